@@ -1,13 +1,57 @@
+"""Every setting, each read from the environment once. The knobs an operator may turn stand in one list, below."""
+
 from pathlib import Path
 
-from environs import FileAwareEnv
+from kombu import Queue
 
-env = FileAwareEnv()
+from config import logs
+from config.env import Env
+
 BASE_DIR = Path(__file__).resolve().parent.parent
+env = Env()
 
-DEBUG = env.bool("DEBUG", False)
-SECRET_KEY = env.str("SECRET_KEY", "dev")
-ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", ["127.0.0.1", "localhost", "[::1]"])
+# What `manage.py up` keeps for the embedded stack: URLs of its servers, generated secrets. The environment wins.
+WAKEFUL_HOME = env.path("WAKEFUL_HOME", BASE_DIR / ".wakeful", "folder of the embedded servers and generated secrets", shown=".wakeful")
+env.read_file(WAKEFUL_HOME / "env")
+
+# --- The knobs: name, default with unit, meaning. `manage.py doctor --knobs` prints them with their values. ---
+# The servers
+DATABASE = env.postgres("DATABASE_URL", "postgres://app@127.0.0.1:5432/wakeful", "PostgreSQL 15 or newer, direct or through a session-mode pooler")
+REDIS_URL = env.text("REDIS_URL", "redis://127.0.0.1:6379/0", "Redis or Valkey", secret=True)
+CELERY_BROKER_URL = env.text("CELERY_BROKER_URL", REDIS_URL, "Celery's broker, if it is not REDIS_URL", secret=True)
+# Django
+SECRET_KEY = env.text("SECRET_KEY", "", "signs sessions; at least 50 random characters", secret=True)
+DEBUG = env.flag("DEBUG", False, "error pages with source code: never where others can reach them")
+ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]", "host names this site answers to")
+CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS", "", "origins, with scheme, that forms may come from behind a proxy")
+WAKEFUL_HTTPS = env.flag("WAKEFUL_HTTPS", False, "the site is served over https only: secure cookies, HSTS, redirect, X-Forwarded-Proto trusted")
+# The installation
+WAKEFUL_PORT = env.count("WAKEFUL_PORT", 8000, "port of the web process, on 127.0.0.1", high=65535)
+WAKEFUL_APPS = env.words("WAKEFUL_APPS", "", "your own Django apps, found through PYTHONPATH")
+WAKEFUL_QUEUES = env.words("WAKEFUL_QUEUES", "default", "queues a worker serves unless told otherwise")
+WAKEFUL_CONCURRENCY = env.count("WAKEFUL_CONCURRENCY", 2, "children of the worker that `manage.py up` starts")
+WAKEFUL_ENCRYPTION_KEYS = env.words("WAKEFUL_ENCRYPTION_KEYS", "", "Fernet keys for secrets at rest: the first encrypts, all decrypt", secret=True)
+WAKEFUL_ADMIN_PASSWORD = env.text("WAKEFUL_ADMIN_PASSWORD", "", "password of the user `admin` that `up` sets up", secret=True)
+WAKEFUL_API_TOKEN = env.text("WAKEFUL_API_TOKEN", "", "an API token with all permissions that `up` sets up", secret=True)
+WAKEFUL_HEARTBEAT_URL = env.text("WAKEFUL_HEARTBEAT_URL", "", "URL pinged while dispatch, Beat and a worker are alive", secret=True)
+WAKEFUL_LOG_FORMAT = env.text("WAKEFUL_LOG_FORMAT", "text", "text or json", choices=("text", "json"))
+WAKEFUL_LOG_LEVEL = env.text("WAKEFUL_LOG_LEVEL", "INFO", "least level that is logged", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
+# Events in
+WAKEFUL_MAX_BACKLOG = env.count("WAKEFUL_MAX_BACKLOG", 10_000, "undispatched events at which webhooks answer 503")
+WAKEFUL_MAX_BODY = env.count("WAKEFUL_MAX_BODY", 25 * 2**20, "bytes of the largest webhook or API body (413 above)")
+WAKEFUL_NOTIFY_THROTTLE = env.duration("WAKEFUL_NOTIFY_THROTTLE", "15ms", "least time between two NOTIFYs of one process")
+# Dispatch and execution
+WAKEFUL_DISPATCH_BATCH = env.count("WAKEFUL_DISPATCH_BATCH", 500, "events of one dispatch transaction")
+WAKEFUL_SAFETY_LOOK = env.duration("WAKEFUL_SAFETY_LOOK", "10s", "longest time an idle process goes without looking")
+WAKEFUL_LEASE = env.duration("WAKEFUL_LEASE", "8s", "a worker unseen for this long loses its runs")
+WAKEFUL_LEASE_RENEW = env.duration("WAKEFUL_LEASE_RENEW", "2.5s", "time between two renewals of a worker's lease")
+WAKEFUL_SHUTDOWN_GRACE = env.duration("WAKEFUL_SHUTDOWN_GRACE", "20s", "time a stopping worker's runs have to finish")
+WAKEFUL_ATOMIC_TIMEOUT = env.duration("WAKEFUL_ATOMIC_TIMEOUT", "60s", "longest transaction of an atomic agent")
+WAKEFUL_MAX_DEPTH = env.count("WAKEFUL_MAX_DEPTH", 8, "links of a causal chain of events and runs")
+WAKEFUL_FAILPOINTS = env.text("WAKEFUL_FAILPOINTS", "", "fault tests only: named points where a process dies or sleeps")
+# --- End of the knobs ---
+
+KNOBS = env.knobs
 
 INSTALLED_APPS = [
     "unfold",
@@ -25,7 +69,7 @@ INSTALLED_APPS = [
     "runs",
     "triggers",
     "config",
-    *env.list("WAKEFUL_APPS", []),
+    *WAKEFUL_APPS,
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -39,6 +83,7 @@ MIDDLEWARE = [
 ]
 ROOT_URLCONF = "config.urls"
 WSGI_APPLICATION = "config.wsgi.application"
+ASGI_APPLICATION = "config.asgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
@@ -53,16 +98,91 @@ TEMPLATES = [
         },
     }
 ]
-DATABASES = {
-    "default": {
-        **env.dj_db_url("DATABASE_URL", "postgres://app@127.0.0.1:5432/wakeful"),
-        "CONN_MAX_AGE": None,
-        # Prepared statements cost PostgreSQL 450 instead of 800 us a run.
-        "OPTIONS": {"server_side_binding": True, "prepare_threshold": 2},
-    }
-}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
 TIME_ZONE = "UTC"
+# The body is read once, as bytes, after its length was checked: Django's own limit must not be the lower one.
+DATA_UPLOAD_MAX_MEMORY_SIZE = WAKEFUL_MAX_BODY
+
+DATABASES = {
+    "default": {
+        **DATABASE,
+        # A connection is kept for the life of its process; close_old_connections() replaces a broken one.
+        "CONN_MAX_AGE": None,
+        "CONN_HEALTH_CHECKS": False,
+        "OPTIONS": {
+            # Prepared statements cost PostgreSQL 450 instead of 800 us a run.
+            "server_side_binding": True,
+            "prepare_threshold": 2,
+            "fallback_application_name": "wakeful",
+            # A database host that vanished without a word is noticed within about 25 s, not after two hours.
+            "connect_timeout": 5,
+            "keepalives": 1,
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 25_000,
+            **DATABASE.get("OPTIONS", {}),
+        },
+    }
+}
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
+]
+LOGIN_URL = "admin:login"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = WAKEFUL_HTTPS
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if WAKEFUL_HTTPS else None
+SECURE_HSTS_SECONDS = 365 * 86400 if WAKEFUL_HTTPS else 0
+SECURE_REDIRECT_EXEMPT = [r"^health/"]  # probes come from inside, over plain http
+
 STATIC_URL = "static/"
 STATIC_ROOT = BASE_DIR / "staticfiles"
+# Served straight from the apps' folders: nothing to collect before the first start.
+WHITENOISE_USE_FINDERS = True
+
+LOGGING_CONFIG = "config.logs.configure"
+LOGGING = logs.configuration(format=WAKEFUL_LOG_FORMAT, level=WAKEFUL_LOG_LEVEL)
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["triggers.tokens.TokenAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["triggers.tokens.HasPermission"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "UNAUTHENTICATED_USER": None,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Wakeful",
+    "DESCRIPTION": "Events in, runs out: what woke an agent, what it did, and what to do about it.",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+}
+
+# Celery carries doorbells ("queue Q has work") and the user's own PeriodicTasks; PostgreSQL is the queue.
+CELERY_TIMEZONE = "UTC"
+CELERY_BEAT_SCHEDULER = "triggers.beat:Scheduler"
+CELERY_TASK_DEFAULT_QUEUE = "celery"
+CELERY_TASK_QUEUES = [Queue("celery"), *(Queue(f"runs.{name}") for name in WAKEFUL_QUEUES)]
+CELERY_TASK_ACKS_LATE = False  # the broker's ack means nothing: the run's row is the guarantee
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_RESULT_BACKEND = "django-db"
+# Celery would close the connection around every task: 3.5 times slower. The doorbell's loop replaces broken ones.
+CELERY_DB_REUSE_MAX = 2**40
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+CELERY_BROKER_CONNECTION_TIMEOUT = 4.0  # seconds
+# No retry_on_timeout: it silently turns kombu's batch publishing off.
+CELERY_BROKER_TRANSPORT_OPTIONS = (
+    {"ack_emulation": False, "socket_timeout": 10, "socket_connect_timeout": 4, "socket_keepalive": True, "health_check_interval": 25}
+    if CELERY_BROKER_URL.startswith(("redis", "sentinel"))
+    else {}
+)
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+# A ring must not wait behind a busy child. (Redis only; Celery warns and goes on elsewhere.)
+CELERY_WORKER_DISABLE_PREFETCH = CELERY_BROKER_URL.startswith("redis")
+CELERY_WORKER_SEND_TASK_EVENTS = False
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_WORKER_REDIRECT_STDOUTS = False

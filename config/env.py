@@ -1,0 +1,116 @@
+"""Settings from the environment: read once, typed, loud on nonsense. `NAME_FILE` names a file that holds the value of `NAME`."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from django.core.exceptions import ImproperlyConfigured
+from environs import EnvError, FileAwareEnv
+
+T = TypeVar("T")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knob:
+    """One setting an operator may turn."""
+
+    name: str
+    default: str
+    meaning: str
+    value: Any
+    secret: bool = False
+
+
+class Env:
+    """The environment, falling back to the file `manage.py up` keeps in WAKEFUL_HOME."""
+
+    def __init__(self) -> None:
+        self._env = FileAwareEnv(strip_whitespace=True)
+        self.knobs: list[Knob] = []
+
+    def read_file(self, path: Path) -> None:
+        """Take what the environment does not say from this file of NAME=value lines."""
+        try:
+            self._env.read_env(path, recurse=False)
+        except PermissionError:
+            raise ImproperlyConfigured(
+                f"{path} belongs to another user. Run as that user, or set WAKEFUL_HOME to a folder of your own."
+            ) from None
+
+    def text(self, name: str, default: str, meaning: str = "", *, secret: bool = False, choices: tuple[str, ...] = ()) -> str:
+        """A string, one of `choices` if there are any."""
+        with _loud(name, f"must be one of {', '.join(choices)}" if choices else "must be text"):
+            value = self._env.str(name, default)
+            if choices and value not in choices:
+                raise ValueError
+        return self._keep(name, default, meaning, value, secret)
+
+    def flag(self, name: str, default: bool, meaning: str = "") -> bool:
+        """A boolean: true/false, yes/no, on/off, 1/0."""
+        with _loud(name, "must be true or false"):
+            value = self._env.bool(name, default)
+        return self._keep(name, str(default).lower(), meaning, value)
+
+    def count(self, name: str, default: int, meaning: str = "", *, low: int = 1, high: int | None = None) -> int:
+        """A whole number from `low` to `high`."""
+        with _loud(name, f"must be a whole number {'from' if high else 'of at least'} {low}{f' to {high}' if high else ''}"):
+            value = self._env.int(name, default)
+            if value < low or (high is not None and value > high):
+                raise ValueError
+        return self._keep(name, str(default), meaning, value)
+
+    def duration(self, name: str, default: str, meaning: str = "") -> timedelta:
+        """A length of time above zero: 15ms, 2.5s, 10m, 1h, 30d."""
+        with _loud(name, "must be a length of time above zero with its unit, such as 15ms, 2.5s, 10m, 1h or 30d"):
+            value = _parse_duration(self._env.str(name, default))
+        return self._keep(name, default, meaning, value)
+
+    def words(self, name: str, default: str, meaning: str = "", *, secret: bool = False) -> list[str]:
+        """A comma-separated list; empty items are dropped."""
+        with _loud(name, "must be a comma-separated list"):
+            value = [word.strip() for word in self._env.str(name, default).split(",") if word.strip()]
+        return self._keep(name, default, meaning, value, secret)
+
+    def path(self, name: str, default: Path, meaning: str = "", *, shown: str = "") -> Path:
+        """An absolute path; a relative one is taken from the current folder."""
+        with _loud(name, "must be a path"):
+            value = self._env.path(name, default).expanduser().absolute()
+        return self._keep(name, shown or str(default), meaning, value)
+
+    def postgres(self, name: str, default: str, meaning: str = "") -> dict[str, Any]:
+        """A `postgres://user:password@host:port/name?option=value` URL as a Django database."""
+        with _loud(name, "must be a PostgreSQL URL, such as postgres://user:password@host:5432/name"):
+            value = dict(self._env.dj_db_url(name, default))
+            if value.get("ENGINE") != "django.db.backends.postgresql":
+                raise ValueError
+        return self._keep(name, default, meaning, value, secret=True)
+
+    def _keep(self, name: str, default: str, meaning: str, value: T, secret: bool = False) -> T:
+        if meaning:
+            self.knobs.append(Knob(name=name, default=default, meaning=meaning, value=value, secret=secret))
+        return value
+
+
+@contextmanager
+def _loud(name: str, expected: str) -> Iterator[None]:
+    # The value itself is never printed: it may be a secret pasted into the wrong variable.
+    try:
+        yield
+    except (EnvError, ValueError) as error:
+        detail = str(error) if "readable file path" in str(error) else f"{name} {expected}."
+        raise ImproperlyConfigured(f"{detail} Correct the environment variable {name}, or unset it for the default.") from None
+
+
+def _parse_duration(text: str) -> timedelta:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", text.strip())
+    if not match:
+        raise ValueError
+    length = timedelta(seconds=float(match[1]) * _SECONDS[match[2]])
+    if not length:
+        raise ValueError
+    return length

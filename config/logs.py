@@ -1,0 +1,64 @@
+"""One way to log for every process: readable lines in a terminal, one JSON object a line with WAKEFUL_LOG_FORMAT=json."""
+
+import logging.config
+import os
+import sys
+from typing import Any
+
+import structlog
+from celery import signals
+from structlog.typing import Processor
+
+_SHARED: list[Processor] = [
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.add_logger_name,
+    structlog.stdlib.ExtraAdder(),
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.processors.StackInfoRenderer(),
+]
+
+
+def configuration(*, format: str, level: str) -> dict[str, Any]:
+    """The stdlib's logging configuration, with everything rendered by structlog."""
+    renderer: list[Processor]
+    if format == "json":
+        renderer = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+    else:
+        colors = sys.stderr.isatty() or bool(os.environ.get("FORCE_COLOR"))
+        renderer = [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)]
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {
+            "structlog": {
+                "()": structlog.stdlib.ProcessorFormatter,
+                "foreign_pre_chain": _SHARED,
+                "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
+            }
+        },
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "structlog"}},
+        "root": {"handlers": ["stderr"], "level": level},
+        "loggers": {
+            # Each ring of the doorbell would be two lines; the runs themselves are logged by us.
+            "celery.app.trace": {"level": "WARNING"},
+            "celery.worker.strategy": {"level": "WARNING"},
+            "django.server": {"handlers": [], "propagate": True},
+        },
+    }
+
+
+def configure(configuration: dict[str, Any]) -> None:
+    """Set up the stdlib's logging, and structlog on top of it (Django's LOGGING_CONFIG)."""
+    logging.config.dictConfig(configuration)
+    structlog.configure(
+        processors=[structlog.stdlib.filter_by_level, *_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+
+
+@signals.setup_logging.connect
+def keep_logging_as_it_is(**_: Any) -> None:
+    """A receiver of this signal stops Celery from setting up its own handlers."""
