@@ -1,0 +1,3 @@
+from .state import AgentState
+
+__all__ = ["AgentState"]

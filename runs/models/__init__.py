@@ -1,0 +1,8 @@
+from .audit import AuditEntry
+from .notification import Notification
+from .outbox import OutboxMessage
+from .processed_event import ProcessedEvent
+from .run import NIL, Attempt, Run
+from .worker import Worker
+
+__all__ = ["NIL", "Attempt", "AuditEntry", "Notification", "OutboxMessage", "ProcessedEvent", "Run", "Worker"]

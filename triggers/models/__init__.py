@@ -1,0 +1,7 @@
+from .decision import Decision
+from .event import Event, Redelivery, Redispatch
+from .schedule import Schedule
+from .source import ApiToken, Secret, Source
+from .trigger import Trigger
+
+__all__ = ["ApiToken", "Decision", "Event", "Redelivery", "Redispatch", "Schedule", "Secret", "Source", "Trigger"]

@@ -1,0 +1,20 @@
+from django.db import models
+from django.db.models.functions import Now
+
+
+class OutboxMessage(models.Model):
+    """Something that leaves a room or the database; a row that is still here is the proof that it has not."""
+
+    topic = models.TextField()
+    key = models.TextField(default="")
+    payload = models.JSONField()
+    available_at = models.DateTimeField(db_default=Now())
+    attempts = models.PositiveIntegerField(default=0)
+    last_error = models.TextField(default="")
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        indexes = [models.Index(fields=["available_at", "id"], name="outbox_available")]
+
+    def __str__(self) -> str:
+        return f"{self.topic} {self.key}"

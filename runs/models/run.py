@@ -1,0 +1,135 @@
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from runs.sequence import next_value
+from runs.states import FINISHED, LIVE, RunStatus
+
+from .worker import Worker
+
+NIL = "00000000-0000-0000-0000-000000000000"
+
+
+class Run(models.Model):
+    """One durable execution of an agent for one (trigger, event); also its own place in the queue.
+
+    A queued run is *ready* (`ready_at`; may be claimed), *due* later (`due_at`; a backoff), or
+    blocked behind its key (neither).
+    """
+
+    id = models.UUIDField(primary_key=True, editable=False, help_text="the event's time + hash(trigger, event, replay)")
+    seq = models.BigIntegerField(db_default=next_value("runs_run_seq"), editable=False)
+    queue = models.TextField(default="default")
+    agent = models.TextField()
+    version = models.TextField(default="", help_text="code version of the agent at its last claim")
+    trigger = models.TextField(default="", help_text="the trigger's slug")
+    trigger_id = models.UUIDField(null=True)
+    event_ids = ArrayField(models.UUIDField(), default=list)
+    input = models.JSONField(null=True)
+    policy = models.JSONField(default=dict, help_text="snapshot of the trigger's policy at dispatch")
+    priority = models.SmallIntegerField(default=5, help_text="0 is most urgent")
+    parent_id = models.UUIDField(null=True)
+    forked_from_id = models.UUIDField(null=True)
+    replay_id = models.UUIDField(default=NIL)
+    root_id = models.UUIDField(help_text="the first event of the causal chain")
+    depth = models.SmallIntegerField(default=0)
+
+    status = models.TextField(choices=RunStatus, default=RunStatus.QUEUED)
+    status_reason = models.TextField(default="")
+    ready_at = models.DateTimeField(null=True)
+    due_at = models.DateTimeField(null=True)
+    claimed_at = models.DateTimeField(null=True)
+    deadline_at = models.DateTimeField(null=True)
+    attempt = models.PositiveIntegerField(default=0, help_text="claims since the last progress")
+    epoch = models.PositiveIntegerField(default=0, help_text="fencing token; rises, never falls")
+    # No foreign key in the database: its check would lock the worker's row at every claim, against the lease renewal.
+    worker = models.ForeignKey(Worker, models.DO_NOTHING, null=True, db_constraint=False, db_index=False)
+    pid = models.IntegerField(null=True)
+
+    key = models.TextField(null=True, help_text="<trigger uuid>:<value>; null where overlap is allowed")
+    key_limit = models.PositiveSmallIntegerField(default=1)
+    slot = models.PositiveSmallIntegerField(null=True, help_text="the place of its key that this run occupies")
+    cancel_requested_at = models.DateTimeField(null=True)
+
+    result = models.JSONField(null=True)
+    error = models.TextField(default="")
+    created_at = models.DateTimeField(db_default=Now())
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        permissions = [
+            ("requeue_run", "Can requeue runs"),
+            ("cancel_run", "Can cancel runs"),
+        ]
+        constraints = [
+            models.UniqueConstraint(fields=["key", "slot"], name="run_one_per_slot", condition=Q(slot__isnull=False)),
+            models.UniqueConstraint(fields=["worker", "pid"], name="run_one_per_child", condition=Q(status=RunStatus.RUNNING)),
+            models.CheckConstraint(name="run_status_known", condition=Q(status__in=RunStatus.values)),
+            models.CheckConstraint(name="run_slot_needs_key", condition=Q(slot=None) | Q(key__isnull=False)),
+            models.CheckConstraint(
+                name="run_ready_is_queued_and_admitted",
+                condition=Q(ready_at=None) | (Q(status=RunStatus.QUEUED) & (Q(key=None) | Q(slot__isnull=False))),
+            ),
+            models.CheckConstraint(name="run_due_is_queued", condition=Q(due_at=None) | Q(status=RunStatus.QUEUED, ready_at=None)),
+            models.CheckConstraint(
+                name="run_running_is_owned",
+                condition=~Q(status=RunStatus.RUNNING)
+                | Q(worker__isnull=False, pid__isnull=False, claimed_at__isnull=False, deadline_at__isnull=False),
+            ),
+            models.CheckConstraint(
+                name="run_finished_has_time",
+                condition=Q(status__in=sorted(FINISHED), finished_at__isnull=False)
+                | Q(status__in=sorted(LIVE), finished_at=None),
+            ),
+            models.CheckConstraint(name="run_finished_holds_no_slot", condition=Q(status__in=sorted(LIVE)) | Q(slot=None)),
+        ]
+        indexes = [
+            models.Index(
+                fields=["queue", "priority", "seq"],
+                name="run_ready",
+                condition=Q(status=RunStatus.QUEUED, ready_at__isnull=False),
+            ),
+            models.Index(fields=["due_at"], name="run_due", condition=Q(status=RunStatus.QUEUED, due_at__isnull=False)),
+            models.Index(fields=["key", "seq"], name="run_live_by_key", condition=Q(status__in=sorted(LIVE), key__isnull=False)),
+            models.Index(fields=["trigger", "id"], name="run_by_trigger"),
+            models.Index(fields=["id"], name="run_failed", condition=Q(status=RunStatus.FAILED)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.agent} {self.id}"
+
+    @property
+    def is_finished(self) -> bool:
+        return self.status in FINISHED
+
+
+class Attempt(models.Model):
+    """What became of one claim; written once, when it ends."""
+
+    class Outcome(models.TextChoices):
+        SUCCEEDED = "succeeded"
+        FAILED = "failed"
+        LOST = "lost"
+        RELEASED = "released"
+        CANCELLED = "cancelled"
+        DEADLINE = "deadline"
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="attempts", db_index=False)
+    epoch = models.PositiveIntegerField()
+    number = models.PositiveIntegerField(help_text="the run's attempt count at this claim")
+    worker = models.ForeignKey(Worker, models.DO_NOTHING, null=True, db_constraint=False, db_index=False)
+    pid = models.IntegerField(null=True)
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField()
+    outcome = models.TextField(choices=Outcome)
+    error = models.TextField(default="")
+    traceback = models.TextField(default="")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "epoch"], name="attempt_one_per_claim")]
+        ordering = ["epoch"]
+
+    def __str__(self) -> str:
+        return f"attempt {self.number} of {self.run_id}"

@@ -1,0 +1,38 @@
+import uuid
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models.functions import Now
+
+
+class Worker(models.Model):
+    """One incarnation of one process; a restart is a new row, so nobody inherits a dead one's lease."""
+
+    class Kind(models.TextChoices):
+        WORKER = "worker"
+        DISPATCHER = "dispatcher"
+        BEAT = "beat"
+        SOURCES = "sources"
+        WEB = "web"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    kind = models.TextField(choices=Kind)
+    host = models.TextField()
+    pid = models.IntegerField()
+    version = models.TextField()
+    concurrency = models.PositiveIntegerField(default=0, help_text="children that execute runs")
+    agents = ArrayField(models.TextField(), default=list, help_text="agents whose code this worker has")
+    queues = ArrayField(models.TextField(), default=list)
+    started_at = models.DateTimeField(db_default=Now())
+    seen_at = models.DateTimeField(db_default=Now())
+    draining_at = models.DateTimeField(null=True)
+    stopped_at = models.DateTimeField(null=True)
+    stopped_reason = models.TextField(default="")
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["kind", "seen_at"], name="worker_open", condition=models.Q(stopped_at=None)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.host}:{self.pid}"

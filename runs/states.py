@@ -1,0 +1,34 @@
+"""The one table of legal run transitions; the database holds the same one (migration `0001`, `runs_refuse_illegal_transition`)."""
+
+from django.db.models import TextChoices
+
+
+class RunStatus(TextChoices):
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    UNCERTAIN = "uncertain"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+S = RunStatus
+
+TRANSITIONS: dict[RunStatus, frozenset[RunStatus]] = {
+    S.QUEUED: frozenset({S.RUNNING, S.CANCELLED}),
+    S.RUNNING: frozenset({S.SUCCEEDED, S.QUEUED, S.WAITING, S.UNCERTAIN, S.FAILED, S.CANCELLED}),
+    S.WAITING: frozenset({S.QUEUED, S.CANCELLED}),
+    S.UNCERTAIN: frozenset({S.QUEUED, S.FAILED, S.CANCELLED}),
+    S.FAILED: frozenset({S.QUEUED}),
+    S.CANCELLED: frozenset({S.QUEUED}),
+    S.SUCCEEDED: frozenset(),
+}
+
+FINISHED = frozenset({S.SUCCEEDED, S.FAILED, S.CANCELLED})
+LIVE = frozenset(S) - FINISHED
+REQUEUEABLE = frozenset({S.FAILED, S.CANCELLED})
+
+
+def may_go(old: RunStatus, new: RunStatus) -> bool:
+    return new in TRANSITIONS[old]

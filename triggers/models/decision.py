@@ -1,0 +1,33 @@
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from .event import Event
+from .trigger import Trigger
+
+
+class Decision(models.Model):
+    """Why an event that matched a trigger started no run of its own."""
+
+    class Outcome(models.TextChoices):
+        OVERLAP = "overlap", "a run of its key was live"
+        HELD = "held", "the trigger is paused; offered on resume"
+        RESUMED = "resumed", "was held, then ran"
+        DROPPED = "dropped", "was held, then given up by a person"
+        LOOP = "loop", "its causal chain is too deep"
+        ERROR = "error", "matching or admitting it failed"
+
+    event = models.ForeignKey(Event, models.CASCADE, related_name="decisions", db_index=False)
+    trigger = models.ForeignKey(Trigger, models.CASCADE, related_name="decisions")
+    replay_id = models.UUIDField()
+    outcome = models.TextField(choices=Outcome)
+    reason = models.TextField(default="")
+    run_id = models.UUIDField(null=True, help_text="the run it concerns: the live one, the one it became")
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["event", "trigger", "replay_id"], name="decision_once")]
+        indexes = [models.Index(fields=["trigger"], name="decision_held", condition=Q(outcome="held"))]
+
+    def __str__(self) -> str:
+        return f"{self.outcome}: {self.event_id} for {self.trigger_id}"

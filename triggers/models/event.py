@@ -1,0 +1,90 @@
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from runs.sequence import next_value
+
+from .source import Source
+
+
+class Event(models.Model):
+    """Something that happened, recorded once. Immutable but for `dispatched_at` and the loss of its payload
+    (`data`, `body`, `headers`) to retention; the database refuses other changes."""
+
+    id = models.UUIDField(primary_key=True, editable=False, help_text="UUIDv7")
+    seq = models.BigIntegerField(db_default=next_value("triggers_seq"), editable=False)
+    source = models.ForeignKey(Source, models.PROTECT, db_index=False)
+    ce_source = models.TextField()
+    ce_id = models.TextField()
+    type = models.TextField()
+    subject = models.TextField(default="")
+    time = models.DateTimeField(null=True, help_text="when it happened, as the sender says")
+    data = models.JSONField(null=True)
+    data_error = models.TextField(default="", help_text="why the body could not be kept as JSON")
+    body = models.BinaryField(null=True)
+    headers = models.JSONField(default=dict, null=True)
+    body_sha256 = models.TextField(default="")
+    received_at = models.DateTimeField(db_default=Now())
+    dispatched_at = models.DateTimeField(null=True)
+    # No foreign key in the database: deleting a trigger must not rewrite what happened.
+    target = models.ForeignKey(
+        "triggers.Trigger",
+        models.DO_NOTHING,
+        null=True,
+        db_constraint=False,
+        db_index=False,
+        related_name="+",
+        help_text="the one trigger it is meant for; null: matching decides",
+    )
+    root_id = models.UUIDField()
+    cause_event_id = models.UUIDField(null=True)
+    cause_run_id = models.UUIDField(null=True)
+    depth = models.SmallIntegerField(default=0)
+
+    class Meta:
+        permissions = [("replay_event", "Can replay events")]
+        constraints = [
+            models.UniqueConstraint(fields=["source", "ce_source", "ce_id"], name="event_once"),
+            models.CheckConstraint(name="event_depth", condition=Q(depth__gte=0)),
+        ]
+        indexes = [
+            models.Index(fields=["seq"], name="event_undispatched", condition=Q(dispatched_at=None)),
+            models.Index(fields=["cause_run_id"], name="event_by_cause", condition=Q(cause_run_id__isnull=False)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.id}"
+
+
+class Redelivery(models.Model):
+    """The same event came in again; one row for each distinct body it came with."""
+
+    event = models.ForeignKey(Event, models.CASCADE, related_name="redeliveries", db_index=False)
+    body_sha256 = models.TextField()
+    differs = models.BooleanField(help_text="its body is not the first one's: a sender's bug, or a forger's try")
+    count = models.PositiveIntegerField(default=1)
+    last_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["event", "body_sha256"], name="redelivery_per_body")]
+
+    def __str__(self) -> str:
+        return f"{self.count} × {self.event_id}"
+
+
+class Redispatch(models.Model):
+    """A request to take an event through the dispatcher again; it reads these like events."""
+
+    event = models.ForeignKey(Event, models.CASCADE, related_name="redispatches")
+    trigger = models.ForeignKey("triggers.Trigger", models.CASCADE, null=True, help_text="null: every trigger that matches")
+    replay_id = models.UUIDField(help_text="the nil UUID resumes what was held")
+    by = models.TextField(help_text="who asked: a user, a token, a command")
+    seq = models.BigIntegerField(db_default=next_value("triggers_seq"), editable=False)
+    created_at = models.DateTimeField(db_default=Now())
+    dispatched_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["seq"], name="redispatch_undispatched", condition=Q(dispatched_at=None))]
+
+    def __str__(self) -> str:
+        return f"redispatch of {self.event_id}"

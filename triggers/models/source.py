@@ -1,0 +1,53 @@
+import uuid
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+
+class Source(models.Model):
+    """A way in. Event ids are unique per source, so one sender cannot pre-empt another's."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    slug = models.SlugField(max_length=100, unique=True)
+    kind = models.TextField(help_text="a webhook scheme, or one of: api, schedule, run, manual")
+    settings = models.JSONField(default=dict, blank=True)
+    enabled = models.BooleanField(default=True)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    def __str__(self) -> str:
+        return self.slug
+
+
+class Secret(models.Model):
+    """One signing secret of a source, encrypted at rest; several overlap while senders rotate."""
+
+    source = models.ForeignKey(Source, models.CASCADE, related_name="secrets")
+    ciphertext = models.BinaryField()
+    not_before = models.DateTimeField(db_default=Now())
+    not_after = models.DateTimeField(null=True, blank=True)
+    last_matched_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(name="secret_window", condition=Q(not_after=None) | Q(not_after__gt=models.F("not_before")))
+        ]
+
+    def __str__(self) -> str:
+        return f"secret {self.pk} of {self.source_id}"
+
+
+class ApiToken(models.Model):
+    """A bearer token, stored as its SHA-256; each has a source of its own."""
+
+    name = models.CharField(max_length=100, unique=True)
+    hash = models.CharField(max_length=64, unique=True, editable=False)
+    permissions = models.JSONField(default=list, blank=True, help_text='Django permissions such as "runs.requeue_run"; ["*"] is all')
+    source = models.OneToOneField(Source, models.PROTECT, related_name="token")
+    created_at = models.DateTimeField(db_default=Now())
+    last_used_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return self.name
