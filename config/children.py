@@ -1,0 +1,82 @@
+"""Child processes that do not outlive this one."""
+
+import contextlib
+import ctypes
+import os
+import pwd
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+# Loaded before any fork: nothing may be imported between fork and exec.
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+_PR_SET_PDEATHSIG = 1
+
+
+def spawn(
+    command: Sequence[str | Path],
+    *,
+    env: Mapping[str, str],
+    output: IO[bytes] | int,
+    cwd: Path | None = None,
+    account: pwd.struct_passwd | None = None,
+    farewell: signal.Signals = signal.SIGTERM,
+) -> subprocess.Popen[bytes]:
+    """Start a child in its own session; on Linux it gets `farewell` when the calling *thread* dies, however it dies."""
+    return subprocess.Popen(
+        command,
+        env=env,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        # Its own session: a Ctrl-C reaches the supervisor alone, which stops its children in order.
+        start_new_session=True,
+        user=account.pw_uid if account else None,
+        group=account.pw_gid if account else None,
+        extra_groups=[] if account else None,
+        preexec_fn=_follow_parent(farewell),
+    )
+
+
+def kill_group(process: subprocess.Popen[bytes], sent: signal.Signals = signal.SIGKILL) -> None:
+    """Signal a child and whatever it started, if there is any of it left."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, sent)
+
+
+def command_of(pid: int) -> str:
+    """The name of a running process; empty if there is none."""
+    if sys.platform == "linux":
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return ""
+        name, rest = state.partition("(")[2].rsplit(")", 1)
+        return "" if rest.split()[0] in "ZX" else name
+    found = subprocess.run(["ps", "-o", "comm=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return Path(found.stdout.strip()).name
+
+
+def children_of(pid: int) -> list[int]:
+    """The direct children of a process, where the system tells (Linux)."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _follow_parent(farewell: signal.Signals) -> Callable[[], None] | None:
+    if _LIBC is None:
+        return None
+    parent = os.getpid()
+
+    def follow() -> None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, int(farewell))
+        if os.getppid() != parent:  # it died between fork and prctl
+            os._exit(1)
+
+    return follow
