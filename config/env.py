@@ -42,7 +42,9 @@ class Env:
                 f"{path} belongs to another user. Run as that user, or set WAKEFUL_HOME to a folder of your own."
             ) from None
 
-    def text(self, name: str, default: str, meaning: str = "", *, secret: bool = False, choices: tuple[str, ...] = ()) -> str:
+    def text(
+        self, name: str, default: str, meaning: str = "", *, secret: bool = False, choices: tuple[str, ...] = ()
+    ) -> str:
         """A string, one of `choices` if there are any."""
         with _loud(name, f"must be one of {', '.join(choices)}" if choices else "must be text"):
             value = self._env.str(name, default)
@@ -58,7 +60,9 @@ class Env:
 
     def count(self, name: str, default: int, meaning: str = "", *, low: int = 1, high: int | None = None) -> int:
         """A whole number from `low` to `high`."""
-        with _loud(name, f"must be a whole number {'from' if high else 'of at least'} {low}{f' to {high}' if high else ''}"):
+        with _loud(
+            name, f"must be a whole number {'from' if high else 'of at least'} {low}{f' to {high}' if high else ''}"
+        ):
             value = self._env.int(name, default)
             if value < low or (high is not None and value > high):
                 raise ValueError
@@ -103,7 +107,9 @@ def _loud(name: str, expected: str) -> Iterator[None]:
         yield
     except (EnvError, ValueError) as error:
         detail = str(error) if "readable file path" in str(error) else f"{name} {expected}."
-        raise ImproperlyConfigured(f"{detail} Correct the environment variable {name}, or unset it for the default.") from None
+        raise ImproperlyConfigured(
+            f"{detail} Correct the environment variable {name}, or unset it for the default."
+        ) from None
 
 
 def _parse_duration(text: str) -> timedelta:

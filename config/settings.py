@@ -11,9 +11,12 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 env = Env()
 
 # What `manage.py up` keeps for the embedded stack: URLs of its servers, generated secrets. The environment wins.
-WAKEFUL_HOME = env.path("WAKEFUL_HOME", BASE_DIR / ".wakeful", "folder of the embedded servers and generated secrets", shown=".wakeful")
+WAKEFUL_HOME = env.path(
+    "WAKEFUL_HOME", BASE_DIR / ".wakeful", "folder of the embedded servers and generated secrets", shown=".wakeful"
+)
 env.read_file(WAKEFUL_HOME / "env")
 
+# fmt: off
 # --- The knobs: name, default with unit, meaning. `manage.py doctor --knobs` prints them with their values. ---
 # The servers
 DATABASE = env.postgres("DATABASE_URL", "postgres://app@127.0.0.1:5432/wakeful", "PostgreSQL 15 or newer, direct or through a session-mode pooler")
@@ -50,6 +53,7 @@ WAKEFUL_ATOMIC_TIMEOUT = env.duration("WAKEFUL_ATOMIC_TIMEOUT", "60s", "longest 
 WAKEFUL_MAX_DEPTH = env.count("WAKEFUL_MAX_DEPTH", 8, "links of a causal chain of events and runs")
 WAKEFUL_FAILPOINTS = env.text("WAKEFUL_FAILPOINTS", "", "fault tests only: named points where a process dies or sleeps")
 # --- End of the knobs ---
+# fmt: on
 
 KNOBS = env.knobs
 
@@ -129,7 +133,12 @@ DATABASES = {
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
-    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
 ]
 LOGIN_URL = "admin:login"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = WAKEFUL_HTTPS
@@ -176,7 +185,13 @@ CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_BROKER_CONNECTION_TIMEOUT = 4.0  # seconds
 # No retry_on_timeout: it silently turns kombu's batch publishing off.
 CELERY_BROKER_TRANSPORT_OPTIONS = (
-    {"ack_emulation": False, "socket_timeout": 10, "socket_connect_timeout": 4, "socket_keepalive": True, "health_check_interval": 25}
+    {
+        "ack_emulation": False,
+        "socket_timeout": 10,
+        "socket_connect_timeout": 4,
+        "socket_keepalive": True,
+        "health_check_interval": 25,
+    }
     if CELERY_BROKER_URL.startswith(("redis", "sentinel"))
     else {}
 )

@@ -103,7 +103,9 @@ def _valkey_candidates() -> Iterator[Path]:
 def _version(binary: Path) -> tuple[int, ...] | None:
     """What the binary says to --version, or None if it does not run here (wrong libc, wrong machine)."""
     try:
-        said = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=20, check=True, cwd="/").stdout
+        said = subprocess.run(
+            [binary, "--version"], capture_output=True, text=True, timeout=20, check=True, cwd="/"
+        ).stdout
     except (OSError, subprocess.SubprocessError):
         return None
     match = re.search(r"(?:v=|\) )(\d+)(?:\.(\d+))?", said)

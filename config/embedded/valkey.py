@@ -38,7 +38,11 @@ class Valkey(Server):
         self._remember("valkey.conf", "\n".join(f"{name} {value}" for name, value in self._settings().items()))
         with self.log.open("wb") as log:
             return children.spawn(
-                [find_valkey(), self.place / "valkey.conf"], env={"LC_ALL": "C"}, output=log, cwd=self.place, farewell=self.stop_signal
+                [find_valkey(), self.place / "valkey.conf"],
+                env={"LC_ALL": "C"},
+                output=log,
+                cwd=self.place,
+                farewell=self.stop_signal,
             )
 
     def is_ready(self) -> bool:

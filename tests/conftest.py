@@ -1,0 +1,61 @@
+"""Real servers for every test run, started before Django reads its settings."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import django
+import pytest
+
+from tests.servers import TestServers, test_servers
+
+# At import, not in a hook: other conftests import models while pytest is still starting.
+_lifetime = ExitStack()
+_servers = _lifetime.enter_context(test_servers())
+os.environ.update(
+    {name: value for name, value in _servers.env.items() if name not in os.environ or name == "WAKEFUL_HOME"}
+)
+os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"
+django.setup()
+
+from tests.stack import Stack, StackMaker, Template  # noqa: E402  (they need the settings)
+
+
+def pytest_unconfigure() -> None:
+    _lifetime.close()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The marker of a test is the folder it stands in."""
+    for item in items:
+        for cost in ("acceptance", "chaos", "integration"):
+            if cost in Path(item.path).parts:
+                item.add_marker(cost)
+
+
+@pytest.fixture(scope="session")
+def servers() -> TestServers:
+    """The servers of this run. Never kill these: a fault test takes `make_stack(own_servers=True)`."""
+    return _servers
+
+
+@pytest.fixture(scope="session")
+def template(servers: TestServers) -> Iterator[Template]:
+    """A migrated database that every stack copies."""
+    with Template(servers) as template:
+        yield template
+
+
+@pytest.fixture
+def make_stack(template: Template, tmp_path: Path, django_db_blocker: Any) -> Iterator[StackMaker]:
+    """A function that makes stacks with other settings: see `StackMaker`."""
+    with StackMaker(template, tmp_path, django_db_blocker) as maker:
+        yield maker
+
+
+@pytest.fixture
+def stack(make_stack: StackMaker) -> Stack:
+    """A stack on a fresh, migrated database; no process of it runs yet: `stack.start("worker")` … or `stack.up()`."""
+    return make_stack()

@@ -1,0 +1,62 @@
+"""The servers of a test run: embedded ones in a folder of their own, unless DATABASE_URL / REDIS_URL name others."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.fernet import Fernet
+
+from config import embedded
+
+# What every process of a test needs, the test process itself included. Real variables win.
+SETTINGS = {
+    "SECRET_KEY": "for tests only: this one is known to everybody who reads it",
+    "WAKEFUL_ENCRYPTION_KEYS": Fernet.generate_key().decode(),
+    "WAKEFUL_ADMIN_PASSWORD": "correct horse battery staple",
+    "WAKEFUL_API_TOKEN": "a-token-for-tests-only",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestServers:
+    """Where the servers are; `embedded` lets a fault test kill and restart those that are ours."""
+
+    __test__ = False
+
+    database_url: str
+    redis_url: str
+    embedded: embedded.Servers
+    home: Path
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {
+            **SETTINGS,
+            "WAKEFUL_HOME": str(self.home),
+            "DATABASE_URL": self.database_url,
+            "REDIS_URL": self.redis_url,
+            "CELERY_BROKER_URL": self.redis_url,
+        }
+
+
+@contextmanager
+def test_servers(given: Mapping[str, str] = os.environ) -> Iterator[TestServers]:
+    """Run what `given` does not name; everything of it is gone afterwards."""
+    home = Path(tempfile.mkdtemp(prefix="wakeful-test-"))
+    home.chmod(0o711)  # as root, PostgreSQL runs as another user, who must get in
+    try:
+        with embedded.servers(
+            home, postgres="DATABASE_URL" not in given, valkey="REDIS_URL" not in given, durable=False
+        ) as running:
+            yield TestServers(
+                database_url=running.postgres.url if running.postgres else given["DATABASE_URL"],
+                redis_url=running.valkey.url if running.valkey else given["REDIS_URL"],
+                embedded=running,
+                home=home,
+            )
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
