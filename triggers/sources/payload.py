@@ -74,7 +74,7 @@ def is_storable(text: str) -> bool:
 
 def _require_shallow(value: Any) -> None:
     for depth, _ in enumerate(_levels(value)):
-        if depth > MAX_DEPTH:
+        if depth >= MAX_DEPTH:
             raise Unreadable(f"nested deeper than {MAX_DEPTH} levels")
 
 

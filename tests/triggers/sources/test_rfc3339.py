@@ -1,0 +1,43 @@
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from triggers.sources.rfc3339 import parse_timestamp
+
+
+@given(st.datetimes(timezones=st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))))
+def test_what_isoformat_writes_is_read_as_the_same_instant(instant: datetime) -> None:
+    try:
+        expected = instant.astimezone(UTC)
+    except OverflowError:
+        expected = None
+
+    if expected is None:
+        with pytest.raises(ValueError, match="not a date"):
+            parse_timestamp(instant.isoformat())
+    else:
+        assert parse_timestamp(instant.isoformat()) == expected
+
+
+@given(st.text(st.sampled_from("0123456789-+:.TZtz ٣"), max_size=40))
+def test_nothing_but_a_value_error_comes_of_nonsense(text: str) -> None:
+    try:
+        assert parse_timestamp(text).tzinfo is UTC
+    except ValueError as error:
+        assert str(error)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "2026-01-31", "2026-01-31T10:00:00", "2026-01-31 10:00:00Z", "2026-13-01T00:00:00Z", "2026-02-30T00:00:00Z",
+     "2026-01-31T25:00:00Z", "2026-01-31T10:00:00+99:00", "2026-01-31T10:00Z", "1769853600", "2026-01-31T10:00:00Z\n"],
+)  # fmt: skip
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="RFC 3339|calendar"):
+        parse_timestamp(text)
+
+
+def test_a_leap_second_and_a_fine_fraction_are_understood() -> None:
+    assert parse_timestamp("2016-12-31t23:59:60.1234567890z") == datetime(2017, 1, 1, 0, 0, 0, 123456, tzinfo=UTC)

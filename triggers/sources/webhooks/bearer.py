@@ -1,0 +1,64 @@
+import hmac
+import secrets as random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from triggers.sources.payload import read_payload
+from triggers.sources.webhooks.fields import InvalidSettings, required_header_name, setting
+from triggers.sources.webhooks.naming import Naming, describe_by
+from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, matching_secret
+from triggers.sources.webhooks.scheme import Delivery, Description, Scheme, register
+
+
+@dataclass(frozen=True, kw_only=True)
+class BearerSettings(Naming):
+    """Where the sender puts its token."""
+
+    header: str = setting(
+        "Authorization",
+        "Token header",
+        "“Authorization” expects “Bearer” and the token; any other header holds the token alone.",
+        check=required_header_name,
+    )
+
+
+@register
+class Bearer(Scheme[BearerSettings]):
+    """A shared token in a header: it vouches for the sender, not for what was sent."""
+
+    name = "bearer"
+    label = "Bearer token"
+    help_text = "For senders that cannot sign but can send a secret header. Use it over https only."
+    settings_class = BearerSettings
+
+    def clean_secret(self, secret: str) -> str:
+        token = secret.strip()
+        if not token or not token.isascii() or not token.isprintable() or " " in token:
+            raise InvalidSettings({"secret": "must be printable ASCII without spaces, as it travels in a header"})
+        return token
+
+    def new_secret(self) -> str:
+        return random.token_urlsafe(32)
+
+    def prove(self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: BearerSettings) -> Proof:
+        token = _token(delivery, settings)
+        matched = matching_secret(secrets, delivery.received_at, lambda secret: hmac.compare_digest(secret, token))
+        return Proof(secret=matched)
+
+    def describe(self, delivery: Delivery, proof: Proof, settings: BearerSettings) -> Description:
+        return describe_by(settings, delivery, proof, read_payload(delivery.body))
+
+    def secret_headers(self, settings: BearerSettings) -> frozenset[str]:
+        return frozenset({settings.header})
+
+
+def _token(delivery: Delivery, settings: BearerSettings) -> bytes:
+    value = delivery.headers.get(settings.header, b"")
+    if settings.header.lower() == "authorization":
+        # RFC 9110 §11.1: the scheme's name is case-insensitive.
+        scheme, _, value = value.partition(b" ")
+        if scheme.lower() != b"bearer":
+            raise Rejected("Authorization is missing or not Bearer")
+    if not value.strip():
+        raise Rejected(f"{settings.header} holds no token")
+    return value.strip()

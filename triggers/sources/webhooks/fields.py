@@ -1,0 +1,89 @@
+"""A scheme's settings: a frozen dataclass whose fields carry what a form and an error message need."""
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+S = TypeVar("S")
+T = TypeVar("T", str, bool)
+
+# RFC 9110 §5.6.2: a field name is a token.
+HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,100}", re.ASCII)
+JSON_PATH = re.compile(r"[^.\s]+(\.[^.\s]+)*")
+
+
+class InvalidSettings(ValueError):
+    """Settings or a secret that cannot be used; `errors` has one sentence for each field."""
+
+    def __init__(self, errors: Mapping[str, str]) -> None:
+        self.errors = dict(errors)
+        super().__init__("; ".join(f"{name}: {error}" for name, error in self.errors.items()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """One setting as a form shows it."""
+
+    name: str
+    label: str
+    help_text: str
+    default: str | bool
+    choices: tuple[str, ...]
+    check: Callable[[str], str]
+
+
+def setting(
+    default: T,
+    label: str,
+    help_text: str = "",
+    *,
+    choices: Iterable[str] = (),
+    check: Callable[[str], str] = lambda value: "",
+) -> T:
+    """A settings dataclass's field; `check` returns what is wrong with a text, or nothing."""
+    metadata = {"default": default, "label": label, "help_text": help_text, "choices": tuple(choices), "check": check}
+    described: T = dataclasses.field(default=default, metadata=metadata)
+    return described
+
+
+def fields_of(settings_class: type[Any]) -> tuple[Field, ...]:
+    # A scheme's own settings first, those it shares with others after them.
+    fields = sorted(
+        dataclasses.fields(settings_class), key=lambda field: field.name not in settings_class.__annotations__
+    )
+    return tuple(Field(name=field.name, **field.metadata) for field in fields)
+
+
+def clean(settings_class: type[S], settings: Mapping[str, object]) -> S:
+    """An instance of the dataclass, or InvalidSettings with everything that is wrong."""
+    fields = {field.name: field for field in fields_of(settings_class)}
+    errors = {
+        name: f"is no setting here; known are {', '.join(fields) or 'none'}" for name in settings if name not in fields
+    }
+    errors |= {name: error for name in settings if name in fields and (error := _error(fields[name], settings[name]))}
+    if errors:
+        raise InvalidSettings(errors)
+    return settings_class(**settings)
+
+
+def header_name(value: str) -> str:
+    return "" if not value or HEADER_NAME.fullmatch(value) else "must be a header's name, such as X-Signature"
+
+
+def required_header_name(value: str) -> str:
+    return header_name(value) if value else "must name a header, such as X-Signature"
+
+
+def json_path(value: str) -> str:
+    return "" if not value or JSON_PATH.fullmatch(value) else "must be names joined by dots, such as data.id"
+
+
+def _error(field: Field, value: object) -> str:
+    expected = type(field.default)
+    if type(value) is not expected:
+        return "must be true or false" if expected is bool else "must be text"
+    if field.choices and value not in field.choices:
+        return f"must be one of {', '.join(field.choices)}"
+    return field.check(value) if isinstance(value, str) else ""

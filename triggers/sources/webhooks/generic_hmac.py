@@ -1,0 +1,138 @@
+import base64
+import hmac
+import re
+import secrets as random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from triggers.sources.payload import read_payload
+from triggers.sources.webhooks.fields import InvalidSettings, header_name, required_header_name, setting
+from triggers.sources.webhooks.naming import Naming, describe_by
+from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, fresh_time, matching_secret
+from triggers.sources.webhooks.scheme import Delivery, Description, Scheme, register
+
+PLACEHOLDER = re.compile(r"(\{[^{}]*\})")
+KNOWN = ("{body}", "{timestamp}", "{id}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HmacSettings(Naming):
+    """How the sender computes and sends its signature."""
+
+    algorithm: str = setting("sha256", "Algorithm", choices=("sha256", "sha512", "sha1"))
+    encoding: str = setting("hex", "Encoding", "How the signature is written.", choices=("hex", "base64"))
+    header: str = setting(
+        "X-Signature", "Signature header", "The header with the signature.", check=required_header_name
+    )
+    prefix: str = setting("", "Prefix", "What stands before the signature in its header, such as sha256=.")
+    template: str = setting(
+        "{body}", "Signed text", "What is signed: {body}, {timestamp}.{body} or {id}.{timestamp}.{body}, for example."
+    )
+    timestamp_header: str = setting(
+        "",
+        "Timestamp header",
+        "Header with the Unix time in seconds that {timestamp} stands for; five minutes off is too old.",
+        check=header_name,
+    )
+
+    def __post_init__(self) -> None:
+        errors = _template_errors(self)
+        if errors:
+            raise InvalidSettings(errors)
+
+
+@register
+class GenericHmac(Scheme[HmacSettings]):
+    """Any sender with a keyed hash over its body, whatever the header, encoding and signed text."""
+
+    name = "hmac"
+    label = "HMAC signature"
+    help_text = "For senders that sign the body with a shared secret in a way of their own."
+    settings_class = HmacSettings
+
+    def clean_secret(self, secret: str) -> str:
+        # Not stripped: a shared secret is whatever the two sides agreed on.
+        if not secret:
+            raise InvalidSettings({"secret": "must not be empty: set the one the sender signs with"})
+        return secret
+
+    def new_secret(self) -> str:
+        return random.token_hex(32)
+
+    def prove(self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: HmacSettings) -> Proof:
+        signature = _signature(delivery, settings)
+        timestamp, signed_at = b"", None
+        if settings.timestamp_header:
+            timestamp = delivery.headers.get(settings.timestamp_header, b"")
+            signed_at = fresh_time(timestamp, delivery.received_at)
+        content = _signed_text(delivery, settings, timestamp)
+
+        def proves(secret: bytes) -> bool:
+            digest = hmac.digest(secret, content, settings.algorithm)
+            expected = digest.hex().encode() if settings.encoding == "hex" else base64.b64encode(digest)
+            return hmac.compare_digest(expected, signature)
+
+        return Proof(secret=matching_secret(secrets, delivery.received_at, proves), signed_at=signed_at)
+
+    def describe(self, delivery: Delivery, proof: Proof, settings: HmacSettings) -> Description:
+        return describe_by(settings, delivery, proof, read_payload(delivery.body))
+
+    def secret_headers(self, settings: HmacSettings) -> frozenset[str]:
+        return frozenset({settings.header})
+
+
+def _signature(delivery: Delivery, settings: HmacSettings) -> bytes:
+    given, prefix = delivery.headers.get(settings.header, b""), settings.prefix.encode()
+    if not given.startswith(prefix) or given == prefix:
+        raise Rejected(f"{settings.header} is missing or does not start with {settings.prefix!r}")
+    signature = given.removeprefix(prefix)
+    return signature.lower() if settings.encoding == "hex" else signature
+
+
+def _signed_text(delivery: Delivery, settings: HmacSettings, timestamp: bytes) -> bytes:
+    pieces = _pieces(settings.template)
+    values = {"{body}": delivery.body, "{timestamp}": timestamp}
+    if "{id}" in pieces:
+        values["{id}"] = _signed_id(delivery, settings, pieces)
+    return b"".join(values.get(piece, piece.encode()) for piece in pieces)
+
+
+def _signed_id(delivery: Delivery, settings: HmacSettings, pieces: list[str]) -> bytes:
+    id_ = delivery.headers.get(settings.id_header, b"")
+    # With a separator inside the id, one signed text could be read as two different deliveries.
+    separators = "".join(_separators(pieces))
+    if not id_ or set(id_) & set(separators.encode()):
+        raise Rejected(f"{settings.id_header} is missing or contains one of {separators!r}")
+    return id_
+
+
+def _pieces(template: str) -> list[str]:
+    return [piece for piece in PLACEHOLDER.split(template) if piece]
+
+
+def _separators(pieces: list[str]) -> list[str]:
+    return [piece for piece in pieces[1:-1] if piece not in KNOWN]
+
+
+def _template_errors(settings: HmacSettings) -> dict[str, str]:
+    pieces = _pieces(settings.template)
+    used = [piece for piece in pieces if piece in KNOWN]
+    stray = [piece for piece in pieces if piece not in KNOWN and ("{" in piece or "}" in piece)]
+    if stray:
+        return {"template": f"{stray[0]} is not known; use {', '.join(KNOWN)}"}
+    if used.count("{body}") != 1 or len(used) != len(set(used)):
+        return {"template": "must contain {body} once, and no placeholder twice: what is not signed proves nothing"}
+    if any(left in KNOWN and right in KNOWN for left, right in pairwise(pieces)):
+        return {"template": "needs a separator between placeholders, such as a full stop: {timestamp}.{body}"}
+    if any(character.isdigit() for character in "".join(_separators(pieces))):
+        return {"template": "must not separate placeholders by digits: a timestamp could swallow them"}
+    if "{timestamp}" in used and not settings.timestamp_header:
+        return {"timestamp_header": "must name the header that {timestamp} of the signed text stands for"}
+    if settings.timestamp_header and "{timestamp}" not in used:
+        return {
+            "template": "must contain {timestamp}: a timestamp that is not signed can be changed; or clear its header"
+        }
+    if "{id}" in used and not settings.id_header:
+        return {"id_header": "must name the header that {id} of the signed text stands for"}
+    return {}

@@ -1,0 +1,107 @@
+"""Where a delivery names its event: its id and type."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from triggers.sources.headers import as_text
+from triggers.sources.payload import Payload
+from triggers.sources.webhooks.fields import header_name, json_path, setting
+from triggers.sources.webhooks.proof import Proof
+from triggers.sources.webhooks.scheme import Delivery, Description
+
+LONGEST_NAME = 255  # characters; PostgreSQL's index takes about 2,700 bytes of source and id together
+UNNAMED_TYPE = "webhook.received"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Naming:
+    """Settings of a sender that has no fixed places for id and type."""
+
+    id_path: str = setting(
+        "", "Id in the body", "Path of the event's id in the JSON body, such as data.id.", check=json_path
+    )
+    id_header: str = setting(
+        "", "Id header", "Header with the event's id, used where the body has none.", check=header_name
+    )
+    type_path: str = setting("", "Type in the body", "Path of the event's type in the JSON body.", check=json_path)
+    type_header: str = setting(
+        "", "Type header", f"Header with the event's type. Without one it is {UNNAMED_TYPE}.", check=header_name
+    )
+    without_id: str = setting(
+        "new",
+        "Without an id",
+        "When nothing names the event: “new” takes every delivery for a new event, a retry too; “body” takes the same body "
+        "for the same event, identical pings too. A signed timestamp is used before either.",
+        choices=("new", "body"),
+    )
+
+
+def describe_by(naming: Naming, delivery: Delivery, proof: Proof, payload: Payload) -> Description:
+    """The event as the settings say it is named; the body, which is signed, is asked before the headers."""
+    id_ = value_at(payload.data, naming.id_path) or header_text(delivery, naming.id_header)
+    type_ = value_at(payload.data, naming.type_path) or header_text(delivery, naming.type_header)
+    return Description(
+        id=event_id(id_) if id_ else _stand_in(naming, delivery, proof),
+        type=event_type(type_) or UNNAMED_TYPE,
+        payload=payload,
+    )
+
+
+def event_id(text: str) -> str:
+    """An id as it is stored: itself, or its hash where it is too long or not printable."""
+    return text if is_name(text) else _digest(text.encode("utf-8", "surrogatepass"))
+
+
+def event_type(text: str | None) -> str | None:
+    return text if text and is_name(text) else None
+
+
+def is_name(text: str) -> bool:
+    return 0 < len(text) <= LONGEST_NAME and text.isprintable()
+
+
+def value_at(data: Any, path: str) -> str | None:
+    """The text or whole number at a dotted path, as text."""
+    if not path:
+        return None
+    for step in path.split("."):
+        data = _member(data, step)
+    if isinstance(data, int) and not isinstance(data, bool):
+        return str(data)
+    return data if isinstance(data, str) and data else None
+
+
+def header_text(delivery: Delivery, name: str) -> str | None:
+    value = delivery.headers.get(name) if name else None
+    return as_text(value) if value else None
+
+
+def _member(data: Any, step: str) -> Any:
+    if isinstance(data, dict):
+        return data.get(step)
+    if isinstance(data, list) and step.isascii() and step.isdigit() and len(step) < 10:
+        return data[int(step)] if int(step) < len(data) else None
+    return None
+
+
+def _stand_in(naming: Naming, delivery: Delivery, proof: Proof) -> str:
+    # Never the bare body unasked: it would swallow a sender's second, identical ping.
+    if proof.signed_at is None and naming.without_id == "new":
+        return str(uuid4())
+    signed_at = int(proof.signed_at.timestamp()) if proof.signed_at else ""
+    return _digest(delivery.endpoint.encode(), str(signed_at).encode(), delivery.body)
+
+
+def _digest(*parts: bytes) -> str:
+    digest = hashlib.sha256()
+    for part in _framed(parts):
+        digest.update(part)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _framed(parts: Sequence[bytes]) -> list[bytes]:
+    # Lengths stand between the parts, so that no two lists of parts read the same.
+    return [piece for part in parts for piece in (len(part).to_bytes(8, "big"), part)]

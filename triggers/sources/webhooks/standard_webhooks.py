@@ -1,0 +1,102 @@
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets as random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from triggers.sources.headers import as_text
+from triggers.sources.payload import Payload, read_payload
+from triggers.sources.rfc3339 import parse_timestamp
+from triggers.sources.webhooks.fields import InvalidSettings
+from triggers.sources.webhooks.naming import UNNAMED_TYPE, event_id, event_type, value_at
+from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, fresh_time, matching_secret
+from triggers.sources.webhooks.scheme import Delivery, Description, Scheme, register
+
+PREFIX = "whsec_"
+MOST_SIGNATURES = 16
+SMALLEST_KEY, LARGEST_KEY = 24, 64  # bytes: the spec's 192 to 512 bits
+
+
+@dataclass(frozen=True, kw_only=True)
+class StandardWebhooksSettings:
+    """Nothing to set: the specification fixes everything."""
+
+
+@register
+class StandardWebhooks(Scheme[StandardWebhooksSettings]):
+    """Standard Webhooks 1.0, symmetric signatures (v1)."""
+
+    name = "standard_webhooks"
+    label = "Standard Webhooks"
+    help_text = (
+        "For senders that follow standardwebhooks.com: webhook-id, webhook-timestamp and webhook-signature headers."
+    )
+    settings_class = StandardWebhooksSettings
+
+    def clean_secret(self, secret: str) -> str:
+        key = _key(secret.strip().encode())
+        if key is None:
+            raise InvalidSettings({"secret": "must be base64 after whsec_: paste it as the sender shows it"})
+        if not SMALLEST_KEY <= len(key) <= LARGEST_KEY:
+            raise InvalidSettings(
+                {"secret": f"must be {SMALLEST_KEY} to {LARGEST_KEY} bytes in base64, but has {len(key)}"}
+            )
+        return secret.strip()
+
+    def new_secret(self) -> str:
+        return PREFIX + base64.b64encode(random.token_bytes(32)).decode()
+
+    def prove(self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: StandardWebhooksSettings) -> Proof:
+        id_ = delivery.headers.get("webhook-id")
+        # A full stop in the id would let one signed text be read as two different deliveries.
+        if not id_ or b"." in id_:
+            raise Rejected("webhook-id is missing or contains a full stop")
+        timestamp = delivery.headers.get("webhook-timestamp", b"")
+        signed_at = fresh_time(timestamp, delivery.received_at)
+        given = _signatures(delivery.headers.get("webhook-signature", b""))
+        content = b"%b.%b.%b" % (id_, timestamp, delivery.body)
+
+        def proves(secret: bytes) -> bool:
+            key = _key(secret)
+            if not key:
+                return False
+            expected = base64.b64encode(hmac.digest(key, content, hashlib.sha256))
+            return any(hmac.compare_digest(expected, signature) for signature in given)
+
+        return Proof(secret=matching_secret(secrets, delivery.received_at, proves), signed_at=signed_at)
+
+    def describe(self, delivery: Delivery, proof: Proof, settings: StandardWebhooksSettings) -> Description:
+        payload = read_payload(delivery.body)
+        return Description(
+            id=event_id(as_text(delivery.headers["webhook-id"])),
+            type=event_type(value_at(payload.data, "type")) or UNNAMED_TYPE,
+            payload=payload,
+            time=_time(payload),
+        )
+
+
+def _signatures(header: bytes) -> list[bytes]:
+    entries = header.split(b" ")
+    if len(entries) > MOST_SIGNATURES:
+        raise Rejected(f"webhook-signature lists more than {MOST_SIGNATURES} signatures")
+    # Only v1: v1a is asymmetric, and versions to come are not ours to guess.
+    return [entry.removeprefix(b"v1,") for entry in entries if entry.startswith(b"v1,")]
+
+
+def _key(secret: bytes) -> bytes | None:
+    encoded = secret.removeprefix(PREFIX.encode())
+    try:
+        # Some senders show their secrets without the padding.
+        return base64.b64decode(encoded + b"=" * (-len(encoded) % 4), validate=True)
+    except binascii.Error:
+        return None
+
+
+def _time(payload: Payload) -> datetime | None:
+    try:
+        return parse_timestamp(value_at(payload.data, "timestamp") or "")
+    except ValueError:
+        return None

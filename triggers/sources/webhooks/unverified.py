@@ -1,0 +1,46 @@
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from triggers.sources.payload import read_payload
+from triggers.sources.webhooks.fields import InvalidSettings, setting
+from triggers.sources.webhooks.naming import Naming, describe_by
+from triggers.sources.webhooks.proof import Proof, SigningSecret
+from triggers.sources.webhooks.scheme import Delivery, Description, Scheme, register
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnverifiedSettings(Naming):
+    """The choice, said out loud."""
+
+    unverified: bool = setting(
+        False,
+        "Accept unverified deliveries",
+        "Anyone who knows or guesses the address can wake your agents with anything.",
+    )
+
+    def __post_init__(self) -> None:
+        if not self.unverified:
+            raise InvalidSettings({"unverified": "must be true: only a deliberate choice turns verification off"})
+
+
+@register
+class Unverified(Scheme[UnverifiedSettings]):
+    """No verification at all."""
+
+    name = "none"
+    label = "None (unverified)"
+    help_text = "Accepts anything from anyone. For tests, and for networks where something else checks the sender."
+    settings_class = UnverifiedSettings
+    needs_secret = False
+
+    def clean_secret(self, secret: str) -> str:
+        raise InvalidSettings({"secret": "is never looked at: choose a scheme that verifies, or leave it out"})
+
+    def new_secret(self) -> str:
+        return ""
+
+    def prove(self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: UnverifiedSettings) -> Proof:
+        return Proof(secret=None)
+
+    def describe(self, delivery: Delivery, proof: Proof, settings: UnverifiedSettings) -> Description:
+        return describe_by(settings, delivery, proof, read_payload(delivery.body))
