@@ -1,0 +1,28 @@
+"""
+RunError
+├── IllegalState    the object's state forbids the action
+└── RunLost         this process no longer owns the run it works on
+DeadlineExceeded    passes through an agent's `except Exception`
+"""
+
+
+class RunError(Exception):
+    pass
+
+
+class IllegalState(RunError):
+    """The object's state forbids the action; `status` is that state."""
+
+    def __init__(self, message: str, status: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class RunLost(RunError):
+    """The run's epoch has moved on: somebody took it from this process, so nothing of it may commit."""
+
+
+# psycopg cancels the query in flight and leaves its connection usable for KeyboardInterrupt alone;
+# any other exception out of a signal handler would leave the connection in the middle of a result.
+class DeadlineExceeded(KeyboardInterrupt):
+    """The run's body took longer than its timeout."""

@@ -1,0 +1,117 @@
+"""Record an event once: the only writer of Event. Whatever comes in, by whichever way, ends here."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from hashlib import sha256
+from typing import Any, Literal
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection
+from psycopg.types.json import Jsonb
+from uuid_utils.compat import uuid7
+
+from runs.nudge import nudge_dispatcher
+from triggers.models import Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class Incoming:
+    """An event as a source saw it; (source_id, ce_source, ce_id) is its identity."""
+
+    source_id: UUID
+    ce_source: str
+    ce_id: str
+    type: str
+    subject: str = ""
+    time: datetime | None = None
+    data: Any = None
+    data_error: str = ""
+    body: bytes | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    target_id: UUID | None = None
+    root_id: UUID | None = None
+    cause_event_id: UUID | None = None
+    cause_run_id: UUID | None = None
+    depth: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accepted:
+    event_id: UUID
+    duplicate: bool
+
+
+INSERT = """
+INSERT INTO triggers_event (id, source_id, ce_source, ce_id, type, subject, "time", data, data_error, body, headers,
+                            body_sha256, target_id, root_id, cause_event_id, cause_run_id, depth)
+VALUES (%s::uuid, %s::uuid, %s::text, %s::text, %s::text, %s::text, %s::timestamptz, %s::jsonb, %s::text, %s::bytea, %s::jsonb,
+        %s::text, %s::uuid, %s::uuid, %s::uuid, %s::uuid, %s::smallint)
+ON CONFLICT (source_id, ce_source, ce_id) DO NOTHING
+RETURNING id
+"""
+FIRST = """
+SELECT id, body_sha256 FROM triggers_event WHERE source_id = %s::uuid AND ce_source = %s::text AND ce_id = %s::text
+"""
+FLAG = """
+INSERT INTO triggers_redelivery (event_id, body_sha256, differs, count) VALUES (%s::uuid, %s::text, %s::boolean, 1)
+ON CONFLICT (event_id, body_sha256) DO UPDATE SET count = triggers_redelivery.count + 1, last_at = now()
+"""
+
+
+def accept(incoming: Sequence[Incoming]) -> list[Accepted]:
+    """Record events, in the caller's transaction or each in its own, and wake the dispatcher once they are committed.
+
+    A known identity is a duplicate: it keeps its first id and payload, and the redelivery is counted and,
+    when its body differs, flagged.
+    """
+    with connection.cursor() as cursor:
+        accepted = [_record(cursor, event) for event in incoming]
+    nudge_dispatcher()
+    return accepted
+
+
+def _record(cursor: Any, event: Incoming) -> Accepted:
+    event_id = uuid7()
+    body_sha256 = sha256(event.body).hexdigest() if event.body is not None else ""
+    cursor.execute(
+        INSERT,
+        [
+            event_id, event.source_id, event.ce_source, event.ce_id, event.type, event.subject, event.time,
+            None if event.data is None else Jsonb(event.data), event.data_error, event.body, Jsonb(event.headers), body_sha256,
+            event.target_id, event.root_id or event_id, event.cause_event_id, event.cause_run_id, event.depth,
+        ],
+    )  # fmt: skip
+    if cursor.fetchone():
+        return Accepted(event_id=event_id, duplicate=False)
+
+    cursor.execute(FIRST, [event.source_id, event.ce_source, event.ce_id])
+    first_id, first_sha256 = cursor.fetchone()
+    cursor.execute(FLAG, [first_id, body_sha256, body_sha256 != first_sha256])
+    return Accepted(event_id=first_id, duplicate=True)
+
+
+@cache
+def builtin_source(slug: Literal["schedule", "run", "manual", "cli"]) -> UUID:
+    """The id of a way in that comes with the migrations."""
+    return Source.objects.values_list("id", flat=True).get(slug=slug)
+
+
+UNDISPATCHED = "SELECT count(*) FROM (SELECT 1 FROM triggers_event WHERE dispatched_at IS NULL LIMIT %s::int) undispatched"
+_backlog = (float("-inf"), False)
+
+
+def backlog_exceeded() -> bool:
+    """Are there more undispatched events than WAKEFUL_MAX_BACKLOG? Looked up at most once a second per process."""
+    global _backlog
+    looked_at, exceeded = _backlog
+    if time.monotonic() - looked_at < 1:
+        return exceeded
+    with connection.cursor() as cursor:
+        cursor.execute(UNDISPATCHED, [settings.WAKEFUL_MAX_BACKLOG + 1])
+        exceeded = cursor.fetchone()[0] > settings.WAKEFUL_MAX_BACKLOG
+    _backlog = (time.monotonic(), exceeded)
+    return exceeded
