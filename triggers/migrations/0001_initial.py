@@ -22,7 +22,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
                 ('slug', models.SlugField(max_length=100, unique=True)),
-                ('kind', models.TextField(help_text='a webhook scheme, or one of: api, schedule, run, manual')),
+                ('kind', models.TextField(help_text='a webhook scheme, or one of: api, cli, schedule, run, manual')),
                 ('settings', models.JSONField(blank=True, default=dict)),
                 ('enabled', models.BooleanField(default=True)),
                 ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),

@@ -69,7 +69,7 @@ DROP FUNCTION triggers_mark_tasks_of_rule_stale();
 
 def create_builtin_sources(apps, schema_editor):  # type: ignore[no-untyped-def]
     source = apps.get_model("triggers", "Source")
-    for slug in ("schedule", "run", "manual"):
+    for slug in ("schedule", "run", "manual", "cli"):
         source.objects.get_or_create(slug=slug, defaults={"id": uuid.uuid4(), "kind": slug})
 
 

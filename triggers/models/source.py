@@ -10,7 +10,7 @@ class Source(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     slug = models.SlugField(max_length=100, unique=True)
-    kind = models.TextField(help_text="a webhook scheme, or one of: api, schedule, run, manual")
+    kind = models.TextField(help_text="a webhook scheme, or one of: api, cli, schedule, run, manual")
     settings = models.JSONField(default=dict, blank=True)
     enabled = models.BooleanField(default=True)
     created_at = models.DateTimeField(db_default=Now(), editable=False)

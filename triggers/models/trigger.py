@@ -49,3 +49,10 @@ class Trigger(models.Model):
     @property
     def is_paused(self) -> bool:
         return self.paused_at is not None
+
+    @property
+    def status(self) -> str:
+        """What an event that matches it would meet: active, paused or disabled."""
+        if not self.enabled:
+            return "disabled"
+        return "paused" if self.is_paused else "active"
