@@ -50,15 +50,26 @@ def kill_group(process: subprocess.Popen[bytes], sent: signal.Signals = signal.S
 
 def command_of(pid: int) -> str:
     """The name of a running process; empty if there is none."""
+    return _stat(pid)[0]
+
+
+def identity_of(pid: int) -> str:
+    """What tells a process from a later one with the same number: its start time; empty if there is none."""
+    return _stat(pid)[1]
+
+
+def _stat(pid: int) -> tuple[str, str]:
     if sys.platform == "linux":
         try:
-            state = Path(f"/proc/{pid}/stat").read_text()
+            stat = Path(f"/proc/{pid}/stat").read_text()
         except OSError:
-            return ""
-        name, rest = state.partition("(")[2].rsplit(")", 1)
-        return "" if rest.split()[0] in "ZX" else name
-    found = subprocess.run(["ps", "-o", "comm=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return Path(found.stdout.strip()).name
+            return "", ""
+        name, rest = stat.partition("(")[2].rsplit(")", 1)
+        fields = rest.split()  # from the third of proc(5) on: state first, start time as the 22nd
+        return ("", "") if fields[0] in "ZX" else (name, fields[19])
+    found = subprocess.run(["ps", "-o", "lstart=,comm=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    *started, command = found.stdout.split(maxsplit=5) or [""]
+    return Path(command.strip()).name, " ".join(started)
 
 
 def children_of(pid: int) -> list[int]:

@@ -14,7 +14,6 @@ _SHARED: list[Processor] = [
     structlog.stdlib.add_log_level,
     structlog.stdlib.add_logger_name,
     structlog.stdlib.ExtraAdder(),
-    structlog.processors.TimeStamper(fmt="iso", utc=True),
     structlog.processors.StackInfoRenderer(),
 ]
 
@@ -23,10 +22,17 @@ def configuration(*, format: str, level: str) -> dict[str, Any]:
     """The stdlib's logging configuration, with everything rendered by structlog."""
     renderer: list[Processor]
     if format == "json":
-        renderer = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        renderer = [
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.dict_tracebacks,
+            structlog.processors.JSONRenderer(),
+        ]
     else:
         colors = sys.stderr.isatty() or bool(os.environ.get("FORCE_COLOR"))
-        renderer = [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)]
+        renderer = [
+            structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
+            structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback),
+        ]
     return {
         "version": 1,
         "disable_existing_loggers": False,

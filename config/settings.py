@@ -147,7 +147,6 @@ SECURE_HSTS_SECONDS = 365 * 86400 if WAKEFUL_HTTPS else 0
 SECURE_REDIRECT_EXEMPT = [r"^health/"]  # probes come from inside, over plain http
 
 STATIC_URL = "static/"
-STATIC_ROOT = BASE_DIR / "staticfiles"
 # Served straight from the apps' folders: nothing to collect before the first start.
 WHITENOISE_USE_FINDERS = True
 

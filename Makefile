@@ -1,0 +1,69 @@
+# Everything runs in .venv, which is made from the lock files on first use. Needs only make and Python >= 3.11.
+# `make PYTHON=/path/to/python3.12 …` picks another Python; `make help` lists the targets.
+
+.POSIX:
+.SUFFIXES:
+.DEFAULT_GOAL := help
+
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
+	"$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && command -v "$$python" && break; done)
+PY := .venv/bin/python
+PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --no-input --require-hashes
+export PYTHONUNBUFFERED := 1
+
+.PHONY: help run test check chaos bench lock fmt clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+run: .venv/runtime ## the whole stack with demo data: PostgreSQL, Valkey, web, beat, dispatcher, worker
+	@exec $(PY) manage.py up --demo
+
+test: .venv/dev ## all tests but the fault matrix, on real servers; tries to install a Chromium for the browser tests
+	@$(PY) -m tests.browser --install
+	@exec $(PY) -m pytest --ignore=tests/chaos $(ARGS)
+
+check: .venv/dev ## ruff, types, migrations, Django's checks
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(PY) manage.py makemigrations --check --dry-run
+	SECRET_KEY=$$($(PY) -c 'import secrets; print(secrets.token_urlsafe(50))') $(PY) manage.py check --fail-level WARNING
+
+chaos: .venv/dev ## the fault matrix: real processes killed, frozen and cut off
+	@exec $(PY) -m pytest tests/chaos $(ARGS)
+
+bench: .venv/dev ## measurements of this machine
+	@exec $(PY) -m bench $(ARGS)
+
+fmt: .venv/dev ## format the code and fix what ruff can fix
+	$(PY) -m ruff check --fix-only --quiet .
+	$(PY) -m ruff format --quiet .
+
+lock: ## write the lock files anew from pyproject.toml (LOCK_ARGS=--upgrade for newer versions)
+	@$(PYTHON) -m venv .wakeful/lock
+	@.wakeful/lock/bin/python -m pip install --quiet --disable-pip-version-check pip-tools
+	@for lock in "requirements.lock --extra embedded" "requirements-dev.lock --extra embedded --extra dev"; do set -- $$lock; file=$$1; shift; \
+		CUSTOM_COMPILE_COMMAND="make lock" .wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
+		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_ARGS) -o $$file "$$@" pyproject.toml || exit 1; done
+
+clean: ## remove the environment and caches; the data in .wakeful stays
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# An environment is whole only when its stamp is there; an interrupted install is repeated.
+.venv/runtime: requirements.lock
+	@$(MAKE) --no-print-directory .venv/bin/python
+	@echo "Installing dependencies …"
+	@$(PIP_INSTALL) -r requirements.lock
+	@touch $@
+
+.venv/dev: requirements-dev.lock
+	@$(MAKE) --no-print-directory .venv/bin/python
+	@echo "Installing dependencies for development …"
+	@$(PIP_INSTALL) -r requirements-dev.lock
+	@touch $@
+
+.venv/bin/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed: install it (Debian: apt-get install python3 python3-venv), or say make PYTHON=/path/to/python3"; exit 1; }
+	@rm -rf .venv
+	@$(PYTHON) -m venv .venv

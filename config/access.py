@@ -1,0 +1,23 @@
+"""Who may get in on a new installation: the user `admin`, and the holder of WAKEFUL_API_TOKEN."""
+
+from django.conf import settings
+from django.contrib.auth.models import User
+
+from config import home
+
+
+def ensure_admin() -> str:
+    """Make the user `admin`; the password to log in with, or where it comes from if it was changed by hand."""
+    password = settings.WAKEFUL_ADMIN_PASSWORD
+    admin, _ = User.objects.get_or_create(username="admin", defaults={"is_staff": True, "is_superuser": True})
+    if not admin.has_usable_password() or not admin.password:
+        admin.set_password(password)
+        admin.save()
+    if admin.check_password(password):
+        return password
+    if home.given("WAKEFUL_ADMIN_PASSWORD"):
+        # Said explicitly, so it counts; a generated one must not undo a change made in the admin.
+        admin.set_password(password)
+        admin.save()
+        return password
+    return "(the one you set)"

@@ -1,0 +1,137 @@
+"""The whole stack with one command: servers, migrations, agents, and every process under one supervisor."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from types import FrameType
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from config import embedded, home
+from config.supervisor import Program, Supervisor
+
+HOST = "127.0.0.1"
+KINDS = {"worker", "dispatcher", "beat"}  # what /health/ready must see alive before the stack counts as up
+
+
+class Command(BaseCommand):
+    help = "Run the whole stack: embedded servers unless DATABASE_URL / REDIS_URL name others, then every process."
+    # A wrong setting is reported by the first command that is run below, once.
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--demo", action="store_true", help="load the demo and print a signed request for it")
+        parser.add_argument("--paused", action="store_true", help="start with dispatch paused")
+
+    def handle(self, *, demo: bool, paused: bool, **options: Any) -> None:
+        # A SIGTERM while the servers start must stop them as a Ctrl-C does.
+        signal.signal(signal.SIGTERM, _interrupt)
+        signal.signal(signal.SIGHUP, _interrupt)
+        try:
+            self._check_port()
+            with embedded.servers(
+                settings.WAKEFUL_HOME,
+                postgres=not home.given("DATABASE_URL"),
+                valkey=not (home.given("REDIS_URL") or home.given("CELERY_BROKER_URL")),
+                say=self.stdout.write,
+            ) as servers:
+                home.wait_for_leftovers(
+                    settings.WAKEFUL_HOME, self.stdout.write, settings.WAKEFUL_SHUTDOWN_GRACE.total_seconds() + 5
+                )
+                home.keep(settings.WAKEFUL_HOME, servers.urls)
+                # Running as root is for the operator to decide; saying so at every start is noise.
+                quiet = {"PYTHONWARNINGS": "ignore:You're running the worker with superuser privileges"}
+                env = {**quiet, **os.environ, **servers.urls}
+                self._manage("migrate", "--no-input", env=env)
+                farewell = self._manage("prepare", *(["--demo"] if demo else []), env=env)
+                self._supervise(env, paused=paused, banner=farewell)
+        except embedded.EmbeddedError as error:
+            raise CommandError(str(error)) from None
+        except KeyboardInterrupt:
+            self.stdout.write("Stopped before the processes were started.")
+
+    def _supervise(self, env: Mapping[str, str], *, paused: bool, banner: str) -> None:
+        supervisor = Supervisor(_programs(paused), env=env)
+        greeted = False
+
+        def greet_when_ready() -> None:
+            nonlocal greeted
+            if not greeted and _alive() >= KINDS:
+                supervisor.console.say(f"ready\n\n{banner}\n\nCtrl-C stops everything.")
+                greeted = True
+
+        supervisor.run(
+            each_second=greet_when_ready,
+            on_start=lambda pids: home.remember_processes(settings.WAKEFUL_HOME, pids),
+        )
+        home.remember_processes(settings.WAKEFUL_HOME, {})
+        self.stdout.write("All processes stopped.")
+
+    def _manage(self, command: str, *arguments: str, env: Mapping[str, str]) -> str:
+        """Run a command as a process with the servers' URLs; what it printed."""
+        self.stdout.write(f"{command} …")
+        done = subprocess.run(
+            [sys.executable, sys.argv[0], command, *arguments],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise CommandError(f"{done.stdout}`manage.py {command}` failed: the lines above say why.")
+        return done.stdout.strip()
+
+    def _check_port(self) -> None:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, settings.WAKEFUL_PORT))
+            except OSError as error:
+                raise CommandError(
+                    f"Port {settings.WAKEFUL_PORT} cannot be used ({error.strerror}): is another stack or program on it? "
+                    f"Stop that one, or choose another port: WAKEFUL_PORT={settings.WAKEFUL_PORT + 1}"
+                ) from None
+
+
+def _programs(paused: bool) -> list[Program]:
+    """In the order they start: web comes last, so that whatever it accepts is worked on at once."""
+    python = sys.executable
+    grace = settings.WAKEFUL_SHUTDOWN_GRACE.total_seconds()
+    celery = [python, "-m", "celery", "--quiet", "-A", "config"]
+    granian = [python, "-m", "granian", "--interface", "wsgi", "--no-ws", "--log-level", "warning"]
+    web = [*granian, "--host", HOST, "--port", str(settings.WAKEFUL_PORT), "--workers-kill-timeout", "10"]
+    return [
+        Program(
+            name="worker",
+            command=[*celery, "worker", "--without-gossip", "--concurrency", str(settings.WAKEFUL_CONCURRENCY)],
+            patience=grace + 10,
+        ),
+        Program(name="dispatcher", command=[python, sys.argv[0], "dispatcher", *(["--paused"] if paused else [])]),
+        Program(name="beat", command=[*celery, "beat"]),
+        Program(name="web", command=[*web, "--blocking-threads", "4", "config.wsgi:application"]),
+    ]
+
+
+def _alive() -> set[str]:
+    """The kinds of process that /health/ready sees alive; none while the web process does not answer."""
+    connection = http.client.HTTPConnection(HOST, settings.WAKEFUL_PORT, timeout=2)
+    try:
+        connection.request("GET", "/health/ready")
+        return set(json.loads(connection.getresponse().read())["processes"])
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+        return set()
+    finally:
+        connection.close()
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
