@@ -184,7 +184,8 @@ def _event(attributes: dict[str, Any], data: Payload, body: bytes) -> CloudEvent
 
 def _check_attribute(name: str, value: Any) -> None:
     if not NAME.fullmatch(name) or name == "data":
-        raise InvalidEvent(ascii(name)[1:-1], "is no attribute's name: only lower-case letters a-z and digits")
+        shown = ascii(name[:100])
+        raise InvalidEvent(shown[1:-1], f"{shown} is no attribute's name: only lower-case letters a-z and digits")
     if isinstance(value, str):
         _check_text(name, value)
     elif isinstance(value, int) and not isinstance(value, bool) and value not in INTEGERS:

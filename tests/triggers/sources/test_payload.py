@@ -13,7 +13,9 @@ json_values = st.recursive(
     | st.integers(-(2**63), 2**64 - 1)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(codec="ascii"), max_size=5), inner),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(codec="ascii"), max_size=5), inner)
+    ),
     max_leaves=20,
 )
 

@@ -42,7 +42,7 @@ class Bearer(Scheme[BearerSettings]):
 
     def prove(self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: BearerSettings) -> Proof:
         token = _token(delivery, settings)
-        matched = matching_secret(secrets, delivery.received_at, lambda secret: hmac.compare_digest(secret, token))
+        matched = matching_secret(secrets, lambda secret: hmac.compare_digest(secret, token))
         return Proof(secret=matched)
 
     def describe(self, delivery: Delivery, proof: Proof, settings: BearerSettings) -> Description:

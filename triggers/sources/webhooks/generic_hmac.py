@@ -73,7 +73,7 @@ class GenericHmac(Scheme[HmacSettings]):
             expected = digest.hex().encode() if settings.encoding == "hex" else base64.b64encode(digest)
             return hmac.compare_digest(expected, signature)
 
-        return Proof(secret=matching_secret(secrets, delivery.received_at, proves), signed_at=signed_at)
+        return Proof(secret=matching_secret(secrets, proves), signed_at=signed_at)
 
     def describe(self, delivery: Delivery, proof: Proof, settings: HmacSettings) -> Description:
         return describe_by(settings, delivery, proof, read_payload(delivery.body))

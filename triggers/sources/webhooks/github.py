@@ -14,7 +14,7 @@ from triggers.sources.webhooks.naming import event_id, is_name, value_at
 from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, matching_secret
 from triggers.sources.webhooks.scheme import Delivery, Description, Scheme, register
 
-WORD = re.compile(r"[a-z0-9_]{1,100}")
+WORD = re.compile(r"[a-z][a-z0-9_]{0,99}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class GitHub(Scheme[GitHubSettings]):
             expected = f"sha256={hmac.new(secret, delivery.body, hashlib.sha256).hexdigest()}"
             return hmac.compare_digest(expected.encode(), given)
 
-        return Proof(secret=matching_secret(secrets, delivery.received_at, proves))
+        return Proof(secret=matching_secret(secrets, proves))
 
     def describe(self, delivery: Delivery, proof: Proof, settings: GitHubSettings) -> Description:
         payload = _payload(delivery)

@@ -1,7 +1,7 @@
 """What makes a delivery believable: a secret that matched, in constant time, and a fresh timestamp."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -19,15 +19,10 @@ class Rejected(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class SigningSecret:
-    """A source's secret in the clear, with the row it came from and the time it counts."""
+    """A live secret of a source in the clear, and the row it came from."""
 
     id: int
     value: bytes = field(repr=False)
-    not_before: datetime | None = None
-    not_after: datetime | None = None
-
-    def is_live(self, now: datetime) -> bool:
-        return (self.not_before is None or self.not_before <= now) and (self.not_after is None or now < self.not_after)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,15 +33,12 @@ class Proof:
     signed_at: datetime | None = None
 
 
-def matching_secret(secrets: Iterable[SigningSecret], now: datetime, proves: Callable[[bytes], bool]) -> SigningSecret:
-    """The live secret that proves the delivery, or Rejected."""
-    live = [secret for secret in secrets if secret.is_live(now) and secret.value]
-    if not live:
-        raise Rejected("the source has no live secret")
-    # All are tried, whichever matches, so that timing tells nothing of which one it was.
-    matched = [secret for secret in live if proves(secret.value)]
+def matching_secret(secrets: Sequence[SigningSecret], proves: Callable[[bytes], bool]) -> SigningSecret:
+    """The secret that proves the delivery, or Rejected."""
+    # All are tried, whichever matches, so that timing tells nothing of which one it was. An empty one proves nothing.
+    matched = [secret for secret in secrets if secret.value and proves(secret.value)]
     if not matched:
-        raise Rejected("no live secret matches")
+        raise Rejected("no live secret matches" if secrets else "the source has no live secret")
     return matched[0]
 
 

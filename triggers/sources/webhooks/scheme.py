@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import cache
 from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar
+from uuid import UUID
 
 from triggers.sources.headers import Headers
 from triggers.sources.payload import Payload
@@ -22,6 +23,7 @@ _schemes: dict[str, "Scheme[Any]"] = {}
 class Delivery:
     """One request to an endpoint, as it came, before anything in it is believed."""
 
+    source_id: UUID
     endpoint: str
     headers: Headers
     body: bytes

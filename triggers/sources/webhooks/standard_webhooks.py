@@ -66,7 +66,7 @@ class StandardWebhooks(Scheme[StandardWebhooksSettings]):
             expected = base64.b64encode(hmac.digest(key, content, hashlib.sha256))
             return any(hmac.compare_digest(expected, signature) for signature in given)
 
-        return Proof(secret=matching_secret(secrets, delivery.received_at, proves), signed_at=signed_at)
+        return Proof(secret=matching_secret(secrets, proves), signed_at=signed_at)
 
     def describe(self, delivery: Delivery, proof: Proof, settings: StandardWebhooksSettings) -> Description:
         payload = read_payload(delivery.body)
