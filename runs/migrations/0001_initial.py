@@ -177,6 +177,10 @@ class Migration(migrations.Migration):
             model_name='run',
             index=models.Index(condition=models.Q(('status', 'failed')), fields=['id'], name='run_failed'),
         ),
+        migrations.AddIndex(
+            model_name='run',
+            index=models.Index(condition=models.Q(('status__in', ['uncertain', 'waiting'])), fields=['id'], name='run_parked'),
+        ),
         migrations.AddConstraint(
             model_name='run',
             constraint=models.UniqueConstraint(condition=models.Q(('slot__isnull', False)), fields=('key', 'slot'), name='run_one_per_slot'),

@@ -95,6 +95,7 @@ class Run(models.Model):
             models.Index(fields=["key", "seq"], name="run_live_by_key", condition=Q(status__in=sorted(LIVE), key__isnull=False)),
             models.Index(fields=["trigger", "id"], name="run_by_trigger"),
             models.Index(fields=["id"], name="run_failed", condition=Q(status=RunStatus.FAILED)),
+            models.Index(fields=["id"], name="run_parked", condition=Q(status__in=["uncertain", "waiting"])),
         ]
 
     def __str__(self) -> str:
