@@ -71,7 +71,7 @@ def resume(trigger: Trigger, *, held: Literal["run", "drop"] = "run", by: str) -
 def _offer_held(trigger: Trigger, by: str) -> int:
     with connection.cursor() as cursor:
         cursor.execute(OFFER_HELD, [by, trigger.pk])
-        return cursor.rowcount
+        return int(cursor.rowcount)
 
 
 def _drop_held(trigger: Trigger, by: str) -> int:

@@ -8,10 +8,10 @@ from hashlib import sha256
 
 from django.contrib.auth.models import Permission
 from django.core.exceptions import ValidationError
-from django.core.validators import validate_slug
 from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
+from django.utils.text import slugify
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.permissions import BasePermission
@@ -106,12 +106,13 @@ def ensure_token(name: str, plain: str, permissions: Iterable[str]) -> ApiToken:
 
 
 def _create(name: str, plain: str, permissions: Iterable[str]) -> ApiToken:
-    validate_slug(name)
-    source = Source(slug=f"api-{name}", kind="api")
-    source.full_clean()
-    source.save()
-    token = ApiToken(name=name, hash=_hash(plain), permissions=_known(permissions), source=source)
-    token.full_clean()
+    token = ApiToken(name=name, hash=_hash(plain), permissions=_known(permissions))
+    token.full_clean(exclude=["source"])
+    if slugify(name) != name.lower():
+        raise ValidationError({"name": "Use letters, digits, - and _ only: its events come in by the source api-<name>."})
+    token.source = Source(slug=f"api-{name}", kind="api")
+    token.source.full_clean()
+    token.source.save()
     token.save()
     return token
 
