@@ -1,0 +1,121 @@
+"""Claim the best ready run of a queue: priority, then order of dispatch."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db import IntegrityError, connection
+
+from runs.models import Attempt, Run
+from runs.outcome import Outcome, Ticket, take_away
+from runs.policy import Policy
+from runs.states import RunStatus
+
+log = structlog.get_logger(__name__)
+
+# A soft deadline interrupts the body in its own process; the parent's hard one comes this much later.
+HARD_DEADLINE_AFTER = 5.0
+
+CLAIM = """
+WITH me AS (
+  SELECT id FROM runs_worker
+  WHERE id = %(worker)s::uuid AND stopped_at IS NULL AND draining_at IS NULL AND seen_at > clock_timestamp() - %(lease)s::interval
+), best AS MATERIALIZED (
+  SELECT run.id FROM runs_run run, me
+  WHERE run.status = 'queued' AND run.ready_at IS NOT NULL AND run.queue = %(queue)s::text AND run.agent = ANY(%(agents)s::text[])
+  ORDER BY run.priority, run.seq LIMIT 1
+  FOR UPDATE OF run SKIP LOCKED
+)
+UPDATE runs_run SET
+  status = 'running', status_reason = '', ready_at = NULL, worker_id = %(worker)s::uuid, pid = %(pid)s::int,
+  claimed_at = clock_timestamp(), started_at = coalesce(started_at, clock_timestamp()),
+  deadline_at = clock_timestamp() + make_interval(secs => (policy->>'timeout')::float8 + %(hard)s::float8),
+  attempt = attempt + 1, epoch = epoch + 1
+FROM best WHERE runs_run.id = best.id
+RETURNING runs_run.id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, key, slot,
+  set_config('application_name', 'wakeful:' || runs_run.id || ':' || epoch, false)
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A run this process owns, until somebody raises its epoch."""
+
+    run_id: UUID
+    epoch: int
+    attempt: int
+    agent: str
+    trigger: str
+    trigger_id: UUID | None
+    event_ids: Sequence[UUID]
+    input: Any
+    policy: Policy
+    root_id: UUID
+    depth: int
+    key: str | None
+    slot: int | None
+
+    @property
+    def ticket(self) -> Ticket:
+        return Ticket(run_id=self.run_id, epoch=self.epoch, key=self.key, slot=self.slot)
+
+    @property
+    def session_name(self) -> str:
+        return session_name(self.run_id, self.epoch)
+
+
+def session_name(run_id: UUID, epoch: int) -> str:
+    """The application_name of the session that executes this claim, by which a rescuer finds and ends it."""
+    return f"wakeful:{run_id}:{epoch}"
+
+
+def claim_next(worker_id: UUID, queue: str, agents: Sequence[str]) -> Claim | None:
+    """Claim a run for this process, or None: nothing is ready, or this worker is not open, fresh and accepting."""
+    try:
+        return _claim(worker_id, queue, agents)
+    except IntegrityError:
+        # One running run per child: an earlier claim's answer never reached this process.
+        settle(worker_id)
+        return _claim(worker_id, queue, agents)
+
+
+def _claim(worker_id: UUID, queue: str, agents: Sequence[str]) -> Claim | None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            CLAIM,
+            {
+                "worker": worker_id,
+                "pid": os.getpid(),
+                "queue": queue,
+                "agents": list(agents),
+                "lease": settings.WAKEFUL_LEASE,
+                "hard": HARD_DEADLINE_AFTER,
+            },
+        )
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    run_id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, key, slot, _ = row
+    return Claim(
+        run_id=run_id, epoch=epoch, attempt=attempt, agent=agent, trigger=trigger, trigger_id=trigger_id, event_ids=event_ids,
+        input=None if input is None else json.loads(input), policy=Policy.load(json.loads(policy)), root_id=root_id, depth=depth, key=key, slot=slot,
+    )  # fmt: skip
+
+
+def settle(worker_id: UUID) -> None:
+    """Release what the database says this process is running: it is not, so that claim never began."""
+    for run in Run.objects.filter(worker_id=worker_id, pid=os.getpid(), status=RunStatus.RUNNING):
+        ticket = Ticket(run_id=run.id, epoch=run.epoch, key=run.key, slot=run.slot)
+        outcome = Outcome(
+            status=RunStatus.QUEUED,
+            attempt=Attempt.Outcome.RELEASED,
+            reason="released: its claim never reached the worker",
+            give_back=True,
+        )
+        take_away(ticket, outcome, expected=RunStatus.RUNNING)
+        log.info("run.released", run=str(run.id), epoch=run.epoch)

@@ -1,0 +1,145 @@
+"""Run a claimed run. An atomic agent's body is one transaction: its writes and everything the run leaves behind commit
+together, or not at all."""
+
+import os
+import select
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import structlog
+from django.db import InterfaceError, OperationalError, connection, transaction
+
+from agents import AgentRun, registry
+from runs.claim import Claim
+from runs.deadline import deadline
+from runs.exceptions import DeadlineExceeded, RunLost
+from runs.failpoints import failpoint
+from runs.finish import finish
+from runs.models import Attempt, Run
+from runs.network import network_refused
+from runs.outcome import Outcome, leave
+from runs.retry import outcome_of
+from runs.states import RunStatus
+from runs.wiring import wiring
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+CONNECTION_ERRORS = (OperationalError, InterfaceError)
+
+
+def execute(claim: Claim) -> None:
+    """Run the body to a recorded outcome, or find that the run is no longer this process's to record."""
+    started = time.monotonic()
+    try:
+        outcome = attempt(claim)
+        if outcome is not None:
+            record(claim, outcome)
+    except RunLost:
+        log.warning("run.fenced", run=str(claim.run_id), agent=claim.agent, epoch=claim.epoch)
+        return
+    log.info(
+        "run.ended",
+        run=str(claim.run_id),
+        agent=claim.agent,
+        attempt=claim.attempt,
+        status=outcome.status if outcome else RunStatus.SUCCEEDED,
+        error=outcome.error if outcome else "",
+        ms=round((time.monotonic() - started) * 1000),
+    )
+
+
+def attempt(claim: Claim) -> Outcome | None:
+    """Run the body; None: its success is committed. Otherwise the outcome that is still to be recorded."""
+    failpoint("after_claim")
+    try:
+        open_session(claim)
+    except CONNECTION_ERRORS:
+        return release("the database was gone before the body began")
+    try:
+        run_atomic(claim)
+    except RunLost:
+        raise
+    except (Exception, DeadlineExceeded) as error:
+        if isinstance(error, CONNECTION_ERRORS) and committed(claim):
+            return None
+        return outcome_of(error, claim)
+    return None
+
+
+def run_atomic(claim: Claim) -> None:
+    agent = registry.get(claim.agent)
+    with transaction.atomic():
+        run = AgentRun(
+            id=claim.run_id,
+            agent=claim.agent,
+            attempt=claim.attempt,
+            trigger=claim.trigger,
+            input=claim.input,
+            read_events=lambda: wiring.read_events(claim.event_ids),
+        )
+        with deadline(claim.policy.timeout), network_refused(claim.agent):
+            result = agent(run)
+        failpoint("after_body")
+        finish(claim, result, run.effects)
+        failpoint("before_commit")
+    failpoint("after_commit")
+
+
+def open_session(claim: Claim) -> None:
+    """Make sure that the connection lives before the body begins: a terminated one shows as a readable socket."""
+    driver = connection.connection
+    if driver is not None and not driver.closed and not select.select([driver.fileno()], [], [], 0)[0]:
+        return
+    connection.close()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('application_name', %s, false)", [claim.session_name])
+
+
+def committed(claim: Claim) -> bool:
+    """After a lost connection: did the finish commit before the answer was lost? RunLost if the run has moved on."""
+    run = with_patience(lambda: Run.objects.only("status", "epoch").get(pk=claim.run_id))
+    if run.epoch != claim.epoch:
+        raise RunLost
+    return bool(run.status == RunStatus.SUCCEEDED)
+
+
+def record(claim: Claim, outcome: Outcome) -> None:
+    """Record an outcome that is not success, again and again while the database is away: the parent or the rescuer
+    calls the run lost if this process dies over it."""
+
+    def once() -> None:
+        with transaction.atomic():
+            leave(claim.ticket, outcome)
+
+    try:
+        with_patience(once)
+    except RunLost:
+        # After a lost connection the first try may have committed; the attempt it wrote says so.
+        if not Attempt.objects.filter(run_id=claim.run_id, epoch=claim.epoch).exists():
+            raise
+
+
+def release(reason: str) -> Outcome:
+    """Back to the queue, the attempt given back: its body never began."""
+    return Outcome(status=RunStatus.QUEUED, attempt=Attempt.Outcome.RELEASED, reason=reason, give_back=True)
+
+
+PATIENCE = 60.0  # seconds of a missing database before the process gives up
+
+
+def with_patience(action: Callable[[], T]) -> T:
+    """Do it, reconnecting while the database is away. After PATIENCE this process exits, and its run counts as lost."""
+    give_up_at = time.monotonic() + PATIENCE
+    pause = 0.1
+    while True:
+        try:
+            return action()
+        except CONNECTION_ERRORS:
+            if time.monotonic() > give_up_at:
+                log.exception("worker.gave_up", patience=PATIENCE)
+                os._exit(1)
+            connection.close()
+            time.sleep(pause)
+            pause = min(pause * 2, 2.0)

@@ -1,0 +1,109 @@
+"""Worker rows: one per process incarnation, renewed while it lives. Only the database's clock is read."""
+
+import os
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.conf import settings
+from django.db import connection
+from django.db.models.functions import Now
+
+from runs.models import Worker
+from runs.nudge import nudge_dispatcher
+from runs.outcome import Ticket
+
+
+def wakeful_version() -> str:
+    try:
+        return version("wakeful")
+    except PackageNotFoundError:
+        return "source"
+
+
+def open_row(
+    kind: Worker.Kind, *, id: UUID | None = None, concurrency: int = 0, agents: Sequence[str] = (), queues: Sequence[str] = ()
+) -> UUID:
+    """Begin an incarnation of this process."""
+    row = Worker.objects.create(
+        id=id or uuid4(),
+        kind=kind,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        version=wakeful_version(),
+        concurrency=concurrency,
+        agents=list(agents),
+        queues=list(queues),
+    )
+    nudge_dispatcher()
+    return row.id
+
+
+def drain(worker_id: UUID) -> None:
+    """From here on it claims nothing."""
+    Worker.objects.filter(id=worker_id, draining_at=None).update(draining_at=Now())
+
+
+def close_row(worker_id: UUID, reason: str) -> None:
+    """End an incarnation; whatever still runs under it is lost, and handed on by the next rescue."""
+    Worker.objects.filter(id=worker_id, stopped_at=None).update(stopped_at=Now(), stopped_reason=reason)
+    nudge_dispatcher()
+
+
+RENEW = """
+WITH renewed AS (
+  UPDATE runs_worker SET seen_at = clock_timestamp() WHERE id = %s::uuid AND stopped_at IS NULL RETURNING id
+)
+SELECT run.id, run.epoch, run.key, run.slot, run.pid, run.deadline_at < clock_timestamp(), run.cancel_requested_at IS NOT NULL
+FROM renewed LEFT JOIN runs_run run ON run.worker_id = renewed.id AND run.status = 'running'
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """A run that a child of this worker executes, as the database has it."""
+
+    ticket: Ticket
+    pid: int
+    overdue: bool
+    cancelled: bool
+
+
+def renew(worker_id: UUID) -> list[Running] | None:
+    """Renew the lease and read what its children run; None: the row is closed, and everything it ran is somebody else's."""
+    with connection.cursor() as cursor:
+        cursor.execute(RENEW, [worker_id])
+        rows: list[Any] = cursor.fetchall()
+    if not rows:
+        return None
+    return [
+        Running(ticket=Ticket(run_id=id, epoch=epoch, key=key, slot=slot), pid=pid, overdue=overdue, cancelled=cancelled)
+        for id, epoch, key, slot, pid, overdue, cancelled in rows
+        if id is not None
+    ]
+
+
+class Presence:
+    """The row of a process that is not a worker, renewed with its slow look; its absence takes nothing from anybody."""
+
+    def __init__(self, kind: Worker.Kind) -> None:
+        self.kind = kind
+        self.row: UUID | None = None
+        self.renewed_at = float("-inf")
+
+    def renew(self) -> None:
+        """Say "I am here", at most once per WAKEFUL_SAFETY_LOOK; a closed row is followed by a new one."""
+        if time.monotonic() - self.renewed_at < settings.WAKEFUL_SAFETY_LOOK.total_seconds() * 0.9:
+            return
+        if self.row is None or not Worker.objects.filter(id=self.row, stopped_at=None).update(seen_at=Now()):
+            self.row = open_row(self.kind)
+        self.renewed_at = time.monotonic()
+
+    def close(self) -> None:
+        if self.row is not None:
+            close_row(self.row, "stopped")
+            self.row = None

@@ -1,0 +1,108 @@
+"""Deliver the outbox. A topic handled inside the database goes in the transaction that deletes its row; one that
+touches the network is pushed ahead in time, committed, sent, and then deleted: at least once."""
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import structlog
+from django.db import connection, transaction
+
+from runs.wiring import wiring
+
+log = structlog.get_logger(__name__)
+
+SENDING = timedelta(seconds=60)  # a message being sent is not tried again before this
+RETRY = timedelta(seconds=5)
+RETRY_MAX = timedelta(minutes=10)
+
+TAKE = """
+DELETE FROM runs_outboxmessage WHERE id IN (
+  SELECT id FROM runs_outboxmessage WHERE available_at <= clock_timestamp() AND topic = ANY(%s::text[])
+  ORDER BY available_at, id LIMIT %s::int FOR UPDATE SKIP LOCKED)
+RETURNING id, topic, payload
+"""
+RESERVE = """
+UPDATE runs_outboxmessage SET available_at = clock_timestamp() + %s::interval, attempts = attempts + 1 WHERE id IN (
+  SELECT id FROM runs_outboxmessage WHERE available_at <= clock_timestamp() AND topic = ANY(%s::text[])
+  ORDER BY available_at, id LIMIT %s::int FOR UPDATE SKIP LOCKED)
+RETURNING id, topic, payload
+"""
+POSTPONE = """
+UPDATE runs_outboxmessage SET attempts = attempts + 1, last_error = %s::text,
+  available_at = clock_timestamp() + least(%s::interval * power(2, least(attempts, 20)), %s::interval)
+WHERE id = %s::bigint
+"""
+
+Message = tuple[int, str, dict[str, Any]]
+
+
+def deliver(limit: int) -> int:
+    """Deliver what is available, up to `limit` messages of either sort; how many were taken."""
+    return deliver_inside(limit) + deliver_outside(limit)
+
+
+def deliver_inside(limit: int) -> int:
+    try:
+        with transaction.atomic():
+            messages = sorted(_read(TAKE, [list(wiring.inside), limit]))
+            for topic, handler in wiring.inside.items():
+                payloads = [payload for _, sent_to, payload in messages if sent_to == topic]
+                if payloads:
+                    handler(payloads)
+        return len(messages)
+    except Exception:
+        # One bad message must not stop the rest: find it.
+        log.exception("outbox.batch_failed")
+        return _deliver_one_by_one(limit)
+
+
+def _deliver_one_by_one(limit: int) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT id, topic, payload FROM runs_outboxmessage WHERE available_at <= clock_timestamp() AND topic = ANY(%s::text[]) "
+            "ORDER BY available_at, id LIMIT %s::int",
+            [list(wiring.inside), limit],
+        )
+        messages = _decoded(cursor.fetchall())
+    for id, topic, payload in messages:
+        try:
+            with transaction.atomic(), connection.cursor() as cursor:
+                cursor.execute("DELETE FROM runs_outboxmessage WHERE id = %s::bigint", [id])
+                if cursor.rowcount:
+                    wiring.inside[topic]([payload])
+        except Exception as error:
+            _postpone(id, topic, error)
+    return len(messages)
+
+
+def deliver_outside(limit: int) -> int:
+    if not wiring.outside:
+        return 0
+    messages = _read(RESERVE, [SENDING, list(wiring.outside), limit])
+    for id, topic, payload in messages:
+        try:
+            wiring.outside[topic](payload)
+        except Exception as error:
+            _postpone(id, topic, error)
+        else:
+            with connection.cursor() as cursor:
+                cursor.execute("DELETE FROM runs_outboxmessage WHERE id = %s::bigint", [id])
+    return len(messages)
+
+
+def _postpone(id: int, topic: str, error: Exception) -> None:
+    log.error("outbox.message_failed", message=id, topic=topic, exc_info=error)
+    with connection.cursor() as cursor:
+        cursor.execute(POSTPONE, [f"{type(error).__name__}: {error}"[:2000], RETRY, RETRY_MAX, id])
+
+
+def _read(statement: str, parameters: list[Any]) -> list[Message]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        return _decoded(cursor.fetchall())
+
+
+def _decoded(rows: Sequence[tuple[int, str, str]]) -> list[Message]:
+    return [(id, topic, json.loads(payload)) for id, topic, payload in rows]

@@ -1,0 +1,180 @@
+"""How a run leaves `running` (or, by somebody else's hand, any live state): one statement for every way out.
+
+The compare-and-set on the epoch is the fence. It stands in the transaction's last statement, and everything else in
+that statement hangs on it: no row, and the attempt, the ledger, the outbox and the promotion of the key's next run are
+empty too.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connection, transaction
+from psycopg.types.json import Jsonb
+
+from runs import keys
+from runs.exceptions import RunLost
+from runs.models import Attempt
+from runs.nudge import nudge_dispatcher
+from runs.states import FINISHED, RunStatus
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ticket:
+    """Which claim of which run an outcome is about, and what its key needs."""
+
+    run_id: UUID
+    epoch: int
+    key: str | None
+    slot: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outbound:
+    """A message for the outbox."""
+
+    topic: str
+    key: str
+    payload: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoticeRow:
+    sender: str
+    text: str
+    urgency: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What becomes of a run. `attempt` None: no attempt ended with it. `due_in` is a backoff."""
+
+    status: RunStatus
+    attempt: Attempt.Outcome | None = None
+    reason: str = ""
+    error: str = ""
+    traceback: str = ""
+    result: Any = None
+    due_in: timedelta | None = None
+    give_back: bool = False
+    outbound: Sequence[Outbound] = field(default_factory=tuple)
+    notices: Sequence[NoticeRow] = field(default_factory=tuple)
+
+
+LEAVE = """
+WITH gone AS (
+  UPDATE runs_run SET
+    status = %(status)s::text,
+    status_reason = %(reason)s::text,
+    ready_at = CASE WHEN %(queued)s::boolean AND %(due_in)s::interval IS NULL THEN clock_timestamp() END,
+    due_at = CASE WHEN %(queued)s::boolean THEN clock_timestamp() + %(due_in)s::interval END,
+    slot = CASE WHEN %(queued)s::boolean THEN slot END,
+    attempt = attempt - %(given_back)s::int,
+    epoch = epoch + %(fenced)s::int,
+    result = %(result)s::jsonb,
+    error = %(error)s::text,
+    finished_at = CASE WHEN %(finished)s::boolean THEN clock_timestamp() END
+  WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int {guard}
+  RETURNING id, key, agent, trigger, trigger_id, event_ids, replay_id, attempt, worker_id, pid, claimed_at
+), attempted AS (
+  INSERT INTO runs_attempt (run_id, epoch, number, worker_id, pid, started_at, ended_at, outcome, error, traceback)
+  SELECT id, %(claim_epoch)s::int, attempt + %(given_back)s::int, worker_id, pid, claimed_at, clock_timestamp(),
+         %(outcome)s::text, %(error)s::text, %(traceback)s::text
+  FROM gone WHERE %(outcome)s::text IS NOT NULL
+), ledger AS (
+  INSERT INTO runs_processedevent (event_id, consumer, replay_id, run_id)
+  SELECT unnest(event_ids), trigger, replay_id, id FROM gone WHERE %(succeeded)s::boolean AND trigger <> ''
+), sent AS (
+  INSERT INTO runs_outboxmessage (topic, key, payload, attempts, last_error)
+  SELECT message.topic, message.key, message.payload, 0, ''
+  FROM gone, unnest(%(topics)s::text[], %(keys)s::text[], %(payloads)s::text[]::jsonb[]) AS message(topic, key, payload)
+  UNION ALL
+  SELECT 'run.finished', id::text,
+         jsonb_build_object('run', id, 'agent', agent, 'trigger', trigger_id, 'status', %(status)s::text, 'error', %(error)s::text),
+         0, ''
+  FROM gone WHERE %(finished)s::boolean
+), noted AS (
+  INSERT INTO runs_notification (sender, run_id, urgency, text)
+  SELECT notice.sender, gone.id, notice.urgency, notice.text
+  FROM gone, unnest(%(senders)s::text[], %(urgencies)s::text[], %(texts)s::text[]) AS notice(sender, urgency, text)
+), promoted AS (
+  UPDATE runs_run SET ready_at = clock_timestamp(), slot = %(slot)s::smallint
+  FROM gone
+  WHERE NOT %(queued)s::boolean AND %(slot)s::smallint IS NOT NULL AND runs_run.id = (
+    SELECT next.id FROM runs_run next
+    WHERE next.key = gone.key AND next.status = 'queued' AND next.ready_at IS NULL AND next.due_at IS NULL AND next.slot IS NULL
+    ORDER BY next.seq LIMIT 1)
+)
+SELECT id FROM gone
+"""
+# The owner's fence names no status: `status = 'running'` would send the planner to the small partial index and its
+# dead entries instead of the primary key. Everybody else must see the very state it decided on.
+BY_OWNER = LEAVE.format(guard="")
+BY_OTHERS = LEAVE.format(guard="AND coalesce(status, '') = %(expected)s::text")
+
+
+def leave(ticket: Ticket, outcome: Outcome) -> None:
+    """End the owner's claim, as the last statement of the transaction this is called in. RunLost: roll back and stop."""
+    if ticket.key and outcome.status != RunStatus.QUEUED:
+        keys.lock(ticket.key)
+    if not _execute(BY_OWNER, ticket, outcome, fenced=0):
+        raise RunLost(f"run {ticket.run_id} left epoch {ticket.epoch}")
+
+
+def take_away(ticket: Ticket, outcome: Outcome, *, expected: RunStatus, claim_epoch: int | None = None) -> bool:
+    """End a run that somebody else owns, or nobody; its epoch rises, so the old owner's fence fails at once.
+
+    False: it is no longer in the expected state or epoch, and nothing was changed. `claim_epoch` is that of the claim
+    that ends, where a fence has raised the run's epoch since.
+    """
+    with transaction.atomic():
+        if ticket.key and outcome.status != RunStatus.QUEUED:
+            keys.lock(ticket.key)
+        return _execute(BY_OTHERS, ticket, outcome, fenced=1, expected=expected, claim_epoch=claim_epoch)
+
+
+def _execute(
+    statement: str,
+    ticket: Ticket,
+    outcome: Outcome,
+    *,
+    fenced: int,
+    expected: RunStatus | None = None,
+    claim_epoch: int | None = None,
+) -> bool:
+    parameters = {
+        "id": ticket.run_id,
+        "epoch": ticket.epoch,
+        "claim_epoch": ticket.epoch if claim_epoch is None else claim_epoch,
+        "slot": ticket.slot,
+        "expected": expected,
+        "fenced": fenced,
+        "status": outcome.status,
+        "queued": outcome.status == RunStatus.QUEUED,
+        "finished": outcome.status in FINISHED,
+        "succeeded": outcome.status == RunStatus.SUCCEEDED,
+        "reason": outcome.reason,
+        "due_in": outcome.due_in,
+        "given_back": int(outcome.give_back),
+        "result": None if outcome.result is None else Jsonb(outcome.result),
+        "error": outcome.error,
+        "traceback": outcome.traceback,
+        "outcome": outcome.attempt,
+        "topics": [message.topic for message in outcome.outbound],
+        "keys": [message.key for message in outcome.outbound],
+        "payloads": [json.dumps(message.payload) for message in outcome.outbound],
+        "senders": [notice.sender for notice in outcome.notices],
+        "urgencies": [notice.urgency for notice in outcome.notices],
+        "texts": [notice.text for notice in outcome.notices],
+    }
+    if expected is None:
+        del parameters["expected"]
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        left = cursor.fetchone() is not None
+    if left:
+        nudge_dispatcher()
+    return left

@@ -1,0 +1,87 @@
+"""Doorbells. A Celery message says "queue Q has work", nothing more: losing one costs a second, a spare one finds nothing."""
+
+from dataclasses import dataclass
+
+import structlog
+from celery import current_app
+from django.conf import settings
+from django.db import connection
+from kombu import Queue
+
+log = structlog.get_logger(__name__)
+
+DOORBELL = "runs.doorbell"
+FORMAT = 1  # of the doorbell message, for rolling upgrades
+RINGS_PER_CHILD = 2
+QUEUE_PREFIX = "runs."
+
+# Only runs some live worker may claim now count, and no more of them than can be rung for.
+WANTED = """
+WITH live AS (
+  SELECT unnest(queues) AS queue, concurrency, agents FROM runs_worker
+  WHERE kind = 'worker' AND stopped_at IS NULL AND draining_at IS NULL AND seen_at > clock_timestamp() - %(lease)s::interval
+), capacity AS (
+  SELECT queue, sum(concurrency)::int * %(rings)s::int AS bound FROM live GROUP BY queue
+)
+SELECT queue, bound, (
+  SELECT count(*) FROM (
+    SELECT FROM runs_run run
+    WHERE run.status = 'queued' AND run.ready_at IS NOT NULL AND run.queue = capacity.queue
+      AND EXISTS (SELECT FROM live WHERE live.queue = capacity.queue AND run.agent = ANY(live.agents))
+    LIMIT bound) claimable)
+FROM capacity WHERE %(queue)s::text IS NULL OR queue = %(queue)s::text
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    queue: str
+    bound: int
+    claimable: int
+
+
+def ring(queue: str | None = None) -> bool:
+    """Ring for the claimable runs of every queue (or of one), keeping the broker's queues within their bound.
+
+    True: runs are waiting, so look again in a second. Broker errors are logged, never raised: work waits in PostgreSQL.
+    """
+    wanted = [line for line in look(queue) if line.claimable]
+    if wanted:
+        publish(wanted)
+    return bool(wanted)
+
+
+def look(queue: str | None) -> list[Wanted]:
+    with connection.cursor() as cursor:
+        cursor.execute(WANTED, {"lease": settings.WAKEFUL_LEASE, "rings": RINGS_PER_CHILD, "queue": queue})
+        return [Wanted(queue=name, bound=bound, claimable=claimable) for name, bound, claimable in cursor.fetchall()]
+
+
+def publish(wanted: list[Wanted]) -> bool:
+    """True if the broker took the rings. Delivery of a batch that failed half-way is unknown, and does not matter."""
+    try:
+        with current_app.producer_pool.acquire(block=True, timeout=2) as producer:
+            for line in wanted:
+                _publish(producer, line)
+    except Exception:
+        # One process boundary: whatever a broker client raises, the dispatcher and the claim loop go on.
+        log.warning("doorbell.broker_away", exc_info=True)
+        return False
+    return True
+
+
+def _publish(producer: object, line: Wanted) -> None:
+    name = QUEUE_PREFIX + line.queue
+    rings = min(line.claimable, line.bound) - depth(producer, name)
+    if rings <= 0:
+        return
+    task = current_app.tasks[DOORBELL]
+    with producer.batch(max_size=rings):  # type: ignore[attr-defined]
+        for _ in range(rings):
+            task.apply_async((line.queue, FORMAT), queue=name, producer=producer, retry=False)
+
+
+def depth(producer: object, name: str) -> int:
+    """How many rings wait in the broker."""
+    queue = Queue(name)(producer.channel)  # type: ignore[attr-defined]
+    return int(queue.queue_declare().message_count)

@@ -1,0 +1,45 @@
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F, Value
+from django.db.models.functions import Now
+
+from runs import audit, keys
+from runs.exceptions import IllegalState
+from runs.models import ProcessedEvent, Run
+from runs.nudge import nudge_dispatcher
+from runs.sequence import next_value
+from runs.states import REQUEUEABLE, RunStatus
+
+
+def requeue(run_id: UUID, *, by: str) -> Run:
+    """The same run again, with fresh attempts, at the end of the queue. It runs even where its trigger skips overlaps,
+    but waits for its key. Raises Run.DoesNotExist, or IllegalState when it is neither failed nor cancelled, or its
+    events have been processed after all."""
+    with transaction.atomic():
+        run = Run.objects.get(pk=run_id)
+        if run.key:
+            keys.lock(run.key)
+        if ProcessedEvent.objects.filter(event_id__in=run.event_ids, consumer=run.trigger, replay_id=run.replay_id).exists():
+            raise IllegalState(f"run {run_id}: its event has been processed meanwhile; replay the event to run it again", run.status)
+        slot = 1 if run.key and keys.states([run.key])[run.key].live == 0 else None
+        ready = run.key is None or slot is not None
+        requeued = Run.objects.filter(pk=run_id, status__in=REQUEUEABLE).update(
+            status=RunStatus.QUEUED,
+            status_reason=f"requeued by {by}",
+            seq=next_value("runs_run_seq"),
+            ready_at=Now() if ready else None,
+            slot=slot,
+            attempt=0,
+            epoch=F("epoch") + 1,
+            cancel_requested_at=None,
+            finished_at=None,
+            error=Value(""),
+            result=None,
+        )
+        if not requeued:
+            raise IllegalState(f"run {run_id} is {run.status}; only failed and cancelled runs can be requeued", run.status)
+        audit.record(by, "requeue", run, was=run.status)
+        nudge_dispatcher()
+    run.refresh_from_db()
+    return run

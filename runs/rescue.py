@@ -1,0 +1,99 @@
+"""Runs whose process is gone, frozen or too slow are taken from it: first the fence, then its session and its process,
+then the run goes on. A frozen process keeps no locks and commits nothing."""
+
+import time
+from collections.abc import Iterable
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db import connection
+
+from runs.claim import session_name
+from runs.models import Attempt, Run
+from runs.outcome import Outcome, Ticket, take_away
+from runs.policy import Policy
+from runs.states import RunStatus
+
+log = structlog.get_logger(__name__)
+
+# A process other than a worker renews with its slow look; this many of them may pass.
+UNSEEN_LOOKS = 3
+TERMINATE_WAIT = 5000  # milliseconds
+
+CLOSE_UNSEEN = """
+UPDATE runs_worker SET stopped_at = clock_timestamp(), stopped_reason = 'unseen'
+WHERE stopped_at IS NULL
+  AND seen_at < clock_timestamp() - CASE kind WHEN 'worker' THEN %(lease)s::interval ELSE %(others)s::interval END
+  AND clock_timestamp() > pg_postmaster_start_time() + %(lease)s::interval
+RETURNING id, kind, host, pid
+"""
+TERMINATE = "SELECT application_name, pg_terminate_backend(pid, %s::bigint) FROM pg_stat_activity WHERE application_name = ANY(%s::text[])"
+
+
+class Rescuer:
+    """Looks for workers unseen for a lease; not within one lease of its own (re)connection, when it cannot know."""
+
+    def __init__(self) -> None:
+        self.connected_at = time.monotonic()
+
+    def reconnected(self) -> None:
+        self.connected_at = time.monotonic()
+
+    def rescue(self) -> int:
+        """Close unseen workers and hand on the runs of closed ones; the number of runs handed on."""
+        if time.monotonic() - self.connected_at > settings.WAKEFUL_LEASE.total_seconds():
+            close_unseen()
+        return sum(lost(run, "its worker was lost") for run in runs_of_closed_workers())
+
+
+def close_unseen() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(CLOSE_UNSEEN, {"lease": settings.WAKEFUL_LEASE, "others": settings.WAKEFUL_SAFETY_LOOK * UNSEEN_LOOKS})
+        for id, kind, host, pid in cursor.fetchall():
+            log.warning("worker.unseen", worker=str(id), kind=kind, host=host, pid=pid)
+
+
+def runs_of_closed_workers() -> Iterable[Run]:
+    return Run.objects.filter(status=RunStatus.RUNNING, worker__stopped_at__isnull=False).order_by("seq")
+
+
+def lost(run: Run, reason: str) -> bool:
+    """Hand on a run whose process can no longer be trusted with it. False: it moved on meanwhile, or its session lives yet."""
+    if not terminate_session(run.id, run.epoch):
+        return False
+    taken = take_away(ticket_of(run), lost_outcome(run, reason), expected=RunStatus.RUNNING)
+    if taken:
+        log.warning("run.lost", run=str(run.id), agent=run.agent, epoch=run.epoch, attempt=run.attempt, reason=reason)
+    return taken
+
+
+def lost_outcome(run: Run, reason: str) -> Outcome:
+    """Attempts count at the claim, so a run that kills its process still ends among the failed."""
+    policy = Policy.load(run.policy)
+    if run.cancel_requested_at:
+        return Outcome(status=RunStatus.CANCELLED, attempt=Attempt.Outcome.LOST, reason="cancelled", error=reason)
+    if not policy.attempts_left(run.attempt):
+        return Outcome(
+            status=RunStatus.FAILED, attempt=Attempt.Outcome.LOST, reason=f"attempts used up ({run.attempt})", error=reason
+        )
+    return Outcome(status=RunStatus.QUEUED, attempt=Attempt.Outcome.LOST, reason=reason, error=reason)
+
+
+def fence(run_id: UUID, epoch: int, condition: str) -> bool:
+    """Raise a running run's epoch, so that its owner can commit nothing more; False: the run has moved on."""
+    statement = f"UPDATE runs_run SET epoch = epoch + 1 WHERE id = %s AND epoch = %s AND status = 'running' AND {condition}"
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [run_id, epoch])
+        return bool(cursor.rowcount == 1)
+
+
+def terminate_session(run_id: UUID, epoch: int) -> bool:
+    """End the session that executes this claim, and wait until it is gone."""
+    with connection.cursor() as cursor:
+        cursor.execute(TERMINATE, [TERMINATE_WAIT, [session_name(run_id, epoch)]])
+        return all(ended for _, ended in cursor.fetchall())
+
+
+def ticket_of(run: Run) -> Ticket:
+    return Ticket(run_id=run.id, epoch=run.epoch, key=run.key, slot=run.slot)

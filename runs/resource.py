@@ -1,0 +1,95 @@
+"""What the resources of the API have in common: cursor lists, strict input, and refusals that say what to do."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, cast
+
+from django.core.exceptions import ValidationError as InvalidValue
+from django.db import DataError, InterfaceError, OperationalError, models
+from rest_framework import status
+from rest_framework.exceptions import NotFound, ValidationError
+from rest_framework.pagination import CursorPagination
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import CharField, IntegerField, Serializer
+from rest_framework.viewsets import GenericViewSet
+
+from runs.exceptions import IllegalState
+
+RETRY_AFTER = "5"  # seconds, while the database is away
+
+
+class Query(Serializer[Any]):
+    """Query parameters of a request; names that are not its own belong to somebody else, such as the cursor."""
+
+    @classmethod
+    def read(cls, request: Request) -> dict[str, Any]:
+        query = cls(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        return cast(dict[str, Any], query.validated_data)
+
+
+class Body(Serializer[Any]):
+    """A request's body, in which a misspelt name is an error rather than a default."""
+
+    @classmethod
+    def read(cls, request: Request) -> dict[str, Any]:
+        body = cls(data=request.data)
+        body.is_valid(raise_exception=True)
+        return cast(dict[str, Any], body.validated_data)
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, Mapping) and (unknown := sorted(set(data) - set(self.fields))):
+            known = ", ".join(self.fields)
+            raise ValidationError({name: [f"Unknown field. Known here: {known}."] for name in unknown})
+        return super().to_internal_value(data)
+
+
+class NewestFirst(CursorPagination):
+    """Pages that stay right while rows are added, by an id that is ordered by time; `?limit=` sets their length."""
+
+    ordering = "-id"
+    page_size = 50
+    page_size_query_param = "limit"
+    max_page_size = 500
+
+    class Limit(Query):
+        limit = IntegerField(min_value=1, required=False)
+
+    def get_page_size(self, request: Request) -> int:
+        wanted = self.Limit.read(request).get("limit", self.page_size)
+        return min(wanted, self.max_page_size)
+
+    def paginate_queryset(self, queryset: models.QuerySet[Any], request: Request, view: Any = None) -> Any:
+        try:
+            return super().paginate_queryset(queryset, request, view)
+        except (NotFound, InvalidValue, DataError, ValueError):
+            raise ValidationError({"cursor": ["Not a cursor of this list. Follow its next and previous."]}) from None
+
+
+class BySlug(NewestFirst):
+    ordering = "slug"
+
+
+class Refusal(Serializer[Any]):
+    """Why 409: the object's state forbids the action."""
+
+    detail = CharField()
+    status = CharField()
+
+
+class Resource(GenericViewSet[Any]):
+    """`required_permissions` names the Django permission of every action."""
+
+    required_permissions: ClassVar[Mapping[str, str]]
+    pagination_class = NewestFirst
+
+    def handle_exception(self, error: Exception) -> Response:
+        if isinstance(error, IllegalState):
+            return Response({"detail": str(error), "status": error.status}, status=status.HTTP_409_CONFLICT)
+        if isinstance(error, (OperationalError, InterfaceError)):
+            return Response(
+                {"detail": "The database does not answer. Try again."},
+                status=status.HTTP_503_SERVICE_UNAVAILABLE,
+                headers={"Retry-After": RETRY_AFTER},
+            )
+        return super().handle_exception(error)

@@ -1,0 +1,51 @@
+"""What a body's exception means: another attempt later, or a failed run."""
+
+import traceback
+from datetime import timedelta
+
+from agents.exceptions import NetworkRefused, Permanent, Retry
+from runs.claim import Claim
+from runs.exceptions import DeadlineExceeded
+from runs.models import Attempt
+from runs.outcome import Outcome
+from runs.states import RunStatus
+
+PERMANENT = (Permanent, NetworkRefused)
+
+
+def outcome_of(error: BaseException, claim: Claim) -> Outcome:
+    """Permanent errors and a missed deadline fail the run; anything else is retried while attempts are left."""
+    if isinstance(error, DeadlineExceeded):
+        return _failed(error, "deadline", Attempt.Outcome.DEADLINE)
+    if isinstance(error, PERMANENT):
+        return _failed(error, "permanent error", Attempt.Outcome.FAILED)
+    if not claim.policy.attempts_left(claim.attempt):
+        return _failed(error, f"attempts used up ({claim.attempt})", Attempt.Outcome.FAILED)
+    delay = _delay(error, claim)
+    return Outcome(
+        status=RunStatus.QUEUED,
+        attempt=Attempt.Outcome.FAILED,
+        reason=f"retry after attempt {claim.attempt}",
+        error=describe(error),
+        traceback=trace(error),
+        due_in=delay,
+    )
+
+
+def _delay(error: BaseException, claim: Claim) -> timedelta:
+    if isinstance(error, Retry) and error.after is not None:
+        return error.after
+    return claim.policy.backoff_after(claim.attempt)
+
+
+def _failed(error: BaseException, reason: str, outcome: Attempt.Outcome) -> Outcome:
+    return Outcome(status=RunStatus.FAILED, attempt=outcome, reason=reason, error=describe(error), traceback=trace(error))
+
+
+def describe(error: BaseException) -> str:
+    # PostgreSQL's text has no NUL.
+    return f"{type(error).__name__}: {error}".replace("\x00", "�")[:10_000]
+
+
+def trace(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error)).replace("\x00", "�")[-100_000:]

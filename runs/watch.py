@@ -1,0 +1,38 @@
+"""Waiting for a run to finish, on behalf of somebody at the other end of a request."""
+
+import time
+from threading import BoundedSemaphore
+from uuid import UUID
+
+from runs.models import Run
+from runs.states import FINISHED
+
+LONGEST = 30.0  # seconds
+FIRST_LOOK, LAST_LOOK = 0.05, 0.25  # seconds between two looks, at first and in the end
+# Whoever watches sits on a thread of the web process, and webhooks must always find one that is free.
+WATCHERS = BoundedSemaphore(6)
+
+
+def watch(run_id: UUID, patience: float) -> None:
+    """Return once the run is finished, or after `patience` seconds; at once where too many watch already."""
+    if not WATCHERS.acquire(blocking=False):
+        return
+    try:
+        _look_until_finished(run_id, time.monotonic() + min(patience, LONGEST))
+    finally:
+        WATCHERS.release()
+
+
+def _look_until_finished(run_id: UUID, deadline: float) -> None:
+    pause = FIRST_LOOK
+    while not _is_finished(run_id):
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return
+        time.sleep(min(pause, left))
+        pause = min(pause * 1.2, LAST_LOOK)
+
+
+def _is_finished(run_id: UUID) -> bool:
+    # A run that is gone will not change any more either.
+    return Run.objects.values_list("status", flat=True).filter(pk=run_id).first() in {None, *FINISHED}

@@ -1,0 +1,27 @@
+"""What `runs` needs from the rooms above it; `config` fills this in at start-up, so that imports go one way."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from agents.run import Event
+
+# A handler gets the payloads of a topic's messages, in the transaction that deletes their rows.
+InsideHandler = Callable[[Sequence[dict[str, Any]]], None]
+# A handler that touches the network gets one payload; it may see the same one again.
+OutsideHandler = Callable[[dict[str, Any]], None]
+
+
+def _unwired(event_ids: Sequence[UUID]) -> list[Event]:
+    raise RuntimeError("runs.wiring.wiring.read_events is not set; config.apps wires it")
+
+
+@dataclass
+class Wiring:
+    read_events: Callable[[Sequence[UUID]], list[Event]] = _unwired
+    inside: dict[str, InsideHandler] = field(default_factory=dict)
+    outside: dict[str, OutsideHandler] = field(default_factory=dict)
+
+
+wiring = Wiring()
