@@ -40,8 +40,8 @@ fmt: .venv/dev ## format the code and fix what ruff can fix
 	$(PY) -m ruff check --fix-only --quiet .
 	$(PY) -m ruff format --quiet .
 
-lock: ## write the lock files anew from pyproject.toml (LOCK_ARGS=--upgrade for newer versions)
-	@$(PYTHON) -m venv .wakeful/lock
+lock: ## write the lock files anew from pyproject.toml, with the oldest Python we support (LOCK_ARGS=--upgrade for newer versions)
+	@python3.11 -m venv .wakeful/lock
 	@.wakeful/lock/bin/python -m pip install --quiet --disable-pip-version-check pip-tools
 	@for lock in "requirements.lock --extra embedded" "requirements-dev.lock --extra embedded --extra dev"; do set -- $$lock; file=$$1; shift; \
 		CUSTOM_COMPILE_COMMAND="make lock" .wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
