@@ -148,6 +148,8 @@ class Migration(migrations.Migration):
                 ('anchor_at', models.DateTimeField(help_text="an interval's nominal times are anchor + k × every", null=True)),
                 ('spec', models.TextField(default='', help_text='what next_fire_at was computed from; a change of it moves the anchor')),
                 ('stale', models.BooleanField(default=True, help_text='its row was edited: recompute before firing')),
+                ('edited_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), help_text='the last edit of its rule; fires are counted from there')),
+                ('problem', models.TextField(blank=True, default='', help_text='why it cannot fire, until its rule is edited')),
                 ('task', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='wakeful', to='django_celery_beat.periodictask')),
                 ('trigger', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='schedules', to='triggers.trigger')),
             ],

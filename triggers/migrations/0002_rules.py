@@ -28,35 +28,47 @@ DROP FUNCTION triggers_refuse_event_change();
 STALE = """
 CREATE FUNCTION triggers_mark_task_stale() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO triggers_schedule (task_id, catch_up, spec, stale) VALUES (NEW.id, 'latest', '', true)
-    ON CONFLICT (task_id) DO UPDATE SET stale = true;
+  INSERT INTO triggers_schedule (task_id, catch_up, spec, stale, edited_at, problem)
+    VALUES (NEW.id, 'latest', '', true, clock_timestamp(), '')
+    ON CONFLICT (task_id) DO UPDATE SET
+      stale = true,
+      edited_at = excluded.edited_at,
+      -- Switched off and on again it begins afresh: what fell in between was not missed.
+      spec = CASE WHEN OLD.enabled = NEW.enabled THEN triggers_schedule.spec ELSE '' END,
+      next_fire_at = CASE WHEN OLD.enabled = NEW.enabled THEN triggers_schedule.next_fire_at END;
   PERFORM pg_notify('wakeful_beat', '');
   RETURN NULL;
 END $$;
-CREATE TRIGGER schedule_stale AFTER INSERT OR UPDATE OF
-    enabled, crontab_id, interval_id, clocked_id, solar_id, start_time, expires, one_off
-  ON django_celery_beat_periodictask FOR EACH ROW EXECUTE FUNCTION triggers_mark_task_stale();
+CREATE TRIGGER schedule_made AFTER INSERT ON django_celery_beat_periodictask
+  FOR EACH ROW EXECUTE FUNCTION triggers_mark_task_stale();
+-- `save()` writes every column: what did not change is no edit.
+CREATE TRIGGER schedule_stale AFTER UPDATE ON django_celery_beat_periodictask FOR EACH ROW WHEN (
+    (OLD.enabled, OLD.crontab_id, OLD.interval_id, OLD.clocked_id, OLD.solar_id, OLD.start_time, OLD.expires, OLD.one_off)
+    IS DISTINCT FROM
+    (NEW.enabled, NEW.crontab_id, NEW.interval_id, NEW.clocked_id, NEW.solar_id, NEW.start_time, NEW.expires, NEW.one_off))
+  EXECUTE FUNCTION triggers_mark_task_stale();
 
 CREATE FUNCTION triggers_mark_tasks_of_rule_stale() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  EXECUTE format('UPDATE triggers_schedule s SET stale = true FROM django_celery_beat_periodictask t'
+  EXECUTE format('UPDATE triggers_schedule s SET stale = true, edited_at = clock_timestamp() FROM django_celery_beat_periodictask t'
                  ' WHERE s.task_id = t.id AND t.%I = $1', TG_ARGV[0]) USING NEW.id;
   PERFORM pg_notify('wakeful_beat', '');
   RETURN NULL;
 END $$;
 CREATE TRIGGER schedule_stale AFTER UPDATE ON django_celery_beat_crontabschedule
-  FOR EACH ROW EXECUTE FUNCTION triggers_mark_tasks_of_rule_stale('crontab_id');
+  FOR EACH ROW WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION triggers_mark_tasks_of_rule_stale('crontab_id');
 CREATE TRIGGER schedule_stale AFTER UPDATE ON django_celery_beat_intervalschedule
-  FOR EACH ROW EXECUTE FUNCTION triggers_mark_tasks_of_rule_stale('interval_id');
+  FOR EACH ROW WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION triggers_mark_tasks_of_rule_stale('interval_id');
 CREATE TRIGGER schedule_stale AFTER UPDATE ON django_celery_beat_clockedschedule
-  FOR EACH ROW EXECUTE FUNCTION triggers_mark_tasks_of_rule_stale('clocked_id');
+  FOR EACH ROW WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION triggers_mark_tasks_of_rule_stale('clocked_id');
 CREATE TRIGGER schedule_stale AFTER UPDATE ON django_celery_beat_solarschedule
-  FOR EACH ROW EXECUTE FUNCTION triggers_mark_tasks_of_rule_stale('solar_id');
+  FOR EACH ROW WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION triggers_mark_tasks_of_rule_stale('solar_id');
 
-INSERT INTO triggers_schedule (task_id, catch_up, spec, stale)
-  SELECT id, 'latest', '', true FROM django_celery_beat_periodictask ON CONFLICT DO NOTHING;
+INSERT INTO triggers_schedule (task_id, catch_up, spec, stale, problem)
+  SELECT id, 'latest', '', true, '' FROM django_celery_beat_periodictask ON CONFLICT DO NOTHING;
 """
 DROP_STALE = """
+DROP TRIGGER schedule_made ON django_celery_beat_periodictask;
 DROP TRIGGER schedule_stale ON django_celery_beat_periodictask;
 DROP TRIGGER schedule_stale ON django_celery_beat_crontabschedule;
 DROP TRIGGER schedule_stale ON django_celery_beat_intervalschedule;

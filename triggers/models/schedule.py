@@ -1,5 +1,6 @@
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Now
 from django_celery_beat.models import PeriodicTask
 
 from .trigger import Trigger
@@ -22,6 +23,8 @@ class Schedule(models.Model):
     anchor_at = models.DateTimeField(null=True, help_text="an interval's nominal times are anchor + k × every")
     spec = models.TextField(default="", help_text="what next_fire_at was computed from; a change of it moves the anchor")
     stale = models.BooleanField(default=True, help_text="its row was edited: recompute before firing")
+    edited_at = models.DateTimeField(db_default=Now(), help_text="the last edit of its rule; fires are counted from there")
+    problem = models.TextField(default="", blank=True, help_text="why it cannot fire, until its rule is edited")
 
     class Meta:
         constraints = [models.CheckConstraint(name="schedule_catch_up_known", condition=Q(catch_up__in=["latest", "skip", "all"]))]

@@ -1,0 +1,301 @@
+"""When a schedule fires: pure, in its zone, from the parsed fields of its crontab and never by adding fixed offsets.
+
+Nominal times are instants (aware UTC). Where a zone's clocks change, a local time that does not exist fires at the next
+valid instant, and one that happens twice fires once, the first time. So a crontab that names every minute fires once
+at the end of a skipped hour and not again in a repeated one; what must go on then belongs in UTC or in an interval.
+Day of month and day of week must both match, as Celery has always had it; see `Cron.parse` for what `cron` does.
+"""
+
+import re
+from calendar import monthrange
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from functools import cached_property
+from itertools import takewhile
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cron_descriptor import Options, get_description
+from cron_descriptor.Exception import FormatException, MissingFieldException, WrongArgumentException
+
+from agents.durations import parse_duration
+
+# Of an interval: below, a typing error would flood the log of events; above, arithmetic would leave the calendar.
+SHORTEST, LONGEST = timedelta(milliseconds=100), timedelta(days=36_525)
+LEAP_CYCLE = 40  # years within which every date of every weekday comes round, a century without leap day included
+MONTHS = "january february march april may june july august september october november december".split()
+WEEKDAYS = "sunday monday tuesday wednesday thursday friday saturday".split()
+LONGEST_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+class RuleError(ValueError):
+    """A rule makes no sense; the message says which part of it and what to write instead."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cron:
+    """A crontab of five fields in a zone."""
+
+    minute: str = "*"
+    hour: str = "*"
+    day_of_month: str = "*"
+    month: str = "*"
+    day_of_week: str = "*"
+    zone: ZoneInfo
+
+    def __post_init__(self) -> None:
+        if not any(day <= LONGEST_MONTH[month - 1] for month in self.months for day in self.days):
+            raise RuleError(f"{self.text!r} never fires: month {self.month} has no day {self.day_of_month}")
+
+    @classmethod
+    def parse(cls, text: str, tz: str = "UTC") -> "Cron":
+        """From "0 9 * * mon-fri" and the name of a zone; refuses what means one thing to cron and another here."""
+        fields = text.split()
+        if len(fields) != 5:
+            raise RuleError(
+                f"{text!r} has {len(fields)} fields, not 5: minute, hour, day of month, month, day of week,"
+                ' such as "0 9 * * mon-fri"'
+            )
+        minute, hour, day_of_month, month, day_of_week = fields
+        cron = cls(
+            minute=minute, hour=hour, day_of_month=day_of_month, month=month, day_of_week=day_of_week, zone=zone_of(tz)
+        )
+        if not day_of_month.startswith("*") and not day_of_week.startswith("*"):
+            raise RuleError(
+                f"{text!r} gives a day of month and a day of week: cron would fire on either, Celery only on both."
+                " Give one of them; for either, write two schedules."
+            )
+        for field, size in zip(fields, (60, 24, 31, 12, 7), strict=True):
+            if any(int(step) >= size for step in re.findall(r"/(\d+)", field)):
+                raise RuleError(f"{text!r}: the step of {field!r} leaves its field; for every so long, use an interval")
+        return cron
+
+    @property
+    def text(self) -> str:
+        return f"{self.minute} {self.hour} {self.day_of_month} {self.month} {self.day_of_week}"
+
+    @property
+    def words(self) -> str:
+        """Such as "At 09:00, Monday through Friday (Europe/Vienna)"."""
+        options = Options()
+        options.use_24hour_time_format = True
+        try:
+            described = get_description(self.text, options)
+        except (FormatException, MissingFieldException, WrongArgumentException):
+            described = self.text
+        return f"{described} ({self.zone})"
+
+    def __str__(self) -> str:
+        return f"cron {self.text} {self.zone}"
+
+    @cached_property
+    def minutes(self) -> list[int]:
+        return parse_field("minute", self.minute, 0, 59)
+
+    @cached_property
+    def hours(self) -> list[int]:
+        return parse_field("hour", self.hour, 0, 23)
+
+    @cached_property
+    def days(self) -> list[int]:
+        return parse_field("day of month", self.day_of_month, 1, 31)
+
+    @cached_property
+    def months(self) -> list[int]:
+        return parse_field("month", self.month, 1, 12, MONTHS)
+
+    @cached_property
+    def weekdays(self) -> list[int]:
+        return parse_field("day of week", self.day_of_week, 0, 6, WEEKDAYS)
+
+    def fires(self, after: datetime) -> Iterator[datetime]:
+        """Its nominal times after an instant, in order."""
+        last = after
+        for local in self._local_times(after.astimezone(self.zone).replace(tzinfo=None)):
+            # Local times run on while instants stand still in a gap and after a repeated hour.
+            if (instant := instant_of(local, self.zone)) > last:
+                yield instant
+                last = instant
+
+    def _local_times(self, start: datetime) -> Iterator[datetime]:
+        for day in self._dates(start.date()):
+            first_hour = start.hour if day == start.date() else 0
+            for hour in self.hours:
+                if hour >= first_hour:
+                    for minute in self.minutes:
+                        yield datetime.combine(day, time(hour, minute))
+
+    def _dates(self, start: date) -> Iterator[date]:
+        for year in range(start.year, start.year + LEAP_CYCLE + 1):
+            for month in self.months:
+                if (year, month) >= (start.year, start.month):
+                    yield from self._dates_of_month(year, month, start)
+
+    def _dates_of_month(self, year: int, month: int, start: date) -> Iterator[date]:
+        length = monthrange(year, month)[1]
+        for day in self.days:
+            if day <= length:
+                candidate = date(year, month, day)
+                if candidate >= start and candidate.isoweekday() % 7 in self.weekdays:
+                    yield candidate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """Anchor + k × every, for k = 0, 1, 2 …; clock changes do not touch it."""
+
+    every: timedelta
+    anchor: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if not SHORTEST <= self.every <= LONGEST:
+            raise RuleError(f"an interval of {self.every.total_seconds():g} s is not between 0.1 s and 100 years")
+
+    @classmethod
+    def parse(cls, text: str | float | timedelta) -> "Interval":
+        """From "30m" or "1h30m", seconds, or a timedelta."""
+        try:
+            return cls(every=parse_duration(text))
+        except (ValueError, OverflowError) as error:
+            raise RuleError(str(error)) from None
+
+    @property
+    def words(self) -> str:
+        """Such as "every 1 hour 30 minutes"."""
+        return f"every {describe_length(self.every)}"
+
+    def __str__(self) -> str:
+        return self.words
+
+    def fires(self, after: datetime) -> Iterator[datetime]:
+        """Its nominal times after an instant, in order; counted from `after` where it has no anchor yet."""
+        anchor = self.anchor or after
+        fire = anchor + max(0, (after - anchor) // self.every + 1) * self.every
+        while True:
+            yield fire
+            fire += self.every
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clocked:
+    """Once, at an instant."""
+
+    at: datetime
+
+    @classmethod
+    def parse(cls, instant: str | datetime) -> "Clocked":
+        """From a datetime, or text such as "2026-12-01T09:00+01:00"; it must have an offset."""
+        try:
+            at = datetime.fromisoformat(instant) if isinstance(instant, str) else instant
+        except ValueError:
+            raise RuleError(f"{instant!r} is no instant; write such as 2026-12-01T09:00+01:00") from None
+        if at.tzinfo is None:
+            raise RuleError(f"{instant!s} has no offset; write such as 2026-12-01T09:00+01:00")
+        return cls(at=at.astimezone(UTC))
+
+    @property
+    def words(self) -> str:
+        return f"once, at {self.at:%Y-%m-%d %H:%M:%S} UTC"
+
+    def __str__(self) -> str:
+        return f"at {self.at.isoformat()}"
+
+    def fires(self, after: datetime) -> Iterator[datetime]:
+        """Its one nominal time, if that is after the instant."""
+        if self.at > after:
+            yield self.at
+
+
+Rule = Cron | Interval | Clocked
+
+
+def next_fires(
+    rule: Rule, after: datetime, *, start: datetime | None = None, end: datetime | None = None
+) -> Iterator[datetime]:
+    """A rule's nominal times after an instant, from `start` on (inclusive) and before `end`."""
+    if start is not None:
+        after = max(after, just_before(start))
+    fires = rule.fires(after)
+    return fires if end is None else takewhile(lambda fire: fire < end, fires)
+
+
+def latest_fire(rule: Rule, first: datetime, until: datetime, *, end: datetime | None = None) -> datetime:
+    """The newest nominal time up to `until`, of which `first` is known to be one; without walking through all of them."""
+    span = timedelta(minutes=1)
+    while until - span > first:
+        found = list(takewhile(lambda fire: fire <= until, next_fires(rule, until - span, end=end)))
+        if found:
+            return found[-1]
+        span *= 4
+    return [first, *takewhile(lambda fire: fire <= until, next_fires(rule, first, end=end))][-1]
+
+
+def just_before(instant: datetime) -> datetime:
+    """The last instant before this one that PostgreSQL can tell from it."""
+    return instant - timedelta(microseconds=1)
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """An IANA zone; RuleError if there is none of that name."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise RuleError(f"there is no zone {name!r}; write an IANA name, such as Europe/Vienna or UTC") from None
+
+
+def instant_of(local: datetime, zone: ZoneInfo) -> datetime:
+    """When a naive local time happens: the first time where it happens twice, the end of the gap where it never does."""
+    instant = local.replace(tzinfo=zone).astimezone(UTC)
+    if instant.astimezone(zone).replace(tzinfo=None) == local:
+        return instant
+    return _end_of_gap(local.replace(tzinfo=zone, fold=1).astimezone(UTC), instant, zone)
+
+
+def _end_of_gap(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
+    # In a gap the two readings of a local time lie on either side of the change: halve the way to it.
+    offset = after.astimezone(zone).utcoffset()
+    while after - before > timedelta(seconds=1):
+        middle = before + timedelta(seconds=(after - before) // timedelta(seconds=2))
+        if middle.astimezone(zone).utcoffset() == offset:
+            after = middle
+        else:
+            before = middle
+    return after
+
+
+def parse_field(field: str, text: str, low: int, high: int, names: list[str] | None = None) -> list[int]:
+    """The values a crontab field names, ascending: `*`, 5, mon, 1-5, fri-mon, */15, 10-50/20, and lists of these."""
+    values: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"(?:(\*)|(\w+)(?:-(\w+))?)(?:/(\d+))?", part.strip())
+        if not match:
+            raise RuleError(f"{field} {text!r}: {part.strip()!r} is not a value, a range or a step")
+        star, first, last, step = match.groups()
+        if step and (int(step) == 0 or not (star or last)):
+            raise RuleError(f"{field} {text!r}: a step needs a range and must not be 0, such as {low}-{high}/5")
+        start = low if star else _value(field, first, low, high, names)
+        stop = high if star else _value(field, last, low, high, names) if last else start
+        # As in Celery, a range may run over the end of its field: fri-mon.
+        wrapped = range(start, stop + 1) if start <= stop else [*range(start, high + 1), *range(low, stop + 1)]
+        values.update(wrapped[:: int(step or 1)])
+    return sorted({0 if value == 7 and names is WEEKDAYS else value for value in values})
+
+
+def _value(field: str, text: str, low: int, high: int, names: list[str] | None) -> int:
+    if text.isdecimal():
+        value = int(text)
+        if low <= value <= high or (value == 7 and names is WEEKDAYS):
+            return value
+        raise RuleError(f"{field} {text} is not between {low} and {high}")
+    for value, name in enumerate(names or (), start=low):
+        if len(text) >= 3 and name.startswith(text.lower()):
+            return value
+    raise RuleError(f"{field} {text!r} is not a number" + (f" or a name such as {names[0][:3]}" if names else ""))
+
+
+def describe_length(length: timedelta) -> str:
+    """Such as "1 hour 30 minutes" or "0.5 seconds"."""
+    minutes, seconds = divmod(length, timedelta(minutes=1))
+    days, minutes = divmod(minutes, 1440)
+    counts = {"day": days, "hour": minutes // 60, "minute": minutes % 60, "second": seconds / timedelta(seconds=1)}
+    return " ".join(f"{count:.8g} {unit}{'' if count == 1 else 's'}" for unit, count in counts.items() if count)
