@@ -1,10 +1,11 @@
 """What the resources of the API have in common: cursor lists, strict input, and refusals that say what to do."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 from django.core.exceptions import ValidationError as InvalidValue
-from django.db import DataError, InterfaceError, OperationalError, models
+from django.db import DataError, InterfaceError, OperationalError
+from django.db.models import QuerySet
 from rest_framework import status
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.pagination import CursorPagination
@@ -48,18 +49,17 @@ class NewestFirst(CursorPagination):
     """Pages that stay right while rows are added, by an id that is ordered by time; `?limit=` sets their length."""
 
     ordering = "-id"
-    page_size = 50
     page_size_query_param = "limit"
     max_page_size = 500
 
     class Limit(Query):
-        limit = IntegerField(min_value=1, required=False)
+        limit = IntegerField(min_value=1, default=50)
 
     def get_page_size(self, request: Request) -> int:
-        wanted = self.Limit.read(request).get("limit", self.page_size)
+        wanted: int = self.Limit.read(request)["limit"]
         return min(wanted, self.max_page_size)
 
-    def paginate_queryset(self, queryset: models.QuerySet[Any], request: Request, view: Any = None) -> Any:
+    def paginate_queryset(self, queryset: QuerySet[Any] | Sequence[Any], request: Request, view: Any = None) -> Any:
         try:
             return super().paginate_queryset(queryset, request, view)
         except (NotFound, InvalidValue, DataError, ValueError):

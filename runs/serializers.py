@@ -1,3 +1,5 @@
+from decimal import Decimal
+
 from rest_framework import serializers
 
 from runs.models import Attempt, Run
@@ -69,6 +71,6 @@ class WaitQuery(Query):
         max_digits=9,
         decimal_places=3,
         min_value=0,
-        default=0,
+        default=Decimal(0),
         help_text="seconds to wait for the run to finish; more than 30 count as 30",
     )

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 from django.contrib.auth.models import Permission
 from django.core.exceptions import ValidationError
@@ -16,10 +17,12 @@ from rest_framework.authentication import BaseAuthentication, get_authorization_
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from runs.audit import record
 from triggers.models import ApiToken, Source
+
+if TYPE_CHECKING:
+    from rest_framework.views import APIView  # which imports this module, by the settings' default classes
 
 ALL = "*"
 PREFIX = "wkf_"  # lets secret scanners know one when they see it
@@ -63,7 +66,7 @@ class HasPermission(BasePermission):
     A viewset says `required_permissions = {"list": "runs.view_run", …}`, another view `{"post": …}`.
     """
 
-    def has_permission(self, request: Request, view: APIView) -> bool:
+    def has_permission(self, request: Request, view: "APIView") -> bool:
         if not (request.user and request.user.is_authenticated):
             return False
         action = getattr(view, "action", (request.method or "").lower())
@@ -109,7 +112,9 @@ def _create(name: str, plain: str, permissions: Iterable[str]) -> ApiToken:
     token = ApiToken(name=name, hash=_hash(plain), permissions=_known(permissions))
     token.full_clean(exclude=["source"])
     if slugify(name) != name.lower():
-        raise ValidationError({"name": "Use letters, digits, - and _ only: its events come in by the source api-<name>."})
+        raise ValidationError(
+            {"name": "Use letters, digits, - and _ only: its events come in by the source api-<name>."}
+        )
     token.source = Source(slug=f"api-{name}", kind="api")
     token.source.full_clean()
     token.source.save()
@@ -120,7 +125,9 @@ def _create(name: str, plain: str, permissions: Iterable[str]) -> ApiToken:
 def _known(permissions: Iterable[str]) -> list[str]:
     """The permissions, sorted; a misspelt one is an error now rather than a 403 later."""
     wanted = set(permissions)
-    known = {f"{app}.{codename}" for app, codename in Permission.objects.values_list("content_type__app_label", "codename")}
+    known = {
+        f"{app}.{codename}" for app, codename in Permission.objects.values_list("content_type__app_label", "codename")
+    }
     if unknown := wanted - known - {ALL}:
         raise ValidationError({"permissions": f"No such permission: {', '.join(sorted(unknown))}."})
     return sorted(wanted)

@@ -1,0 +1,33 @@
+"""The addresses of the API: /api/v1/… and its description at /api/schema/."""
+
+from typing import Any
+
+from django.urls import include, path
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.views import SpectacularAPIView
+from rest_framework.routers import SimpleRouter
+
+from runs.api import RunResource
+from triggers.api import EventResource, ScheduleResource, SourceResource, TriggerResource
+
+router = SimpleRouter()
+router.register("events", EventResource)
+router.register("runs", RunResource)
+router.register("triggers", TriggerResource)
+router.register("schedules", ScheduleResource)
+router.register("sources", SourceResource)
+
+urlpatterns = [
+    path("v1/", include(router.urls)),
+    path("schema/", SpectacularAPIView.as_view(), name="schema"),
+]
+
+
+class BearerToken(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """Tells drf-spectacular how to write our authentication down."""
+
+    target_class = "triggers.tokens.TokenAuthentication"
+    name = "bearer"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
+        return {"type": "http", "scheme": "bearer"}

@@ -1,0 +1,104 @@
+"""/metrics for Prometheus, read from the database at every scrape: the same numbers from whichever web process answers."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from django.db import connection
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+# Each count reads one narrow partial index. Ages are by the database's clock, and 0 where nothing waits.
+EVENTS = "SELECT count(*) FROM triggers_event WHERE dispatched_at IS NULL"
+OLDEST_EVENT = """
+SELECT extract(epoch FROM clock_timestamp() - received_at)::float8
+FROM triggers_event WHERE dispatched_at IS NULL ORDER BY seq LIMIT 1
+"""
+REDISPATCHES = "SELECT count(*) FROM triggers_redispatch WHERE dispatched_at IS NULL"
+RUNS = """
+SELECT 'queued', 'ready', count(*) FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL
+UNION ALL SELECT 'queued', 'due', count(*) FROM runs_run WHERE status = 'queued' AND due_at IS NOT NULL
+UNION ALL SELECT 'queued', 'blocked', count(*) FROM runs_run
+  WHERE status = 'queued' AND key IS NOT NULL AND ready_at IS NULL AND due_at IS NULL
+UNION ALL SELECT 'running', '', count(*) FROM runs_run WHERE status = 'running'
+UNION ALL SELECT 'waiting', '', count(*) FROM runs_run WHERE status IN ('uncertain', 'waiting') AND status = 'waiting'
+UNION ALL SELECT 'uncertain', '', count(*) FROM runs_run WHERE status IN ('uncertain', 'waiting') AND status = 'uncertain'
+UNION ALL SELECT 'failed', '', count(*) FROM runs_run WHERE status = 'failed'
+"""
+OLDEST_READY = """
+SELECT queue, extract(epoch FROM clock_timestamp() - min(ready_at))::float8
+FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL GROUP BY queue
+"""
+OUTBOX = "SELECT count(*) FROM runs_outboxmessage"
+OUTBOX_LATENESS = """
+SELECT coalesce(greatest(extract(epoch FROM clock_timestamp() - min(available_at)), 0), 0)::float8 FROM runs_outboxmessage
+"""
+PROCESSES = "SELECT kind, count(*) FILTER (WHERE stopped_at IS NULL) FROM runs_worker GROUP BY kind"
+SEEN = "SELECT kind, extract(epoch FROM clock_timestamp() - max(seen_at))::float8 FROM runs_worker GROUP BY kind"
+SCHEDULE_LATENESS = """
+SELECT coalesce(greatest(extract(epoch FROM clock_timestamp() - min(next_fire_at)), 0), 0)::float8
+FROM triggers_schedule WHERE next_fire_at IS NOT NULL
+"""
+PAUSED_TRIGGERS = "SELECT count(*) FROM triggers_trigger WHERE enabled AND paused_at IS NOT NULL"
+
+
+class DatabaseCollector(Collector):
+    """Every gauge, as the database stands now."""
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        yield _gauge("wakeful_events_undispatched", "Events the dispatcher has not looked at yet", _rows(EVENTS))
+        yield _gauge(
+            "wakeful_events_undispatched_age_seconds", "Age of the oldest of them", _rows(OLDEST_EVENT) or [(0,)]
+        )
+        yield _gauge(
+            "wakeful_redispatches_undispatched",
+            "Replayed and resumed events it has not looked at yet",
+            _rows(REDISPATCHES),
+        )
+        yield _gauge(
+            "wakeful_runs",
+            "Live runs and failed ones; a queued one is ready, due later, or blocked by its key",
+            _rows(RUNS),
+            labels=("status", "place"),
+        )
+        yield _gauge(
+            "wakeful_runs_ready_age_seconds",
+            "How long the oldest ready run of a queue has waited for a worker",
+            _rows(OLDEST_READY),
+            labels=("queue",),
+        )
+        yield _gauge("wakeful_outbox_messages", "Outbox messages not handled yet", _rows(OUTBOX))
+        yield _gauge("wakeful_outbox_late_seconds", "How late the most overdue of them is", _rows(OUTBOX_LATENESS))
+        yield _gauge("wakeful_processes", "Processes that have not stopped", _rows(PROCESSES), labels=("kind",))
+        yield _gauge(
+            "wakeful_process_seen_seconds", "Time since any process of a kind was seen", _rows(SEEN), labels=("kind",)
+        )
+        yield _gauge("wakeful_schedule_late_seconds", "How late the most overdue schedule is", _rows(SCHEDULE_LATENESS))
+        yield _gauge("wakeful_triggers_paused", "Enabled triggers that are paused", _rows(PAUSED_TRIGGERS))
+
+
+registry = CollectorRegistry()
+registry.register(DatabaseCollector())
+
+
+@never_cache
+@require_safe
+def metrics(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+
+
+def _rows(query: str) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(query)
+        return list(cursor.fetchall())
+
+
+def _gauge(name: str, meaning: str, rows: Iterable[tuple[Any, ...]], labels: tuple[str, ...] = ()) -> GaugeMetricFamily:
+    """A gauge out of rows that hold the labels' values and then the number."""
+    gauge = GaugeMetricFamily(name, meaning, labels=labels)
+    for *values, number in rows:
+        gauge.add_metric(values, number)
+    return gauge

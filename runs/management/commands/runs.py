@@ -1,0 +1,42 @@
+import json
+from argparse import ArgumentParser
+from typing import Any
+from uuid import UUID
+
+from django.core.management.base import BaseCommand
+from rest_framework.utils.encoders import JSONEncoder
+
+from runs.models import Run
+from runs.selection import select_runs
+from runs.serializers import RunSerializer
+from runs.states import RunStatus
+
+COLUMNS = "{:<36}  {:<9}  {:<19}  {:>7}  {:<24}  {}"
+
+
+class Command(BaseCommand):
+    help = "List runs, newest first."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--status", choices=RunStatus.values)
+        parser.add_argument("--trigger", metavar="SLUG")
+        parser.add_argument("--event", type=UUID, metavar="ID")
+        parser.add_argument("--limit", type=int, default=20, help="at most this many (default: %(default)s)")
+        parser.add_argument("--json", action="store_true", dest="as_json", help="print a JSON list")
+
+    def handle(
+        self, *, status: str | None, trigger: str | None, event: UUID | None, limit: int, as_json: bool, **options: Any
+    ) -> None:
+        runs = select_runs(event=event, trigger=trigger, status=status).order_by("-id")[: max(limit, 0)]
+        if as_json:
+            self.stdout.write(json.dumps(RunSerializer(runs, many=True).data, cls=JSONEncoder, indent=2))
+            return
+        self.stdout.write(COLUMNS.format("run", "status", "created (UTC)", "attempt", "trigger", "why"))
+        for run in runs:
+            self.stdout.write(_line(run))
+
+
+def _line(run: Run) -> str:
+    why = (run.error or run.status_reason).partition("\n")[0][:80]
+    created = f"{run.created_at:%Y-%m-%d %H:%M:%S}"
+    return COLUMNS.format(str(run.id), run.status, created, run.attempt, run.trigger or run.agent, why).rstrip()

@@ -1,0 +1,133 @@
+"""What may wake an agent, over HTTP: to look at, to fire, to pause, to replay."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
+from rest_framework.exceptions import ParseError
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.parsers import BaseParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from runs.resource import BySlug, Refusal, Resource
+from triggers.control import fire, pause, resume
+from triggers.models import Event, Redispatch, Schedule, Source, Trigger
+from triggers.replay import replay
+from triggers.serializers import (
+    EventDetailSerializer,
+    EventIdSerializer,
+    EventSerializer,
+    FireBody,
+    PauseBody,
+    RedispatchSerializer,
+    ReplayBody,
+    ResumeBody,
+    ScheduleSerializer,
+    SourceSerializer,
+    TriggerSerializer,
+)
+from triggers.sources.payload import Unreadable, parse_json, require_storable
+
+SLUG = r"[-\w]+"
+
+
+class StrictJson(BaseParser):
+    """JSON by the rules that webhooks are read by: what PostgreSQL could not store is a 400, never an exception."""
+
+    media_type = "application/json"
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
+        try:
+            value = parse_json(stream.read())
+            require_storable(value)
+        except Unreadable as reason:
+            raise ParseError(f"body: {reason}") from None
+        return value
+
+
+class EventResource(ListModelMixin, RetrieveModelMixin, Resource):
+    required_permissions = {
+        "list": "triggers.view_event",
+        "retrieve": "triggers.view_event",
+        "replay": "triggers.replay_event",
+    }
+    queryset = Event.objects.select_related("source").defer("body")
+    serializer_class = EventDetailSerializer
+    parser_classes = [StrictJson]
+
+    def get_queryset(self) -> QuerySet[Event]:
+        events = super().get_queryset()
+        if self.action == "list":
+            return events.defer("body", "data", "headers")
+        return events.prefetch_related("decisions__trigger")
+
+    @extend_schema(responses=EventSerializer)
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Events, newest first."""
+        page = self.paginate_queryset(self.get_queryset())
+        return self.get_paginated_response(EventSerializer(page, many=True).data)
+
+    @extend_schema(request=ReplayBody, responses={200: RedispatchSerializer, 409: Refusal})
+    @action(detail=True, methods=["post"])
+    def replay(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Send the event through the dispatcher again: it makes new runs."""
+        event = self.get_object()
+        replay_id = replay(event, trigger=ReplayBody.read(request)["trigger"], by=str(request.user))
+        redispatch = Redispatch.objects.select_related("trigger").get(event=event, replay_id=replay_id)
+        return Response(RedispatchSerializer(redispatch).data)
+
+
+class TriggerResource(ListModelMixin, RetrieveModelMixin, Resource):
+    required_permissions = {
+        "list": "triggers.view_trigger",
+        "retrieve": "triggers.view_trigger",
+        "fire": "triggers.fire_trigger",
+        "pause": "triggers.pause_trigger",
+        "resume": "triggers.pause_trigger",
+    }
+    queryset = Trigger.objects.all()
+    serializer_class = TriggerSerializer
+    pagination_class = BySlug
+    parser_classes = [StrictJson]
+    lookup_field = "slug"
+    lookup_value_regex = SLUG
+
+    @extend_schema(request=FireBody, responses={202: EventIdSerializer, 409: Refusal})
+    @action(detail=True, methods=["post"])
+    def fire(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Wake the trigger's agent now, by an event made for it alone."""
+        event_id = fire(self.get_object(), data=FireBody.read(request)["data"], by=str(request.user))
+        return Response({"event": event_id}, status=202)
+
+    @extend_schema(request=PauseBody, responses={200: TriggerSerializer, 409: Refusal})
+    @action(detail=True, methods=["post"])
+    def pause(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Hold the trigger's events until it is resumed."""
+        trigger = pause(self.get_object(), reason=PauseBody.read(request)["reason"], by=str(request.user))
+        return Response(self.get_serializer(trigger).data)
+
+    @extend_schema(request=ResumeBody, responses={200: TriggerSerializer, 409: Refusal})
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Let the trigger's events through again, and run or drop those held meanwhile."""
+        trigger = resume(self.get_object(), held=ResumeBody.read(request)["held"], by=str(request.user))
+        return Response(self.get_serializer(trigger).data)
+
+
+class ScheduleResource(ListModelMixin, RetrieveModelMixin, Resource):
+    required_permissions = {"list": "triggers.view_schedule", "retrieve": "triggers.view_schedule"}
+    queryset = Schedule.objects.select_related(
+        "trigger", "task__crontab", "task__interval", "task__clocked", "task__solar"
+    )
+    serializer_class = ScheduleSerializer
+
+
+class SourceResource(ListModelMixin, RetrieveModelMixin, Resource):
+    required_permissions = {"list": "triggers.view_source", "retrieve": "triggers.view_source"}
+    queryset = Source.objects.all()
+    serializer_class = SourceSerializer
+    pagination_class = BySlug
+    lookup_field = "slug"
+    lookup_value_regex = SLUG

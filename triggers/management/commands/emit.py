@@ -1,0 +1,36 @@
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+from uuid_utils.compat import uuid7
+
+from runs.management.operator import operator
+from triggers.accept import Incoming, accept, builtin_source
+from triggers.management.json_argument import json_argument
+
+
+class Command(BaseCommand):
+    help = "Record an event, for whichever triggers match it; prints its id (the first one's, if it was known already)."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("type", metavar="TYPE", help="such as invoice.paid")
+        parser.add_argument("--data", type=json_argument, metavar="JSON", help="what happened")
+        parser.add_argument("--source", default="", help="who says so, as a URI reference (default: cli:<you>)")
+        parser.add_argument("--subject", default="", help="what it happened to")
+        parser.add_argument(
+            "--id", default="", help="its id at its source: the same twice is one event (default: a new one)"
+        )
+
+    def handle(self, *, type: str, data: Any, source: str, subject: str, id: str, **options: Any) -> None:
+        event = Incoming(
+            source_id=builtin_source("cli"),
+            ce_source=source or operator(),
+            ce_id=id or str(uuid7()),
+            type=type,
+            subject=subject,
+            data=data,
+        )
+        [accepted] = accept([event])
+        if accepted.duplicate:
+            self.stderr.write("known already: nothing was recorded")
+        self.stdout.write(str(accepted.event_id))

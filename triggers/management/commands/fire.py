@@ -1,0 +1,27 @@
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from runs.exceptions import IllegalState
+from runs.management.operator import operator
+from triggers.control import fire
+from triggers.management.json_argument import json_argument
+from triggers.models import Trigger
+
+
+class Command(BaseCommand):
+    help = "Wake a trigger's agent now; prints the id of the event made for it."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("trigger", metavar="TRIGGER", help="slug of the trigger")
+        parser.add_argument("--data", type=json_argument, metavar="JSON", help="the event's data")
+
+    def handle(self, *, trigger: str, data: Any, **options: Any) -> None:
+        try:
+            event_id = fire(Trigger.objects.get(slug=trigger), data=data, by=operator())
+        except Trigger.DoesNotExist:
+            raise CommandError(f"No such trigger: {trigger}") from None
+        except IllegalState as error:
+            raise CommandError(str(error)) from None
+        self.stdout.write(str(event_id))

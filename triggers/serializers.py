@@ -1,0 +1,137 @@
+from typing import Any
+
+from rest_framework import serializers
+
+from runs.resource import Body
+from triggers.models import Decision, Event, Redispatch, Schedule, Source, Trigger
+
+
+class DecisionSerializer(serializers.ModelSerializer[Decision]):
+    trigger = serializers.SlugRelatedField[Trigger](slug_field="slug", read_only=True)
+
+    class Meta:
+        model = Decision
+        fields = ["trigger", "replay_id", "outcome", "reason", "run_id", "created_at"]
+        read_only_fields = fields
+
+
+class EventSerializer(serializers.ModelSerializer[Event]):
+    """An event without its payload; `source` is its way in, `ce_source` what the sender calls itself."""
+
+    source = serializers.SlugRelatedField[Source](slug_field="slug", read_only=True)  # type: ignore[assignment]  # a field, by its metaclass
+
+    class Meta:
+        model = Event
+        fields = [
+            "id",
+            "source",
+            "ce_source",
+            "ce_id",
+            "type",
+            "subject",
+            "time",
+            "received_at",
+            "dispatched_at",
+            "root_id",
+            "cause_event_id",
+            "cause_run_id",
+            "depth",
+        ]
+        read_only_fields = fields
+
+
+class EventDetailSerializer(EventSerializer):
+    """An event with its payload, and why triggers it matched started no run."""
+
+    decisions = DecisionSerializer(many=True, read_only=True)
+
+    class Meta(EventSerializer.Meta):
+        fields = [*EventSerializer.Meta.fields, "data", "data_error", "headers", "body_sha256", "decisions"]
+        read_only_fields = fields
+
+
+class TriggerSerializer(serializers.ModelSerializer[Trigger]):
+    status = serializers.CharField(read_only=True, help_text="active, paused or disabled")
+
+    class Meta:
+        model = Trigger
+        fields = [
+            "id",
+            "slug",
+            "status",
+            "agent",
+            "source",
+            "types",
+            "filter",
+            "input",
+            "key",
+            "key_limit",
+            "overlap",
+            "policy",
+            "overrides",
+            "enabled",
+            "paused_at",
+            "paused_reason",
+            "failures_in_a_row",
+            "created_at",
+        ]
+        read_only_fields = fields
+
+
+class SourceSerializer(serializers.ModelSerializer[Source]):
+    class Meta:
+        model = Source
+        fields = ["id", "slug", "kind", "enabled", "created_at"]
+        read_only_fields = fields
+
+
+class ScheduleSerializer(serializers.ModelSerializer[Schedule]):
+    name = serializers.CharField(source="task.name", read_only=True)
+    rule = serializers.SerializerMethodField(help_text="when it fires, in words")
+    enabled = serializers.BooleanField(source="task.enabled", read_only=True)
+    trigger = serializers.SlugRelatedField[Trigger](slug_field="slug", read_only=True)
+
+    class Meta:
+        model = Schedule
+        fields = ["id", "name", "rule", "enabled", "trigger", "catch_up", "next_fire_at", "last_fire_at"]
+        read_only_fields = fields
+
+    def get_rule(self, schedule: Schedule) -> str:
+        return str(schedule.task.scheduler)
+
+
+class FireBody(Body):
+    data = serializers.JSONField(allow_null=True, default=None, help_text="the data of the event")  # type: ignore[assignment]  # likewise
+
+
+class PauseBody(Body):
+    reason = serializers.CharField(required=False, default="", allow_blank=True, max_length=1000)
+
+
+class ResumeBody(Body):
+    held = serializers.ChoiceField(
+        ["run", "drop"], default="run", help_text="what becomes of the events held meanwhile"
+    )
+
+
+class ReplayBody(Body):
+    trigger = serializers.SlugRelatedField[Trigger](
+        slug_field="slug",
+        queryset=Trigger.objects.all(),
+        required=False,
+        default=None,
+        help_text="slug of the one trigger to replay to; without it, all that match",
+    )
+
+
+class EventIdSerializer(serializers.Serializer[Any]):
+    event = serializers.UUIDField()
+
+
+class RedispatchSerializer(serializers.ModelSerializer[Redispatch]):
+    trigger = serializers.SlugRelatedField[Trigger](slug_field="slug", read_only=True, allow_null=True)
+
+    class Meta:
+        model = Redispatch
+        fields = ["event", "trigger", "replay_id", "by", "created_at"]
+        read_only_fields = fields
