@@ -7,7 +7,8 @@ from django.conf import settings
 from django.core.management import call_command, get_commands
 from django.core.management.base import BaseCommand
 
-from config.access import ensure_admin
+from config.access import ensure_admin, ensure_operator_token
+from config.demo import load_demo
 
 
 class Command(BaseCommand):
@@ -19,5 +20,9 @@ class Command(BaseCommand):
     def handle(self, *, demo: bool, **options: Any) -> None:
         if "sync_agents" in get_commands():
             call_command("sync_agents", stdout=self.stderr)
+        ensure_operator_token()
         site = f"http://127.0.0.1:{settings.WAKEFUL_PORT}"
         self.stdout.write(f"Admin  {site}/admin/  user: admin  password: {ensure_admin()}")
+        self.stdout.write(f"API    {site}/api/schema/  token: WAKEFUL_API_TOKEN in {settings.WAKEFUL_HOME / 'env'}")
+        if demo:
+            self.stdout.write(f"Try    {load_demo().curl}")
