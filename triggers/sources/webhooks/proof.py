@@ -23,6 +23,7 @@ class SigningSecret:
 
     id: int
     value: bytes = field(repr=False)
+    last_matched_at: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

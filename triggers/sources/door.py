@@ -1,0 +1,88 @@
+"""What every way in over HTTP has in common: the length before the bytes, the bytes once, and when to come back."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from django.conf import settings
+from django.db import InterfaceError, OperationalError, connection
+from django.http import HttpRequest
+from django.http.request import UnreadablePostError
+from rest_framework.exceptions import APIException, ParseError
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+
+from triggers.accept import Accepted, backlog_exceeded
+
+T = TypeVar("T")
+
+
+class LengthRequired(APIException):
+    status_code = 411
+    default_detail = "Send a Content-Length."
+
+
+class TooLarge(APIException):
+    status_code = 413
+    default_detail = "The body is too large."
+
+
+class Unavailable(APIException):
+    status_code = 503
+    default_detail = "Come back later."
+    wait = 5  # seconds; DRF makes Retry-After of it
+
+
+class AnyAccept(BaseContentNegotiation):
+    """JSON, whatever Accept says: a sender's header must not cost it its event."""
+
+    def select_renderer(
+        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
+    ) -> tuple[BaseRenderer, str]:
+        renderer = next(iter(renderers))
+        return renderer, renderer.media_type
+
+
+def require_room() -> None:
+    """Refuse new events while the dispatcher is far behind: senders keep them better than a backlog would."""
+    if backlog_exceeded():
+        raise Unavailable
+
+
+def read_body(request: HttpRequest) -> bytes:
+    """The body as it came, its length checked first."""
+    length = request.META.get("CONTENT_LENGTH") or ""
+    # Under WSGI a chunked body looks empty, so the only safe answer to one is 411 (RFC 9110 §15.5.12).
+    if "HTTP_TRANSFER_ENCODING" in request.META or not (length.isascii() and length.isdigit()):
+        raise LengthRequired
+    if len(length) > 12 or int(length) > settings.WAKEFUL_MAX_BODY:
+        raise TooLarge
+    try:
+        body = request.body
+    except UnreadablePostError:
+        raise ParseError("The body broke off.") from None
+    if len(body) != int(length):
+        raise ParseError("The body is not as long as Content-Length says.")
+    return body
+
+
+def on_live_connection(work: Callable[[], T]) -> T:
+    """Do it, and once more on a new connection if the old one turns out dead.
+
+    PostgreSQL restarts; the next request of every idle thread finds out, and some senders never send again.
+    """
+    try:
+        return work()
+    except (OperationalError, InterfaceError):
+        if connection.in_atomic_block or connection.is_usable():
+            raise
+        connection.close()
+        return work()
+
+
+def answer(accepted: Accepted) -> dict[str, object]:
+    return {"event": str(accepted.event_id), "duplicate": accepted.duplicate}
+
+
+def status_of(accepted: Accepted) -> int:
+    return 200 if accepted.duplicate else 202

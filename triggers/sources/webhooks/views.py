@@ -1,0 +1,132 @@
+"""POST /hooks/<source-slug>/: verify, record, answer. Nothing else stands between a sender and its 2xx."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import structlog
+from cryptography.fernet import InvalidToken
+from django.core.exceptions import ImproperlyConfigured
+from django.db import Error, InterfaceError, OperationalError, connection
+from django.db.models import FilteredRelation, Q
+from django.db.models.functions import Now
+from django.utils import timezone
+from rest_framework.exceptions import NotFound
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from triggers.accept import accept
+from triggers.models import Source
+from triggers.secrets import decrypt
+from triggers.sources.door import AnyAccept, Unavailable, answer, on_live_connection, read_body, require_room, status_of
+from triggers.sources.headers import Headers
+from triggers.sources.webhooks.proof import Rejected, SigningSecret
+from triggers.sources.webhooks.receive import Misconfigured, Receipt, receive
+from triggers.sources.webhooks.scheme import Delivery, schemes
+
+log = structlog.get_logger(__name__)
+
+MATCH_NOTED_EVERY = timedelta(minutes=1)
+# A row somebody holds is skipped: no sender waits for bookkeeping.
+NOTE_MATCH = """
+UPDATE triggers_secret SET last_matched_at = now()
+ WHERE id = (SELECT id FROM triggers_secret WHERE id = %s::bigint FOR UPDATE SKIP LOCKED)
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """A source that takes webhooks, with the secrets that count now."""
+
+    id: UUID
+    slug: str
+    kind: str
+    settings: dict[str, Any]
+    secrets: Sequence[SigningSecret]
+
+
+class HookView(APIView):
+    """No authentication, permission or parser of DRF: the scheme proves the sender, over bytes read once."""
+
+    authentication_classes = []
+    permission_classes = []
+    parser_classes = []
+    renderer_classes = [JSONRenderer]
+    content_negotiation_class = AnyAccept
+    http_method_names = ["post"]
+    schema = None
+
+    def post(self, request: Request, slug: str) -> Response:
+        body = read_body(request._request)
+        endpoint = on_live_connection(lambda: find_endpoint(slug))
+        require_room()
+        receipt = _receive(endpoint, Headers(request.headers), body)
+        [accepted] = on_live_connection(lambda: accept([receipt.event]))
+        note_match(endpoint, receipt.secret)
+        return Response(answer(accepted), status_of(accepted))
+
+    def handle_exception(self, exc: Exception) -> Response:
+        if isinstance(exc, Rejected):
+            log.info("hook.rejected", source=self.kwargs["slug"], reason=exc.reason)
+            return Response({}, 401, headers={"WWW-Authenticate": "Signature"})
+        if isinstance(exc, Misconfigured):
+            log.error("hook.misconfigured", source=self.kwargs["slug"], reason=str(exc))
+            exc = Unavailable()
+        if isinstance(exc, (OperationalError, InterfaceError)):
+            log.error("hook.database_unavailable", source=self.kwargs["slug"], error=str(exc))
+            exc = Unavailable()
+        return super().handle_exception(exc)
+
+
+def find_endpoint(slug: str) -> Endpoint:
+    """The enabled webhook source of this slug and its live secrets, in one query; NotFound for any other."""
+    live = Q(secrets__not_before__lte=Now()) & (Q(secrets__not_after=None) | Q(secrets__not_after__gt=Now()))
+    rows = list(
+        Source.objects.filter(slug=slug, enabled=True, kind__in=schemes())
+        .annotate(live=FilteredRelation("secrets", condition=live))
+        .values_list("id", "kind", "settings", "live__id", "live__ciphertext", "live__last_matched_at")
+    )
+    if not rows:
+        raise NotFound
+    id_, kind, settings = rows[0][:3]
+    sealed = [row[3:] for row in rows if row[3] is not None]
+    return Endpoint(id=id_, slug=slug, kind=kind, settings=settings, secrets=_opened(sealed))
+
+
+def note_match(endpoint: Endpoint, secret: SigningSecret | None) -> None:
+    """Show the operator which secret senders still use; once a minute is enough to know when the old one is idle."""
+    if secret is None or (secret.last_matched_at and timezone.now() - secret.last_matched_at < MATCH_NOTED_EVERY):
+        return
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(NOTE_MATCH, [secret.id])
+    except Error:
+        # The event is committed; its sender must hear so.
+        log.warning("hook.match_not_noted", source=endpoint.slug, secret=secret.id, exc_info=True)
+
+
+def _receive(endpoint: Endpoint, headers: Headers, body: bytes) -> Receipt:
+    delivery = Delivery(
+        source_id=endpoint.id,
+        endpoint=f"/hooks/{endpoint.slug}/",
+        headers=headers,
+        body=body,
+        received_at=timezone.now(),
+    )
+    return receive(endpoint.kind, endpoint.settings, endpoint.secrets, delivery)
+
+
+def _opened(sealed: Sequence[tuple[int, bytes, datetime | None]]) -> list[SigningSecret]:
+    secrets = []
+    for id_, ciphertext, last_matched_at in sealed:
+        try:
+            secrets.append(SigningSecret(id=id_, value=decrypt(ciphertext), last_matched_at=last_matched_at))
+        except (InvalidToken, ImproperlyConfigured) as error:
+            log.error("secret.unreadable", secret=id_, error=repr(error))
+    if sealed and not secrets:
+        raise Misconfigured("none of WAKEFUL_ENCRYPTION_KEYS opens any of its live secrets")
+    return secrets
