@@ -50,5 +50,7 @@ def _end_others(source: Source, grace: timedelta) -> None:
 
 def _keys() -> MultiFernet:
     if not settings.WAKEFUL_ENCRYPTION_KEYS:
-        raise ImproperlyConfigured("WAKEFUL_ENCRYPTION_KEYS is empty: set a key of Fernet.generate_key() to keep secrets")
+        raise ImproperlyConfigured(
+            "WAKEFUL_ENCRYPTION_KEYS is empty: set a key of Fernet.generate_key() to keep secrets"
+        )
     return MultiFernet([Fernet(key) for key in settings.WAKEFUL_ENCRYPTION_KEYS])

@@ -1,0 +1,11 @@
+"""Django's admin looks here for what to register; the console's pages are one noun a file."""
+
+from config.console import accounts as accounts
+from config.console import audit as audit
+from config.console import events as events
+from config.console import notifications as notifications
+from config.console import periodic_tasks as periodic_tasks
+from config.console import runs as runs
+from config.console import sources as sources
+from config.console import tokens as tokens
+from config.console import workers as workers

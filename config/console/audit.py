@@ -1,0 +1,70 @@
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from unfold.decorators import display
+
+from config.console.links import link, page
+from config.console.moments import moment
+from config.console.panel import Panel
+from config.console.sections import Facts, Section, Table, Text, pretty
+from runs.models import AuditEntry
+
+PAGES = {
+    "run": "runs_run",
+    "event": "triggers_event",
+    "trigger": "triggers_trigger",
+    "source": "triggers_source",
+    "schedule": "triggers_schedule",
+    "apitoken": "triggers_apitoken",
+}
+SHOWN = 50
+
+
+@admin.register(AuditEntry)
+class AuditPanel(Panel):
+    """Who did what, from the admin, the API or the command line."""
+
+    list_display = ("when", "by", "action", "subject", "details")
+    list_filter = ("action", "kind")
+    search_fields = ("by", "object_id")
+    search_help_text = "who, or an object's id"
+    ordering = ("-id",)
+
+    @display(description="when")
+    def when(self, entry: AuditEntry) -> SafeString:
+        return moment(entry.at)
+
+    @display(description="on")
+    def subject(self, entry: AuditEntry) -> SafeString:
+        return subject_of(entry)
+
+    @display(description="detail")
+    def details(self, entry: AuditEntry) -> str:
+        return details_of(entry)
+
+    def sections(self, request: HttpRequest, obj: AuditEntry) -> list[Section]:
+        facts = Facts(rows=[("When", moment(obj.at)), ("Who", obj.by), ("Did", obj.action), ("To", subject_of(obj))])
+        return [facts, Text(title="Detail", text=pretty(obj.detail))]
+
+
+def entries_of(kind: str, object_id: object) -> Table:
+    """The audit trail of one object."""
+    entries: QuerySet[AuditEntry] = AuditEntry.objects.filter(kind=kind, object_id=str(object_id)).order_by("-at")
+    return Table(
+        title="What people did to it",
+        headers=("When", "Who", "Did", "Detail"),
+        rows=[(moment(entry.at), entry.by, entry.action, details_of(entry)) for entry in entries[:SHOWN]],
+        empty="Nobody has touched it.",
+    )
+
+
+def subject_of(entry: AuditEntry) -> SafeString:
+    noun = PAGES.get(entry.kind)
+    text = format_html("{} {}", entry.kind, entry.object_id)
+    return link(page(noun, entry.object_id), text) if noun else text
+
+
+def details_of(entry: AuditEntry) -> str:
+    return ", ".join(f"{name}: {value}" for name, value in entry.detail.items())

@@ -1,0 +1,48 @@
+"""One service over many objects: those whose state forbids it are left out and counted, never half done."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+
+from runs.exceptions import RunError
+
+AT_ONCE = 1_000  # objects of one click; each is a transaction of its own, and a request must end
+
+
+def carry_out(
+    request: HttpRequest,
+    chosen: QuerySet[Any],
+    act: Callable[[Any], object],
+    *,
+    done: str,
+    legal: Q | None = None,
+    otherwise: str = "",
+) -> None:
+    """Act on each chosen object that `legal` allows, and tell the operator how many were refused and why."""
+    allowed = chosen if legal is None else chosen.filter(legal)
+    refused: Counter[str] = Counter()
+    if legal is not None:
+        refused[otherwise] = chosen.exclude(legal).order_by()[:AT_ONCE].count()
+    count = 0
+    for one in allowed[:AT_ONCE]:
+        try:
+            act(one)
+            count += 1
+        except RunError as refusal:
+            refused[str(refusal)] += 1
+    _tell(request, done, count, +refused)
+    if count == AT_ONCE:
+        messages.warning(request, f"The first {AT_ONCE:,} were taken; repeat the action for the rest.")
+
+
+def _tell(request: HttpRequest, done: str, count: int, refused: Counter[str]) -> None:
+    if count:
+        messages.success(request, f"{count} {done}.")
+    for reason, number in refused.most_common(5):
+        messages.warning(request, f"{number} refused: {reason}")
+    if not count and not refused:
+        messages.info(request, "Nothing was chosen.")

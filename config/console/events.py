@@ -1,0 +1,326 @@
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.contrib import admin
+from django.db.models import Exists, IntegerField, OuterRef, QuerySet
+from django.db.models.expressions import RawSQL
+from django.http import HttpRequest, HttpResponse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from unfold.decorators import action, display
+from unfold.enums import ActionVariant
+from unfold.forms import BaseDialogForm
+from unfold.widgets import UnfoldAdminSelectWidget
+
+from config.console.audit import entries_of
+from config.console.bulk import carry_out
+from config.console.dialogs import attempt, dialog, leave
+from config.console.links import event_link, joined, link, page, run_link
+from config.console.moments import distance, moment
+from config.console.panel import Panel, acting
+from config.console.runs import duration_of, first_line, run_list, runs_of_events
+from config.console.sections import Facts, Notice, Section, Table, Text, pretty
+from config.console.workers import alive
+from runs.ids import runs_of_event
+from runs.models import NIL, Run
+from triggers.models import Decision, Event, Redelivery, Redispatch, Trigger
+from triggers.replay import replay
+
+SHOWN = 50
+# The range of run ids that share the event's time prefix: see runs.ids.runs_of_event.
+RUNS_STARTED = """(
+    SELECT count(*) FROM runs_run run
+    WHERE run.id BETWEEN (left(replace(triggers_event.id::text, '-', ''), 12) || repeat('0', 20))::uuid
+                     AND (left(replace(triggers_event.id::text, '-', ''), 12) || repeat('f', 20))::uuid
+      AND run.event_ids @> ARRAY[triggers_event.id]
+)"""
+
+
+class StateFilter(admin.SimpleListFilter):
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
+        return [
+            ("undispatched", "not dispatched yet"),
+            ("differs", "redelivered with another body"),
+            ("again", "redelivered"),
+        ]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Event]) -> QuerySet[Event]:
+        match self.value():
+            case "undispatched":
+                return queryset.filter(dispatched_at=None)
+            case "differs":
+                return queryset.filter(was_altered=True)
+            case "again":
+                return queryset.filter(was_redelivered=True)
+        return queryset
+
+
+class ReplayForm(BaseDialogForm):  # type: ignore[misc]
+    """Which triggers get the event again."""
+
+    trigger = forms.ModelChoiceField(
+        queryset=Trigger.objects.filter(enabled=True).order_by("slug"),
+        required=False,
+        empty_label="every trigger that matches now",
+        widget=UnfoldAdminSelectWidget,
+    )
+
+
+@admin.register(Event)
+class EventPanel(Panel):
+    """What came in, and what became of it."""
+
+    list_display = ("type", "source", "subject_shown", "received", "state", "runs_started", "flags")
+    list_filter = (StateFilter, "source")
+    list_select_related = ("source",)
+    search_fields = ("type",)  # only makes the box appear: see get_search_results
+    search_help_text = "an event's id, the sender's own id, or an exact type"
+    ordering = ("-id",)
+    actions = ("replay_chosen",)
+    actions_detail = ("replay_event",)
+
+    # Lists
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Event]:
+        redeliveries = Redelivery.objects.filter(event=OuterRef("pk"))
+        return (  # type: ignore[no-any-return]
+            super()
+            .get_queryset(request)
+            .defer("data", "body", "headers")
+            .annotate(
+                started=RawSQL(RUNS_STARTED, [], output_field=IntegerField()),  # noqa: S611  (nothing of it comes from outside)
+                was_redelivered=Exists(redeliveries),
+                was_altered=Exists(redeliveries.filter(differs=True)),
+            )
+        )
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Event], search_term: str
+    ) -> tuple[QuerySet[Event], bool]:
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        try:
+            by_id = queryset.filter(pk=UUID(term))
+        except ValueError:
+            by_id = queryset.none()
+        # A sender's delivery id may look like one of ours: GitHub's are UUIDs.
+        return by_id if by_id.exists() else queryset.filter(ce_id=term) | queryset.filter(type=term), False
+
+    @display(description="subject", empty_value="–")
+    def subject_shown(self, event: Event) -> str | None:
+        return first_line(event.subject) or None
+
+    @display(description="received")
+    def received(self, event: Event) -> SafeString:
+        return moment(event.received_at)
+
+    @display(description="state", label={"undispatched": "warning", "dispatched": "default"})
+    def state(self, event: Event) -> str:
+        return "dispatched" if event.dispatched_at else "undispatched"
+
+    @display(description="runs")
+    def runs_started(self, event: Event) -> str:
+        return str(event.started)  # type: ignore[attr-defined]
+
+    @display(description="flags", label={"another body": "danger", "redelivered": "info"}, empty_value="–")
+    def flags(self, event: Event) -> str | None:
+        if event.was_altered:  # type: ignore[attr-defined]
+            return "another body"
+        return "redelivered" if event.was_redelivered else None  # type: ignore[attr-defined]
+
+    # Actions
+
+    def has_replay_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("triggers.replay_event")
+
+    @admin.action(description="Replay to every trigger that matches", permissions=["replay"])
+    def replay_chosen(self, request: HttpRequest, queryset: QuerySet[Event]) -> None:
+        carry_out(
+            request,
+            queryset.order_by("seq"),  # in the order they came
+            lambda event: replay(event, by=acting(request)),
+            done="replayed",
+        )
+
+    @action(
+        description="Replay",
+        permissions=["replay"],
+        icon="replay",
+        variant=ActionVariant.PRIMARY,
+        dialog=dialog(
+            "Replay this event?",
+            "It goes through the dispatcher again and starts new runs, also where it has run before.",
+            "Replay",
+            ReplayForm,
+        ),
+    )
+    def replay_event(self, request: HttpRequest, form: ReplayForm, object_id: str) -> HttpResponse:
+        event = Event.objects.defer("data", "body").get(pk=object_id)
+        trigger = form.cleaned_data["trigger"]
+        attempt(request, lambda: replay(event, trigger=trigger, by=acting(request)), done="Replayed.")
+        return leave(request, page("triggers_event", object_id))
+
+    # One event
+
+    def sections(self, request: HttpRequest, obj: Event) -> list[Section]:
+        runs = list(runs_of_event(obj.pk).defer("input", "result").order_by("id")[:SHOWN])
+        decisions = list(obj.decisions.select_related("trigger").order_by("id")[:SHOWN])
+        redeliveries = list(obj.redeliveries.order_by("-last_at")[:SHOWN])
+        sections: list[Section] = [_notice(obj, runs, decisions)]
+        if any(redelivery.differs for redelivery in redeliveries):
+            sections.append(
+                Notice(
+                    level="warning",
+                    text="The same event came in again with another body. The first body stands.",
+                    details=["A bug of the sender, or somebody's try to change what happened."],
+                )
+            )
+        sections += [_facts(obj), *_payload(obj), _runs(runs), _decisions(decisions)]
+        sections += _effects(obj, runs)
+        sections += [_replays(obj), *_redeliveries(redeliveries), entries_of("event", obj.pk)]
+        if obj.headers:
+            sections.append(Text(title="Headers, secrets taken out", text=pretty(obj.headers), folded=True))
+        return sections
+
+
+def _notice(event: Event, runs: list[Run], decisions: list[Decision]) -> Notice:
+    if event.dispatched_at is None:
+        details = (
+            []
+            if alive().filter(kind="dispatcher").exists()
+            else ["No dispatcher is alive: start `manage.py dispatcher`."]
+        )
+        return Notice(
+            level="bad" if details else "warning",
+            text=f"Received {distance(event.received_at)} and not dispatched yet.",
+            details=details,
+        )
+    if runs:
+        return Notice(level="good", text=f"Started {len(runs)} run{'s' if len(runs) != 1 else ''}.")
+    if decisions:
+        return Notice(text="Matched, and started no run: the decisions below say why.")
+    return Notice(
+        text="No trigger matched it, so nothing ran. “Try the filter” of a trigger says why it did not match."
+    )
+
+
+def _facts(event: Event) -> Facts:
+    return Facts(
+        rows=[
+            ("Event", event.pk),
+            ("Type", event.type),
+            ("Source", link(page("triggers_source", event.source_id), event.source.slug)),
+            ("Sender's source", event.ce_source),
+            ("Sender's id", event.ce_id),
+            ("Subject", event.subject),
+            ("Happened", event.time and moment(event.time)),
+            ("Received", moment(event.received_at)),
+            ("Dispatched", event.dispatched_at and moment(event.dispatched_at)),
+            ("Meant for trigger", event.target_id and link(page("triggers_trigger", event.target_id), "this one only")),
+            ("Caused by event", event.cause_event_id and event_link(event.cause_event_id)),
+            ("Caused by run", event.cause_run_id and run_link(event.cause_run_id)),
+            ("First event of the chain", event.depth and event_link(event.root_id)),
+            ("Depth in the chain", event.depth or ""),
+            ("SHA-256 of the body", event.body_sha256 and format_html("<code>{}</code>", event.body_sha256)),
+        ]
+    )
+
+
+def _payload(event: Event) -> list[Section]:
+    if event.data is not None:
+        return [Text(title="Payload", text=pretty(event.data))]
+    if event.body is None:
+        return [Text(title="Payload", text="none")]
+    body = bytes(event.body)
+    text = body[:100_000].decode("utf-8", "backslashreplace")
+    return [Text(title="Body", text=text, note=event.data_error and f"Not kept as JSON: {event.data_error}")]
+
+
+def _runs(runs: list[Run]) -> Table:
+    return Table(
+        title="Runs it started",
+        headers=("Run", "Agent", "Trigger", "Status", "Created", "Took", "Error"),
+        rows=[
+            (
+                run_link(run.pk),
+                run.agent,
+                run.trigger,
+                run.status + (" (replay)" if str(run.replay_id) != NIL else ""),
+                moment(run.created_at),
+                duration_of(run) or "–",
+                first_line(run.error),
+            )
+            for run in runs
+        ],
+        empty="None.",
+    )
+
+
+def _decisions(decisions: list[Decision]) -> Table:
+    return Table(
+        title="Decisions: why it started no run",
+        headers=("Trigger", "Outcome", "Reason", "Run concerned", "When"),
+        rows=[
+            (
+                link(page("triggers_trigger", one.trigger_id), one.trigger.slug),
+                one.outcome,
+                joined([one.get_outcome_display(), one.reason], " – ") if one.reason else one.get_outcome_display(),
+                run_link(one.run_id) if one.run_id else "–",
+                moment(one.created_at),
+            )
+            for one in decisions
+        ],
+        empty="None: every trigger that matched it started a run.",
+    )
+
+
+def _effects(event: Event, runs: list[Run]) -> list[Section]:
+    emitted = list(
+        Event.objects.filter(cause_run_id__in=[run.pk for run in runs]).order_by("seq").defer("data", "body")[:20]
+    )
+    if not emitted:
+        return []
+    started = list(runs_of_events([one.pk for one in emitted]))
+    rows = [
+        (
+            event_link(one.pk),
+            one.type,
+            run_link(one.cause_run_id) if one.cause_run_id else "–",
+            run_list([run for run in started if one.pk in run.event_ids]),
+        )
+        for one in emitted
+    ]
+    return [Table(title="Events its runs emitted", headers=("Event", "Type", "By run", "Started"), rows=rows, empty="")]
+
+
+def _replays(event: Event) -> Table:
+    asked: Any = Redispatch.objects.filter(event=event).select_related("trigger").order_by("-id")[:SHOWN]
+    return Table(
+        title="Replays",
+        headers=("Asked for", "By", "To", "Dispatched"),
+        rows=[
+            (
+                moment(one.created_at),
+                one.by,
+                one.trigger.slug if one.trigger else "every trigger that matches",
+                moment(one.dispatched_at),
+            )
+            for one in asked
+        ],
+        empty="It was never replayed.",
+    )
+
+
+def _redeliveries(redeliveries: list[Redelivery]) -> list[Section]:
+    if not redeliveries:
+        return []
+    rows = [
+        (one.count, "another body" if one.differs else "same body", moment(one.last_at), one.body_sha256[:16])
+        for one in redeliveries
+    ]
+    return [Table(title="Redeliveries", headers=("Times", "Body", "Last", "SHA-256"), rows=rows, empty="")]

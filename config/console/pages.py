@@ -1,0 +1,81 @@
+"""Pages beside lists and details: a form that ends in a service, and a secret that is shown once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.forms.boundfield import BoundField
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+
+from config.console.panel import Panel
+from config.console.sections import Section
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Fields that belong together; `when` shows them only while the form's `choice` field has that value."""
+
+    title: str = ""
+    note: str = ""
+    fields: Sequence[BoundField]
+    when: str = ""
+
+
+def form_page(
+    panel: Panel,
+    request: HttpRequest,
+    form: forms.Form,
+    *,
+    title: str,
+    submit: str,
+    back: str,
+    groups: Sequence[Group] = (),
+    choice: str = "",
+    sections: Sequence[Section] = (),
+    obj: Any = None,
+) -> HttpResponse:
+    """A form on a page of its own, with sections below it."""
+    context = {
+        **panel.admin_site.each_context(request),
+        "opts": panel.opts,
+        "original": obj,
+        "title": title,
+        "form": form,
+        "groups": groups or [Group(fields=list(form.visible_fields()))],
+        "choice": form[choice] if choice else None,
+        "submit": submit,
+        "back": back,
+        "sections": sections,
+        "media": panel.media + form.media,
+    }
+    return _respond(panel, request, "admin/console/form.html", context)
+
+
+def reveal(panel: Panel, request: HttpRequest, *, title: str, secret: str, explained: str, back: str) -> HttpResponse:
+    """Show a secret in the answer itself: it is stored nowhere in the clear, not in a session or cookie either."""
+    context = {
+        **panel.admin_site.each_context(request),
+        "opts": panel.opts,
+        "title": title,
+        "secret": secret,
+        "explained": explained,
+        "back": back,
+    }
+    response = _respond(panel, request, "admin/console/secret.html", context)
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+def reveal_in_dialog(request: HttpRequest, *, secret: str, explained: str, back: str) -> HttpResponse:
+    """The same, inside the dialog that asked for it."""
+    context = {"secret": secret, "explained": explained, "back": back}
+    response = TemplateResponse(request, "admin/console/secret_dialog.html", context)
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+def _respond(panel: Panel, request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
+    request.current_app = panel.admin_site.name  # type: ignore[attr-defined]
+    return TemplateResponse(request, template, context)

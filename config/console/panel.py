@@ -1,0 +1,76 @@
+"""What every page of the console is: an instrument panel over one noun, cheap to look at however large its table."""
+
+from typing import Any, ClassVar
+
+from django.core.paginator import Paginator
+from django.db.models import Model
+from django.http import HttpRequest, HttpResponse
+from django.utils.functional import cached_property
+from unfold.admin import ModelAdmin
+
+from config.console.sections import Section
+
+COUNTED = 10_000  # rows; nobody pages further, and counting millions at every look is what makes a console slow
+
+
+class CappedPaginator(Paginator):  # type: ignore[type-arg]
+    """Counts and pages through the first rows only."""
+
+    template_name = "admin/console/pagination.html"
+
+    @cached_property
+    def count(self) -> int:
+        return min(self.object_list.order_by()[: COUNTED + 1].count(), COUNTED)  # type: ignore[union-attr]
+
+    @property
+    def is_capped(self) -> bool:
+        return self.count == COUNTED
+
+
+class Panel(ModelAdmin):  # type: ignore[misc]
+    """A list that costs a fixed number of queries, and a page made of `sections`.
+
+    Django's own forms for adding, changing and deleting are shut: every change is a named action that calls a service.
+    """
+
+    paginator = CappedPaginator
+    show_full_result_count = False
+    list_per_page = 50
+    list_fullwidth = True
+    # Sorting a log by a column without an index reads all of it.
+    sortable_by: ClassVar[tuple[str, ...]] = ()
+    change_form_template = "admin/console/detail.html"
+    fields: ClassVar[tuple[str, ...]] = ()
+
+    def sections(self, request: HttpRequest, obj: Any) -> list[Section]:
+        raise NotImplementedError
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        # Who may change something may look at it, although nobody changes it by Django's own form.
+        app, model = self.opts.app_label, self.opts.model_name
+        return any(request.user.has_perm(f"{app}.{verb}_{model}") for verb in ("view", "change"))
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
+    ) -> HttpResponse:
+        context |= {"title": f"{self.opts.verbose_name}".capitalize(), "sections": self.sections(request, obj)}
+        return super().render_change_form(request, context, *args, obj=obj, **kwargs)  # type: ignore[no-any-return]
+
+
+def acting(request: HttpRequest) -> str:
+    """Who acts, as the audit log and the services want it."""
+    return f"admin:{request.user.get_username()}"
+
+
+def is_list(request: HttpRequest) -> bool:
+    """Is this request for a list page? Lists leave large columns in the database."""
+    return bool(request.resolver_match and (request.resolver_match.url_name or "").endswith("_changelist"))

@@ -1,0 +1,92 @@
+"""The user's own periodic tasks and Celery's results, from the packages that bring them, in the console's looks."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django_celery_beat.admin import PeriodicTaskAdmin as BasePeriodicTaskAdmin
+from django_celery_beat.admin import PeriodicTaskForm
+from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask, SolarSchedule
+from django_celery_results.models import GroupResult, TaskResult
+from unfold.admin import ModelAdmin
+from unfold.decorators import display
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
+
+from config.console.moments import moment
+from config.console.panel import Panel
+from config.console.sections import Facts, Section, Text
+
+for model in (PeriodicTask, CrontabSchedule, IntervalSchedule, ClockedSchedule, SolarSchedule, TaskResult, GroupResult):
+    if admin.site.is_registered(model):
+        admin.site.unregister(model)
+
+
+class TaskSelect(UnfoldAdminSelectWidget, PeriodicTaskForm.base_fields["regtask"].widget.__class__):  # type: ignore[misc]
+    """django-celery-beat's list of registered tasks, styled."""
+
+
+class TaskForm(PeriodicTaskForm):  # type: ignore[misc]
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["regtask"].widget = TaskSelect()
+        self.fields["task"].widget = UnfoldAdminTextInputWidget()
+
+
+@admin.register(PeriodicTask)
+class PeriodicTaskPanel(BasePeriodicTaskAdmin, ModelAdmin):  # type: ignore[misc]
+    """Ordinary Celery tasks on a schedule. Those that wake agents are under Schedules."""
+
+    form = TaskForm
+    date_hierarchy = None
+    list_display = ("name", "enabled", "task", "scheduler", "last_run_at")
+    list_filter = ("enabled",)
+    show_full_result_count = False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[PeriodicTask]:
+        tasks = super().get_queryset(request).filter(wakeful__trigger=None)
+        return tasks.select_related("interval", "crontab", "solar", "clocked")  # type: ignore[no-any-return]
+
+
+@admin.register(CrontabSchedule, IntervalSchedule, ClockedSchedule, SolarSchedule)
+class RulePanel(ModelAdmin):  # type: ignore[misc]
+    """Only reached from a periodic task's form."""
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return False
+
+
+@admin.register(TaskResult)
+class TaskResultPanel(Panel):
+    """What became of ordinary Celery tasks."""
+
+    list_display = ("task_name", "status_label", "worker", "created", "done")
+    list_filter = ("status",)
+    search_fields = ("task_id", "task_name")
+    ordering = ("-id",)
+
+    @display(description="status", label={"SUCCESS": "success", "FAILURE": "danger", "RETRY": "warning", "STARTED": "info"})
+    def status_label(self, result: TaskResult) -> str:
+        return str(result.status)
+
+    @display(description="created")
+    def created(self, result: TaskResult) -> str:
+        return moment(result.date_created)
+
+    @display(description="done")
+    def done(self, result: TaskResult) -> str:
+        return moment(result.date_done)
+
+    def sections(self, request: HttpRequest, obj: TaskResult) -> list[Section]:
+        facts = Facts(
+            rows=[
+                ("Task", obj.task_name),
+                ("Id", obj.task_id),
+                ("Status", obj.status),
+                ("Worker", obj.worker),
+                ("Created", moment(obj.date_created)),
+                ("Done", moment(obj.date_done)),
+            ]
+        )
+        sections: list[Section] = [facts, Text(title="Result", text=obj.result or "none")]
+        return [*sections, Text(title="Traceback", text=obj.traceback)] if obj.traceback else sections

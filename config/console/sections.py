@@ -1,0 +1,62 @@
+"""The parts a detail page is made of; one template renders them all."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+Cell = Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """Labels and values; an empty value is left out."""
+
+    template: ClassVar[str] = "admin/console/facts.html"
+    title: str = ""
+    rows: Sequence[tuple[str, Cell]]
+
+    @property
+    def shown(self) -> list[tuple[str, Cell]]:
+        return [(label, value) for label, value in self.rows if value not in (None, "", [])]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Rows under headers, or one sentence where there are none."""
+
+    template: ClassVar[str] = "admin/console/table.html"
+    title: str
+    headers: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    empty: str
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """Text as it is: a payload, a traceback."""
+
+    template: ClassVar[str] = "admin/console/text.html"
+    title: str
+    text: str
+    note: str = ""
+    folded: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Notice:
+    """One thing an operator should know first."""
+
+    template: ClassVar[str] = "admin/console/notice.html"
+    text: Cell
+    level: str = "info"
+    details: Sequence[Cell] = field(default_factory=list)
+
+
+Section = Facts | Table | Text | Notice
+
+
+def pretty(value: Any) -> str:
+    """JSON for people."""
+    return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=False, default=str)

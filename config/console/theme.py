@@ -1,0 +1,102 @@
+"""UNFOLD: names, colours and the sidebar, which follows the path of a wake."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.http import HttpRequest
+from django.templatetags.static import static
+from django.urls import reverse_lazy
+
+
+def _item(title: str, icon: str, model: str, query: str = "", **more: Any) -> dict[str, Any]:
+    app, name = model.split(".")
+    link = reverse_lazy(f"admin:{app}_{name}_changelist")
+    return {"title": title, "icon": icon, "link": _with(link, query), "permission": _may_see(app, name), **more}
+
+
+def _with(link: Any, query: str) -> Any:
+    return (lambda request: f"{link}{query}") if query else link
+
+
+def _may_see(app: str, model: str) -> Callable[[HttpRequest], bool]:
+    return lambda request: any(request.user.has_perm(f"{app}.{verb}_{model}") for verb in ("view", "change"))
+
+
+def _on_runs(*, failed: bool) -> Callable[[HttpRequest], bool]:
+    # One list under two names: which is meant stands in the query.
+    def is_active(request: HttpRequest) -> bool:
+        shows_failed = request.GET.get("status__exact") == "failed"
+        return request.path.startswith(str(reverse_lazy("admin:runs_run_changelist"))) and shows_failed is failed
+
+    return is_active
+
+
+UNFOLD: dict[str, Any] = {
+    "SITE_TITLE": "Wakeful",
+    "SITE_HEADER": "Wakeful",
+    "SITE_SUBHEADER": "Agents that wake when something happens",
+    "SITE_SYMBOL": "wb_twilight",
+    "SITE_URL": None,
+    "SHOW_HISTORY": False,  # the audit log is the history
+    "SHOW_VIEW_ON_SITE": False,
+    "BORDER_RADIUS": "6px",
+    "DASHBOARD_CALLBACK": "config.console.dashboard.dashboard",
+    "STYLES": [lambda request: static("console/console.css")],
+    "SCRIPTS": [lambda request: static("console/moments.js")],
+    "COLORS": {
+        "primary": {
+            "50": "oklch(97% .02 230)",
+            "100": "oklch(94% .04 230)",
+            "200": "oklch(88% .07 230)",
+            "300": "oklch(80% .1 230)",
+            "400": "oklch(71% .13 232)",
+            "500": "oklch(62% .14 235)",
+            "600": "oklch(54% .13 238)",
+            "700": "oklch(47% .11 240)",
+            "800": "oklch(40% .09 242)",
+            "900": "oklch(35% .07 244)",
+            "950": "oklch(27% .06 246)",
+        },
+    },
+    "SIDEBAR": {
+        "show_search": False,
+        "navigation": [
+            {"items": [{"title": "Overview", "icon": "monitor_heart", "link": reverse_lazy("admin:index")}]},
+            {
+                "title": "What wakes agents",
+                "separator": True,
+                "items": [
+                    _item("Events", "bolt", "triggers.event"),
+                    _item("Triggers", "rule", "triggers.trigger"),
+                    _item("Schedules", "schedule", "triggers.schedule"),
+                    _item("Sources", "input", "triggers.source"),
+                ],
+            },
+            {
+                "title": "What they do",
+                "separator": True,
+                "items": [
+                    _item("Runs", "play_circle", "runs.run", active=_on_runs(failed=False)),
+                    _item("Failed runs", "error", "runs.run", "?status__exact=failed", active=_on_runs(failed=True)),
+                ],
+            },
+            {
+                "title": "Operations",
+                "separator": True,
+                "items": [
+                    _item("Workers", "memory", "runs.worker"),
+                    _item("Notifications", "notifications", "runs.notification"),
+                    _item("Audit log", "history", "runs.auditentry"),
+                    _item("API tokens", "key", "triggers.apitoken"),
+                    _item("Other periodic tasks", "event_repeat", "django_celery_beat.periodictask"),
+                    _item("Task results", "fact_check", "django_celery_results.taskresult"),
+                ],
+            },
+            {
+                "title": "People",
+                "separator": True,
+                "items": [_item("Users", "person", "auth.user"), _item("Groups", "group", "auth.group")],
+            },
+        ],
+    },
+}

@@ -1,0 +1,17 @@
+// Times come in UTC; people read them in their own zone. The title keeps UTC.
+(() => {
+  const pad = (number) => String(number).padStart(2, "0");
+  const show = (time) => {
+    const at = new Date(time.dateTime);
+    if (Number.isNaN(at.getTime()) || time.dataset.local) return;
+    const day = `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())}`;
+    const clock = `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}`;
+    const isToday = at.toDateString() === new Date().toDateString();
+    time.textContent = isToday ? clock : `${day} ${clock}`;
+    time.title = `${time.title} · shown in ${Intl.DateTimeFormat().resolvedOptions().timeZone}`;
+    time.dataset.local = "1";
+  };
+  const showAll = (root) => root.querySelectorAll("time[datetime]").forEach(show);
+  document.addEventListener("DOMContentLoaded", () => showAll(document));
+  document.addEventListener("htmx:afterSwap", (event) => showAll(event.target));
+})();
