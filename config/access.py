@@ -6,13 +6,13 @@ from django.contrib.auth.models import User
 from config import home
 from triggers.tokens import ALL, ensure_token
 
-TOKEN = "operator"
+OPERATOR = "operator"
 
 
 def ensure_operator_token() -> None:
     """Let the holder of WAKEFUL_API_TOKEN do everything."""
     if settings.WAKEFUL_API_TOKEN:
-        ensure_token(TOKEN, settings.WAKEFUL_API_TOKEN, [ALL])
+        ensure_token(OPERATOR, settings.WAKEFUL_API_TOKEN, [ALL])
 
 
 def ensure_admin() -> str:

@@ -46,7 +46,7 @@ def _secret(source: Source) -> bytes | None:
     """The newest secret, if our keys can still read it."""
     newest = Secret.objects.filter(source=source).order_by("-pk").first()
     try:
-        return decrypt(newest.ciphertext) if newest else None
+        return decrypt(bytes(newest.ciphertext)) if newest else None
     except InvalidToken:
         return None
 

@@ -1,0 +1,152 @@
+"""Combinations of settings that cannot be meant. Errors stop every command; `manage.py check --deploy` adds the warnings."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from cryptography.fernet import Fernet
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.exceptions import ImproperlyConfigured
+
+LOCAL = {"127.0.0.1", "localhost", "[::1]", "testserver"}
+NEW_KEY = "python -c 'from cryptography.fernet import Fernet; print(Fernet.generate_key().decode())'"
+
+
+@register(Tags.security)
+def secret_key(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+    try:
+        key = settings.SECRET_KEY
+    except ImproperlyConfigured:
+        key = ""
+    if not key:
+        return [
+            Error(
+                "SECRET_KEY is not set.",
+                hint="Set SECRET_KEY or SECRET_KEY_FILE to 50 random characters, the same for every process; "
+                "`manage.py up` makes one for a single machine.",
+                id="wakeful.E001",
+            )
+        ]
+    if not settings.DEBUG and (len(key) < 32 or len(set(key)) < 5):
+        return [
+            Error(
+                "SECRET_KEY is short enough to be guessed.",
+                hint="Whoever guesses it can log in as anybody: set 50 random characters.",
+                id="wakeful.E002",
+            )
+        ]
+    return []
+
+
+@register(Tags.security)
+def debug_in_public(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+    public = set(settings.ALLOWED_HOSTS) - LOCAL
+    if settings.DEBUG and public:
+        return [
+            Error(
+                f"DEBUG is on while ALLOWED_HOSTS names {', '.join(sorted(public))}.",
+                hint="Error pages would show source code and settings to strangers: unset DEBUG, or serve local names only.",
+                id="wakeful.E003",
+            )
+        ]
+    return []
+
+
+@register(Tags.security)
+def encryption_keys(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+    for number, key in enumerate(settings.WAKEFUL_ENCRYPTION_KEYS, start=1):
+        try:
+            Fernet(key)
+        except ValueError:
+            return [
+                Error(
+                    f"Key {number} of WAKEFUL_ENCRYPTION_KEYS is not a Fernet key.",
+                    hint=f"A key is 32 bytes in URL-safe base64. Make one with: {NEW_KEY}",
+                    id="wakeful.E004",
+                )
+            ]
+    return []
+
+
+@register(Tags.security, deploy=True)
+def encryption_keys_present(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+    if settings.WAKEFUL_ENCRYPTION_KEYS:
+        return []
+    return [
+        Warning(
+            "WAKEFUL_ENCRYPTION_KEYS is not set: no source can have a secret.",
+            hint=f"Make a key, keep a copy where the database's backups are not, and set it for every process: {NEW_KEY}",
+            id="wakeful.W001",
+        )
+    ]
+
+
+@register
+def lease(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+    # Two renewals may come late, by a slow database say, before the worker counts as lost.
+    if settings.WAKEFUL_LEASE < 3 * settings.WAKEFUL_LEASE_RENEW:
+        return [
+            Error(
+                "WAKEFUL_LEASE is less than three times WAKEFUL_LEASE_RENEW.",
+                hint="A worker that is merely slow would lose its runs: lengthen the lease or renew it more often.",
+                id="wakeful.E005",
+            )
+        ]
+    return []
+
+
+@register
+def waking(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+    # The dispatcher goes on looking for 50 ms after its last event: that must cover what the throttle holds back.
+    if timedelta(milliseconds=50) < settings.WAKEFUL_NOTIFY_THROTTLE * 2:
+        return [
+            Error(
+                "WAKEFUL_NOTIFY_THROTTLE is more than 25 ms.",
+                hint="An event could wait for the next safety look, because the NOTIFY for it was throttled: 15ms is the default.",
+                id="wakeful.E006",
+            )
+        ]
+    return []
+
+
+@register
+def atomic_timeout(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+    if timedelta(minutes=10) < settings.WAKEFUL_ATOMIC_TIMEOUT:
+        return [
+            Warning(
+                "WAKEFUL_ATOMIC_TIMEOUT is more than ten minutes.",
+                hint="An atomic agent is one transaction, and a long one keeps the whole database from cleaning up: "
+                "make slow agents durable instead.",
+                id="wakeful.W002",
+            )
+        ]
+    return []
+
+
+@register(Tags.database)
+def pooler(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+    # 6543 is the transaction-mode port of the best-known hosted poolers.
+    if str(settings.DATABASES["default"].get("PORT")) == "6543":
+        return [
+            Warning(
+                "DATABASE_URL looks like a transaction-mode pooler (port 6543).",
+                hint="LISTEN, advisory locks and prepared statements need a session of their own: "
+                "use the direct or the session-mode address. `manage.py doctor` tests it.",
+                id="wakeful.W003",
+            )
+        ]
+    return []
+
+
+@register
+def queues(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+    if settings.WAKEFUL_QUEUES:
+        return []
+    return [
+        Error(
+            "WAKEFUL_QUEUES is empty: workers would execute nothing.",
+            hint="Name at least one queue, or unset it for the default queue.",
+            id="wakeful.E007",
+        )
+    ]

@@ -1,0 +1,234 @@
+"""What is wrong with an installation, and how to fix it: one finding per question."""
+
+import select
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import redis
+from cryptography.fernet import InvalidToken
+from django.conf import settings
+from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
+from django.db import DatabaseError, connection
+from django.utils import timezone
+
+from config.embedded.binaries import OLDEST_POSTGRES
+from config.health import alive_processes, broker_answers, pending_migrations
+from triggers.models import Secret
+from triggers.secrets import decrypt
+
+OLDEST_PYTHON = (3, 11)
+CLOCKS_APART = timedelta(seconds=5)
+LATE = timedelta(seconds=30)  # three safety looks: what waits longer is not waiting its turn
+
+STARTING = {
+    "worker": "celery -A config worker",
+    "dispatcher": "manage.py dispatcher",
+    "beat": "celery -A config beat",
+}
+HOMELESS_RUNS = """
+SELECT run.queue, run.agent, count(*) FROM runs_run run
+WHERE run.status = 'queued' AND run.ready_at < clock_timestamp() - make_interval(secs => %s)
+  AND NOT EXISTS (SELECT FROM runs_worker worker WHERE worker.kind = 'worker' AND worker.stopped_at IS NULL
+                  AND worker.seen_at > clock_timestamp() - make_interval(secs => %s)
+                  AND run.queue = ANY(worker.queues) AND run.agent = ANY(worker.agents))
+GROUP BY run.queue, run.agent ORDER BY 3 DESC LIMIT 5
+"""
+BACKLOG = """
+SELECT count(*), extract(epoch FROM clock_timestamp() - min(received_at))::float8 FROM triggers_event
+WHERE dispatched_at IS NULL
+"""
+LATE_SCHEDULES = """
+SELECT count(*) FROM triggers_schedule WHERE next_fire_at < clock_timestamp() - make_interval(secs => %s)
+"""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was looked at; a `fix` makes it a fault."""
+
+    text: str
+    fix: str = ""
+
+
+def examine() -> Iterator[Finding]:
+    """Every finding, those that later ones rest on first."""
+    yield python()
+    yield from configuration()
+    reachable = database()
+    yield reachable
+    if not reachable.fix:
+        yield session_mode()
+        yield clocks()
+        schema = migrations()
+        yield schema
+        if not schema.fix:
+            for question in (encryption, processes, homeless_runs, backlog, schedules):
+                yield from question()
+    yield from broker()
+
+
+def python() -> Finding:
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    if sys.version_info < OLDEST_PYTHON:
+        return Finding(f"Python {version}", "Python 3.11 or newer is needed: make the environment anew with one.")
+    return Finding(f"Python {version}")
+
+
+def configuration() -> Iterator[Finding]:
+    """Errors of Django's system checks, and our own warnings."""
+    messages = checks.run_checks(include_deployment_checks=True)
+    wrong = [message for message in messages if message.level >= checks.ERROR or str(message.id).startswith("wakeful.")]
+    for message in wrong:
+        yield Finding(f"{message.id}: {message.msg}", message.hint or "See the message.")
+    if not wrong:
+        yield Finding("settings agree with each other")
+
+
+def database() -> Finding:
+    where = "{HOST}:{PORT}/{NAME}".format(**settings.DATABASES["default"])
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW server_version")
+            version = cursor.fetchone()[0].split()[0]
+    except DatabaseError as error:
+        return Finding(
+            f"PostgreSQL at {where} does not answer: {str(error).splitlines()[0]}",
+            "Start it (`make run` starts the embedded one), or correct DATABASE_URL.",
+        )
+    if int(version.split(".")[0]) < OLDEST_POSTGRES:
+        return Finding(
+            f"PostgreSQL {version} at {where}", f"PostgreSQL {OLDEST_POSTGRES} or newer is needed: upgrade it."
+        )
+    return Finding(f"PostgreSQL {version} at {where}")
+
+
+def session_mode() -> Finding:
+    """A NOTIFY must reach a LISTEN: behind a transaction-mode pooler the two meet different sessions."""
+    channel = f"wakeful_doctor_{uuid4().hex}"
+    parameters = connection.get_connection_params()
+    with psycopg.connect(**{**parameters, "autocommit": True}) as listener:
+        listener.execute(f'LISTEN "{channel}"')
+        with connection.cursor() as cursor:
+            cursor.execute(f'NOTIFY "{channel}"')
+        select.select([listener.fileno()], [], [], 2)
+        heard = next(iter(listener.notifies(timeout=0.1)), None)
+    if not heard:
+        return Finding(
+            "a NOTIFY does not reach its listener",
+            "DATABASE_URL leads to a transaction-mode pooler: use PostgreSQL's own address, or the pooler's session mode.",
+        )
+    return Finding("sessions are our own: LISTEN, advisory locks and prepared statements work")
+
+
+def clocks() -> Finding:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        apart = abs(timezone.now() - cursor.fetchone()[0])
+    if apart > CLOCKS_APART:
+        return Finding(
+            f"this machine's clock and the database's are {apart.total_seconds():.0f} s apart",
+            "Synchronise both (NTP): timestamps of signed webhooks are judged by this machine's clock.",
+        )
+    return Finding("clocks agree")
+
+
+def migrations() -> Finding:
+    pending = pending_migrations()
+    if pending:
+        return Finding(
+            f"{len(pending)} migrations are not applied: {', '.join(pending[:3])} …", "Run `manage.py migrate`."
+        )
+    return Finding("migrations are applied")
+
+
+def encryption() -> Iterator[Finding]:
+    unreadable = []
+    for secret in Secret.objects.select_related("source"):
+        try:
+            decrypt(bytes(secret.ciphertext))
+        except (InvalidToken, ImproperlyConfigured, ValueError):
+            unreadable.append(secret.source.slug)
+    if unreadable:
+        yield Finding(
+            f"secrets of these sources cannot be decrypted: {', '.join(sorted(set(unreadable)))}",
+            "Put the key they were made with back into WAKEFUL_ENCRYPTION_KEYS (the first encrypts, all decrypt), "
+            "or rotate their secrets.",
+        )
+    else:
+        yield Finding("secrets of all sources can be decrypted")
+
+
+def processes() -> Iterator[Finding]:
+    alive = alive_processes()
+    for kind, command in STARTING.items():
+        if count := alive.get(kind):
+            yield Finding(f"{count} {kind} alive")
+        else:
+            yield Finding(f"no {kind} was seen lately", f"Start one: `{command}` (`make run` starts everything).")
+
+
+def homeless_runs() -> Iterator[Finding]:
+    parameters = [LATE.total_seconds(), settings.WAKEFUL_LEASE.total_seconds()]
+    for queue, agent, count in _rows(HOMELESS_RUNS, parameters):
+        yield Finding(
+            f"{count} runs of {agent!r} wait in queue {queue!r}, which no live worker serves with that agent",
+            f"Start a worker with the agent's app in WAKEFUL_APPS and {queue!r} among its queues.",
+        )
+
+
+def backlog() -> Iterator[Finding]:
+    [(count, age)] = _rows(BACKLOG)
+    if count and age > LATE.total_seconds():
+        yield Finding(
+            f"{count} events wait for dispatch, the oldest for {age:.0f} s",
+            "See that a dispatcher runs and read its log; webhooks answer 503 "
+            f"from {settings.WAKEFUL_MAX_BACKLOG} on (WAKEFUL_MAX_BACKLOG).",
+        )
+    else:
+        yield Finding("events are dispatched as they come")
+
+
+def schedules() -> Iterator[Finding]:
+    [(count,)] = _rows(LATE_SCHEDULES, [LATE.total_seconds()])
+    if count:
+        yield Finding(f"{count} schedules are late", "See that Beat runs and read its log.")
+    else:
+        yield Finding("schedules fire on time")
+
+
+def broker() -> Iterator[Finding]:
+    if not broker_answers():
+        yield Finding(
+            "the broker does not answer: work goes on, but late",
+            "Start it, or correct CELERY_BROKER_URL (or REDIS_URL).",
+        )
+        return
+    yield Finding("the broker answers")
+    if settings.CELERY_BROKER_URL.startswith(("redis://", "rediss://")):
+        yield _eviction()
+
+
+def _eviction() -> Finding:
+    try:
+        with redis.Redis.from_url(settings.CELERY_BROKER_URL, socket_timeout=2) as client:
+            policy = client.config_get("maxmemory-policy").get("maxmemory-policy", "noeviction")
+    except redis.RedisError:
+        return Finding("the broker does not tell its eviction policy: make sure it is noeviction")
+    if policy != "noeviction":
+        return Finding(
+            f"the broker evicts messages when its memory is full ({policy})",
+            "Set maxmemory-policy to noeviction, and give caches another server.",
+        )
+    return Finding("the broker keeps what it is given (noeviction)")
+
+
+def _rows(sql: str, parameters: list[float] | None = None) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return list(cursor.fetchall())
