@@ -29,22 +29,6 @@ class Query(Serializer[Any]):
         return cast(dict[str, Any], query.validated_data)
 
 
-class Body(Serializer[Any]):
-    """A request's body, in which a misspelt name is an error rather than a default."""
-
-    @classmethod
-    def read(cls, request: Request) -> dict[str, Any]:
-        body = cls(data=request.data)
-        body.is_valid(raise_exception=True)
-        return cast(dict[str, Any], body.validated_data)
-
-    def to_internal_value(self, data: Any) -> Any:
-        if isinstance(data, Mapping) and (unknown := sorted(set(data) - set(self.fields))):
-            known = ", ".join(self.fields)
-            raise ValidationError({name: [f"Unknown field. Known here: {known}."] for name in unknown})
-        return super().to_internal_value(data)
-
-
 class NewestFirst(CursorPagination):
     """Pages that stay right while rows are added, by an id that is ordered by time; `?limit=` sets their length."""
 

@@ -5,9 +5,7 @@ from typing import Any
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework.decorators import action
-from rest_framework.exceptions import ParseError
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
-from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -28,34 +26,22 @@ from triggers.serializers import (
     SourceSerializer,
     TriggerSerializer,
 )
-from triggers.sources.payload import Unreadable, parse_json, require_storable
+from triggers.sources.api import EventIntake
 
 SLUG = r"[-\w]+"
 
 
-class StrictJson(BaseParser):
-    """JSON by the rules that webhooks are read by: what PostgreSQL could not store is a 400, never an exception."""
+class EventResource(EventIntake, ListModelMixin, RetrieveModelMixin, Resource):
+    """What happened, as it was recorded."""
 
-    media_type = "application/json"
-
-    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
-        try:
-            value = parse_json(stream.read())
-            require_storable(value)
-        except Unreadable as reason:
-            raise ParseError(f"body: {reason}") from None
-        return value
-
-
-class EventResource(ListModelMixin, RetrieveModelMixin, Resource):
     required_permissions = {
+        "create": "triggers.add_event",
         "list": "triggers.view_event",
         "retrieve": "triggers.view_event",
         "replay": "triggers.replay_event",
     }
     queryset = Event.objects.select_related("source").defer("body")
     serializer_class = EventDetailSerializer
-    parser_classes = [StrictJson]
 
     def get_queryset(self) -> QuerySet[Event]:
         events = super().get_queryset()
@@ -80,6 +66,8 @@ class EventResource(ListModelMixin, RetrieveModelMixin, Resource):
 
 
 class TriggerResource(ListModelMixin, RetrieveModelMixin, Resource):
+    """Which events wake which agent."""
+
     required_permissions = {
         "list": "triggers.view_trigger",
         "retrieve": "triggers.view_trigger",
@@ -90,7 +78,6 @@ class TriggerResource(ListModelMixin, RetrieveModelMixin, Resource):
     queryset = Trigger.objects.all()
     serializer_class = TriggerSerializer
     pagination_class = BySlug
-    parser_classes = [StrictJson]
     lookup_field = "slug"
     lookup_value_regex = SLUG
 
@@ -117,6 +104,8 @@ class TriggerResource(ListModelMixin, RetrieveModelMixin, Resource):
 
 
 class ScheduleResource(ListModelMixin, RetrieveModelMixin, Resource):
+    """What fires by the clock."""
+
     required_permissions = {"list": "triggers.view_schedule", "retrieve": "triggers.view_schedule"}
     queryset = Schedule.objects.select_related(
         "trigger", "task__crontab", "task__interval", "task__clocked", "task__solar"
@@ -125,6 +114,8 @@ class ScheduleResource(ListModelMixin, RetrieveModelMixin, Resource):
 
 
 class SourceResource(ListModelMixin, RetrieveModelMixin, Resource):
+    """The ways in."""
+
     required_permissions = {"list": "triggers.view_source", "retrieve": "triggers.view_source"}
     queryset = Source.objects.all()
     serializer_class = SourceSerializer

@@ -10,6 +10,7 @@ from uuid_utils.compat import uuid7
 from runs.audit import record
 from runs.exceptions import IllegalState
 from runs.nudge import nudge_dispatcher
+from triggers import dispatch
 from triggers.accept import Incoming, accept, builtin_source
 from triggers.exceptions import TriggerDisabled
 from triggers.models import Decision, Trigger
@@ -56,6 +57,8 @@ def pause(trigger: Trigger, *, reason: str, by: str) -> Trigger:
 def resume(trigger: Trigger, *, held: Literal["run", "drop"] = "run", by: str) -> Trigger:
     """Let the trigger's events through again; those held meanwhile are run in their order, or dropped."""
     with transaction.atomic():
+        # A batch under way may have read the trigger as paused: what it is holding must be there to be found below.
+        _wait_for_dispatch()
         changed = Trigger.objects.filter(pk=trigger.pk, paused_at__isnull=False).update(
             paused_at=None, paused_reason="", failures_in_a_row=0
         )
@@ -66,6 +69,11 @@ def resume(trigger: Trigger, *, held: Literal["run", "drop"] = "run", by: str) -
         nudge_dispatcher()
     trigger.refresh_from_db()
     return trigger
+
+
+def _wait_for_dispatch() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s::int, %s::int)", dispatch.LOCK)
 
 
 def _offer_held(trigger: Trigger, by: str) -> int:

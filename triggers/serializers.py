@@ -2,7 +2,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from runs.resource import Body
+from triggers.body import Body
 from triggers.models import Decision, Event, Redispatch, Schedule, Source, Trigger
 
 

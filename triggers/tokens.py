@@ -20,6 +20,7 @@ from rest_framework.request import Request
 
 from runs.audit import record
 from triggers.models import ApiToken, Source
+from triggers.sources.door import on_live_connection
 
 if TYPE_CHECKING:
     from rest_framework.views import APIView  # which imports this module, by the settings' default classes
@@ -50,7 +51,7 @@ class TokenAuthentication(BaseAuthentication):
         scheme, _, plain = get_authorization_header(request).partition(b" ")
         if scheme.lower() != b"bearer":
             return None
-        token = ApiToken.objects.filter(hash=_hash(plain.strip()), revoked_at=None).first()
+        token = on_live_connection(lambda: _find(plain.strip()))
         if token is None:
             raise AuthenticationFailed("Unknown or revoked token.")
         _note_use(token)
@@ -131,6 +132,10 @@ def _known(permissions: Iterable[str]) -> list[str]:
     if unknown := wanted - known - {ALL}:
         raise ValidationError({"permissions": f"No such permission: {', '.join(sorted(unknown))}."})
     return sorted(wanted)
+
+
+def _find(plain: bytes) -> ApiToken | None:
+    return ApiToken.objects.filter(hash=_hash(plain), revoked_at=None).first()
 
 
 def _hash(plain: str | bytes) -> str:
