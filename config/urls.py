@@ -1,6 +1,17 @@
 from django.contrib import admin
-from django.urls import path
+from django.urls import include, path
+from django.views.generic import RedirectView
+
+from config import health
+from config.metrics import metrics
+from triggers.sources.webhooks.views import HookView
 
 urlpatterns = [
+    path("", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/", admin.site.urls),
+    path("hooks/<slug:slug>/", HookView.as_view(), name="webhook"),
+    path("api/", include("config.api")),
+    path("health/live", health.live),
+    path("health/ready", health.ready),
+    path("metrics", metrics),
 ]

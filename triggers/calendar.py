@@ -9,9 +9,8 @@ Day of month and day of week must both match, as Celery has always had it; see `
 import re
 from calendar import monthrange
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from functools import cached_property
 from itertools import takewhile
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -23,8 +22,21 @@ from agents.durations import parse_duration
 # Of an interval: below, a typing error would flood the log of events; above, arithmetic would leave the calendar.
 SHORTEST, LONGEST = timedelta(milliseconds=100), timedelta(days=36_525)
 LEAP_CYCLE = 40  # years within which every date of every weekday comes round, a century without leap day included
-MONTHS = "january february march april may june july august september october november december".split()
-WEEKDAYS = "sunday monday tuesday wednesday thursday friday saturday".split()
+MONTHS = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+]
+WEEKDAYS = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"]
 LONGEST_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
@@ -43,20 +55,35 @@ class Cron:
     day_of_week: str = "*"
     zone: ZoneInfo
 
+    minutes: list[int] = field(init=False, repr=False, compare=False)
+    hours: list[int] = field(init=False, repr=False, compare=False)
+    days: list[int] = field(init=False, repr=False, compare=False)
+    months: list[int] = field(init=False, repr=False, compare=False)
+    weekdays: list[int] = field(init=False, repr=False, compare=False)
+
     def __post_init__(self) -> None:
+        read = {
+            "minutes": parse_field("minute", self.minute, 0, 59),
+            "hours": parse_field("hour", self.hour, 0, 23),
+            "days": parse_field("day of month", self.day_of_month, 1, 31),
+            "months": parse_field("month", self.month, 1, 12, MONTHS),
+            "weekdays": parse_field("day of week", self.day_of_week, 0, 6, WEEKDAYS),
+        }
+        for name, values in read.items():
+            object.__setattr__(self, name, values)  # the one way to derive a field of a frozen dataclass
         if not any(day <= LONGEST_MONTH[month - 1] for month in self.months for day in self.days):
             raise RuleError(f"{self.text!r} never fires: month {self.month} has no day {self.day_of_month}")
 
     @classmethod
     def parse(cls, text: str, tz: str = "UTC") -> "Cron":
         """From "0 9 * * mon-fri" and the name of a zone; refuses what means one thing to cron and another here."""
-        fields = text.split()
-        if len(fields) != 5:
+        parts = text.split()
+        if len(parts) != 5:
             raise RuleError(
-                f"{text!r} has {len(fields)} fields, not 5: minute, hour, day of month, month, day of week,"
+                f"{text!r} has {len(parts)} fields, not 5: minute, hour, day of month, month, day of week,"
                 ' such as "0 9 * * mon-fri"'
             )
-        minute, hour, day_of_month, month, day_of_week = fields
+        minute, hour, day_of_month, month, day_of_week = parts
         cron = cls(
             minute=minute, hour=hour, day_of_month=day_of_month, month=month, day_of_week=day_of_week, zone=zone_of(tz)
         )
@@ -65,9 +92,9 @@ class Cron:
                 f"{text!r} gives a day of month and a day of week: cron would fire on either, Celery only on both."
                 " Give one of them; for either, write two schedules."
             )
-        for field, size in zip(fields, (60, 24, 31, 12, 7), strict=True):
-            if any(int(step) >= size for step in re.findall(r"/(\d+)", field)):
-                raise RuleError(f"{text!r}: the step of {field!r} leaves its field; for every so long, use an interval")
+        for part, size in zip(parts, (60, 24, 31, 12, 7), strict=True):
+            if any(int(step) >= size for step in re.findall(r"/(\d+)", part)):
+                raise RuleError(f"{text!r}: the step of {part!r} leaves its field; for every so long, use an interval")
         return cron
 
     @property
@@ -88,26 +115,6 @@ class Cron:
     def __str__(self) -> str:
         return f"cron {self.text} {self.zone}"
 
-    @cached_property
-    def minutes(self) -> list[int]:
-        return parse_field("minute", self.minute, 0, 59)
-
-    @cached_property
-    def hours(self) -> list[int]:
-        return parse_field("hour", self.hour, 0, 23)
-
-    @cached_property
-    def days(self) -> list[int]:
-        return parse_field("day of month", self.day_of_month, 1, 31)
-
-    @cached_property
-    def months(self) -> list[int]:
-        return parse_field("month", self.month, 1, 12, MONTHS)
-
-    @cached_property
-    def weekdays(self) -> list[int]:
-        return parse_field("day of week", self.day_of_week, 0, 6, WEEKDAYS)
-
     def fires(self, after: datetime) -> Iterator[datetime]:
         """Its nominal times after an instant, in order."""
         last = after
@@ -119,11 +126,11 @@ class Cron:
 
     def _local_times(self, start: datetime) -> Iterator[datetime]:
         for day in self._dates(start.date()):
-            first_hour = start.hour if day == start.date() else 0
             for hour in self.hours:
-                if hour >= first_hour:
+                if datetime.combine(day, time(hour, 59)) > start:
                     for minute in self.minutes:
-                        yield datetime.combine(day, time(hour, minute))
+                        if (local := datetime.combine(day, time(hour, minute))) > start:
+                            yield local
 
     def _dates(self, start: date) -> Iterator[date]:
         for year in range(start.year, start.year + LEAP_CYCLE + 1):

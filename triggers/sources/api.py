@@ -8,6 +8,7 @@ from django.db import transaction
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema, inline_serializer
 from rest_framework.exceptions import NotFound
+from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BooleanField, UUIDField
@@ -24,7 +25,7 @@ RECORDED = inline_serializer("Recorded", {"event": UUIDField(), "duplicate": Boo
 class EventIntake:
     """The `create` action of the events resource."""
 
-    content_negotiation_class = AnyAccept
+    content_negotiation_class: type[BaseContentNegotiation] = AnyAccept
 
     @extend_schema(
         request={

@@ -1,0 +1,52 @@
+"""Sessions of the processes that wait: LISTEN on a connection of their own, and short tempers on the working one."""
+
+import contextlib
+from collections.abc import Sequence
+
+import psycopg
+from django.db import connection
+
+# A stalled dispatcher or Beat must not hold its locks: the next one takes over.
+TIMEOUTS = (
+    "SELECT set_config('idle_in_transaction_session_timeout', '5s', false), "
+    "set_config('statement_timeout', '30s', false), set_config('lock_timeout', '2s', false)"
+)
+
+
+def set_timeouts() -> None:
+    """Call after every (re)connection of a dispatcher, a relay, a timer or a Beat."""
+    with connection.cursor() as cursor:
+        cursor.execute(TIMEOUTS)
+
+
+class Listener:
+    """Blocks until a NOTIFY on one of the channels, or a time-out. psycopg errors mean: reopen it."""
+
+    def __init__(self, channels: Sequence[str]) -> None:
+        self.channels = channels
+        self.connection: psycopg.Connection[object] | None = None
+
+    def open(self) -> None:
+        self.close()
+        parameters = connection.get_connection_params()
+        wanted = {name: value for name, value in parameters.items() if name not in ("cursor_factory", "context", "prepare_threshold")}
+        self.connection = psycopg.connect(**wanted, autocommit=True)
+        for channel in self.channels:
+            self.connection.execute(f"LISTEN {channel}")
+
+    def wait(self, timeout: float) -> bool:
+        """True if anything was notified; notifications that came together count once."""
+        assert self.connection is not None
+        notified = False
+        for _ in self.connection.notifies(timeout=timeout, stop_after=1):
+            notified = True
+        if notified:
+            for _ in self.connection.notifies(timeout=0):
+                pass
+        return notified
+
+    def close(self) -> None:
+        if self.connection is not None:
+            with contextlib.suppress(psycopg.Error):
+                self.connection.close()
+        self.connection = None

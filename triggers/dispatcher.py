@@ -1,0 +1,123 @@
+"""The dispatcher's loop: events to runs, what fell due, the outbox, rescue, doorbells; then it blocks until told more.
+
+Any number may run. Dispatch itself is serial under one advisory lock and the others stand by; the rest is SKIP LOCKED.
+"""
+
+import contextlib
+import time
+
+import psycopg
+import structlog
+from django.conf import settings
+from django.db import Error as DjangoDatabaseError
+from django.db import connection
+
+from runs import nudge, outbox, relay, timers
+from runs.lease import Presence
+from runs.listen import Listener, set_timeouts
+from runs.models import Worker
+from runs.rescue import Rescuer
+from triggers.dispatch import LOCK, Batch, Rules, dispatch, has_undispatched
+
+log = structlog.get_logger(__name__)
+
+BATCH = 500
+KEEP_LOOKING = 0.05  # seconds after the last work or NOTIFY: more than twice the throttle of NOTIFY
+LOOK_EVERY = 0.01
+WAITING_RUNS = 1.0  # seconds between two looks while claimable runs wait for a ring to be heard
+STANDBY = 1.0
+RECONNECT = 1.0
+STUCK_HOLDER = "10 seconds"
+
+END_STUCK_HOLDER = f"""
+SELECT pg_terminate_backend(activity.pid) FROM pg_locks lock JOIN pg_stat_activity activity ON activity.pid = lock.pid
+WHERE lock.locktype = 'advisory' AND lock.granted AND lock.objsubid = 2 AND lock.classid = %s::bigint::oid AND lock.objid = %s::bigint::oid
+  AND activity.xact_start < clock_timestamp() - interval '{STUCK_HOLDER}'
+"""
+
+
+class Dispatcher:
+    def __init__(self) -> None:
+        self.rules = Rules()
+        self.rescuer = Rescuer()
+        self.presence = Presence(Worker.Kind.DISPATCHER)
+        self.listener = Listener([nudge.CHANNEL])
+
+    def run(self) -> None:
+        """Until KeyboardInterrupt; a lost database is waited for."""
+        try:
+            self.serve_for_ever()
+        except KeyboardInterrupt:
+            connection.close()  # it may be in the middle of a statement
+            with contextlib.suppress(DjangoDatabaseError):
+                self.presence.close()
+            self.listener.close()
+            log.info("dispatcher.stopped")
+
+    def serve_for_ever(self) -> None:
+        while True:
+            try:
+                self.connect()
+                self.serve()
+            except (DjangoDatabaseError, psycopg.Error):
+                log.warning("dispatcher.database_gone", exc_info=True)
+                connection.close()
+                time.sleep(RECONNECT)
+
+    def connect(self) -> None:
+        self.listener.open()
+        set_timeouts()
+        self.rescuer.reconnected()
+        log.info("dispatcher.listening")
+
+    def serve(self) -> None:
+        look_until = 0.0
+        while True:
+            self.presence.renew()
+            worked, wait = self.look()
+            now = time.monotonic()
+            if worked:
+                look_until = now + KEEP_LOOKING
+            if now < look_until:
+                wait = min(wait, LOOK_EVERY)
+            if self.listener.wait(wait):
+                look_until = time.monotonic() + KEEP_LOOKING
+
+    def look(self) -> tuple[bool, float]:
+        """Do what there is to do; whether anything was done, and how long there is nothing more to do (seconds)."""
+        batch = dispatch(self.rules) if has_undispatched() else Batch()
+        if batch.standby:
+            end_stuck_holder()
+        due = timers.look()
+        worked = batch.dispatched > 0
+        if timers.is_due(due.due):
+            worked |= timers.wake_due(BATCH) > 0
+        if timers.is_due(due.outbox):
+            worked |= outbox.deliver(BATCH) > 0
+        if due.lost or timers.is_due(due.lease_expiry):
+            worked |= self.rescuer.rescue() > 0
+        waiting = relay.ring() if worked or due.ready else False
+        return worked, seconds_until_next(batch, due, waiting)
+
+
+def seconds_until_next(batch: Batch, due: timers.Look, waiting: bool) -> float:
+    waits = [settings.WAKEFUL_SAFETY_LOOK.total_seconds()]
+    if due.next is not None:
+        # What is overdue but cannot be done yet (a lease too early to judge, a key that is busy) must not make it spin.
+        wait = due.next.total_seconds()
+        waits.append(wait if wait > 0 else WAITING_RUNS)
+    if waiting:
+        waits.append(WAITING_RUNS)
+    if batch.standby:
+        waits.append(STANDBY)
+    if batch.left:
+        waits.append(KEEP_LOOKING)
+    return min(waits)
+
+
+def end_stuck_holder() -> None:
+    """A dispatcher frozen in its transaction keeps the lock from all others; end its session."""
+    with connection.cursor() as cursor:
+        cursor.execute(END_STUCK_HOLDER, LOCK)
+        if cursor.fetchall():
+            log.warning("dispatcher.stuck_holder_ended")

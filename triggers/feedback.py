@@ -1,0 +1,73 @@
+"""What comes back from runs, by way of the outbox: the events they emitted, and how they ended."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.db.models.functions import Now
+
+from runs.models import Notification
+from runs.policy import Policy
+from runs.states import RunStatus
+from triggers.accept import Incoming, accept, builtin_source
+from triggers.models import Trigger
+
+log = structlog.get_logger(__name__)
+
+
+def record_emitted(payloads: Sequence[dict[str, Any]]) -> None:
+    """Record the events that committed runs emitted; each keeps its place in the causal chain."""
+    accept(
+        [
+            Incoming(
+                source_id=builtin_source("run"),
+                ce_source=payload["ce_source"],
+                ce_id=payload["ce_id"],
+                type=payload["type"],
+                subject=payload["subject"],
+                data=payload["data"],
+                root_id=UUID(payload["root_id"]),
+                cause_event_id=UUID(payload["cause_event_id"]) if payload["cause_event_id"] else None,
+                cause_run_id=UUID(payload["cause_run_id"]),
+                depth=payload["depth"],
+            )
+            for payload in payloads
+        ]
+    )
+
+
+def count_failures(payloads: Sequence[dict[str, Any]]) -> None:
+    """Keep each trigger's failures in a row, and pause the trigger that reaches its limit."""
+    ended: dict[str, list[dict[str, Any]]] = {}
+    for payload in payloads:
+        if payload["trigger"] and payload["status"] != RunStatus.CANCELLED:
+            ended.setdefault(payload["trigger"], []).append(payload)
+    for trigger in Trigger.objects.filter(id__in=ended).order_by("id"):
+        _count(trigger, ended[str(trigger.id)])
+
+
+def _count(trigger: Trigger, ended: Sequence[dict[str, Any]]) -> None:
+    failures = trigger.failures_in_a_row
+    for payload in ended:
+        failures = failures + 1 if payload["status"] == RunStatus.FAILED else 0
+        limit = Policy.load(trigger.policy).pause_after
+        if limit and failures >= limit and not trigger.is_paused:
+            pause_loudly(trigger, failures, payload)
+            trigger.refresh_from_db()
+    # No write where nothing changed: every write makes the dispatcher reload its triggers.
+    if failures != trigger.failures_in_a_row:
+        Trigger.objects.filter(pk=trigger.pk).update(failures_in_a_row=failures)
+
+
+def pause_loudly(trigger: Trigger, failures: int, payload: dict[str, Any]) -> None:
+    reason = f"{failures} failed runs in a row"
+    if not Trigger.objects.filter(pk=trigger.pk, paused_at=None).update(paused_at=Now(), paused_reason=reason):
+        return
+    Notification.objects.create(
+        sender=trigger.slug,
+        run_id=UUID(payload["run"]),
+        urgency=Notification.Urgency.HIGH,
+        text=f"Trigger {trigger.slug} is paused after {reason}. Its events are kept. Last error: {payload['error'][:500]}",
+    )
+    log.error("trigger.paused", trigger=trigger.slug, reason=reason, error=payload["error"])

@@ -1,0 +1,120 @@
+"""Pure: which triggers want this event. By type first (a dictionary, then the few globs), then by CEL."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+import cel
+
+from runs.policy import Policy
+
+VARIABLES = {"event"}
+FIELDS = "id, type, source, subject, time, data"
+GLOB = frozenset("*?[")
+# Names a comprehension binds, such as x in `event.data.items.exists(x, x.paid)`.
+BOUND = re.compile(r"\b(?:all|exists|exists_one|map|filter)\(\s*(\w+)\s*,")
+
+
+class ExpressionError(ValueError):
+    """A CEL expression does not compile, or gave something it may not give here; the message says what and where."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """A trigger as the dispatcher sees it."""
+
+    id: UUID
+    slug: str
+    agent: str
+    source: str = ""
+    types: tuple[str, ...] = ()
+    filter: str = ""
+    input: Mapping[str, str] = field(default_factory=dict)
+    key: str = ""
+    overlap: str = "allow"
+    policy: Policy = field(default_factory=Policy)
+    paused_reason: str | None = None
+
+    @property
+    def is_paused(self) -> bool:
+        return self.paused_reason is not None
+
+    @property
+    def reads_data(self) -> bool:
+        return bool(self.filter or self.key or self.input)
+
+    @property
+    def has_key(self) -> bool:
+        return self.overlap != "allow"
+
+
+class Index:
+    """The enabled triggers, found by target and by (source, type)."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.by_id: dict[UUID, Rule] = {}
+        self.exact: dict[str, list[Rule]] = defaultdict(list)
+        self.globs: list[tuple[str, Rule]] = []
+        for rule in sorted(rules, key=lambda rule: rule.slug):
+            self.by_id[rule.id] = rule
+            for pattern in rule.types:
+                if GLOB & set(pattern):
+                    self.globs.append((pattern, rule))
+                else:
+                    self.exact[pattern].append(rule)
+
+    def candidates(self, source: str, type: str) -> list[Rule]:
+        """The triggers that listen to this type from this source, before their filters."""
+        found = [*self.exact.get(type, ()), *(rule for pattern, rule in self.globs if fnmatchcase(type, pattern))]
+        return list({rule.id: rule for rule in found if rule.source in ("", source)}.values())
+
+
+@lru_cache(maxsize=4096)
+def compile_expression(text: str) -> cel.Program:
+    """Compile CEL over `event`; ExpressionError names what is wrong."""
+    try:
+        program = cel.compile(text)
+    except ValueError as error:
+        raise ExpressionError(str(error)) from error
+    unknown = set(program.variables()) - VARIABLES - set(BOUND.findall(text))
+    if unknown:
+        raise ExpressionError(f"{text!r} knows no {', '.join(sorted(unknown))}; it may use event ({FIELDS})")
+    return program
+
+
+def evaluate(text: str, event: Mapping[str, Any]) -> Any:
+    """The value of a CEL expression over an event; ExpressionError if it raises."""
+    program = compile_expression(text)
+    try:
+        return program.execute({"event": event})
+    except Exception as error:
+        raise ExpressionError(f"{text!r}: {type(error).__name__}: {error}") from error
+
+
+def passes(rule: Rule, event: Mapping[str, Any]) -> bool:
+    """Does the event pass the trigger's filter? ExpressionError if it raises or gives no boolean."""
+    if not rule.filter:
+        return True
+    value = evaluate(rule.filter, event)
+    if not isinstance(value, bool):
+        raise ExpressionError(f"{rule.filter!r} gave {value!r}, which is neither true nor false")
+    return value
+
+
+def key_of(rule: Rule, event: Mapping[str, Any]) -> str | None:
+    """The run's concurrency key, None where overlap is allowed; ExpressionError if its value is no plain scalar."""
+    if not rule.has_key:
+        return None
+    value = evaluate(rule.key, event) if rule.key else ""
+    if not isinstance(value, (str, int, float, bool)):
+        raise ExpressionError(f"{rule.key!r} gave {value!r}; a key is a string, a number or a boolean")
+    return f"{rule.id}:{value}"
+
+
+def input_of(rule: Rule, event: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: evaluate(expression, event) for name, expression in rule.input.items()}
