@@ -174,7 +174,7 @@ SPECTACULAR_SETTINGS = {
 CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULER = "triggers.beat:Scheduler"
 CELERY_TASK_DEFAULT_QUEUE = "celery"
-CELERY_TASK_QUEUES = [Queue("celery"), *(Queue(f"runs.{name}") for name in WAKEFUL_QUEUES)]
+CELERY_TASK_QUEUES = [Queue("celery"), *(Queue(f"runs.{name}", routing_key=f"runs.{name}") for name in WAKEFUL_QUEUES)]
 CELERY_TASK_ACKS_LATE = False  # the broker's ack means nothing: the run's row is the guarantee
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_RESULT_BACKEND = "django-db"

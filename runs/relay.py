@@ -75,10 +75,9 @@ def _publish(producer: object, line: Wanted) -> None:
     rings = min(line.claimable, line.bound) - depth(producer, name)
     if rings <= 0:
         return
-    task = current_app.tasks[DOORBELL]
     with producer.batch(max_size=rings):  # type: ignore[attr-defined]
         for _ in range(rings):
-            task.apply_async((line.queue, FORMAT), queue=name, producer=producer, retry=False)
+            current_app.send_task(DOORBELL, (line.queue, FORMAT), queue=name, producer=producer, retry=False)
 
 
 def depth(producer: object, name: str) -> int:
