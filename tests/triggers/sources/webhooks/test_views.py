@@ -1,0 +1,343 @@
+import hashlib
+import hmac
+import time
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+from django.test import Client
+from django.utils import timezone
+from hypothesis import HealthCheck, given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from pytest_django import DjangoAssertNumQueries, Settings
+from standardwebhooks import Webhook
+
+from tests.triggers.sources.webhooks.deliveries import recorded
+from tests.triggers.sources.webhooks.hooks import SECRET, add_secret, make_source, post, signed
+from triggers import accept as accept_module
+from triggers.models import Event, Redelivery, Secret, Source
+from triggers.sources.webhooks import views
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.triggers.sources.urls")]
+
+
+@pytest.fixture(autouse=True)
+def fresh_backlog_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accept_module, "_backlog", (float("-inf"), False))
+
+
+# --- What is recorded and answered ---
+
+
+def test_a_signed_delivery_is_recorded_and_answered_with_its_id() -> None:
+    source = make_source()
+    body = b'{"total": 12.5}'
+
+    answer = post(body, signed(body))
+
+    assert answer.status_code == 202
+    event = Event.objects.get()
+    assert answer.json() == {"event": str(event.id), "duplicate": False}
+    assert (event.source, event.ce_source, event.ce_id, event.type) == (source, "/hooks/shop/", "d-1", "order.paid")
+    assert (event.data, bytes(event.body or b""), event.data_error) == ({"total": 12.5}, body, "")
+    assert event.headers is not None and event.headers["x-signature"] == "[redacted]"
+    assert event.dispatched_at is None
+
+
+def test_the_same_delivery_again_is_a_duplicate_of_the_first() -> None:
+    make_source()
+    first = post(b"{}", signed(b"{}"))
+
+    again = post(b"{}", signed(b"{}"))
+
+    assert (again.status_code, again.json()) == (200, {"event": first.json()["event"], "duplicate": True})
+    assert Event.objects.count() == 1
+    assert Redelivery.objects.get().differs is False
+
+
+def test_the_same_id_with_another_body_is_flagged() -> None:
+    make_source()
+    first = post(b"{}", signed(b"{}"))
+
+    again = post(b"[]", signed(b"[]"))
+
+    assert (again.status_code, again.json()) == (200, {"event": first.json()["event"], "duplicate": True})
+    assert Redelivery.objects.get().differs is True
+    assert Event.objects.get().data == {}
+
+
+def test_the_same_id_at_another_source_is_another_event() -> None:
+    make_source("shop")
+    make_source("store")
+
+    answers = [post(b"{}", signed(b"{}"), slug) for slug in ("shop", "store")]
+
+    assert [answer.status_code for answer in answers] == [202, 202]
+
+
+def test_a_recorded_github_issue_is_taken_in_json_and_as_a_form() -> None:
+    make_source("github", "github")
+
+    for name in ("issues.opened.json", "issues.opened.form", "ping.json"):
+        body, headers = recorded(f"github/{name}")
+        signature = hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
+        answer = post(body, headers | {"X-Hub-Signature-256": f"sha256={signature}"}, "github")
+        assert answer.status_code == 202
+
+    events = list(Event.objects.order_by("seq"))
+    assert [event.type for event in events] == ["issues.opened", "issues.opened", "ping"]
+    assert events[0].data == events[1].data
+
+
+def test_a_delivery_of_the_standard_webhooks_library_is_taken() -> None:
+    secret = "whsec_" + "c2VjcmV0" * 4
+    make_source("std", "standard_webhooks", secret)
+    body, now = b'{"type":"invoice.paid"}', timezone.now()
+    headers = {
+        "webhook-id": "msg_1",
+        "webhook-timestamp": str(int(now.timestamp())),
+        "webhook-signature": Webhook(secret).sign(msg_id="msg_1", timestamp=now, data=body.decode()),
+    }
+
+    assert post(body, headers, "std").status_code == 202
+    assert Event.objects.get().type == "invoice.paid"
+
+
+@pytest.mark.parametrize("body", [b"{", b'"\\u0000"', b"[1e999]", b"\xff\x00", b"[" * 10_000, b'{"a":1,"a":2}', b""])
+def test_a_signed_body_that_cannot_be_kept_as_json_is_kept_raw(body: bytes) -> None:
+    make_source()
+
+    answer = post(body, signed(body))
+
+    event = Event.objects.get()
+    assert answer.status_code == 202
+    assert (event.data, bytes(event.body or b"")) == (None, body)
+    assert event.data_error.startswith("kept raw: ") or not body
+
+
+@given(
+    body=st.binary(max_size=200),
+    headers=st.dictionaries(
+        st.from_regex(r"\AX-[A-Za-z0-9-]{1,8}\Z") | st.sampled_from(["X-Id", "X-Type"]),
+        st.binary(max_size=40).map(lambda raw: raw.decode("latin-1")),
+    ),
+)
+@examples(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_is_accepted_can_be_stored(body: bytes, headers: dict[str, str]) -> None:
+    source, _ = Source.objects.get_or_create(
+        slug="open", kind="none", settings={"unverified": True, "id_header": "X-Id", "type_header": "X-Type"}
+    )
+
+    answer = post(body, headers, "open")
+
+    assert answer.status_code in (200, 202)
+    event = Event.objects.get(pk=answer.json()["event"])
+    assert (event.source, answer.json()["duplicate"] or bytes(event.body or b"") == body) == (source, True)
+
+
+def test_the_longest_names_fit_the_index() -> None:
+    make_source()
+    longest = "".join(chr(0x20000 + number * 37) for number in range(255))
+
+    answer = post(b"{}", signed(b"{}") | {"X-Id": longest.encode().decode("latin-1")})
+
+    assert answer.status_code == 202
+    assert Event.objects.get().ce_id == longest
+
+
+# --- What is refused ---
+
+
+@pytest.mark.parametrize("change", [{"X-Signature": "0" * 64}, {"X-Signature": ""}, {"X-Signature": "ÿ"}])
+def test_a_bad_signature_is_401_without_detail(change: dict[str, str]) -> None:
+    make_source()
+
+    answer = post(b"{}", signed(b"{}") | change)
+
+    assert (answer.status_code, answer.json()) == (401, {})
+    assert "WWW-Authenticate" in answer.headers
+    assert not Event.objects.exists()
+
+
+def test_a_stale_delivery_is_401_like_any_other() -> None:
+    settings = {"template": "{timestamp}.{body}", "timestamp_header": "X-Time"}
+    make_source(settings=settings)
+
+    def deliver(timestamp: int) -> Any:
+        signature = hmac.new(SECRET.encode(), f"{timestamp}.{{}}".encode(), hashlib.sha256).hexdigest()
+        return post(b"{}", {"X-Time": str(timestamp), "X-Signature": signature})
+
+    stale, fresh = deliver(int(time.time()) - 400), deliver(int(time.time()))
+
+    assert (stale.status_code, stale.json(), fresh.status_code) == (401, {}, 202)
+
+
+def test_an_unknown_a_disabled_and_another_kind_of_source_are_404() -> None:
+    make_source("off", enabled=False)
+    make_source("tok", kind="api", secret=None)
+
+    for slug in ("nowhere", "off", "tok", "schedule", "manual"):
+        answer = post(b"{}", signed(b"{}"), slug)
+        assert (slug, answer.status_code, answer.json()) == (slug, 404, {"detail": "Not found."})
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"])
+def test_only_post_is_allowed(method: str) -> None:
+    make_source()
+
+    answer = Client().generic(method, "/hooks/shop/", b"{}")
+
+    assert (answer.status_code, answer.headers["Allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"CONTENT_LENGTH": ""},
+        {"CONTENT_LENGTH": "-1"},
+        {"CONTENT_LENGTH": "1e3"},
+        {"HTTP_TRANSFER_ENCODING": "chunked"},
+    ],
+)
+def test_a_body_of_unknown_length_is_411(extra: dict[str, str]) -> None:
+    make_source()
+
+    assert post(b"{}", signed(b"{}"), **extra).status_code == 411
+
+
+@pytest.mark.parametrize("length", ["11", "9" * 5000])
+def test_a_body_too_large_is_413_before_it_is_read(length: str, settings: Settings) -> None:
+    settings.WAKEFUL_MAX_BODY = 10
+    make_source()
+
+    assert post(b"{}", signed(b"{}"), CONTENT_LENGTH=length).status_code == 413
+
+
+def test_a_backlog_is_503_with_a_time_to_come_back(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_source()
+    settings.WAKEFUL_MAX_BACKLOG = 1
+    for number in range(2):
+        assert post(b"{}", signed(b"{}", id_=f"d-{number}")).status_code == 202
+    monkeypatch.setattr(accept_module, "_backlog", (float("-inf"), False))
+
+    answer = post(b"{}", signed(b"{}", id_="d-9"))
+
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+    assert Event.objects.count() == 2
+
+
+@pytest.mark.parametrize("step", ["find_endpoint", "accept"])
+def test_a_database_that_is_down_is_503(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_source()
+
+    def down(*_: object) -> None:
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr(views, step, down)
+
+    answer = post(b"{}", signed(b"{}"))
+
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+
+
+def test_a_source_that_is_set_up_wrong_is_503_so_that_nothing_is_lost() -> None:
+    make_source(settings={"algorithm": "md5"})
+
+    assert post(b"{}", signed(b"{}")).status_code == 503
+
+
+def test_secrets_that_no_key_opens_are_503_so_that_nothing_is_lost() -> None:
+    source = make_source(secret=None)
+    Secret.objects.create(source=source, ciphertext=b"of an installation long gone")
+
+    assert post(b"{}", signed(b"{}")).status_code == 503
+
+    add_secret(source, SECRET)
+    assert post(b"{}", signed(b"{}")).status_code == 202
+
+
+# --- How senders may come ---
+
+
+@pytest.mark.parametrize("accept", ["text/plain", "application/xml", "", "image/*;q=x", "ÿ"])
+def test_no_accept_header_costs_an_event(accept: str) -> None:
+    make_source()
+
+    answer = post(b"{}", signed(b"{}") | {"Accept": accept})
+
+    assert (answer.status_code, answer.headers["Content-Type"]) == (202, "application/json")
+
+
+def test_the_final_slash_may_be_missing() -> None:
+    make_source()
+
+    answer = Client().generic("POST", "/hooks/shop", b"{}", "application/json", headers=signed(b"{}"))
+
+    assert answer.status_code == 202
+
+
+def test_no_csrf_token_is_needed() -> None:
+    make_source()
+    client = Client(enforce_csrf_checks=True)
+
+    answer = client.generic("POST", "/hooks/shop/", b"{}", "application/x-www-form-urlencoded", headers=signed(b"{}"))
+
+    assert answer.status_code == 202
+
+
+def test_an_authorization_header_is_the_schemes_business() -> None:
+    make_source("hook", "bearer")
+
+    assert post(b"{}", {"Authorization": f"Bearer {SECRET.replace(' ', '')}"}, "hook").status_code == 401
+
+
+# --- Secrets ---
+
+
+def test_only_live_secrets_count() -> None:
+    source = make_source(secret=None)
+    now = timezone.now()
+    add_secret(source, "expired", not_before=now - timedelta(days=2), not_after=now - timedelta(seconds=5))
+    add_secret(source, "not yet", not_before=now + timedelta(hours=1))
+    add_secret(source, "old", not_after=now + timedelta(hours=1))
+    add_secret(source, "new")
+
+    statuses = {
+        secret: post(b"{}", signed(b"{}", secret, id_=secret)).status_code
+        for secret in ("expired", "not yet", "old", "new")
+    }
+
+    assert statuses == {"expired": 401, "not yet": 401, "old": 202, "new": 202}
+
+
+def test_the_secret_that_matched_is_noted_once_a_minute() -> None:
+    source = make_source()
+    other = add_secret(source, "another")
+    post(b"{}", signed(b"{}"))
+    secret = source.secrets.exclude(pk=other.pk).get()
+    first = secret.last_matched_at
+    assert first is not None
+
+    post(b"{}", signed(b"{}", id_="d-2"))
+    secret.refresh_from_db()
+    assert secret.last_matched_at == first
+
+    Secret.objects.filter(pk=secret.pk).update(last_matched_at=first - timedelta(minutes=2))
+    post(b"{}", signed(b"{}", id_="d-3"))
+    secret.refresh_from_db()
+    other.refresh_from_db()
+    assert secret.last_matched_at is not None and secret.last_matched_at >= first
+    assert other.last_matched_at is None
+
+
+def test_one_query_finds_the_source_and_its_secrets(django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    source = make_source()
+    for number in range(5):
+        add_secret(source, f"secret {number}")
+
+    with django_assert_num_queries(1):
+        endpoint = views.find_endpoint("shop")
+
+    assert (endpoint.id, len(endpoint.secrets)) == (source.id, 6)
