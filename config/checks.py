@@ -99,7 +99,8 @@ def lease(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
 @register
 def waking(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
     # The dispatcher goes on looking for 50 ms after its last event: that must cover what the throttle holds back.
-    if timedelta(milliseconds=50) < settings.WAKEFUL_NOTIFY_THROTTLE * 2:
+    looking_on = timedelta(milliseconds=50)
+    if looking_on < 2 * settings.WAKEFUL_NOTIFY_THROTTLE:
         return [
             Error(
                 "WAKEFUL_NOTIFY_THROTTLE is more than 25 ms.",
@@ -112,7 +113,8 @@ def waking(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
 
 @register
 def atomic_timeout(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
-    if timedelta(minutes=10) < settings.WAKEFUL_ATOMIC_TIMEOUT:
+    long = timedelta(minutes=10)
+    if long < settings.WAKEFUL_ATOMIC_TIMEOUT:
         return [
             Warning(
                 "WAKEFUL_ATOMIC_TIMEOUT is more than ten minutes.",

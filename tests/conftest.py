@@ -8,7 +8,9 @@ from typing import Any
 
 import django
 import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.browser import ARGUMENTS, find_chromium, how_to_install, is_required
 from tests.servers import TestServers, test_servers
 
 # At import, not in a hook: other conftests import models while pytest is still starting.
@@ -33,6 +35,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for cost in ("acceptance", "chaos", "integration"):
             if cost in Path(item.path).parts:
                 item.add_marker(cost)
+        if {"browser", "page"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker("browser")
 
 
 @pytest.fixture(scope="session")
@@ -59,3 +63,26 @@ def make_stack(template: Template, tmp_path: Path, django_db_blocker: Any) -> It
 def stack(make_stack: StackMaker) -> Stack:
     """A stack on a fresh, migrated database; no process of it runs yet: `stack.start("worker")` … or `stack.up()`."""
     return make_stack()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A Chromium; without one the test is skipped with the command that installs it, or failed where it is required."""
+    chromium = find_chromium()
+    if chromium is None:
+        said = f"no Chromium for browser tests; install one with: {how_to_install()}"
+        pytest.fail(said) if is_required() else pytest.skip(said)
+    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
+        # Playwright's loop runs in this thread, where Django would refuse the ORM from then on.
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page of a fresh browser profile; waits up to 15 s for what it is asked for."""
+    with browser.new_context(viewport={"width": 1400, "height": 1000}) as context:
+        context.set_default_timeout(15_000)
+        yield context.new_page()
