@@ -6,6 +6,7 @@ from config.console import events as events
 from config.console import notifications as notifications
 from config.console import periodic_tasks as periodic_tasks
 from config.console import runs as runs
+from config.console import schedules as schedules
 from config.console import sources as sources
 from config.console import tokens as tokens
 from config.console import workers as workers

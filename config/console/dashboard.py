@@ -1,7 +1,187 @@
+"""The first page: what is stuck, since when, why, and what to do about it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
+from django.db.models import Count, Min, QuerySet
+from django.db.models.functions import Now
 from django.http import HttpRequest
+
+from config.console.links import link, listing, page, run_link
+from config.console.moments import distance, moment
+from config.console.runs import first_line, trigger_of
+from config.console.schedules import RELATED, woken_by
+from config.console.sections import Notice, Section, Table
+from config.console.workers import alive
+from runs.models import Run, Worker
+from runs.states import RunStatus
+from triggers.models import Decision, Event, Schedule, Trigger
+from triggers.schedules import describe
+
+COUNTED = 1_000  # beyond this a tile says “more than”: an exact count of a backlog helps nobody
+SHOWN = 8
+# What stops where a kind of process is missing, and how to start it.
+NEEDED = {
+    Worker.Kind.DISPATCHER: ("Events become no runs, and retries and timers stand still", "manage.py dispatcher"),
+    Worker.Kind.WORKER: ("No run is executed", "celery -A config worker"),
+    Worker.Kind.BEAT: ("No schedule fires; missed ones are caught up by their policy", "celery -A config beat"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tile:
+    """A number to look at, and the list behind it."""
+
+    label: str
+    count: int
+    url: str = ""
+    note: str = ""
+    level: str = ""
+
+    @property
+    def shown(self) -> str:
+        return f"{COUNTED}+" if self.count > COUNTED else str(self.count)
 
 
 def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
-    return context
+    """What the index page shows, as far as its reader may see it."""
+    if not _may_see(request):
+        return context
+    sections: list[Section] = [*_missing_processes(), *_sections()]
+    return {**context, "title": "Overview", "tiles": _tiles(), "sections": sections}
+
+
+def _may_see(request: HttpRequest) -> bool:
+    return all(
+        request.user.has_perm(f"{name}") for name in ("runs.view_run", "triggers.view_event", "triggers.view_trigger")
+    )
+
+
+def _tiles() -> list[Tile]:
+    undispatched = Event.objects.filter(dispatched_at=None)
+    oldest = undispatched.aggregate(oldest=Min("received_at"))["oldest"] if undispatched.exists() else None
+    queued = Run.objects.filter(status=RunStatus.QUEUED)
+    ready, due = queued.filter(ready_at__isnull=False), queued.filter(due_at__isnull=False)
+    blocked = queued.filter(ready_at=None, due_at=None)
+    oldest_ready = ready.aggregate(oldest=Min("ready_at"))["oldest"]
+    failed = Run.objects.filter(status=RunStatus.FAILED, finished_at__gt=Now() - timedelta(hours=24))
+    paused = Trigger.objects.filter(enabled=True, paused_at__isnull=False)
+    runs = "runs_run"
+    return [
+        _tile(
+            "Undispatched events",
+            undispatched,
+            listing("triggers_event", state="undispatched"),
+            note=f"oldest {distance(oldest)}" if oldest else "",
+            level="warning",
+        ),
+        _tile(
+            "Runs ready",
+            ready,
+            listing(runs, place="ready"),
+            note=f"longest wait since {distance(oldest_ready)}" if oldest_ready else "",
+        ),
+        _tile("Runs running", Run.objects.filter(status=RunStatus.RUNNING), listing(runs, status__exact="running")),
+        _tile("Runs to be retried", due, listing(runs, place="due")),
+        _tile("Runs blocked behind a key", blocked, listing(runs, place="blocked")),
+        _tile("Failed in 24 h", failed, listing(runs, status__exact="failed"), level="bad"),
+        _tile("Paused triggers", paused, listing("triggers_trigger", state="paused"), level="bad"),
+        _tile(
+            "Held events",
+            Decision.objects.filter(outcome=Decision.Outcome.HELD),
+            listing("triggers_trigger", state="paused"),
+            level="warning",
+        ),
+    ]
+
+
+def _tile(label: str, rows: QuerySet[Any], url: str, *, note: str = "", level: str = "") -> Tile:
+    count = rows[: COUNTED + 1].count()
+    return Tile(label=label, count=count, url=url, note=note, level=level if count else "")
+
+
+def _missing_processes() -> list[Section]:
+    there = dict(alive().values_list("kind").annotate(Count("id")))
+    return [
+        Notice(level="bad", text=f"No {kind.value} is alive. {what}.", details=[f"Start it: {command}"])
+        for kind, (what, command) in NEEDED.items()
+        if kind not in there
+    ]
+
+
+def _sections() -> Sequence[Section]:
+    return [_paused_triggers(), _failed_runs(), _next_fires(), _processes()]
+
+
+def _paused_triggers() -> Table:
+    paused = Trigger.objects.filter(enabled=True, paused_at__isnull=False).order_by("paused_at")[:SHOWN]
+    return Table(
+        title="Paused triggers",
+        headers=("Trigger", "Agent", "Since", "Why", "Failures in a row"),
+        rows=[
+            (
+                link(page("triggers_trigger", one.pk), one.slug),
+                one.agent,
+                moment(one.paused_at),
+                one.paused_reason,
+                one.failures_in_a_row,
+            )
+            for one in paused
+        ],
+        empty="None: every event reaches its trigger.",
+    )
+
+
+def _failed_runs() -> Table:
+    failed = Run.objects.filter(status=RunStatus.FAILED).order_by("-id").defer("input", "result", "policy")[:SHOWN]
+    return Table(
+        title="Latest failed runs",
+        headers=("Run", "Agent", "Trigger", "Failed", "Error"),
+        rows=[
+            (run_link(run.pk), run.agent, trigger_of(run) or "–", moment(run.finished_at), first_line(run.error))
+            for run in failed
+        ],
+        empty="None has failed.",
+    )
+
+
+def _next_fires() -> Table:
+    soon = (
+        Schedule.objects.filter(trigger__isnull=False, task__enabled=True, next_fire_at__isnull=False)
+        .select_related(*RELATED)
+        .order_by("next_fire_at")[:SHOWN]
+    )
+    return Table(
+        title="Next fires",
+        headers=("When", "Schedule", "Agent", "Rule"),
+        rows=[
+            (
+                moment(one.next_fire_at),
+                link(page("triggers_schedule", one.pk), one.task.name),
+                woken_by(one).agent,
+                describe(one),
+            )
+            for one in soon
+        ],
+        empty="Nothing is scheduled.",
+    )
+
+
+def _processes() -> Table:
+    return Table(
+        title="Processes alive",
+        headers=("Kind", "Process", "Children", "Since", "Seen"),
+        rows=[
+            (
+                link(page("runs_worker", one.pk), one.kind + (" (stopping)" if one.draining_at else "")),
+                f"{one.host}:{one.pid}",
+                one.concurrency or "–",
+                moment(one.started_at),
+                moment(one.seen_at),
+            )
+            for one in alive().order_by("kind", "started_at")[:50]
+        ],
+        empty="None at all. `manage.py up` starts a whole stack.",
+    )

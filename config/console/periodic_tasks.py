@@ -65,7 +65,9 @@ class TaskResultPanel(Panel):
     search_fields = ("task_id", "task_name")
     ordering = ("-id",)
 
-    @display(description="status", label={"SUCCESS": "success", "FAILURE": "danger", "RETRY": "warning", "STARTED": "info"})
+    @display(
+        description="status", label={"SUCCESS": "success", "FAILURE": "danger", "RETRY": "warning", "STARTED": "info"}
+    )
     def status_label(self, result: TaskResult) -> str:
         return str(result.status)
 

@@ -57,13 +57,34 @@ class AgentFilter(admin.SimpleListFilter):
         return queryset.filter(agent=self.value()) if self.value() else queryset
 
 
+class PlaceFilter(admin.SimpleListFilter):
+    """Where a queued run stands."""
+
+    title = "place in the queue"
+    parameter_name = "place"
+
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
+        return [("ready", "ready"), ("due", "to be retried"), ("blocked", "blocked behind its key")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Run]) -> QuerySet[Run]:
+        queued = queryset.filter(status=RunStatus.QUEUED)
+        match self.value():
+            case "ready":
+                return queued.filter(ready_at__isnull=False)
+            case "due":
+                return queued.filter(due_at__isnull=False)
+            case "blocked":
+                return queued.filter(ready_at=None, due_at=None)
+        return queryset
+
+
 @admin.register(Run)
 class RunPanel(Panel):
     """What runs, what does not and why, what failed."""
 
     list_display = ("status_label", "agent", "trigger_link", "attempt", "created", "took", "reason")
     list_display_links = ("status_label", "agent")
-    list_filter = ("status", AgentFilter)
+    list_filter = ("status", PlaceFilter, AgentFilter)
     search_fields = ("trigger",)  # only makes the box appear: see get_search_results
     search_help_text = "a run's id, an event's id, or a trigger's exact slug"
     ordering = ("-id",)

@@ -68,7 +68,9 @@ class NewSourceForm(SettingsForm):
         help_text="Part of its address: /hooks/<em>slug</em>/. It cannot be changed later.",
     )
     choice = forms.ChoiceField(
-        label="Who sends", widget=UnfoldAdminSelectWidget(attrs={"x-model": "choice"}), help_text="How deliveries are proven."
+        label="Who sends",
+        widget=UnfoldAdminSelectWidget(attrs={"x-model": "choice"}),
+        help_text="How deliveries are proven.",
     )
     secret = forms.CharField(
         required=False,

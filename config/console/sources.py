@@ -54,7 +54,9 @@ class OwnSecretForm(GraceForm):
     """A secret that the provider made."""
 
     secret = forms.CharField(
-        strip=False, widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}), label="The secret the provider gave you"
+        strip=False,
+        widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}),
+        label="The secret the provider gave you",
     )
     field_order = ("secret", "hours")
 
@@ -147,14 +149,14 @@ class SourcePanel(Panel):
         initial = {"enabled": source.enabled}
         form = SettingsForm(request.POST or None, kinds=[source.kind], values=source.settings, initial=initial)
         if form.is_valid():
-            _change(source, acting(request), enabled=form.cleaned_data["enabled"], settings=form.cleaned_data["settings"])
+            _change(
+                source, acting(request), enabled=form.cleaned_data["enabled"], settings=form.cleaned_data["settings"]
+            )
             messages.success(request, "Saved.")
             return leave(request, page("triggers_source", object_id))
         back = page("triggers_source", object_id)
         groups = form.groups()
-        return form_page(
-            self, request, form, title="Edit source", submit="Save", back=back, groups=groups, obj=source
-        )
+        return form_page(self, request, form, title="Edit source", submit="Save", back=back, groups=groups, obj=source)
 
     @action(
         description="New secret",
@@ -215,7 +217,12 @@ class SourcePanel(Panel):
     def sections(self, request: HttpRequest, obj: Source) -> list[Section]:
         scheme = scheme_of(obj)
         events = link(listing("triggers_event", source__id__exact=obj.pk), "list")
-        facts = [("Name", obj.slug), ("Kind", self.kind_label(obj)), ("Created", moment(obj.created_at)), ("Events", events)]
+        facts = [
+            ("Name", obj.slug),
+            ("Kind", self.kind_label(obj)),
+            ("Created", moment(obj.created_at)),
+            ("Events", events),
+        ]
         if scheme is None:
             built_in = Notice(text="This way in is built in; there is nothing to set.")
             return [built_in, Facts(rows=facts)]

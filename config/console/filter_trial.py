@@ -1,0 +1,84 @@
+"""What a trigger would have done with recent events: the dispatcher's own matching, carried out on nothing."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from config.console.links import event_link
+from config.console.moments import moment
+from config.console.sections import Section, Table
+from triggers.admission import Refusal
+from triggers.dispatch import NIL_REPLAY, Item, cel_event, match, rule_of
+from triggers.matching import Index, Rule
+from triggers.models import Event, Trigger
+
+LOOKED_AT = 5_000  # the newest events, in which those of its types are looked for
+SHOWN = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    event: Event
+    matches: str
+    why: str
+
+
+def try_on_recent(trigger: Trigger, changes: dict[str, Any]) -> Section:
+    """A table of the newest events of its types, and what the filter says to each."""
+    rule = replace(rule_of(trigger), paused_reason=None, **{**changes, "types": tuple(changes["types"])})
+    if not rule.types:
+        return Table(title="Recent events", headers=(), rows=[], empty="It listens to no event types.")
+    verdicts = [_verdict(event, rule) for event in _recent(rule)]
+    count = sum(verdict.matches == "yes" for verdict in verdicts)
+    return Table(
+        title=f"Recent events: {count} of {len(verdicts)} match",
+        note="Nothing was started. Paused or not, this is what the trigger wants.",
+        headers=("Matches", "Why", "Event", "Type", "Source", "Received"),
+        rows=[
+            (
+                one.matches,
+                one.why,
+                event_link(one.event.pk),
+                one.event.type,
+                one.event.source.slug,
+                moment(one.event.received_at),
+            )
+            for one in verdicts
+        ],
+        empty=f"None of its types from its source among the newest {LOOKED_AT:,} events.",
+    )
+
+
+def _recent(rule: Rule) -> list[Event]:
+    index = Index([rule])
+    newest = Event.objects.filter(target=None).order_by("-id").values_list("id", "source__slug", "type")[:LOOKED_AT]
+    wanted: list[UUID] = [pk for pk, source, type_ in newest if index.candidates(source, type_)][:SHOWN]
+    events = Event.objects.filter(pk__in=wanted).order_by("-id").select_related("source")
+    return list(events.defer("body", "headers"))
+
+
+def _verdict(event: Event, rule: Rule) -> Verdict:
+    item = _item(event)
+    result = match(item, rule, cel_event(item, event.data))
+    if result is None:
+        return Verdict(event=event, matches="no", why=f"{rule.filter} is false")
+    if isinstance(result, Refusal):
+        return Verdict(event=event, matches="error", why=result.reason)
+    key = result.key.partition(":")[2] if result.key else ""
+    return Verdict(event=event, matches="yes", why=f"key {key}" if key else "")
+
+
+def _item(event: Event) -> Item:
+    return Item(
+        event_id=event.pk,
+        source=event.source.slug,
+        type=event.type,
+        subject=event.subject,
+        time=event.time or event.received_at,
+        target_id=None,
+        root_id=event.root_id,
+        depth=event.depth,
+        redispatch_id=None,
+        trigger_id=None,
+        replay_id=NIL_REPLAY,
+    )

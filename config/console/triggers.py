@@ -1,0 +1,424 @@
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.db.models.functions import JSONObject
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from unfold.dataclasses import UnfoldAction
+from unfold.decorators import action, display
+from unfold.enums import ActionVariant
+from unfold.forms import BaseDialogForm
+from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
+
+from config.console.audit import entries_of
+from config.console.bulk import carry_out
+from config.console.dialogs import attempt, dialog, leave
+from config.console.filter_trial import try_on_recent
+from config.console.links import event_link, joined, link, listing, page, run_link
+from config.console.moments import moment
+from config.console.pages import form_page
+from config.console.panel import Panel, acting
+from config.console.runs import duration_of, first_line
+from config.console.schedules import RELATED, state_of
+from config.console.sections import Facts, Notice, Section, Table, Text, pretty
+from config.console.trigger_form import MatchForm, NewTriggerForm, TriggerForm, as_initial, policy_as_initial
+from runs.exceptions import RunError
+from runs.models import Run
+from triggers.control import fire, pause, resume
+from triggers.declarations import change_trigger, create_trigger, reset_trigger
+from triggers.models import Decision, Schedule, Trigger
+from triggers.schedules import describe
+
+HELD = Decision.Outcome.HELD
+SHOWN = 20
+
+
+class StateFilter(admin.SimpleListFilter):
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
+        return [("active", "active"), ("paused", "paused"), ("failing", "failing"), ("disabled", "disabled")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> QuerySet[Trigger]:
+        match self.value():
+            case "active":
+                return queryset.filter(enabled=True, paused_at=None)
+            case "paused":
+                return queryset.filter(enabled=True, paused_at__isnull=False)
+            case "failing":
+                return queryset.filter(failures_in_a_row__gt=0)
+            case "disabled":
+                return queryset.filter(enabled=False)
+        return queryset
+
+
+class FireForm(BaseDialogForm):  # type: ignore[misc]
+    data = forms.JSONField(
+        required=False,
+        initial=dict,
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 5}),
+        label="Data (JSON)",
+        help_text="What the agent sees as event.data",
+    )
+
+
+class PauseForm(BaseDialogForm):  # type: ignore[misc]
+    reason = forms.CharField(
+        max_length=300, widget=UnfoldAdminTextInputWidget, label="Why", help_text="For whoever comes next"
+    )
+
+
+class ResumeForm(BaseDialogForm):  # type: ignore[misc]
+    held = forms.ChoiceField(
+        initial="run",
+        widget=UnfoldAdminRadioSelectWidget,
+        label="The events that were held",
+        choices=[("run", ""), ("drop", "")],
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        count = Decision.objects.filter(trigger=self.object_id, outcome=HELD).count()
+        self.fields["held"].choices = [("run", f"Run all {count}, in their order"), ("drop", f"Drop all {count}")]  # type: ignore[attr-defined]
+
+
+@admin.register(Trigger)
+class TriggerPanel(Panel):
+    """Which events wake which agent."""
+
+    list_display = ("slug", "state", "agent", "woken_by", "overlap", "failures", "last_run", "next_fire")
+    list_filter = (StateFilter,)
+    search_fields = ("slug", "agent")
+    ordering = ("slug",)
+    actions = ("pause_chosen", "resume_and_run", "resume_and_drop", "fire_chosen")
+    actions_detail = ("fire_now", "try_filter", "edit", "pause", "resume", "reset")
+
+    # Lists
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Trigger]:
+        last = Run.objects.filter(trigger=OuterRef("slug")).order_by("-id")
+        summary = last.values(json=JSONObject(id="id", status="status"))[:1]
+        schedules = Schedule.objects.select_related(*RELATED)
+        triggers = super().get_queryset(request).prefetch_related(Prefetch("schedules", schedules))
+        return triggers.annotate(last=Subquery(summary))  # type: ignore[no-any-return]
+
+    @display(description="state", label={"active": "success", "paused": "danger", "disabled": "default"})
+    def state(self, trigger: Trigger) -> str:
+        return trigger.status
+
+    @display(description="wakes on")
+    def woken_by(self, trigger: Trigger) -> str:
+        return in_words(trigger)
+
+    @display(description="failures in a row")
+    def failures(self, trigger: Trigger) -> SafeString | str:
+        if trigger.is_paused:
+            return format_html(
+                "{} · paused {}: {}", trigger.failures_in_a_row, moment(trigger.paused_at), trigger.paused_reason
+            )
+        return str(trigger.failures_in_a_row or "–")
+
+    @display(description="last run", empty_value="–")
+    def last_run(self, trigger: Trigger) -> SafeString | None:
+        last = trigger.last  # type: ignore[attr-defined]
+        return run_link(last["id"], last["status"]) if last else None
+
+    @display(description="next fire")
+    def next_fire(self, trigger: Trigger) -> SafeString:
+        fires = [one.next_fire_at for one in trigger.schedules.all() if one.next_fire_at and one.task.enabled]
+        return moment(min(fires, default=None))
+
+    # Permissions
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("triggers.add_trigger")
+
+    def has_edit_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("triggers.change_trigger")
+
+    def has_pause_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("triggers.pause_trigger")
+
+    def has_fire_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("triggers.fire_trigger")
+
+    # Making and changing
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        form = NewTriggerForm(request.POST or None, initial={**policy_as_initial({}), "overlap": "allow"})
+        if form.is_valid():
+            trigger = create_trigger(by=acting(request), **form.values())
+            messages.success(request, f"Trigger {trigger.slug} is ready.")
+            return leave(request, page("triggers_trigger", trigger.pk))
+        back = listing("triggers_trigger")
+        groups = form.groups()
+        return form_page(
+            self, request, form, title="New trigger", submit="Create the trigger", back=back, groups=groups
+        )
+
+    @action(description="Edit", permissions=["edit"], icon="edit", url_path="edit")
+    def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        trigger = get_object_or_404(Trigger, pk=object_id)
+        form = TriggerForm(request.POST or None, initial=as_initial(trigger))
+        back = page("triggers_trigger", object_id)
+        if form.is_valid():
+            changes = {name: value for name, value in form.values().items() if value != getattr(trigger, name)}
+            change_trigger(trigger, by=acting(request), **changes)
+            messages.success(request, "Saved." if changes else "Nothing was changed.")
+            return leave(request, back)
+        groups = form.groups()
+        return form_page(
+            self, request, form, title="Edit trigger", submit="Save", back=back, groups=groups, obj=trigger
+        )
+
+    @action(description="Try the filter", icon="science", url_path="try", permissions=["view"])
+    def try_filter(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        trigger = get_object_or_404(Trigger, pk=object_id)
+        form = MatchForm(request.POST or None, initial=as_initial(trigger))
+        wanted = {name: getattr(trigger, name) for name in form.fields}
+        sections = []
+        if not form.is_bound or form.is_valid():
+            sections = [try_on_recent(trigger, form.cleaned_data if form.is_bound else wanted)]
+        return form_page(
+            self,
+            request,
+            form,
+            title="Try the filter on recent events",
+            submit="Try it",
+            back=page("triggers_trigger", object_id),
+            sections=sections,
+            obj=trigger,
+        )
+
+    @action(
+        description="Back to the code",
+        permissions=["edit"],
+        icon="undo",
+        url_path="reset",
+        dialog=dialog("Back to what the code says?", "What operators changed of its declaration is undone.", "Undo"),
+    )
+    def reset(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        trigger = get_object_or_404(Trigger, pk=object_id)
+        attempt(request, lambda: reset_trigger(trigger, by=acting(request)), done="It is as the code says.")
+        return leave(request, page("triggers_trigger", object_id))
+
+    # Control
+
+    @action(
+        description="Fire now",
+        permissions=["fire"],
+        icon="play_arrow",
+        variant=ActionVariant.PRIMARY,
+        url_path="fire",
+        dialog=dialog("Fire now?", "An event aimed at this trigger alone; its filter is not asked.", "Fire", FireForm),
+    )
+    def fire_now(self, request: HttpRequest, form: FireForm, object_id: str) -> HttpResponse:
+        trigger = get_object_or_404(Trigger, pk=object_id)
+        try:
+            event_id = fire(trigger, data=form.cleaned_data["data"], by=acting(request))
+        except RunError as refusal:
+            messages.error(request, str(refusal))
+        else:
+            messages.success(request, format_html("Fired: event {}.", event_link(event_id)))
+        return leave(request, page("triggers_trigger", object_id))
+
+    @action(
+        description="Pause",
+        permissions=["pause"],
+        icon="pause",
+        variant=ActionVariant.DANGER,
+        url_path="pause",
+        dialog=dialog(
+            "Pause this trigger?", "Its events are held, and offered when it is resumed.", "Pause", PauseForm
+        ),
+    )
+    def pause(self, request: HttpRequest, form: PauseForm, object_id: str) -> HttpResponse:
+        trigger = get_object_or_404(Trigger, pk=object_id)
+        reason = form.cleaned_data["reason"]
+        attempt(request, lambda: pause(trigger, reason=reason, by=acting(request)), done="Paused.")
+        return leave(request, page("triggers_trigger", object_id))
+
+    @action(
+        description="Resume",
+        permissions=["pause"],
+        icon="resume",
+        variant=ActionVariant.SUCCESS,
+        url_path="resume",
+        dialog=dialog("Resume this trigger?", "Its failures are counted from zero.", "Resume", ResumeForm),
+    )
+    def resume(self, request: HttpRequest, form: ResumeForm, object_id: str) -> HttpResponse:
+        trigger = get_object_or_404(Trigger, pk=object_id)
+        held = form.cleaned_data["held"]
+        attempt(request, lambda: resume(trigger, held=held, by=acting(request)), done="Resumed.")
+        return leave(request, page("triggers_trigger", object_id))
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+        trigger = Trigger.objects.filter(pk=object_id).first()
+        if trigger is None:
+            return []
+        hidden = {"pause"} if trigger.is_paused else {"resume"}
+        if not trigger.enabled:
+            hidden.add("fire_now")
+        if trigger.declared is None or not trigger.overrides:
+            hidden.add("reset")
+        names = {f"triggers_trigger_{name}" for name in hidden}
+        actions = super().get_actions_detail(request, object_id)
+        return [one for one in actions if one.action_name not in names]
+
+    @admin.action(description="Pause", permissions=["pause"])
+    def pause_chosen(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> None:
+        by = acting(request)
+        carry_out(
+            request,
+            queryset,
+            lambda trigger: pause(trigger, reason=f"paused by {by}", by=by),
+            done="paused; their events are held",
+            legal=Q(paused_at=None),
+            otherwise="they are paused already",
+        )
+
+    @admin.action(description="Resume, run what was held", permissions=["pause"])
+    def resume_and_run(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> None:
+        self._resume(request, queryset, "run")
+
+    @admin.action(description="Resume, drop what was held", permissions=["pause"])
+    def resume_and_drop(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> None:
+        self._resume(request, queryset, "drop")
+
+    def _resume(self, request: HttpRequest, queryset: QuerySet[Trigger], held: Any) -> None:
+        carry_out(
+            request,
+            queryset,
+            lambda trigger: resume(trigger, held=held, by=acting(request)),
+            done="resumed",
+            legal=Q(paused_at__isnull=False),
+            otherwise="they are not paused",
+        )
+
+    @admin.action(description="Fire now", permissions=["fire"])
+    def fire_chosen(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> None:
+        carry_out(
+            request,
+            queryset,
+            lambda trigger: fire(trigger, by=acting(request)),
+            done="fired",
+            legal=Q(enabled=True),
+            otherwise="they are disabled",
+        )
+
+    # One trigger
+
+    def sections(self, request: HttpRequest, obj: Trigger) -> list[Section]:
+        overridden = ", ".join(obj.overrides)
+        return [
+            _notice(obj),
+            Facts(
+                rows=[
+                    ("Agent", obj.agent),
+                    ("Wakes on", in_words(obj)),
+                    ("Source", obj.source or "any"),
+                    ("Types", ", ".join(obj.types) or "only what is aimed at it"),
+                    ("Filter", obj.filter and format_html("<code>{}</code>", obj.filter)),
+                    ("Input", obj.input and format_html("<code>{}</code>", pretty(obj.input))),
+                    ("Key", obj.key and format_html("<code>{}</code>", obj.key)),
+                    ("Overlap", obj.overlap),
+                    ("Failed runs in a row", obj.failures_in_a_row),
+                    ("Comes from", "the agent’s declaration" if obj.declared is not None else "an operator"),
+                    ("Changed by operators, kept at deploys", overridden),
+                    ("Its runs", link(listing("runs_run", q=obj.slug), "list")),
+                ]
+            ),
+            _schedules(obj),
+            _runs(obj),
+            _decisions(obj),
+            entries_of("trigger", obj.pk),
+            Text(title="Policy, where it differs from the defaults", text=pretty(obj.policy), folded=True),
+        ]
+
+
+def in_words(trigger: Trigger) -> str:
+    """What wakes it, such as “invoice.* from stripe, where event.data.amount > 100”."""
+    clocks = [describe(schedule) for schedule in trigger.schedules.all()]
+    if not trigger.types:
+        return "; ".join(clocks) or "only by hand"
+    events = ", ".join("any event" if type_ == "*" else type_ for type_ in trigger.types)
+    source = f" from {trigger.source}" if trigger.source else ""
+    condition = f", where {trigger.filter}" if trigger.filter else ""
+    return "; ".join([f"{events}{source}{condition}", *clocks])
+
+
+def _notice(trigger: Trigger) -> Notice:
+    if not trigger.enabled:
+        why = "Enable it under Edit."
+        return Notice(text="Disabled: no event matches it, and it cannot be fired.", level="warning", details=[why])
+    if trigger.is_paused:
+        held = Decision.objects.filter(trigger=trigger, outcome=HELD).count()
+        return Notice(
+            level="bad",
+            text=format_html("Paused {}: {}", moment(trigger.paused_at), trigger.paused_reason),
+            details=[f"{held} events are held for it. Resume runs or drops them."],
+        )
+    if trigger.failures_in_a_row:
+        return Notice(text=f"Active, but its last {trigger.failures_in_a_row} runs failed.", level="warning")
+    return Notice(text="Active.", level="good")
+
+
+def _schedules(trigger: Trigger) -> Table:
+    rows = [
+        (link(page("triggers_schedule", one.pk), one.task.name), state_of(one), describe(one), moment(one.next_fire_at))
+        for one in trigger.schedules.all()
+    ]
+    return Table(title="Schedules", headers=("Schedule", "State", "Fires", "Next"), rows=rows, empty="None.")
+
+
+def _runs(trigger: Trigger) -> Table:
+    runs = Run.objects.filter(trigger=trigger.slug).order_by("-id").defer("input", "result", "policy")[:SHOWN]
+    return Table(
+        title="Latest runs",
+        headers=("Run", "Status", "Attempt", "Created", "Took", "Error"),
+        rows=[
+            (
+                run_link(run.pk),
+                run.status,
+                run.attempt,
+                moment(run.created_at),
+                duration_of(run) or "–",
+                first_line(run.error),
+            )
+            for run in runs
+        ],
+        empty="It has started none.",
+    )
+
+
+def _decisions(trigger: Trigger) -> Table:
+    # By event id, which is time-ordered and indexed.
+    decisions = (
+        trigger.decisions.select_related("event__source").defer("event__data", "event__body").order_by("-event_id")
+    )
+    return Table(
+        title="Latest events that matched and started no run",
+        headers=("Event", "Type", "Outcome", "Reason", "Run concerned", "When"),
+        rows=[
+            (
+                event_link(one.event_id),
+                one.event.type,
+                one.outcome,
+                joined([one.get_outcome_display(), one.reason], " – ") if one.reason else one.get_outcome_display(),
+                run_link(one.run_id) if one.run_id else "–",
+                moment(one.created_at),
+            )
+            for one in decisions[:SHOWN]
+        ],
+        empty="None.",
+    )
