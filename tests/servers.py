@@ -46,9 +46,7 @@ class TestServers:
 @contextmanager
 def test_servers(given: Mapping[str, str] = os.environ) -> Iterator[TestServers]:
     """Run what `given` does not name; everything of it is gone afterwards."""
-    home = Path(tempfile.mkdtemp(prefix="wakeful-test-"))
-    home.chmod(0o711)  # as root, PostgreSQL runs as another user, who must get in
-    try:
+    with reachable_folder() as home:
         with embedded.servers(
             home, postgres="DATABASE_URL" not in given, valkey="REDIS_URL" not in given, durable=False
         ) as running:
@@ -58,5 +56,14 @@ def test_servers(given: Mapping[str, str] = os.environ) -> Iterator[TestServers]
                 embedded=running,
                 home=home,
             )
+
+
+@contextmanager
+def reachable_folder() -> Iterator[Path]:
+    """A new folder for servers; as root, PostgreSQL runs as another user, who must get in."""
+    folder = Path(tempfile.mkdtemp(prefix="wakeful-test-"))
+    folder.chmod(0o711)
+    try:
+        yield folder
     finally:
-        shutil.rmtree(home, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)

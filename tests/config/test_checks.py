@@ -1,0 +1,38 @@
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from cryptography.fernet import Fernet
+from django.core.checks import run_checks
+
+KEY = Fernet.generate_key().decode()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        ({"SECRET_KEY": ""}, "wakeful.E001"),
+        ({"SECRET_KEY": "short"}, "wakeful.E002"),
+        ({"DEBUG": True, "ALLOWED_HOSTS": ["wakeful.example.com"]}, "wakeful.E003"),
+        ({"WAKEFUL_ENCRYPTION_KEYS": [KEY, "not a key"]}, "wakeful.E004"),
+        ({"WAKEFUL_LEASE": timedelta(seconds=5)}, "wakeful.E005"),
+        ({"WAKEFUL_NOTIFY_THROTTLE": timedelta(milliseconds=30)}, "wakeful.E006"),
+        ({"WAKEFUL_QUEUES": []}, "wakeful.E007"),
+        ({"WAKEFUL_ENCRYPTION_KEYS": []}, "wakeful.W001"),
+        ({"WAKEFUL_ATOMIC_TIMEOUT": timedelta(hours=1)}, "wakeful.W002"),
+    ],
+)
+def test_a_wrong_combination_has_an_id_and_a_hint(settings: Any, wrong: dict[str, Any], expected: str) -> None:
+    for name, value in wrong.items():
+        setattr(settings, name, value)
+
+    found = [message for message in run_checks(include_deployment_checks=True) if message.id == expected]
+
+    assert len(found) == 1
+    assert found[0].hint
+
+
+def test_settings_as_they_come_raise_nothing_of_ours() -> None:
+    ours = [message for message in run_checks(include_deployment_checks=True) if str(message.id).startswith("wakeful.")]
+
+    assert ours == []

@@ -1,0 +1,85 @@
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from config.env import Env
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("15ms", timedelta(milliseconds=15)),
+        ("2.5s", timedelta(seconds=2.5)),
+        ("10 m", timedelta(minutes=10)),
+        ("1h", timedelta(hours=1)),
+        ("30d", timedelta(days=30)),
+    ],
+)
+def test_a_duration_has_a_unit(monkeypatch: pytest.MonkeyPatch, text: str, length: timedelta) -> None:
+    monkeypatch.setenv("WAKEFUL_LEASE", text)
+
+    assert Env().duration("WAKEFUL_LEASE", "8s") == length
+
+
+@pytest.mark.parametrize("text", ["8", "0s", "-1s", "soon", "1h30", ""])
+def test_nonsense_for_a_duration_is_refused_with_the_name_and_the_fix(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("WAKEFUL_LEASE", text)
+
+    with pytest.raises(ImproperlyConfigured, match=r"WAKEFUL_LEASE must be a length of time .* such as 15ms.* Correct"):
+        Env().duration("WAKEFUL_LEASE", "8s")
+
+
+@pytest.mark.parametrize("text", ["http", "0", "65536", "80.5"])
+def test_a_port_is_a_whole_number_in_range(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("WAKEFUL_PORT", text)
+
+    with pytest.raises(ImproperlyConfigured, match="WAKEFUL_PORT must be a whole number from 1 to 65535"):
+        Env().count("WAKEFUL_PORT", 8000, high=65535)
+
+
+def test_a_database_must_be_postgresql_and_its_password_is_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "mysql://user:hunter2@host/name")
+
+    with pytest.raises(ImproperlyConfigured, match="DATABASE_URL must be a PostgreSQL URL") as refused:
+        Env().postgres("DATABASE_URL", "postgres://app@127.0.0.1/wakeful")
+
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_secret_may_come_from_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("from a file\n")
+    monkeypatch.delenv("SECRET_KEY")
+    monkeypatch.setenv("SECRET_KEY_FILE", str(tmp_path / "secret"))
+
+    assert Env().text("SECRET_KEY", "") == "from a file"
+
+
+def test_a_missing_secret_file_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_KEY_FILE", "/nowhere/secret")
+
+    with pytest.raises(ImproperlyConfigured, match="SECRET_KEY_FILE must be a readable file"):
+        Env().text("SECRET_KEY", "")
+
+
+def test_the_environment_wins_over_the_file_in_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "env").write_text("REDIS_URL='redis://kept/0'\nWAKEFUL_API_TOKEN='kept'\n")
+    monkeypatch.setenv("REDIS_URL", "redis://said/0")
+    monkeypatch.delenv("WAKEFUL_API_TOKEN")
+    env = Env()
+    env.read_file(tmp_path / "env")
+
+    assert env.text("REDIS_URL", "") == "redis://said/0"
+    assert env.text("WAKEFUL_API_TOKEN", "") == "kept"
+
+
+def test_every_knob_is_listed_with_its_meaning() -> None:
+    from django.conf import settings
+
+    names = [knob.name for knob in settings.KNOBS]
+
+    assert len(names) == len(set(names)) > 25
+    assert {"DATABASE_URL", "WAKEFUL_HOME", "WAKEFUL_LEASE", "WAKEFUL_MAX_BACKLOG"} <= set(names)
