@@ -1,7 +1,7 @@
 """Waiting for a run to finish, on behalf of somebody at the other end of a request."""
 
-import time
 from threading import BoundedSemaphore
+from time import monotonic, sleep
 from uuid import UUID
 
 from runs.models import Run
@@ -18,7 +18,7 @@ def watch(run_id: UUID, patience: float) -> None:
     if not WATCHERS.acquire(blocking=False):
         return
     try:
-        _look_until_finished(run_id, time.monotonic() + min(patience, LONGEST))
+        _look_until_finished(run_id, monotonic() + min(patience, LONGEST))
     finally:
         WATCHERS.release()
 
@@ -26,10 +26,10 @@ def watch(run_id: UUID, patience: float) -> None:
 def _look_until_finished(run_id: UUID, deadline: float) -> None:
     pause = FIRST_LOOK
     while not _is_finished(run_id):
-        left = deadline - time.monotonic()
+        left = deadline - monotonic()
         if left <= 0:
             return
-        time.sleep(min(pause, left))
+        sleep(min(pause, left))
         pause = min(pause * 1.2, LAST_LOOK)
 
 

@@ -1,5 +1,5 @@
 import json
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 from uuid import UUID
 
@@ -21,19 +21,27 @@ class Command(BaseCommand):
         parser.add_argument("--status", choices=RunStatus.values)
         parser.add_argument("--trigger", metavar="SLUG")
         parser.add_argument("--event", type=UUID, metavar="ID")
-        parser.add_argument("--limit", type=int, default=20, help="at most this many (default: %(default)s)")
+        parser.add_argument(
+            "--limit", type=_positive, default=20, metavar="N", help="at most this many (default: %(default)s)"
+        )
         parser.add_argument("--json", action="store_true", dest="as_json", help="print a JSON list")
 
     def handle(
         self, *, status: str | None, trigger: str | None, event: UUID | None, limit: int, as_json: bool, **options: Any
     ) -> None:
-        runs = select_runs(event=event, trigger=trigger, status=status).order_by("-id")[: max(limit, 0)]
+        runs = select_runs(event=event, trigger=trigger, status=status).order_by("-id")[:limit]
         if as_json:
             self.stdout.write(json.dumps(RunSerializer(runs, many=True).data, cls=JSONEncoder, indent=2))
             return
         self.stdout.write(COLUMNS.format("run", "status", "created (UTC)", "attempt", "trigger", "why"))
         for run in runs:
             self.stdout.write(_line(run))
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise ArgumentTypeError("must be a whole number above 0")
+    return int(text)
 
 
 def _line(run: Run) -> str:

@@ -1,0 +1,33 @@
+"""Requests to the API with a token, without a web process."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.test import Client
+
+from triggers.tokens import ALL, create_token
+
+
+class Api:
+    """`Api(["runs.view_run"]).get("runs/")`: answers with the JSON parsed."""
+
+    def __init__(self, permissions: Iterable[str] = (ALL,), name: str = "ci") -> None:
+        self.token, self.plain = create_token(name, permissions, by="test")
+        self.client = Client(headers={"Authorization": f"Bearer {self.plain}"})
+
+    def get(self, path: str, **query: Any) -> "Answer":
+        return _answer(self.client.get(f"/api/v1/{path}", query))
+
+    def post(self, path: str, body: Any = b"") -> "Answer":
+        return _answer(self.client.post(f"/api/v1/{path}", body, content_type="application/json"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    status: int
+    body: Any
+
+
+def _answer(response: Any) -> Answer:
+    return Answer(status=response.status_code, body=response.json())

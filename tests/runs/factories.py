@@ -1,0 +1,33 @@
+"""Rows for tests, with sane defaults."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.utils import timezone
+from uuid_utils.compat import uuid7
+
+from runs.ids import run_id
+from runs.models import NIL, Run
+from runs.states import FINISHED, RunStatus
+
+
+def make_run(
+    *, status: str = RunStatus.QUEUED, event_id: UUID | None = None, trigger: str = "greeter", **fields: Any
+) -> Run:
+    """A run in one of the states that need no owner; a queued one is ready unless told otherwise."""
+    event_id = event_id or uuid7()
+    trigger_id = fields.pop("trigger_id", None) or uuid4()
+    if status == RunStatus.QUEUED:
+        fields.setdefault("ready_at", timezone.now())
+    if status in FINISHED:
+        fields.setdefault("finished_at", timezone.now())
+    return Run.objects.create(
+        id=run_id(trigger_id, event_id, UUID(NIL)),
+        agent=fields.pop("agent", trigger),
+        trigger=trigger,
+        trigger_id=trigger_id,
+        event_ids=[event_id],
+        root_id=event_id,
+        status=status,
+        **fields,
+    )
