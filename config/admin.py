@@ -9,4 +9,5 @@ from config.console import runs as runs
 from config.console import schedules as schedules
 from config.console import sources as sources
 from config.console import tokens as tokens
+from config.console import triggers as triggers
 from config.console import workers as workers

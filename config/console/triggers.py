@@ -3,6 +3,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
+from django.db import transaction
 from django.db.models import OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.db.models.functions import JSONObject
 from django.http import HttpRequest, HttpResponse
@@ -27,10 +28,11 @@ from config.console.runs import duration_of, first_line
 from config.console.schedules import RELATED, state_of
 from config.console.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.trigger_form import MatchForm, NewTriggerForm, TriggerForm, as_initial, policy_as_initial
+from runs.audit import record
 from runs.exceptions import RunError
 from runs.models import Run
 from triggers.control import fire, pause, resume
-from triggers.declarations import change_trigger, create_trigger, reset_trigger
+from triggers.declarations import VANISHED, override, reset_overrides
 from triggers.models import Decision, Schedule, Trigger
 from triggers.schedules import describe
 
@@ -157,7 +159,7 @@ class TriggerPanel(Panel):
             raise PermissionDenied
         form = NewTriggerForm(request.POST or None, initial={**policy_as_initial({}), "overlap": "allow"})
         if form.is_valid():
-            trigger = create_trigger(by=acting(request), **form.values())
+            trigger = _create(form.values(), acting(request))
             messages.success(request, f"Trigger {trigger.slug} is ready.")
             return leave(request, page("triggers_trigger", trigger.pk))
         back = listing("triggers_trigger")
@@ -173,7 +175,8 @@ class TriggerPanel(Panel):
         back = page("triggers_trigger", object_id)
         if form.is_valid():
             changes = {name: value for name, value in form.values().items() if value != getattr(trigger, name)}
-            change_trigger(trigger, by=acting(request), **changes)
+            if changes:
+                override(trigger, changes, by=acting(request))
             messages.success(request, "Saved." if changes else "Nothing was changed.")
             return leave(request, back)
         groups = form.groups()
@@ -209,7 +212,11 @@ class TriggerPanel(Panel):
     )
     def reset(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
         trigger = get_object_or_404(Trigger, pk=object_id)
-        attempt(request, lambda: reset_trigger(trigger, by=acting(request)), done="It is as the code says.")
+        attempt(
+            request,
+            lambda: reset_overrides(trigger, trigger.overrides, by=acting(request)),
+            done="It is as the code says.",
+        )
         return leave(request, page("triggers_trigger", object_id))
 
     # Control
@@ -346,6 +353,13 @@ class TriggerPanel(Panel):
         ]
 
 
+def _create(values: dict[str, Any], by: str) -> Trigger:
+    with transaction.atomic():
+        trigger = Trigger.objects.create(**values)
+        record(by, "create", trigger, **values)
+    return trigger
+
+
 def in_words(trigger: Trigger) -> str:
     """What wakes it, such as “invoice.* from stripe, where event.data.amount > 100”."""
     clocks = [describe(schedule) for schedule in trigger.schedules.all()]
@@ -359,7 +373,8 @@ def in_words(trigger: Trigger) -> str:
 
 def _notice(trigger: Trigger) -> Notice:
     if not trigger.enabled:
-        why = "Enable it under Edit."
+        is_gone = VANISHED in (trigger.declared or {})
+        why = "Its declaration is gone from the code; it comes back with it." if is_gone else "Enable it under Edit."
         return Notice(text="Disabled: no event matches it, and it cannot be fired.", level="warning", details=[why])
     if trigger.is_paused:
         held = Decision.objects.filter(trigger=trigger, outcome=HELD).count()
