@@ -38,7 +38,7 @@ class Scheduler(beat.Scheduler):
         self.is_connected = False
         self.is_looking = False
         super().__init__(*args, **kwargs)
-        self.max_interval = settings.WAKEFUL_SAFETY_LOOK.total_seconds()
+        self.max_interval = int(settings.WAKEFUL_SAFETY_LOOK.total_seconds())
 
     @property
     def info(self) -> str:
@@ -48,7 +48,7 @@ class Scheduler(beat.Scheduler):
     def setup_schedule(self) -> None:
         """Nothing: the database may be away yet; see `connect`."""
 
-    def tick(self, *args: Any, **kwargs: Any) -> None:
+    def tick(self, *args: Any, **kwargs: Any) -> float:
         """Fire what is due, then wait for the next due time or an edit. A lost database is waited for."""
         try:
             self.listener.wait(self.look().total_seconds())
@@ -57,6 +57,7 @@ class Scheduler(beat.Scheduler):
             self.is_connected = False
             connection.close()
             time.sleep(RECONNECT)
+        return 0.0
 
     def look(self) -> timedelta:
         """Do what there is to do; how long there is nothing more."""

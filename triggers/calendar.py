@@ -9,7 +9,7 @@ Day of month and day of week must both match, as Celery has always had it; see `
 import re
 from calendar import monthrange
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import takewhile
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -92,6 +92,9 @@ class Cron:
                 f"{text!r} gives a day of month and a day of week: cron would fire on either, Celery only on both."
                 " Give one of them; for either, write two schedules."
             )
+        if "7" in day_of_week:
+            # Celery, to whom a row may have to go back, knows no seventh day.
+            cron = replace(cron, day_of_week=",".join(map(str, cron.weekdays)))
         for part, size in zip(parts, (60, 24, 31, 12, 7), strict=True):
             if any(int(step) >= size for step in re.findall(r"/(\d+)", part)):
                 raise RuleError(f"{text!r}: the step of {part!r} leaves its field; for every so long, use an interval")

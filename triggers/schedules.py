@@ -156,9 +156,9 @@ def _fires_from(first: datetime, schedule: Schedule) -> Iterator[datetime]:
 # Writing the rows
 
 
-def add_schedule(trigger: Trigger, *, name: str, rule: Rule, catch_up: CatchUp, enabled: bool = True) -> Schedule:
-    """A new PeriodicTask with its Schedule, which the task's table made itself."""
-    task = PeriodicTask(name=name, task=FIRE_TASK, args=json.dumps([trigger.slug]), enabled=enabled)
+def add_schedule(trigger: Trigger, *, name: str, rule: Rule, catch_up: CatchUp) -> Schedule:
+    """A new PeriodicTask with its Schedule, which the task's table made itself; off if it is for an instant that is past."""
+    task = PeriodicTask(name=name, task=FIRE_TASK, args=json.dumps([trigger.slug]), enabled=not is_past(rule))
     _point(task, rule)
     task.save()
     Schedule.objects.filter(task=task).update(trigger=trigger, catch_up=catch_up)
@@ -166,9 +166,10 @@ def add_schedule(trigger: Trigger, *, name: str, rule: Rule, catch_up: CatchUp, 
 
 
 def set_rule(schedule: Schedule, rule: Rule) -> None:
-    """Let its task follow another rule; a one-shot that has fired is armed again."""
+    """Let its task follow another rule; a one-shot that has fired is armed again, but never for an instant that is past."""
     task = PeriodicTask.objects.get(pk=schedule.task_id)
-    task.enabled = task.enabled or (task.one_off and schedule.last_fire_at is not None)
+    has_fired = task.one_off and schedule.last_fire_at is not None
+    task.enabled = (task.enabled or has_fired) and not is_past(rule)
     _point(task, rule)
     task.save()
 
@@ -218,8 +219,7 @@ def _crontab_row(rule: Cron) -> CrontabSchedule:
         "hour": rule.hour,
         "day_of_month": rule.day_of_month,
         "month_of_year": rule.month,
-        # Celery knows no seventh day of the week.
-        "day_of_week": ",".join(map(str, rule.weekdays)) if "7" in rule.day_of_week else rule.day_of_week,
+        "day_of_week": rule.day_of_week,
         "timezone": rule.zone,
     }
     return CrontabSchedule.objects.filter(**fields).first() or CrontabSchedule.objects.create(**fields)
@@ -267,7 +267,7 @@ def _create_trigger(name: str, agent: str) -> Trigger:
 
 
 def _refuse_past(rule: Rule) -> None:
-    if isinstance(rule, Clocked) and rule.at <= database_now():
+    if is_past(rule):
         raise RuleError(f"{rule.words}: that is past, so it would never fire")
 
 
@@ -276,6 +276,11 @@ def _refuse_taken(name: str) -> None:
         raise RuleError("a schedule's name has 1 to 200 characters")
     if PeriodicTask.objects.filter(name=name).exists():
         raise RuleError(f"there is a schedule {name!r} already; choose another name")
+
+
+def is_past(rule: Rule) -> bool:
+    """Is its only instant past?"""
+    return isinstance(rule, Clocked) and rule.at <= database_now()
 
 
 def database_now() -> datetime:
