@@ -1,0 +1,72 @@
+"""What the protocol tests say again and again: stacks with the shop's agents, events, and what the database has."""
+
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from tests.stack import Process, Stack, StackMaker, eventually
+from triggers.accept import Incoming, accept, builtin_source
+
+USERAPPS = Path(__file__).resolve().parent.parent / "userapps"
+
+
+def shop_stack(make_stack: StackMaker, **env: str) -> Stack:
+    """A stack with the shop's agents and a dispatcher; workers are the test's to start."""
+    stack = make_stack(env={"WAKEFUL_APPS": "shop", "PYTHONPATH": str(USERAPPS), **env})
+    stack.manage("sync_agents")
+    stack.start("dispatcher")
+    return stack
+
+
+def emit(stack: Stack, type: str, ce_id: str, **data: Any) -> str:
+    """Record an event; its id."""
+    with stack.orm():
+        builtin_source.cache_clear()
+        source = builtin_source("cli")
+        [accepted] = accept([Incoming(source_id=source, ce_source="test", ce_id=ce_id, type=type, data=data)])
+    builtin_source.cache_clear()
+    return str(accepted.event_id)
+
+
+def runs(stack: Stack, where: str = "true", *parameters: Any) -> list[dict[str, Any]]:
+    return stack.query(f"SELECT * FROM runs_run WHERE {where} ORDER BY seq", *parameters)
+
+
+def run_of(stack: Stack, event_id: str) -> dict[str, Any]:
+    """The one run of an event, as soon as there is one."""
+    return eventually(lambda: runs(stack, "%s::uuid = ANY(event_ids)", event_id))[0]
+
+
+def in_status(stack: Stack, event_id: str, status: str, timeout: float = 15) -> dict[str, Any]:
+    """The run of an event, once it has this status."""
+    query = "%s::uuid = ANY(event_ids) AND status = %s"
+    return eventually(lambda: runs(stack, query, event_id, status), timeout)[0]
+
+
+def outcomes(stack: Stack, run: dict[str, Any]) -> list[str]:
+    rows = stack.query("SELECT outcome FROM runs_attempt WHERE run_id = %s ORDER BY epoch", run["id"])
+    return [row["outcome"] for row in rows]
+
+
+def effects(stack: Stack, event_id: str) -> int:
+    return int(stack.query("SELECT count(*) FROM shop_effect WHERE event = %s", event_id)[0]["count"])
+
+
+def owner(stack: Stack, run: dict[str, Any]) -> int:
+    """The pid of the worker's parent that has this run."""
+    return int(stack.query("SELECT pid FROM runs_worker WHERE id = %s", run["worker_id"])[0]["pid"])
+
+
+def split(workers: list[Process], stack: Stack, run: dict[str, Any]) -> tuple[Process, Process]:
+    """The worker that has the run, and the other one."""
+    pid = owner(stack, run)
+    [has_it] = [worker for worker in workers if worker.pid == pid]
+    [other] = [worker for worker in workers if worker.pid != pid]
+    return has_it, other
+
+
+def flush_broker(stack: Stack) -> None:
+    """Everything Redis knew of this stack is gone."""
+    with redis.Redis.from_url(stack.redis_url) as client:
+        client.flushdb()
