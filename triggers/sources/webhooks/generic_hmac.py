@@ -84,8 +84,10 @@ class GenericHmac(Scheme[HmacSettings]):
 
 def _signature(delivery: Delivery, settings: HmacSettings) -> bytes:
     given, prefix = delivery.headers.get(settings.header, b""), settings.prefix.encode()
-    if not given.startswith(prefix) or given == prefix:
-        raise Rejected(f"{settings.header} is missing or does not start with {settings.prefix!r}")
+    if not given:
+        raise Rejected(f"{settings.header} is missing")
+    if not given.startswith(prefix):
+        raise Rejected(f"{settings.header} does not start with {settings.prefix}")
     signature = given.removeprefix(prefix)
     return signature.lower() if settings.encoding == "hex" else signature
 
