@@ -1,0 +1,84 @@
+"""The same services through their two doors for programs: API and command line, on the running stack."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.stack import Stack, StackMaker, eventually
+from triggers.tokens import ALL, ensure_token
+
+USER_APPS = Path(__file__).resolve().parent.parent / "userapps"
+
+
+@pytest.fixture
+def running(make_stack: StackMaker) -> Stack:
+    stack = make_stack(env={"WAKEFUL_APPS": "shop", "PYTHONPATH": str(USER_APPS)})
+    stack.manage("sync_agents")
+    with stack.orm():
+        ensure_token("ci", stack.env["WAKEFUL_API_TOKEN"], [ALL])
+    return stack.up()
+
+
+def the_run_of(stack: Stack, event: str, trigger: str) -> Any:
+    """The run, once it is finished."""
+    path = f"/api/v1/runs/?event={event}&trigger={trigger}"
+    [run] = eventually(lambda: stack.api("GET", path).json()["results"])
+    return stack.api("GET", f"/api/v1/runs/{run['id']}/?wait=30").json()
+
+
+def test_the_doors_of_api_and_command_line(running: Stack) -> None:
+    fired = running.api("POST", "/api/v1/triggers/effect/fire/", {"data": {"n": 1}})
+    assert fired.status == 202
+    run = the_run_of(running, fired.json()["event"], "effect")
+    assert (run["status"], run["result"]) == ("succeeded", {"data": {"n": 1}})
+
+    emitted = running.manage("emit", "effect.wanted", "--data", '{"n": 2}').stdout.strip()
+    assert the_run_of(running, emitted, "effect-b")["status"] == "succeeded"
+    [again] = json.loads(running.manage("replay", emitted, "--trigger", "effect", "--json").stdout)
+    assert eventually(lambda: len(runs_by_command(running, "--event", emitted, "--trigger", "effect")) == 2), again
+
+    fired_by_command = running.manage("fire", "effect", "--data", '{"n": 3}').stdout.strip()
+    assert the_run_of(running, fired_by_command, "effect")["result"] == {"data": {"n": 3}}
+
+
+def test_requeue_by_api_and_by_command_brings_a_failed_run_back(running: Stack) -> None:
+    events = [running.manage("emit", "fail.now").stdout.strip() for _ in range(2)]
+    failed = [the_run_of(running, event, "failing") for event in events]
+    assert [run["status"] for run in failed] == ["failed", "failed"]
+    assert "the switch is not fixed" in failed[0]["attempts"][0]["traceback"]
+
+    running.query("INSERT INTO shop_fixedswitch DEFAULT VALUES")
+    answer = running.api("POST", f"/api/v1/runs/{failed[0]['id']}/requeue/")
+    running.manage("requeue", failed[1]["id"])
+
+    assert (answer.status, answer.json()["status"]) in {(200, "queued"), (200, "running"), (200, "succeeded")}
+    for event in events:
+        run = the_run_of(running, event, "failing")
+        assert (run["status"], run["result"]) == ("succeeded", "fixed")
+    refused = running.manage("requeue", failed[0]["id"], check=False)
+    assert (refused.returncode, failed[0]["id"] in refused.stderr) == (1, True)
+
+
+def test_events_of_a_paused_trigger_are_held_and_run_on_resume(running: Stack) -> None:
+    assert running.api("POST", "/api/v1/triggers/effect/pause/", {"reason": "lunch"}).status == 200
+    event = running.api("POST", "/api/v1/triggers/effect/fire/").json()["event"]
+    held = eventually(lambda: running.api("GET", f"/api/v1/events/{event}/").json()["decisions"])
+    assert (held[0]["outcome"], held[0]["trigger"]) == ("held", "effect")
+
+    assert running.api("POST", "/api/v1/triggers/effect/resume/").status == 200
+
+    assert the_run_of(running, event, "effect")["status"] == "succeeded"
+
+
+def test_many_who_wait_do_not_keep_webhooks_out(running: Stack) -> None:
+    running.api("POST", "/api/v1/triggers/effect/pause/")
+    started = time.monotonic()
+    assert running.request("GET", "/metrics").status == 200
+    assert time.monotonic() - started < 5
+
+
+def runs_by_command(stack: Stack, *arguments: str) -> Any:
+    return json.loads(stack.manage("runs", "--json", *arguments).stdout)
