@@ -8,6 +8,7 @@ from typing import Any
 
 import django
 import pytest
+from django.conf import settings
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.browser import ARGUMENTS, find_chromium, how_to_install, is_required
@@ -20,7 +21,10 @@ os.environ.update(
     {name: value for name, value in _servers.env.items() if name not in os.environ or name == "WAKEFUL_HOME"}
 )
 os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"
+os.environ["WAKEFUL_DEMO"] = "1"  # the models of agents.library; a stack has them only if its test says so
 django.setup()
+# A login in a test need not be slow to guess.
+settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 from tests.stack import Stack, StackMaker, Template  # noqa: E402  (they need the settings)
 

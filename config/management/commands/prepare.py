@@ -1,10 +1,10 @@
-"""What `up` does on a migrated database before the processes start; prints how to get in."""
+"""What `up` does with the database before the processes start; prints how to get in."""
 
 from argparse import ArgumentParser
 from typing import Any
 
 from django.conf import settings
-from django.core.management import call_command, get_commands
+from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from config.access import ensure_admin, ensure_operator_token
@@ -12,14 +12,15 @@ from config.demo import load_demo
 
 
 class Command(BaseCommand):
-    help = "Sync the agents, make sure the admin can log in, load the demo if wanted; safe to repeat."
+    help = "Migrate, sync the agents, make sure the admin can log in, load the demo if wanted; safe to repeat."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--demo", action="store_true", help="load the demo and print a signed request for it")
 
     def handle(self, *, demo: bool, **options: Any) -> None:
-        if "sync_agents" in get_commands():
-            call_command("sync_agents", stdout=self.stderr)
+        # Standard output is for the way in alone; what is done on the way goes beside it.
+        call_command("migrate", interactive=False, stdout=self.stderr)
+        call_command("sync_agents", stdout=self.stderr)
         ensure_operator_token()
         site = f"http://127.0.0.1:{settings.WAKEFUL_PORT}"
         self.stdout.write(f"Admin  {site}/admin/  user: admin  password: {ensure_admin()}")

@@ -49,10 +49,8 @@ class Command(BaseCommand):
                 home.keep(settings.WAKEFUL_HOME, servers.urls)
                 # Running as root is for the operator to decide; saying so at every start is noise.
                 quiet = {"PYTHONWARNINGS": "ignore:You're running the worker with superuser privileges"}
-                env = {**quiet, **os.environ, **servers.urls}
-                self._manage("migrate", "--no-input", env=env)
-                farewell = self._manage("prepare", *(["--demo"] if demo else []), env=env)
-                self._supervise(env, paused=paused, banner=farewell)
+                env = {**quiet, **os.environ, **servers.urls, **({"WAKEFUL_DEMO": "1"} if demo else {})}
+                self._supervise(env, paused=paused, banner=self._prepare(demo, env))
         except embedded.EmbeddedError as error:
             raise CommandError(str(error)) from None
         except KeyboardInterrupt:
@@ -75,11 +73,11 @@ class Command(BaseCommand):
         home.remember_processes(settings.WAKEFUL_HOME, {})
         self.stdout.write("All processes stopped.")
 
-    def _manage(self, command: str, *arguments: str, env: Mapping[str, str]) -> str:
-        """Run a command as a process with the servers' URLs; what it printed."""
-        self.stdout.write(f"{command} …")
+    def _prepare(self, demo: bool, env: Mapping[str, str]) -> str:
+        """Migrations, agents, access and demo, in a process that knows the servers' URLs; the way in, to be printed."""
+        self.stdout.write("Preparing the database …")
         done = subprocess.run(
-            [sys.executable, sys.argv[0], command, *arguments],
+            [sys.executable, sys.argv[0], "prepare", *(["--demo"] if demo else [])],
             env=env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -87,7 +85,7 @@ class Command(BaseCommand):
             check=False,
         )
         if done.returncode:
-            raise CommandError(f"{done.stdout}`manage.py {command}` failed: the lines above say why.")
+            raise CommandError(f"{done.stdout}`manage.py prepare` failed: the lines above say why.")
         return done.stdout.strip()
 
     def _check_port(self) -> None:

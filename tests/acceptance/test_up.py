@@ -1,0 +1,184 @@
+"""`manage.py up --demo` as a person uses it: one command, a printed request, Ctrl-C."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import psutil
+import pytest
+
+from config.children import command_of
+from tests.servers import reachable_folder
+from tests.stack import ROOT, eventually, free_port
+
+PATIENCE = 120.0  # seconds; a loaded machine takes its time to start seven processes
+
+
+class Up:
+    """One run of the command, with an environment that says nothing."""
+
+    def __init__(self, home: Path, port: int) -> None:
+        ours = ("WAKEFUL_", "DJANGO_", "PG", "DATABASE_URL", "REDIS_URL", "CELERY_", "SECRET_KEY")
+        silent = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+        self.env = {**silent, "WAKEFUL_HOME": str(home), "WAKEFUL_PORT": str(port)}
+        self.log = home.with_name(f"{home.name}-{next(_numbers)}.log")
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "manage.py", "up", "--demo"],
+                env=self.env,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def wait_ready(self) -> "Up":
+        eventually(lambda: "Ctrl-C stops everything." in self.said() or self.process.poll() is not None, PATIENCE)
+        assert self.process.poll() is None, self.said()
+        return self
+
+    def manage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            env=self.env,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def paste_curl(self) -> tuple[int, dict[str, str]]:
+        """Paste the printed request into a shell; status and body."""
+        curl = re.findall(r"(curl -i .*)", self.said())[-1]
+        done = subprocess.run(["bash", "-c", curl], capture_output=True, text=True, check=True)
+        head, _, body = done.stdout.replace("\r", "").partition("\n\n")
+        return int(head.split()[1]), json.loads(body)
+
+    def descendants(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def interrupt(self) -> None:
+        left = self.descendants()
+        self.process.send_signal(signal.SIGINT)
+        assert self.process.wait(PATIENCE) == 0, self.said()
+        assert not [process for process in left if command_of(process.pid)], "processes were left running"
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    with reachable_folder() as folder:
+        yield folder
+
+
+@pytest.fixture
+def started() -> Iterator[list[Up]]:
+    started: list[Up] = []
+    yield started
+    for up in started:
+        if up.process.poll() is None:
+            up.process.kill()
+            up.process.wait()
+        up.log.unlink(missing_ok=True)
+
+
+def test_from_nothing_to_a_run_and_back_again(home: Path, started: list[Up]) -> None:
+    port = free_port()
+    started.append(up := Up(home, port))
+    up.wait_ready()
+    password = password_in(up)
+
+    status, answer = up.paste_curl()
+    again, duplicate = up.paste_curl()
+
+    assert (status, again) == (202, 200)
+    assert duplicate == {"event": answer["event"], "duplicate": True}
+    eventually(lambda: statuses_of(up, answer["event"]) == ["succeeded"], timeout=5)
+    doctor = up.manage("doctor")
+    assert doctor.returncode == 0, doctor.stdout
+
+    up.interrupt()
+    assert "All processes stopped." in up.said()
+
+    # A second start resumes: same data, same password, a fresh delivery.
+    started.append(up := Up(home, port))
+    up.wait_ready()
+    assert password_in(up) == password
+    assert statuses_of(up, answer["event"]) == ["succeeded"]
+    assert up.paste_curl()[0] == 202
+    up.interrupt()
+
+
+def test_a_killed_worker_is_started_again_and_works(home: Path, started: list[Up]) -> None:
+    started.append(up := Up(home, free_port()))
+    up.wait_ready()
+    [worker] = [process for process in up.descendants() if is_worker(process) and process.ppid() == up.process.pid]
+
+    worker.kill()
+
+    eventually(lambda: "worker was killed by SIGKILL" in up.said())
+    _, answer = up.paste_curl()
+    eventually(lambda: statuses_of(up, answer["event"]) == ["succeeded"], timeout=30)
+    up.interrupt()
+
+
+def test_a_busy_port_is_said_before_anything_starts(home: Path, started: list[Up]) -> None:
+    port = free_port()
+    started.append(first := Up(home, port))
+    first.wait_ready()
+    with reachable_folder() as other:
+        started.append(second := Up(other, port))
+
+        assert second.process.wait(PATIENCE) == 1
+        assert f"Port {port} cannot be used" in second.said()
+        assert f"WAKEFUL_PORT={port + 1}" in second.said()
+        assert not (other / "postgres").exists()
+
+
+def test_a_second_stack_on_the_same_home_is_refused(home: Path, started: list[Up]) -> None:
+    started.append(first := Up(home, free_port()))
+    first.wait_ready()
+    started.append(second := Up(home, free_port()))
+
+    assert second.process.wait(PATIENCE) == 1
+    assert f"Another stack (process {first.process.pid}) already runs on {home}" in second.said()
+
+
+def test_a_stack_whose_supervisor_was_killed_leaves_nothing_in_the_way(home: Path, started: list[Up]) -> None:
+    port = free_port()
+    started.append(first := Up(home, port))
+    first.wait_ready()
+    left = first.descendants()
+    first.process.kill()
+    first.process.wait()
+
+    eventually(lambda: not [process for process in left if command_of(process.pid)], timeout=30)
+    started.append(second := Up(home, port))
+    second.wait_ready()
+    second.interrupt()
+
+
+def statuses_of(up: Up, event: str) -> list[str]:
+    done = up.manage("runs", "--json", "--event", event)
+    assert done.returncode == 0, done.stderr
+    return [run["status"] for run in json.loads(done.stdout)]
+
+
+def password_in(up: Up) -> str:
+    return re.findall(r"password: (\S+)", up.said())[0]
+
+
+def is_worker(process: psutil.Process) -> bool:
+    return "worker" in process.cmdline()
+
+
+_numbers = count(1)

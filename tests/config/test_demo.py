@@ -1,0 +1,65 @@
+import re
+from typing import Any
+
+import pytest
+from cryptography.fernet import Fernet
+from django.contrib.auth.models import User
+from django.test import Client
+
+from config.access import ensure_admin
+from config.demo import load_demo
+from triggers.models import Event, Secret
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_printed_request_is_accepted_and_its_repetition_is_a_duplicate(client: Client) -> None:
+    curl = load_demo().curl
+
+    first, second = paste(client, curl), paste(client, curl)
+
+    assert (first.status_code, second.status_code) == (202, 200)
+    assert first.json()["event"] == second.json()["event"]
+    assert Event.objects.get().type == "order.placed"
+
+
+def test_every_start_prints_a_new_delivery_of_the_same_source(client: Client) -> None:
+    first, second = load_demo().curl, load_demo().curl
+
+    assert paste(client, first).status_code == paste(client, second).status_code == 202
+    assert Secret.objects.filter(source__slug="demo").count() == 1
+
+
+def test_a_lost_encryption_key_gets_the_demo_a_new_secret(client: Client, settings: Any) -> None:
+    load_demo()
+    settings.WAKEFUL_ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
+
+    assert paste(client, load_demo().curl).status_code == 202
+
+
+def test_the_admin_can_log_in_with_the_printed_password(client: Client) -> None:
+    password = ensure_admin()
+
+    assert client.login(username="admin", password=password)
+
+
+def test_a_password_changed_by_hand_stays_unless_the_environment_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    ensure_admin()
+    admin = User.objects.get(username="admin")
+    admin.set_password("chosen by hand")
+    admin.save()
+
+    monkeypatch.delenv("WAKEFUL_ADMIN_PASSWORD")
+    assert ensure_admin() == "(the one you set)"
+    monkeypatch.setenv("WAKEFUL_ADMIN_PASSWORD", "said")
+    password = ensure_admin()
+    assert User.objects.get(username="admin").check_password(password)
+
+
+def paste(client: Client, curl: str) -> Any:
+    """What the shell would make of the printed line."""
+    match = re.fullmatch(r"curl -i http://[^/]+(\S+) (.*) -d '([^']*)'", curl)
+    assert match
+    path, flags, body = match.groups()
+    headers = dict(header.split(": ", 1) for header in re.findall(r"-H '([^']*)'", flags))
+    return client.post(path, body, content_type=headers.pop("Content-Type"), headers=headers)

@@ -1,0 +1,68 @@
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+from django.test import Client
+
+from config import health
+from runs.models import Worker
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_live_process_says_so_without_a_database(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "pending_migrations", unreachable)
+
+    assert client.get("/health/live").status_code == 200
+
+
+def test_a_whole_installation_is_ready_and_names_its_processes(client: Client) -> None:
+    Worker.objects.create(kind="beat", host="here", pid=1, version="1")
+    Worker.objects.create(kind="worker", host="here", pid=2, version="1", stopped_at="2026-01-01T00:00Z")
+
+    answer = client.get("/health/ready")
+
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "status": "ok",
+        "database": "ok",
+        "migrations": "ok",
+        "broker": "ok",
+        "processes": {"beat": 1},
+    }
+
+
+def test_a_lost_broker_is_degraded_but_ready(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "broker_answers", lambda: False)
+
+    answer = client.get("/health/ready")
+
+    assert (answer.status_code, answer.json()["status"]) == (200, "degraded")
+
+
+def test_pending_migrations_are_not_ready(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_needed_migrations", lambda: [("runs", "9999_from_the_future")])
+
+    answer = client.get("/health/ready")
+
+    assert (answer.status_code, answer.json()["migrations"]) == (503, "pending")
+
+
+def test_a_lost_database_is_not_ready(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "pending_migrations", unreachable)
+    monkeypatch.setattr(health, "connection", Closed())
+
+    answer = client.get("/health/ready")
+
+    assert (answer.status_code, answer.json()["database"]) == (503, "unreachable")
+
+
+def unreachable() -> list[str]:
+    raise OperationalError("connection refused")
+
+
+class Closed:
+    """Stands for the broken connection; the real one belongs to the test's transaction."""
+
+    def close(self) -> Any:
+        return None
