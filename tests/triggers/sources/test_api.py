@@ -195,7 +195,7 @@ json_values = st.recursive(
     ),
     as_batch=st.booleans(),
 )
-@examples(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_accepted_can_be_stored(token: str, members: dict[str, Any], as_batch: bool) -> None:
     event = PLAIN | members
 

@@ -47,7 +47,7 @@ bodies = st.binary(max_size=300) | st.sampled_from(
 
 
 def test_every_scheme_is_known_by_name() -> None:
-    assert list(schemes()) == ["bearer", "github", "hmac", "none", "standard_webhooks"]
+    assert set(schemes()) >= {"bearer", "github", "hmac", "none", "standard_webhooks"}
 
 
 @pytest.mark.parametrize("kind", CONFIGURED)
