@@ -1,4 +1,4 @@
-"""The demo: one webhook source that signs with a shared secret, and a request for it to paste."""
+"""The demo: the sources its agents listen to, and a signed request to paste for one of them."""
 
 import hmac
 import json
@@ -12,7 +12,8 @@ from django.db import transaction
 from triggers.models import Secret, Source
 from triggers.secrets import decrypt, rotate
 
-SLUG = "demo"
+SLUG = "demo"  # a shop that sends orders, see agents.library.order_intake
+GITHUB = "github"  # see agents.library.github_issue_triage
 BY = "demo"
 SETTINGS = {
     "algorithm": "sha256",
@@ -24,7 +25,7 @@ SETTINGS = {
     "type_path": "type",
 }
 # Signed as it stands, with nothing in it that goes stale: the same line works tomorrow.
-BODY = json.dumps({"type": "demo.hello", "name": "world"}, separators=(",", ":"))
+BODY = json.dumps({"type": "order.placed", "order": "A-1001", "total": "42.50"}, separators=(",", ":"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +36,13 @@ class Demo:
 
 
 def load_demo() -> Demo:
-    """Make the demo's source, once; the request to paste has a fresh delivery id every time."""
+    """Make the demo's sources, once; the request to paste has a fresh delivery id every time."""
     with transaction.atomic():
         source, _ = Source.objects.get_or_create(slug=SLUG, defaults={"kind": "hmac", "settings": SETTINGS})
         secret = _secret(source) or rotate(source, by=BY).encode()
+        github, is_new = Source.objects.get_or_create(slug=GITHUB, defaults={"kind": "github"})
+        if is_new:
+            rotate(github, by=BY)
     return Demo(curl=_curl(source, secret))
 
 

@@ -33,6 +33,7 @@ WAKEFUL_HTTPS = env.flag("WAKEFUL_HTTPS", False, "the site is served over https 
 # The installation
 WAKEFUL_PORT = env.count("WAKEFUL_PORT", 8000, "port of the web process, on 127.0.0.1", high=65535)
 WAKEFUL_APPS = env.words("WAKEFUL_APPS", "", "your own Django apps, found through PYTHONPATH")
+WAKEFUL_DEMO = env.flag("WAKEFUL_DEMO", False, "the agents and models of agents.library; `up --demo` sets it")
 WAKEFUL_QUEUES = env.words("WAKEFUL_QUEUES", "default", "queues a worker serves unless told otherwise")
 WAKEFUL_CONCURRENCY = env.count("WAKEFUL_CONCURRENCY", 2, "children of the worker that `manage.py up` starts")
 WAKEFUL_ENCRYPTION_KEYS = env.words("WAKEFUL_ENCRYPTION_KEYS", "", "Fernet keys for secrets at rest: the first encrypts, all decrypt", secret=True)
@@ -75,6 +76,7 @@ INSTALLED_APPS = [
     "runs",
     "triggers",
     "config",
+    *(["agents.library"] if WAKEFUL_DEMO else []),
     *WAKEFUL_APPS,
 ]
 MIDDLEWARE = [
@@ -143,6 +145,7 @@ AUTH_PASSWORD_VALIDATORS = [
     )
 ]
 LOGIN_URL = "admin:login"
+LOGIN_REDIRECT_URL = "admin:index"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = WAKEFUL_HTTPS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if WAKEFUL_HTTPS else None
 SECURE_HSTS_SECONDS = 365 * 86400 if WAKEFUL_HTTPS else 0
