@@ -3,11 +3,10 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from unfold.decorators import display
 
 from config.console.links import link, page
 from config.console.moments import moment
-from config.console.panel import Panel
+from config.console.panel import Panel, column
 from config.console.sections import Facts, Section, Table, Text, pretty
 from runs.models import AuditEntry
 
@@ -32,15 +31,15 @@ class AuditPanel(Panel):
     search_help_text = "who, or an object's id"
     ordering = ("-id",)
 
-    @display(description="when")
+    @column("when")
     def when(self, entry: AuditEntry) -> SafeString:
         return moment(entry.at)
 
-    @display(description="on")
+    @column("on")
     def subject(self, entry: AuditEntry) -> SafeString:
         return subject_of(entry)
 
-    @display(description="detail")
+    @column("detail")
     def details(self, entry: AuditEntry) -> str:
         return details_of(entry)
 

@@ -8,7 +8,6 @@ from django.db.models.expressions import RawSQL
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from unfold.decorators import action, display
 from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminSelectWidget
@@ -18,7 +17,7 @@ from config.console.bulk import carry_out
 from config.console.dialogs import attempt, dialog, leave
 from config.console.links import event_link, joined, link, page, run_link
 from config.console.moments import distance, moment
-from config.console.panel import Panel, acting
+from config.console.panel import Panel, acting, button, column
 from config.console.runs import duration_of, first_line, run_list, runs_of_events
 from config.console.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.workers import alive
@@ -53,9 +52,9 @@ class StateFilter(admin.SimpleListFilter):
             case "undispatched":
                 return queryset.filter(dispatched_at=None)
             case "differs":
-                return queryset.filter(was_altered=True)
+                return queryset.filter(Exists(_redeliveries_of().filter(differs=True)))
             case "again":
-                return queryset.filter(was_redelivered=True)
+                return queryset.filter(Exists(_redeliveries_of()))
         return queryset
 
 
@@ -86,15 +85,14 @@ class EventPanel(Panel):
     # Lists
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Event]:
-        redeliveries = Redelivery.objects.filter(event=OuterRef("pk"))
         return (  # type: ignore[no-any-return]
             super()
             .get_queryset(request)
             .defer("data", "body", "headers")
             .annotate(
                 started=RawSQL(RUNS_STARTED, [], output_field=IntegerField()),  # noqa: S611  (nothing of it comes from outside)
-                was_redelivered=Exists(redeliveries),
-                was_altered=Exists(redeliveries.filter(differs=True)),
+                was_redelivered=Exists(_redeliveries_of()),
+                was_altered=Exists(_redeliveries_of().filter(differs=True)),
             )
         )
 
@@ -111,23 +109,23 @@ class EventPanel(Panel):
         # A sender's delivery id may look like one of ours: GitHub's are UUIDs.
         return by_id if by_id.exists() else queryset.filter(ce_id=term) | queryset.filter(type=term), False
 
-    @display(description="subject", empty_value="–")
+    @column("subject", empty_value="–")
     def subject_shown(self, event: Event) -> str | None:
         return first_line(event.subject) or None
 
-    @display(description="received")
+    @column("received")
     def received(self, event: Event) -> SafeString:
         return moment(event.received_at)
 
-    @display(description="state", label={"undispatched": "warning", "dispatched": "default"})
+    @column("state", label={"undispatched": "warning", "dispatched": "default"})
     def state(self, event: Event) -> str:
         return "dispatched" if event.dispatched_at else "undispatched"
 
-    @display(description="runs")
+    @column("runs")
     def runs_started(self, event: Event) -> str:
         return str(event.started)  # type: ignore[attr-defined]
 
-    @display(description="flags", label={"another body": "danger", "redelivered": "info"}, empty_value="–")
+    @column("flags", label={"another body": "danger", "redelivered": "info"}, empty_value="–")
     def flags(self, event: Event) -> str | None:
         if event.was_altered:  # type: ignore[attr-defined]
             return "another body"
@@ -147,8 +145,8 @@ class EventPanel(Panel):
             done="replayed",
         )
 
-    @action(
-        description="Replay",
+    @button(
+        "Replay",
         permissions=["replay"],
         icon="replay",
         variant=ActionVariant.PRIMARY,
@@ -188,6 +186,10 @@ class EventPanel(Panel):
         return sections
 
 
+def _redeliveries_of() -> QuerySet[Redelivery]:
+    return Redelivery.objects.filter(event=OuterRef("pk"))
+
+
 def _notice(event: Event, runs: list[Run], decisions: list[Decision]) -> Notice:
     if event.dispatched_at is None:
         details = (
@@ -224,7 +226,7 @@ def _facts(event: Event) -> Facts:
             ("Meant for trigger", event.target_id and link(page("triggers_trigger", event.target_id), "this one only")),
             ("Caused by event", event.cause_event_id and event_link(event.cause_event_id)),
             ("Caused by run", event.cause_run_id and run_link(event.cause_run_id)),
-            ("First event of the chain", event.depth and event_link(event.root_id)),
+            ("First event of the chain", event_link(event.root_id) if event.depth else ""),
             ("Depth in the chain", event.depth or ""),
             ("SHA-256 of the body", event.body_sha256 and format_html("<code>{}</code>", event.body_sha256)),
         ]

@@ -39,7 +39,8 @@ def span(delta: timedelta) -> str:
     """A duration by its two largest units: “2 h 5 min”, “340 ms”."""
     if delta < timedelta(seconds=1):
         return f"{delta / timedelta(milliseconds=1):.0f} ms"
-    left, parts = round(delta.total_seconds()), []
+    left = round(delta.total_seconds())
+    parts: list[tuple[int, str]] = []
     for unit, seconds in UNITS:
         amount, left = divmod(left, seconds)
         if amount or parts:

@@ -1,11 +1,10 @@
 from django.contrib import admin
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
-from unfold.decorators import display
 
 from config.console.links import run_link
 from config.console.moments import moment
-from config.console.panel import Panel
+from config.console.panel import Panel, column
 from config.console.sections import Facts, Section, Text
 from runs.models import Notification
 
@@ -21,15 +20,15 @@ class NotificationPanel(Panel):
     search_help_text = "sender or text"
     ordering = ("-created_at",)
 
-    @display(description="when")
+    @column("when")
     def when(self, notification: Notification) -> SafeString:
         return moment(notification.created_at)
 
-    @display(description="urgency", label={"high": "danger", "normal": "info", "low": "default"})
+    @column("urgency", label={"high": "danger", "normal": "info", "low": "default"})
     def urgency_label(self, notification: Notification) -> str:
         return notification.urgency
 
-    @display(description="run", empty_value="–")
+    @column("run", empty_value="–")
     def run(self, notification: Notification) -> SafeString | None:
         return run_link(notification.run_id) if notification.run_id else None
 

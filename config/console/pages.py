@@ -45,7 +45,7 @@ def form_page(
         "form": form,
         "groups": groups or [Group(fields=list(form.visible_fields()))],
         "choice": form[choice] if choice else None,
-        "submit": submit,
+        "submit_text": submit,
         "back": back,
         "sections": sections,
         "media": panel.media + form.media,
@@ -77,5 +77,5 @@ def reveal_in_dialog(request: HttpRequest, *, secret: str, explained: str, back:
 
 
 def _respond(panel: Panel, request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
-    request.current_app = panel.admin_site.name  # type: ignore[attr-defined]
+    request.current_app = panel.admin_site.name
     return TemplateResponse(request, template, context)

@@ -1,15 +1,19 @@
 """What every page of the console is: an instrument panel over one noun, cheap to look at however large its table."""
 
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar, cast
 
 from django.core.paginator import Paginator
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
 from unfold.admin import ModelAdmin
+from unfold.decorators import action, display
+from unfold.enums import ActionVariant
 
 from config.console.sections import Section
 
+Method = TypeVar("Method", bound=Callable[..., Any])
 COUNTED = 10_000  # rows; nobody pages further, and counting millions at every look is what makes a console slow
 
 
@@ -20,7 +24,8 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]
 
     @cached_property
     def count(self) -> int:
-        return min(self.object_list.order_by()[: COUNTED + 1].count(), COUNTED)  # type: ignore[union-attr]
+        rows = cast("QuerySet[Model]", self.object_list)
+        return min(rows.order_by()[: COUNTED + 1].count(), COUNTED)
 
     @property
     def is_capped(self) -> bool:
@@ -64,6 +69,30 @@ class Panel(ModelAdmin):  # type: ignore[misc]
     ) -> HttpResponse:
         context |= {"title": f"{self.opts.verbose_name}".capitalize(), "sections": self.sections(request, obj)}
         return super().render_change_form(request, context, *args, obj=obj, **kwargs)  # type: ignore[no-any-return]
+
+
+def column(
+    description: str, *, label: Mapping[str, str] | None = None, empty_value: str | None = None
+) -> Callable[[Method], Method]:
+    """A method as a list's column; `label` gives each of its values a colour."""
+    marked = display(description=description, label=label, empty_value=empty_value)
+    return cast(Callable[[Method], Method], marked)
+
+
+def button(
+    description: str,
+    *,
+    permissions: Sequence[str],
+    icon: str,
+    url_path: str | None = None,
+    variant: ActionVariant = ActionVariant.DEFAULT,
+    dialog: Mapping[str, Any] | None = None,
+) -> Callable[[Method], Method]:
+    """A method as a button of the detail page: with a dialog it acts on a POST of that alone, without it is a page."""
+    marked = action(
+        description=description, permissions=permissions, icon=icon, url_path=url_path, variant=variant, dialog=dialog
+    )
+    return cast(Callable[[Method], Method], marked)
 
 
 def acting(request: HttpRequest) -> str:

@@ -10,11 +10,10 @@ from django_celery_beat.admin import PeriodicTaskForm
 from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask, SolarSchedule
 from django_celery_results.models import GroupResult, TaskResult
 from unfold.admin import ModelAdmin
-from unfold.decorators import display
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from config.console.moments import moment
-from config.console.panel import Panel
+from config.console.panel import Panel, column
 from config.console.sections import Facts, Section, Text
 
 for model in (PeriodicTask, CrontabSchedule, IntervalSchedule, ClockedSchedule, SolarSchedule, TaskResult, GroupResult):
@@ -65,21 +64,19 @@ class TaskResultPanel(Panel):
     search_fields = ("task_id", "task_name")
     ordering = ("-id",)
 
-    @display(
-        description="status", label={"SUCCESS": "success", "FAILURE": "danger", "RETRY": "warning", "STARTED": "info"}
-    )
+    @column("status", label={"SUCCESS": "success", "FAILURE": "danger", "RETRY": "warning", "STARTED": "info"})
     def status_label(self, result: TaskResult) -> str:
         return str(result.status)
 
-    @display(description="created")
-    def created(self, result: TaskResult) -> str:
+    @column("created")
+    def created(self, result: Any) -> str:
         return moment(result.date_created)
 
-    @display(description="done")
+    @column("done")
     def done(self, result: TaskResult) -> str:
         return moment(result.date_done)
 
-    def sections(self, request: HttpRequest, obj: TaskResult) -> list[Section]:
+    def sections(self, request: HttpRequest, obj: Any) -> list[Section]:
         facts = Facts(
             rows=[
                 ("Task", obj.task_name),

@@ -12,7 +12,6 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
-from unfold.decorators import action, display
 from unfold.enums import ActionVariant
 
 from agents.registry import all_agents
@@ -21,7 +20,7 @@ from config.console.bulk import carry_out
 from config.console.dialogs import attempt, dialog, leave
 from config.console.links import event_link, joined, link, listing, page, run_link
 from config.console.moments import distance, moment, span
-from config.console.panel import Panel, acting, is_list
+from config.console.panel import Panel, acting, button, column, is_list
 from config.console.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.workers import alive
 from runs.cancel import cancel
@@ -114,23 +113,23 @@ class RunPanel(Panel):
         title = {"title": "Failed runs"} if failed_only else {}
         return super().changelist_view(request, {**title, **(extra_context or {})})  # type: ignore[no-any-return]
 
-    @display(description="status", label=STATUS_COLOURS)
+    @column("status", label=STATUS_COLOURS)
     def status_label(self, run: Run) -> str:
         return run.status
 
-    @display(description="trigger", empty_value="–")
+    @column("trigger", empty_value="–")
     def trigger_link(self, run: Run) -> SafeString | None:
         return trigger_of(run)
 
-    @display(description="created")
+    @column("created")
     def created(self, run: Run) -> SafeString:
         return moment(run.created_at)
 
-    @display(description="took", empty_value="–")
+    @column("took", empty_value="–")
     def took(self, run: Run) -> str | None:
         return duration_of(run)
 
-    @display(description="why")
+    @column("why")
     def reason(self, run: Run) -> SafeString | str:
         if run.status in (RunStatus.FAILED, RunStatus.CANCELLED):
             return first_line(run.error or run.status_reason)
@@ -166,8 +165,8 @@ class RunPanel(Panel):
             otherwise="they have finished",
         )
 
-    @action(
-        description="Requeue",
+    @button(
+        "Requeue",
         permissions=["requeue"],
         icon="replay",
         variant=ActionVariant.PRIMARY,
@@ -177,8 +176,8 @@ class RunPanel(Panel):
         attempt(request, lambda: requeue(UUID(object_id), by=acting(request)), done="Requeued.")
         return leave(request, page("runs_run", object_id))
 
-    @action(
-        description="Cancel",
+    @button(
+        "Cancel",
         permissions=["cancel"],
         icon="cancel",
         variant=ActionVariant.DANGER,
@@ -320,7 +319,7 @@ def _facts(run: Run, events: list[Event]) -> Facts:
             ("First started", run.started_at and moment(run.started_at)),
             ("Finished", run.finished_at and moment(run.finished_at)),
             ("Took", duration_of(run)),
-            ("Deadline", run.deadline_at and run.status == RunStatus.RUNNING and moment(run.deadline_at)),
+            ("Deadline", moment(run.deadline_at) if run.deadline_at and run.status == RunStatus.RUNNING else ""),
             ("Cancel asked for", run.cancel_requested_at and moment(run.cancel_requested_at)),
             ("Queue and priority", f"{run.queue}, {run.priority}"),
             ("Key", run.key and run.key.partition(":")[2]),

@@ -11,7 +11,6 @@ from django.shortcuts import get_object_or_404
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
-from unfold.decorators import action, display
 from unfold.enums import ActionVariant
 
 from config.console.audit import entries_of
@@ -20,7 +19,7 @@ from config.console.dialogs import attempt, dialog, leave
 from config.console.links import event_link, link, listing, page
 from config.console.moments import distance, instant, moment
 from config.console.pages import form_page
-from config.console.panel import Panel, acting
+from config.console.panel import Panel, acting, button, column
 from config.console.schedule_form import NewScheduleForm, RuleForm, rule_as_initial
 from config.console.sections import Facts, Notice, Section, Table
 from config.console.workers import alive
@@ -69,6 +68,7 @@ class SchedulePanel(Panel):
     list_filter = (StateFilter, "catch_up")
     list_select_related = RELATED
     search_fields = ("task__name", "trigger__slug", "trigger__agent")
+    search_help_text = "schedule, trigger or agent"
     ordering = (F("next_fire_at").asc(nulls_last=True), "task__name")
     actions = ("pause_chosen", "resume_chosen", "fire_chosen")
     actions_detail = ("fire_now", "edit", "pause", "resume", "delete_schedule")
@@ -79,12 +79,12 @@ class SchedulePanel(Panel):
 
     # Lists
 
-    @display(description="schedule")
+    @column("schedule")
     def name(self, schedule: Schedule) -> str:
-        return schedule.task.name
+        return str(schedule.task.name)
 
-    @display(
-        description="state",
+    @column(
+        "state",
         label={
             "on": "success",
             "paused": "warning",
@@ -96,19 +96,19 @@ class SchedulePanel(Panel):
     def state(self, schedule: Schedule) -> str:
         return state_of(schedule)
 
-    @display(description="fires")
+    @column("fires")
     def rule(self, schedule: Schedule) -> str:
         return describe(schedule)
 
-    @display(description="next")
+    @column("next")
     def next_fire(self, schedule: Schedule) -> SafeString:
         return moment(schedule.next_fire_at if schedule.task.enabled else None)
 
-    @display(description="last")
+    @column("last")
     def last_fire(self, schedule: Schedule) -> SafeString:
         return moment(schedule.last_fire_at)
 
-    @display(description="wakes")
+    @column("wakes")
     def wakes(self, schedule: Schedule) -> SafeString:
         trigger = woken_by(schedule)
         return format_html("{} by {}", trigger.agent, link(page("triggers_trigger", trigger.pk), trigger.slug))
@@ -141,7 +141,7 @@ class SchedulePanel(Panel):
             return leave(request, page("triggers_schedule", schedule.pk))
         return _rule_page(self, request, form, "New schedule", "Create the schedule", listing("triggers_schedule"))
 
-    @action(description="Edit", permissions=["edit"], icon="edit", url_path="edit")
+    @button("Edit", permissions=["edit"], icon="edit", url_path="edit")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         schedule = _schedule(object_id)
         form = RuleForm(request.POST or None, initial=_initial(schedule))
@@ -151,8 +151,8 @@ class SchedulePanel(Panel):
             return leave(request, back)
         return _rule_page(self, request, form, "Edit schedule", "Save", back, schedule)
 
-    @action(
-        description="Run now",
+    @button(
+        "Run now",
         permissions=["fire"],
         icon="play_arrow",
         variant=ActionVariant.PRIMARY,
@@ -169,8 +169,8 @@ class SchedulePanel(Panel):
             messages.success(request, format_html("Fired: event {}.", event_link(event_id)))
         return leave(request, page("triggers_schedule", object_id))
 
-    @action(
-        description="Pause",
+    @button(
+        "Pause",
         permissions=["pause"],
         icon="pause",
         url_path="pause",
@@ -180,8 +180,8 @@ class SchedulePanel(Panel):
         attempt(request, lambda: pause_schedule(_schedule(object_id), by=acting(request)), done="Paused.")
         return leave(request, page("triggers_schedule", object_id))
 
-    @action(
-        description="Resume",
+    @button(
+        "Resume",
         permissions=["pause"],
         icon="resume",
         variant=ActionVariant.PRIMARY,
@@ -192,8 +192,8 @@ class SchedulePanel(Panel):
         attempt(request, lambda: resume_schedule(_schedule(object_id), by=acting(request)), done="Resumed.")
         return leave(request, page("triggers_schedule", object_id))
 
-    @action(
-        description="Delete",
+    @button(
+        "Delete",
         permissions=["remove"],
         icon="delete",
         variant=ActionVariant.DANGER,

@@ -18,7 +18,7 @@ class Facts:
 
     @property
     def shown(self) -> list[tuple[str, Cell]]:
-        return [(label, value) for label, value in self.rows if value not in (None, "", [])]
+        return [(label, value) for label, value in self.rows if value or value == 0 and value is not False]
 
 
 @dataclass(frozen=True, kw_only=True)

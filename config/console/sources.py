@@ -12,7 +12,6 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
-from unfold.decorators import action, display
 from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminIntegerFieldWidget, UnfoldAdminTextInputWidget
@@ -23,7 +22,7 @@ from config.console.dialogs import dialog, leave
 from config.console.links import link, listing, page
 from config.console.moments import distance, moment
 from config.console.pages import form_page, reveal, reveal_in_dialog
-from config.console.panel import Panel, acting
+from config.console.panel import Panel, acting, button, column
 from config.console.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.source_form import NewSourceForm, SettingsForm, scheme_of
 from runs.audit import record
@@ -75,6 +74,7 @@ class SourcePanel(Panel):
     list_display = ("slug", "kind_label", "state", "address", "proven", "created")
     list_filter = ("enabled", "kind")
     search_fields = ("slug",)
+    search_help_text = "source"
     ordering = ("slug",)
     actions = ("enable_chosen", "disable_chosen")
     actions_detail = ("edit", "rotate_secret", "enter_secret")
@@ -85,27 +85,27 @@ class SourcePanel(Panel):
         sources = super().get_queryset(request)
         return sources.annotate(last_proven=Max("secrets__last_matched_at"))  # type: ignore[no-any-return]
 
-    @display(description="kind")
+    @column("kind")
     def kind_label(self, source: Source) -> str:
         scheme = scheme_of(source)
         return scheme.label if scheme else f"{source.kind} (built in)"
 
-    @display(description="state", label={"enabled": "success", "disabled": "danger", "unverified": "warning"})
+    @column("state", label={"enabled": "success", "disabled": "danger", "unverified": "warning"})
     def state(self, source: Source) -> str:
         if not source.enabled:
             return "disabled"
         scheme = scheme_of(source)
         return "unverified" if scheme and not scheme.needs_secret else "enabled"
 
-    @display(description="address", empty_value="–")
+    @column("address", empty_value="–")
     def address(self, source: Source) -> SafeString | None:
         return format_html("<code>{}</code>", path_of(source)) if scheme_of(source) else None
 
-    @display(description="last proven by a secret")
+    @column("last proven by a secret")
     def proven(self, source: Source) -> SafeString:
         return moment(source.last_proven)  # type: ignore[attr-defined]
 
-    @display(description="created")
+    @column("created")
     def created(self, source: Source) -> SafeString:
         return moment(source.created_at)
 
@@ -143,7 +143,7 @@ class SourcePanel(Panel):
             choice="choice",
         )
 
-    @action(description="Edit", permissions=["edit"], icon="edit", url_path="edit")
+    @button("Edit", permissions=["edit"], icon="edit", url_path="edit")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         source = get_object_or_404(Source, pk=object_id, kind__in=schemes())
         initial = {"enabled": source.enabled}
@@ -158,8 +158,8 @@ class SourcePanel(Panel):
         groups = form.groups()
         return form_page(self, request, form, title="Edit source", submit="Save", back=back, groups=groups, obj=source)
 
-    @action(
-        description="New secret",
+    @button(
+        "New secret",
         permissions=["edit"],
         icon="key",
         variant=ActionVariant.PRIMARY,
@@ -172,8 +172,8 @@ class SourcePanel(Panel):
         explained = f"Give it to the sender of {source.slug}. The old one ends in {form.cleaned_data['hours']} h."
         return reveal_in_dialog(request, secret=plain, explained=explained, back=page("triggers_source", object_id))
 
-    @action(
-        description="Enter a secret",
+    @button(
+        "Enter a secret",
         permissions=["edit"],
         icon="password",
         url_path="enter-secret",

@@ -41,6 +41,7 @@ UNFOLD: dict[str, Any] = {
     "SHOW_VIEW_ON_SITE": False,
     "BORDER_RADIUS": "6px",
     "DASHBOARD_CALLBACK": "config.console.dashboard.dashboard",
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("console/icon.svg")}],
     "STYLES": [lambda request: static("console/console.css")],
     "SCRIPTS": [lambda request: static("console/moments.js")],
     "COLORS": {

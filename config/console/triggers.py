@@ -11,7 +11,6 @@ from django.shortcuts import get_object_or_404
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
-from unfold.decorators import action, display
 from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
@@ -23,7 +22,7 @@ from config.console.filter_trial import try_on_recent
 from config.console.links import event_link, joined, link, listing, page, run_link
 from config.console.moments import moment
 from config.console.pages import form_page
-from config.console.panel import Panel, acting
+from config.console.panel import Panel, acting, button, column
 from config.console.runs import duration_of, first_line
 from config.console.schedules import RELATED, state_of
 from config.console.sections import Facts, Notice, Section, Table, Text, pretty
@@ -87,7 +86,7 @@ class ResumeForm(BaseDialogForm):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         count = Decision.objects.filter(trigger=self.object_id, outcome=HELD).count()
-        self.fields["held"].choices = [("run", f"Run all {count}, in their order"), ("drop", f"Drop all {count}")]  # type: ignore[attr-defined]
+        self.fields["held"].choices = [("run", f"Run all {count}, in their order"), ("drop", f"Drop all {count}")]
 
 
 @admin.register(Trigger)
@@ -97,6 +96,7 @@ class TriggerPanel(Panel):
     list_display = ("slug", "state", "agent", "woken_by", "overlap", "failures", "last_run", "next_fire")
     list_filter = (StateFilter,)
     search_fields = ("slug", "agent")
+    search_help_text = "trigger or agent"
     ordering = ("slug",)
     actions = ("pause_chosen", "resume_and_run", "resume_and_drop", "fire_chosen")
     actions_detail = ("fire_now", "try_filter", "edit", "pause", "resume", "reset")
@@ -110,15 +110,15 @@ class TriggerPanel(Panel):
         triggers = super().get_queryset(request).prefetch_related(Prefetch("schedules", schedules))
         return triggers.annotate(last=Subquery(summary))  # type: ignore[no-any-return]
 
-    @display(description="state", label={"active": "success", "paused": "danger", "disabled": "default"})
+    @column("state", label={"active": "success", "paused": "danger", "disabled": "default"})
     def state(self, trigger: Trigger) -> str:
         return trigger.status
 
-    @display(description="wakes on")
+    @column("wakes on")
     def woken_by(self, trigger: Trigger) -> str:
         return in_words(trigger)
 
-    @display(description="failures in a row")
+    @column("failures in a row")
     def failures(self, trigger: Trigger) -> SafeString | str:
         if trigger.is_paused:
             return format_html(
@@ -126,12 +126,12 @@ class TriggerPanel(Panel):
             )
         return str(trigger.failures_in_a_row or "–")
 
-    @display(description="last run", empty_value="–")
+    @column("last run", empty_value="–")
     def last_run(self, trigger: Trigger) -> SafeString | None:
         last = trigger.last  # type: ignore[attr-defined]
         return run_link(last["id"], last["status"]) if last else None
 
-    @display(description="next fire")
+    @column("next fire")
     def next_fire(self, trigger: Trigger) -> SafeString:
         fires = [one.next_fire_at for one in trigger.schedules.all() if one.next_fire_at and one.task.enabled]
         return moment(min(fires, default=None))
@@ -168,7 +168,7 @@ class TriggerPanel(Panel):
             self, request, form, title="New trigger", submit="Create the trigger", back=back, groups=groups
         )
 
-    @action(description="Edit", permissions=["edit"], icon="edit", url_path="edit")
+    @button("Edit", permissions=["edit"], icon="edit", url_path="edit")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         trigger = get_object_or_404(Trigger, pk=object_id)
         form = TriggerForm(request.POST or None, initial=as_initial(trigger))
@@ -184,7 +184,7 @@ class TriggerPanel(Panel):
             self, request, form, title="Edit trigger", submit="Save", back=back, groups=groups, obj=trigger
         )
 
-    @action(description="Try the filter", icon="science", url_path="try", permissions=["view"])
+    @button("Try the filter", icon="science", url_path="try", permissions=["view"])
     def try_filter(self, request: HttpRequest, object_id: str) -> HttpResponse:
         trigger = get_object_or_404(Trigger, pk=object_id)
         form = MatchForm(request.POST or None, initial=as_initial(trigger))
@@ -203,8 +203,8 @@ class TriggerPanel(Panel):
             obj=trigger,
         )
 
-    @action(
-        description="Back to the code",
+    @button(
+        "Back to the code",
         permissions=["edit"],
         icon="undo",
         url_path="reset",
@@ -221,8 +221,8 @@ class TriggerPanel(Panel):
 
     # Control
 
-    @action(
-        description="Fire now",
+    @button(
+        "Fire now",
         permissions=["fire"],
         icon="play_arrow",
         variant=ActionVariant.PRIMARY,
@@ -239,8 +239,8 @@ class TriggerPanel(Panel):
             messages.success(request, format_html("Fired: event {}.", event_link(event_id)))
         return leave(request, page("triggers_trigger", object_id))
 
-    @action(
-        description="Pause",
+    @button(
+        "Pause",
         permissions=["pause"],
         icon="pause",
         variant=ActionVariant.DANGER,
@@ -255,8 +255,8 @@ class TriggerPanel(Panel):
         attempt(request, lambda: pause(trigger, reason=reason, by=acting(request)), done="Paused.")
         return leave(request, page("triggers_trigger", object_id))
 
-    @action(
-        description="Resume",
+    @button(
+        "Resume",
         permissions=["pause"],
         icon="resume",
         variant=ActionVariant.SUCCESS,
@@ -336,7 +336,7 @@ class TriggerPanel(Panel):
                     ("Source", obj.source or "any"),
                     ("Types", ", ".join(obj.types) or "only what is aimed at it"),
                     ("Filter", obj.filter and format_html("<code>{}</code>", obj.filter)),
-                    ("Input", obj.input and format_html("<code>{}</code>", pretty(obj.input))),
+                    ("Input", format_html("<code>{}</code>", pretty(obj.input)) if obj.input else ""),
                     ("Key", obj.key and format_html("<code>{}</code>", obj.key)),
                     ("Overlap", obj.overlap),
                     ("Failed runs in a row", obj.failures_in_a_row),

@@ -6,11 +6,10 @@ from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.utils import timezone
-from unfold.decorators import display
 
 from config.console.links import link, listing
 from config.console.moments import moment, span
-from config.console.panel import Panel
+from config.console.panel import Panel, column
 from config.console.sections import Facts, Notice, Section
 from runs.models import Worker
 
@@ -46,31 +45,31 @@ class WorkerPanel(Panel):
     list_filter = (StateFilter, "kind")
     ordering = (F("stopped_at").desc(nulls_first=True), "-started_at")
 
-    @display(description="state", label={"alive": "success", "draining": "info", "unseen": "danger"})
+    @column("state", label={"alive": "success", "draining": "info", "unseen": "danger"})
     def state(self, worker: Worker) -> str:
         return state_of(worker)
 
-    @display(description="process")
+    @column("process")
     def host_and_pid(self, worker: Worker) -> str:
         return f"{worker.host}:{worker.pid}"
 
-    @display(description="children")
+    @column("children")
     def children(self, worker: Worker) -> str:
         return str(worker.concurrency or "–")
 
-    @display(description="serves")
+    @column("serves")
     def serves(self, worker: Worker) -> str:
         return f"{', '.join(worker.queues)} · {len(worker.agents)} agents" if worker.queues else "–"
 
-    @display(description="seen")
+    @column("seen")
     def seen(self, worker: Worker) -> str:
         return moment(worker.seen_at)
 
-    @display(description="started")
+    @column("started")
     def started(self, worker: Worker) -> str:
         return moment(worker.started_at)
 
-    @display(description="stopped")
+    @column("stopped")
     def stopped(self, worker: Worker) -> str:
         return moment(worker.stopped_at)
 
