@@ -167,8 +167,8 @@ def add_schedule(trigger: Trigger, *, name: str, rule: Rule, catch_up: CatchUp) 
 
 def set_rule(schedule: Schedule, rule: Rule) -> None:
     """Let its task follow another rule; a one-shot that has fired is armed again, but never for an instant that is past."""
-    task = PeriodicTask.objects.get(pk=schedule.task_id)
-    has_fired = task.one_off and schedule.last_fire_at is not None
+    task = PeriodicTask.objects.select_related("wakeful").get(pk=schedule.task_id)
+    has_fired = task.one_off and task.wakeful.last_fire_at is not None
     task.enabled = (task.enabled or has_fired) and not is_past(rule)
     _point(task, rule)
     task.save()

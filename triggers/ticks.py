@@ -174,26 +174,27 @@ def _compute(schedule: Schedule) -> None:
     task = schedule.task
     rule = rule_of(task)
     spec = f"{rule}, from {task.start_time.isoformat()}" if task.start_time else str(rule)
+    is_edited = spec != schedule.spec
     if isinstance(rule, Interval):
-        if spec != schedule.spec or schedule.anchor_at is None:
+        if is_edited or schedule.anchor_at is None:
             schedule.anchor_at = task.start_time or schedule.edited_at
         rule = replace(rule, anchor=schedule.anchor_at)
     schedule.spec = spec
-    schedule.next_fire_at = next(
-        next_fires(rule, _accounted_until(schedule, rule), start=task.start_time, end=task.expires), None
-    )
+    after = _accounted_until(schedule, rule, is_edited)
+    schedule.next_fire_at = next(next_fires(rule, after, start=task.start_time, end=task.expires), None)
 
 
-def _accounted_until(schedule: Schedule, rule: Rule) -> datetime:
+def _accounted_until(schedule: Schedule, rule: Rule, is_edited: bool) -> datetime:
     """The instant after which nominal times count: none before it fires any more, none after it may be lost."""
     if isinstance(rule, Clocked):
         # However late its row came, it fires, once.
         return schedule.last_fire_at or just_before(rule.at)
-    instants = [schedule.edited_at]
+    after = schedule.edited_at
     if schedule.next_fire_at:
-        # Due before the edit and not fired yet: the edit must not swallow it.
-        instants.append(just_before(schedule.next_fire_at))
-    return max(min(instants), schedule.last_fire_at or min(instants))
+        # What was due before the edit and has not fired yet must not be swallowed by it.
+        pending = just_before(schedule.next_fire_at)
+        after = min(after, pending) if is_edited else pending
+    return max(after, schedule.last_fire_at or after)
 
 
 # Firing

@@ -132,7 +132,7 @@ def test_fields_mean_what_they_mean_to_celery(minute: str, hour: str, data: st.D
 
     ours = Cron(minute=minute, hour=hour, day_of_month=dom, month=month, day_of_week=dow, zone=ZoneInfo("UTC"))
 
-    theirs = crontab(minute, hour, dow, dom, month)
+    theirs: Any = crontab(minute, hour, dow, dom, month)
     assert set(ours.minutes) == theirs.minute
     assert set(ours.hours) == theirs.hour
     assert set(ours.days) == theirs.day_of_month

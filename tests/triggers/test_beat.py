@@ -1,0 +1,494 @@
+"""Due schedules become events, on a real PostgreSQL with a clock the tests choose. Concurrency: tests/integration."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from celery import Celery
+from django.db import connection
+from django_celery_beat.models import (
+    CrontabSchedule,
+    IntervalSchedule,
+    PeriodicTask,
+    SolarSchedule,
+)
+
+from runs.models import OutboxMessage
+from tests.triggers.factories import make_trigger
+from triggers import schedules, ticks
+from triggers.calendar import Clocked, Cron, Interval, Rule
+from triggers.models import Event, Schedule, Trigger
+from triggers.periodic import send_periodic_task
+
+pytestmark = pytest.mark.django_db
+
+# Years ahead of the database's clock, which stamps edits: what is tested never depends on the day it is tested.
+NINE = datetime(2050, 3, 7, 9, 0, tzinfo=UTC)
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+
+
+def make_schedule(
+    rule: Rule | None = None, *, trigger: Trigger | None = None, seen_at: datetime = NINE, **fields: Any
+) -> Schedule:
+    """A schedule that was edited at `seen_at` and settled."""
+    trigger = trigger or make_trigger("digest", types=[])
+    catch_up = fields.pop("catch_up", "latest")
+    schedule = schedules.add_schedule(
+        trigger, name=fields.pop("name", "digest"), rule=rule or every(MINUTE), catch_up=catch_up
+    )
+    if fields:
+        PeriodicTask.objects.filter(pk=schedule.task_id).update(**fields)
+    return settled(schedule, seen_at)
+
+
+def settled(schedule: Schedule, edited_at: datetime | None = None) -> Schedule:
+    """What Beat makes of its last edit, dated as the test needs it."""
+    if edited_at:
+        Schedule.objects.filter(pk=schedule.pk).update(edited_at=edited_at)
+    ticks.settle()
+    return Schedule.objects.select_related("task").get(pk=schedule.pk)
+
+
+def every(length: timedelta) -> Interval:
+    return Interval(every=length)
+
+
+def fire_all(now: datetime) -> list[datetime]:
+    """Everything due at `now`, batch by batch; the nominal times of all events so far."""
+    while ticks.fire_due(now):
+        pass
+    return nominals()
+
+
+def nominals() -> list[datetime]:
+    return [event.time for event in Event.objects.filter(type="schedule.fired").order_by("seq") if event.time]
+
+
+# Ticks and their events
+
+
+def test_due_tick_becomes_an_event_for_its_trigger() -> None:
+    schedule = make_schedule(Cron.parse("30 9 * * *", "Europe/Vienna"), seen_at=NINE - HOUR)
+    nominal = datetime(2050, 3, 7, 8, 30, tzinfo=UTC)
+
+    fire_all(nominal)
+
+    event = Event.objects.select_related("source").get()
+    assert (event.source.slug, event.type, event.time) == ("schedule", "schedule.fired", nominal)
+    assert (event.ce_source, event.ce_id) == ("digest", f"{schedule.task_id}:2050-03-07T08:30:00+00:00")
+    assert event.data == {"schedule": "digest", "nominal": "2050-03-07T08:30:00+00:00"}
+    assert event.target_id == schedule.trigger_id
+
+
+def test_firing_advances_the_schedule_and_counts_its_task() -> None:
+    schedule = make_schedule(every(MINUTE))
+    now = NINE + MINUTE + timedelta(seconds=1)
+
+    fire_all(now)
+
+    schedule.refresh_from_db()
+    assert (schedule.last_fire_at, schedule.next_fire_at) == (NINE + MINUTE, NINE + 2 * MINUTE)
+    assert (schedule.task.last_run_at, schedule.task.total_run_count) == (now, 1)
+    assert not schedule.stale
+
+
+def test_nothing_fires_before_its_time() -> None:
+    make_schedule(every(MINUTE))
+
+    assert fire_all(NINE + MINUTE - timedelta(microseconds=1)) == []
+
+
+def test_firing_twice_at_one_instant_fires_once() -> None:
+    make_schedule(every(MINUTE))
+
+    assert fire_all(NINE + MINUTE) == fire_all(NINE + MINUTE) == [NINE + MINUTE]
+
+
+def test_a_batch_takes_the_oldest_first() -> None:
+    for number in range(5):
+        make_schedule(every(MINUTE * (number + 1)), trigger=make_trigger(f"t{number}"), name=f"t{number}")
+
+    assert ticks.fire_due(NINE + HOUR, limit=2) == 2
+    assert {event.ce_source for event in Event.objects.all()} == {"t0", "t1"}
+
+
+# Missed ticks
+
+
+def test_latest_fires_only_the_newest_missed_tick() -> None:
+    make_schedule(every(HOUR), catch_up="latest")
+
+    assert fire_all(NINE + 5 * HOUR + 10 * MINUTE) == [NINE + 5 * HOUR]
+
+
+def test_skip_fires_no_missed_tick() -> None:
+    schedule = make_schedule(every(HOUR), catch_up="skip")
+
+    assert fire_all(NINE + 5 * HOUR + 10 * MINUTE) == []
+    schedule.refresh_from_db()
+    assert schedule.next_fire_at == NINE + 6 * HOUR
+    assert schedule.task.last_run_at is None
+
+
+def test_all_fires_every_missed_tick_batch_by_batch() -> None:
+    make_schedule(every(MINUTE), catch_up="all")
+
+    assert ticks.fire_due(NINE + 2 * HOUR) == 1
+    assert len(nominals()) == ticks.TICKS
+    assert fire_all(NINE + 2 * HOUR) == [NINE + n * MINUTE for n in range(1, 121)]
+
+
+@pytest.mark.parametrize("catch_up", ["latest", "skip", "all"])
+def test_tick_late_by_a_restart_is_on_time(catch_up: str) -> None:
+    make_schedule(every(HOUR), catch_up=catch_up)
+
+    assert fire_all(NINE + HOUR + ticks.GRACE) == [NINE + HOUR]
+
+
+@pytest.mark.parametrize("catch_up", ["latest", "skip", "all"])
+def test_hiccup_loses_no_tick_of_a_fast_schedule(catch_up: str) -> None:
+    second = timedelta(seconds=1)
+    make_schedule(every(second), catch_up=catch_up)
+
+    assert fire_all(NINE + 2.5 * second) == [NINE + second, NINE + 2 * second]
+
+
+@pytest.mark.parametrize("catch_up", ["latest", "skip"])
+def test_tick_superseded_by_a_later_one_was_missed(catch_up: str) -> None:
+    make_schedule(every(timedelta(seconds=5)), catch_up=catch_up)
+
+    assert fire_all(NINE + timedelta(seconds=21)) == [NINE + timedelta(seconds=20)]
+
+
+def test_missed_ticks_end_where_the_task_expires() -> None:
+    make_schedule(every(HOUR), catch_up="latest", expires=NINE + 3 * HOUR + MINUTE)
+
+    assert fire_all(NINE + 9 * HOUR) == [NINE + 3 * HOUR]
+
+
+# Once, and limits
+
+
+def test_one_shot_fires_once_and_retires() -> None:
+    schedule = make_schedule(Clocked(at=NINE + HOUR))
+
+    assert fire_all(NINE + HOUR) == [NINE + HOUR]
+    assert fire_all(NINE + 9 * HOUR) == [NINE + HOUR]
+    schedule.refresh_from_db()
+    assert schedule.task.enabled is False
+    assert schedule.task.total_run_count == 1
+    assert (schedule.next_fire_at, schedule.stale) == (None, False)
+
+
+def test_one_shot_fires_however_late_its_row_came() -> None:
+    make_schedule(Clocked(at=NINE), seen_at=NINE + HOUR)
+
+    assert fire_all(NINE + 2 * HOUR) == [NINE]
+
+
+def test_retired_one_shot_that_is_enabled_again_does_not_repeat() -> None:
+    schedule = make_schedule(Clocked(at=NINE))
+    fire_all(NINE)
+
+    PeriodicTask.objects.filter(pk=schedule.task_id).update(enabled=True)
+    settled(schedule)
+
+    assert fire_all(NINE + HOUR) == [NINE]
+
+
+def test_one_off_interval_fires_once() -> None:
+    make_schedule(every(HOUR), one_off=True, catch_up="all")
+
+    assert fire_all(NINE + 9 * HOUR) == [NINE + HOUR]
+
+
+def test_interval_with_a_start_begins_there() -> None:
+    make_schedule(every(HOUR), start_time=NINE + 90 * MINUTE, catch_up="all")
+
+    assert fire_all(NINE + 3 * HOUR) == [NINE + 90 * MINUTE, NINE + 150 * MINUTE]
+
+
+def test_crontab_waits_for_its_start() -> None:
+    make_schedule(Cron.parse("0 * * * *"), start_time=NINE + 2 * HOUR, catch_up="all")
+
+    assert fire_all(NINE + 3 * HOUR) == [NINE + 2 * HOUR, NINE + 3 * HOUR]
+
+
+# Edits
+
+
+def test_disabled_schedule_does_not_fire() -> None:
+    schedule = make_schedule(every(MINUTE))
+
+    PeriodicTask.objects.filter(pk=schedule.task_id).update(enabled=False)
+
+    assert settled(schedule).next_fire_at is None
+    assert fire_all(NINE + HOUR) == []
+
+
+def test_stale_schedule_does_not_fire_before_it_is_computed_anew() -> None:
+    schedule = make_schedule(every(MINUTE))
+
+    PeriodicTask.objects.filter(pk=schedule.task_id).update(one_off=True)
+
+    assert Schedule.objects.get().stale
+    assert fire_all(NINE + MINUTE) == []
+    settled(schedule)
+    assert fire_all(NINE + MINUTE) == [NINE + MINUTE]
+
+
+def edit_by_queryset(task: PeriodicTask) -> None:
+    IntervalSchedule.objects.filter(pk=task.interval_id).update(every=10)
+
+
+def edit_by_sql(task: PeriodicTask) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE django_celery_beat_intervalschedule SET every = 10 WHERE id = %s::int", [task.interval_id]
+        )
+
+
+def edit_by_save(task: PeriodicTask) -> None:
+    task.interval, _ = IntervalSchedule.objects.get_or_create(every=10, period="minutes")
+    task.save()
+
+
+@pytest.mark.parametrize("edit", [edit_by_queryset, edit_by_sql, edit_by_save])
+def test_edited_interval_counts_from_its_edit(edit: Any) -> None:
+    schedule = make_schedule(every(MINUTE))
+
+    edit(schedule.task)
+
+    assert Schedule.objects.get().stale
+    assert settled(schedule, NINE + 30 * timedelta(seconds=1)).next_fire_at == NINE + 10.5 * MINUTE
+
+
+def test_edit_of_a_rule_reaches_all_that_share_it() -> None:
+    first, second = (make_schedule(trigger=make_trigger(name), name=name) for name in ("a", "b"))
+    assert first.task.interval_id == second.task.interval_id
+
+    edit_by_queryset(first.task)
+
+    assert Schedule.objects.filter(stale=True).count() == 2
+
+
+@pytest.mark.parametrize("change", [{"name": "renamed"}, {"description": "said anew"}, {"args": "[1]"}, {}])
+def test_save_that_changes_no_rule_is_no_edit(change: dict[str, str]) -> None:
+    schedule = make_schedule(every(MINUTE))
+    for name, value in change.items():
+        setattr(schedule.task, name, value)
+
+    schedule.task.save()
+
+    assert not Schedule.objects.get().stale
+
+
+def test_same_rule_from_another_row_keeps_the_anchor() -> None:
+    schedule = make_schedule(every(MINUTE))
+    schedule.task.interval = IntervalSchedule.objects.create(every=60, period="seconds")
+
+    schedule.task.save()
+
+    assert Schedule.objects.get().stale
+    assert settled(schedule, NINE + 30 * timedelta(seconds=1)).next_fire_at == NINE + MINUTE
+
+
+def test_another_end_keeps_the_anchor() -> None:
+    schedule = make_schedule(every(MINUTE))
+
+    PeriodicTask.objects.filter(pk=schedule.task_id).update(expires=NINE + HOUR)
+
+    assert settled(schedule, NINE + 30 * timedelta(seconds=1)).next_fire_at == NINE + MINUTE
+
+
+def test_our_own_firing_is_no_edit() -> None:
+    schedule = make_schedule(every(HOUR))
+    anchor = schedule.anchor_at
+
+    fire_all(NINE + 5.5 * HOUR)
+
+    schedule.refresh_from_db()
+    assert (schedule.stale, schedule.anchor_at, schedule.next_fire_at) == (False, anchor, NINE + 6 * HOUR)
+
+
+@pytest.mark.parametrize("beat_saw_it_off", [True, False])
+def test_enabling_again_counts_afresh_and_catches_nothing_up(beat_saw_it_off: bool) -> None:
+    schedule = make_schedule(every(HOUR), catch_up="all")
+    task = PeriodicTask.objects.filter(pk=schedule.task_id)
+
+    task.update(enabled=False)
+    if beat_saw_it_off:
+        settled(schedule)
+    task.update(enabled=True)
+
+    assert settled(schedule, NINE + 5.25 * HOUR).next_fire_at == NINE + 6.25 * HOUR
+    assert fire_all(NINE + 6 * HOUR) == []
+
+
+def test_edit_does_not_swallow_a_tick_that_was_due_before_it() -> None:
+    """Edited between 09:00:00.000 and the claim: the new rule names 9:00 as well."""
+    schedule = make_schedule(Cron.parse("0 9 * * *"), seen_at=NINE - HOUR)
+
+    schedules.set_rule(schedule, Cron.parse("0 9 * * 1-5"))
+
+    settled(schedule, NINE + timedelta(milliseconds=3))
+    assert fire_all(NINE + timedelta(milliseconds=5)) == [NINE]
+
+
+def test_tick_between_the_edit_and_beats_look_is_not_lost() -> None:
+    """Created at 08:59:50, while Beat was away; back at 09:00:05."""
+    make_schedule(Cron.parse("0 9 * * *"), seen_at=NINE - timedelta(seconds=10))
+
+    assert fire_all(NINE + timedelta(seconds=5)) == [NINE]
+
+
+def test_edit_never_repeats_a_tick() -> None:
+    schedule = make_schedule(Cron.parse("0 9 * * *"), seen_at=NINE - HOUR)
+    fire_all(NINE)
+
+    schedules.set_rule(schedule, Cron.parse("0 9 * * 1-5"))
+    settled(schedule, NINE - timedelta(milliseconds=1))
+
+    assert fire_all(NINE + HOUR) == [NINE]
+
+
+def test_clocked_rule_that_moves_is_armed_again() -> None:
+    schedule = make_schedule(Clocked(at=NINE))
+    fire_all(NINE)
+
+    schedules.set_rule(schedule, Clocked(at=NINE + HOUR))
+    settled(schedule)
+
+    assert fire_all(NINE + HOUR) == [NINE, NINE + HOUR]
+
+
+# What cannot fire says so, and stops nobody else
+
+
+def test_rule_that_makes_no_sense_is_recorded_and_others_fire() -> None:
+    broken = make_schedule(Cron.parse("0 9 * * *"), trigger=make_trigger("a"), name="broken")
+    make_schedule(every(MINUTE), trigger=make_trigger("b"), name="sound")
+
+    CrontabSchedule.objects.update(hour="25")
+
+    assert settled(broken).problem == "hour 25 is not between 0 and 23"
+    assert fire_all(NINE + MINUTE) == [NINE + MINUTE]
+
+    CrontabSchedule.objects.update(hour="10")
+    assert settled(broken, NINE).problem == ""
+    assert fire_all(NINE + HOUR)[-1] == NINE + HOUR
+
+
+def test_solar_rule_is_refused_in_words() -> None:
+    solar = SolarSchedule.objects.create(event="sunrise", latitude=48, longitude=16)
+    PeriodicTask.objects.create(name="dawn", task="shop.tasks.open", solar=solar)
+
+    ticks.settle()
+
+    assert "solar rules are not supported" in Schedule.objects.get().problem
+
+
+def test_row_that_postgres_refuses_stops_nobody_else() -> None:
+    make_schedule(trigger=make_trigger("a"), name="full", total_run_count=2**31 - 1)
+    make_schedule(trigger=make_trigger("b"), name="sound")
+
+    fire_all(NINE + MINUTE)
+
+    assert [event.ce_source for event in Event.objects.all()] == ["sound"]
+    assert "out of range" in Schedule.objects.get(task__name="full").problem
+
+
+# The user's ordinary periodic tasks
+
+
+def make_periodic_task(**fields: Any) -> Schedule:
+    interval = IntervalSchedule.objects.create(every=1, period="minutes")
+    values = {"name": "clean", "task": "shop.tasks.clean", "args": '["all"]', "kwargs": '{"days": 3}', **fields}
+    task = PeriodicTask.objects.create(interval=interval, **values)
+    return settled(Schedule.objects.get(task=task), NINE)
+
+
+def test_ordinary_task_goes_to_the_outbox_instead() -> None:
+    schedule = make_periodic_task(queue="slow", headers='{"tenant": "a"}', priority=3, expire_seconds=60)
+
+    fire_all(NINE + MINUTE)
+
+    message = OutboxMessage.objects.get()
+    assert not Event.objects.exists()
+    assert (message.topic, message.key) == ("task", f"{schedule.task_id}:2050-03-07T09:01:00+00:00")
+    assert message.payload == {
+        "task": "shop.tasks.clean",
+        "args": ["all"],
+        "kwargs": {"days": 3},
+        "queue": "slow",
+        "exchange": None,
+        "routing_key": None,
+        "headers": {"tenant": "a", "periodic_task_name": "clean", "celery_beat_task": True},
+        "priority": 3,
+        "expires": 60,
+    }
+
+
+def test_ordinary_task_whose_arguments_are_no_json_says_so_and_goes_on_once_they_are() -> None:
+    schedule = make_periodic_task(args="[oops")
+
+    fire_all(NINE + MINUTE)
+
+    schedule.refresh_from_db()
+    assert "its args are not JSON" in schedule.problem
+    assert not OutboxMessage.objects.exists()
+
+    PeriodicTask.objects.filter(pk=schedule.task_id).update(args="[]")
+    fire_all(NINE + 2 * MINUTE)
+    schedule.refresh_from_db()
+    assert schedule.problem == ""
+    assert OutboxMessage.objects.count() == 1
+
+
+@pytest.mark.parametrize("task", ["celery.backend_cleanup", "somebody.elses.task"])
+def test_message_is_sent_as_celery_beat_would(monkeypatch: pytest.MonkeyPatch, task: str) -> None:
+    schedule = make_periodic_task(task=task, queue="slow", expires=NINE + HOUR)
+    fire_all(NINE + MINUTE)
+    sent: list[tuple[str, Any, Any, Mapping[str, Any]]] = []
+
+    def send_task(self: Celery, name: str, args: Any = None, kwargs: Any = None, **options: Any) -> None:
+        sent.append((name, args, kwargs, options))
+
+    monkeypatch.setattr(Celery, "send_task", send_task)
+    send_periodic_task(OutboxMessage.objects.get().payload)
+
+    [(name, args, kwargs, options)] = sent
+    assert (name, args, kwargs) == (task, ["all"], {"days": 3})
+    assert (options["queue"], options["expires"]) == ("slow", NINE + HOUR)
+    assert options["headers"]["periodic_task_name"] == schedule.task.name
+
+
+# Looks
+
+
+def test_look_says_what_there_is_to_do() -> None:
+    assert (ticks.look().has_stale, ticks.look().next_due) == (False, None)
+
+    schedule = make_schedule(every(MINUTE))
+    assert ticks.look().next_due == NINE + MINUTE
+    assert not ticks.look().is_due
+
+    PeriodicTask.objects.filter(pk=schedule.task_id).update(enabled=False)
+    assert ticks.look().has_stale
+
+
+def test_static_entries_of_celery_become_rows(settings: Any) -> None:
+    app = Celery("static", set_as_current=False)
+    app.conf.beat_schedule = {
+        "sweep": {"task": "shop.tasks.sweep", "schedule": 30.0, "args": (1,)},
+        "nonsense": {"task": "shop.tasks.nonsense"},
+    }
+
+    schedules.install_static(app)
+    schedules.install_static(app)
+
+    task = PeriodicTask.objects.get(name="sweep")
+    assert (task.task, json.loads(task.args), str(task.interval)) == ("shop.tasks.sweep", [1], "every 30 seconds")
+    assert set(PeriodicTask.objects.values_list("name", flat=True)) == {"sweep", "celery.backend_cleanup"}
