@@ -11,13 +11,13 @@ import structlog
 from django.db import InterfaceError, OperationalError, connection, transaction
 
 from agents import AgentRun, registry
+from agents.network import network_refused
 from runs.claim import Claim
 from runs.deadline import deadline
 from runs.exceptions import DeadlineExceeded, RunLost
 from runs.failpoints import failpoint
 from runs.finish import finish
 from runs.models import Attempt, Run
-from runs.network import network_refused
 from runs.outcome import Outcome, leave
 from runs.retry import outcome_of
 from runs.states import RunStatus

@@ -1,10 +1,9 @@
 """The success of a run: result, ledger, emitted events, notifications and the freed key, in the body's own transaction."""
 
-import json
 from typing import Any
 
-from agents.exceptions import Permanent
 from agents.run import Effects
+from agents.storable import storable
 from runs.claim import Claim
 from runs.models import Attempt
 from runs.outcome import NoticeRow, Outbound, Outcome, leave
@@ -20,7 +19,7 @@ def finish(claim: Claim, result: Any, effects: Effects) -> None:
         Outcome(
             status=RunStatus.SUCCEEDED,
             attempt=Attempt.Outcome.SUCCEEDED,
-            result=checked(result, "its result"),
+            result=storable(result, "its result"),
             outbound=[emitted(claim, emission) for emission in effects.emissions],
             notices=[NoticeRow(sender=claim.agent, text=notice.text, urgency=notice.urgency) for notice in effects.notices],
         ),
@@ -37,21 +36,10 @@ def emitted(claim: Claim, emission: Any) -> Outbound:
             "ce_source": f"agents/{claim.agent}",
             "type": emission.type,
             "subject": emission.subject,
-            "data": checked(emission.data, f"the data of emitted event {emission.type!r}"),
+            "data": storable(emission.data, f"the data of emitted event {emission.type!r}"),
             "root_id": str(claim.root_id),
             "cause_event_id": str(claim.event_ids[-1]) if claim.event_ids else None,
             "cause_run_id": str(claim.run_id),
             "depth": claim.depth + 1,
         },
     )
-
-
-def checked(value: Any, what: str) -> Any:
-    """The value, if PostgreSQL can store it as JSON; Permanent says what is wrong otherwise."""
-    try:
-        text = json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise Permanent(f"{what} is not JSON: {error}. Return plain dicts, lists, strings, numbers, booleans or None") from error
-    if "\\u0000" in text:
-        raise Permanent(f"{what} contains a NUL character, which PostgreSQL cannot store; remove it")
-    return value
