@@ -3,7 +3,7 @@ from uuid import UUID
 
 from django import forms
 from django.contrib import admin
-from django.db.models import Exists, IntegerField, OuterRef, QuerySet
+from django.db.models import Exists, IntegerField, OuterRef, Q, QuerySet
 from django.db.models.expressions import RawSQL
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
@@ -77,7 +77,7 @@ class EventPanel(Panel):
     list_filter = (StateFilter, "source")
     list_select_related = ("source",)
     search_fields = ("type",)  # only makes the box appear: see get_search_results
-    search_help_text = "an event's id, the sender's own id, or an exact type"
+    search_help_text = "an event's id, the sender's id or source, or an exact type"
     ordering = ("-id",)
     actions = ("replay_chosen",)
     actions_detail = ("replay_event",)
@@ -107,7 +107,7 @@ class EventPanel(Panel):
         except ValueError:
             by_id = queryset.none()
         # A sender's delivery id may look like one of ours: GitHub's are UUIDs.
-        return by_id if by_id.exists() else queryset.filter(ce_id=term) | queryset.filter(type=term), False
+        return by_id if by_id.exists() else queryset.filter(Q(ce_id=term) | Q(ce_source=term) | Q(type=term)), False
 
     @column("subject", empty_value="–")
     def subject_shown(self, event: Event) -> str | None:

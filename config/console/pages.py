@@ -1,5 +1,6 @@
 """Pages beside lists and details: a form that ends in a service, and a secret that is shown once."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +16,16 @@ from config.console.sections import Section
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Fields that belong together; `when` shows them only while the form's `choice` field has that value."""
+    """Fields that belong together; `when` shows them only while the form's `choice` field has one of these values."""
 
     title: str = ""
     note: str = ""
     fields: Sequence[BoundField]
-    when: str = ""
+    when: Sequence[str] = ()
+
+    @property
+    def condition(self) -> str:
+        return f"{json.dumps(list(self.when))}.includes(choice)"
 
 
 def form_page(
@@ -69,10 +74,11 @@ def reveal(panel: Panel, request: HttpRequest, *, title: str, secret: str, expla
 
 
 def reveal_in_dialog(request: HttpRequest, *, secret: str, explained: str, back: str) -> HttpResponse:
-    """The same, inside the dialog that asked for it."""
+    """The same, in place of the dialog that asked for it: with its button still there, a second click would make another."""
     context = {"secret": secret, "explained": explained, "back": back}
     response = TemplateResponse(request, "admin/console/secret_dialog.html", context)
     response["Cache-Control"] = "no-store"
+    response["HX-Retarget"] = response["HX-Reselect"] = "#dialog"
     return response
 
 

@@ -5,7 +5,6 @@ from zoneinfo import ZoneInfo, available_timezones
 from django import forms
 from django.core.exceptions import ValidationError
 from unfold.widgets import (
-    UnfoldAdminSelect2Widget,
     UnfoldAdminSelectWidget,
     UnfoldAdminTextInputWidget,
 )
@@ -31,7 +30,7 @@ class RuleForm(forms.Form):
         label="Crontab",
         help_text="Minute, hour, day of month, month, day of week, such as <code>0 9 * * mon-fri</code>",
     )
-    tz = forms.ChoiceField(required=False, label="Zone", widget=UnfoldAdminSelect2Widget)
+    tz = forms.ChoiceField(required=False, label="Zone", widget=UnfoldAdminSelectWidget)
     every = forms.CharField(
         required=False,
         widget=UnfoldAdminTextInputWidget,
@@ -44,7 +43,7 @@ class RuleForm(forms.Form):
         widget=UnfoldAdminTextInputWidget(attrs={"type": "datetime-local", "step": "1"}),
         input_formats=["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S"],
     )
-    at_tz = forms.ChoiceField(required=False, label="In the zone", widget=UnfoldAdminSelect2Widget)
+    at_tz = forms.ChoiceField(required=False, label="In the zone", widget=UnfoldAdminSelectWidget)
     catch_up = forms.ChoiceField(
         choices=Schedule.CatchUp.choices,
         widget=UnfoldAdminSelectWidget,
@@ -77,9 +76,9 @@ class RuleForm(forms.Form):
     def groups(self) -> list[Group]:
         return [
             Group(fields=[self["choice"]]),
-            Group(fields=[self["cron"], self["tz"]], when="cron"),
-            Group(fields=[self["every"]], when="every"),
-            Group(fields=[self["at"], self["at_tz"]], when="at"),
+            Group(fields=[self["cron"], self["tz"]], when=["cron"]),
+            Group(fields=[self["every"]], when=["every"]),
+            Group(fields=[self["at"], self["at_tz"]], when=["at"]),
             Group(fields=[self["catch_up"]]),
         ]
 

@@ -267,13 +267,13 @@ class SchedulePanel(Panel):
                     ("Last fire", moment(obj.last_fire_at)),
                     ("Counted from", obj.anchor_at and moment(obj.anchor_at)),
                     ("Last edit", moment(obj.edited_at)),
-                    ("Its ticks", link(listing("triggers_event", q="schedule.fired"), "events")),
+                    ("Its ticks", link(listing("triggers_event", q=obj.task.name), "events")),
                     ("Its runs", link(listing("runs_run", q=trigger.slug), "list")),
                 ]
             ),
             Table(
                 title="Next fires",
-                headers=("In its own zone", "", "For you"),
+                headers=("In its own zone", "", "In your zone"),
                 rows=[(in_own_zone(at), distance(at), instant(at)) for at in upcoming(obj)],
                 empty="None is planned.",
             ),

@@ -56,7 +56,9 @@ class SettingsForm(forms.Form):
     def _settings_of(self, kind: str) -> Group:
         scheme = schemes()[kind]
         fields: list[BoundField] = [self[f"{kind}__{field.name}"] for field in scheme.fields]
-        return Group(title=scheme.label, note=scheme.help_text, fields=fields, when=kind if len(self.kinds) > 1 else "")
+        return Group(
+            title=scheme.label, note=scheme.help_text, fields=fields, when=[kind] if len(self.kinds) > 1 else ()
+        )
 
 
 class NewSourceForm(SettingsForm):
@@ -106,8 +108,9 @@ class NewSourceForm(SettingsForm):
         return cleaned
 
     def groups(self) -> list[Group]:
-        common = Group(fields=[self[name] for name in ("slug", "choice", "enabled", "secret")])
-        return [common, *(self._settings_of(kind) for kind in self.kinds)]
+        common = Group(fields=[self[name] for name in ("slug", "choice", "enabled")])
+        secret = Group(fields=[self["secret"]], when=[kind for kind in self.kinds if schemes()[kind].needs_secret])
+        return [common, secret, *(self._settings_of(kind) for kind in self.kinds)]
 
 
 def _verified_first(kind: str) -> tuple[bool, str]:

@@ -23,7 +23,7 @@ from config.console.links import link, listing, page
 from config.console.moments import distance, moment
 from config.console.pages import form_page, reveal, reveal_in_dialog
 from config.console.panel import Panel, acting, button, column
-from config.console.sections import Facts, Notice, Section, Table, Text, pretty
+from config.console.sections import Facts, Notice, Section, Table, Text
 from config.console.source_form import NewSourceForm, SettingsForm, scheme_of
 from runs.audit import record
 from triggers.models import Secret, Source
@@ -231,7 +231,9 @@ class SourcePanel(Panel):
         if scheme.needs_secret:
             sections.append(_secrets(obj))
         if obj.settings:
-            sections.append(Text(title="Settings", text=pretty(obj.settings)))
+            labels = {field.name: field.label for field in scheme.fields}
+            rows = [(label, obj.settings.get(name)) for name, label in labels.items()]
+            sections.append(Facts(title="Settings", rows=rows))
         return [*sections, entries_of("source", obj.pk)]
 
 

@@ -34,4 +34,4 @@ class Schedule(models.Model):
         ]
 
     def __str__(self) -> str:
-        return str(self.task)
+        return str(self.task.name)
