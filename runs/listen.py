@@ -1,6 +1,7 @@
 """Sessions of the processes that wait: LISTEN on a connection of their own, and short tempers on the working one."""
 
 import contextlib
+import select
 from collections.abc import Sequence
 
 import psycopg
@@ -37,13 +38,10 @@ class Listener:
     def wait(self, timeout: float) -> bool:
         """True if anything was notified; notifications that came together count once."""
         assert self.connection is not None
-        notified = False
-        for _ in self.connection.notifies(timeout=timeout, stop_after=1):
-            notified = True
-        if notified:
-            for _ in self.connection.notifies(timeout=0):
-                pass
-        return notified
+        # psycopg's own wait wakes ten times a second to look for signals; select() sleeps, and a signal ends it too.
+        if not select.select([self.connection.fileno()], [], [], timeout)[0]:
+            return False
+        return any([True for _ in self.connection.notifies(timeout=0)])
 
     def close(self) -> None:
         if self.connection is not None:
