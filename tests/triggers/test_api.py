@@ -4,11 +4,13 @@ from uuid import UUID
 
 import pytest
 from django.core.management import call_command
+from django.db import OperationalError
 from django.test import Client
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from tests.api import Api
 from tests.triggers.factories import hold, make_event, make_paused_trigger, make_trigger
+from triggers.api import EventResource
 from triggers.models import Event, Redispatch, Schedule
 from triggers.sources.payload import MAX_DEPTH
 
@@ -295,6 +297,20 @@ def test_a_list_costs_a_fixed_number_of_queries(path: str, django_assert_max_num
 @pytest.mark.parametrize("path", ["events/", "runs/", "triggers/", "schedules/", "sources/"])
 def test_a_method_an_address_does_not_have_is_405(path: str) -> None:
     assert Api().client.delete(f"/api/v1/{path}").status_code == 405
+
+
+def test_a_database_that_is_away_is_503_with_a_time_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Api()
+
+    def gone(view: EventResource) -> None:
+        raise OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(EventResource, "get_queryset", gone)
+
+    answer = api.client.get("/api/v1/events/")
+
+    assert (answer.status_code, answer["Retry-After"]) == (503, "5")
+    assert "unexpectedly" not in answer.content.decode()
 
 
 def test_the_description_of_the_api_is_valid_and_complete(capsys: pytest.CaptureFixture[str]) -> None:
