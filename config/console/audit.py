@@ -4,7 +4,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from config.console.links import link, page
+from config.console.links import link, page, short
 from config.console.moments import moment
 from config.console.panel import Panel, column
 from config.console.sections import Facts, Section, Table, Text, pretty
@@ -61,9 +61,13 @@ def entries_of(kind: str, object_id: object) -> Table:
 
 def subject_of(entry: AuditEntry) -> SafeString:
     noun = PAGES.get(entry.kind)
-    text = format_html("{} {}", entry.kind, entry.object_id)
+    text = format_html("{} {}", entry.kind, short(entry.object_id) if len(entry.object_id) == 36 else entry.object_id)
     return link(page(noun, entry.object_id), text) if noun else text
 
 
 def details_of(entry: AuditEntry) -> str:
-    return ", ".join(f"{name}: {value}" for name, value in entry.detail.items())
+    return ", ".join(f"{name}: {_plain(value)}" for name, value in entry.detail.items())
+
+
+def _plain(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

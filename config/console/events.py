@@ -6,6 +6,7 @@ from django.contrib import admin
 from django.db.models import Exists, IntegerField, OuterRef, Q, QuerySet
 from django.db.models.expressions import RawSQL
 from django.http import HttpRequest, HttpResponse
+from django.template.defaultfilters import pluralize
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.enums import ActionVariant
@@ -14,8 +15,9 @@ from unfold.widgets import UnfoldAdminSelectWidget
 
 from config.console.audit import entries_of
 from config.console.bulk import carry_out
+from config.console.decisions import cells_of
 from config.console.dialogs import attempt, dialog, leave
-from config.console.links import event_link, joined, link, page, run_link
+from config.console.links import event_link, link, page, run_link
 from config.console.moments import distance, moment
 from config.console.panel import Panel, acting, button, column
 from config.console.runs import duration_of, first_line, run_list, runs_of_events
@@ -203,7 +205,7 @@ def _notice(event: Event, runs: list[Run], decisions: list[Decision]) -> Notice:
             details=details,
         )
     if runs:
-        return Notice(level="good", text=f"Started {len(runs)} run{'s' if len(runs) != 1 else ''}.")
+        return Notice(level="good", text=f"Started {len(runs)} run{pluralize(len(runs))}.")
     if decisions:
         return Notice(text="Matched, and started no run: the decisions below say why.")
     return Notice(
@@ -267,16 +269,7 @@ def _decisions(decisions: list[Decision]) -> Table:
     return Table(
         title="Decisions: why it started no run",
         headers=("Trigger", "Outcome", "Reason", "Run concerned", "When"),
-        rows=[
-            (
-                link(page("triggers_trigger", one.trigger_id), one.trigger.slug),
-                one.outcome,
-                joined([one.get_outcome_display(), one.reason], " – ") if one.reason else one.get_outcome_display(),
-                run_link(one.run_id) if one.run_id else "–",
-                moment(one.created_at),
-            )
-            for one in decisions
-        ],
+        rows=[(link(page("triggers_trigger", one.trigger_id), one.trigger.slug), *cells_of(one)) for one in decisions],
         empty="None: every trigger that matched it started a run.",
     )
 

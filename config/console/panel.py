@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
+from django.contrib.admin import ShowFacets
 from django.core.paginator import Paginator
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -40,6 +41,8 @@ class Panel(ModelAdmin):  # type: ignore[misc]
 
     paginator = CappedPaginator
     show_full_result_count = False
+    show_facets = ShowFacets.NEVER  # a count for every choice of every filter
+    list_max_show_all = 0
     list_per_page = 50
     list_fullwidth = True
     # Sorting a log by a column without an index reads all of it.

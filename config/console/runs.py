@@ -201,7 +201,7 @@ class RunPanel(Panel):
         attempts = list(obj.attempts.select_related("worker"))
         events = list(Event.objects.filter(pk__in=obj.event_ids[:SHOWN]).select_related("source").defer("data", "body"))
         sections: list[Section] = [_notice(obj), _facts(obj, events)]
-        if obj.error:
+        if obj.error and obj.status != RunStatus.CANCELLED:
             sections.append(Text(title="Error", text=obj.error))
         if attempts and attempts[-1].traceback:
             sections.append(Text(title=f"Traceback of attempt {attempts[-1].number}", text=attempts[-1].traceback))
@@ -248,7 +248,8 @@ def in_words(run: Run) -> str | SafeString:
                 else "Failed: its attempts are used up, or the error was permanent."
             )
         case RunStatus.CANCELLED:
-            return f"Cancelled: {run.status_reason}" if run.status_reason else "Cancelled."
+            why = run.error or run.status_reason
+            return f"Cancelled: {why}" if why not in ("", RunStatus.CANCELLED) else "Cancelled."
         case RunStatus.UNCERTAIN:
             return f"Uncertain, a person must decide: {run.status_reason}"
     return f"Waiting: {run.status_reason}"
@@ -318,7 +319,7 @@ def _facts(run: Run, events: list[Event]) -> Facts:
             ("Ready since", run.ready_at and moment(run.ready_at)),
             ("First started", run.started_at and moment(run.started_at)),
             ("Finished", run.finished_at and moment(run.finished_at)),
-            ("Took", duration_of(run)),
+            ("First start to end", duration_of(run)),
             ("Deadline", moment(run.deadline_at) if run.deadline_at and run.status == RunStatus.RUNNING else ""),
             ("Cancel asked for", run.cancel_requested_at and moment(run.cancel_requested_at)),
             ("Queue and priority", f"{run.queue}, {run.priority}"),

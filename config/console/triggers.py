@@ -8,6 +8,7 @@ from django.db.models import OuterRef, Prefetch, Q, QuerySet, Subquery
 from django.db.models.functions import JSONObject
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
+from django.template.defaultfilters import pluralize
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
@@ -17,9 +18,10 @@ from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminTextareaWidg
 
 from config.console.audit import entries_of
 from config.console.bulk import carry_out
+from config.console.decisions import cells_of
 from config.console.dialogs import attempt, dialog, leave
 from config.console.filter_trial import try_on_recent
-from config.console.links import event_link, joined, link, listing, page, run_link
+from config.console.links import event_link, link, listing, page, run_link
 from config.console.moments import moment
 from config.console.pages import form_page
 from config.console.panel import Panel, acting, button, column
@@ -86,7 +88,10 @@ class ResumeForm(BaseDialogForm):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         count = Decision.objects.filter(trigger=self.object_id, outcome=HELD).count()
-        self.fields["held"].choices = [("run", f"Run all {count}, in their order"), ("drop", f"Drop all {count}")]
+        self.fields["held"].choices = [
+            ("run", f"Run them, in their order ({count})"),
+            ("drop", f"Drop them ({count})"),
+        ]
 
 
 @admin.register(Trigger)
@@ -381,10 +386,12 @@ def _notice(trigger: Trigger) -> Notice:
         return Notice(
             level="bad",
             text=format_html("Paused {}: {}", moment(trigger.paused_at), trigger.paused_reason),
-            details=[f"{held} events are held for it. Resume runs or drops them."],
+            details=[f"{held} event{pluralize(held)} held for it. Resume runs or drops what is held."],
         )
     if trigger.failures_in_a_row:
-        return Notice(text=f"Active, but its last {trigger.failures_in_a_row} runs failed.", level="warning")
+        return Notice(
+            text=f"Active, but its latest runs failed: {trigger.failures_in_a_row} in a row.", level="warning"
+        )
     return Notice(text="Active.", level="good")
 
 
@@ -424,16 +431,6 @@ def _decisions(trigger: Trigger) -> Table:
     return Table(
         title="Latest events that matched and started no run",
         headers=("Event", "Type", "Outcome", "Reason", "Run concerned", "When"),
-        rows=[
-            (
-                event_link(one.event_id),
-                one.event.type,
-                one.outcome,
-                joined([one.get_outcome_display(), one.reason], " – ") if one.reason else one.get_outcome_display(),
-                run_link(one.run_id) if one.run_id else "–",
-                moment(one.created_at),
-            )
-            for one in decisions[:SHOWN]
-        ],
+        rows=[(event_link(one.event_id), one.event.type, *cells_of(one)) for one in decisions[:SHOWN]],
         empty="None.",
     )
