@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import IO
 
 from config import children
@@ -50,6 +51,7 @@ class Supervisor:
         self._env = {**env, "PYTHONUNBUFFERED": "1", **({"FORCE_COLOR": "1"} if self.console.colored else {})}
         self._selector = selectors.DefaultSelector()
         self._signals: list[int] = []
+        self._signalled_at = 0.0
 
     @property
     def pids(self) -> dict[str, int]:
@@ -76,6 +78,12 @@ class Supervisor:
                 self._stop_all()
             finally:
                 self._kill_all()
+
+    def _note_signal(self, number: int, frame: FrameType | None) -> None:
+        # What signals a whole group reaches us twice at once, by way of make; only later is it a person insisting.
+        if not self._signals or time.monotonic() - self._signalled_at > 1:
+            self._signals.append(number)
+            self._signalled_at = time.monotonic()
 
     def _start_due(self) -> bool:
         started = False
@@ -172,7 +180,7 @@ class Supervisor:
         ours.setblocking(False)
         theirs.setblocking(False)
         self._selector.register(theirs, selectors.EVENT_READ)
-        before = {number: signal.signal(number, lambda number, _: self._signals.append(number)) for number in STOPPING}
+        before = {number: signal.signal(number, self._note_signal) for number in STOPPING}
         before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
         fd = signal.set_wakeup_fd(ours.fileno(), warn_on_full_buffer=False)
         try:

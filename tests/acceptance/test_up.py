@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -26,6 +27,7 @@ class Up:
     def __init__(self, home: Path, port: int) -> None:
         ours = ("WAKEFUL_", "DJANGO_", "PG", "DATABASE_URL", "REDIS_URL", "CELERY_", "SECRET_KEY")
         silent = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+        self.home, self.port = home, port
         self.env = {**silent, "WAKEFUL_HOME": str(home), "WAKEFUL_PORT": str(port)}
         self.log = home.with_name(f"{home.name}-{next(_numbers)}.log")
         with self.log.open("wb") as log:
@@ -67,6 +69,17 @@ class Up:
     def descendants(self) -> list[psutil.Process]:
         return psutil.Process(self.process.pid).children(recursive=True)
 
+    def end(self) -> None:
+        """Kill it, if it still runs; on Linux its children follow."""
+        if self.process.poll() is None:
+            left = self.descendants()
+            self.process.kill()
+            self.process.wait()
+            for process in left:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+        self.log.unlink(missing_ok=True)
+
     def interrupt(self) -> None:
         left = self.descendants()
         self.process.send_signal(signal.SIGINT)
@@ -82,13 +95,23 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture
 def started() -> Iterator[list[Up]]:
+    """What a test starts goes in here, and is gone after it."""
     started: list[Up] = []
     yield started
     for up in started:
-        if up.process.poll() is None:
-            up.process.kill()
-            up.process.wait()
-        up.log.unlink(missing_ok=True)
+        up.end()
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Up]:
+    """A stack that runs; tests of what does not disturb it share it."""
+    with reachable_folder() as home:
+        up = Up(home, free_port())
+        try:
+            up.wait_ready()
+            yield up
+        finally:
+            up.end()
 
 
 def test_from_nothing_to_a_run_and_back_again(home: Path, started: list[Up]) -> None:
@@ -118,39 +141,30 @@ def test_from_nothing_to_a_run_and_back_again(home: Path, started: list[Up]) -> 
     up.interrupt()
 
 
-def test_a_killed_worker_is_started_again_and_works(home: Path, started: list[Up]) -> None:
-    started.append(up := Up(home, free_port()))
-    up.wait_ready()
-    [worker] = [process for process in up.descendants() if is_worker(process) and process.ppid() == up.process.pid]
+def test_a_killed_worker_is_started_again_and_works(running: Up) -> None:
+    [worker] = [process for process in running.descendants() if is_worker(process) and is_child(process, running)]
 
     worker.kill()
 
-    eventually(lambda: "worker was killed by SIGKILL" in up.said())
-    _, answer = up.paste_curl()
-    eventually(lambda: statuses_of(up, answer["event"]) == ["succeeded"], timeout=30)
-    up.interrupt()
+    eventually(lambda: "worker was killed by SIGKILL" in running.said())
+    _, answer = running.paste_curl()
+    eventually(lambda: statuses_of(running, answer["event"]) == ["succeeded"], timeout=30)
 
 
-def test_a_busy_port_is_said_before_anything_starts(home: Path, started: list[Up]) -> None:
-    port = free_port()
-    started.append(first := Up(home, port))
-    first.wait_ready()
-    with reachable_folder() as other:
-        started.append(second := Up(other, port))
-
-        assert second.process.wait(PATIENCE) == 1
-        assert f"Port {port} cannot be used" in second.said()
-        assert f"WAKEFUL_PORT={port + 1}" in second.said()
-        assert not (other / "postgres").exists()
-
-
-def test_a_second_stack_on_the_same_home_is_refused(home: Path, started: list[Up]) -> None:
-    started.append(first := Up(home, free_port()))
-    first.wait_ready()
-    started.append(second := Up(home, free_port()))
+def test_a_busy_port_is_said_before_anything_starts(running: Up, home: Path, started: list[Up]) -> None:
+    started.append(second := Up(home, running.port))
 
     assert second.process.wait(PATIENCE) == 1
-    assert f"Another stack (process {first.process.pid}) already runs on {home}" in second.said()
+    assert f"Port {running.port} cannot be used" in second.said()
+    assert f"WAKEFUL_PORT={running.port + 1}" in second.said()
+    assert not (home / "postgres").exists()
+
+
+def test_a_second_stack_on_the_same_home_is_refused(running: Up, started: list[Up]) -> None:
+    started.append(second := Up(running.home, free_port()))
+
+    assert second.process.wait(PATIENCE) == 1
+    assert f"Another stack (process {running.process.pid}) already runs on {running.home}" in second.said()
 
 
 def test_a_stack_whose_supervisor_was_killed_leaves_nothing_in_the_way(home: Path, started: list[Up]) -> None:
@@ -174,11 +188,15 @@ def statuses_of(up: Up, event: str) -> list[str]:
 
 
 def password_in(up: Up) -> str:
-    return re.findall(r"password: (\S+)", up.said())[0]
+    return str(re.findall(r"password: (\S+)", up.said())[0])
 
 
 def is_worker(process: psutil.Process) -> bool:
     return "worker" in process.cmdline()
+
+
+def is_child(process: psutil.Process, up: Up) -> bool:
+    return process.ppid() == up.process.pid
 
 
 _numbers = count(1)

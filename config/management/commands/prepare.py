@@ -19,7 +19,7 @@ class Command(BaseCommand):
 
     def handle(self, *, demo: bool, **options: Any) -> None:
         # Standard output is for the way in alone; what is done on the way goes beside it.
-        call_command("migrate", interactive=False, stdout=self.stderr)
+        call_command("migrate", interactive=False, verbosity=0)
         call_command("sync_agents", stdout=self.stderr)
         ensure_operator_token()
         site = f"http://127.0.0.1:{settings.WAKEFUL_PORT}"
