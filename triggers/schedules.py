@@ -6,7 +6,7 @@ A rule's row is never edited, for others may share it: a changed rule is another
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import chain, islice
 from zoneinfo import ZoneInfo
 
 import structlog
@@ -131,11 +131,12 @@ def rule_of(task: PeriodicTask, anchor: datetime | None = None) -> Rule:
 
 def upcoming(schedule: Schedule, count: int = 5) -> list[datetime]:
     """Its next nominal times, in its own zone (UTC for intervals and clocked ones); none if it is off or cannot fire."""
-    if schedule.next_fire_at is None or not schedule.task.enabled:
+    task = schedule.task
+    zone = task.crontab.timezone if task.crontab else UTC
+    try:
+        return [fire.astimezone(zone) for fire in islice(_fires_ahead(schedule), count)]
+    except RuleError:
         return []
-    zone = schedule.task.crontab.timezone if schedule.task.crontab else UTC
-    fires = _fires_from(schedule.next_fire_at, schedule)
-    return [fire.astimezone(zone) for fire in islice(fires, count)]
 
 
 def describe(schedule: Schedule) -> str:
@@ -146,11 +147,19 @@ def describe(schedule: Schedule) -> str:
         return str(error)
 
 
-def _fires_from(first: datetime, schedule: Schedule) -> Iterator[datetime]:
-    yield first
-    if not schedule.task.one_off:
-        rule = rule_of(schedule.task, schedule.anchor_at)
-        yield from next_fires(rule, first, end=schedule.task.expires)
+def _fires_ahead(schedule: Schedule) -> Iterator[datetime]:
+    task = schedule.task
+    if not task.enabled or schedule.problem:
+        return
+    if schedule.stale:
+        # Beat has not seen the edit yet, but this is what it will make of it.
+        fires = next_fires(rule_of(task, task.start_time), schedule.edited_at, start=task.start_time, end=task.expires)
+    elif schedule.next_fire_at:
+        later = next_fires(rule_of(task, schedule.anchor_at), schedule.next_fire_at, end=task.expires)
+        fires = chain([schedule.next_fire_at], later)
+    else:
+        return
+    yield from islice(fires, 1) if task.one_off else fires
 
 
 # Writing the rows

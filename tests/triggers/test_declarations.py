@@ -1,0 +1,431 @@
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django_celery_beat.models import CrontabSchedule, PeriodicTask
+
+from agents import AgentRun, agent, on, registry
+from agents.exceptions import DeclarationError
+from runs.exceptions import IllegalState
+from runs.models import AuditEntry
+from tests.triggers.factories import make_trigger
+from triggers import schedules, ticks
+from triggers.calendar import RuleError
+from triggers.declarations import override, reset_overrides, sync
+from triggers.models import Event, Schedule, Trigger
+from triggers.tasks import fire_schedule
+
+pytestmark = pytest.mark.django_db
+
+FUTURE = datetime(2050, 12, 1, 8, 0, tzinfo=UTC)
+Declare = Callable[..., None]
+
+
+@pytest.fixture
+def declare(monkeypatch: pytest.MonkeyPatch) -> Declare:
+    """Replace everything declared so far by one agent."""
+
+    def declare(name: str, *triggers: Any, **fields: Any) -> None:
+        monkeypatch.setattr(registry, "_agents", {})
+        add(name, *triggers, **fields)
+
+    return declare
+
+
+def add(name: str, *triggers: Any, **fields: Any) -> None:
+    @agent(name, triggers=triggers, **fields)
+    def body(run: AgentRun) -> None: ...
+
+
+def said(changes: list[Any]) -> list[str]:
+    return [str(change) for change in changes]
+
+
+def trigger_of(slug: str) -> Trigger:
+    return Trigger.objects.get(slug=slug)
+
+
+def task_of(slug: str) -> PeriodicTask:
+    return PeriodicTask.objects.get(wakeful__trigger__slug=slug)
+
+
+# What the code says
+
+
+def test_event_trigger_becomes_a_row(declare: Declare) -> None:
+    declare("welcome", on.event("customer.created", source="shop", filter="event.data.vip"), timeout="30s", priority=2)
+
+    assert said(sync()) == ["created welcome"]
+
+    trigger = trigger_of("welcome")
+    assert (trigger.agent, trigger.source, trigger.types) == ("welcome", "shop", ["customer.created"])
+    assert (trigger.filter, trigger.overlap, trigger.key) == ("event.data.vip", "allow", "")
+    assert trigger.policy == {"timeout": 30.0, "priority": 2}
+    assert not PeriodicTask.objects.exists()
+
+
+def test_key_queues_unless_the_author_says_otherwise(declare: Declare) -> None:
+    declare("a", on.event("x"), key="event.data.id")
+    add("b", on.event("x"), key="event.data.id", overlap="skip")
+
+    sync()
+
+    assert (trigger_of("a").overlap, trigger_of("a").key) == ("queue", "event.data.id")
+    assert trigger_of("b").overlap == "skip"
+
+
+@pytest.mark.parametrize(
+    ("declared", "row"),
+    [
+        (on.cron("0 9 * * mon-fri", tz="Europe/Vienna"), "0 9 * * mon-fri (m/h/dM/MY/d) Europe/Vienna"),
+        (on.every("90m"), "every 90 minutes"),
+        (on.at("2050-12-01T09:00+01:00"), "2050-12-01 08:00:00+00:00"),
+    ],
+)
+def test_schedule_becomes_rows(declare: Declare, declared: Any, row: str) -> None:
+    declare("digest", declared)
+
+    sync()
+
+    task = task_of("digest")
+    assert str(task.scheduler) == row
+    assert (task.task, json.loads(task.args), task.enabled) == ("triggers.fire_schedule", ["digest"], True)
+    assert (trigger_of("digest").overlap, trigger_of("digest").types) == ("skip", [])
+
+
+def test_further_triggers_are_numbered_and_a_slug_is_kept(declare: Declare) -> None:
+    declare("Mail Room", on.event("a"), on.every("1h", missed="all"), on.event("c", slug="letters"))
+
+    sync()
+
+    assert set(Trigger.objects.values_list("slug", flat=True)) == {"mail-room", "mail-room-2", "letters"}
+    assert task_of("mail-room-2").wakeful.catch_up == "all"
+
+
+def test_a_second_sync_changes_nothing(declare: Declare) -> None:
+    declare("digest", on.cron("0 9 * * 5-7"), on.every(0.5), on.at(FUTURE), on.event("x", filter="true"), timeout=5)
+    sync()
+    ticks.settle()
+
+    assert sync() == []
+    assert not Schedule.objects.filter(stale=True).exists()
+    assert all(trigger.overrides == [] for trigger in Trigger.objects.all())
+
+
+def test_changed_declaration_changes_its_rows(declare: Declare) -> None:
+    declare("digest", on.cron("0 9 * * *"))
+    sync()
+    declare("digest", on.cron("30 9 * * *", missed="all"), retries=5)
+
+    assert said(sync()) == ["changed digest (policy, At 09:30 (UTC), catch_up)"]
+
+    assert task_of("digest").crontab.minute == "30"
+    assert task_of("digest").wakeful.catch_up == "all"
+    assert trigger_of("digest").policy == {"retries": 5}
+
+
+def test_rule_that_others_share_is_not_edited(declare: Declare) -> None:
+    declare("digest", on.cron("0 9 * * *"))
+    add("other", on.cron("0 9 * * *"))
+    sync()
+    assert CrontabSchedule.objects.count() == 1
+    declare("digest", on.cron("30 9 * * *"))
+    add("other", on.cron("0 9 * * *"))
+
+    sync()
+
+    assert task_of("other").crontab.minute == "0"
+
+
+def test_trigger_may_turn_from_schedule_to_event_and_back(declare: Declare) -> None:
+    declare("digest", on.every("1h"))
+    sync()
+    declare("digest", on.event("x"))
+    assert said(sync()) == ["changed digest (types, overlap, no schedule any more)"]
+    assert not PeriodicTask.objects.exists()
+    declare("digest", on.every("1h"))
+
+    sync()
+
+    assert task_of("digest").enabled
+
+
+def test_instant_that_is_past_when_first_seen_does_not_fire(declare: Declare) -> None:
+    declare("reminder", on.at("2001-01-01T00:00Z"))
+
+    assert said(sync()) == ["created reminder (once, at 2001-01-01 00:00:00 UTC: past, so it will not fire)"]
+    assert not task_of("reminder").enabled
+
+
+# What makes no sense
+
+
+@pytest.mark.parametrize(
+    ("trigger", "fields", "complaint"),
+    [
+        (on.cron("0 25 * * *"), {}, "agent 'bad': hour 25 is not between 0 and 23"),
+        (on.cron("0 9 * * *", tz="Europe/Wien"), {}, "there is no zone 'Europe/Wien'"),
+        (on.every(0.001), {}, "not between 0.1 s and 100 years"),
+        (on.event("x", filter="event.data. >"), {}, "agent 'bad': "),
+        (on.event("x", filter="evnt.data.id == 1"), {}, "knows no evnt"),
+        (on.event("x"), {"key": "id"}, "knows no id"),
+        (on.event("x"), {"input": {"id": "event.data.id +"}}, "agent 'bad': "),
+        (on.event(), {}, "names no type"),
+        (on.event("x", slug="Not A Slug"), {}, "write 'not-a-slug'"),
+    ],
+)
+def test_nonsense_is_refused_before_anything_is_written(
+    declare: Declare, trigger: Any, fields: dict[str, Any], complaint: str
+) -> None:
+    declare("bad", trigger, **fields)
+    add("good", on.event("x"))
+
+    with pytest.raises(DeclarationError, match=complaint):
+        sync()
+
+    assert not Trigger.objects.exists()
+
+
+def test_every_problem_is_listed_at_once(declare: Declare) -> None:
+    declare("one", on.cron("0 25 * * *"), on.cron("0 9 * * *", tz="Mars"))
+    add("two", on.event("x", slug="same"), on.event("y", slug="same"))
+
+    with pytest.raises(CommandError) as raised:
+        call_command("sync_agents")
+
+    lines = str(raised.value).splitlines()
+    assert [line.split(":")[0] for line in lines] == [
+        "Nothing was changed.",
+        "agent 'one'",
+        "agent 'one'",
+        "2 triggers are called 'same' (of two); give one of them a slug=",
+    ]
+
+
+def test_operators_trigger_of_the_same_slug_is_not_taken(declare: Declare) -> None:
+    make_trigger("digest")
+    declare("digest", on.event("x"))
+
+    with pytest.raises(DeclarationError, match="an operator made a trigger 'digest'"):
+        sync()
+
+
+def test_somebody_elses_periodic_task_of_the_same_name_is_not_taken(declare: Declare) -> None:
+    crontab = CrontabSchedule.objects.create()
+    PeriodicTask.objects.create(name="digest", task="shop.tasks.digest", crontab=crontab)
+    declare("digest", on.every("1h"))
+
+    with pytest.raises(DeclarationError, match="there is another schedule 'digest'"):
+        sync()
+
+
+def test_command_says_what_changed(declare: Declare) -> None:
+    declare("digest", on.every("1h"))
+    first, second = StringIO(), StringIO()
+
+    call_command("sync_agents", stdout=first)
+    call_command("sync_agents", stdout=second)
+
+    assert first.getvalue() == "created digest (every 1 hour)\n"
+    assert second.getvalue() == "nothing changed\n"
+
+
+# What an operator says
+
+
+def test_override_survives_a_deploy(declare: Declare) -> None:
+    declare("welcome", on.event("customer.created"))
+    sync()
+    override(trigger_of("welcome"), {"filter": "event.data.vip", "policy": {"retries": 9}}, by="admin:ada")
+    declare("welcome", on.event("customer.created", "customer.changed", filter="event.data.new"), retries=1)
+
+    assert said(sync()) == ["changed welcome (types)"]
+
+    trigger = trigger_of("welcome")
+    assert trigger.types == ["customer.created", "customer.changed"]
+    assert (trigger.filter, trigger.policy) == ("event.data.vip", {"retries": 9})
+    assert AuditEntry.objects.filter(by="admin:ada", action="override").exists()
+
+
+def test_edit_that_came_another_way_is_taken_for_an_override(declare: Declare) -> None:
+    declare("digest", on.cron("0 9 * * *"))
+    sync()
+    Trigger.objects.update(overlap="allow")
+    PeriodicTask.objects.update(crontab=CrontabSchedule.objects.create(hour="7", minute="0"))
+    declare("digest", on.cron("0 10 * * *"), overlap="queue", retries=1)
+
+    sync()
+
+    assert trigger_of("digest").overrides == ["overlap", "rule"]
+    assert (trigger_of("digest").overlap, task_of("digest").crontab.hour) == ("allow", "7")
+    assert trigger_of("digest").policy == {"retries": 1}
+
+
+def test_edited_schedule_survives_a_deploy_until_it_is_given_back(declare: Declare) -> None:
+    declare("digest", on.cron("0 9 * * *"))
+    sync()
+    schedules.edit_schedule(task_of("digest").wakeful, every="20m", catch_up="skip", by="admin:ada")
+    declare("digest", on.cron("0 10 * * *", missed="all"))
+
+    sync()
+    assert (str(task_of("digest").interval), task_of("digest").wakeful.catch_up) == ("every 20 minutes", "skip")
+
+    reset_overrides(trigger_of("digest"), ["rule", "catch_up"], by="admin:ada")
+    assert (task_of("digest").crontab.hour, task_of("digest").wakeful.catch_up) == ("10", "all")
+    assert sync() == []
+
+
+def test_override_that_makes_no_sense_is_refused(declare: Declare) -> None:
+    trigger = make_trigger()
+
+    for changes in ({"filter": "event."}, {"overlap": "perhaps"}, {"slug": "other"}, {"key": "nobody.id"}):
+        with pytest.raises(ValueError):
+            override(trigger, changes, by="admin:ada")
+
+
+def test_operator_may_disable_a_declared_trigger_for_good(declare: Declare) -> None:
+    declare("digest", on.every("1h"))
+    sync()
+    override(trigger_of("digest"), {"enabled": False}, by="admin:ada")
+    declare("digest", on.every("2h"))
+
+    sync()
+
+    assert not trigger_of("digest").enabled
+
+
+# Coming and going
+
+
+def test_vanished_declaration_disables_and_its_return_enables(declare: Declare) -> None:
+    declare("digest", on.every("1h"))
+    sync()
+    declare("other", on.event("x"))
+
+    assert said(sync()) == ["created other", "disabled digest (its declaration is gone)"]
+    assert (trigger_of("digest").enabled, task_of("digest").enabled) == (False, False)
+    assert sync() == []
+
+    add("digest", on.every("1h"))
+    assert said(sync()) == ["enabled again digest"]
+    assert (trigger_of("digest").enabled, task_of("digest").enabled) == (True, True)
+    assert sync() == []
+
+
+def test_what_an_operator_had_turned_off_stays_off_when_it_returns(declare: Declare) -> None:
+    declare("digest", on.every("1h"))
+    sync()
+    schedules.pause_schedule(task_of("digest").wakeful, by="admin:ada")
+    declare("other", on.event("x"))
+    sync()
+    add("digest", on.every("1h"))
+
+    sync()
+
+    assert (trigger_of("digest").enabled, task_of("digest").enabled) == (True, False)
+
+
+def test_operators_own_triggers_and_schedules_are_left_alone(declare: Declare) -> None:
+    make_trigger("mine")
+    declare("digest", on.event("x"))
+    sync()
+    schedules.create_schedule(name="extra", trigger=trigger_of("digest"), every="1h", by="admin:ada")
+
+    assert sync() == []
+    assert trigger_of("mine").enabled
+    assert task_of("digest").name == "extra"
+
+
+# What a person does to a schedule
+
+
+def test_schedule_for_an_agent_makes_its_trigger(declare: Declare) -> None:
+    declare("digest", retries=1)
+
+    schedule = schedules.create_schedule(
+        name="Morning digest", agent="digest", cron="0 9 * * mon-fri", tz="Europe/Vienna", by="admin:ada"
+    )
+
+    trigger = trigger_of("morning-digest")
+    assert (schedule.trigger, trigger.agent, trigger.declared) == (trigger, "digest", None)
+    assert (trigger.overlap, trigger.policy) == ("skip", {"retries": 1})
+    assert schedules.describe(schedule) == "At 09:00, Monday through Friday (Europe/Vienna)"
+    assert AuditEntry.objects.get().action == "create"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        ({"agent": "nobody", "every": "1h"}, "there is no agent 'nobody'; the agents are: digest"),
+        ({"agent": "digest"}, "exactly one of cron, every and at"),
+        ({"agent": "digest", "every": "1h", "cron": "* * * * *"}, "exactly one of"),
+        ({"agent": "digest", "at": "2001-01-01T00:00Z"}, "that is past"),
+        ({"agent": "digest", "every": "1h", "name": "taken"}, "'taken' already"),
+        ({"agent": "digest", "every": "1h", "name": " "}, "1 to 200 characters"),
+        ({"agent": "digest", "every": "1h", "name": "!!!"}, "empty or taken"),
+    ],
+)
+def test_schedule_that_makes_no_sense_is_refused(declare: Declare, wrong: dict[str, Any], complaint: str) -> None:
+    declare("digest")
+    schedules.create_schedule(name="taken", agent="digest", every="1h", by="admin:ada")
+
+    with pytest.raises(RuleError, match=complaint):
+        schedules.create_schedule(**{"name": "new", "by": "admin:ada", **wrong})
+
+    assert Trigger.objects.count() == Schedule.objects.count() == 1
+
+
+def test_pausing_and_resuming_a_schedule(declare: Declare) -> None:
+    declare("digest")
+    schedule = schedules.create_schedule(name="digest", agent="digest", every="1h", by="admin:ada")
+
+    assert not schedules.pause_schedule(schedule, by="admin:ada").task.enabled
+    with pytest.raises(IllegalState, match="paused already"):
+        schedules.pause_schedule(schedule, by="admin:ada")
+    assert schedules.resume_schedule(schedule, by="admin:ada").task.enabled
+    with pytest.raises(IllegalState, match="active already"):
+        schedules.resume_schedule(schedule, by="admin:ada")
+
+
+def test_upcoming_fires_are_shown_in_the_schedules_zone(declare: Declare) -> None:
+    declare("digest")
+    schedule = schedules.create_schedule(name="d", agent="digest", cron="0 9 * * *", tz="Europe/Vienna", by="cli:ada")
+    ticks.settle()
+    schedule.refresh_from_db()
+
+    first, second = schedules.upcoming(schedule, 2)
+
+    assert (first.hour, second.hour) == (9, 9)
+    assert str(first.tzinfo) == "Europe/Vienna"
+    assert second.date() - first.date() == timedelta(days=1)
+
+
+def test_upcoming_of_a_one_shot_is_one(declare: Declare) -> None:
+    declare("digest")
+    schedule = schedules.create_schedule(name="d", agent="digest", at=FUTURE, by="cli:ada")
+    assert schedules.upcoming(schedule) == [FUTURE]  # before Beat has seen it
+    ticks.settle()
+    schedule.refresh_from_db()
+
+    assert schedules.upcoming(schedule) == [FUTURE]
+
+
+def test_upcoming_of_a_paused_schedule_is_none(declare: Declare) -> None:
+    declare("digest")
+    schedule = schedules.create_schedule(name="d", agent="digest", every="1h", by="cli:ada")
+
+    assert schedules.upcoming(schedules.pause_schedule(schedule, by="cli:ada")) == []
+
+
+def test_under_another_scheduler_the_task_still_wakes_its_trigger(declare: Declare) -> None:
+    declare("digest", on.every("1h"))
+    sync()
+
+    event_id = fire_schedule(*json.loads(task_of("digest").args))
+
+    event = Event.objects.get(pk=event_id)
+    assert (event.type, event.target_id) == ("manual.fired", trigger_of("digest").id)
