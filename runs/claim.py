@@ -34,7 +34,7 @@ WITH me AS (
 UPDATE runs_run SET
   status = 'running', status_reason = '', ready_at = NULL, worker_id = %(worker)s::uuid, pid = %(pid)s::int,
   claimed_at = clock_timestamp(), started_at = coalesce(started_at, clock_timestamp()),
-  deadline_at = clock_timestamp() + make_interval(secs => (policy->>'timeout')::float8 + %(hard)s::float8),
+  deadline_at = clock_timestamp() + make_interval(secs => coalesce((policy->>'timeout')::float8, %(timeout)s::float8) + %(hard)s::float8),
   attempt = attempt + 1, epoch = epoch + 1
 FROM best WHERE runs_run.id = best.id
 RETURNING runs_run.id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, key, slot,
@@ -94,6 +94,7 @@ def _claim(worker_id: UUID, queue: str, agents: Sequence[str]) -> Claim | None:
                 "queue": queue,
                 "agents": list(agents),
                 "lease": settings.WAKEFUL_LEASE,
+                "timeout": settings.WAKEFUL_ATOMIC_TIMEOUT.total_seconds(),
                 "hard": HARD_DEADLINE_AFTER,
             },
         )

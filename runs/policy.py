@@ -1,9 +1,14 @@
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
 from random import uniform
 from typing import Any
 
 from django.conf import settings
+
+
+TEXTS = frozenset({"queue", "overlap"})
+WHOLE = frozenset({"priority", "retries", "pause_after"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,13 +26,13 @@ class Policy:
     overlap: str = "allow"
 
     @classmethod
-    def load(cls, stored: dict[str, Any]) -> "Policy":
-        """From a trigger's or a run's JSON; unknown keys are another version's and ignored, missing ones get defaults."""
-        known = {field.name for field in fields(cls)}
-        policy = cls(**{name: value for name, value in stored.items() if name in known})
-        if policy.timeout:
-            return policy
-        return cls(**{**asdict(policy), "timeout": settings.WAKEFUL_ATOMIC_TIMEOUT.total_seconds()})
+    def load(cls, stored: Mapping[str, Any]) -> "Policy":
+        """From a trigger's or a run's JSON; unknown keys are another version's and ignored, missing ones get defaults.
+        ValueError names a value that makes no sense: none may reach a run, where it would stop every claim."""
+        known = {field.name: _checked(field.name, stored[field.name]) for field in fields(cls) if field.name in stored}
+        if not known.get("timeout"):
+            known["timeout"] = settings.WAKEFUL_ATOMIC_TIMEOUT.total_seconds()
+        return cls(**known)
 
     def dump(self) -> dict[str, Any]:
         return asdict(self)
@@ -39,3 +44,17 @@ class Policy:
         """Exponential, with ± 20 % jitter so that what failed together does not return together."""
         seconds = min(self.backoff * self.backoff_factor ** (attempt - 1), self.backoff_max)
         return timedelta(seconds=seconds * uniform(0.8, 1.2))
+
+
+def _checked(name: str, value: Any) -> Any:
+    if name in TEXTS:
+        if isinstance(value, str) and value:
+            return value
+        raise ValueError(f"policy: {name} is {value!r}, not a name")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e9:
+        raise ValueError(f"policy: {name} is {value!r}, not a number of 0 or more")
+    if name in WHOLE and value != int(value):
+        raise ValueError(f"policy: {name} is {value!r}, not a whole number")
+    if name == "priority" and value > 9:
+        raise ValueError(f"policy: priority is {value!r}; 0 is most urgent, 9 least")
+    return value

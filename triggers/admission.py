@@ -52,6 +52,10 @@ def refuse(match: Match, outcome: Decision.Outcome, reason: str, run_id: UUID | 
 
 def hold_or_stop(match: Match) -> Refusal | None:
     """What can be refused without looking at any key."""
+    if not match.rule.enabled:
+        return refuse(match, Outcome.DISABLED, "the event was meant for this trigger, which is disabled")
+    if match.rule.problem:
+        return refuse(match, Outcome.ERROR, match.rule.problem)
     if match.depth > settings.WAKEFUL_MAX_DEPTH:
         return refuse(match, Outcome.LOOP, f"its causal chain is {match.depth} deep; WAKEFUL_MAX_DEPTH is {settings.WAKEFUL_MAX_DEPTH}")
     if match.rule.is_paused:

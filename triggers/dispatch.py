@@ -78,7 +78,7 @@ class Item:
 
     @property
     def is_resumption(self) -> bool:
-        return self.redispatch_id is not None and self.replay_id == NIL_REPLAY
+        return self.redispatch_id is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ class Batch:
 
 
 class Rules:
-    """The enabled triggers, compiled; reloaded when the table has changed."""
+    """The triggers, indexed; reloaded when the table has changed."""
 
     def __init__(self) -> None:
         self.fingerprint: Any = None
@@ -102,13 +102,16 @@ class Rules:
             cursor.execute(FINGERPRINT)
             fingerprint = cursor.fetchone()
         if fingerprint != self.fingerprint:
-            self.index = Index(rule_of(trigger) for trigger in Trigger.objects.filter(enabled=True))
+            self.index = Index(rule_of(trigger) for trigger in Trigger.objects.all())
             self.fingerprint = fingerprint
         return self.index
 
 
 def rule_of(trigger: Trigger) -> Rule:
-    policy = Policy.load({**trigger.policy, "overlap": trigger.overlap})
+    try:
+        policy, problem = Policy.load({**trigger.policy, "overlap": trigger.overlap}), ""
+    except ValueError as error:
+        policy, problem = Policy(), str(error)
     return Rule(
         id=trigger.id,
         slug=trigger.slug,
@@ -120,6 +123,8 @@ def rule_of(trigger: Trigger) -> Rule:
         key=trigger.key,
         overlap=trigger.overlap,
         policy=policy,
+        problem=problem,
+        enabled=trigger.enabled,
         paused_reason=trigger.paused_reason if trigger.is_paused else None,
     )
 
@@ -165,7 +170,7 @@ def dispatch_one_by_one(rules: Rules) -> Batch:
             except (OperationalError, InterfaceError):
                 raise
             except DatabaseError as error:
-                log.exception("dispatch.event_refused", event=str(item.event_id))
+                log.exception("dispatch.event_refused", event_id=str(item.event_id))
                 refused = [refuse(_bare(item, rule), Decision.Outcome.ERROR, str(error)[:2000]) for rule in wanted_by(item, index)]
                 record(refused)
                 mark_dispatched([item])

@@ -38,6 +38,8 @@ class Rule:
     key: str = ""
     overlap: str = "allow"
     policy: Policy = field(default_factory=Policy)
+    problem: str = ""
+    enabled: bool = True
     paused_reason: str | None = None
 
     @property
@@ -54,7 +56,7 @@ class Rule:
 
 
 class Index:
-    """The enabled triggers, found by target and by (source, type)."""
+    """The triggers, found by id, and the enabled ones by (source, type)."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.by_id: dict[UUID, Rule] = {}
@@ -62,7 +64,7 @@ class Index:
         self.globs: list[tuple[str, Rule]] = []
         for rule in sorted(rules, key=lambda rule: rule.slug):
             self.by_id[rule.id] = rule
-            for pattern in rule.types:
+            for pattern in rule.types if rule.enabled else ():
                 if GLOB & set(pattern):
                     self.globs.append((pattern, rule))
                 else:

@@ -64,7 +64,7 @@ def test_a_frozen_workers_locks_do_not_block_its_successor(make_stack: StackMake
     eventually(lambda: "lease_lost" in frozen.output())
     assert effects(stack, event) == 1
     # It comes back as a new incarnation, and works.
-    eventually(lambda: len(stack.query("SELECT 1 FROM runs_worker WHERE kind = 'worker' AND stopped_at IS NULL")) == 2)
+    eventually(lambda: len(stack.query("SELECT 1 FROM runs_worker WHERE kind = 'worker' AND stopped_at IS NULL")) == 2, 30)
     assert frozen.is_alive()
 
 

@@ -14,6 +14,7 @@ class Decision(models.Model):
         HELD = "held", "the trigger is paused; offered on resume"
         RESUMED = "resumed", "was held, then ran"
         DROPPED = "dropped", "was held, then given up by a person"
+        DISABLED = "disabled", "it was meant for a trigger that is disabled"
         LOOP = "loop", "its causal chain is too deep"
         ERROR = "error", "matching or admitting it failed"
 

@@ -1,0 +1,209 @@
+"""One attempt: what commits, what is rolled back, and what becomes of the run."""
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.contrib.auth.models import Group
+
+from agents import Agent, AgentRun, Permanent, Retry, registry
+from runs.claim import Claim, claim_next, settle
+from runs.executor import execute
+from runs.models import Attempt, Notification, OutboxMessage, ProcessedEvent, Run, Worker
+from runs.requeue import requeue
+from runs.states import RunStatus
+from tests.runs.factories import make_run
+from tests.triggers.factories import make_event
+
+pytestmark = pytest.mark.django_db
+
+Body = Callable[[AgentRun], Any]
+
+
+@pytest.fixture
+def worker() -> Worker:
+    return Worker.objects.create(id=uuid4(), kind="worker", host="h", pid=1, version="1", concurrency=1)
+
+
+@pytest.fixture
+def claim_for(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Claim]]:
+    """A claimed run whose agent has this body."""
+
+    def claim_for(body: Body, **fields: Any) -> Claim:
+        monkeypatch.setitem(registry._agents, "greeter", Agent(name="greeter", body=body))
+        make_run(event_id=make_event(data={"name": "Ada"}).id, **fields)
+        claimed = claim_next(worker.id, "default", ["greeter"])
+        assert claimed is not None
+        return claimed
+
+    yield claim_for
+
+
+def run_of(claim: Claim) -> Run:
+    return Run.objects.get(pk=claim.run_id)
+
+
+def test_success_commits_writes_result_ledger_events_and_notices_together(claim_for: Callable[..., Claim]) -> None:
+    def body(run: AgentRun) -> dict[str, Any]:
+        Group.objects.create(name=run.event.data["name"])
+        run.emit("visitor.greeted", {"name": "Ada"})
+        run.notify("greeted", urgency="low")
+        return {"greeted": 1}
+
+    claim = claim_for(body)
+    execute(claim)
+
+    run = run_of(claim)
+    assert (run.status, run.result, run.attempt, run.slot) == ("succeeded", {"greeted": 1}, 1, None)
+    assert Group.objects.filter(name="Ada").exists()
+    assert ProcessedEvent.objects.get().run_id == run.id
+    assert [message.topic for message in OutboxMessage.objects.order_by("topic")] == ["event", "run.finished"]
+    assert Notification.objects.get().run_id == run.id
+    assert Attempt.objects.get().outcome == "succeeded"
+
+
+def test_an_exception_rolls_everything_back_and_retries_later(claim_for: Callable[..., Claim]) -> None:
+    def body(run: AgentRun) -> None:
+        Group.objects.create(name="Ada")
+        run.emit("visitor.greeted")
+        raise ValueError("no\x00pe")
+
+    claim = claim_for(body)
+    execute(claim)
+
+    run = run_of(claim)
+    assert (run.status, run.attempt) == ("queued", 1)
+    assert run.due_at is not None
+    assert run.ready_at is None
+    assert not Group.objects.filter(name="Ada").exists()
+    assert not OutboxMessage.objects.exists()
+    attempt = Attempt.objects.get()
+    assert (attempt.outcome, attempt.error) == ("failed", "ValueError: no�pe")
+    assert "raise ValueError" in attempt.traceback
+
+
+def test_the_agent_may_say_when_to_retry(claim_for: Callable[..., Claim]) -> None:
+    def body(run: AgentRun) -> None:
+        raise Retry(after=timedelta(hours=2))
+
+    claim = claim_for(body)
+    execute(claim)
+
+    due_at = run_of(claim).due_at
+    assert due_at is not None
+    assert timedelta(minutes=119) < due_at - Attempt.objects.get().ended_at < timedelta(minutes=121)
+
+
+def test_attempts_used_up_fail_the_run(claim_for: Callable[..., Claim]) -> None:
+    def body(run: AgentRun) -> None:
+        raise ValueError("again")
+
+    claim = claim_for(body, attempt=3, policy={"retries": 3})
+    execute(claim)
+
+    run = run_of(claim)
+    assert (run.status, run.status_reason, run.error) == ("failed", "attempts used up (4)", "ValueError: again")
+    assert OutboxMessage.objects.get().payload["status"] == "failed"
+
+
+def oversleep(run: AgentRun) -> None:
+    try:
+        time.sleep(5)
+    except Exception:
+        pass
+
+
+def dial_out(run: AgentRun) -> None:
+    with socket.socket() as outside:
+        outside.connect(("127.0.0.1", 9))
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (lambda run: (_ for _ in ()).throw(Permanent("never")), "Permanent: never"),
+        (lambda run: {"when": object()}, "its result is not JSON"),
+        (lambda run: float("nan"), "its result is not JSON"),
+        (lambda run: run.emit("x", {"nul": "\x00"}), "NUL"),
+        (dial_out, "durable=True"),
+        (oversleep, "DeadlineExceeded"),
+    ],
+    ids=["permanent", "no JSON", "not a number", "NUL", "network", "deadline"],
+)
+def test_what_no_retry_would_mend_fails_at_once(claim_for: Callable[..., Claim], body: Body, error: str) -> None:
+    claim = claim_for(body, policy={"timeout": 0.2})
+    execute(claim)
+
+    run = run_of(claim)
+    assert run.status == RunStatus.FAILED
+    assert error in run.error
+
+
+def test_a_run_taken_away_meanwhile_commits_nothing(claim_for: Callable[..., Claim]) -> None:
+    def body(run: AgentRun) -> None:
+        Group.objects.create(name="Ada")
+        Run.objects.filter(pk=run.id).update(epoch=99)
+
+    claim = claim_for(body)
+    execute(claim)
+
+    assert run_of(claim).status == RunStatus.RUNNING
+    assert not Group.objects.filter(name="Ada").exists()
+    assert not Attempt.objects.exists()
+
+
+def test_a_failed_run_requeued_runs_with_fresh_attempts(claim_for: Callable[..., Claim], worker: Worker) -> None:
+    broken = [True]
+
+    def body(run: AgentRun) -> str:
+        if broken:
+            raise Permanent("broken")
+        return "mended"
+
+    claim = claim_for(body)
+    execute(claim)
+    broken.clear()
+
+    requeue(claim.run_id, by="cli:ada")
+    again = claim_next(worker.id, "default", ["greeter"])
+    assert again is not None
+    execute(again)
+
+    run = run_of(claim)
+    assert (run.status, run.result, run.attempt, run.error) == ("succeeded", "mended", 1, "")
+
+
+def test_a_claim_that_never_reached_its_process_is_released(claim_for: Callable[..., Claim], worker: Worker) -> None:
+    claim = claim_for(lambda run: None)
+
+    settle(worker.id)
+
+    run = run_of(claim)
+    assert (run.status, run.attempt) == ("queued", 0)
+    assert run.epoch > claim.epoch
+    assert Attempt.objects.get().outcome == "released"
+
+
+@pytest.mark.parametrize("field", ["draining_at", "stopped_at"])
+def test_a_worker_that_drains_or_is_closed_claims_nothing(worker: Worker, field: str) -> None:
+    make_run()
+    Worker.objects.update(**{field: "2026-01-01T00:00Z"})
+
+    assert claim_next(worker.id, "default", ["greeter"]) is None
+
+
+def test_a_worker_unseen_for_a_lease_claims_nothing(worker: Worker) -> None:
+    make_run()
+    Worker.objects.update(seen_at="2026-01-01T00:00Z")
+
+    assert claim_next(worker.id, "default", ["greeter"]) is None
+
+
+def test_a_worker_claims_only_agents_it_knows(worker: Worker) -> None:
+    make_run(agent="stranger")
+
+    assert claim_next(worker.id, "default", ["greeter"]) is None
