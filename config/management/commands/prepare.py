@@ -26,4 +26,5 @@ class Command(BaseCommand):
         self.stdout.write(f"Admin  {site}/admin/  user: admin  password: {ensure_admin()}")
         self.stdout.write(f"API    {site}/api/schema/  token: WAKEFUL_API_TOKEN in {settings.WAKEFUL_HOME / 'env'}")
         if demo:
-            self.stdout.write(f"Try    {load_demo().curl}")
+            # Alone on its line: to be copied whole.
+            self.stdout.write(f"Try:\n{load_demo().curl}")

@@ -63,7 +63,9 @@ class Command(BaseCommand):
         def greet_when_ready() -> None:
             nonlocal greeted
             if not greeted and _alive() >= KINDS:
-                supervisor.console.say(f"ready\n\n{banner}\n\nCtrl-C stops everything.")
+                supervisor.console.say("ready")
+                self.stdout.write(f"\n{banner}\n\nCtrl-C stops everything.\n")
+                self.stdout.flush()
                 greeted = True
 
         supervisor.run(
