@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 CHANNEL = "wakeful_beat"
 RECONNECT = 1.0  # seconds
-BUSY = timedelta(milliseconds=100)  # until the next look at what another Beat or an editor holds
+BUSY = timedelta(milliseconds=100)
 
 
 class Scheduler(beat.Scheduler):
@@ -36,6 +36,7 @@ class Scheduler(beat.Scheduler):
         self.presence = Presence(Worker.Kind.BEAT)
         self.listener = Listener([CHANNEL])
         self.is_connected = False
+        self.is_lost = False  # and somebody has been told
         self.is_looking = False
         super().__init__(*args, **kwargs)
         self.max_interval = int(settings.WAKEFUL_SAFETY_LOOK.total_seconds())
@@ -49,24 +50,23 @@ class Scheduler(beat.Scheduler):
         """Nothing: the database may be away yet; see `connect`."""
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
-        """Fire what is due, then wait for the next due time or an edit. A lost database is waited for."""
+        """Do one batch of what there is to do; when nothing is left, wait. A lost database is waited for."""
         try:
-            self.listener.wait(self.look().total_seconds())
-        except (DjangoDatabaseError, psycopg.Error):
-            log.warning("beat.database_gone", exc_info=True)
-            self.is_connected = False
-            connection.close()
-            time.sleep(RECONNECT)
+            wait = self.look()
+            if wait:
+                self.listener.wait(wait.total_seconds())
+        except (DjangoDatabaseError, psycopg.Error) as error:
+            self.lose_connection(error)
         return 0.0
 
     def look(self) -> timedelta:
-        """Do what there is to do; how long there is nothing more."""
+        """Do one batch; how long there is nothing to do."""
         self.is_looking = True
         try:
             if not self.is_connected:
                 self.connect()
             self.presence.renew()
-            return fire_all_due()
+            return work()
         finally:
             self.is_looking = False
 
@@ -76,7 +76,16 @@ class Scheduler(beat.Scheduler):
         set_timeouts()
         install_static(self.app)
         self.is_connected = True
+        self.is_lost = False
         log.info("beat.listening")
+
+    def lose_connection(self, error: Exception) -> None:
+        if not self.is_lost:
+            log.warning("beat.database_gone", reason=str(error).strip())
+        self.is_connected, self.is_lost = False, True
+        self.listener.close()
+        connection.close()
+        time.sleep(RECONNECT)
 
     def close(self) -> None:
         """Called by the handler of SIGTERM, wherever it struck, and again when Beat has stopped."""
@@ -88,17 +97,15 @@ class Scheduler(beat.Scheduler):
             self.presence.close()
 
 
-def fire_all_due() -> timedelta:
-    """Fire, batch by batch, until nothing is due; how long nothing will be, or what is due is somebody else's."""
-    while True:
-        look = ticks.look()
-        done = 0
-        if look.has_stale:
-            done += ticks.settle()
-        if look.is_due:
-            done += ticks.fire_due(look.now)
-        if not done:
-            return time_until_next(look)
+def work() -> timedelta:
+    """One batch of stale schedules and one of due ones; how long there is nothing to do, zero if there was something."""
+    look = ticks.look()
+    done = 0
+    if look.has_stale:
+        done += ticks.settle()
+    if look.is_due:
+        done += ticks.fire_due(look.now)
+    return timedelta(0) if done else time_until_next(look)
 
 
 def time_until_next(look: ticks.Look) -> timedelta:
@@ -106,5 +113,5 @@ def time_until_next(look: ticks.Look) -> timedelta:
     if look.next_due is None:
         return safety
     if look.is_due:
-        return BUSY
+        return BUSY  # another Beat or an editor holds it
     return min(look.next_due - look.now, safety)

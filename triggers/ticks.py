@@ -12,9 +12,10 @@ its schedule advanced and its task counted in one transaction, so every nominal 
 5. Only the database's clock decides what is due. The instant is an argument so that tests can choose it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice, takewhile
 from typing import cast
 
@@ -47,12 +48,11 @@ SELECT clock_timestamp(),
 """
 CLAIM = """
 SELECT schedule.id FROM triggers_schedule schedule JOIN django_celery_beat_periodictask task ON task.id = schedule.task_id
-WHERE {which} LIMIT %s::int FOR UPDATE SKIP LOCKED
+WHERE {which} ORDER BY {order} LIMIT %s::int FOR UPDATE SKIP LOCKED
 """
-CLAIM_STALE = CLAIM.format(which="schedule.stale ORDER BY schedule.id")
+STALE = "schedule.stale"
 DUE = "schedule.next_fire_at <= %s::timestamptz AND NOT schedule.stale"
-CLAIM_DUE = CLAIM.format(which=f"{DUE} ORDER BY schedule.next_fire_at, schedule.id")
-CLAIM_ONE_DUE = CLAIM.format(which=f"{DUE} AND schedule.id = %s::bigint")
+THIS = " AND schedule.id = %s::bigint"
 ADVANCE = """
 UPDATE triggers_schedule schedule SET next_fire_at = owed.next, last_fire_at = coalesce(owed.last, schedule.last_fire_at),
        problem = owed.problem, stale = false
@@ -103,53 +103,49 @@ def look() -> Look:
 
 def settle(limit: int = BATCH) -> int:
     """Compute stale schedules anew; how many were."""
-    with transaction.atomic():
-        schedules = _claim(CLAIM_STALE, [limit])
-        for schedule in schedules:
-            _settle(schedule)
-    return len(schedules)
+    return _batch(STALE, [], "schedule.id", limit, _settle)
 
 
 def fire_due(now: datetime, limit: int = BATCH) -> int:
     """Fire what is due at `now`, one batch; how many schedules were."""
+    return _batch(DUE, [now], "schedule.next_fire_at, schedule.id", limit, partial(_fire, now))
+
+
+def _batch(
+    which: str, parameters: list[int | datetime], order: str, limit: int, act: Callable[[Sequence[Schedule]], None]
+) -> int:
+    """Claim and act in one transaction; how many were claimed. A batch that is refused is done schedule by schedule."""
+    ids: list[int] = []
     try:
-        return _fire_batch(now, limit)
+        with transaction.atomic():
+            ids = _claim(which, parameters, order, limit)
+            act(_load(ids))
     except REFUSED:
-        # One row the database or its model refuses must not stop the rest: find it.
         log.exception("beat.batch_refused")
-        return _fire_one_by_one(now, limit)
-
-
-def _fire_batch(now: datetime, limit: int) -> int:
-    with transaction.atomic():
-        schedules = _claim(CLAIM_DUE, [now, limit])
-        _record([_owed(schedule, now) for schedule in schedules], now)
-        failpoint("before_tick_commit")
-    failpoint("after_tick_commit")
-    return len(schedules)
-
-
-def _fire_one_by_one(now: datetime, limit: int) -> int:
-    due = Schedule.objects.filter(next_fire_at__lte=now, stale=False).order_by("next_fire_at", "id")
-    ids = list(due.values_list("id", flat=True)[:limit])
-    for id in ids:
-        try:
-            with transaction.atomic():
-                _record([_owed(schedule, now) for schedule in _claim(CLAIM_ONE_DUE, [now, id, 1])], now)
-        except REFUSED as error:
-            log.exception("beat.schedule_refused", id=id)
-            Schedule.objects.filter(id=id).update(next_fire_at=None, problem=f"{type(error).__name__}: {error}")
+        for id in ids:
+            _alone(id, which, parameters, act)
     return len(ids)
 
 
-def _claim(statement: str, parameters: list[int | datetime]) -> list[Schedule]:
+def _alone(id: int, which: str, parameters: list[int | datetime], act: Callable[[Sequence[Schedule]], None]) -> None:
+    try:
+        with transaction.atomic():
+            act(_load(_claim(which + THIS, [*parameters, id], "schedule.id", 1)))
+    except REFUSED as error:
+        log.exception("beat.schedule_refused", id=id)
+        problem = f"{type(error).__name__}: {error}"
+        Schedule.objects.filter(id=id).update(stale=False, spec="", next_fire_at=None, problem=problem)
+
+
+def _claim(which: str, parameters: list[int | datetime], order: str, limit: int) -> list[int]:
     with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
-        ids = [id for (id,) in cursor.fetchall()]
-    return _load(ids) if ids else []
+        cursor.execute(CLAIM.format(which=which, order=order), [*parameters, limit])
+        return [id for (id,) in cursor.fetchall()]
 
 
 def _load(ids: Sequence[int]) -> list[Schedule]:
+    if not ids:
+        return []
     related = ("task__crontab", "task__interval", "task__clocked", "task__solar")
     return list(Schedule.objects.filter(id__in=ids).select_related(*related).order_by("id"))
 
@@ -157,7 +153,13 @@ def _load(ids: Sequence[int]) -> list[Schedule]:
 # Computing anew
 
 
-def _settle(schedule: Schedule) -> None:
+def _settle(schedules: Sequence[Schedule]) -> None:
+    for schedule in schedules:
+        _settle_one(schedule)
+        schedule.save(update_fields=["stale", "problem", "spec", "anchor_at", "next_fire_at"])
+
+
+def _settle_one(schedule: Schedule) -> None:
     schedule.stale, schedule.problem = False, ""
     if not schedule.task.enabled:
         schedule.spec, schedule.next_fire_at = "", None
@@ -167,7 +169,6 @@ def _settle(schedule: Schedule) -> None:
         except RuleError as error:
             log.error("beat.schedule_refused", schedule=schedule.task.name, reason=str(error))
             schedule.spec, schedule.next_fire_at, schedule.problem = "", None, str(error)
-    schedule.save(update_fields=["stale", "problem", "spec", "anchor_at", "next_fire_at"])
 
 
 def _compute(schedule: Schedule) -> None:
@@ -198,6 +199,12 @@ def _accounted_until(schedule: Schedule, rule: Rule, is_edited: bool) -> datetim
 
 
 # Firing
+
+
+def _fire(now: datetime, schedules: Sequence[Schedule]) -> None:
+    if schedules:
+        _record([_owed(schedule, now) for schedule in schedules], now)
+        failpoint("before_tick_commit")
 
 
 def _owed(schedule: Schedule, now: datetime) -> Owed:
@@ -272,8 +279,6 @@ def _log_missed(schedule: Schedule, first: datetime, fires: Sequence[datetime], 
 
 
 def _record(owed: Sequence[Owed], now: datetime) -> None:
-    if not owed:
-        return
     accept([event for each in owed for event in each.events])
     OutboxMessage.objects.bulk_create(message for each in owed for message in each.messages)
     with connection.cursor() as cursor:

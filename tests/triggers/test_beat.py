@@ -390,6 +390,18 @@ def test_solar_rule_is_refused_in_words() -> None:
     assert "solar rules are not supported" in Schedule.objects.get().problem
 
 
+def test_zone_that_went_by_sql_stops_nobody_else() -> None:
+    broken = make_schedule(Cron.parse("0 9 * * *"), trigger=make_trigger("a"), name="broken")
+    make_schedule(every(MINUTE), trigger=make_trigger("b"), name="sound")
+
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE django_celery_beat_crontabschedule SET timezone = 'Mars/Olympus'")
+    ticks.settle()
+
+    assert "Mars/Olympus" in Schedule.objects.get(pk=broken.pk).problem
+    assert fire_all(NINE + MINUTE) == [NINE + MINUTE]
+
+
 def test_row_that_postgres_refuses_stops_nobody_else() -> None:
     make_schedule(trigger=make_trigger("a"), name="full", total_run_count=2**31 - 1)
     make_schedule(trigger=make_trigger("b"), name="sound")
