@@ -1,0 +1,104 @@
+"""An operator's day in a browser, on the running stack: a schedule that works, and a failure that is put right."""
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.stack import Stack, StackMaker, eventually
+
+USER_APPS = Path(__file__).resolve().parent.parent / "userapps"
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def running(make_stack: StackMaker) -> Stack:
+    stack = make_stack(env={"WAKEFUL_APPS": "shop", "PYTHONPATH": str(USER_APPS)})
+    stack.manage("prepare")
+    return stack.up()
+
+
+def test_a_schedule_is_made_and_a_failed_run_is_requeued(running: Stack, page: Page) -> None:
+    log_in(page, running)
+    expect(page.get_by_text("None has failed.")).to_be_visible()
+
+    make_schedule(page, running, name="every second", agent="ticker", every="1s")
+    expect(page.get_by_text("every 1 second", exact=True)).to_be_visible()
+    eventually(lambda: running.query("SELECT id FROM runs_run WHERE agent = 'ticker' AND status = 'succeeded'"))
+    open_latest_run(page, running, agent="ticker")
+    expect(page.get_by_text("Succeeded: everything it did is committed.")).to_be_visible()
+    expect(page.get_by_text("schedule.fired")).to_be_visible()
+
+    fire(page, running, trigger="failing")
+    eventually(lambda: running.query("SELECT id FROM runs_run WHERE agent = 'failing' AND status = 'failed'"))
+    page.goto(f"{running.url}/admin/")
+    expect(page.get_by_role("link", name=re.compile("1 Failed in 24 h"))).to_be_visible()
+    page.get_by_role("link", name=re.compile("Failed runs$")).click()
+    page.locator("#result_list").get_by_role("link", name="failing").first.click()
+    expect(page.get_by_text("Failed: attempts used up")).to_be_visible()
+    expect(page.get_by_text('raise RuntimeError("the switch is not fixed")')).to_be_visible()
+
+    running.query("INSERT INTO shop_fixedswitch DEFAULT VALUES")
+    press(page, "Requeue", submit="Requeue")
+    expect(page.get_by_text("Requeued.")).to_be_visible()
+    eventually(lambda: running.query("SELECT id FROM runs_run WHERE agent = 'failing' AND status = 'succeeded'"))
+    page.reload()
+    expect(page.get_by_text("Succeeded: everything it did is committed.")).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile("admin:admin requeue"))).to_be_visible()
+
+
+def test_failed_runs_are_requeued_together(running: Stack, page: Page) -> None:
+    for _ in range(3):
+        assert running.api("POST", "/api/v1/triggers/failing/fire/").status == 202
+    failed = "SELECT id FROM runs_run WHERE agent = 'failing' AND status = 'failed'"
+    eventually(lambda: len(running.query(failed)) == 3)
+    running.query("INSERT INTO shop_fixedswitch DEFAULT VALUES")
+
+    log_in(page, running)
+    page.get_by_role("link", name=re.compile("Failed runs$")).click()
+    page.locator("#action-toggle").check()
+    page.locator("select[name=action]").select_option(label="Requeue")
+    page.get_by_role("button", name="Run", exact=True).click()
+
+    expect(page.get_by_text("3 requeued.")).to_be_visible()
+    succeeded = "SELECT id FROM runs_run WHERE agent = 'failing' AND status = 'succeeded'"
+    eventually(lambda: len(running.query(succeeded)) == 3)
+
+
+def log_in(page: Page, stack: Stack) -> None:
+    page.goto(f"{stack.url}/admin/")
+    page.locator("[name=username]").fill("admin")
+    page.locator("[name=password]").fill(stack.env["WAKEFUL_ADMIN_PASSWORD"])
+    page.locator("[type=submit]").click()
+    expect(page).to_have_title(re.compile("Overview"))
+
+
+def make_schedule(page: Page, stack: Stack, *, name: str, agent: str, every: str) -> None:
+    page.get_by_role("link", name=re.compile("Schedules$")).click()
+    page.get_by_title("Add schedule").click()
+    page.locator("[name=name]").fill(name)
+    page.locator("[name=agent]").select_option(agent)
+    page.locator("[name=choice]").select_option("every")
+    page.locator("[name=every]").fill(every)
+    page.get_by_role("button", name="Create the schedule").click()
+    expect(page.get_by_text("Next fires")).to_be_visible()
+
+
+def open_latest_run(page: Page, stack: Stack, *, agent: str) -> None:
+    page.goto(f"{stack.url}/admin/runs/run/?agent={agent}&status__exact=succeeded")
+    page.locator("#result_list").get_by_role("link", name=agent, exact=True).first.click()
+
+
+def fire(page: Page, stack: Stack, *, trigger: str) -> None:
+    page.goto(f"{stack.url}/admin/triggers/trigger/")
+    page.locator("#result_list").get_by_role("link", name=trigger, exact=True).first.click()
+    press(page, "Fire now", submit="Fire")
+    expect(page.get_by_text("Fired: event")).to_be_visible()
+
+
+def press(page: Page, button: str, *, submit: str) -> None:
+    """A button of the page, and the one that confirms it."""
+    page.get_by_role("link", name=button).click()
+    page.locator("#modal-content").get_by_role("button", name=submit).click()

@@ -1,0 +1,79 @@
+"""Rows that only the console's tests need, and what its pages are called."""
+
+from typing import Any
+
+from django.urls import reverse
+from django.utils import timezone
+
+from runs.models import Attempt, AuditEntry, Notification, Run, Worker
+from runs.states import RunStatus
+from tests.runs.factories import make_run
+from tests.triggers.factories import make_event, make_trigger
+from triggers.models import ApiToken, Schedule, Source, Trigger
+from triggers.schedules import create_schedule
+from triggers.tokens import create_token
+
+
+def list_of(noun: str) -> str:
+    return reverse(f"admin:{noun}_changelist")
+
+
+def page_of(noun: str, row: Any) -> str:
+    return reverse(f"admin:{noun}_change", args=[row.pk])
+
+
+def make_worker(kind: str = "worker", **fields: Any) -> Worker:
+    fields = {"agents": ["greeter"], "queues": ["default"], "concurrency": 2, **fields} if kind == "worker" else fields
+    return Worker.objects.create(kind=kind, host="here", pid=1, version="1", **fields)
+
+
+def make_failed_run(trigger: Trigger, **fields: Any) -> Run:
+    """A run with its event, and an attempt that failed with a traceback."""
+    run = make_run(
+        status=RunStatus.FAILED,
+        event_id=make_event().pk,
+        trigger=trigger.slug,
+        trigger_id=trigger.pk,
+        error="RuntimeError: no",
+        started_at=timezone.now(),
+        **fields,
+    )
+    now = timezone.now()
+    Attempt.objects.create(
+        run=run,
+        epoch=1,
+        number=1,
+        started_at=now,
+        ended_at=now,
+        outcome="failed",
+        error="RuntimeError: no",
+        traceback="Traceback …",
+    )
+    return run
+
+
+def make_schedule(name: str) -> Schedule:
+    return create_schedule(name=name, trigger=make_trigger(name), cron="0 9 * * mon-fri", tz="Europe/Vienna", by="test")
+
+
+def make_source(slug: str = "billing", **fields: Any) -> Source:
+    return Source.objects.create(slug=slug, **{"kind": "github", **fields})
+
+
+def make_one_of_each(number: int) -> dict[str, Any]:
+    """A row for every page of the console, by the page's noun."""
+    trigger = make_trigger(f"greeter-{number}")
+    event = make_event(data={"n": number})
+    run = make_failed_run(trigger)
+    token: ApiToken = create_token(f"token-{number}", ["runs.view_run"], by="test")[0]
+    return {
+        "triggers_source": make_source(f"source-{number}"),
+        "triggers_trigger": trigger,
+        "triggers_schedule": make_schedule(f"schedule-{number}"),
+        "triggers_event": event,
+        "triggers_apitoken": token,
+        "runs_run": run,
+        "runs_worker": make_worker(),
+        "runs_notification": Notification.objects.create(sender="greeter", text=f"Hello {number}", run_id=run.pk),
+        "runs_auditentry": AuditEntry.objects.create(by="test", action="look", kind="run", object_id=str(run.pk)),
+    }

@@ -1,0 +1,195 @@
+"""What an operator's buttons do: the service's work, in his name, for those who may."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from runs.models import NIL, AuditEntry, ProcessedEvent, Run
+from runs.states import RunStatus
+from tests.config.console.conftest import LogIn
+from tests.config.console.factories import list_of, make_failed_run, make_schedule, page_of
+from tests.runs.factories import make_run
+from tests.triggers.factories import hold, make_event, make_paused_trigger, make_trigger
+from triggers.models import Decision, Event, Redispatch, Trigger
+
+VIEWER = ("runs.view_run", "triggers.view_trigger", "triggers.view_event", "triggers.view_schedule")
+
+
+def press(client: Client, noun: str, row: Any, button: str, **fields: Any) -> Any:
+    """Submit the dialog of a button of the detail page."""
+    path = page_of(noun, row).replace("change", button)
+    return client.post(path, {"_form_submitted": "True", **fields}, follow=True)
+
+
+def choose(client: Client, noun: str, action: str, *rows: Any) -> list[str]:
+    """Carry out a list's action on rows; what the operator is told."""
+    form = {"action": action, "_selected_action": [str(row.pk) for row in rows]}
+    answer = client.post(list_of(noun), form, follow=True)
+    return [str(message) for message in answer.context["messages"]]
+
+
+def audited(action: str) -> AuditEntry:
+    return AuditEntry.objects.get(action=action)
+
+
+def test_requeue_brings_a_failed_run_back_in_the_operators_name(admin: Client) -> None:
+    run = make_failed_run(make_trigger())
+
+    press(admin, "runs_run", run, "requeue_run")
+
+    run.refresh_from_db()
+    assert run.status == RunStatus.QUEUED
+    assert audited("requeue").by == "admin:ada"
+
+
+def test_bulk_requeue_tells_how_many_were_refused_and_why(admin: Client) -> None:
+    trigger = make_trigger()
+    failed, done = make_failed_run(trigger), make_run(status=RunStatus.SUCCEEDED)
+    processed = make_failed_run(trigger)
+    ProcessedEvent.objects.create(
+        event_id=processed.event_ids[0], consumer=trigger.slug, replay_id=UUID(NIL), run_id=processed.pk
+    )
+
+    told = choose(admin, "runs_run", "requeue_chosen", failed, done, processed)
+
+    assert told[0] == "1 requeued."
+    assert "1 refused: only failed and cancelled runs can be requeued" in told
+    assert len(told) == 3
+    assert Run.objects.get(pk=processed.pk).status == RunStatus.FAILED
+
+
+def test_bulk_cancel_leaves_finished_runs_alone(admin: Client) -> None:
+    queued, done = make_run(), make_run(status=RunStatus.SUCCEEDED)
+
+    told = choose(admin, "runs_run", "cancel_chosen", queued, done)
+
+    assert Run.objects.get(pk=queued.pk).status == RunStatus.CANCELLED
+    assert "1 refused: they have finished" in told
+
+
+def test_opening_a_dialog_changes_nothing(admin: Client) -> None:
+    run = make_failed_run(make_trigger())
+
+    answer = admin.get(page_of("runs_run", run).replace("change", "requeue_run"))
+
+    assert answer.status_code == 200
+    assert Run.objects.get(pk=run.pk).status == RunStatus.FAILED
+
+
+@pytest.mark.parametrize("button", ["requeue_run", "cancel_run"])
+def test_runs_are_not_touched_without_permission(log_in: LogIn, button: str) -> None:
+    run = make_failed_run(make_trigger())
+    client = log_in(*VIEWER)
+
+    assert press(client, "runs_run", run, button).status_code == 403
+    assert "Requeue" not in client.get(page_of("runs_run", run)).content.decode()
+    assert "requeue_chosen" not in client.get(list_of("runs_run")).content.decode()
+
+
+@pytest.mark.parametrize("button", ["fire", "pause", "resume", "edit", "reset"])
+def test_triggers_are_not_touched_without_permission(log_in: LogIn, button: str) -> None:
+    trigger = make_trigger()
+
+    assert press(log_in(*VIEWER), "triggers_trigger", trigger, button).status_code == 403
+
+
+def test_each_permission_opens_its_own_button_only(log_in: LogIn) -> None:
+    trigger = make_trigger()
+    client = log_in(*VIEWER, "triggers.fire_trigger")
+
+    assert press(client, "triggers_trigger", trigger, "fire", data="{}").status_code == 200
+    assert press(client, "triggers_trigger", trigger, "pause", reason="x").status_code == 403
+
+
+def test_fire_hands_the_data_over(admin: Client) -> None:
+    trigger = make_trigger()
+
+    press(admin, "triggers_trigger", trigger, "fire", data='{"n": 1}')
+
+    event = Event.objects.get(type="manual.fired")
+    assert (event.target_id, event.data, event.ce_source) == (trigger.pk, {"n": 1}, "admin:ada")
+
+
+def test_fire_refuses_what_is_no_json(admin: Client) -> None:
+    press(admin, "triggers_trigger", make_trigger(), "fire", data="{")
+
+    assert not Event.objects.exists()
+
+
+def test_pause_asks_for_a_reason(admin: Client) -> None:
+    trigger = make_trigger()
+
+    press(admin, "triggers_trigger", trigger, "pause")
+    assert not Trigger.objects.get(pk=trigger.pk).is_paused
+
+    press(admin, "triggers_trigger", trigger, "pause", reason="maintenance")
+    assert Trigger.objects.get(pk=trigger.pk).paused_reason == "maintenance"
+
+
+@pytest.mark.parametrize(("held", "offered", "outcome"), [("run", 1, "held"), ("drop", 0, "dropped")])
+def test_resume_runs_or_drops_what_was_held(admin: Client, held: str, offered: int, outcome: str) -> None:
+    trigger = make_paused_trigger()
+    hold(make_event(), trigger)
+
+    asked = admin.get(page_of("triggers_trigger", trigger).replace("change", "resume")).content.decode()
+    press(admin, "triggers_trigger", trigger, "resume", held=held)
+
+    assert "Drop them (1)" in asked
+    assert not Trigger.objects.get(pk=trigger.pk).is_paused
+    assert Redispatch.objects.count() == offered
+    assert Decision.objects.get().outcome == outcome
+
+
+def test_bulk_pause_and_resume_count_those_that_are_so_already(admin: Client) -> None:
+    active, paused = make_trigger("active"), make_paused_trigger("paused")
+
+    assert choose(admin, "triggers_trigger", "pause_chosen", active, paused) == [
+        "1 paused; their events are held.",
+        "1 refused: they are paused already",
+    ]
+    assert choose(admin, "triggers_trigger", "resume_and_run", active, paused) == ["2 resumed."]
+
+
+def test_disabled_triggers_are_not_fired_in_bulk(admin: Client) -> None:
+    told = choose(admin, "triggers_trigger", "fire_chosen", make_trigger("a"), make_trigger("b", enabled=False))
+
+    assert told == ["1 fired.", "1 refused: they are disabled"]
+
+
+def test_replay_goes_to_all_or_to_one(admin: Client) -> None:
+    event, trigger = make_event(), make_trigger()
+
+    press(admin, "triggers_event", event, "replay_event")
+    press(admin, "triggers_event", event, "replay_event", trigger=str(trigger.pk))
+    choose(admin, "triggers_event", "replay_chosen", event)
+
+    assert [one.trigger for one in Redispatch.objects.order_by("pk")] == [None, trigger, None]
+
+
+def test_schedule_is_paused_resumed_and_run_now(admin: Client) -> None:
+    schedule = make_schedule("morning")
+
+    press(admin, "triggers_schedule", schedule, "pause")
+    schedule.task.refresh_from_db()
+    assert not schedule.task.enabled
+
+    press(admin, "triggers_schedule", schedule, "resume")
+    press(admin, "triggers_schedule", schedule, "fire")
+    schedule.task.refresh_from_db()
+    assert schedule.task.enabled
+    assert Event.objects.get().target_id == schedule.trigger_id
+
+
+def test_overview_says_what_is_missing_and_what_is_stuck(admin: Client) -> None:
+    make_paused_trigger("stuck")
+    Run.objects.filter(pk=make_failed_run(make_trigger()).pk).update(finished_at=timezone.now())
+
+    shown = admin.get("/admin/").content.decode()
+
+    assert "No dispatcher is alive." in shown
+    assert "celery -A config worker" in shown
+    assert "stuck" in shown
+    assert "RuntimeError: no" in shown

@@ -1,0 +1,165 @@
+"""Every page opens, at a price that does not grow with what is on it, for those who may see it."""
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from runs.models import AuditEntry, Run
+from tests.config.console.conftest import LogIn
+from tests.config.console.factories import list_of, make_failed_run, make_one_of_each, page_of
+from tests.triggers.factories import make_event, make_trigger
+
+NOUNS = [
+    "triggers_event",
+    "triggers_trigger",
+    "triggers_schedule",
+    "triggers_source",
+    "triggers_apitoken",
+    "runs_run",
+    "runs_worker",
+    "runs_notification",
+    "runs_auditentry",
+]
+OTHERS = [
+    "/admin/",
+    "/admin/triggers/source/add/",
+    "/admin/triggers/trigger/add/",
+    "/admin/triggers/schedule/add/",
+    "/admin/triggers/apitoken/add/",
+    "/admin/django_celery_beat/periodictask/",
+    "/admin/django_celery_beat/periodictask/add/",
+    "/admin/django_celery_results/taskresult/",
+    "/admin/auth/user/",
+    "/admin/auth/user/add/",
+    "/admin/auth/group/",
+]
+
+
+def queries_of(client: Client, path: str) -> int:
+    with CaptureQueriesContext(
+        connection,
+    ) as captured:
+        answer = client.get(path)
+    assert answer.status_code == 200, answer
+    return len(captured)
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_list_costs_the_same_for_one_row_and_for_many(admin: Client, noun: str) -> None:
+    make_one_of_each(1)
+    queries_of(admin, list_of(noun))  # fills what is cached for the life of a process
+    for_one = queries_of(admin, list_of(noun))
+
+    for number in range(2, 6):
+        make_one_of_each(number)
+
+    assert queries_of(admin, list_of(noun)) == for_one
+    assert for_one < 15
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_detail_opens(admin: Client, noun: str) -> None:
+    row = make_one_of_each(1)[noun]
+
+    assert admin.get(page_of(noun, row)).status_code == 200
+
+
+@pytest.mark.parametrize("path", OTHERS)
+def test_other_pages_open(admin: Client, path: str) -> None:
+    make_one_of_each(1)
+
+    assert admin.get(path).status_code == 200
+
+
+@pytest.mark.parametrize("noun", NOUNS)
+def test_nothing_is_shown_without_permission(log_in: LogIn, noun: str) -> None:
+    row = make_one_of_each(1)[noun]
+    client = log_in("auth.view_user")
+
+    assert client.get(list_of(noun)).status_code == 403
+    assert client.get(page_of(noun, row)).status_code == 403
+
+
+def test_history_is_neither_changed_nor_deleted_by_hand(admin: Client) -> None:
+    rows = make_one_of_each(1)
+
+    for noun in ("triggers_event", "runs_run", "runs_auditentry"):
+        path = page_of(noun, rows[noun])
+        assert admin.post(path, {}).status_code == 403
+        assert admin.post(path.replace("change", "delete"), {"post": "yes"}).status_code == 403
+
+
+def test_event_page_shows_the_payload_without_trusting_it(admin: Client) -> None:
+    event = make_event(data={"name": "<script>alert(1)</script>"})
+
+    shown = admin.get(page_of("triggers_event", event)).content.decode()
+
+    assert "<script>alert(1)" not in shown
+    assert "&lt;script&gt;alert(1)" in shown
+
+
+def test_body_that_is_no_json_is_shown_with_the_reason(admin: Client) -> None:
+    event = make_event(body=b'{"a": NaN \xff', data_error="NaN is no JSON")
+
+    shown = admin.get(page_of("triggers_event", event)).content.decode()
+
+    assert "NaN is no JSON" in shown
+    assert "\\xff" in shown
+
+
+@pytest.mark.parametrize(
+    ("state", "sentence"),
+    [
+        ({"ready_at": None}, "Blocked behind another run of its key."),
+        ({}, "no live worker serves queue “default”"),
+    ],
+)
+def test_queued_run_says_why_it_does_not_run(admin: Client, state: dict[str, Any], sentence: str) -> None:
+    from tests.runs.factories import make_run
+
+    run = make_run(**state)
+
+    assert sentence in admin.get(page_of("runs_run", run)).content.decode()
+
+
+@pytest.mark.parametrize("search", ["id", "event", "trigger"])
+def test_run_is_found_by_its_id_its_event_and_its_trigger(admin: Client, search: str) -> None:
+    run = make_failed_run(make_trigger("wanted"))
+    make_failed_run(make_trigger("other"))
+    term = {"id": run.pk, "event": run.event_ids[0], "trigger": "wanted"}[search]
+
+    answer = admin.get(list_of("runs_run"), {"q": str(term)})
+
+    assert list(answer.context["cl"].queryset) == [run]
+
+
+def test_event_is_found_by_the_senders_id(admin: Client) -> None:
+    event = make_event(ce_id="delivery-7")
+    make_event()
+
+    answer = admin.get(list_of("triggers_event"), {"q": "delivery-7"})
+
+    assert list(answer.context["cl"].queryset) == [event]
+
+
+def test_list_counts_no_further_than_anybody_pages(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("config.console.panel.COUNTED", 3)
+    for _ in range(5):
+        AuditEntry.objects.create(by="test", action="look", kind="run", object_id="1")
+
+    answer = admin.get(list_of("runs_auditentry"))
+
+    assert answer.context["cl"].result_count == 3
+    assert "or more; filter or search" in answer.content.decode()
+
+
+def test_times_are_given_in_utc_for_those_without_scripts(admin: Client) -> None:
+    run = make_failed_run(make_trigger())
+    Run.objects.filter(pk=run.pk).update(created_at="2026-01-02T03:04:05Z")
+
+    shown = admin.get(list_of("runs_run")).content.decode()
+
+    assert 'title="2026-01-02 03:04:05.000 UTC"' in shown
