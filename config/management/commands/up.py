@@ -32,6 +32,8 @@ class Command(BaseCommand):
         parser.add_argument("--paused", action="store_true", help="start with dispatch paused")
 
     def handle(self, *, demo: bool, paused: bool, **options: Any) -> None:
+        # Into a file or a pipe, too, lines come as they are said, in the order of the processes that say them.
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
         # A SIGTERM while the servers start must stop them as a Ctrl-C does.
         signal.signal(signal.SIGTERM, _interrupt)
         signal.signal(signal.SIGHUP, _interrupt)
@@ -65,7 +67,6 @@ class Command(BaseCommand):
             if not greeted and _alive() >= KINDS:
                 supervisor.console.say("ready")
                 self.stdout.write(f"\n{banner}\n\nCtrl-C stops everything.\n")
-                self.stdout.flush()
                 greeted = True
 
         supervisor.run(
