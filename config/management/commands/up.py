@@ -113,7 +113,14 @@ def _programs(paused: bool) -> list[Program]:
     return [
         Program(
             name="worker",
-            command=[*celery, "worker", "--without-gossip", "--concurrency", str(settings.WAKEFUL_CONCURRENCY)],
+            command=[
+                *celery,
+                "worker",
+                "--without-gossip",
+                "--without-mingle",
+                "--concurrency",
+                str(settings.WAKEFUL_CONCURRENCY),
+            ],
             patience=grace + 10,
         ),
         Program(name="dispatcher", command=[python, sys.argv[0], "dispatcher", *(["--paused"] if paused else [])]),
