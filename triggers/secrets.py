@@ -20,7 +20,7 @@ def encrypt(plain: bytes) -> bytes:
     return _keys().encrypt(plain)
 
 
-def decrypt(ciphertext: bytes) -> bytes:
+def decrypt(ciphertext: bytes | memoryview) -> bytes:
     """The plain text; cryptography.fernet.InvalidToken if none of our keys made it."""
     return _keys().decrypt(bytes(ciphertext))
 

@@ -68,16 +68,13 @@ def reveal(panel: Panel, request: HttpRequest, *, title: str, secret: str, expla
         "explained": explained,
         "back": back,
     }
-    response = _respond(panel, request, "admin/console/secret.html", context)
-    response["Cache-Control"] = "no-store"
-    return response
+    return _respond(panel, request, "admin/console/secret.html", context)
 
 
 def reveal_in_dialog(request: HttpRequest, *, secret: str, explained: str, back: str) -> HttpResponse:
     """The same, in place of the dialog that asked for it: with its button still there, a second click would make another."""
     context = {"secret": secret, "explained": explained, "back": back}
     response = TemplateResponse(request, "admin/console/secret_dialog.html", context)
-    response["Cache-Control"] = "no-store"
     response["HX-Retarget"] = response["HX-Reselect"] = "#dialog"
     return response
 

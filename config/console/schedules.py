@@ -32,6 +32,7 @@ from triggers.schedules import (
     create_schedule,
     describe,
     edit_schedule,
+    parse_rule,
     pause_schedule,
     remove,
     resume_schedule,
@@ -354,7 +355,8 @@ def _create(form: NewScheduleForm, by: str) -> Schedule | None:
 
 def _save(form: RuleForm, schedule: Schedule, by: str) -> bool:
     # An unchanged rule is not written: an interval would begin to count anew.
-    rule = form.cleaned_data["rule"] if set(form.changed_data) - {"catch_up"} else {}
+    wanted = {"catch_up": schedule.catch_up, **rule_as_initial(parse_rule(**form.cleaned_data["rule"]))}
+    rule = form.cleaned_data["rule"] if wanted != _initial(schedule) else {}
     catch_up = form.cleaned_data["catch_up"] if "catch_up" in form.changed_data else None
     if not rule and not catch_up:
         return True
