@@ -9,11 +9,12 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db import IntegrityError, connection
+from django.db import IntegrityError
 
 from runs.models import Attempt, Run
 from runs.outcome import Outcome, Ticket, take_away
 from runs.policy import Policy
+from runs.sql import fetch
 from runs.states import RunStatus
 
 log = structlog.get_logger(__name__)
@@ -85,27 +86,36 @@ def claim_next(worker_id: UUID, queue: str, agents: Sequence[str]) -> Claim | No
 
 
 def _claim(worker_id: UUID, queue: str, agents: Sequence[str]) -> Claim | None:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            CLAIM,
-            {
-                "worker": worker_id,
-                "pid": os.getpid(),
-                "queue": queue,
-                "agents": list(agents),
-                "lease": settings.WAKEFUL_LEASE,
-                "timeout": settings.WAKEFUL_ATOMIC_TIMEOUT.total_seconds(),
-                "hard": HARD_DEADLINE_AFTER,
-            },
-        )
-        row = cursor.fetchone()
-    if row is None:
+    rows = fetch(
+        CLAIM,
+        {
+            "worker": worker_id,
+            "pid": os.getpid(),
+            "queue": queue,
+            "agents": list(agents),
+            "lease": settings.WAKEFUL_LEASE,
+            "timeout": settings.WAKEFUL_ATOMIC_TIMEOUT.total_seconds(),
+            "hard": HARD_DEADLINE_AFTER,
+        },
+    )
+    if not rows:
         return None
-    run_id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, key, slot, _ = row
+    run_id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, key, slot, _ = rows[0]
     return Claim(
-        run_id=run_id, epoch=epoch, attempt=attempt, agent=agent, trigger=trigger, trigger_id=trigger_id, event_ids=event_ids,
-        input=None if input is None else json.loads(input), policy=Policy.load(json.loads(policy)), root_id=root_id, depth=depth, key=key, slot=slot,
-    )  # fmt: skip
+        run_id=run_id,
+        epoch=epoch,
+        attempt=attempt,
+        agent=agent,
+        trigger=trigger,
+        trigger_id=trigger_id,
+        event_ids=event_ids,
+        input=None if input is None else json.loads(input),
+        policy=Policy.load(json.loads(policy)),
+        root_id=root_id,
+        depth=depth,
+        key=key,
+        slot=slot,
+    )
 
 
 def settle(worker_id: UUID) -> None:

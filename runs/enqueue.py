@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
 from psycopg.types.json import Jsonb
 
 from runs.nudge import nudge_dispatcher
 from runs.policy import Policy
+from runs.sql import execute_many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,17 +49,15 @@ def enqueue(runs: Sequence[NewRun]) -> None:
     """Insert in the given order, in the caller's transaction; the dispatcher is woken to ring for them."""
     if not runs:
         return
-    with connection.cursor() as cursor:
-        # One prepared statement, pipelined: a round trip for the batch.
-        cursor.executemany(
-            INSERT,
-            [
-                (
-                    run.id, run.policy.queue, run.agent, run.trigger, run.trigger_id, list(run.event_ids),
-                    Jsonb(run.input) if run.has_input else None, Jsonb(run.policy.dump()), run.policy.priority,
-                    run.replay_id, run.root_id, run.depth, run.is_ready, run.key, run.slot, run.parent_id,
-                )
-                for run in runs
-            ],
-        )  # fmt: skip
+    execute_many(
+        INSERT,
+        [
+            (
+                run.id, run.policy.queue, run.agent, run.trigger, run.trigger_id, list(run.event_ids),
+                Jsonb(run.input) if run.has_input else None, Jsonb(run.policy.dump()), run.policy.priority,
+                run.replay_id, run.root_id, run.depth, run.is_ready, run.key, run.slot, run.parent_id,
+            )
+            for run in runs
+        ],
+    )  # fmt: skip
     nudge_dispatcher()

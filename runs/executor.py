@@ -20,6 +20,7 @@ from runs.finish import finish
 from runs.models import Attempt, Run
 from runs.outcome import Outcome, leave
 from runs.retry import outcome_of
+from runs.sql import execute as execute_sql
 from runs.states import RunStatus
 from runs.wiring import wiring
 
@@ -93,8 +94,7 @@ def open_session(claim: Claim) -> None:
     if driver is not None and not driver.closed and not select.select([driver.fileno()], [], [], 0)[0]:
         return
     connection.close()
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT set_config('application_name', %s, false)", [claim.session_name])
+    execute_sql("SELECT set_config('application_name', %s, false)", [claim.session_name])
 
 
 def committed(claim: Claim) -> bool:

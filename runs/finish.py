@@ -21,7 +21,9 @@ def finish(claim: Claim, result: Any, effects: Effects) -> None:
             attempt=Attempt.Outcome.SUCCEEDED,
             result=storable(result, "its result"),
             outbound=[emitted(claim, emission) for emission in effects.emissions],
-            notices=[NoticeRow(sender=claim.agent, text=notice.text, urgency=notice.urgency) for notice in effects.notices],
+            notices=[
+                NoticeRow(sender=claim.agent, text=notice.text, urgency=notice.urgency) for notice in effects.notices
+            ],
         ),
     )
 

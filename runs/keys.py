@@ -1,12 +1,11 @@
 """Concurrency keys. Which run of a key may be ready is decided under the key's advisory lock, looking in a new
 statement; the unique index on (key, slot) is the backstop, and its violation a bug."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.db import connection
-
+from runs.sql import execute, fetch
 from runs.states import LIVE
 
 LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 0))"
@@ -15,7 +14,7 @@ SELECT key FROM unnest(%s::text[]) WITH ORDINALITY AS wanted(key, position)
 WHERE pg_try_advisory_xact_lock(hashtextextended(key, 0))
 """
 STATES = """
-SELECT key, count(slot), count(*) FILTER (WHERE slot IS NOT NULL OR status IN ('queued', 'running')),
+SELECT key, count(*) FILTER (WHERE slot IS NOT NULL OR status IN ('queued', 'running')),
        (array_agg(id ORDER BY slot NULLS LAST, seq))[1]
 FROM runs_run WHERE key = ANY(%s::text[]) AND status = ANY(%s::text[]) GROUP BY key
 """
@@ -25,15 +24,13 @@ FROM runs_run WHERE key = ANY(%s::text[]) AND status = ANY(%s::text[]) GROUP BY 
 class KeyState:
     """The live runs of a key, as admission counts them."""
 
-    occupied: int = 0
     live: int = 0
     first: UUID | None = None
 
 
 def lock(key: str) -> None:
     """Take a key's lock until the transaction ends."""
-    with connection.cursor() as cursor:
-        cursor.execute(LOCK, [key])
+    execute(LOCK, [key])
 
 
 def try_lock(keys: Iterable[str]) -> set[str]:
@@ -41,9 +38,7 @@ def try_lock(keys: Iterable[str]) -> set[str]:
     wanted = sorted(set(keys))
     if not wanted:
         return set()
-    with connection.cursor() as cursor:
-        cursor.execute(TRY_LOCK, [wanted])
-        return {key for (key,) in cursor.fetchall()}
+    return {key for (key,) in fetch(TRY_LOCK, [wanted])}
 
 
 def states(keys: Iterable[str]) -> dict[str, KeyState]:
@@ -51,8 +46,6 @@ def states(keys: Iterable[str]) -> dict[str, KeyState]:
     wanted = sorted(set(keys))
     if not wanted:
         return {}
-    with connection.cursor() as cursor:
-        cursor.execute(STATES, [wanted, sorted(LIVE)])
-        found: Sequence[tuple[str, int, int, UUID]] = cursor.fetchall()
-    known = {key: KeyState(occupied=occupied, live=live, first=first) for key, occupied, live, first in found}
+    found = fetch(STATES, [wanted, sorted(LIVE)])
+    known = {key: KeyState(live=live, first=first) for key, live, first in found}
     return {key: known.get(key, KeyState()) for key in wanted}

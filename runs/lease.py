@@ -6,16 +6,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 from uuid import UUID, uuid4
 
 from django.conf import settings
-from django.db import connection
 from django.db.models.functions import Now
 
 from runs.models import Worker
 from runs.nudge import nudge_dispatcher
 from runs.outcome import Ticket
+from runs.sql import fetch
 
 
 def wakeful_version() -> str:
@@ -26,7 +25,12 @@ def wakeful_version() -> str:
 
 
 def open_row(
-    kind: Worker.Kind, *, id: UUID | None = None, concurrency: int = 0, agents: Sequence[str] = (), queues: Sequence[str] = ()
+    kind: Worker.Kind,
+    *,
+    id: UUID | None = None,
+    concurrency: int = 0,
+    agents: Sequence[str] = (),
+    queues: Sequence[str] = (),
 ) -> UUID:
     """Begin an incarnation of this process."""
     row = Worker.objects.create(
@@ -75,13 +79,13 @@ class Running:
 
 def renew(worker_id: UUID) -> list[Running] | None:
     """Renew the lease and read what its children run; None: the row is closed, and everything it ran is somebody else's."""
-    with connection.cursor() as cursor:
-        cursor.execute(RENEW, [worker_id])
-        rows: list[Any] = cursor.fetchall()
+    rows = fetch(RENEW, [worker_id])
     if not rows:
         return None
     return [
-        Running(ticket=Ticket(run_id=id, epoch=epoch, key=key, slot=slot), pid=pid, overdue=overdue, cancelled=cancelled)
+        Running(
+            ticket=Ticket(run_id=id, epoch=epoch, key=key, slot=slot), pid=pid, overdue=overdue, cancelled=cancelled
+        )
         for id, epoch, key, slot, pid, overdue, cancelled in rows
         if id is not None
     ]

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import psycopg
 from django.db import connection
 
+from runs.sql import execute
+
 # A stalled dispatcher or Beat must not hold its locks: the next one takes over.
 TIMEOUTS = (
     "SELECT set_config('idle_in_transaction_session_timeout', '5s', false), "
@@ -16,8 +18,7 @@ TIMEOUTS = (
 
 def set_timeouts() -> None:
     """Call after every (re)connection of a dispatcher, a relay, a timer or a Beat."""
-    with connection.cursor() as cursor:
-        cursor.execute(TIMEOUTS)
+    execute(TIMEOUTS)
 
 
 class Listener:
@@ -30,18 +31,23 @@ class Listener:
     def open(self) -> None:
         self.close()
         parameters = connection.get_connection_params()
-        wanted = {name: value for name, value in parameters.items() if name not in ("cursor_factory", "context", "prepare_threshold")}
+        wanted = {
+            name: value
+            for name, value in parameters.items()
+            if name not in ("cursor_factory", "context", "prepare_threshold")
+        }
         self.connection = psycopg.connect(**wanted, autocommit=True)
         for channel in self.channels:
             self.connection.execute(f"LISTEN {channel}")
 
     def wait(self, timeout: float) -> bool:
         """True if anything was notified; notifications that came together count once."""
-        assert self.connection is not None
+        if self.connection is None:
+            raise psycopg.OperationalError("the listener is not open")
         # psycopg's own wait wakes ten times a second to look for signals; select() sleeps, and a signal ends it too.
         if not select.select([self.connection.fileno()], [], [], timeout)[0]:
             return False
-        return any([True for _ in self.connection.notifies(timeout=0)])
+        return bool(list(self.connection.notifies(timeout=0)))
 
     def close(self) -> None:
         if self.connection is not None:

@@ -6,7 +6,9 @@ import time
 
 import structlog
 from django.conf import settings
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, transaction
+
+from runs.sql import execute
 
 CHANNEL = "wakeful_dispatcher"
 
@@ -26,8 +28,7 @@ def _send() -> None:
         return
     _last_sent = now
     try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_notify(%s, '')", [CHANNEL])
+        execute("SELECT pg_notify(%s, '')", [CHANNEL])
     except DatabaseError:
         # What was committed is safe, and the dispatcher's slow look finds it.
         log.warning("nudge.failed", exc_info=True)

@@ -2,13 +2,13 @@
 touches the network is pushed ahead in time, committed, sent, and then deleted: at least once."""
 
 import json
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import structlog
-from django.db import connection, transaction
+from django.db import transaction
 
+from runs.sql import execute, fetch
 from runs.wiring import wiring
 
 log = structlog.get_logger(__name__)
@@ -29,6 +29,11 @@ UPDATE runs_outboxmessage SET available_at = clock_timestamp() + %s::interval, a
   ORDER BY available_at, id LIMIT %s::int FOR UPDATE SKIP LOCKED)
 RETURNING id, topic, payload
 """
+LIST = """
+SELECT id, topic, payload FROM runs_outboxmessage WHERE available_at <= clock_timestamp() AND topic = ANY(%s::text[])
+ORDER BY available_at, id LIMIT %s::int
+"""
+DELETE = "DELETE FROM runs_outboxmessage WHERE id = %s::bigint"
 POSTPONE = """
 UPDATE runs_outboxmessage SET attempts = attempts + 1, last_error = %s::text,
   available_at = clock_timestamp() + least(%s::interval * power(2, least(attempts, 20)), %s::interval)
@@ -59,18 +64,11 @@ def deliver_inside(limit: int) -> int:
 
 
 def _deliver_one_by_one(limit: int) -> int:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT id, topic, payload FROM runs_outboxmessage WHERE available_at <= clock_timestamp() AND topic = ANY(%s::text[]) "
-            "ORDER BY available_at, id LIMIT %s::int",
-            [list(wiring.inside), limit],
-        )
-        messages = _decoded(cursor.fetchall())
+    messages = _read(LIST, [list(wiring.inside), limit])
     for id, topic, payload in messages:
         try:
-            with transaction.atomic(), connection.cursor() as cursor:
-                cursor.execute("DELETE FROM runs_outboxmessage WHERE id = %s::bigint", [id])
-                if cursor.rowcount:
+            with transaction.atomic():
+                if execute(DELETE, [id]):
                     wiring.inside[topic]([payload])
         except Exception as error:
             _postpone(id, topic, error)
@@ -87,22 +85,14 @@ def deliver_outside(limit: int) -> int:
         except Exception as error:
             _postpone(id, topic, error)
         else:
-            with connection.cursor() as cursor:
-                cursor.execute("DELETE FROM runs_outboxmessage WHERE id = %s::bigint", [id])
+            execute(DELETE, [id])
     return len(messages)
 
 
 def _postpone(id: int, topic: str, error: Exception) -> None:
     log.error("outbox.message_failed", message=id, topic=topic, exc_info=error)
-    with connection.cursor() as cursor:
-        cursor.execute(POSTPONE, [f"{type(error).__name__}: {error}"[:2000], RETRY, RETRY_MAX, id])
+    execute(POSTPONE, [f"{type(error).__name__}: {error}"[:2000], RETRY, RETRY_MAX, id])
 
 
 def _read(statement: str, parameters: list[Any]) -> list[Message]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
-        return _decoded(cursor.fetchall())
-
-
-def _decoded(rows: Sequence[tuple[int, str, str]]) -> list[Message]:
-    return [(id, topic, json.loads(payload)) for id, topic, payload in rows]
+    return [(id, topic, json.loads(payload)) for id, topic, payload in fetch(statement, parameters)]

@@ -12,13 +12,14 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 from psycopg.types.json import Jsonb
 
 from runs import keys
 from runs.exceptions import RunLost
 from runs.models import Attempt
 from runs.nudge import nudge_dispatcher
+from runs.sql import fetch
 from runs.states import FINISHED, RunStatus
 
 
@@ -145,7 +146,7 @@ def _execute(
     expected: RunStatus | None = None,
     claim_epoch: int | None = None,
 ) -> bool:
-    parameters = {
+    parameters: dict[str, Any] = {
         "id": ticket.run_id,
         "epoch": ticket.epoch,
         "claim_epoch": ticket.epoch if claim_epoch is None else claim_epoch,
@@ -172,9 +173,7 @@ def _execute(
     }
     if expected is None:
         del parameters["expected"]
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
-        left = cursor.fetchone() is not None
+    left = bool(fetch(statement, parameters))
     if left:
         nudge_dispatcher()
     return left

@@ -25,7 +25,8 @@ from runs.lease import Running
 from runs.models import Attempt, Run, Worker
 from runs.outcome import Outcome, Ticket, take_away
 from runs.relay import QUEUE_PREFIX
-from runs.rescue import fence, lost, terminate_session
+from runs.rescue import lost, terminate_session
+from runs.sql import execute
 from runs.states import RunStatus
 
 log = structlog.get_logger(__name__)
@@ -34,8 +35,18 @@ KILL_WAIT = 2.0  # seconds a SIGKILLed child has to be gone
 # This incarnation. Children inherit it by fork; a new parent process is a new incarnation.
 WORKER_ID = uuid4()
 
+# A fence raises the epoch, so that the owner can commit nothing more; no row: the run has moved on.
+FENCE_OVERDUE = """
+UPDATE runs_run SET epoch = epoch + 1
+WHERE id = %s::uuid AND epoch = %s::int AND status = 'running' AND deadline_at < clock_timestamp()
+"""
+FENCE_CANCELLED = """
+UPDATE runs_run SET epoch = epoch + 1
+WHERE id = %s::uuid AND epoch = %s::int AND status = 'running' AND cancel_requested_at IS NOT NULL
+"""
 
-class Parent(bootsteps.StartStopStep):  # type: ignore[misc]
+
+class Parent(bootsteps.StartStopStep):
     """Celery bootstep: begins the incarnation once the pool stands, before the consumer takes its first doorbell."""
 
     requires = ("celery.worker.components:Pool",)
@@ -50,7 +61,11 @@ class Parent(bootsteps.StartStopStep):  # type: ignore[misc]
             )
 
     def start(self, worker: Any) -> None:
-        queues = [name.removeprefix(QUEUE_PREFIX) for name in worker.app.amqp.queues.consume_from if name.startswith(QUEUE_PREFIX)]
+        queues = [
+            name.removeprefix(QUEUE_PREFIX)
+            for name in worker.app.amqp.queues.consume_from
+            if name.startswith(QUEUE_PREFIX)
+        ]
         agents = [agent.name for agent in registry.all_agents()]
         lease.open_row(Worker.Kind.WORKER, id=WORKER_ID, concurrency=worker.concurrency, agents=agents, queues=queues)
         connection.close()
@@ -145,7 +160,9 @@ class Watch(threading.Thread):
     def wait(self) -> list[int]:
         """Sleep until something is to do; the pids of children that died meanwhile."""
         until = min(self.renew_at, self.kill_at or self.renew_at)
-        readable, _, _ = select.select([self.wake_reader, *self.children.values()], [], [], max(0.0, until - time.monotonic()))
+        readable, _, _ = select.select(
+            [self.wake_reader, *self.children.values()], [], [], max(0.0, until - time.monotonic())
+        )
         if self.wake_reader in readable:
             os.read(self.wake_reader, 1024)
         return [pid for pid, sentinel in self.children.items() if sentinel in readable]
@@ -176,19 +193,19 @@ class Watch(threading.Thread):
             if run.pid not in self.children:
                 self.take_orphan(run)
             elif run.overdue:
-                self.stop_run(run, "deadline_at < clock_timestamp()", failed_by_deadline())
+                self.stop_run(run, FENCE_OVERDUE, failed_by_deadline())
             elif run.cancelled:
-                self.stop_run(run, "cancel_requested_at IS NOT NULL", cancelled())
+                self.stop_run(run, FENCE_CANCELLED, cancelled())
 
     def take_orphan(self, running: Running) -> None:
         """A child that came and went between two looks."""
         for run in Run.objects.filter(pk=running.ticket.run_id, epoch=running.ticket.epoch, status=RunStatus.RUNNING):
             lost(run, f"its process {running.pid} died")
 
-    def stop_run(self, running: Running, condition: str, outcome: Outcome) -> None:
+    def stop_run(self, running: Running, fence: str, outcome: Outcome) -> None:
         """Fence first, so that the run cannot finish under the blow; then its child; then say what became of it."""
         ticket = running.ticket
-        if not fence(ticket.run_id, ticket.epoch, condition):
+        if not execute(fence, [ticket.run_id, ticket.epoch]):
             return
         self.kill(running.pid)
         terminate_session(ticket.run_id, ticket.epoch)
@@ -207,7 +224,10 @@ class Watch(threading.Thread):
         take_away(
             Ticket(run_id=run.id, epoch=run.epoch, key=run.key, slot=run.slot),
             Outcome(
-                status=RunStatus.QUEUED, attempt=Attempt.Outcome.RELEASED, reason="released: its worker stopped", give_back=True
+                status=RunStatus.QUEUED,
+                attempt=Attempt.Outcome.RELEASED,
+                reason="released: its worker stopped",
+                give_back=True,
             ),
             expected=RunStatus.RUNNING,
         )
@@ -226,7 +246,7 @@ class Watch(threading.Thread):
         log.warning("worker.lease_lost", worker=str(WORKER_ID))
         for pid in list(self.children):
             self.kill(pid)
-        leave_process(lambda: os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]]))
+        leave_process(lambda: os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]]))  # noqa: S606 (its own command line)
 
 
 def leave_process(leave: Any) -> None:
@@ -245,6 +265,9 @@ def failed_by_deadline() -> Outcome:
 
 
 def cancelled() -> Outcome:
-    return Outcome(status=RunStatus.CANCELLED, attempt=Attempt.Outcome.CANCELLED, reason="cancelled", error="cancelled while running")
-
-
+    return Outcome(
+        status=RunStatus.CANCELLED,
+        attempt=Attempt.Outcome.CANCELLED,
+        reason="cancelled",
+        error="cancelled while running",
+    )

@@ -20,8 +20,12 @@ def requeue(run_id: UUID, *, by: str) -> Run:
         run = Run.objects.get(pk=run_id)
         if run.key:
             keys.lock(run.key)
-        if ProcessedEvent.objects.filter(event_id__in=run.event_ids, consumer=run.trigger, replay_id=run.replay_id).exists():
-            raise IllegalState(f"run {run_id}: its event has been processed meanwhile; replay the event to run it again", run.status)
+        if ProcessedEvent.objects.filter(
+            event_id__in=run.event_ids, consumer=run.trigger, replay_id=run.replay_id
+        ).exists():
+            raise IllegalState(
+                f"run {run_id}: its event has been processed meanwhile; replay the event to run it again", run.status
+            )
         slot = 1 if run.key and keys.states([run.key])[run.key].live == 0 else None
         ready = run.key is None or slot is not None
         requeued = Run.objects.filter(pk=run_id, status__in=REQUEUEABLE).update(
@@ -38,7 +42,9 @@ def requeue(run_id: UUID, *, by: str) -> Run:
             result=None,
         )
         if not requeued:
-            raise IllegalState(f"run {run_id} is {run.status}; only failed and cancelled runs can be requeued", run.status)
+            raise IllegalState(
+                f"run {run_id} is {run.status}; only failed and cancelled runs can be requeued", run.status
+            )
         audit.record(by, "requeue", run, was=run.status)
         nudge_dispatcher()
     run.refresh_from_db()

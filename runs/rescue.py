@@ -7,12 +7,12 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db import connection
 
 from runs.claim import session_name
 from runs.models import Attempt, Run
 from runs.outcome import Outcome, Ticket, take_away
 from runs.policy import Policy
+from runs.sql import fetch
 from runs.states import RunStatus
 
 log = structlog.get_logger(__name__)
@@ -48,10 +48,9 @@ class Rescuer:
 
 
 def close_unseen() -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(CLOSE_UNSEEN, {"lease": settings.WAKEFUL_LEASE, "others": settings.WAKEFUL_SAFETY_LOOK * UNSEEN_LOOKS})
-        for id, kind, host, pid in cursor.fetchall():
-            log.warning("worker.unseen", worker=str(id), kind=kind, host=host, pid=pid)
+    unseen = {"lease": settings.WAKEFUL_LEASE, "others": settings.WAKEFUL_SAFETY_LOOK * UNSEEN_LOOKS}
+    for id, kind, host, pid in fetch(CLOSE_UNSEEN, unseen):
+        log.warning("worker.unseen", worker=str(id), kind=kind, host=host, pid=pid)
 
 
 def runs_of_closed_workers() -> Iterable[Run]:
@@ -75,24 +74,17 @@ def lost_outcome(run: Run, reason: str) -> Outcome:
         return Outcome(status=RunStatus.CANCELLED, attempt=Attempt.Outcome.LOST, reason="cancelled", error=reason)
     if not policy.attempts_left(run.attempt):
         return Outcome(
-            status=RunStatus.FAILED, attempt=Attempt.Outcome.LOST, reason=f"attempts used up ({run.attempt})", error=reason
+            status=RunStatus.FAILED,
+            attempt=Attempt.Outcome.LOST,
+            reason=f"attempts used up ({run.attempt})",
+            error=reason,
         )
     return Outcome(status=RunStatus.QUEUED, attempt=Attempt.Outcome.LOST, reason=reason, error=reason)
 
 
-def fence(run_id: UUID, epoch: int, condition: str) -> bool:
-    """Raise a running run's epoch, so that its owner can commit nothing more; False: the run has moved on."""
-    statement = f"UPDATE runs_run SET epoch = epoch + 1 WHERE id = %s AND epoch = %s AND status = 'running' AND {condition}"
-    with connection.cursor() as cursor:
-        cursor.execute(statement, [run_id, epoch])
-        return bool(cursor.rowcount == 1)
-
-
 def terminate_session(run_id: UUID, epoch: int) -> bool:
     """End the session that executes this claim, and wait until it is gone."""
-    with connection.cursor() as cursor:
-        cursor.execute(TERMINATE, [TERMINATE_WAIT, [session_name(run_id, epoch)]])
-        return all(ended for _, ended in cursor.fetchall())
+    return all(ended for _, ended in fetch(TERMINATE, [TERMINATE_WAIT, [session_name(run_id, epoch)]]))
 
 
 def ticket_of(run: Run) -> Ticket:

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django.conf import settings
-from django.db import connection
+
+from runs.sql import execute, fetch
 
 LOOK = """
 SELECT
@@ -43,9 +44,7 @@ class Look:
 
 
 def look() -> Look:
-    with connection.cursor() as cursor:
-        cursor.execute(LOOK, [settings.WAKEFUL_LEASE])
-        ready, lost, due, outbox, lease_expiry = cursor.fetchone()
+    [(ready, lost, due, outbox, lease_expiry)] = fetch(LOOK, [settings.WAKEFUL_LEASE])
     return Look(ready=ready, lost=lost, due=due, outbox=outbox, lease_expiry=lease_expiry)
 
 
@@ -55,6 +54,4 @@ def is_due(wait: timedelta | None) -> bool:
 
 def wake_due(limit: int) -> int:
     """Make the backoffs that are over ready again; how many."""
-    with connection.cursor() as cursor:
-        cursor.execute(WAKE, [limit])
-        return int(cursor.rowcount)
+    return execute(WAKE, [limit])

@@ -10,11 +10,11 @@ from typing import Any, Literal
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection
 from psycopg.types.json import Jsonb
 from uuid_utils.compat import uuid7
 
 from runs.nudge import nudge_dispatcher
+from runs.sql import execute, fetch
 from triggers.models import Source
 
 
@@ -68,16 +68,15 @@ def accept(incoming: Sequence[Incoming]) -> list[Accepted]:
     A known identity is a duplicate: it keeps its first id and payload, and the redelivery is counted and,
     when its body differs, flagged.
     """
-    with connection.cursor() as cursor:
-        accepted = [_record(cursor, event) for event in incoming]
+    accepted = [_record(event) for event in incoming]
     nudge_dispatcher()
     return accepted
 
 
-def _record(cursor: Any, event: Incoming) -> Accepted:
+def _record(event: Incoming) -> Accepted:
     event_id = uuid7()
     body_sha256 = sha256(event.body).hexdigest() if event.body is not None else ""
-    cursor.execute(
+    inserted = fetch(
         INSERT,
         [
             event_id, event.source_id, event.ce_source, event.ce_id, event.type, event.subject, event.time,
@@ -85,12 +84,11 @@ def _record(cursor: Any, event: Incoming) -> Accepted:
             event.target_id, event.root_id or event_id, event.cause_event_id, event.cause_run_id, event.depth,
         ],
     )  # fmt: skip
-    if cursor.fetchone():
+    if inserted:
         return Accepted(event_id=event_id, duplicate=False)
 
-    cursor.execute(FIRST, [event.source_id, event.ce_source, event.ce_id])
-    first_id, first_sha256 = cursor.fetchone()
-    cursor.execute(FLAG, [first_id, body_sha256, body_sha256 != first_sha256])
+    [(first_id, first_sha256)] = fetch(FIRST, [event.source_id, event.ce_source, event.ce_id])
+    execute(FLAG, [first_id, body_sha256, body_sha256 != first_sha256])
     return Accepted(event_id=first_id, duplicate=True)
 
 
@@ -100,7 +98,9 @@ def builtin_source(slug: Literal["schedule", "run", "manual", "cli"]) -> UUID:
     return Source.objects.values_list("id", flat=True).get(slug=slug)
 
 
-UNDISPATCHED = "SELECT count(*) FROM (SELECT 1 FROM triggers_event WHERE dispatched_at IS NULL LIMIT %s::int) undispatched"
+UNDISPATCHED = (
+    "SELECT count(*) FROM (SELECT 1 FROM triggers_event WHERE dispatched_at IS NULL LIMIT %s::int) undispatched"
+)
 _backlog = (float("-inf"), False)
 
 
@@ -110,8 +110,7 @@ def backlog_exceeded() -> bool:
     looked_at, exceeded = _backlog
     if time.monotonic() - looked_at < 1:
         return exceeded
-    with connection.cursor() as cursor:
-        cursor.execute(UNDISPATCHED, [settings.WAKEFUL_MAX_BACKLOG + 1])
-        exceeded = cursor.fetchone()[0] > settings.WAKEFUL_MAX_BACKLOG
+    [(undispatched,)] = fetch(UNDISPATCHED, [settings.WAKEFUL_MAX_BACKLOG + 1])
+    exceeded = bool(undispatched > settings.WAKEFUL_MAX_BACKLOG)
     _backlog = (time.monotonic(), exceeded)
     return exceeded

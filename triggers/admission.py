@@ -46,7 +46,12 @@ class Refusal:
 
 def refuse(match: Match, outcome: Decision.Outcome, reason: str, run_id: UUID | None = None) -> Refusal:
     return Refusal(
-        event_id=match.event_id, trigger_id=match.rule.id, replay_id=match.replay_id, outcome=outcome, reason=reason, run_id=run_id
+        event_id=match.event_id,
+        trigger_id=match.rule.id,
+        replay_id=match.replay_id,
+        outcome=outcome,
+        reason=reason,
+        run_id=run_id,
     )
 
 
@@ -57,7 +62,11 @@ def hold_or_stop(match: Match) -> Refusal | None:
     if match.rule.problem:
         return refuse(match, Outcome.ERROR, match.rule.problem)
     if match.depth > settings.WAKEFUL_MAX_DEPTH:
-        return refuse(match, Outcome.LOOP, f"its causal chain is {match.depth} deep; WAKEFUL_MAX_DEPTH is {settings.WAKEFUL_MAX_DEPTH}")
+        return refuse(
+            match,
+            Outcome.LOOP,
+            f"its causal chain is {match.depth} deep; WAKEFUL_MAX_DEPTH is {settings.WAKEFUL_MAX_DEPTH}",
+        )
     if match.rule.is_paused:
         return refuse(match, Outcome.HELD, f"the trigger is paused: {match.rule.paused_reason}")
     return None

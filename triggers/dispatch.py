@@ -9,12 +9,13 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
+from django.db import DatabaseError, InterfaceError, OperationalError, transaction
 
 from runs import keys
 from runs.enqueue import NewRun, enqueue
 from runs.models import NIL
 from runs.policy import Policy
+from runs.sql import execute, execute_many, fetch
 from triggers.admission import Match, Refusal, admit, hold_or_stop, refuse
 from triggers.matching import ExpressionError, Index, Rule, input_of, key_of, passes
 from triggers.models import Decision, Trigger
@@ -54,6 +55,8 @@ ON CONFLICT (event_id, trigger_id, replay_id) DO UPDATE
   SET outcome = excluded.outcome, reason = excluded.reason, run_id = excluded.run_id
   WHERE triggers_decision.outcome = 'held'
 """
+MARK_EVENTS = "UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = ANY(%s::uuid[])"
+MARK_REDISPATCHES = "UPDATE triggers_redispatch SET dispatched_at = clock_timestamp() WHERE id = ANY(%s::bigint[])"
 RESUMED = """
 UPDATE triggers_decision SET outcome = 'resumed', run_id = %s::uuid
 WHERE event_id = %s::uuid AND trigger_id = %s::uuid AND replay_id = %s::uuid AND outcome = 'held'
@@ -98,9 +101,7 @@ class Rules:
         self.index = Index([])
 
     def current(self) -> Index:
-        with connection.cursor() as cursor:
-            cursor.execute(FINGERPRINT)
-            fingerprint = cursor.fetchone()
+        [fingerprint] = fetch(FINGERPRINT)
         if fingerprint != self.fingerprint:
             self.index = Index(rule_of(trigger) for trigger in Trigger.objects.all())
             self.fingerprint = fingerprint
@@ -130,9 +131,7 @@ def rule_of(trigger: Trigger) -> Rule:
 
 
 def has_undispatched() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(UNDISPATCHED)
-        return bool(cursor.fetchone()[0])
+    return bool(fetch(UNDISPATCHED)[0][0])
 
 
 def dispatch(rules: Rules) -> Batch:
@@ -171,7 +170,10 @@ def dispatch_one_by_one(rules: Rules) -> Batch:
                 raise
             except DatabaseError as error:
                 log.exception("dispatch.event_refused", event_id=str(item.event_id))
-                refused = [refuse(_bare(item, rule), Decision.Outcome.ERROR, str(error)[:2000]) for rule in wanted_by(item, index)]
+                refused = [
+                    refuse(_bare(item, rule), Decision.Outcome.ERROR, str(error)[:2000])
+                    for rule in wanted_by(item, index)
+                ]
                 record(refused)
                 mark_dispatched([item])
                 dispatched += 1
@@ -249,17 +251,14 @@ def leave_behind(items: Sequence[Item], matches: dict[Item, list[Match]], busy: 
 
 def read_items(limit: int) -> list[Item]:
     names = list(Item.__dataclass_fields__)
-    with connection.cursor() as cursor:
-        cursor.execute(READ, {"limit": limit, "nil": NIL_REPLAY})
-        return [Item(**dict(zip(names, row, strict=True))) for row in cursor.fetchall()]
+    rows = fetch(READ, {"limit": limit, "nil": NIL_REPLAY})
+    return [Item(**dict(zip(names, row, strict=True))) for row in rows]
 
 
 def read_data(event_ids: set[UUID]) -> dict[UUID, Any]:
     if not event_ids:
         return {}
-    with connection.cursor() as cursor:
-        cursor.execute(DATA, [list(event_ids)])
-        return {id: None if data is None else json.loads(data) for id, data in cursor.fetchall()}
+    return {id: None if data is None else json.loads(data) for id, data in fetch(DATA, [list(event_ids)])}
 
 
 def cel_event(item: Item, data: Any) -> dict[str, Any]:
@@ -271,34 +270,28 @@ def cel_event(item: Item, data: Any) -> dict[str, Any]:
 
 def record(refusals: Sequence[Refusal]) -> None:
     if refusals:
-        with connection.cursor() as cursor:
-            cursor.executemany(DECIDE, [(r.event_id, r.trigger_id, r.replay_id, r.outcome, r.reason, r.run_id) for r in refusals])
+        execute_many(DECIDE, [(r.event_id, r.trigger_id, r.replay_id, r.outcome, r.reason, r.run_id) for r in refusals])
 
 
 def mark_resumed(items: Sequence[Item], runs: Sequence[NewRun]) -> None:
     resumed = {item.event_id for item in items if item.is_resumption}
     rows = [(run.id, run.event_ids[0], run.trigger_id, run.replay_id) for run in runs if run.event_ids[0] in resumed]
     if rows:
-        with connection.cursor() as cursor:
-            cursor.executemany(RESUMED, rows)
+        execute_many(RESUMED, rows)
 
 
 def mark_dispatched(items: Sequence[Item]) -> None:
     events = [item.event_id for item in items if item.redispatch_id is None]
     redispatches = [item.redispatch_id for item in items if item.redispatch_id is not None]
-    with connection.cursor() as cursor:
-        if events:
-            cursor.execute("UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = ANY(%s::uuid[])", [events])
-        if redispatches:
-            cursor.execute("UPDATE triggers_redispatch SET dispatched_at = clock_timestamp() WHERE id = ANY(%s::bigint[])", [redispatches])
+    if events:
+        execute(MARK_EVENTS, [events])
+    if redispatches:
+        execute(MARK_REDISPATCHES, [redispatches])
 
 
 def _try_lock() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(TRY_LOCK, LOCK)
-        return bool(cursor.fetchone()[0])
+    return bool(fetch(TRY_LOCK, LOCK)[0][0])
 
 
 def _bare(item: Item, rule: Rule) -> Match:
     return Match(rule=rule, event_id=item.event_id, root_id=item.root_id, depth=item.depth, replay_id=item.replay_id)
-

@@ -17,6 +17,7 @@ from runs.lease import Presence
 from runs.listen import Listener, set_timeouts
 from runs.models import Worker
 from runs.rescue import Rescuer
+from runs.sql import fetch
 from triggers.dispatch import LOCK, Batch, Rules, dispatch, has_undispatched
 
 log = structlog.get_logger(__name__)
@@ -27,12 +28,10 @@ LOOK_EVERY = 0.01
 WAITING_RUNS = 1.0  # seconds between two looks while claimable runs wait for a ring to be heard
 STANDBY = 1.0
 RECONNECT = 1.0
-STUCK_HOLDER = "10 seconds"
-
-END_STUCK_HOLDER = f"""
+END_STUCK_HOLDER = """
 SELECT pg_terminate_backend(activity.pid) FROM pg_locks lock JOIN pg_stat_activity activity ON activity.pid = lock.pid
 WHERE lock.locktype = 'advisory' AND lock.granted AND lock.objsubid = 2 AND lock.classid = %s::bigint::oid AND lock.objid = %s::bigint::oid
-  AND activity.xact_start < clock_timestamp() - interval '{STUCK_HOLDER}'
+  AND activity.xact_start < clock_timestamp() - interval '10 seconds'
 """
 
 
@@ -117,7 +116,5 @@ def seconds_until_next(batch: Batch, due: timers.Look, waiting: bool) -> float:
 
 def end_stuck_holder() -> None:
     """A dispatcher frozen in its transaction keeps the lock from all others; end its session."""
-    with connection.cursor() as cursor:
-        cursor.execute(END_STUCK_HOLDER, LOCK)
-        if cursor.fetchall():
-            log.warning("dispatcher.stuck_holder_ended")
+    if fetch(END_STUCK_HOLDER, LOCK):
+        log.warning("dispatcher.stuck_holder_ended")

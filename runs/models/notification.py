@@ -18,7 +18,11 @@ class Notification(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["-created_at"], name="notification_newest")]
-        constraints = [models.CheckConstraint(name="notification_urgency_known", condition=models.Q(urgency__in=["low", "normal", "high"]))]
+        constraints = [
+            models.CheckConstraint(
+                name="notification_urgency_known", condition=models.Q(urgency__in=["low", "normal", "high"])
+            )
+        ]
 
     def __str__(self) -> str:
         return self.text[:80]

@@ -65,14 +65,18 @@ class Run(models.Model):
         ]
         constraints = [
             models.UniqueConstraint(fields=["key", "slot"], name="run_one_per_slot", condition=Q(slot__isnull=False)),
-            models.UniqueConstraint(fields=["worker", "pid"], name="run_one_per_child", condition=Q(status=RunStatus.RUNNING)),
+            models.UniqueConstraint(
+                fields=["worker", "pid"], name="run_one_per_child", condition=Q(status=RunStatus.RUNNING)
+            ),
             models.CheckConstraint(name="run_status_known", condition=Q(status__in=RunStatus.values)),
             models.CheckConstraint(name="run_slot_needs_key", condition=Q(slot=None) | Q(key__isnull=False)),
             models.CheckConstraint(
                 name="run_ready_is_queued_and_admitted",
                 condition=Q(ready_at=None) | (Q(status=RunStatus.QUEUED) & (Q(key=None) | Q(slot__isnull=False))),
             ),
-            models.CheckConstraint(name="run_due_is_queued", condition=Q(due_at=None) | Q(status=RunStatus.QUEUED, ready_at=None)),
+            models.CheckConstraint(
+                name="run_due_is_queued", condition=Q(due_at=None) | Q(status=RunStatus.QUEUED, ready_at=None)
+            ),
             models.CheckConstraint(
                 name="run_running_is_owned",
                 condition=~Q(status=RunStatus.RUNNING)
@@ -83,7 +87,9 @@ class Run(models.Model):
                 condition=Q(status__in=sorted(FINISHED), finished_at__isnull=False)
                 | Q(status__in=sorted(LIVE), finished_at=None),
             ),
-            models.CheckConstraint(name="run_finished_holds_no_slot", condition=Q(status__in=sorted(LIVE)) | Q(slot=None)),
+            models.CheckConstraint(
+                name="run_finished_holds_no_slot", condition=Q(status__in=sorted(LIVE)) | Q(slot=None)
+            ),
         ]
         indexes = [
             models.Index(
@@ -92,7 +98,9 @@ class Run(models.Model):
                 condition=Q(status=RunStatus.QUEUED, ready_at__isnull=False),
             ),
             models.Index(fields=["due_at"], name="run_due", condition=Q(status=RunStatus.QUEUED, due_at__isnull=False)),
-            models.Index(fields=["key", "seq"], name="run_live_by_key", condition=Q(status__in=sorted(LIVE), key__isnull=False)),
+            models.Index(
+                fields=["key", "seq"], name="run_live_by_key", condition=Q(status__in=sorted(LIVE), key__isnull=False)
+            ),
             models.Index(fields=["trigger", "id"], name="run_by_trigger"),
             models.Index(fields=["id"], name="run_failed", condition=Q(status=RunStatus.FAILED)),
             models.Index(fields=["id"], name="run_parked", condition=Q(status__in=["uncertain", "waiting"])),

@@ -51,7 +51,11 @@ def test_a_frozen_workers_locks_do_not_block_its_successor(make_stack: StackMake
     event = emit(stack, "hold.a", "1", seconds=2)
     run = in_status(stack, event, "running")
     session = f"wakeful:{run['id']}:{run['epoch']}"
-    eventually(lambda: stack.query("SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND xact_start IS NOT NULL", session))
+    eventually(
+        lambda: stack.query(
+            "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND xact_start IS NOT NULL", session
+        )
+    )
     time.sleep(0.5)
 
     frozen, _ = split(workers, stack, run)
@@ -64,7 +68,9 @@ def test_a_frozen_workers_locks_do_not_block_its_successor(make_stack: StackMake
     eventually(lambda: "lease_lost" in frozen.output())
     assert effects(stack, event) == 1
     # It comes back as a new incarnation, and works.
-    eventually(lambda: len(stack.query("SELECT 1 FROM runs_worker WHERE kind = 'worker' AND stopped_at IS NULL")) == 2, 30)
+    eventually(
+        lambda: len(stack.query("SELECT 1 FROM runs_worker WHERE kind = 'worker' AND stopped_at IS NULL")) == 2, 30
+    )
     assert frozen.is_alive()
 
 

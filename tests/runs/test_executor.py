@@ -1,5 +1,6 @@
 """One attempt: what commits, what is rolled back, and what becomes of the run."""
 
+import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -111,10 +112,8 @@ def test_attempts_used_up_fail_the_run(claim_for: Callable[..., Claim]) -> None:
 
 
 def oversleep(run: AgentRun) -> None:
-    try:
+    with contextlib.suppress(Exception):
         time.sleep(5)
-    except Exception:
-        pass
 
 
 def dial_out(run: AgentRun) -> None:

@@ -39,7 +39,13 @@ def test_a_matching_event_starts_one_run() -> None:
     assert dispatch_all() == 1
 
     [run] = runs_of(event)
-    assert (run.status, run.trigger, run.agent, run.queue, run.priority) == ("queued", "greeter", "greeter", "urgent", 1)
+    assert (run.status, run.trigger, run.agent, run.queue, run.priority) == (
+        "queued",
+        "greeter",
+        "greeter",
+        "urgent",
+        1,
+    )
     assert run.ready_at is not None
     assert (run.trigger_id, run.event_ids, run.root_id) == (trigger.id, [event.id], event.id)
 
@@ -133,7 +139,9 @@ def test_a_disabled_trigger_matches_nothing() -> None:
     assert not Decision.objects.exists()
 
 
-@pytest.mark.parametrize("policy", [{"timeout": "soon"}, {"retries": -1}, {"priority": 10}, {"queue": ""}, {"retries": True}])
+@pytest.mark.parametrize(
+    "policy", [{"timeout": "soon"}, {"retries": -1}, {"priority": 10}, {"queue": ""}, {"retries": True}]
+)
 def test_a_policy_that_makes_no_sense_is_a_decision(policy: dict[str, Any]) -> None:
     make_trigger(policy=policy)
     event = make_event()

@@ -76,7 +76,9 @@ class Redispatch(models.Model):
     """A request to take an event through the dispatcher again; it reads these like events."""
 
     event = models.ForeignKey(Event, models.CASCADE, related_name="redispatches")
-    trigger = models.ForeignKey("triggers.Trigger", models.CASCADE, null=True, help_text="null: every trigger that matches")
+    trigger = models.ForeignKey(
+        "triggers.Trigger", models.CASCADE, null=True, help_text="null: every trigger that matches"
+    )
     replay_id = models.UUIDField(help_text="the nil UUID resumes what was held")
     by = models.TextField(help_text="who asked: a user, a token, a command")
     seq = models.BigIntegerField(db_default=next_value("triggers_seq"), editable=False)

@@ -31,7 +31,9 @@ class Secret(models.Model):
 
     class Meta:
         constraints = [
-            models.CheckConstraint(name="secret_window", condition=Q(not_after=None) | Q(not_after__gt=models.F("not_before")))
+            models.CheckConstraint(
+                name="secret_window", condition=Q(not_after=None) | Q(not_after__gt=models.F("not_before"))
+            )
         ]
 
     def __str__(self) -> str:
@@ -43,7 +45,9 @@ class ApiToken(models.Model):
 
     name = models.CharField(max_length=100, unique=True)
     hash = models.CharField(max_length=64, unique=True, editable=False)
-    permissions = models.JSONField(default=list, blank=True, help_text='Django permissions such as "runs.requeue_run"; ["*"] is all')
+    permissions = models.JSONField(
+        default=list, blank=True, help_text='Django permissions such as "runs.requeue_run"; ["*"] is all'
+    )
     source = models.OneToOneField(Source, models.PROTECT, related_name="token")
     created_at = models.DateTimeField(db_default=Now())
     last_used_at = models.DateTimeField(null=True, blank=True)

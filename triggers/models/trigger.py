@@ -19,17 +19,40 @@ class Trigger(models.Model):
     agent = models.TextField()
 
     source = models.TextField(default="", blank=True, help_text="slug of the one source it listens to; empty: any")
-    types = ArrayField(models.TextField(), default=list, blank=True, help_text='event type globs such as "invoice.*"; empty: none but events aimed at it')
-    filter = models.TextField(default="", blank=True, help_text='CEL, such as event.data.amount > 100; empty: every event')
-    input = models.JSONField(default=dict, blank=True, help_text='input name → CEL, such as {"id": "event.data.id"}; empty: the event\'s data')
+    types = ArrayField(
+        models.TextField(),
+        default=list,
+        blank=True,
+        help_text='event type globs such as "invoice.*"; empty: none but events aimed at it',
+    )
+    filter = models.TextField(
+        default="", blank=True, help_text="CEL, such as event.data.amount > 100; empty: every event"
+    )
+    input = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text='input name → CEL, such as {"id": "event.data.id"}; empty: the event\'s data',
+    )
 
-    key = models.TextField(default="", blank=True, help_text="CEL; runs of one key do not overlap. Empty: the trigger itself")
+    key = models.TextField(
+        default="", blank=True, help_text="CEL; runs of one key do not overlap. Empty: the trigger itself"
+    )
     key_limit = models.PositiveSmallIntegerField(default=1, help_text="how many runs of one key at once")
-    overlap = models.TextField(choices=Overlap, default=Overlap.ALLOW, help_text="what a new event does while a run of its key is live")
-    policy = models.JSONField(default=dict, blank=True, help_text="queue, priority, timeout (s), retries, backoff (s), pause_after; see runs.policy.Policy")
+    overlap = models.TextField(
+        choices=Overlap, default=Overlap.ALLOW, help_text="what a new event does while a run of its key is live"
+    )
+    policy = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="queue, priority, timeout (s), retries, backoff (s), pause_after; see runs.policy.Policy",
+    )
 
-    declared = models.JSONField(null=True, editable=False, help_text="what the code says, field by field; null: made by an operator")
-    overrides = ArrayField(models.TextField(), default=list, editable=False, help_text="declared fields an operator has taken over")
+    declared = models.JSONField(
+        null=True, editable=False, help_text="what the code says, field by field; null: made by an operator"
+    )
+    overrides = ArrayField(
+        models.TextField(), default=list, editable=False, help_text="declared fields an operator has taken over"
+    )
     enabled = models.BooleanField(default=True)
     paused_at = models.DateTimeField(null=True, editable=False)
     paused_reason = models.TextField(default="", editable=False)

@@ -1,0 +1,28 @@
+"""Hand-written SQL, where it pays: accept, dispatch, claim, finish."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from django.db import connection
+
+Parameters = Sequence[Any] | Mapping[str, Any]
+
+
+def fetch(statement: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
+
+
+def execute(statement: str, parameters: Parameters = ()) -> int:
+    """The number of rows it touched."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        return int(cursor.rowcount)
+
+
+def execute_many(statement: str, rows: Iterable[Sequence[Any]]) -> None:
+    """One prepared statement, pipelined: one round trip for all rows."""
+    with connection.cursor() as cursor:
+        cursor.executemany(statement, list(rows))
