@@ -1,5 +1,5 @@
 from django.contrib import admin
-from django.urls import include, path
+from django.urls import include, path, re_path
 from django.views.generic import RedirectView
 
 from config import health
@@ -9,7 +9,8 @@ from triggers.sources.webhooks.views import HookView
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/", admin.site.urls),
-    path("hooks/<slug:slug>/", HookView.as_view(), name="webhook"),
+    # With or without the last slash: a redirect would count as a failure with most senders.
+    re_path(r"^hooks/(?P<slug>[-\w]+)/?$", HookView.as_view(), name="webhook"),
     path("api/", include("config.api")),
     path("health/live", health.live),
     path("health/ready", health.ready),

@@ -13,6 +13,7 @@ from django.db import Error as DjangoDatabaseError
 from django.db import connection
 
 from runs import nudge, outbox, relay, timers
+from runs.heartbeat import Heartbeat
 from runs.lease import Presence
 from runs.listen import Listener, set_timeouts
 from runs.models import Worker
@@ -39,6 +40,7 @@ class Dispatcher:
     def __init__(self) -> None:
         self.rules = Rules()
         self.rescuer = Rescuer()
+        self.heartbeat = Heartbeat()
         self.presence = Presence(Worker.Kind.DISPATCHER)
         self.listener = Listener([nudge.CHANNEL])
 
@@ -73,6 +75,7 @@ class Dispatcher:
         look_until = 0.0
         while True:
             self.presence.renew()
+            self.heartbeat.beat()
             worked, wait = self.look()
             now = time.monotonic()
             if worked:
