@@ -1,8 +1,7 @@
 """The web process says that it is there: a thread renews its row, as the loops of the other processes do themselves."""
 
-import atexit
-import contextlib
 import threading
+import time
 
 from django.conf import settings
 from django.db import Error, connection
@@ -12,27 +11,16 @@ from runs.models import Worker
 
 
 def be_present() -> None:
-    """Begin to renew this process's row, until it ends."""
-    stopping = threading.Event()
-    thread = threading.Thread(target=_renew, args=(stopping,), name="wakeful-presence", daemon=True)
-    thread.start()
-
-    def leave() -> None:
-        stopping.set()
-        thread.join(timeout=2)
-
-    atexit.register(leave)
+    """Begin to renew this process's row. Nobody closes it: once the process is gone, the dispatcher does."""
+    threading.Thread(target=_renew, name="wakeful-presence", daemon=True).start()
 
 
-def _renew(stopping: threading.Event) -> None:
+def _renew() -> None:
     presence = Presence(Worker.Kind.WEB)
-    while not stopping.is_set():
+    while True:
         try:
             presence.renew()
         except Error:
             # Its absence takes nothing from anybody; requests tell about the database themselves.
             connection.close()
-        stopping.wait(settings.WAKEFUL_SAFETY_LOOK.total_seconds())
-    with contextlib.suppress(Error):
-        presence.close()
-    connection.close()
+        time.sleep(settings.WAKEFUL_SAFETY_LOOK.total_seconds())
