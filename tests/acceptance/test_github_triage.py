@@ -21,9 +21,9 @@ from triggers.secrets import rotate
 from triggers.tokens import ALL, ensure_token
 
 USER_APPS = Path(__file__).parents[1] / "userapps"
-ENDED = "SELECT status, result, error FROM runs_run WHERE event_ids = ARRAY[%s::uuid] AND agent = %s AND finished_at IS NOT NULL"
-    "SELECT agent, status, result, error FROM runs_run WHERE event_ids @> ARRAY[%s::uuid] AND finished_at IS NOT NULL"
-)
+ENDED = """
+SELECT status, result, error FROM runs_run WHERE event_ids = ARRAY[%s::uuid] AND agent = %s AND finished_at IS NOT NULL
+"""
 
 
 @pytest.fixture

@@ -1,0 +1,105 @@
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents import Permanent
+from agents.library.github_issue_triage import alike, github_issue_triage, labels_for, priority_of
+from agents.library.models import IssueTriage
+from agents.testing import AgentResult, run_agent
+
+FIXTURE = Path(__file__).parents[2] / "triggers" / "fixtures" / "github" / "issues.opened.json"
+RECORDED = json.loads(FIXTURE.read_text())
+
+
+@pytest.mark.django_db
+def test_a_recorded_issue_gets_labels_and_a_priority_and_is_passed_on() -> None:
+    done = triage()
+
+    assert done.result == {
+        "repository": "lantern-works/tidewatch",
+        "number": 418,
+        "title": RECORDED["issue"]["title"],
+        "url": "https://github.com/lantern-works/tidewatch/issues/418",
+        "labels": ["crash", "bug"],
+        "priority": "high",
+        "duplicate_of": None,
+    }
+    [event] = done.emitted
+    assert (event.type, event.subject, event.data) == ("issue.triaged", "lantern-works/tidewatch#418", done.result)
+    assert IssueTriage.objects.get(repository="lantern-works/tidewatch", number=418).labels == ["crash", "bug"]
+
+
+@pytest.mark.django_db
+def test_an_issue_that_comes_again_replaces_its_verdict() -> None:
+    triage()
+    triage(title="How do I empty the tide table?", body=None)
+
+    assert IssueTriage.objects.get().priority == "low"
+
+
+@pytest.mark.django_db
+def test_labels_that_the_issue_has_are_not_suggested_but_count_for_its_priority() -> None:
+    done = triage(labels=[{"name": "crash"}])
+
+    assert (done.result["labels"], done.result["priority"]) == (["bug"], "high")
+
+
+@pytest.mark.django_db
+def test_an_issue_like_an_earlier_one_of_its_repository_is_said_to_be_its_duplicate() -> None:
+    triage(number=400, title="Dark theme please")
+    triage(number=401, title="Crash on startup when the tide table is empty")
+    triage(number=500, title="Crash on startup when the tide table is empty")
+
+    done = triage(number=418, title="Crash at startup with an empty tide table")
+
+    assert done.result["duplicate_of"] == 401
+
+
+@pytest.mark.django_db
+def test_a_like_issue_of_another_repository_is_no_duplicate() -> None:
+    IssueTriage.objects.create(repository="somebody/else", number=1, title=RECORDED["issue"]["title"])
+
+    assert triage().result["duplicate_of"] is None
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("payload", [None, [], {}, {"issue": {}}, {"zen": "Keep it logically awesome."}])
+def test_a_payload_without_an_issue_fails_for_good(payload: Any) -> None:
+    with pytest.raises(Permanent, match="no GitHub"):
+        run_agent(github_issue_triage, data=payload)
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "priority"),
+    [
+        ("XSS in the station name", ["security"], "urgent"),
+        ("Update deletes all readings", ["data-loss"], "urgent"),
+        ("Segfault after an hour", ["crash", "bug"], "high"),
+        ("Export does not work", ["bug"], "normal"),
+        ("The map is slow", ["performance"], "normal"),
+        ("Please add support for GPX", ["feature"], "low"),
+        ("Typo in the README", ["docs"], "low"),
+        ("How do I change the zone?", ["question"], "low"),
+        ("Tides of the Baltic", [], "normal"),
+    ],
+)
+def test_the_rules_say_what_an_issue_is_about_and_how_much_it_matters(
+    text: str, labels: list[str], priority: str
+) -> None:
+    assert labels_for(text) == labels
+    assert priority_of(labels) == priority
+
+
+def test_titles_are_alike_by_the_words_they_share() -> None:
+    assert alike("Crash on start-up", "crash at START-up!") == 1
+    assert alike("Crash on start-up", "Dark theme") == 0
+    assert alike("", "") == 0
+
+
+def triage(**changes: Any) -> AgentResult:
+    payload = copy.deepcopy(RECORDED)
+    payload["issue"].update(changes)
+    return run_agent(github_issue_triage, data=payload, type="issues.opened", source="github")

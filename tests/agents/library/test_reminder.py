@@ -1,0 +1,30 @@
+from typing import Any
+
+import pytest
+
+from agents import Permanent
+from agents.library.reminder import reminder
+from agents.testing import run_agent
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize(
+    ("data", "input", "text"),
+    [
+        ({"schedule": "renew-certificate", "nominal": "…"}, {"text": "Renew the certificate"}, "Renew the certificate"),
+        ({"schedule": "renew-certificate", "nominal": "…"}, None, "renew-certificate"),
+        ({"text": "Call Ada"}, None, "Call Ada"),
+    ],
+)
+def test_it_reminds_of_the_input_or_else_of_its_schedules_name(data: Any, input: Any, text: str) -> None:
+    done = run_agent(reminder, data=data, input=input)
+
+    assert [notice.text for notice in done.notifications] == [f"Reminder: {text}"]
+    assert done.result == {"reminded": text}
+
+
+@pytest.mark.parametrize("data", [None, "Call Ada", {}, {"text": ""}])
+def test_a_reminder_of_nothing_says_how_to_give_it_a_text(data: Any) -> None:
+    with pytest.raises(Permanent, match="input"):
+        run_agent(reminder, data=data)

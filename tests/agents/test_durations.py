@@ -1,0 +1,38 @@
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.durations import UNITS, parse_duration
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("90s", timedelta(seconds=90)),
+        ("1h30m", timedelta(minutes=90)),
+        ("1h 30m", timedelta(minutes=90)),
+        ("0.5s", timedelta(milliseconds=500)),
+        ("3d", timedelta(days=3)),
+        ("2w", timedelta(weeks=2)),
+        (5, timedelta(seconds=5)),
+        (2.5, timedelta(seconds=2.5)),
+        (timedelta(days=1), timedelta(days=1)),
+    ],
+)
+def test_a_duration_is_written_in_units_seconds_or_as_itself(
+    written: str | float | timedelta, meant: timedelta
+) -> None:
+    assert parse_duration(written) == meant
+
+
+@pytest.mark.parametrize("written", ["", "soon", "5", "5 minutes", "-5s", "1h and 30m", "1y", "s"])
+def test_anything_else_is_refused_with_what_to_write(written: str) -> None:
+    with pytest.raises(ValueError, match="30m"):
+        parse_duration(written)
+
+
+@given(st.integers(0, 10_000), st.sampled_from(sorted(UNITS)))
+def test_every_unit_is_what_timedelta_calls_it(number: int, unit: str) -> None:
+    assert parse_duration(f"{number}{unit}") == timedelta(**{UNITS[unit]: number})

@@ -1,0 +1,89 @@
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from agents import AgentRun, Event
+
+
+def test_the_event_is_the_newest_and_events_are_read_once_and_only_when_asked_for() -> None:
+    reads = []
+    older, newer = an_event(1), an_event(2)
+
+    def read() -> list[Event]:
+        reads.append("read")
+        return [older, newer]
+
+    run = a_run(read_events=read)
+
+    assert reads == []
+    assert (run.event, run.events) == (newer, [older, newer])
+    assert reads == ["read"]
+
+
+def test_the_input_is_the_triggers_mapping_or_else_the_events_data() -> None:
+    assert a_run(input={"id": 7}).input == {"id": 7}
+    assert a_run(input={}).input == {}
+    assert a_run(read_events=lambda: [an_event({"id": 8})]).input == {"id": 8}
+
+
+def test_emitted_events_are_kept_in_order_under_their_ordinal_or_a_key() -> None:
+    run = a_run()
+
+    run.emit("a")
+    run.emit("b", {"n": 1}, key="invoice-7", subject="7")
+    run.emit("c")
+
+    assert [(each.type, each.data, each.key, each.subject) for each in run.effects.emissions] == [
+        ("a", None, "1", ""),
+        ("b", {"n": 1}, "invoice-7", "7"),
+        ("c", None, "3", ""),
+    ]
+
+
+def test_a_key_is_good_for_one_event_of_a_run() -> None:
+    run = a_run()
+    run.emit("a", key="same")
+
+    with pytest.raises(ValueError, match="'same'"):
+        run.emit("b", key="same")
+
+
+def test_an_ordinal_that_an_author_has_used_as_a_key_is_refused_too() -> None:
+    run = a_run()
+    run.emit("a", key="2")
+
+    with pytest.raises(ValueError, match="'2'"):
+        run.emit("b")
+
+
+def test_notices_are_kept_in_order_with_their_urgency() -> None:
+    run = a_run()
+
+    run.notify("tea is ready")
+    run.notify("fire", urgency="high")
+
+    assert [(notice.text, notice.urgency) for notice in run.effects.notices] == [
+        ("tea is ready", "normal"),
+        ("fire", "high"),
+    ]
+
+
+def test_an_unknown_urgency_is_refused() -> None:
+    urgency: Any = "panic"
+
+    with pytest.raises(ValueError, match="panic"):
+        a_run().notify("fire", urgency=urgency)
+
+
+def test_now_is_aware() -> None:
+    assert a_run().now().utcoffset() == datetime.now(UTC).utcoffset()
+
+
+def a_run(**fields: Any) -> AgentRun:
+    return AgentRun(**{"id": uuid4(), "agent": "greeter", "read_events": lambda: [an_event(None)], **fields})
+
+
+def an_event(data: Any) -> Event:
+    return Event(id=uuid4(), type="visitor.came", source="door", time=datetime.now(UTC), data=data)
