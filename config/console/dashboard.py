@@ -11,7 +11,7 @@ from django.http import HttpRequest
 
 from config.console.links import link, listing, page, run_link
 from config.console.moments import distance, moment
-from config.console.runs import first_line, trigger_of
+from config.console.runs import BLOCKED, first_line, trigger_of
 from config.console.schedules import RELATED, woken_by
 from config.console.sections import Notice, Section, Table
 from config.console.workers import alive
@@ -64,7 +64,7 @@ def _tiles() -> list[Tile]:
     oldest = undispatched.aggregate(oldest=Min("received_at"))["oldest"] if undispatched.exists() else None
     queued = Run.objects.filter(status=RunStatus.QUEUED)
     ready, due = queued.filter(ready_at__isnull=False), queued.filter(due_at__isnull=False)
-    blocked = queued.filter(ready_at=None, due_at=None)
+    blocked = queued.filter(BLOCKED)
     oldest_ready = ready.aggregate(oldest=Min("ready_at"))["oldest"]
     failed = Run.objects.filter(status=RunStatus.FAILED, finished_at__gt=Now() - timedelta(hours=24))
     paused = Trigger.objects.filter(enabled=True, paused_at__isnull=False)

@@ -26,7 +26,8 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]
     @cached_property
     def count(self) -> int:
         rows = cast("QuerySet[Model]", self.object_list)
-        return min(rows.order_by()[: COUNTED + 1].count(), COUNTED)
+        # Of the key alone: a list's annotations would be worked out for every row counted.
+        return min(rows.order_by().values("pk")[: COUNTED + 1].count(), COUNTED)
 
     @property
     def is_capped(self) -> bool:
