@@ -32,7 +32,7 @@ PLAIN = ("add_", "change_", "delete_", "view_")
 
 
 class TokenForm(forms.Form):
-    """A new token: its name and what it may do."""
+    """A new token: its name and what it may do, which is never more than its maker may."""
 
     name = forms.CharField(
         max_length=90,
@@ -44,9 +44,12 @@ class TokenForm(forms.Form):
         required=False, label="Permissions", widget=UnfoldAdminCheckboxSelectMultipleWidget
     )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, maker: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["granted"].choices = _permissions()  # type: ignore[attr-defined]
+        granted = [(name, text) for name, text in _permissions() if maker.has_perm(name)]
+        self.fields["granted"].choices = granted  # type: ignore[attr-defined]
+        if not maker.is_superuser:
+            del self.fields["everything"]
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
@@ -92,7 +95,7 @@ class TokenPanel(Panel):
     ) -> HttpResponse:
         if not self.has_add_permission(request):
             raise PermissionDenied
-        form = TokenForm(request.POST or None)
+        form = TokenForm(request.POST or None, maker=request.user)
         if form.is_valid() and (made := _create(form, request)):
             token, plain = made
             explained = f"Send it as “Authorization: Bearer …”. The token’s name is {token.name}."
@@ -144,7 +147,7 @@ class TokenPanel(Panel):
 
 
 def _create(form: TokenForm, request: HttpRequest) -> tuple[ApiToken, str] | None:
-    wanted = [ALL] if form.cleaned_data["everything"] else form.cleaned_data["granted"]
+    wanted = [ALL] if form.cleaned_data.get("everything") else form.cleaned_data["granted"]
     try:
         return create_token(form.cleaned_data["name"], wanted, by=acting(request))
     except ValidationError as error:

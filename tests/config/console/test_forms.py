@@ -267,6 +267,17 @@ def test_token_without_permissions_or_with_a_bad_name_is_refused(admin: Client) 
     assert not ApiToken.objects.exists()
 
 
+def test_token_never_may_more_than_its_maker(log_in: LogIn) -> None:
+    client = log_in("triggers.add_apitoken", "runs.view_run")
+    path = "/admin/triggers/apitoken/add/"
+
+    assert "granted" in errors_of(client.post(path, {"name": "a", "granted": ["runs.cancel_run"]}))
+    assert errors_of(client.post(path, {"name": "a", "everything": "on"}))
+    client.post(path, {"name": "a", "granted": ["runs.view_run"]})
+
+    assert ApiToken.objects.get().permissions == ["runs.view_run"]
+
+
 @pytest.mark.parametrize("noun", ["source", "trigger", "schedule", "apitoken"])
 def test_making_takes_permission(log_in: LogIn, noun: str) -> None:
     client = log_in(f"triggers.view_{noun}")
