@@ -49,8 +49,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """What the index page shows, as far as its reader may see it."""
     if not _may_see(request):
         return context
-    sections: list[Section] = [*_missing_processes(), *_sections()]
-    return {**context, "title": "Overview", "tiles": _tiles(), "sections": sections}
+    return {**context, "title": "Overview", "alarms": _missing_processes(), "tiles": _tiles(), "sections": _sections()}
 
 
 def _may_see(request: HttpRequest) -> bool:

@@ -3,25 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
-from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from unfold.forms import BaseDialogForm
-from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
 from runs.exceptions import RunError
 
 
 class Confirm(BaseDialogForm):  # type: ignore[misc]
     """Nothing to fill in."""
-
-
-class TextField(forms.CharField):
-    widget = UnfoldAdminTextInputWidget
-
-
-class JsonField(forms.JSONField):
-    widget = UnfoldAdminTextareaWidget
 
 
 def dialog(title: str, description: str, submit: str, form: type[BaseDialogForm] = Confirm) -> dict[str, Any]:

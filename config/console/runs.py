@@ -18,7 +18,7 @@ from agents.registry import all_agents
 from config.console.audit import entries_of
 from config.console.bulk import carry_out
 from config.console.dialogs import attempt, dialog, leave
-from config.console.links import event_link, joined, link, listing, page, run_link
+from config.console.links import event_link, joined, link, page, run_link
 from config.console.moments import distance, moment, span
 from config.console.panel import Panel, acting, button, column, is_list
 from config.console.sections import Facts, Notice, Section, Table, Text, pretty
@@ -398,7 +398,3 @@ def run_list(runs: list[Run]) -> SafeString | str:
     if not runs:
         return "none"
     return joined([format_html("{} {}", run_link(run.pk, run.agent), run.status) for run in runs])
-
-
-def runs_of_trigger_url(slug: str) -> str:
-    return listing("runs_run", q=slug)
