@@ -6,7 +6,6 @@ from kombu import Queue
 
 from config import logs
 from config.console.theme import UNFOLD as UNFOLD
-from config.console.theme import UNFOLD as UNFOLD
 from config.env import Env
 
 BASE_DIR = Path(__file__).resolve().parent.parent
