@@ -35,7 +35,7 @@ from triggers.schedules import rule_of
 log = structlog.get_logger(__name__)
 
 BATCH = 200  # schedules of one transaction
-TICKS = 50  # of one schedule in one transaction, so that a long outage is worked off batch by batch
+TICKS = 500  # of one transaction, shared among its schedules: a long outage is worked off batch by batch
 GRACE = timedelta(seconds=30)
 LAG = timedelta(seconds=2)
 EVENT_TYPE = "schedule.fired"
@@ -108,7 +108,10 @@ def settle(limit: int = BATCH) -> int:
 
 def fire_due(now: datetime, limit: int = BATCH) -> int:
     """Fire what is due at `now`, one batch; how many schedules were."""
-    return _batch(DUE, [now], "schedule.next_fire_at, schedule.id", limit, partial(_fire, now))
+    fired = _batch(DUE, [now], "schedule.next_fire_at, schedule.id", limit, partial(_fire, now))
+    if fired:
+        failpoint("after_tick_commit")
+    return fired
 
 
 def _batch(
@@ -203,11 +206,12 @@ def _accounted_until(schedule: Schedule, rule: Rule, is_edited: bool) -> datetim
 
 def _fire(now: datetime, schedules: Sequence[Schedule]) -> None:
     if schedules:
-        _record([_owed(schedule, now) for schedule in schedules], now)
+        share = max(1, TICKS // len(schedules))
+        _record([_owed(schedule, now, share) for schedule in schedules], now)
         failpoint("before_tick_commit")
 
 
-def _owed(schedule: Schedule, now: datetime) -> Owed:
+def _owed(schedule: Schedule, now: datetime, share: int) -> Owed:
     task = schedule.task
     try:
         rule = rule_of(task, schedule.anchor_at)
@@ -215,7 +219,7 @@ def _owed(schedule: Schedule, now: datetime) -> Owed:
         log.error("beat.schedule_refused", schedule=task.name, reason=str(error))
         return Owed(schedule=schedule, problem=str(error))
 
-    fires, last = _fires(schedule, rule, now)
+    fires, last = _fires(schedule, rule, now, share)
     following = None if task.one_off else next(next_fires(rule, last, end=task.expires), None)
     if schedule.trigger_id:
         events = [_event(schedule, nominal) for nominal in fires]
@@ -228,14 +232,15 @@ def _owed(schedule: Schedule, now: datetime) -> Owed:
     return Owed(schedule=schedule, messages=messages, next=following, last=last)
 
 
-def _fires(schedule: Schedule, rule: Rule, now: datetime) -> tuple[list[datetime], datetime]:
-    """The nominal times that fire at `now` by the catch-up policy, and the last one thereby accounted for."""
+def _fires(schedule: Schedule, rule: Rule, now: datetime, share: int) -> tuple[list[datetime], datetime]:
+    """The nominal times that fire at `now` by the catch-up policy, at most `share` of those it must all catch up, and
+    the last one thereby accounted for."""
     first, end = cast(datetime, schedule.next_fire_at), schedule.task.expires
     if schedule.task.one_off:
         newest = first
     elif schedule.catch_up == Schedule.CatchUp.ALL:
         later = takewhile(lambda fire: fire <= now, next_fires(rule, first, end=end))
-        fires = [first, *islice(later, TICKS - 1)]
+        fires = [first, *islice(later, share - 1)]
         return fires, fires[-1]
     else:
         newest = latest_fire(rule, first, now, end=end)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from threading import Thread
 
+import pytest
 from django.db import connection
 from django_celery_beat.models import PeriodicTask
 
@@ -73,6 +74,21 @@ def test_killed_beats_lose_no_tick_and_repeat_none(make_stack: StackMaker) -> No
         f"{len(expected)} nominal times, {len(events)} events, {len(runs)} runs, {effects['count']} effects;"
         f" lateness median {lateness[len(lateness) // 2]}, worst {lateness[-1]}"
     )
+
+
+@pytest.mark.parametrize(("place", "recorded"), [("before_tick_commit", 0), ("after_tick_commit", 1)])
+def test_tick_of_a_beat_that_dies_at_its_commit_is_recorded_once(stack: Stack, place: str, recorded: int) -> None:
+    doomed = stack.start("beat", env={"WAKEFUL_FAILPOINTS": f"{place}=kill"})
+    schedule = make_ticker(stack, length=3.5 * SECOND)
+    doomed.wait()
+    assert ticks_so_far(stack) == recorded
+
+    stack.start("beat")
+    eventually(lambda: stack.query("SELECT 1 FROM triggers_schedule WHERE next_fire_at IS NULL"))
+
+    events = stack.query("SELECT time FROM triggers_event ORDER BY time")
+    assert [event["time"] for event in events] == [schedule.edited_at + n * SECOND for n in (1, 2, 3)]
+    assert not stack.query("SELECT 1 FROM triggers_redelivery")
 
 
 def test_racing_tickers_account_for_every_tick_once(make_stack: StackMaker) -> None:

@@ -135,9 +135,19 @@ def test_skip_fires_no_missed_tick() -> None:
 def test_all_fires_every_missed_tick_batch_by_batch() -> None:
     make_schedule(every(MINUTE), catch_up="all")
 
-    assert ticks.fire_due(NINE + 2 * HOUR) == 1
+    assert ticks.fire_due(NINE + 10 * HOUR) == 1
     assert len(nominals()) == ticks.TICKS
-    assert fire_all(NINE + 2 * HOUR) == [NINE + n * MINUTE for n in range(1, 121)]
+    assert fire_all(NINE + 10 * HOUR) == [NINE + n * MINUTE for n in range(1, 601)]
+
+
+def test_schedules_that_catch_up_share_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ticks, "TICKS", 6)
+    for name in ("a", "b"):
+        make_schedule(every(MINUTE), trigger=make_trigger(name), name=name, catch_up="all")
+
+    ticks.fire_due(NINE + HOUR)
+
+    assert sorted(nominals()) == sorted(2 * [NINE + n * MINUTE for n in (1, 2, 3)])
 
 
 @pytest.mark.parametrize("catch_up", ["latest", "skip", "all"])
