@@ -25,7 +25,7 @@ def given(name: str) -> bool:
     return name in os.environ or f"{name}_FILE" in os.environ
 
 
-def keep(home: Path, urls: Mapping[str, str]) -> None:
+def keep(home: Path, running: Mapping[str, str]) -> None:
     """Write `home/env`, which the settings of every process read where the environment says nothing.
 
     What was generated once stays: another encryption key would make every stored secret unreadable.
@@ -33,9 +33,9 @@ def keep(home: Path, urls: Mapping[str, str]) -> None:
     kept = _read(home / "env")
     for name, generate in GENERATED.items():
         kept.setdefault(name, generate())
-    for name in ("DATABASE_URL", "REDIS_URL"):
+    for name in ("DATABASE_URL", "REDIS_URL", "WAKEFUL_DEMO"):
         kept.pop(name, None)
-    lines = [f"{name}='{value}'\n" for name, value in {**kept, **urls}.items()]
+    lines = [f"{name}='{value}'\n" for name, value in {**kept, **running}.items()]
     making = home / "env.new"
     with open(os.open(making, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.writelines(["# Written by `manage.py up`; the environment wins over it.\n", *lines])

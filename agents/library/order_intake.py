@@ -1,4 +1,4 @@
-"""The demo's webhook ends here: the source `demo` is the shop that sends orders."""
+"""The demo's webhook ends here: the source `demo` is a shop that sends orders. `manage.py emit order.placed` does too."""
 
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -11,7 +11,7 @@ CENT = Decimal("0.01")
 LIMIT = 10_000_000_000
 
 
-@agent("order-intake", triggers=[on.webhook("demo", "order.placed")])
+@agent("order-intake", triggers=[on.event("order.placed")])
 def order_intake(run: AgentRun) -> dict[str, Any]:
     """Books an order once, however often the shop announces it, and passes it on as `order.received`."""
     number, total = read_order(run.event.data)

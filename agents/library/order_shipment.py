@@ -13,7 +13,7 @@ def order_shipment(run: AgentRun) -> dict[str, Any]:
     # Locked, so that two announcements of one shipment agree on when it was.
     order = Order.objects.select_for_update().filter(number=number).first()
     if order is None:
-        raise Permanent(f"order {number!r} is not known: let the shop send it (order.placed), then requeue this run")
+        raise Permanent(f"order {number!r} is not known: send it as order.placed, then requeue this run")
     order.shipped_at = order.shipped_at or run.event.time
     order.save(update_fields=["shipped_at"])
     return {"order": order.number, "shipped_at": order.shipped_at.isoformat()}

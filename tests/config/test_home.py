@@ -28,6 +28,15 @@ def test_the_address_of_a_server_that_no_longer_runs_here_is_forgotten(tmp_path:
     assert "DATABASE_URL" not in (tmp_path / "env").read_text()
 
 
+def test_other_commands_know_the_demo_as_long_as_the_stack_runs_it(tmp_path: Path) -> None:
+    home.keep(tmp_path, {"WAKEFUL_DEMO": "1"})
+    with_demo = (tmp_path / "env").read_text()
+    home.keep(tmp_path, {})
+
+    assert "WAKEFUL_DEMO='1'" in with_demo
+    assert "WAKEFUL_DEMO" not in (tmp_path / "env").read_text()
+
+
 def test_leftovers_of_a_dead_stack_are_named_with_the_command_that_ends_them(tmp_path: Path) -> None:
     said: list[str] = []
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as left:

@@ -48,10 +48,11 @@ class Command(BaseCommand):
                 home.wait_for_leftovers(
                     settings.WAKEFUL_HOME, self.stdout.write, settings.WAKEFUL_SHUTDOWN_GRACE.total_seconds() + 5
                 )
-                home.keep(settings.WAKEFUL_HOME, servers.urls)
+                running = {**servers.urls, **({"WAKEFUL_DEMO": "1"} if demo else {})}
+                home.keep(settings.WAKEFUL_HOME, running)
                 # Running as root is for the operator to decide; saying so at every start is noise.
                 quiet = {"PYTHONWARNINGS": "ignore:You're running the worker with superuser privileges"}
-                env = {**quiet, **os.environ, **servers.urls, **({"WAKEFUL_DEMO": "1"} if demo else {})}
+                env = {**quiet, **os.environ, **running}
                 self._supervise(env, paused=paused, banner=self._prepare(demo, env))
         except embedded.EmbeddedError as error:
             raise CommandError(str(error)) from None
