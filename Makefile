@@ -27,7 +27,7 @@ check: .venv/dev ## ruff, types, migrations, Django's checks
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
-	$(PY) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run # it warns of the database it does without
+	WAKEFUL_DEMO=1 $(PY) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run # it warns of the database it does without
 	$(PY) manage.py check --fail-level WARNING
 
 chaos: .venv/dev ## the fault matrix: real processes killed, frozen and cut off
