@@ -13,7 +13,10 @@ _agents: dict[str, "Agent"] = {}
 def register(agent: "Agent") -> "Agent":
     """Add an agent; DeclarationError if another body has its name."""
     known = _agents.get(agent.name)
-    if known is not None and (known.body.__module__, known.body.__qualname__) != (agent.body.__module__, agent.body.__qualname__):
+    if known is not None and (known.body.__module__, known.body.__qualname__) != (
+        agent.body.__module__,
+        agent.body.__qualname__,
+    ):
         raise DeclarationError(
             f"two agents are called {agent.name!r}: {known.body.__module__} and {agent.body.__module__}; rename one"
         )

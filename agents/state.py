@@ -30,7 +30,11 @@ class State:
         if seen == 0:
             _, written = AgentState.objects.get_or_create(agent=self._agent, name=name, defaults={"value": value})
         else:
-            changed = self._rows().filter(name=name, revision=seen).update(value=value, revision=F("revision") + 1, updated_at=Now())
+            changed = (
+                self._rows()
+                .filter(name=name, revision=seen)
+                .update(value=value, revision=F("revision") + 1, updated_at=Now())
+            )
             written = changed == 1
         if not written:
             raise StateConflict(f"state {name!r} of agent {self._agent!r} was changed by another run")

@@ -7,7 +7,9 @@ from triggers.declarations import sync
 
 
 class Command(BaseCommand):
-    help = "Make the triggers and schedules in the database say what the agents' code declares. Operators' changes stay."
+    help = (
+        "Make the triggers and schedules in the database say what the agents' code declares. Operators' changes stay."
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
