@@ -20,7 +20,10 @@ OFFER_HELD = """
 INSERT INTO triggers_redispatch (event_id, trigger_id, replay_id, by)
 SELECT decision.event_id, decision.trigger_id, decision.replay_id, %s::text
 FROM triggers_decision decision JOIN triggers_event event ON event.id = decision.event_id
-WHERE decision.trigger_id = %s::uuid AND decision.outcome = 'held'
+WHERE decision.trigger_id = %s::uuid AND decision.outcome = 'held' AND NOT EXISTS (
+  SELECT FROM triggers_redispatch offered
+  WHERE offered.event_id = decision.event_id AND offered.trigger_id = decision.trigger_id
+    AND offered.replay_id = decision.replay_id AND offered.dispatched_at IS NULL)
 ORDER BY event.seq
 """
 

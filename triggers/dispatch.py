@@ -9,7 +9,7 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, OperationalError, transaction
+from django.db import InterfaceError, OperationalError, transaction
 
 from runs import keys
 from runs.enqueue import NewRun, enqueue
@@ -135,14 +135,20 @@ def has_undispatched() -> bool:
 
 
 def dispatch(rules: Rules) -> Batch:
-    """Dispatch one batch; one that the database refuses is dispatched event by event."""
+    """Dispatch one batch; one that fails for its events' sake is dispatched event by event."""
     try:
         return dispatch_batch(rules, settings.WAKEFUL_DISPATCH_BATCH)
-    except (OperationalError, InterfaceError):
-        raise
-    except DatabaseError:
+    except Exception as error:
+        if will_pass(error):
+            raise
         log.exception("dispatch.batch_refused")
         return dispatch_one_by_one(rules)
+
+
+def will_pass(error: Exception) -> bool:
+    """Is it the database's trouble rather than the events'? A row over one of its limits is the events'."""
+    sqlstate = getattr(error.__cause__, "sqlstate", None) or ""
+    return isinstance(error, (OperationalError, InterfaceError)) and not sqlstate.startswith("54")
 
 
 @transaction.atomic
@@ -156,7 +162,7 @@ def dispatch_batch(rules: Rules, limit: int) -> Batch:
 
 
 def dispatch_one_by_one(rules: Rules) -> Batch:
-    """Find the event the database refuses, and record that; the others go on."""
+    """Find the event that cannot be dispatched, and record that; the others go on."""
     dispatched = 0
     with transaction.atomic():
         if not _try_lock():
@@ -166,12 +172,12 @@ def dispatch_one_by_one(rules: Rules) -> Batch:
             try:
                 with transaction.atomic():
                     dispatched += dispatch_items([item], index).dispatched
-            except (OperationalError, InterfaceError):
-                raise
-            except DatabaseError as error:
+            except Exception as error:
+                if will_pass(error):
+                    raise
                 log.exception("dispatch.event_refused", event_id=str(item.event_id))
                 refused = [
-                    refuse(_bare(item, rule), Decision.Outcome.ERROR, str(error)[:2000])
+                    refuse(_bare(item, rule), Decision.Outcome.ERROR, repr(error)[:2000])
                     for rule in wanted_by(item, index)
                 ]
                 record(refused)

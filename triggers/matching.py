@@ -1,11 +1,14 @@
 """Pure: which triggers want this event. By type first (a dictionary, then the few globs), then by CEL."""
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +19,7 @@ from runs.policy import Policy
 VARIABLES = {"event"}
 FIELDS = "id, type, source, subject, time, data"
 GLOB = frozenset("*?[")
+KEY_BYTES = 1000  # of a key's value; an index entry has room for 2,700
 # Names a comprehension binds, such as x in `event.data.items.exists(x, x.paid)`.
 BOUND = re.compile(r"\b(?:all|exists|exists_one|map|filter)\(\s*(\w+)\s*,")
 
@@ -115,8 +119,23 @@ def key_of(rule: Rule, event: Mapping[str, Any]) -> str | None:
     value = evaluate(rule.key, event) if rule.key else ""
     if not isinstance(value, (str, int, float, bool)):
         raise ExpressionError(f"{rule.key!r} gave {value!r}; a key is a string, a number or a boolean")
-    return f"{rule.id}:{value}"
+    encoded = str(value).encode()
+    return f"{rule.id}:{value if len(encoded) <= KEY_BYTES else f'sha256:{sha256(encoded).hexdigest()}'}"
 
 
 def input_of(rule: Rule, event: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: evaluate(expression, event) for name, expression in rule.input.items()}
+    """The input mapping's values, times as RFC 3339; ExpressionError if one is no JSON."""
+    return {name: _as_json(expression, evaluate(expression, event)) for name, expression in rule.input.items()}
+
+
+def _as_json(expression: str, value: Any) -> Any:
+    try:
+        return json.loads(json.dumps(value, allow_nan=False, default=_time_as_text))
+    except (TypeError, ValueError) as error:
+        raise ExpressionError(f"{expression!r} gave a value that is no JSON: {error}") from error
+
+
+def _time_as_text(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} {value!r}")
