@@ -90,6 +90,8 @@ class AgentRun:
 
     def emit(self, type: str, data: Any = None, *, key: str = "", subject: str = "") -> None:
         """Emit an event once the run commits. `key` names it within the run; default: its ordinal."""
+        if not type or not all(isinstance(text, str) for text in (type, key, subject)):
+            raise ValueError(f"emit({type!r}): type, key and subject are texts, and the type is not empty")
         key = key or str(len(self.effects.emissions) + 1)
         if any(emission.key == key for emission in self.effects.emissions):
             raise ValueError(f"emit({type!r}): this run has already emitted an event under the key {key!r}")
@@ -97,6 +99,8 @@ class AgentRun:
 
     def notify(self, text: str, *, urgency: Urgency = "normal") -> None:
         """Tell a person once the run commits."""
+        if not isinstance(text, str) or not text:
+            raise ValueError(f"notify({text!r}): say something, as a text")
         if urgency not in ("low", "normal", "high"):
             raise ValueError(f'notify: urgency {urgency!r} is not "low", "normal" or "high"')
         self.effects.notices.append(Notice(text=text, urgency=urgency))

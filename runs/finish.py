@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agents.run import Effects
+from agents.run import Effects, Emission
 from agents.storable import storable
 from runs.claim import Claim
 from runs.models import Attempt
@@ -22,26 +22,24 @@ def finish(claim: Claim, result: Any, effects: Effects) -> None:
             result=storable(result, "its result"),
             outbound=[emitted(claim, emission) for emission in effects.emissions],
             notices=[
-                NoticeRow(sender=claim.agent, text=notice.text, urgency=notice.urgency) for notice in effects.notices
+                NoticeRow(sender=claim.agent, text=storable(notice.text, "its notification"), urgency=notice.urgency)
+                for notice in effects.notices
             ],
         ),
     )
 
 
-def emitted(claim: Claim, emission: Any) -> Outbound:
+def emitted(claim: Claim, emission: Emission) -> Outbound:
     key = f"{claim.run_id}:{emission.key}"
-    return Outbound(
-        topic=EMITTED,
-        key=key,
-        payload={
-            "ce_id": key,
-            "ce_source": f"agents/{claim.agent}",
-            "type": emission.type,
-            "subject": emission.subject,
-            "data": storable(emission.data, f"the data of emitted event {emission.type!r}"),
-            "root_id": str(claim.root_id),
-            "cause_event_id": str(claim.event_ids[-1]) if claim.event_ids else None,
-            "cause_run_id": str(claim.run_id),
-            "depth": claim.depth + 1,
-        },
-    )
+    payload = {
+        "ce_id": key,
+        "ce_source": f"agents/{claim.agent}",
+        "type": emission.type,
+        "subject": emission.subject,
+        "data": emission.data,
+        "root_id": str(claim.root_id),
+        "cause_event_id": str(claim.event_ids[-1]) if claim.event_ids else None,
+        "cause_run_id": str(claim.run_id),
+        "depth": claim.depth + 1,
+    }
+    return Outbound(topic=EMITTED, key=key, payload=storable(payload, f"the emitted event {emission.type!r}"))

@@ -128,10 +128,12 @@ def dial_out(run: AgentRun) -> None:
         (lambda run: {"when": object()}, "its result is not JSON"),
         (lambda run: float("nan"), "its result is not JSON"),
         (lambda run: run.emit("x", {"nul": "\x00"}), "NUL"),
+        (lambda run: run.notify("\x00"), "its notification contains a NUL"),
+        (lambda run: run.emit("x", subject="\x00"), "the emitted event 'x' contains a NUL"),
         (dial_out, "durable=True"),
         (oversleep, "DeadlineExceeded"),
     ],
-    ids=["permanent", "no JSON", "not a number", "NUL", "network", "deadline"],
+    ids=["permanent", "no JSON", "not a number", "NUL", "NUL noted", "NUL in a subject", "network", "deadline"],
 )
 def test_what_no_retry_would_mend_fails_at_once(claim_for: Callable[..., Claim], body: Body, error: str) -> None:
     claim = claim_for(body, policy={"timeout": 0.2})
