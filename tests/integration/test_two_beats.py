@@ -11,7 +11,7 @@ from datetime import timedelta
 from threading import Thread
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django_celery_beat.models import PeriodicTask
 
 from runs.models import Run
@@ -28,7 +28,8 @@ SECOND = timedelta(seconds=1)
 
 def make_ticker(stack: Stack, *, every: str = "1s", length: timedelta | None = None, slug: str = "ticker") -> Schedule:
     """A schedule that catches everything up, for runs that may overlap; it ends after `length`."""
-    with stack.orm():
+    # In one transaction, so that no Beat sees it before it has its end.
+    with stack.orm(), transaction.atomic():
         trigger = make_trigger(slug, agent="ticker", types=[], overlap="allow")
         schedule = schedules.create_schedule(name=slug, trigger=trigger, every=every, catch_up="all", by="cli:test")
         if length:
