@@ -1,0 +1,110 @@
+"""README.md, docs/ and deploy/ name only what is there."""
+
+import re
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from django.conf import settings
+from django.core.management import get_commands
+from django.urls import resolve
+
+from config.env import Knob
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PUBLISHED = [*DOCUMENTS, *sorted((ROOT / "deploy").iterdir())]
+NOBODY = UUID(int=0)
+
+
+def said(pattern: str, *paths: Path) -> list[str]:
+    """What the pattern finds in these files, or in all documents."""
+    return [found for path in paths or DOCUMENTS for found in re.findall(pattern, path.read_text())]
+
+
+def knobs_table() -> str:
+    """The table of settings in docs/operations.md."""
+    return "\n".join(["| setting | default | |", "|---|---|---|", *(_row(knob) for knob in settings.KNOBS)])
+
+
+def _row(knob: Knob) -> str:
+    # Its default is whatever REDIS_URL is.
+    default = "REDIS_URL" if knob.name == "CELERY_BROKER_URL" else knob.default
+    return f"| `{knob.name}` | {f'`{default}`' if default else 'empty'} | {knob.meaning} |"
+
+
+def test_the_two_commands_come_first() -> None:
+    [first_block] = said(r"(?s)## Run it\n.*?```\n(.*?)```", ROOT / "README.md")
+
+    assert [line.split("#")[0].strip() for line in first_block.splitlines()] == ["make run", "make test"]
+
+
+def test_every_make_target_exists() -> None:
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+    assert set(said(r"(?:`|\n)make ([a-z]+)")) <= set(targets)
+
+
+def test_every_command_exists() -> None:
+    named = set(said(r"manage\.py ([a-z_]+)"))
+
+    assert {"up", "doctor", "emit", "fire", "requeue", "replay", "runs", "sync_agents", "dispatcher"} <= named
+    assert named <= set(get_commands())
+
+
+def test_every_test_exists() -> None:
+    named = set(said(r"tests/[\w/]+\.py(?:::\w+)?"))
+
+    assert len(named) > 20
+    for path, _, name in (test.partition("::") for test in named):
+        assert f"def {name}(" in (ROOT / path).read_text() if name else (ROOT / path).is_file(), f"{path}::{name}"
+
+
+def test_every_setting_exists() -> None:
+    named = {name for path in PUBLISHED for name in re.findall(r"\bWAKEFUL_[A-Z_]+\b", path.read_text())}
+
+    assert named <= {knob.name for knob in settings.KNOBS}
+
+
+def test_the_table_of_settings_is_the_one_list() -> None:
+    assert knobs_table() in (ROOT / "docs" / "operations.md").read_text(), f"docs/operations.md needs:\n{knobs_table()}"
+
+
+def test_every_metric_exists() -> None:
+    names = set(re.findall(r'"(wakeful_\w+)"', (ROOT / "config" / "metrics.py").read_text()))
+
+    assert set(said(r"`(wakeful_[a-z_]+)")) == names
+
+
+def test_every_endpoint_exists() -> None:
+    endpoints = said(r"`(?:GET|POST) ([^`? ]+)", ROOT / "docs" / "api.md")
+
+    assert len(endpoints) > 10
+    for endpoint in endpoints:
+        resolve("/api/v1/" + endpoint.replace("<id>", str(NOBODY)).replace("<slug>", "any"))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_leads_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\((?!https?://)([^)#]+)", document.read_text()):
+        assert (document.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_piece_of_python_is_python(document: Path) -> None:
+    for code in re.findall(r"```python\n(.*?)```", document.read_text(), re.DOTALL):
+        compile(code, str(document), "exec")
+
+
+def test_a_worker_has_longer_to_stop_than_its_runs_have_to_finish() -> None:
+    unit = (ROOT / "deploy" / "wakeful-worker@.service").read_text()
+    [patience] = re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
+
+    assert "\nKillMode=mixed\n" in unit
+    assert int(patience) > settings.WAKEFUL_SHUTDOWN_GRACE.total_seconds()
+
+
+def test_the_environment_to_start_from_names_settings() -> None:
+    named = said(r"(?m)^([A-Z_]+)=", ROOT / "deploy" / "env.example")
+
+    assert set(named) <= {knob.name for knob in settings.KNOBS} | {"PYTHONPATH"}
