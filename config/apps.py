@@ -10,7 +10,10 @@ class ConfigConfig(AppConfig):
         from config import checks  # noqa: F401
         from runs.wiring import wiring
         from triggers.feedback import count_failures, record_emitted
+        from triggers.periodic import TOPIC as PERIODIC_TASK
+        from triggers.periodic import send_periodic_task
         from triggers.reading import read_events
 
         wiring.read_events = read_events
         wiring.inside = {"event": record_emitted, "run.finished": count_failures}
+        wiring.outside = {PERIODIC_TASK: send_periodic_task}
