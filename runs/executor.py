@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import structlog
-from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db import IntegrityError, InterfaceError, OperationalError, connection, transaction
 
 from agents import AgentRun, registry
 from agents.network import network_refused
 from runs.claim import Claim
 from runs.deadline import deadline
-from runs.exceptions import DeadlineExceeded, RunLost
+from runs.exceptions import RunLost
 from runs.failpoints import failpoint
 from runs.finish import finish
 from runs.models import Attempt, Run
@@ -40,6 +40,10 @@ def execute(claim: Claim) -> None:
     except RunLost:
         log.warning("run.fenced", run=str(claim.run_id), agent=claim.agent, epoch=claim.epoch)
         return
+    except Exception:
+        # An outcome that cannot be recorded: without this process the run counts as lost, and the attempt as one.
+        log.exception("run.unrecorded", run=str(claim.run_id), agent=claim.agent, epoch=claim.epoch)
+        os._exit(1)
     log.info(
         "run.ended",
         run=str(claim.run_id),
@@ -62,8 +66,10 @@ def attempt(claim: Claim) -> Outcome | None:
         run_atomic(claim)
     except RunLost:
         raise
-    except (Exception, DeadlineExceeded) as error:
-        if isinstance(error, CONNECTION_ERRORS) and committed(claim):
+    except BaseException as error:
+        # All of them: a task that raises does not end its process, so the attempt would be given back, for ever.
+        if committed(claim):
+            log.warning("run.error_after_commit", run=str(claim.run_id), agent=claim.agent, exc_info=True)
             return None
         return outcome_of(error, claim)
     return None
@@ -98,7 +104,7 @@ def open_session(claim: Claim) -> None:
 
 
 def committed(claim: Claim) -> bool:
-    """After a lost connection: did the finish commit before the answer was lost? RunLost if the run has moved on."""
+    """Did the finish commit, before its answer was lost or a hook failed? RunLost if the run has moved on."""
     run = with_patience(lambda: Run.objects.only("status", "epoch").get(pk=claim.run_id))
     if run.epoch != claim.epoch:
         raise RunLost
@@ -115,7 +121,7 @@ def record(claim: Claim, outcome: Outcome) -> None:
 
     try:
         with_patience(once)
-    except RunLost:
+    except (RunLost, IntegrityError):
         # After a lost connection the first try may have committed; the attempt it wrote says so.
         if not Attempt.objects.filter(run_id=claim.run_id, epoch=claim.epoch).exists():
             raise

@@ -7,7 +7,7 @@ empty too.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -17,7 +17,7 @@ from psycopg.types.json import Jsonb
 
 from runs import keys
 from runs.exceptions import RunLost
-from runs.models import Attempt
+from runs.models import Attempt, Run
 from runs.nudge import nudge_dispatcher
 from runs.sql import fetch
 from runs.states import FINISHED, RunStatus
@@ -78,7 +78,7 @@ WITH gone AS (
     result = %(result)s::jsonb,
     error = %(error)s::text,
     finished_at = CASE WHEN %(finished)s::boolean THEN clock_timestamp() END
-  WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int {guard}
+  WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND NOT (%(queued)s::boolean AND cancel_requested_at IS NOT NULL) {guard}
   RETURNING id, key, agent, trigger, trigger_id, event_ids, replay_id, attempt, worker_id, pid, claimed_at
 ), attempted AS (
   INSERT INTO runs_attempt (run_id, epoch, number, worker_id, pid, started_at, ended_at, outcome, error, traceback)
@@ -112,29 +112,46 @@ WITH gone AS (
 SELECT id FROM gone
 """
 # The owner's fence names no status: `status = 'running'` would send the planner to the small partial index and its
-# dead entries instead of the primary key. Everybody else must see the very state it decided on.
+# dead entries instead of the primary key. Everybody else must see the very state it decided on: a run that was blocked
+# may have been given its key's slot since, and would take it along.
 BY_OWNER = LEAVE.format(guard="")
-BY_OTHERS = LEAVE.format(guard="AND coalesce(status, '') = %(expected)s::text")
+BY_OTHERS = LEAVE.format(
+    guard="AND coalesce(status, '') = %(expected)s::text AND slot IS NOT DISTINCT FROM %(slot)s::smallint"
+)
 
 
 def leave(ticket: Ticket, outcome: Outcome) -> None:
     """End the owner's claim, as the last statement of the transaction this is called in. RunLost: roll back and stop."""
-    if ticket.key and outcome.status != RunStatus.QUEUED:
-        keys.lock(ticket.key)
-    if not _execute(BY_OWNER, ticket, outcome, fenced=0):
+    if not _leave(BY_OWNER, ticket, outcome, fenced=0):
         raise RunLost(f"run {ticket.run_id} left epoch {ticket.epoch}")
 
 
 def take_away(ticket: Ticket, outcome: Outcome, *, expected: RunStatus, claim_epoch: int | None = None) -> bool:
     """End a run that somebody else owns, or nobody; its epoch rises, so the old owner's fence fails at once.
 
-    False: it is no longer in the expected state or epoch, and nothing was changed. `claim_epoch` is that of the claim
-    that ends, where a fence has raised the run's epoch since.
+    False: it is no longer in the expected state, epoch or slot, and nothing was changed. `claim_epoch` is that of the
+    claim that ends, where a fence has raised the run's epoch since.
     """
     with transaction.atomic():
-        if ticket.key and outcome.status != RunStatus.QUEUED:
-            keys.lock(ticket.key)
-        return _execute(BY_OTHERS, ticket, outcome, fenced=1, expected=expected, claim_epoch=claim_epoch)
+        return _leave(BY_OTHERS, ticket, outcome, fenced=1, expected=expected, claim_epoch=claim_epoch)
+
+
+def _leave(statement: str, ticket: Ticket, outcome: Outcome, **how: Any) -> bool:
+    if outcome.status == RunStatus.QUEUED:
+        if _execute(statement, ticket, outcome, **how):
+            return True
+        if not _cancel_requested(ticket):
+            return False
+        # It must not go back to the queue: whoever asked was told that it stops.
+        outcome = replace(outcome, status=RunStatus.CANCELLED, reason="cancelled", due_in=None)
+    if ticket.key:
+        keys.lock(ticket.key)
+    return _execute(statement, ticket, outcome, **how)
+
+
+def _cancel_requested(ticket: Ticket) -> bool:
+    runs = Run.objects.filter(pk=ticket.run_id, epoch=ticket.epoch, status=RunStatus.RUNNING)
+    return runs.exclude(cancel_requested_at=None).exists()
 
 
 def _execute(

@@ -45,9 +45,17 @@ def _failed(error: BaseException, reason: str, outcome: Attempt.Outcome) -> Outc
 
 
 def describe(error: BaseException) -> str:
-    # PostgreSQL's text has no NUL.
-    return f"{type(error).__name__}: {error}".replace("\x00", "�")[:10_000]
+    try:
+        said = str(error)
+    except Exception as speechless:
+        said = f"<its text cannot be had: {type(speechless).__name__}>"
+    return _storable(f"{type(error).__name__}: {said}")[:10_000]
 
 
 def trace(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error)).replace("\x00", "�")[-100_000:]
+    return _storable("".join(traceback.format_exception(error)))[-100_000:]
+
+
+def _storable(text: str) -> str:
+    # PostgreSQL's text has no NUL and no unpaired surrogate.
+    return text.encode(errors="replace").decode().replace("\x00", "�")

@@ -1,15 +1,17 @@
 """Celery's door: a doorbell makes a child claim and execute runs for about a second, then ring again if there is more."""
 
 import time
+from collections.abc import Sequence
+from uuid import UUID
 
 import structlog
 from celery import shared_task
-from django.db import close_old_connections
+from django.db import close_old_connections, connection
 
 from agents import registry
 from runs import parent, relay
-from runs.claim import claim_next, settle
-from runs.executor import execute
+from runs.claim import Claim, claim_next, settle
+from runs.executor import CONNECTION_ERRORS, execute, with_patience
 
 log = structlog.get_logger(__name__)
 
@@ -22,13 +24,30 @@ def doorbell(queue: str, format: int = relay.FORMAT) -> None:
     worker_id = parent.WORKER_ID
     agents = [agent.name for agent in registry.all_agents()]
     close_old_connections()
-    settle(worker_id)
+    with_patience(lambda: settle(worker_id))
     slice_ends = time.monotonic() + SLICE
-    while claim := claim_next(worker_id, queue, agents):
+    while claim := next_claim(worker_id, queue, agents):
         execute(claim)
         close_old_connections()
-        if time.monotonic() >= slice_ends and hand_over(queue):
-            return
+        if time.monotonic() >= slice_ends:
+            if hand_over(queue):
+                return
+            slice_ends = time.monotonic() + SLICE  # a broker that is away takes seconds to say so
+
+
+def next_claim(worker_id: UUID, queue: str, agents: Sequence[str]) -> Claim | None:
+    """Claim a run, reconnecting while the database is away: a claim may have been made whose answer was lost, and
+    nobody else would look at it before its deadline."""
+    try:
+        return claim_next(worker_id, queue, agents)
+    except CONNECTION_ERRORS:
+        connection.close()
+
+    def settle_and_claim() -> Claim | None:
+        settle(worker_id)
+        return claim_next(worker_id, queue, agents)
+
+    return with_patience(settle_and_claim)
 
 
 def hand_over(queue: str) -> bool:

@@ -1,0 +1,232 @@
+"""Two who want the same run at the same time, and answers that never arrive."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import OperationalError, connection, transaction
+
+from agents import Agent, AgentRun, registry
+from agents.run import Effects
+from runs import cancel as cancelling
+from runs import claim as claiming
+from runs import executor, outcome, parent, tasks
+from runs.cancel import cancel
+from runs.claim import Claim, claim_next, settle
+from runs.executor import execute
+from runs.finish import finish
+from runs.models import Attempt, Run, Worker
+from tests.runs.factories import make_run
+from tests.triggers.factories import make_event
+
+pytestmark = pytest.mark.django_db
+
+Body = Callable[[AgentRun], Any]
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
+    worker = Worker.objects.create(id=uuid4(), kind="worker", host="h", pid=1, version="1", concurrency=1)
+    monkeypatch.setattr(parent, "WORKER_ID", worker.id)
+    return worker
+
+
+@pytest.fixture
+def claim_for(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Claim]]:
+    """A claimed run whose agent has this body."""
+
+    def claim_for(body: Body, **fields: Any) -> Claim:
+        monkeypatch.setitem(registry._agents, "greeter", Agent(name="greeter", body=body))
+        make_run(event_id=make_event().id, **fields)
+        claimed = claim_next(worker.id, "default", ["greeter"])
+        assert claimed is not None
+        return claimed
+
+    yield claim_for
+
+
+def elsewhere(action: Callable[[], None]) -> None:
+    """Do it on a connection of its own."""
+
+    def act() -> None:
+        try:
+            action()
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+@transaction.atomic
+def succeed(claim: Claim) -> None:
+    finish(claim, None, Effects())
+
+
+@pytest.mark.django_db(transaction=True, serialized_rollback=True)
+def test_a_blocked_run_promoted_while_it_is_being_cancelled_passes_its_slot_on(
+    claim_for: Callable[..., Claim], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = claim_for(lambda run: None, key="t:k", slot=1)
+    second, third = (make_run(key="t:k", ready_at=None) for _ in range(2))
+    asked: list[bool] = []
+
+    def take_away(*arguments: Any, **options: Any) -> bool:
+        # The run has been read as blocked; now its predecessor finishes and makes it ready.
+        if not asked:
+            asked.append(True)
+            elsewhere(lambda: succeed(claim))
+        return outcome.take_away(*arguments, **options)
+
+    monkeypatch.setattr(cancelling, "take_away", take_away)
+    cancel(second.id, by="test")
+
+    second.refresh_from_db()
+    third.refresh_from_db()
+    assert (second.status, second.slot) == ("cancelled", None)
+    assert (third.slot, third.ready_at is not None) == (1, True)
+
+
+def test_a_cancel_asked_for_while_it_ran_is_not_forgotten_over_a_retry(claim_for: Callable[..., Claim]) -> None:
+    def body(run: AgentRun) -> None:
+        raise ValueError("try again")
+
+    claim = claim_for(body, key="t:k", slot=1)
+    blocked = make_run(key="t:k", ready_at=None)
+    cancel(claim.run_id, by="test")
+
+    execute(claim)
+
+    run = Run.objects.get(pk=claim.run_id)
+    assert (run.status, run.slot, run.due_at) == ("cancelled", None, None)
+    assert Attempt.objects.get().outcome == "failed"
+    blocked.refresh_from_db()
+    assert blocked.ready_at is not None
+
+
+def test_a_cancel_asked_for_is_not_forgotten_over_a_release(claim_for: Callable[..., Claim], worker: Worker) -> None:
+    claim = claim_for(lambda run: None)
+    cancel(claim.run_id, by="test")
+
+    settle(worker.id)
+
+    assert Run.objects.get(pk=claim.run_id).status == "cancelled"
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("\ud800"), asyncio.CancelledError("a future of its own"), SystemExit(3), Unspeakable()]
+)
+def test_whatever_a_body_raises_counts_as_an_attempt(error: BaseException, claim_for: Callable[..., Claim]) -> None:
+    def body(run: AgentRun) -> None:
+        raise error
+
+    claim = claim_for(body)
+    execute(claim)
+
+    run = Run.objects.get(pk=claim.run_id)
+    assert (run.status, run.attempt, run.due_at is not None) == ("queued", 1, True)
+    assert Attempt.objects.get().outcome == "failed"
+
+
+def test_an_outcome_whose_answer_was_lost_is_recorded_once(
+    claim_for: Callable[..., Claim], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def body(run: AgentRun) -> None:
+        raise ValueError("no")
+
+    claim = claim_for(body)
+    tries: list[bool] = []
+
+    def with_patience(action: Callable[[], Any]) -> Any:
+        # Its first commit arrives, the answer does not.
+        if action.__name__ == "once" and not tries:
+            tries.append(True)
+            action()
+        return action()
+
+    monkeypatch.setattr(executor, "with_patience", with_patience)
+    execute(claim)
+
+    assert [attempt.outcome for attempt in Attempt.objects.all()] == ["failed"]
+    assert Run.objects.get(pk=claim.run_id).status == "queued"
+
+
+def test_an_error_after_the_commit_changes_nothing(
+    claim_for: Callable[..., Claim], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = claim_for(lambda run: None)
+
+    def failpoint(name: str) -> None:
+        if name == "after_commit":
+            raise RuntimeError("an on_commit hook of the user's")
+
+    monkeypatch.setattr(executor, "failpoint", failpoint)
+    execute(claim)
+
+    assert Run.objects.get(pk=claim.run_id).status == "succeeded"
+    assert [attempt.outcome for attempt in Attempt.objects.all()] == ["succeeded"]
+
+
+def test_a_claim_whose_answer_was_lost_is_released_and_claimed_again(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise nobody looks until its deadline, which would fail a run that never began."""
+    bodies = []
+    monkeypatch.setitem(registry._agents, "greeter", Agent(name="greeter", body=lambda run: bodies.append(run.id)))
+    run = make_run(event_id=make_event().id)
+    real = claiming._claim
+    tries: list[bool] = []
+
+    def _claim(*arguments: Any) -> Claim | None:
+        claimed = real(*arguments)
+        if not tries:
+            tries.append(True)
+            raise OperationalError("server closed the connection unexpectedly")
+        return claimed
+
+    monkeypatch.setattr(claiming, "_claim", _claim)
+    monkeypatch.setattr(connection, "close", lambda: None)  # the test's transaction lives on it
+    monkeypatch.setattr(tasks, "close_old_connections", lambda: None)
+    tasks.doorbell("default")
+
+    run.refresh_from_db()
+    assert (run.status, run.attempt) == ("succeeded", 1)
+    assert bodies == [run.id]
+    assert [attempt.outcome for attempt in Attempt.objects.order_by("epoch")] == ["released", "succeeded"]
+
+
+def test_a_broker_that_is_away_is_asked_once_a_slice_not_once_a_run(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(registry._agents, "greeter", Agent(name="greeter", body=lambda run: None))
+    monkeypatch.setattr(tasks, "SLICE", 0.05)
+    monkeypatch.setattr(tasks, "close_old_connections", lambda: None)  # the test's transaction lives on one
+    done: list[str] = []
+
+    def hand_over(queue: str) -> bool:
+        done.append("rang")
+        return False
+
+    def count_and_execute(claim: Claim) -> None:
+        done.append("ran")
+        execute(claim)
+
+    monkeypatch.setattr(tasks, "hand_over", hand_over)
+    monkeypatch.setattr(tasks, "execute", count_and_execute)
+    for _ in range(20):
+        make_run(event_id=make_event().id)
+
+    tasks.doorbell("default")
+
+    assert done.count("ran") == 20
+    assert done.count("rang") < 10
