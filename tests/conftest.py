@@ -39,6 +39,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for cost in ("acceptance", "chaos", "integration"):
             if cost in Path(item.path).parts:
                 item.add_marker(cost)
+        marker = item.get_closest_marker("django_db")
+        if marker and marker.kwargs.get("transaction"):
+            # Such a test empties every table at its end, rows that came by migration as well. All of them get these
+            # back at their start: one that does not would leave others, which stumble over these.
+            item.add_marker(pytest.mark.django_db(**{**marker.kwargs, "serialized_rollback": True}), append=False)
         if {"browser", "page"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("browser")
 
