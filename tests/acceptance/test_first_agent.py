@@ -1,0 +1,40 @@
+"""The README's first agent, as it stands there: its files, its commands, its test."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.stack import ROOT, Stack, StackMaker, eventually
+
+FILE = re.compile(r"`~/my-agents/stock/(\w+\.py)`[^`]*?```python\n(.*?)```", re.DOTALL)
+
+
+@pytest.fixture
+def stack(make_stack: StackMaker, tmp_path: Path) -> Stack:
+    app = tmp_path / "my-agents" / "stock"
+    app.mkdir(parents=True)
+    (app / "__init__.py").touch()
+    for name, code in FILE.findall((ROOT / "README.md").read_text()):
+        (app / name).write_text(code)
+    return make_stack(env={"WAKEFUL_APPS": "stock", "PYTHONPATH": str(app.parent)})
+
+
+def test_the_first_agent_works_as_the_readme_says(stack: Stack) -> None:
+    stack.manage("makemigrations", "stock")
+    stack.manage("prepare")
+    stack.up()
+    ended = "SELECT result FROM runs_run WHERE %s = ANY(event_ids) AND status = 'succeeded'"
+
+    event = stack.manage("emit", "stock.counted", "--data", '{"product": "tea", "count": 4}').stdout.strip()
+    eventually(lambda: stack.query(ended, event) == [{"result": {"product": "tea", "count": 4}}])
+    fired = stack.manage("fire", "stock-report").stdout.strip()
+    eventually(lambda: stack.query(ended, fired) == [{"result": {"low": ["tea"]}}])
+
+    assert stack.query("SELECT product, count FROM stock_level") == [{"product": "tea", "count": 4}]
+    assert [notice["text"] for notice in stack.query("SELECT text FROM runs_notification ORDER BY id")] == [
+        "Only 4 of tea left",
+        "Running low: tea",
+    ]
+    eventually(lambda: stack.query("SELECT 1 FROM triggers_event WHERE type = 'stock.low'"))
+    assert "Ran 2 tests" in stack.manage("test", "stock", "--noinput").stderr
