@@ -51,6 +51,7 @@ def test_a_taken_port_is_exchanged_and_said(home: Path) -> None:
         port = servers.postgres.port
 
     with socket.socket() as squatter:
+        squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         squatter.bind(("127.0.0.1", port))
         squatter.listen()
         with embedded.servers(home, valkey=False, durable=False, say=said.append) as servers:

@@ -1,13 +1,10 @@
 """From an event to a run, or to the reason why there is none."""
 
-import threading
-from collections.abc import Callable
-from contextlib import contextmanager
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection
 
 from runs.claim import claim_next
 from runs.ids import runs_of_event
@@ -296,69 +293,6 @@ def test_a_replay_to_one_trigger_reaches_no_other() -> None:
     dispatch_all()
 
     assert [run.trigger for run in runs_of(event)] == ["greeter"]
-
-
-# Locks, on connections of their own
-
-
-@contextmanager
-def elsewhere(action: Callable[[], None]) -> Any:
-    """Do something in a transaction of another connection, and hold it open meanwhile."""
-    done, release = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with transaction.atomic():
-            action()
-            done.set()
-            release.wait(10)
-        connection.close()
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    assert done.wait(10)
-    try:
-        yield
-    finally:
-        release.set()
-        thread.join()
-
-
-@pytest.mark.django_db(transaction=True, serialized_rollback=True)
-def test_a_key_locked_elsewhere_leaves_its_events_in_order_to_the_next_batch() -> None:
-    trigger = make_trigger(overlap="queue", key="event.data.customer")
-    make_trigger("other", overlap="queue", key="'one'")
-    busy, free, also_busy = (make_event(data={"customer": name}) for name in ("a", "b", "a"))
-
-    def lock() -> None:
-        from runs import keys
-
-        keys.lock(f"{trigger.id}:a")
-
-    with elsewhere(lock):
-        batch = dispatch(Rules())
-
-        # `free` shares the key of the other trigger with `busy`, which came before it.
-        assert (batch.dispatched, batch.left) == (0, 3)
-    assert dispatch_all() == 3
-
-    order = [run.event_ids[0] for run in Run.objects.filter(trigger="other").order_by("seq")]
-    assert order == [busy.id, free.id, also_busy.id]
-
-
-@pytest.mark.django_db(transaction=True, serialized_rollback=True)
-def test_dispatch_is_serial() -> None:
-    from triggers.dispatch import LOCK
-
-    make_trigger()
-    make_event()
-
-    def lock() -> None:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s::int, %s::int)", LOCK)
-
-    with elsewhere(lock):
-        assert dispatch(Rules()).standby
-    assert dispatch_all() == 1
 
 
 # Claim order
