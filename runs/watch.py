@@ -10,7 +10,7 @@ from runs.states import FINISHED
 LONGEST = 30.0  # seconds
 FIRST_LOOK, LAST_LOOK = 0.05, 0.25  # seconds between two looks, at first and in the end
 # Whoever watches sits on a thread of the web process, and webhooks must always find one that is free.
-WATCHERS = BoundedSemaphore(6)
+WATCHERS = BoundedSemaphore(12)
 
 
 def watch(run_id: UUID, patience: float) -> None:

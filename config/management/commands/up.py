@@ -19,7 +19,9 @@ from config import embedded, home
 from config.supervisor import Program, Supervisor
 
 HOST = "127.0.0.1"
-KINDS = {"worker", "dispatcher", "beat"}  # what /health/ready must see alive before the stack counts as up
+PAUSED = (
+    "Paused: events are accepted and kept; nothing is dispatched, scheduled or run until you start without --paused."
+)
 
 
 class Command(BaseCommand):
@@ -29,7 +31,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--demo", action="store_true", help="load the demo and print a signed request for it")
-        parser.add_argument("--paused", action="store_true", help="start with dispatch paused")
+        parser.add_argument(
+            "--paused", action="store_true", help="accept events, but dispatch, schedule and run nothing"
+        )
 
     def handle(self, *, demo: bool, paused: bool, **options: Any) -> None:
         # Into a file or a pipe, too, lines come as they are said, in the order of the processes that say them.
@@ -60,14 +64,16 @@ class Command(BaseCommand):
             self.stdout.write("Stopped before the processes were started.")
 
     def _supervise(self, env: Mapping[str, str], *, paused: bool, banner: str) -> None:
-        supervisor = Supervisor(_programs(paused), env=env)
+        programs = [program for program in _programs() if program.name == "web" or not paused]
+        supervisor = Supervisor(programs, env=env)
+        awaited = {program.name for program in programs}
         greeted = False
 
         def greet_when_ready() -> None:
             nonlocal greeted
-            if not greeted and _alive() >= KINDS:
+            if not greeted and _alive() >= awaited:
                 supervisor.console.say("ready")
-                self.stdout.write(f"\n{banner}\n\nCtrl-C stops everything.\n")
+                self.stdout.write(f"\n{banner}\n\n{PAUSED + ' ' if paused else ''}Ctrl-C stops everything.\n")
                 greeted = True
 
         supervisor.run(
@@ -104,12 +110,12 @@ class Command(BaseCommand):
                 ) from None
 
 
-def _programs(paused: bool) -> list[Program]:
-    """In the order they start: web comes last, so that whatever it accepts is worked on at once."""
+def _programs() -> list[Program]:
+    """Named by the kind they show up as, in the order they start: web is last, so that what it accepts is worked on at once."""
     python = sys.executable
     grace = settings.WAKEFUL_SHUTDOWN_GRACE.total_seconds()
     celery = [python, "-m", "celery", "--quiet", "-A", "config"]
-    granian = [python, "-m", "granian", "--interface", "wsgi", "--no-ws", "--log-level", "warning"]
+    granian = [python, "-m", "granian", "--interface", "wsgi", "--no-ws", "--log-level", "error"]
     web = [*granian, "--host", HOST, "--port", str(settings.WAKEFUL_PORT), "--workers-kill-timeout", "10"]
     return [
         Program(
@@ -124,9 +130,9 @@ def _programs(paused: bool) -> list[Program]:
             ],
             patience=grace + 10,
         ),
-        Program(name="dispatcher", command=[python, sys.argv[0], "dispatcher", *(["--paused"] if paused else [])]),
+        Program(name="dispatcher", command=[python, sys.argv[0], "dispatcher"]),
         Program(name="beat", command=[*celery, "beat"]),
-        Program(name="web", command=[*web, "--blocking-threads", "4", "config.wsgi:application"]),
+        Program(name="web", command=[*web, "--blocking-threads", "16", "config.wsgi:application"]),
     ]
 
 
