@@ -10,6 +10,7 @@ from django.core.management import get_commands
 from django.urls import resolve
 
 from config.env import Knob
+from runs.watch import WATCHERS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -102,6 +103,12 @@ def test_a_worker_has_longer_to_stop_than_its_runs_have_to_finish() -> None:
 
     assert "\nKillMode=mixed\n" in unit
     assert int(patience) > settings.WAKEFUL_SHUTDOWN_GRACE.total_seconds()
+
+
+def test_those_who_wait_for_runs_leave_threads_for_webhooks() -> None:
+    [threads] = said(r"--blocking-threads (\d+)", ROOT / "deploy" / "wakeful-web.service")
+
+    assert int(threads) > WATCHERS._initial_value  # type: ignore[attr-defined]
 
 
 def test_the_environment_to_start_from_names_settings() -> None:
