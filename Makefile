@@ -18,9 +18,9 @@ help: ## this list
 run: .venv/runtime ## the whole stack with demo data: PostgreSQL, Valkey, web, beat, dispatcher, worker
 	@exec $(PY) manage.py up --demo
 
-test: .venv/dev ## all tests but the fault matrix, on real servers; tries to install a Chromium for the browser tests
+test: .venv/dev ## all tests, on real servers; tries to install a Chromium for the browser tests
 	@$(PY) -m tests.browser --install
-	@exec $(PY) -m pytest --ignore=tests/chaos $(ARGS)
+	@exec $(PY) -m pytest $(ARGS)
 
 check: export SECRET_KEY = for make check alone, which serves nobody and signs nothing
 check: .venv/dev ## ruff, types, migrations, Django's checks
@@ -30,8 +30,10 @@ check: .venv/dev ## ruff, types, migrations, Django's checks
 	WAKEFUL_DEMO=1 $(PY) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run # it warns of the database it does without
 	$(PY) manage.py check --fail-level WARNING
 
-chaos: .venv/dev ## the fault matrix: real processes killed, frozen and cut off
-	@exec $(PY) -m pytest tests/chaos $(ARGS)
+chaos: export WAKEFUL_FULL = 1
+chaos: export WAKEFUL_PROOF_SECONDS = 180
+chaos: .venv/dev ## the fault tests at full length: 3,000 deliveries amid kills, two Beats for three minutes, kill -9, SIGSTOP, flushed Redis
+	@exec $(PY) -m pytest -s -o timeout=600 tests/integration tests/acceptance/test_three_thousand.py $(ARGS)
 
 bench: .venv/dev ## measurements of this machine
 	@exec $(PY) -m bench $(ARGS)

@@ -1,7 +1,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from hashlib import sha256
+from inspect import getsource
 from typing import TYPE_CHECKING, Any, Literal
 
 from .durations import parse_duration
@@ -35,11 +37,13 @@ class Agent:
     def __call__(self, run: "AgentRun") -> Any:
         return self.body(run)
 
-    @property
+    @cached_property
     def version(self) -> str:
-        """A fingerprint of the body's bytecode; says whether a run met the code it began on."""
-        code = getattr(self.body, "__code__", None)
-        return sha256(code.co_code).hexdigest()[:12] if code else ""
+        """A fingerprint of the body's source; says which code a run met. Empty where there is no source."""
+        try:
+            return sha256(getsource(self.body).encode()).hexdigest()[:12]
+        except (OSError, TypeError):
+            return ""
 
     @property
     def doc(self) -> str:

@@ -43,14 +43,21 @@ class Env:
             ) from None
 
     def text(
-        self, name: str, default: str, meaning: str = "", *, secret: bool = False, choices: tuple[str, ...] = ()
+        self,
+        name: str,
+        default: str,
+        meaning: str = "",
+        *,
+        shown: str = "",
+        secret: bool = False,
+        choices: tuple[str, ...] = (),
     ) -> str:
-        """A string, one of `choices` if there are any."""
+        """A string, one of `choices` if there are any; `shown` names the default where that is another knob's value."""
         with _loud(name, f"must be one of {', '.join(choices)}" if choices else "must be text"):
             value = self._env.str(name, default)
             if choices and value not in choices:
                 raise ValueError
-        return self._keep(name, default, meaning, value, secret)
+        return self._keep(name, shown or default, meaning, value, secret)
 
     def flag(self, name: str, default: bool, meaning: str = "") -> bool:
         """A boolean: true/false, yes/no, on/off, 1/0."""

@@ -22,7 +22,7 @@ env.read_file(WAKEFUL_HOME / "env")
 # The servers
 DATABASE = env.postgres("DATABASE_URL", "postgres://app@127.0.0.1:5432/wakeful", "PostgreSQL 15 or newer, direct or through a session-mode pooler")
 REDIS_URL = env.text("REDIS_URL", "redis://127.0.0.1:6379/0", "Redis or Valkey", secret=True)
-CELERY_BROKER_URL = env.text("CELERY_BROKER_URL", REDIS_URL, "Celery's broker, if it is not REDIS_URL", secret=True)
+CELERY_BROKER_URL = env.text("CELERY_BROKER_URL", REDIS_URL, "Celery's broker, if it is not REDIS_URL", shown="REDIS_URL", secret=True)
 # Django
 SECRET_KEY = env.text("SECRET_KEY", "", "signs sessions; at least 50 random characters", secret=True)
 DEBUG = env.flag("DEBUG", False, "error pages with source code: never where others can reach them")
@@ -148,7 +148,7 @@ LOGIN_REDIRECT_URL = "admin:index"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = WAKEFUL_HTTPS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if WAKEFUL_HTTPS else None
 SECURE_HSTS_SECONDS = 365 * 86400 if WAKEFUL_HTTPS else 0
-SECURE_REDIRECT_EXEMPT = [r"^health/"]  # probes come from inside, over plain http
+SECURE_REDIRECT_EXEMPT = [r"^health/", r"^metrics$"]  # probes and scrapes come from inside, over plain http
 
 STATIC_URL = "static/"
 # Served straight from the apps' folders: nothing to collect before the first start.

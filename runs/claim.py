@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -36,7 +36,8 @@ UPDATE runs_run SET
   status = 'running', status_reason = '', ready_at = NULL, worker_id = %(worker)s::uuid, pid = %(pid)s::int,
   claimed_at = clock_timestamp(), started_at = coalesce(started_at, clock_timestamp()),
   deadline_at = clock_timestamp() + make_interval(secs => coalesce((policy->>'timeout')::float8, %(timeout)s::float8) + %(hard)s::float8),
-  attempt = attempt + 1, epoch = epoch + 1
+  attempt = attempt + 1, epoch = epoch + 1,
+  version = (%(versions)s::text[])[array_position(%(agents)s::text[], agent)]
 FROM best WHERE runs_run.id = best.id
 RETURNING runs_run.id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, key, slot,
   set_config('application_name', 'wakeful:' || runs_run.id || ':' || epoch, false)
@@ -75,8 +76,9 @@ def session_name(run_id: UUID, epoch: int) -> str:
     return f"wakeful:{run_id}:{epoch}"
 
 
-def claim_next(worker_id: UUID, queue: str, agents: Sequence[str]) -> Claim | None:
-    """Claim a run for this process, or None: nothing is ready, or this worker is not open, fresh and accepting."""
+def claim_next(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | None:
+    """Claim a run for this process, or None: nothing is ready, or this worker is not open, fresh and accepting.
+    `agents` are those it has code for, with the version of each."""
     try:
         return _claim(worker_id, queue, agents)
     except IntegrityError:
@@ -85,7 +87,7 @@ def claim_next(worker_id: UUID, queue: str, agents: Sequence[str]) -> Claim | No
         return _claim(worker_id, queue, agents)
 
 
-def _claim(worker_id: UUID, queue: str, agents: Sequence[str]) -> Claim | None:
+def _claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | None:
     rows = fetch(
         CLAIM,
         {
@@ -93,6 +95,7 @@ def _claim(worker_id: UUID, queue: str, agents: Sequence[str]) -> Claim | None:
             "pid": os.getpid(),
             "queue": queue,
             "agents": list(agents),
+            "versions": list(agents.values()),
             "lease": settings.WAKEFUL_LEASE,
             "timeout": settings.WAKEFUL_ATOMIC_TIMEOUT.total_seconds(),
             "hard": HARD_DEADLINE_AFTER,

@@ -5,6 +5,7 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from uuid import UUID, uuid4
 
@@ -65,6 +66,15 @@ WITH renewed AS (
 SELECT run.id, run.epoch, run.key, run.slot, run.pid, run.deadline_at < clock_timestamp(), run.cancel_requested_at IS NOT NULL
 FROM renewed LEFT JOIN runs_run run ON run.worker_id = renewed.id AND run.status = 'running'
 """
+
+
+# A process other than a worker renews with its slow look; this many of them may pass.
+UNSEEN_LOOKS = 3
+
+
+def patience() -> dict[str, timedelta]:
+    """How long a worker, and any other process, may go unseen before its row is closed."""
+    return {"lease": settings.WAKEFUL_LEASE, "others": settings.WAKEFUL_SAFETY_LOOK * UNSEEN_LOOKS}
 
 
 @dataclass(frozen=True, kw_only=True)

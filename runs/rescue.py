@@ -9,6 +9,7 @@ import structlog
 from django.conf import settings
 
 from runs.claim import session_name
+from runs.lease import patience
 from runs.models import Attempt, Run
 from runs.outcome import Outcome, Ticket, take_away
 from runs.policy import Policy
@@ -17,8 +18,6 @@ from runs.states import RunStatus
 
 log = structlog.get_logger(__name__)
 
-# A process other than a worker renews with its slow look; this many of them may pass.
-UNSEEN_LOOKS = 3
 TERMINATE_WAIT = 5000  # milliseconds
 
 CLOSE_UNSEEN = """
@@ -48,8 +47,7 @@ class Rescuer:
 
 
 def close_unseen() -> None:
-    unseen = {"lease": settings.WAKEFUL_LEASE, "others": settings.WAKEFUL_SAFETY_LOOK * UNSEEN_LOOKS}
-    for id, kind, host, pid in fetch(CLOSE_UNSEEN, unseen):
+    for id, kind, host, pid in fetch(CLOSE_UNSEEN, patience()):
         log.warning("worker.unseen", worker=str(id), kind=kind, host=host, pid=pid)
 
 

@@ -1,7 +1,7 @@
 """Celery's door: a doorbell makes a child claim and execute runs for about a second, then ring again if there is more."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from uuid import UUID
 
 import structlog
@@ -22,7 +22,7 @@ SLICE = 1.0  # seconds
 def doorbell(queue: str, format: int = relay.FORMAT) -> None:
     """Claim the best ready run, execute it, claim the next, until none is left or the slice is over."""
     worker_id = parent.WORKER_ID
-    agents = [agent.name for agent in registry.all_agents()]
+    agents = {agent.name: agent.version for agent in registry.all_agents()}
     close_old_connections()
     with_patience(lambda: settle(worker_id))
     slice_ends = time.monotonic() + SLICE
@@ -35,7 +35,7 @@ def doorbell(queue: str, format: int = relay.FORMAT) -> None:
             slice_ends = time.monotonic() + SLICE  # a broker that is away takes seconds to say so
 
 
-def next_claim(worker_id: UUID, queue: str, agents: Sequence[str]) -> Claim | None:
+def next_claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | None:
     """Claim a run, reconnecting while the database is away: a claim may have been made whose answer was lost, and
     nobody else would look at it before its deadline."""
     try:

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.conf import settings
-
+from runs.lease import patience
 from runs.sql import execute, fetch
 
 LOOK = """
@@ -14,8 +13,8 @@ SELECT
           WHERE run.status = 'running' AND worker.stopped_at IS NOT NULL),
   (SELECT min(due_at) FROM runs_run WHERE status = 'queued' AND due_at IS NOT NULL) - clock_timestamp(),
   (SELECT min(available_at) FROM runs_outboxmessage) - clock_timestamp(),
-  (SELECT min(seen_at) FROM runs_worker WHERE stopped_at IS NULL AND kind = 'worker')
-    + %s::interval - clock_timestamp()
+  (SELECT min(seen_at + CASE kind WHEN 'worker' THEN %(lease)s::interval ELSE %(others)s::interval END)
+   FROM runs_worker WHERE stopped_at IS NULL) - clock_timestamp()
 """
 
 # A backoff with a slot keeps its place; one without a key needs none.
@@ -44,7 +43,7 @@ class Look:
 
 
 def look() -> Look:
-    [(ready, lost, due, outbox, lease_expiry)] = fetch(LOOK, [settings.WAKEFUL_LEASE])
+    [(ready, lost, due, outbox, lease_expiry)] = fetch(LOOK, patience())
     return Look(ready=ready, lost=lost, due=due, outbox=outbox, lease_expiry=lease_expiry)
 
 

@@ -36,7 +36,7 @@ def pytest_unconfigure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The marker of a test is the folder it stands in."""
     for item in items:
-        for cost in ("acceptance", "chaos", "integration"):
+        for cost in ("acceptance", "integration"):
             if cost in Path(item.path).parts:
                 item.add_marker(cost)
         marker = item.get_closest_marker("django_db")

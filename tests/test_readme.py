@@ -29,8 +29,7 @@ def knobs_table() -> str:
 
 
 def _row(knob: Knob) -> str:
-    # Its default is whatever REDIS_URL is.
-    default = "REDIS_URL" if knob.name == "CELERY_BROKER_URL" else knob.default
+    default = knob.default
     return f"| `{knob.name}` | {f'`{default}`' if default else 'empty'} | {knob.meaning} |"
 
 

@@ -37,7 +37,7 @@ def claim_for(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
     def claim_for(body: Body, **fields: Any) -> Claim:
         monkeypatch.setitem(registry._agents, "greeter", Agent(name="greeter", body=body))
         make_run(event_id=make_event(data={"name": "Ada"}).id, **fields)
-        claimed = claim_next(worker.id, "default", ["greeter"])
+        claimed = claim_next(worker.id, "default", {"greeter": "1"})
         assert claimed is not None
         return claimed
 
@@ -59,7 +59,7 @@ def test_success_commits_writes_result_ledger_events_and_notices_together(claim_
     execute(claim)
 
     run = run_of(claim)
-    assert (run.status, run.result, run.attempt, run.slot) == ("succeeded", {"greeted": 1}, 1, None)
+    assert (run.status, run.result, run.attempt, run.version) == ("succeeded", {"greeted": 1}, 1, "1")
     assert Group.objects.filter(name="Ada").exists()
     assert ProcessedEvent.objects.get().run_id == run.id
     assert [message.topic for message in OutboxMessage.objects.order_by("topic")] == ["event", "run.finished"]
@@ -170,7 +170,7 @@ def test_a_failed_run_requeued_runs_with_fresh_attempts(claim_for: Callable[...,
     broken.clear()
 
     requeue(claim.run_id, by="cli:ada")
-    again = claim_next(worker.id, "default", ["greeter"])
+    again = claim_next(worker.id, "default", {"greeter": "1"})
     assert again is not None
     execute(again)
 
@@ -194,17 +194,17 @@ def test_a_worker_that_drains_or_is_closed_claims_nothing(worker: Worker, field:
     make_run()
     Worker.objects.update(**{field: "2026-01-01T00:00Z"})
 
-    assert claim_next(worker.id, "default", ["greeter"]) is None
+    assert claim_next(worker.id, "default", {"greeter": "1"}) is None
 
 
 def test_a_worker_unseen_for_a_lease_claims_nothing(worker: Worker) -> None:
     make_run()
     Worker.objects.update(seen_at="2026-01-01T00:00Z")
 
-    assert claim_next(worker.id, "default", ["greeter"]) is None
+    assert claim_next(worker.id, "default", {"greeter": "1"}) is None
 
 
 def test_a_worker_claims_only_agents_it_knows(worker: Worker) -> None:
     make_run(agent="stranger")
 
-    assert claim_next(worker.id, "default", ["greeter"]) is None
+    assert claim_next(worker.id, "default", {"greeter": "1"}) is None

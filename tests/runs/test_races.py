@@ -41,7 +41,7 @@ def claim_for(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
     def claim_for(body: Body, **fields: Any) -> Claim:
         monkeypatch.setitem(registry._agents, "greeter", Agent(name="greeter", body=body))
         make_run(event_id=make_event().id, **fields)
-        claimed = claim_next(worker.id, "default", ["greeter"])
+        claimed = claim_next(worker.id, "default", {"greeter": "1"})
         assert claimed is not None
         return claimed
 

@@ -102,7 +102,7 @@ class OneKey(RuleBasedStateMachine):
     @rule(target=claims)
     def claim(self) -> Any:
         worker = Worker.objects.create(id=uuid4(), kind="worker", host="h", pid=1, version="1", concurrency=1)
-        claimed = claim_next(worker.id, "default", ["a"])
+        claimed = claim_next(worker.id, "default", {"a": "1"})
         with connection.cursor() as cursor:  # all play on one session here, which a rescue must not end
             cursor.execute("SET application_name = 'test'")
         return multiple() if claimed is None else claimed

@@ -261,9 +261,7 @@ def test_sending_events_needs_its_permission() -> None:
 def test_a_schedule_tells_its_rule_and_its_next_fires() -> None:
     crontab = CrontabSchedule.objects.create(minute="0", hour="9", timezone="Europe/Vienna")
     task = PeriodicTask.objects.create(name="morning", task="nothing", crontab=crontab)
-    Schedule.objects.filter(task=task).update(
-        trigger=make_trigger(), next_fire_at="2026-03-01T08:00Z", stale=False
-    )
+    Schedule.objects.filter(task=task).update(trigger=make_trigger(), next_fire_at="2026-03-01T08:00Z", stale=False)
 
     [schedule] = Api().get("schedules/").body["results"]
 

@@ -308,7 +308,7 @@ def test_the_most_urgent_run_is_claimed_first_then_the_oldest() -> None:
     dispatch_all()
 
     claimed = []
-    while claim := claim_next(worker.id, "default", ["greeter"]):
+    while claim := claim_next(worker.id, "default", {"greeter": "1"}):
         claimed.append(claim.event_ids[0])
         from runs.outcome import take_away
 
