@@ -32,6 +32,8 @@ from runs.states import RunStatus
 log = structlog.get_logger(__name__)
 
 KILL_WAIT = 2.0  # seconds a SIGKILLed child has to be gone
+PAUSE = 1.0  # seconds between two looks while they fail
+JUDGE_AFTER = 5.0  # seconds a child has, once the database is back, to record what its overdue run came to
 # This incarnation. Children inherit it by fork; a new parent process is a new incarnation.
 WORKER_ID = uuid4()
 
@@ -117,13 +119,15 @@ class Watch(threading.Thread):
         self.children: dict[int, int] = {}  # pid → a descriptor that becomes readable when it dies
         self.renew_at = 0.0
         self.kill_at: float | None = None
+        self.judge_at = 0.0  # no run is overdue before this
         self.draining = False
         self.stopped = threading.Event()
         self.wake_reader, self.wake_writer = os.pipe()
 
     def drain(self) -> None:
         """Called from a signal handler: only note it, and wake the thread."""
-        self.kill_at = time.monotonic() + settings.WAKEFUL_SHUTDOWN_GRACE.total_seconds()
+        if self.kill_at is None:
+            self.kill_at = time.monotonic() + settings.WAKEFUL_SHUTDOWN_GRACE.total_seconds()
         os.write(self.wake_writer, b".")
 
     def finish(self) -> None:
@@ -136,11 +140,17 @@ class Watch(threading.Thread):
         while not self.stopped.is_set():
             try:
                 self.look()
-            except DjangoDatabaseError:
-                # Without a database nobody else can take a run either, and children cannot commit.
-                log.exception("worker.database_gone")
+            except Exception as error:
+                # Without a database nobody else can take a run either, and children cannot commit. Whatever else it
+                # was: without this thread the worker would live on, and claim nothing for ever.
+                gone = isinstance(error, DjangoDatabaseError)
+                log.exception("worker.database_gone" if gone else "worker.watch_failed")
                 connection.close()
-                self.renew_at = time.monotonic() + 1
+                self.judge_at = time.monotonic() + PAUSE + JUDGE_AFTER
+                if self.kill_at is not None and time.monotonic() >= self.kill_at:
+                    self.stop_now()
+                self.stopped.wait(PAUSE)
+                self.renew_at = 0.0
         with contextlib.suppress(DjangoDatabaseError):
             lease.close_row(WORKER_ID, "stopped")
         connection.close()
@@ -171,7 +181,8 @@ class Watch(threading.Thread):
         pool = self.worker.pool._pool
         for process in list(pool._pool) if pool else []:
             if process.pid not in self.children:
-                with contextlib.suppress(OSError, AttributeError):  # it died and was reaped in this very moment
+                # It died and was reaped, or is being started, in this very moment.
+                with contextlib.suppress(OSError, AttributeError, ValueError):
                     self.children[process.pid] = os.dup(process.sentinel)
 
     def bury(self, pid: int, *, released: bool = False) -> None:
@@ -189,10 +200,11 @@ class Watch(threading.Thread):
         if running is None:
             self.begin_again()
             return
+        self.track_children()  # a child started while this thread slept may have claimed one of them
         for run in running:
             if run.pid not in self.children:
                 self.take_orphan(run)
-            elif run.overdue:
+            elif run.overdue and time.monotonic() >= self.judge_at:
                 self.stop_run(run, FENCE_OVERDUE, failed_by_deadline())
             elif run.cancelled:
                 self.stop_run(run, FENCE_CANCELLED, cancelled())
@@ -235,10 +247,13 @@ class Watch(threading.Thread):
 
     def stop_now(self) -> None:
         """The grace is over: kill the children, release what they ran, and leave."""
+        self.track_children()
         for pid in list(self.children):
             self.kill(pid)
-            self.bury(pid, released=True)
-        lease.close_row(WORKER_ID, "stopped")
+        with contextlib.suppress(DjangoDatabaseError):  # without a database they are left to the rescue
+            for pid in list(self.children):
+                self.bury(pid, released=True)
+            lease.close_row(WORKER_ID, "stopped")
         leave_process(lambda: os._exit(0))
 
     def begin_again(self) -> None:
