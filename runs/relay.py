@@ -62,6 +62,9 @@ def publish(wanted: list[Wanted]) -> bool:
     """True if the broker took the rings. Delivery of a batch that failed half-way is unknown, and does not matter."""
     try:
         with current_app.producer_pool.acquire(block=True, timeout=2) as producer:
+            # Once: left to itself kombu tries again for 6 s, and dispatch, rescue and claims would wait for it.
+            connection: Any = producer.connection
+            connection.ensure_connection(max_retries=0)
             for line in wanted:
                 _publish(producer, line)
     except Exception:

@@ -7,6 +7,8 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
+from django.db import OperationalError
+from psycopg.errors import LockNotAvailable
 
 from runs.claim import session_name
 from runs.lease import patience
@@ -43,7 +45,7 @@ class Rescuer:
         """Close unseen workers and hand on the runs of closed ones; the number of runs handed on."""
         if time.monotonic() - self.connected_at > settings.WAKEFUL_LEASE.total_seconds():
             close_unseen()
-        return sum(lost(run, "its worker was lost") for run in runs_of_closed_workers())
+        return sum(lost_unless_locked(run, "its worker was lost") for run in runs_of_closed_workers())
 
 
 def close_unseen() -> None:
@@ -53,6 +55,17 @@ def close_unseen() -> None:
 
 def runs_of_closed_workers() -> Iterable[Run]:
     return Run.objects.filter(status=RunStatus.RUNNING, worker__stopped_at__isnull=False).order_by("seq")
+
+
+def lost_unless_locked(run: Run, reason: str) -> bool:
+    """`lost`, but a lock that somebody holds on the run or its key keeps neither other runs nor the caller from going on."""
+    try:
+        return lost(run, reason)
+    except OperationalError as error:
+        if not isinstance(error.__cause__, LockNotAvailable):
+            raise
+        log.warning("rescue.locked", run=str(run.id), key=run.key)
+        return False
 
 
 def lost(run: Run, reason: str) -> bool:

@@ -31,7 +31,8 @@ STANDBY = 1.0
 RECONNECT = 1.0
 END_STUCK_HOLDER = """
 SELECT pg_terminate_backend(activity.pid) FROM pg_locks lock JOIN pg_stat_activity activity ON activity.pid = lock.pid
-WHERE lock.locktype = 'advisory' AND lock.granted AND lock.objsubid = 2 AND lock.classid = %s::bigint::oid AND lock.objid = %s::bigint::oid
+WHERE lock.locktype = 'advisory' AND lock.granted AND activity.datname = current_database() AND lock.objsubid = 2
+  AND lock.classid = %s::bigint::oid AND lock.objid = %s::bigint::oid
   AND activity.xact_start < clock_timestamp() - interval '10 seconds'
 """
 
