@@ -3,3 +3,4 @@ from django.apps import AppConfig
 
 class RunsConfig(AppConfig):
     name = "runs"
+    verbose_name = "What they do"
