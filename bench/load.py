@@ -1,0 +1,59 @@
+"""Load for Wakeful, in a process of its own: `fill COUNT` or `send COUNT RATE`; what it saw goes to standard output."""
+
+import json
+import sys
+import time
+from typing import Any
+
+import django
+from django.db import transaction
+
+django.setup()
+
+from bench.pace import await_word, paced  # noqa: E402
+from triggers.accept import Incoming, accept, builtin_source  # noqa: E402
+
+KILOBYTE = {"text": "x" * 1000}
+
+
+def incoming(type: str, id: str) -> Incoming:
+    return Incoming(source_id=builtin_source("cli"), ce_source="bench", ce_id=id, type=type, data=KILOBYTE)
+
+
+def fill(count: int) -> dict[str, Any]:
+    """Accept events in one transaction, committed at a word from standard input: the dispatcher sees them all at once."""
+    began_at = 0.0
+
+    def stamp() -> None:
+        nonlocal began_at
+        began_at = time.time()
+
+    tag = str(time.time_ns())
+    events = [incoming("bench.noop", f"{tag}-{number}") for number in range(count)]
+    with transaction.atomic():
+        transaction.on_commit(stamp)
+        accept([*events, incoming("bench.last", f"{tag}-last")])
+        await_word()
+    return {"began_at": began_at, "tag": tag}
+
+
+def send(count: int, rate: float) -> dict[str, tuple[float, float]]:
+    """For each event, when `accept` was called and when it was committed."""
+    sent: dict[str, tuple[float, float]] = {}
+
+    def send_one(id: str) -> None:
+        called_at = time.time()
+        with transaction.atomic():
+            # Before `accept`, whose own NOTIFY follows the commit too.
+            transaction.on_commit(lambda: sent.update({id: (called_at, time.time())}))
+            accept([incoming("bench.ping", id)])
+
+    tag = time.time_ns()
+    for number in paced(count, rate):
+        send_one(f"{tag}-{number}")
+    return sent
+
+
+if __name__ == "__main__":
+    command, *arguments = sys.argv[1:]
+    print(json.dumps(fill(int(arguments[0])) if command == "fill" else send(int(arguments[0]), float(arguments[1]))))
