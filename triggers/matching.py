@@ -93,16 +93,21 @@ def compile_expression(text: str) -> cel.Program:
     return program
 
 
-def evaluate(text: str, event: Mapping[str, Any]) -> Any:
+def context_of(event: Mapping[str, Any]) -> cel.Context:
+    """The event as expressions see it, handed over to CEL once."""
+    return cel.Context(variables={"event": dict(event)})
+
+
+def evaluate(text: str, event: cel.Context) -> Any:
     """The value of a CEL expression over an event; ExpressionError if it raises."""
     program = compile_expression(text)
     try:
-        return program.execute({"event": event})
+        return program.execute(event)
     except Exception as error:
         raise ExpressionError(f"{text!r}: {type(error).__name__}: {error}") from error
 
 
-def passes(rule: Rule, event: Mapping[str, Any]) -> bool:
+def passes(rule: Rule, event: cel.Context) -> bool:
     """Does the event pass the trigger's filter? ExpressionError if it raises or gives no boolean."""
     if not rule.filter:
         return True
@@ -112,7 +117,7 @@ def passes(rule: Rule, event: Mapping[str, Any]) -> bool:
     return value
 
 
-def key_of(rule: Rule, event: Mapping[str, Any]) -> str | None:
+def key_of(rule: Rule, event: cel.Context) -> str | None:
     """The run's concurrency key, None where overlap is allowed; ExpressionError if its value is no plain scalar."""
     if not rule.has_key:
         return None
@@ -123,7 +128,7 @@ def key_of(rule: Rule, event: Mapping[str, Any]) -> str | None:
     return f"{rule.id}:{value if len(encoded) <= KEY_BYTES else f'sha256:{sha256(encoded).hexdigest()}'}"
 
 
-def input_of(rule: Rule, event: Mapping[str, Any]) -> dict[str, Any]:
+def input_of(rule: Rule, event: cel.Context) -> dict[str, Any]:
     """The input mapping's values, times as RFC 3339; ExpressionError if one is no JSON."""
     return {name: _as_json(expression, evaluate(expression, event)) for name, expression in rule.input.items()}
 

@@ -8,8 +8,9 @@ from config.console.links import event_link
 from config.console.moments import moment
 from config.console.sections import Section, Table
 from triggers.admission import Refusal
-from triggers.dispatch import NIL_REPLAY, Item, cel_event, match, rule_of
-from triggers.matching import Index, Rule
+from triggers.dispatch import rule_of
+from triggers.items import NIL_REPLAY, Item, cel_event, match
+from triggers.matching import Index, Rule, context_of
 from triggers.models import Event, Trigger
 
 LOOKED_AT = 5_000  # the newest events, in which those of its types are looked for
@@ -59,7 +60,7 @@ def _recent(rule: Rule) -> list[Event]:
 
 def _verdict(event: Event, rule: Rule) -> Verdict:
     item = _item(event)
-    result = match(item, rule, cel_event(item, event.data))
+    result = match(item, rule, context_of(cel_event(item, event.data)))
     if result is None:
         return Verdict(event=event, matches="no", why=f"{rule.filter} is false")
     if isinstance(result, Refusal):

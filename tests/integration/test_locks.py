@@ -5,10 +5,14 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from runs.models import Run
+from runs.sql import execute
 from tests.stack import Stack
 from tests.triggers.factories import make_event, make_trigger
+from triggers import dispatch as dispatching
 from triggers.accept import builtin_source
 from triggers.dispatch import LOCK, Batch, Rules, dispatch
+from triggers.items import read_items
 
 
 @pytest.fixture
@@ -45,3 +49,41 @@ def test_dispatch_is_serial(neighbour: psycopg.Connection) -> None:
     assert dispatch(Rules()).standby
     neighbour.rollback()
     assert dispatch(Rules()).dispatched == 1
+
+
+def test_a_large_event_is_matched_outside_the_transaction(neighbour: psycopg.Connection) -> None:
+    make_trigger(filter="event.data.items.exists(item, item.name == 'last')")
+    items = [{"id": number, "name": str(number), "tags": [1, 2, 3]} for number in range(60_000)]
+    large, small = make_event(data={"items": items}), make_event(data={"items": [{"name": "last"}]})
+    # Parsing and matching it takes longer than this; a session idle in a transaction meanwhile would be ended.
+    execute("SET idle_in_transaction_session_timeout = '100ms'")
+
+    assert [item.event_id for item in read_items(500)] == [large.id, small.id]
+    assert dispatch(Rules()).dispatched == 2
+
+
+def test_a_batch_is_bounded_by_the_size_of_its_payloads(neighbour: psycopg.Connection) -> None:
+    make_trigger()
+    events = [make_event(body=b"x" * 3_000_000) for _ in range(3)]
+
+    assert [item.event_id for item in read_items(500)] == [events[0].id]
+
+
+def test_a_trigger_edited_while_a_batch_is_matched_is_matched_again(
+    neighbour: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_trigger()
+    make_event()
+    rules = Rules()
+
+    def edit(*_: object) -> bool:
+        neighbour.execute("UPDATE triggers_trigger SET types = ARRAY['invoice.*']")
+        neighbour.commit()
+        return real()
+
+    real = dispatching._try_lock
+    monkeypatch.setattr(dispatching, "_try_lock", edit)
+    assert dispatch(rules) == Batch(left=1)
+    monkeypatch.setattr(dispatching, "_try_lock", real)
+    assert dispatch(rules).dispatched == 1
+    assert not Run.objects.exists()

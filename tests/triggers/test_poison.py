@@ -8,7 +8,7 @@ import pytest
 
 from runs.ids import runs_of_event
 from tests.triggers.factories import make_event, make_trigger
-from triggers import dispatch as dispatching
+from triggers import items
 from triggers.control import pause, resume
 from triggers.dispatch import Rules, dispatch
 from triggers.models import Decision, Event, Redispatch
@@ -63,14 +63,14 @@ def test_an_error_nobody_thought_of_is_a_decision_of_that_event_alone(
 ) -> None:
     make_trigger()
     poisoned, healthy = make_event(subject="poison"), make_event()
-    real = dispatching.match
+    real = items.match
 
     def match(item: Any, *arguments: Any) -> Any:
         if item.subject == "poison":
             raise error
         return real(item, *arguments)
 
-    monkeypatch.setattr(dispatching, "match", match)
+    monkeypatch.setattr(items, "match", match)
     dispatch_all()
 
     decision = Decision.objects.get()

@@ -1,0 +1,147 @@
+"""What is to be dispatched, and which triggers want it. Nothing here holds a lock or a transaction: reading and
+matching a large payload takes seconds, and a session idle that long in a transaction is ended."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import cel
+
+from runs.models import NIL
+from runs.sql import fetch
+from triggers.admission import Match, Refusal, hold_or_stop, refuse
+from triggers.matching import ExpressionError, Index, Rule, context_of, input_of, key_of, passes
+from triggers.models import Decision
+
+NIL_REPLAY = UUID(NIL)
+BATCH_BYTES = 4 * 2**20  # of payloads; one event may be larger, and is then a batch of its own
+
+READ = """
+SELECT event.id, source.slug, event.type, event.subject, coalesce(event.time, event.received_at), event.target_id, event.root_id,
+       event.depth, item.redispatch_id, item.trigger_id, item.replay_id,
+       greatest(octet_length(event.body), pg_column_size(event.data), 0)
+FROM (
+  (SELECT seq, id AS event_id, NULL::bigint AS redispatch_id, NULL::uuid AS trigger_id, %(nil)s::uuid AS replay_id
+   FROM triggers_event WHERE dispatched_at IS NULL ORDER BY seq LIMIT %(limit)s::int)
+  UNION ALL
+  (SELECT seq, event_id, id, trigger_id, replay_id
+   FROM triggers_redispatch WHERE dispatched_at IS NULL ORDER BY seq LIMIT %(limit)s::int)
+  ORDER BY seq LIMIT %(limit)s::int
+) item
+JOIN triggers_event event ON event.id = item.event_id
+JOIN triggers_source source ON source.id = event.source_id
+ORDER BY item.seq
+"""
+DATA = "SELECT id, data FROM triggers_event WHERE id = ANY(%s::uuid[])"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """An event to be dispatched, or dispatched again."""
+
+    event_id: UUID
+    source: str
+    type: str
+    subject: str
+    time: datetime
+    target_id: UUID | None
+    root_id: UUID
+    depth: int
+    redispatch_id: int | None
+    trigger_id: UUID | None
+    replay_id: UUID
+    bytes: int = 0
+
+    @property
+    def is_resumption(self) -> bool:
+        return self.redispatch_id is not None
+
+
+@dataclass(kw_only=True)
+class Matched:
+    """What an event's triggers make of it: matches that admission has to decide, refusals that are decided already."""
+
+    item: Item
+    matches: list[Match] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+
+    @property
+    def keys(self) -> set[str]:
+        return {match.key for match in self.matches if match.key}
+
+
+def read_items(limit: int) -> list[Item]:
+    """The next events to dispatch, in `seq` order: at most `limit`, or what BATCH_BYTES hold, but always one."""
+    names = list(Item.__dataclass_fields__)
+    rows = fetch(READ, {"limit": limit, "nil": NIL_REPLAY})
+    items = [Item(**dict(zip(names, row, strict=True))) for row in rows]
+    total = 0
+    for count, item in enumerate(items):
+        total += item.bytes
+        if total > BATCH_BYTES:
+            return items[: max(count, 1)]
+    return items
+
+
+def match_items(items: Sequence[Item], index: Index) -> list[Matched]:
+    wanted = {item: wanted_by(item, index) for item in items}
+    data = read_data({item.event_id for item, rules in wanted.items() if any(rule.reads_data for rule in rules)})
+    return [match_item(item, rules, data.get(item.event_id)) for item, rules in wanted.items()]
+
+
+def match_item(item: Item, rules: Sequence[Rule], data: Any) -> Matched:
+    matched = Matched(item=item)
+    # Once for all rules: handing a large payload to CEL costs more than most expressions.
+    event = context_of(cel_event(item, data)) if rules else cel.Context()
+    for rule in rules:
+        decided = match(item, rule, event)
+        if isinstance(decided, Refusal):
+            matched.refusals.append(decided)
+        elif decided is not None:
+            matched.matches.append(decided)
+    return matched
+
+
+def match(item: Item, rule: Rule, event: cel.Context) -> Match | Refusal | None:
+    """None: the event does not pass the rule's filter."""
+    found = bare_match(item, rule)
+    try:
+        # An event aimed at a trigger (a tick, a manual fire) does not ask for its filter.
+        if item.target_id is None and not passes(rule, event):
+            return None
+        if refusal := hold_or_stop(found):
+            return refusal
+        input = input_of(rule, event) if rule.input else None
+        return replace(found, key=key_of(rule, event), input=input)
+    except ExpressionError as error:
+        return refuse(found, Decision.Outcome.ERROR, str(error)[:2000])
+
+
+def wanted_by(item: Item, index: Index) -> list[Rule]:
+    if item.target_id is not None:
+        rules = [index.by_id[item.target_id]] if item.target_id in index.by_id else []
+    else:
+        rules = index.candidates(item.source, item.type)
+    if item.trigger_id is None:
+        return rules
+    return [index.by_id[item.trigger_id]] if item.trigger_id in index.by_id else []
+
+
+def read_data(event_ids: set[UUID]) -> dict[UUID, Any]:
+    if not event_ids:
+        return {}
+    return {id: None if data is None else json.loads(data) for id, data in fetch(DATA, [list(event_ids)])}
+
+
+def cel_event(item: Item, data: Any) -> dict[str, Any]:
+    """`event` as filters, keys and input mappings see it."""
+    return {
+        "id": str(item.event_id), "type": item.type, "source": item.source, "subject": item.subject, "time": item.time, "data": data,
+    }  # fmt: skip
+
+
+def bare_match(item: Item, rule: Rule) -> Match:
+    return Match(rule=rule, event_id=item.event_id, root_id=item.root_id, depth=item.depth, replay_id=item.replay_id)
