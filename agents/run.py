@@ -9,6 +9,7 @@ import structlog
 
 from .state import State
 
+KEY_LENGTH = 200
 Urgency = Literal["low", "normal", "high"]
 
 
@@ -92,6 +93,8 @@ class AgentRun:
         """Emit an event once the run commits. `key` names it within the run; default: its ordinal."""
         if not type or not all(isinstance(text, str) for text in (type, key, subject)):
             raise ValueError(f"emit({type!r}): type, key and subject are texts, and the type is not empty")
+        if len(key) > KEY_LENGTH:
+            raise ValueError(f"emit({type!r}): the key has {len(key)} characters; {KEY_LENGTH} is the most")
         key = key or str(len(self.effects.emissions) + 1)
         if any(emission.key == key for emission in self.effects.emissions):
             raise ValueError(f"emit({type!r}): this run has already emitted an event under the key {key!r}")

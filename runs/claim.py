@@ -113,7 +113,7 @@ def _claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | No
         trigger_id=trigger_id,
         event_ids=event_ids,
         input=None if input is None else json.loads(input),
-        policy=Policy.load(json.loads(policy)),
+        policy=Policy.of_run(json.loads(policy)),
         root_id=root_id,
         depth=depth,
         key=key,
@@ -123,7 +123,7 @@ def _claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | No
 
 def settle(worker_id: UUID) -> None:
     """Release what the database says this process is running: it is not, so that claim never began."""
-    for run in Run.objects.filter(worker_id=worker_id, pid=os.getpid(), status=RunStatus.RUNNING):
+    for run in Run.objects.running().filter(worker_id=worker_id, pid=os.getpid()):
         ticket = Ticket(run_id=run.id, epoch=run.epoch, key=run.key, slot=run.slot)
         outcome = Outcome(
             status=RunStatus.QUEUED,

@@ -86,7 +86,8 @@ def run_atomic(claim: Claim) -> None:
             input=claim.input,
             read_events=lambda: wiring.read_events(claim.event_ids),
         )
-        with deadline(claim.policy.timeout), network_refused(claim.agent):
+        # In this order: a late alarm inside the refusal's own exit would leave it on for the next run.
+        with network_refused(claim.agent), deadline(claim.policy.timeout):
             result = agent(run)
         failpoint("after_body")
         finish(claim, result, run.effects)
@@ -116,6 +117,7 @@ def record(claim: Claim, outcome: Outcome) -> None:
     calls the run lost if this process dies over it."""
 
     def once() -> None:
+        open_session(claim)  # a new connection must bear the claim's name: by it a rescuer finds and ends it
         with transaction.atomic():
             leave(claim.ticket, outcome)
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from runs.sql import execute, fetch
-from runs.states import LIVE
 
 LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 0))"
 TRY_LOCK = """
@@ -16,7 +15,7 @@ WHERE pg_try_advisory_xact_lock(hashtextextended(key, 0))
 STATES = """
 SELECT key, count(*) FILTER (WHERE slot IS NOT NULL OR status IN ('queued', 'running')),
        (array_agg(id ORDER BY slot NULLS LAST, seq))[1]
-FROM runs_run WHERE key = ANY(%s::text[]) AND status = ANY(%s::text[]) GROUP BY key
+FROM runs_run WHERE key = ANY(%s::text[]) AND status IN ('queued', 'running', 'waiting', 'uncertain') GROUP BY key
 """
 
 
@@ -46,6 +45,6 @@ def states(keys: Iterable[str]) -> dict[str, KeyState]:
     wanted = sorted(set(keys))
     if not wanted:
         return {}
-    found = fetch(STATES, [wanted, sorted(LIVE)])
+    found = fetch(STATES, [wanted])
     known = {key: KeyState(live=live, first=first) for key, live, first in found}
     return {key: known.get(key, KeyState()) for key in wanted}

@@ -22,6 +22,7 @@ from django.db import connection
 from agents import registry
 from runs import lease
 from runs.lease import Running
+from runs.listen import set_timeouts
 from runs.models import Attempt, Run, Worker
 from runs.outcome import Outcome, Ticket, take_away
 from runs.relay import QUEUE_PREFIX
@@ -156,6 +157,8 @@ class Watch(threading.Thread):
         connection.close()
 
     def look(self) -> None:
+        if connection.connection is None:
+            set_timeouts()  # a lock somebody holds on a run must not cost this worker its lease
         self.track_children()
         for pid in self.wait():
             self.bury(pid)
@@ -188,7 +191,7 @@ class Watch(threading.Thread):
     def bury(self, pid: int, *, released: bool = False) -> None:
         """A child is dead: what it ran is lost, or released where this parent killed it for another run's sake."""
         os.close(self.children.pop(pid))
-        for run in Run.objects.filter(worker_id=WORKER_ID, pid=pid, status=RunStatus.RUNNING):
+        for run in Run.objects.running().filter(worker_id=WORKER_ID, pid=pid):
             if released:
                 self.release(run)
             else:
@@ -211,7 +214,7 @@ class Watch(threading.Thread):
 
     def take_orphan(self, running: Running) -> None:
         """A child that came and went between two looks."""
-        for run in Run.objects.filter(pk=running.ticket.run_id, epoch=running.ticket.epoch, status=RunStatus.RUNNING):
+        for run in Run.objects.running().filter(pk=running.ticket.run_id, epoch=running.ticket.epoch):
             lost(run, f"its process {running.pid} died")
 
     def stop_run(self, running: Running, fence: str, outcome: Outcome) -> None:
@@ -261,6 +264,8 @@ class Watch(threading.Thread):
         log.warning("worker.lease_lost", worker=str(WORKER_ID))
         for pid in list(self.children):
             self.kill(pid)
+            with contextlib.suppress(ChildProcessError):  # the pool was quicker
+                os.waitpid(pid, os.WNOHANG)
         leave_process(lambda: os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]]))  # noqa: S606 (its own command line)
 
 

@@ -33,6 +33,14 @@ class Policy:
             known["timeout"] = settings.WAKEFUL_ATOMIC_TIMEOUT.total_seconds()
         return cls(**known)
 
+    @classmethod
+    def of_run(cls, stored: Mapping[str, Any]) -> "Policy":
+        """A run's snapshot; where another version wrote what this one cannot read, the defaults."""
+        try:
+            return cls.load(stored)
+        except ValueError:
+            return cls.load({})
+
     def dump(self) -> dict[str, Any]:
         return asdict(self)
 

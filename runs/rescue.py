@@ -10,7 +10,6 @@ from django.conf import settings
 from django.db import OperationalError
 from psycopg.errors import LockNotAvailable
 
-from runs.claim import session_name
 from runs.lease import patience
 from runs.models import Attempt, Run
 from runs.outcome import Outcome, Ticket, take_away
@@ -29,7 +28,12 @@ WHERE stopped_at IS NULL
   AND clock_timestamp() > pg_postmaster_start_time() + %(lease)s::interval
 RETURNING id, kind, host, pid
 """
-TERMINATE = "SELECT application_name, pg_terminate_backend(pid, %s::bigint) FROM pg_stat_activity WHERE application_name = ANY(%s::text[])"
+# Of this epoch and of earlier ones: whoever fenced a run may have died before it ended the session.
+TERMINATE = """
+SELECT pg_terminate_backend(pid, %(wait)s::bigint) FROM pg_stat_activity
+WHERE datname = current_database() AND application_name ~ ('^wakeful:' || %(run)s::text || ':[0-9]+$')
+  AND split_part(application_name, ':', 3)::int <= %(epoch)s::int
+"""
 
 
 class Rescuer:
@@ -54,7 +58,7 @@ def close_unseen() -> None:
 
 
 def runs_of_closed_workers() -> Iterable[Run]:
-    return Run.objects.filter(status=RunStatus.RUNNING, worker__stopped_at__isnull=False).order_by("seq")
+    return Run.objects.running().filter(worker__stopped_at__isnull=False).order_by("seq")
 
 
 def lost_unless_locked(run: Run, reason: str) -> bool:
@@ -80,7 +84,7 @@ def lost(run: Run, reason: str) -> bool:
 
 def lost_outcome(run: Run, reason: str) -> Outcome:
     """Attempts count at the claim, so a run that kills its process still ends among the failed."""
-    policy = Policy.load(run.policy)
+    policy = Policy.of_run(run.policy)
     if run.cancel_requested_at:
         return Outcome(status=RunStatus.CANCELLED, attempt=Attempt.Outcome.LOST, reason="cancelled", error=reason)
     if not policy.attempts_left(run.attempt):
@@ -95,7 +99,7 @@ def lost_outcome(run: Run, reason: str) -> Outcome:
 
 def terminate_session(run_id: UUID, epoch: int) -> bool:
     """End the session that executes this claim, and wait until it is gone."""
-    return all(ended for _, ended in fetch(TERMINATE, [TERMINATE_WAIT, [session_name(run_id, epoch)]]))
+    return all(ended for (ended,) in fetch(TERMINATE, {"wait": TERMINATE_WAIT, "run": str(run_id), "epoch": epoch}))
 
 
 def ticket_of(run: Run) -> Ticket:

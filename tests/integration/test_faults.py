@@ -190,3 +190,15 @@ def test_a_run_that_kills_its_process_ends_among_the_failed(make_stack: StackMak
 
     assert outcomes(stack, run) == ["lost"] * 4
     assert effects(stack, event) == 0
+
+
+def test_children_that_come_and_go_lose_no_run(make_stack: StackMaker) -> None:
+    stack = shop_stack(make_stack)
+    stack.start("worker", "--max-tasks-per-child", "1", concurrency=2)
+    events = [emit(stack, "sleep.a", str(n), key=str(n), seconds=1.1) for n in range(8)]
+
+    for event in events:
+        in_status(stack, event, "succeeded", timeout=60)
+
+    outcomes = stack.query("SELECT outcome, count(*) FROM runs_attempt GROUP BY outcome")
+    assert outcomes == [{"outcome": "succeeded", "count": 8}]
