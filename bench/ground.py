@@ -34,7 +34,8 @@ class Ground:
 
     @property
     def peer_store(self) -> "redis.Redis":
-        return redis.Redis.from_url(self.peer_env["BENCH_BROKER"], decode_responses=True)
+        # No time-out of its own: it waits for a drain as long as the bench does.
+        return redis.Redis.from_url(self.peer_env["BENCH_BROKER"], decode_responses=True, socket_timeout=None)
 
     def wakeful_load(self, *arguments: object) -> "Load":
         return Load("bench.load", arguments, self.stack.env)
