@@ -8,6 +8,7 @@ from typing import Any
 import structlog
 from django.db import transaction
 
+from runs.failpoints import failpoint
 from runs.sql import execute, fetch
 from runs.wiring import wiring
 
@@ -56,6 +57,7 @@ def deliver_inside(limit: int) -> int:
                 payloads = [payload for _, sent_to, payload in messages if sent_to == topic]
                 if payloads:
                     handler(payloads)
+            failpoint("before_outbox_commit")
         return len(messages)
     except Exception:
         # One bad message must not stop the rest: find it.
@@ -81,7 +83,9 @@ def deliver_outside(limit: int) -> int:
     messages = _read(RESERVE, [SENDING, list(wiring.outside), limit])
     for id, topic, payload in messages:
         try:
+            failpoint("before_send")
             wiring.outside[topic](payload)
+            failpoint("after_send")
         except Exception as error:
             _postpone(id, topic, error)
         else:

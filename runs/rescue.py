@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import OperationalError
 from psycopg.errors import LockNotAvailable
 
+from runs.failpoints import failpoint
 from runs.lease import patience
 from runs.models import Attempt, Run
 from runs.outcome import Outcome, Ticket, take_away
@@ -49,6 +50,7 @@ class Rescuer:
         """Close unseen workers and hand on the runs of closed ones; the number of runs handed on."""
         if time.monotonic() - self.connected_at > settings.WAKEFUL_LEASE.total_seconds():
             close_unseen()
+        failpoint("after_close")
         return sum(lost_unless_locked(run, "its worker was lost") for run in runs_of_closed_workers())
 
 
@@ -76,6 +78,7 @@ def lost(run: Run, reason: str) -> bool:
     """Hand on a run whose process can no longer be trusted with it. False: it moved on meanwhile, or its session lives yet."""
     if not terminate_session(run.id, run.epoch):
         return False
+    failpoint("after_terminate")
     taken = take_away(ticket_of(run), lost_outcome(run, reason), expected=RunStatus.RUNNING)
     if taken:
         log.warning("run.lost", run=str(run.id), agent=run.agent, epoch=run.epoch, attempt=run.attempt, reason=reason)

@@ -13,6 +13,7 @@ from django.db import Error as DjangoDatabaseError
 from django.db import connection
 
 from runs import nudge, outbox, relay, timers
+from runs.failpoints import failpoint
 from runs.heartbeat import Heartbeat
 from runs.lease import Presence
 from runs.listen import Listener, set_timeouts
@@ -99,6 +100,7 @@ class Dispatcher:
             worked |= outbox.deliver(BATCH) > 0
         if due.lost or timers.is_due(due.lease_expiry):
             worked |= self.rescuer.rescue() > 0
+        failpoint("before_ring")
         waiting = relay.ring() if worked or due.ready else False
         return worked, seconds_until_next(batch, due, waiting)
 
