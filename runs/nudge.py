@@ -13,7 +13,9 @@ from runs.sql import execute
 CHANNEL = "wakeful_dispatcher"
 
 log = structlog.get_logger(__name__)
+LATER = 0.5  # seconds
 _last_sent = float("-inf")
+_owed = False
 
 
 def nudge_dispatcher() -> None:
@@ -32,3 +34,23 @@ def _send() -> None:
     except DatabaseError:
         # What was committed is safe, and the dispatcher's slow look finds it.
         log.warning("nudge.failed", exc_info=True)
+
+
+def nudge_later() -> None:
+    """The same for what can wait for LATER. A process that calls this calls `flush` before it falls idle."""
+    transaction.on_commit(_send_later)
+
+
+def flush() -> None:
+    """Send the nudge that is still owed, if any."""
+    global _owed
+    if _owed:
+        _owed = False
+        _send()
+
+
+def _send_later() -> None:
+    global _owed
+    _owed = True
+    if time.monotonic() - _last_sent >= LATER:
+        flush()

@@ -18,7 +18,7 @@ from psycopg.types.json import Jsonb
 from runs import keys
 from runs.exceptions import RunLost
 from runs.models import Attempt, Run
-from runs.nudge import nudge_dispatcher
+from runs.nudge import nudge_dispatcher, nudge_later
 from runs.sql import fetch
 from runs.states import FINISHED, RunStatus
 
@@ -65,6 +65,8 @@ class Outcome:
     notices: Sequence[NoticeRow] = field(default_factory=tuple)
 
 
+# That a run has finished is told on a grid of half seconds: singly, the dispatcher would spend more on hearing of runs
+# than on dispatching them (measured: a third of all CPU).
 LEAVE = """
 WITH gone AS (
   UPDATE runs_run SET
@@ -89,13 +91,13 @@ WITH gone AS (
   INSERT INTO runs_processedevent (event_id, consumer, replay_id, run_id)
   SELECT unnest(event_ids), trigger, replay_id, id FROM gone WHERE %(succeeded)s::boolean AND trigger <> ''
 ), sent AS (
-  INSERT INTO runs_outboxmessage (topic, key, payload, attempts, last_error)
-  SELECT message.topic, message.key, message.payload, 0, ''
+  INSERT INTO runs_outboxmessage (topic, key, payload, attempts, last_error, available_at)
+  SELECT message.topic, message.key, message.payload, 0, '', clock_timestamp()
   FROM gone, unnest(%(topics)s::text[], %(keys)s::text[], %(payloads)s::text[]::jsonb[]) AS message(topic, key, payload)
   UNION ALL
   SELECT 'run.finished', id::text,
          jsonb_build_object('run', id, 'agent', agent, 'trigger', trigger_id, 'status', %(status)s::text, 'error', %(error)s::text),
-         0, ''
+         0, '', date_bin('500 ms', clock_timestamp(), 'epoch') + interval '500 ms'
   FROM gone WHERE %(finished)s::boolean
 ), noted AS (
   INSERT INTO runs_notification (sender, run_id, urgency, text)
@@ -192,5 +194,8 @@ def _execute(
         del parameters["expected"]
     left = bool(fetch(statement, parameters))
     if left:
-        nudge_dispatcher()
+        if outcome.status == RunStatus.SUCCEEDED and not outcome.outbound and not ticket.key:
+            nudge_later()
+        else:
+            nudge_dispatcher()
     return left

@@ -1,5 +1,5 @@
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from random import uniform
 from typing import Any
@@ -42,7 +42,7 @@ class Policy:
             return cls.load({})
 
     def dump(self) -> dict[str, Any]:
-        return asdict(self)
+        return dict(vars(self))
 
     def attempts_left(self, attempt: int) -> bool:
         return attempt <= self.retries

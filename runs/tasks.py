@@ -9,7 +9,7 @@ from celery import shared_task
 from django.db import close_old_connections, connection
 
 from agents import registry
-from runs import parent, relay
+from runs import nudge, parent, relay
 from runs.claim import Claim, claim_next, settle
 from runs.executor import CONNECTION_ERRORS, execute, with_patience
 
@@ -33,6 +33,7 @@ def doorbell(queue: str, format: int = relay.FORMAT) -> None:
             if hand_over(queue):
                 return
             slice_ends = time.monotonic() + SLICE  # a broker that is away takes seconds to say so
+    nudge.flush()
 
 
 def next_claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | None:

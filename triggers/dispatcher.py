@@ -45,6 +45,10 @@ class Dispatcher:
         self.heartbeat = Heartbeat()
         self.presence = Presence(Worker.Kind.DISPATCHER)
         self.listener = Listener([nudge.CHANNEL])
+        self.notified = False
+        self.was_ready = False
+        self.waiting = False
+        self.ring_at = 0.0
 
     def run(self) -> None:
         """Until KeyboardInterrupt; a lost database is waited for."""
@@ -84,7 +88,8 @@ class Dispatcher:
                 look_until = now + KEEP_LOOKING
             if now < look_until:
                 wait = min(wait, LOOK_EVERY)
-            if self.listener.wait(wait):
+            self.notified = self.listener.wait(wait)
+            if self.notified:
                 look_until = time.monotonic() + KEEP_LOOKING
 
     def look(self) -> tuple[bool, float]:
@@ -101,8 +106,13 @@ class Dispatcher:
         if due.lost or timers.is_due(due.lease_expiry):
             worked |= self.rescuer.rescue() > 0
         failpoint("before_ring")
-        waiting = relay.ring() if worked or due.ready else False
-        return worked, seconds_until_next(batch, due, waiting)
+        # Runs that wait for a busy worker have been rung for: again only on news, or after a second.
+        news = worked or self.notified or (due.ready and not self.was_ready)
+        if news or time.monotonic() >= self.ring_at:
+            self.waiting = (worked or due.ready) and relay.ring()
+            self.ring_at = time.monotonic() + WAITING_RUNS
+        self.was_ready = due.ready
+        return worked, seconds_until_next(batch, due, self.waiting)
 
 
 def seconds_until_next(batch: Batch, due: timers.Look, waiting: bool) -> float:
