@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .run import AgentRun
 
 Body = Callable[["AgentRun"], Any]
-Overlap = Literal["allow", "skip", "queue"]
+Overlap = Literal["allow", "skip", "queue_one", "queue", "cancel_previous"]
 
 
 @dataclass(frozen=True, kw_only=True)

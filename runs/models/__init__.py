@@ -2,7 +2,8 @@ from .audit import AuditEntry
 from .notification import Notification
 from .outbox import OutboxMessage
 from .processed_event import ProcessedEvent
+from .queue import Queue
 from .run import NIL, Attempt, Run
 from .worker import Worker
 
-__all__ = ["NIL", "Attempt", "AuditEntry", "Notification", "OutboxMessage", "ProcessedEvent", "Run", "Worker"]
+__all__ = ["NIL", "Attempt", "AuditEntry", "Notification", "OutboxMessage", "ProcessedEvent", "Queue", "Run", "Worker"]

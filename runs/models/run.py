@@ -61,6 +61,9 @@ class Run(models.Model):
 
     result = models.JSONField(null=True)
     error = models.TextField(default="")
+    payload_removed_at = models.DateTimeField(
+        null=True, help_text="when retention or erasure took input, result and error away"
+    )
     created_at = models.DateTimeField(db_default=Now())
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)

@@ -3,5 +3,18 @@ from .event import Event, Redelivery, Redispatch
 from .schedule import Schedule
 from .source import ApiToken, Secret, Source
 from .trigger import Trigger
+from .window import RateUse, Window
 
-__all__ = ["ApiToken", "Decision", "Event", "Redelivery", "Redispatch", "Schedule", "Secret", "Source", "Trigger"]
+__all__ = [
+    "ApiToken",
+    "Decision",
+    "Event",
+    "RateUse",
+    "Redelivery",
+    "Redispatch",
+    "Schedule",
+    "Secret",
+    "Source",
+    "Trigger",
+    "Window",
+]

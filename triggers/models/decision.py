@@ -11,6 +11,9 @@ class Decision(models.Model):
 
     class Outcome(models.TextChoices):
         OVERLAP = "overlap", "a run of its key was live"
+        RATE = "rate", "its key has had as many runs as its rate allows"
+        JOINED = "joined", "a run that had not started took it along"
+        COLLECTED = "collected", "its window collects events for one run"
         HELD = "held", "the trigger is paused; offered on resume"
         RESUMED = "resumed", "was held, then ran"
         DROPPED = "dropped", "was held, then given up by a person"

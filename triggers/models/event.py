@@ -24,6 +24,9 @@ class Event(models.Model):
     body = models.BinaryField(null=True)
     headers = models.JSONField(default=dict, null=True)
     body_sha256 = models.TextField(default="")
+    payload_removed_at = models.DateTimeField(
+        null=True, editable=False, help_text="when retention or erasure took data, body and headers away"
+    )
     received_at = models.DateTimeField(db_default=Now())
     dispatched_at = models.DateTimeField(null=True)
     # No foreign key in the database: deleting a trigger must not rewrite what happened.
@@ -49,6 +52,7 @@ class Event(models.Model):
         ]
         indexes = [
             models.Index(fields=["seq"], name="event_undispatched", condition=Q(dispatched_at=None)),
+            models.Index(fields=["subject"], name="event_by_subject", condition=~Q(subject="")),
             models.Index(fields=["cause_run_id"], name="event_by_cause", condition=Q(cause_run_id__isnull=False)),
         ]
 

@@ -12,7 +12,9 @@ class Trigger(models.Model):
     class Overlap(models.TextChoices):
         ALLOW = "allow"
         SKIP = "skip"
+        QUEUE_ONE = "queue_one"
         QUEUE = "queue"
+        CANCEL_PREVIOUS = "cancel_previous"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     slug = models.SlugField(max_length=100, unique=True)
@@ -44,7 +46,7 @@ class Trigger(models.Model):
     policy = models.JSONField(
         default=dict,
         blank=True,
-        help_text="queue, priority, timeout (s), retries, backoff (s), pause_after; see runs.policy.Policy",
+        help_text="how its runs are executed (see runs.policy.Policy) and how many there may be (see triggers.intake.Intake)",
     )
 
     declared = models.JSONField(
@@ -62,8 +64,11 @@ class Trigger(models.Model):
     class Meta:
         permissions = [("fire_trigger", "Can fire triggers"), ("pause_trigger", "Can pause and resume triggers")]
         constraints = [
-            models.CheckConstraint(name="trigger_overlap_known", condition=Q(overlap__in=["allow", "skip", "queue"])),
-            models.CheckConstraint(name="trigger_key_limit", condition=Q(key_limit=1)),
+            models.CheckConstraint(
+                name="trigger_overlap_known",
+                condition=Q(overlap__in=["allow", "skip", "queue_one", "queue", "cancel_previous"]),
+            ),
+            models.CheckConstraint(name="trigger_key_limit", condition=Q(key_limit__gte=1, key_limit__lte=1000)),
         ]
 
     def __str__(self) -> str:

@@ -1,0 +1,39 @@
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models.functions import Now
+
+from .trigger import Trigger
+
+
+class Window(models.Model):
+    """Events of one trigger and key that wait to become one run: a debounce, or a batch."""
+
+    trigger = models.ForeignKey(Trigger, models.CASCADE, related_name="windows", db_index=False)
+    key = models.TextField(help_text="<trigger uuid>:<value>")
+    replay_id = models.UUIDField()
+    event_ids = ArrayField(models.UUIDField(), help_text="in order of dispatch; the first gives the run its id")
+    root_id = models.UUIDField()
+    depth = models.SmallIntegerField()
+    input = models.JSONField(null=True, help_text="that of the newest event")
+    opened_at = models.DateTimeField(db_default=Now())
+    due_at = models.DateTimeField(help_text="when it becomes a run, unless another event moves that")
+    closes_at = models.DateTimeField(
+        null=True, help_text="when it becomes a run at the latest; null: no event moves it"
+    )
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["trigger", "key", "replay_id"], name="window_one_open")]
+        indexes = [models.Index(fields=["due_at"], name="window_due")]
+
+    def __str__(self) -> str:
+        return f"{len(self.event_ids)} events of {self.key}"
+
+
+class RateUse(models.Model):
+    """When the latest runs of a key were let start, as many as its trigger's rate counts."""
+
+    key = models.TextField(primary_key=True, help_text="<trigger uuid>:<value>")
+    starts = ArrayField(models.DateTimeField(), help_text="ascending; a delayed run's is in the future")
+
+    def __str__(self) -> str:
+        return f"{len(self.starts)} starts of {self.key}"
