@@ -1,3 +1,4 @@
+from .alarm import Alarm
 from .audit import AuditEntry
 from .notification import Notification
 from .outbox import OutboxMessage
@@ -6,4 +7,4 @@ from .queue import Queue
 from .run import NIL, Attempt, Run
 from .worker import Worker
 
-__all__ = ["NIL", "Attempt", "AuditEntry", "Notification", "OutboxMessage", "ProcessedEvent", "Queue", "Run", "Worker"]
+__all__ = ["NIL", "Alarm", "Attempt", "AuditEntry", "Notification", "OutboxMessage", "ProcessedEvent", "Queue", "Run", "Worker"]

@@ -11,6 +11,7 @@ class Queue(models.Model):
     max_running = models.PositiveIntegerField(null=True, blank=True, help_text="runs of it at once, over all workers")
     paused_at = models.DateTimeField(null=True, editable=False)
     paused_reason = models.TextField(default="", editable=False)
+    paused_by = models.TextField(default="", editable=False)
 
     class Meta:
         permissions = [("pause_queue", "Can pause and resume queues")]

@@ -1,0 +1,28 @@
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+
+class Alarm(models.Model):
+    """Something that is wrong, from when it began until it is over: one open row per name, told of once at either end."""
+
+    class Severity(models.TextChoices):
+        BAD = "bad"
+        WARNING = "warning"
+
+    name = models.TextField(help_text='what is wrong, such as "no-worker" or "trigger-paused:invoices"')
+    severity = models.TextField(choices=Severity)
+    text = models.TextField()
+    remedy = models.TextField(default="")
+    began_at = models.DateTimeField(db_default=Now())
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["-began_at"], name="alarm_newest")]
+        constraints = [
+            models.UniqueConstraint(fields=["name"], name="alarm_open_once", condition=Q(ended_at=None)),
+            models.CheckConstraint(name="alarm_severity_known", condition=Q(severity__in=["bad", "warning"])),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
