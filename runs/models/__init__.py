@@ -7,4 +7,15 @@ from .queue import Queue
 from .run import NIL, Attempt, Run
 from .worker import Worker
 
-__all__ = ["NIL", "Alarm", "Attempt", "AuditEntry", "Notification", "OutboxMessage", "ProcessedEvent", "Queue", "Run", "Worker"]
+__all__ = [
+    "NIL",
+    "Alarm",
+    "Attempt",
+    "AuditEntry",
+    "Notification",
+    "OutboxMessage",
+    "ProcessedEvent",
+    "Queue",
+    "Run",
+    "Worker",
+]
