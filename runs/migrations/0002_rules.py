@@ -1,4 +1,4 @@
-"""Rules a constraint cannot say: legal transitions, an epoch that only rises, vacuum settings of the hot tables."""
+"""Rules a constraint cannot say: legal transitions, an epoch that only rises, how each busy table is vacuumed."""
 
 from django.db import migrations
 
@@ -35,9 +35,27 @@ DROP FUNCTION runs_refuse_falling_epoch();
 DROP TRIGGER run_legal_transition ON runs_run;
 DROP FUNCTION runs_refuse_illegal_transition();
 """
-# Their rows change status a few times each: without this the partial indexes fill with dead entries.
-VACUUM = "(autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0)"
-NO_VACUUM = "(autovacuum_vacuum_scale_factor, autovacuum_vacuum_threshold, autovacuum_vacuum_cost_delay)"
+# Rows of these change a few times each and then never again, or are soon deleted. Without this the partial indexes fill
+# with dead entries that every look of a dispatcher or a worker must step over.
+CHURNED = "autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0"
+# Written once and never changed until retention takes them, many at a time: vacuumed after every twentieth part of new
+# rows, so that the freezing is done in small pieces, and soon after a pruning, so that its space is used again.
+APPENDED = "autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_vacuum_scale_factor = 0.02"
+# A few rows, each rewritten all the time. Half of every page is left free for that, so that no index is touched, and a
+# few hundred dead rows are many beside them.
+REWRITTEN = "fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200"
+STORAGE = {
+    "runs_run": CHURNED,
+    "runs_outboxmessage": CHURNED,
+    "runs_attempt": APPENDED,
+    "runs_processedevent": APPENDED,
+    "runs_worker": REWRITTEN,
+    "runs_sweep": REWRITTEN,
+}
+
+
+def names_in(settings: str) -> str:
+    return ", ".join(setting.split(" = ")[0] for setting in settings.split(", "))
 
 
 class Migration(migrations.Migration):
@@ -46,7 +64,9 @@ class Migration(migrations.Migration):
     operations = [
         migrations.RunSQL(TRANSITIONS, DROP_TRANSITIONS),
         *[
-            migrations.RunSQL(f"ALTER TABLE {table} SET {VACUUM}", f"ALTER TABLE {table} RESET {NO_VACUUM}")
-            for table in ("runs_run", "runs_outboxmessage")
+            migrations.RunSQL(
+                f"ALTER TABLE {table} SET ({settings})", f"ALTER TABLE {table} RESET ({names_in(settings)})"
+            )
+            for table, settings in STORAGE.items()
         ],
     ]

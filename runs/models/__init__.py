@@ -5,6 +5,7 @@ from .outbox import OutboxMessage
 from .processed_event import ProcessedEvent
 from .queue import Queue
 from .run import NIL, Attempt, Run
+from .sweep import Sweep
 from .worker import Worker
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "ProcessedEvent",
     "Queue",
     "Run",
+    "Sweep",
     "Worker",
 ]

@@ -10,15 +10,25 @@ BEGIN
   RAISE EXCEPTION 'event % is immutable', OLD.id USING ERRCODE = 'check_violation', CONSTRAINT = 'event_immutable';
 END $$;
 CREATE TRIGGER event_immutable BEFORE UPDATE OF
-    id, seq, source_id, ce_source, ce_id, type, subject, "time", data_error, body_sha256, received_at, target_id,
+    id, seq, source_id, ce_source, ce_id, type, "time", data_error, body_sha256, received_at, target_id,
     root_id, cause_event_id, cause_run_id, depth ON triggers_event
   FOR EACH ROW EXECUTE FUNCTION triggers_refuse_event_change();
 -- Retention and erasure may take the payload away, never change it.
 CREATE TRIGGER event_payload_immutable BEFORE UPDATE OF data, body, headers ON triggers_event
   FOR EACH ROW WHEN (NEW.data IS NOT NULL OR NEW.body IS NOT NULL OR NEW.headers IS NOT NULL)
   EXECUTE FUNCTION triggers_refuse_event_change();
+-- A subject may be a person: erasure puts a mark in its place, together with the loss of the payload.
+CREATE TRIGGER event_subject_immutable BEFORE UPDATE OF subject ON triggers_event FOR EACH ROW
+  WHEN (NEW.subject <> OLD.subject AND (NEW.subject NOT LIKE 'erased:%' OR NEW.payload_removed_at IS NULL))
+  EXECUTE FUNCTION triggers_refuse_event_change();
+-- What is gone does not come back.
+CREATE TRIGGER event_removal_immutable BEFORE UPDATE OF payload_removed_at ON triggers_event FOR EACH ROW
+  WHEN (OLD.payload_removed_at IS NOT NULL AND NEW.payload_removed_at IS NULL)
+  EXECUTE FUNCTION triggers_refuse_event_change();
 """
 DROP_IMMUTABLE = """
+DROP TRIGGER event_removal_immutable ON triggers_event;
+DROP TRIGGER event_subject_immutable ON triggers_event;
 DROP TRIGGER event_payload_immutable ON triggers_event;
 DROP TRIGGER event_immutable ON triggers_event;
 DROP FUNCTION triggers_refuse_event_change();
@@ -78,6 +88,27 @@ DROP FUNCTION triggers_mark_task_stale();
 DROP FUNCTION triggers_mark_tasks_of_rule_stale();
 """
 
+# Each event changes once, at dispatch, and its entry in the index of the undispatched dies with that: the dispatcher's
+# every look would step over the dead ones.
+CHURNED = "autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0"
+# Written once, and taken by retention many at a time: frozen in small pieces, its space soon used again.
+APPENDED = "autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_vacuum_scale_factor = 0.02"
+# As small as what is going on just now, and rewritten by every event of it: counted in rows, not in shares of the table.
+SMALL = "autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500"
+# The same, and no index hangs on what changes: with free space in its page a row is rewritten in place.
+IN_PLACE = f"fillfactor = 70, {SMALL}"
+STORAGE = {
+    "triggers_event": CHURNED,
+    "triggers_decision": APPENDED,
+    "triggers_window": SMALL,
+    "triggers_schedule": SMALL,
+    "triggers_rateuse": IN_PLACE,
+}
+
+
+def names_in(settings: str) -> str:
+    return ", ".join(setting.split(" = ")[0] for setting in settings.split(", "))
+
 
 def create_builtin_sources(apps, schema_editor):  # type: ignore[no-untyped-def]
     source = apps.get_model("triggers", "Source")
@@ -92,8 +123,10 @@ class Migration(migrations.Migration):
         migrations.RunSQL(IMMUTABLE, DROP_IMMUTABLE),
         migrations.RunSQL(STALE, DROP_STALE),
         migrations.RunPython(create_builtin_sources, migrations.RunPython.noop),
-        migrations.RunSQL(
-            "ALTER TABLE triggers_event SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000)",
-            "ALTER TABLE triggers_event RESET (autovacuum_vacuum_scale_factor, autovacuum_vacuum_threshold)",
-        ),
+        *[
+            migrations.RunSQL(
+                f"ALTER TABLE {table} SET ({settings})", f"ALTER TABLE {table} RESET ({names_in(settings)})"
+            )
+            for table, settings in STORAGE.items()
+        ],
     ]

@@ -8,8 +8,8 @@ from .source import Source
 
 
 class Event(models.Model):
-    """Something that happened, recorded once. Immutable but for `dispatched_at` and the loss of its payload
-    (`data`, `body`, `headers`) to retention; the database refuses other changes."""
+    """Something that happened, recorded once. Immutable but for `dispatched_at`, the loss of its payload (`data`, `body`,
+    `headers`) to retention or erasure, and that of its subject to erasure; the database refuses other changes."""
 
     id = models.UUIDField(primary_key=True, editable=False, help_text="UUIDv7")
     seq = models.BigIntegerField(db_default=next_value("triggers_seq"), editable=False)
@@ -45,7 +45,7 @@ class Event(models.Model):
     depth = models.SmallIntegerField(default=0)
 
     class Meta:
-        permissions = [("replay_event", "Can replay events")]
+        permissions = [("replay_event", "Can replay events"), ("erase_event", "Can erase payloads of events for good")]
         constraints = [
             models.UniqueConstraint(fields=["source", "ce_source", "ce_id"], name="event_once"),
             models.CheckConstraint(name="event_depth", condition=Q(depth__gte=0)),
