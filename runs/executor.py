@@ -120,6 +120,8 @@ def record(claim: Claim, outcome: Outcome) -> None:
         open_session(claim)  # a new connection must bear the claim's name: by it a rescuer finds and ends it
         with transaction.atomic():
             leave(claim.ticket, outcome)
+            failpoint("before_record_commit")
+        failpoint("after_record_commit")
 
     try:
         with_patience(once)

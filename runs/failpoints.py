@@ -1,16 +1,32 @@
-"""Named places between two commits where the fault suite makes a real process die, freeze or fail.
+"""Named places between two commits where the fault suite makes a real process die, freeze, hang or lose its session.
 
-`WAKEFUL_FAILPOINTS="after_claim=kill,before_finish=stop*1"`: actions are `kill` (SIGKILL to itself), `stop` (SIGSTOP to
-itself), `error` (an exception) and `sleep:SECONDS`; `*N` limits it to the first N hits of a process. Off, it costs a
-dictionary look-up.
+`WAKEFUL_FAILPOINTS="after_claim=kill,before_commit=stop*1"` arms points for the life of a process: `@N` begins with
+its N-th hit there, `*N` ends after N of them. `WAKEFUL_FAILPOINTS=/folder` lets a suite arm them while processes run:
+the file `/folder/after_claim` holds the action, and the first process to get there takes it, by renaming the file to
+`after_claim.hit`. So it happens once, in one process, and only in those that were given that folder.
+
+- `kill`, `stop`: SIGKILL or SIGSTOP to itself
+- `killall`, `stopall`: the same to its process group, a worker's parent and children
+- `cut`: its database session is ended
+- `error`: an exception
+- `sleep:SECONDS`
+- `wait`: it stands still until `after_claim.hit` is gone
+
+Off, a point costs a dictionary look-up.
 """
 
 import os
 import signal
 import time
+from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 from django.conf import settings
+from django.db import connection
+
+ACTIONS = frozenset({"kill", "stop", "killall", "stopall", "cut", "error", "sleep", "wait"})
+WAIT_AT_MOST = 60.0  # seconds
 
 
 class FailpointError(Exception):
@@ -20,6 +36,7 @@ class FailpointError(Exception):
 @dataclass
 class Armed:
     action: str
+    first: int = 1
     left: float = float("inf")
 
 
@@ -27,35 +44,91 @@ def parse(text: str) -> dict[str, Armed]:
     """Name → what to do there; ValueError names the malformed entry."""
     armed = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
-        name, equals, action = entry.partition("=")
-        action, star, times = action.partition("*")
-        if not equals or action.split(":")[0] not in ("kill", "stop", "error", "sleep"):
-            raise ValueError(f"failpoint {entry!r}: write name=kill|stop|error|sleep:SECONDS, with *N to limit it")
-        armed[name] = Armed(action, int(times) if star else float("inf"))
+        name, equals, said = entry.partition("=")
+        said, star, times = said.partition("*")
+        action, at, first = said.partition("@")
+        if not equals or action.split(":")[0] not in ACTIONS:
+            raise ValueError(
+                f"failpoint {entry!r}: write name={'|'.join(sorted(ACTIONS))}, sleep:SECONDS, with @N and *N to limit it"
+            )
+        armed[name] = Armed(action, int(first) if at else 1, int(times) if star else float("inf"))
     return armed
 
 
 _armed: dict[str, Armed] | None = None
+_folder: Path | None = None
+_hits: Counter[str] = Counter()
 
 
 def failpoint(name: str) -> None:
-    global _armed
+    global _armed, _folder
     if _armed is None:
-        _armed = parse(settings.WAKEFUL_FAILPOINTS)
-    if name in _armed:
+        text = settings.WAKEFUL_FAILPOINTS
+        _folder = Path(text) if text.startswith("/") else None
+        _armed = {} if _folder else parse(text)
+    if _folder is not None:
+        _look_into(_folder, name)
+    elif name in _armed:
         _hit(name, _armed[name])
 
 
+def _look_into(folder: Path, name: str) -> None:
+    file = folder / name
+    try:
+        armed_at = file.stat().st_mtime_ns  # armed anew, it counts anew
+        [armed] = parse(f"{name}={file.read_text()}").values()
+        _hits[f"{name} {armed_at}"] += 1
+        if _hits[f"{name} {armed_at}"] < armed.first:
+            return
+        file.rename(folder / f"{name}.hit")
+    except FileNotFoundError:
+        return  # not armed, or another process was quicker
+    act(name, armed.action, folder)
+
+
 def _hit(name: str, armed: Armed) -> None:
-    if armed.left <= 0:
+    _hits[name] += 1
+    if _hits[name] >= armed.first and armed.left > 0:
+        armed.left -= 1
+        act(name, armed.action, Path())
+
+
+def act(name: str, action: str, folder: Path) -> None:
+    action, _, argument = action.partition(":")
+    match action:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case "killall":
+            os.killpg(0, signal.SIGKILL)
+        case "stopall":
+            os.killpg(0, signal.SIGSTOP)
+        case "cut":
+            cut_session()
+        case "sleep":
+            time.sleep(float(argument))
+        case "wait":
+            wait_for(folder / f"{name}.hit")
+        case _:
+            raise FailpointError(name)
+
+
+def cut_session() -> None:
+    """End this thread's database session from another one, as a failing network or an administrator would."""
+    if connection.connection is None:
         return
-    armed.left -= 1
-    action, _, argument = armed.action.partition(":")
-    if action == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    elif action == "stop":
-        os.kill(os.getpid(), signal.SIGSTOP)
-    elif action == "sleep":
-        time.sleep(float(argument))
-    else:
-        raise FailpointError(name)
+    pid = connection.connection.info.backend_pid
+    other = connection.copy()
+    try:
+        with other.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(%s::int, 5000)", [pid])
+    finally:
+        other.close()
+
+
+def wait_for(file: Path) -> None:
+    """Stand still until the file is gone."""
+    give_up_at = time.monotonic() + WAIT_AT_MOST
+    while file.exists() and time.monotonic() < give_up_at:
+        time.sleep(0.01)

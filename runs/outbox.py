@@ -58,6 +58,7 @@ def deliver_inside(limit: int) -> int:
                 if payloads:
                     handler(payloads)
             failpoint("before_outbox_commit")
+        failpoint("after_outbox_commit")
         return len(messages)
     except Exception:
         # One bad message must not stop the rest: find it.

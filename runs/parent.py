@@ -21,6 +21,7 @@ from django.db import connection
 
 from agents import registry
 from runs import lease
+from runs.failpoints import failpoint
 from runs.lease import Running
 from runs.listen import set_timeouts
 from runs.models import Attempt, Run, Worker
@@ -198,6 +199,7 @@ class Watch(threading.Thread):
                 lost(run, f"its process {pid} died")
 
     def renew(self) -> None:
+        failpoint("before_renew")
         running = lease.renew(WORKER_ID)
         self.renew_at = time.monotonic() + settings.WAKEFUL_LEASE_RENEW.total_seconds()
         if running is None:
@@ -222,8 +224,10 @@ class Watch(threading.Thread):
         ticket = running.ticket
         if not execute(fence, [ticket.run_id, ticket.epoch]):
             return
+        failpoint("after_fence")
         self.kill(running.pid)
         terminate_session(ticket.run_id, ticket.epoch)
+        failpoint("after_stop")
         fenced = Ticket(run_id=ticket.run_id, epoch=ticket.epoch + 1, key=ticket.key, slot=ticket.slot)
         take_away(fenced, outcome, expected=RunStatus.RUNNING, claim_epoch=ticket.epoch)
         log.warning("run.stopped", run=str(ticket.run_id), epoch=ticket.epoch, reason=outcome.reason)

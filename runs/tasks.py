@@ -12,6 +12,7 @@ from agents import registry
 from runs import nudge, parent, relay
 from runs.claim import Claim, claim_next, settle
 from runs.executor import CONNECTION_ERRORS, execute, with_patience
+from runs.failpoints import failpoint
 
 log = structlog.get_logger(__name__)
 
@@ -53,5 +54,6 @@ def next_claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim 
 
 def hand_over(queue: str) -> bool:
     """Ring again, so that other queues of this child get their turn; False if ringing failed, so go on claiming."""
+    failpoint("before_hand_over")
     wanted = [line for line in relay.look(queue) if line.claimable]
     return not wanted or relay.publish(wanted)

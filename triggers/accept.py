@@ -13,6 +13,7 @@ from django.conf import settings
 from psycopg.types.json import Jsonb
 from uuid_utils.compat import uuid7
 
+from runs.failpoints import failpoint
 from runs.nudge import nudge_dispatcher
 from runs.sql import execute, fetch
 from triggers.models import Source
@@ -68,7 +69,9 @@ def accept(incoming: Sequence[Incoming]) -> list[Accepted]:
     A known identity is a duplicate: it keeps its first id and payload, and the redelivery is counted and,
     when its body differs, flagged.
     """
+    failpoint("before_accept")
     accepted = [_record(event) for event in incoming]
+    failpoint("after_accept")
     nudge_dispatcher()
     return accepted
 

@@ -160,6 +160,7 @@ def _settle(schedules: Sequence[Schedule]) -> None:
     for schedule in schedules:
         _settle_one(schedule)
         schedule.save(update_fields=["stale", "problem", "spec", "anchor_at", "next_fire_at"])
+    failpoint("before_settle_commit")
 
 
 def _settle_one(schedule: Schedule) -> None:
