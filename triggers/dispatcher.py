@@ -20,8 +20,7 @@ from runs.listen import Listener, set_timeouts
 from runs.models import Worker
 from runs.rescue import Rescuer
 from runs.sql import fetch
-from triggers.dispatch import LOCK, Batch, Look, Rules, close_windows, dispatch
-from triggers.dispatch import look as look_for_events
+from triggers.dispatch import LOCK, Batch, Rules, dispatch, has_undispatched
 
 log = structlog.get_logger(__name__)
 
@@ -43,8 +42,6 @@ class Dispatcher:
     def __init__(self) -> None:
         self.rules = Rules()
         self.rescuer = Rescuer()
-        self.stalled = timers.StalledKeys()
-        self.mend_at = 0.0
         self.heartbeat = Heartbeat()
         self.presence = Presence(Worker.Kind.DISPATCHER)
         self.listener = Listener([nudge.CHANNEL])
@@ -97,19 +94,15 @@ class Dispatcher:
 
     def look(self) -> tuple[bool, float]:
         """Do what there is to do; whether anything was done, and how long there is nothing more to do (seconds)."""
-        events = look_for_events()
-        batch = dispatch(self.rules) if events.undispatched else Batch()
-        if timers.is_due(events.window):
-            batch += close_windows(self.rules)
+        batch = dispatch(self.rules) if has_undispatched() else Batch()
         if batch.standby:
             end_stuck_holder()
         due = timers.look()
         worked = batch.dispatched > 0
         if timers.is_due(due.due):
+            failpoint("before_wake")
             worked |= timers.wake_due(BATCH) > 0
-        if time.monotonic() >= self.mend_at:
-            worked |= self.stalled.mend() > 0
-            self.mend_at = time.monotonic() + settings.WAKEFUL_SAFETY_LOOK.total_seconds()
+            failpoint("after_wake")
         if timers.is_due(due.outbox):
             worked |= outbox.deliver(BATCH) > 0
         if due.lost or timers.is_due(due.lease_expiry):
@@ -121,13 +114,11 @@ class Dispatcher:
             self.waiting = (worked or due.ready) and relay.ring()
             self.ring_at = time.monotonic() + WAITING_RUNS
         self.was_ready = due.ready
-        return worked, seconds_until_next(batch, events, due, self.waiting)
+        return worked, seconds_until_next(batch, due, self.waiting)
 
 
-def seconds_until_next(batch: Batch, events: Look, due: timers.Look, waiting: bool) -> float:
+def seconds_until_next(batch: Batch, due: timers.Look, waiting: bool) -> float:
     waits = [settings.WAKEFUL_SAFETY_LOOK.total_seconds()]
-    if events.window is not None:
-        waits.append(max(events.window.total_seconds(), KEEP_LOOKING))
     if due.next is not None:
         # What is overdue but cannot be done yet (a lease too early to judge, a key that is busy) must not make it spin.
         wait = due.next.total_seconds()
