@@ -7,12 +7,14 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.views import SpectacularAPIView
 from rest_framework.routers import SimpleRouter
 
+from config.queue_api import QueueResource
 from runs.api import RunResource
 from triggers.api import EventResource, ScheduleResource, SourceResource, TriggerResource
 
 router = SimpleRouter()
 router.register("events", EventResource)
 router.register("runs", RunResource)
+router.register("queues", QueueResource, basename="queue")
 router.register("triggers", TriggerResource)
 router.register("schedules", ScheduleResource)
 router.register("sources", SourceResource)

@@ -1,6 +1,7 @@
 """
 RunError
 ├── IllegalState    the object's state forbids the action
+├── UnknownQueue    no setting, worker or run names such a queue
 └── RunLost         this process no longer owns the run it works on
 DeadlineExceeded    passes through an agent's `except Exception`
 """
@@ -16,6 +17,13 @@ class IllegalState(RunError):
     def __init__(self, message: str, status: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+class UnknownQueue(RunError):
+    """No setting, worker or run names such a queue."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no queue {name!r}: no setting, live worker or run names it.")
 
 
 class RunLost(RunError):

@@ -76,3 +76,21 @@ def test_runs_of_an_event_as_json() -> None:
 @pytest.mark.parametrize("arguments", [("--status", "done"), ("--event", "42"), ("--limit", "-1")])
 def test_runs_refuses_what_makes_no_sense(arguments: tuple[str, str]) -> None:
     assert run_command("runs", *arguments)[2] is False
+
+
+def test_pause_and_resume_of_everything() -> None:
+    assert run_command("pause", "--reason", "restoring")[0] == "All queues are paused.\n"
+    assert run_command("resume")[0] == "All queues are resumed.\n"
+
+    assert [(entry.action, entry.object_id) for entry in AuditEntry.objects.order_by("id")] == [
+        ("pause", "*"),
+        ("resume", "*"),
+    ]
+
+
+def test_pause_of_a_queue_that_is_not_there_is_refused() -> None:
+    assert run_command("pause", "defualt", "--reason", "x")[2] is False
+
+
+def test_a_pause_that_waits_says_whether_anything_still_runs() -> None:
+    assert run_command("pause", "--reason", "deploy", "--wait", "0")[0].endswith("Nothing of it is running.\n")

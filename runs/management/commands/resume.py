@@ -1,0 +1,22 @@
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from runs.exceptions import RunError
+from runs.management.operator import operator
+from runs.pause import EVERY, resume
+
+
+class Command(BaseCommand):
+    help = "Start runs again, of one queue or of all, that were kept from it by `pause` or `up --paused`."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("queue", nargs="?", default=EVERY, metavar="QUEUE", help="this one only, instead of all")
+
+    def handle(self, *, queue: str, **options: Any) -> None:
+        try:
+            resume(queue, by=operator())
+        except RunError as error:
+            raise CommandError(str(error)) from None
+        self.stdout.write("All queues are resumed." if queue == EVERY else f"Queue {queue} is resumed.")

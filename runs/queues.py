@@ -1,0 +1,97 @@
+"""The queues of runs: what waits and runs in each, who serves it, and what an operator has set for it."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+
+from runs.alive import IS_ALIVE
+from runs.exceptions import UnknownQueue
+from runs.lease import patience
+from runs.sql import fetch
+
+SAMPLE = 1_000  # runs at the head of a queue that are looked at: reading a million would tell no more
+
+# A queue exists where a setting, an operator, a live worker, or a run names it. Runs that nobody can claim gather at
+# the head of their queue, so the head shows them.
+QUEUES = f"""
+WITH RECURSIVE waiting(queue) AS (
+  (SELECT queue FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL ORDER BY queue LIMIT 1)
+  UNION ALL
+  SELECT (SELECT run.queue FROM runs_run run
+          WHERE run.status = 'queued' AND run.ready_at IS NOT NULL AND run.queue > waiting.queue ORDER BY run.queue LIMIT 1)
+  FROM waiting WHERE waiting.queue IS NOT NULL
+), serving AS (
+  SELECT unnest(worker.queues) AS queue, worker.concurrency, worker.agents FROM runs_worker worker
+  WHERE worker.kind = 'worker' AND worker.draining_at IS NULL AND {IS_ALIVE}
+), running AS (
+  SELECT queue, count(*) AS runs FROM runs_run WHERE status = 'running' GROUP BY queue
+), names AS (
+  SELECT unnest(%(known)s::text[]) AS name UNION SELECT '*' UNION SELECT name FROM runs_queue
+  UNION SELECT queue FROM waiting WHERE queue IS NOT NULL UNION SELECT queue FROM serving UNION SELECT queue FROM running
+)
+SELECT names.name, settings.max_running, settings.paused_at,
+  extract(epoch FROM clock_timestamp() - settings.paused_at)::float8 AS paused_seconds,
+  coalesce(settings.paused_reason, '') AS paused_reason, coalesce(settings.paused_by, '') AS paused_by,
+  coalesce(running.runs, 0) AS running, head.ready, head.oldest_seconds, head.homeless, head.homeless_seconds,
+  head.homeless_agents, (SELECT coalesce(sum(concurrency), 0) FROM serving WHERE queue = names.name) AS children
+FROM names LEFT JOIN runs_queue settings ON settings.name = names.name LEFT JOIN running ON running.queue = names.name
+CROSS JOIN LATERAL (
+  SELECT count(*) AS ready, coalesce(max(age), 0) AS oldest_seconds,
+    count(*) FILTER (WHERE homeless) AS homeless, coalesce(max(age) FILTER (WHERE homeless), 0) AS homeless_seconds,
+    coalesce(array_agg(DISTINCT agent) FILTER (WHERE homeless), '{{}}') AS homeless_agents
+  FROM (
+    SELECT run.agent, extract(epoch FROM clock_timestamp() - run.ready_at)::float8 AS age,
+      NOT EXISTS (SELECT FROM serving WHERE serving.queue = run.queue AND run.agent = ANY(serving.agents)) AS homeless
+    FROM runs_run run WHERE run.status = 'queued' AND run.ready_at IS NOT NULL AND run.queue = names.name
+    ORDER BY run.priority, run.seq LIMIT %(sample)s::int) first
+) head
+ORDER BY names.name
+"""  # noqa: S608  (our own parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueState:
+    """A queue now; ages are seconds, and what counts ready runs looks at the first SAMPLE of them."""
+
+    name: str
+    max_running: int | None
+    paused_at: str | None
+    paused_seconds: float | None
+    paused_reason: str
+    paused_by: str
+    running: int
+    ready: int
+    oldest_seconds: float
+    homeless: int
+    homeless_seconds: float
+    homeless_agents: list[str]
+    children: int
+
+    @property
+    def is_paused(self) -> bool:
+        return self.paused_seconds is not None
+
+    @property
+    def paused_for(self) -> timedelta:
+        return timedelta(seconds=self.paused_seconds or 0)
+
+
+def parameters() -> dict[str, Any]:
+    """What QUEUES needs."""
+    return {**patience(), "known": settings.WAKEFUL_QUEUES, "sample": SAMPLE}
+
+
+def all_queues() -> list[QueueState]:
+    """Every queue by name; first the one called "*", which stands for all of them."""
+    rows = fetch(f"SELECT row_to_json(queue) FROM ({QUEUES}) queue", parameters())  # noqa: S608
+    return [QueueState(**row) for (row,) in rows]
+
+
+def find_queue(name: str) -> QueueState:
+    """The queue of this name; UnknownQueue."""
+    for one in all_queues():
+        if one.name == name:
+            return one
+    raise UnknownQueue(name)
