@@ -9,12 +9,12 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db import IntegrityError
+from django.db import IntegrityError, transaction
 
 from runs.models import Attempt, Run
 from runs.outcome import Outcome, Ticket, take_away
 from runs.policy import Policy
-from runs.sql import fetch
+from runs.sql import execute, fetch
 from runs.states import RunStatus
 
 log = structlog.get_logger(__name__)
@@ -26,6 +26,7 @@ CLAIM = """
 WITH me AS (
   SELECT id FROM runs_worker
   WHERE id = %(worker)s::uuid AND stopped_at IS NULL AND draining_at IS NULL AND seen_at > clock_timestamp() - %(lease)s::interval
+    AND {gate}
 ), best AS MATERIALIZED (
   SELECT run.id FROM runs_run run, me
   WHERE run.status = 'queued' AND run.ready_at IS NOT NULL AND run.queue = %(queue)s::text AND run.agent = ANY(%(agents)s::text[])
@@ -39,9 +40,17 @@ UPDATE runs_run SET
   attempt = attempt + 1, epoch = epoch + 1,
   version = (%(versions)s::text[])[array_position(%(agents)s::text[], agent)]
 FROM best WHERE runs_run.id = best.id
-RETURNING runs_run.id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, key, slot,
+RETURNING runs_run.id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, key, slot, key_limit,
   set_config('application_name', 'wakeful:' || runs_run.id || ':' || epoch, false)
 """
+PAUSED = "EXISTS (SELECT FROM runs_queue WHERE name IN ('*', %(queue)s::text) AND paused_at IS NOT NULL)"
+LIMIT = "SELECT max_running FROM runs_queue WHERE name = %(queue)s::text AND max_running IS NOT NULL"
+RUNNING = "SELECT count(*) FROM runs_run WHERE status = 'running' AND queue = %(queue)s::text"
+CLAIM_UNLIMITED = CLAIM.replace("{gate}", f"NOT {PAUSED} AND NOT EXISTS ({LIMIT})")
+CLAIM_LIMITED = CLAIM.replace("{gate}", f"NOT {PAUSED} AND ({RUNNING}) < ({LIMIT})")
+HAS_LIMIT = f"SELECT EXISTS ({LIMIT})"
+QUEUE_LOCK = "SELECT pg_advisory_xact_lock(%(space)s::int, hashtext(%(queue)s::text))"
+QUEUE_SPACE = 0x57AD  # of the two-integer advisory locks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,10 +70,11 @@ class Claim:
     depth: int
     key: str | None
     slot: int | None
+    key_limit: int = 1
 
     @property
     def ticket(self) -> Ticket:
-        return Ticket(run_id=self.run_id, epoch=self.epoch, key=self.key, slot=self.slot)
+        return Ticket(run_id=self.run_id, epoch=self.epoch, key=self.key, slot=self.slot, key_limit=self.key_limit)
 
     @property
     def session_name(self) -> str:
@@ -88,22 +98,36 @@ def claim_next(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim 
 
 
 def _claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | None:
-    rows = fetch(
-        CLAIM,
-        {
-            "worker": worker_id,
-            "pid": os.getpid(),
-            "queue": queue,
-            "agents": list(agents),
-            "versions": list(agents.values()),
-            "lease": settings.WAKEFUL_LEASE,
-            "timeout": settings.WAKEFUL_ATOMIC_TIMEOUT.total_seconds(),
-            "hard": HARD_DEADLINE_AFTER,
-        },
-    )
+    parameters = {
+        "worker": worker_id,
+        "pid": os.getpid(),
+        "queue": queue,
+        "agents": list(agents),
+        "versions": list(agents.values()),
+        "lease": settings.WAKEFUL_LEASE,
+        "timeout": settings.WAKEFUL_ATOMIC_TIMEOUT.total_seconds(),
+        "hard": HARD_DEADLINE_AFTER,
+    }
+    rows = fetch(CLAIM_UNLIMITED, parameters) or _claim_limited(queue, parameters)
     if not rows:
         return None
-    run_id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, key, slot, _ = rows[0]
+    (
+        run_id,
+        epoch,
+        attempt,
+        agent,
+        trigger,
+        trigger_id,
+        event_ids,
+        input,
+        policy,
+        root_id,
+        depth,
+        key,
+        slot,
+        limit,
+        _,
+    ) = rows[0]
     return Claim(
         run_id=run_id,
         epoch=epoch,
@@ -118,7 +142,17 @@ def _claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | No
         depth=depth,
         key=key,
         slot=slot,
+        key_limit=limit,
     )
+
+
+def _claim_limited(queue: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """Claim from a queue that may have only so many runs at once: one claim after the other, so that none miscounts."""
+    if not fetch(HAS_LIMIT, {"queue": queue})[0][0]:
+        return []
+    with transaction.atomic():
+        execute(QUEUE_LOCK, {"space": QUEUE_SPACE, "queue": queue})
+        return fetch(CLAIM_LIMITED, parameters)
 
 
 def settle(worker_id: UUID) -> None:

@@ -1,7 +1,8 @@
 """Insert runs into the queue; a run whose id is known is already there."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -9,18 +10,21 @@ from psycopg.types.json import Jsonb
 
 from runs.nudge import nudge_dispatcher
 from runs.policy import Policy
-from runs.sql import execute_many
+from runs.sql import execute_many, fetch
+
+EVENTS_PER_RUN = 1000  # one run takes no more along: its row is rewritten for each
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class NewRun:
-    """A run as admission decided it: with a key it has a slot and is ready, or none and is blocked behind the key."""
+    """A run as admission decided it: with a key it has a slot and is ready, or none and is blocked behind the key;
+    with `start_at` it is due then."""
 
     id: UUID
     agent: str
     trigger: str
     trigger_id: UUID
-    event_ids: Sequence[UUID]
+    event_ids: list[UUID]
     policy: Policy
     root_id: UUID
     replay_id: UUID
@@ -28,20 +32,61 @@ class NewRun:
     input: Any = None
     has_input: bool = False
     key: str | None = None
+    key_limit: int = 1
     slot: int | None = None
-    parent_id: UUID | None = field(default=None)
+    start_at: datetime | None = None
+    parent_id: UUID | None = None
 
     @property
     def is_ready(self) -> bool:
-        return self.key is None or self.slot is not None
+        return self.start_at is None and (self.key is None or self.slot is not None)
+
+    @property
+    def room(self) -> int:
+        """How many more events it may take along."""
+        return EVENTS_PER_RUN - len(self.event_ids)
+
+    def take_along(self, event_ids: Sequence[UUID], input: Any, has_input: bool, depth: int) -> None:
+        self.event_ids += event_ids
+        self.input, self.has_input, self.depth = input, has_input, max(self.depth, depth)
+
+
+@dataclass(kw_only=True)
+class UnstartedRun:
+    """A queued run that no worker has begun, locked against claims until the transaction ends; it may take events along."""
+
+    id: UUID
+    room: int
+    joined: list[UUID] = field(default_factory=list)
+    input: Any = None
+    has_input: bool = False
+    depth: int = 0
+
+    def take_along(self, event_ids: Sequence[UUID], input: Any, has_input: bool, depth: int) -> None:
+        self.joined += event_ids
+        self.room -= len(event_ids)
+        self.input, self.has_input, self.depth = input, has_input, max(self.depth, depth)
 
 
 INSERT = """
 INSERT INTO runs_run (id, queue, agent, version, trigger, trigger_id, event_ids, input, policy, priority, replay_id, root_id, depth,
-                      status, status_reason, ready_at, attempt, epoch, key, key_limit, slot, error, parent_id)
+                      status, status_reason, ready_at, due_at, attempt, epoch, key, key_limit, slot, error, parent_id)
 VALUES (%s::uuid, %s::text, %s::text, '', %s::text, %s::uuid, %s::uuid[], %s::jsonb, %s::jsonb, %s::smallint, %s::uuid, %s::uuid,
-        %s::smallint, 'queued', '', CASE WHEN %s::boolean THEN clock_timestamp() END, 0, 0, %s::text, 1, %s::smallint, '', %s::uuid)
+        %s::smallint, 'queued', '', CASE WHEN %s::boolean THEN clock_timestamp() END, %s::timestamptz, 0, 0, %s::text, %s::smallint,
+        %s::smallint, '', %s::uuid)
 ON CONFLICT (id) DO NOTHING
+"""
+# The newest of a key and replay. One that a worker claims this very moment has begun.
+UNSTARTED = """
+SELECT wanted.key, wanted.replay_id, run.id, %(most)s::int - cardinality(run.event_ids)
+FROM unnest(%(keys)s::text[], %(replays)s::uuid[]) AS wanted(key, replay_id)
+CROSS JOIN LATERAL (
+  SELECT id, event_ids FROM runs_run
+  WHERE key = wanted.key AND replay_id = wanted.replay_id AND status = 'queued' AND started_at IS NULL
+  ORDER BY seq DESC LIMIT 1 FOR UPDATE SKIP LOCKED) run
+"""
+JOIN = """
+UPDATE runs_run SET event_ids = event_ids || %s::uuid[], input = %s::jsonb, depth = greatest(depth, %s::smallint) WHERE id = %s::uuid
 """
 
 
@@ -55,9 +100,27 @@ def enqueue(runs: Sequence[NewRun]) -> None:
             (
                 run.id, run.policy.queue, run.agent, run.trigger, run.trigger_id, list(run.event_ids),
                 Jsonb(run.input) if run.has_input else None, Jsonb(run.policy.dump()), run.policy.priority,
-                run.replay_id, run.root_id, run.depth, run.is_ready, run.key, run.slot, run.parent_id,
+                run.replay_id, run.root_id, run.depth, run.is_ready, run.start_at, run.key, run.key_limit, run.slot,
+                run.parent_id,
             )
             for run in runs
         ],
     )  # fmt: skip
     nudge_dispatcher()
+
+
+def unstarted(wanted: Iterable[tuple[str, UUID]]) -> dict[tuple[str, UUID], UnstartedRun]:
+    """The newest run that has not begun, by (key, replay id); no worker can claim these before the transaction ends."""
+    pairs = sorted(set(wanted))
+    if not pairs:
+        return {}
+    parameters = {"keys": [key for key, _ in pairs], "replays": [replay for _, replay in pairs], "most": EVENTS_PER_RUN}
+    return {(key, replay): UnstartedRun(id=id, room=room) for key, replay, id, room in fetch(UNSTARTED, parameters)}
+
+
+def join(runs: Iterable[UnstartedRun]) -> None:
+    """Write down what runs have taken along. The dispatcher is woken: a ring may have found them locked."""
+    rows = [(run.joined, Jsonb(run.input) if run.has_input else None, run.depth, run.id) for run in runs if run.joined]
+    if rows:
+        execute_many(JOIN, rows)
+        nudge_dispatcher()

@@ -1,8 +1,8 @@
-"""Concurrency keys. Which run of a key may be ready is decided under the key's advisory lock, looking in a new
+"""Concurrency keys. Which runs of a key may be ready is decided under the key's advisory lock, looking in a new
 statement; the unique index on (key, slot) is the backstop, and its violation a bug."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from runs.sql import execute, fetch
@@ -12,19 +12,71 @@ TRY_LOCK = """
 SELECT key FROM unnest(%s::text[]) WITH ORDINALITY AS wanted(key, position)
 WHERE pg_try_advisory_xact_lock(hashtextextended(key, 0))
 """
+# No more runs are counted than the limit is high: a million may be waiting behind one key.
 STATES = """
-SELECT key, count(*) FILTER (WHERE slot IS NOT NULL OR status IN ('queued', 'running')),
-       (array_agg(id ORDER BY slot NULLS LAST, seq))[1]
-FROM runs_run WHERE key = ANY(%s::text[]) AND status IN ('queued', 'running', 'waiting', 'uncertain') GROUP BY key
+SELECT wanted.key, held.slots, held.first, behind.blocked, behind.queued, behind.first
+FROM unnest(%s::text[], %s::int[]) AS wanted(key, key_limit)
+CROSS JOIN LATERAL (
+  SELECT coalesce(array_agg(slot), '{}') AS slots, (array_agg(id ORDER BY slot))[1] AS first
+  FROM runs_run WHERE key = wanted.key AND slot IS NOT NULL) held
+CROSS JOIN LATERAL (
+  SELECT count(*) FILTER (WHERE due_at IS NULL) AS blocked, count(*) AS queued, (array_agg(id ORDER BY seq))[1] AS first
+  FROM (SELECT id, seq, due_at FROM runs_run WHERE key = wanted.key AND status = 'queued' AND slot IS NULL
+        ORDER BY seq LIMIT wanted.key_limit) waiting) behind
 """
+# Which blocked run of a key gets a place, and which: the first by `seq`, if fewer than its limit hold one. `freed` is
+# (key, id): where this very statement takes a run's place away, its id; it still shows up as holding it.
+NEXT = """
+  SELECT blocked.id, (
+    SELECT min(place) FROM generate_series(1, blocked.key_limit) AS place WHERE place <> ALL (held.slots))::smallint AS slot
+  FROM {freed} AS freed
+  CROSS JOIN LATERAL (
+    SELECT id, key_limit FROM runs_run
+    WHERE key = freed.key AND status = 'queued' AND ready_at IS NULL AND due_at IS NULL AND slot IS NULL
+    ORDER BY seq LIMIT 1) blocked
+  CROSS JOIN LATERAL (
+    SELECT coalesce(array_agg(slot), '{}') AS slots FROM runs_run
+    WHERE key = freed.key AND slot IS NOT NULL AND id IS DISTINCT FROM freed.id) held
+  WHERE cardinality(held.slots) < blocked.key_limit
+"""
+PROMOTE = """
+UPDATE runs_run SET ready_at = clock_timestamp(), slot = next.slot
+FROM ({next}) next WHERE runs_run.id = next.id
+""".replace("{next}", NEXT.replace("{freed}", "(SELECT key, NULL::uuid AS id FROM unnest(%s::text[]) AS wanted(key))"))
+# Keys in their order after a given one, a few at a time; each is found by one step down the index.
+KEYS_AFTER = """
+WITH RECURSIVE walk AS (
+  (SELECT key, 1 AS step FROM runs_run
+   WHERE key > %(after)s::text AND status IN ('queued', 'running', 'waiting', 'uncertain') ORDER BY key LIMIT 1)
+  UNION ALL
+  SELECT next.key, walk.step + 1 FROM walk CROSS JOIN LATERAL (
+    SELECT key FROM runs_run
+    WHERE key > walk.key AND status IN ('queued', 'running', 'waiting', 'uncertain') ORDER BY key LIMIT 1) next
+  WHERE walk.step < %(limit)s::int
+)
+SELECT walk.key, EXISTS (SELECT FROM ({next}) next) FROM walk
+""".replace("{next}", NEXT.replace("{freed}", "(SELECT walk.key, NULL::uuid AS id)"))
 
 
 @dataclass(kw_only=True)
 class KeyState:
-    """The live runs of a key, as admission counts them."""
+    """The live runs of a key, as admission counts them: the places taken, and (up to its limit) those without one."""
 
-    live: int = 0
+    slots: set[int] = field(default_factory=set)
+    blocked: int = 0
+    queued: int = 0
     first: UUID | None = None
+
+    @property
+    def live(self) -> int:
+        return len(self.slots) + self.queued
+
+    def place(self, limit: int) -> int | None:
+        """The place a new run may take now, if any. With a limit of 1 it passes nobody, not even a run due later."""
+        in_front = self.queued if limit == 1 else self.blocked
+        if in_front or len(self.slots) >= limit:
+            return None
+        return min(set(range(1, limit + 1)) - self.slots)
 
 
 def lock(key: str) -> None:
@@ -40,11 +92,26 @@ def try_lock(keys: Iterable[str]) -> set[str]:
     return {key for (key,) in fetch(TRY_LOCK, [wanted])}
 
 
-def states(keys: Iterable[str]) -> dict[str, KeyState]:
-    """The state of each key; call it under their locks, in a statement of its own."""
-    wanted = sorted(set(keys))
-    if not wanted:
+def states(limits: Mapping[str, int]) -> dict[str, KeyState]:
+    """The state of each key, given its limit; call it under their locks, in a statement of its own."""
+    if not limits:
         return {}
-    found = fetch(STATES, [wanted])
-    known = {key: KeyState(live=live, first=first) for key, live, first in found}
-    return {key: known.get(key, KeyState()) for key in wanted}
+    return {
+        key: KeyState(slots=set(slots), blocked=blocked, queued=queued, first=holder or waiting)
+        for key, slots, holder, blocked, queued, waiting in fetch(STATES, [list(limits), list(limits.values())])
+    }
+
+
+def promote(keys: Iterable[str]) -> int:
+    """Give the free places of these keys to the runs blocked behind them; call it under their locks."""
+    wanted, promoted = sorted(set(keys)), 0
+    while wanted and (now := execute(PROMOTE, [wanted])):
+        promoted += now
+    return promoted
+
+
+def stalled(after: str, limit: int) -> tuple[list[str], str]:
+    """Of the next `limit` live keys after a given one, those with a free place and a run that waits for it; and where
+    to go on, "" after the last. Normally there are none but of keys whose limit was raised."""
+    rows = fetch(KEYS_AFTER, {"after": after, "limit": limit})
+    return [key for key, is_stalled in rows if is_stalled], rows[-1][0] if len(rows) == limit else ""

@@ -17,6 +17,7 @@ from psycopg.types.json import Jsonb
 
 from runs import keys
 from runs.exceptions import RunLost
+from runs.failpoints import failpoint
 from runs.models import Attempt, Run
 from runs.nudge import nudge_dispatcher, nudge_later
 from runs.sql import fetch
@@ -31,6 +32,7 @@ class Ticket:
     epoch: int
     key: str | None
     slot: int | None
+    key_limit: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +76,7 @@ WITH gone AS (
     status_reason = %(reason)s::text,
     ready_at = CASE WHEN %(queued)s::boolean AND %(due_in)s::interval IS NULL THEN clock_timestamp() END,
     due_at = CASE WHEN %(queued)s::boolean THEN clock_timestamp() + %(due_in)s::interval END,
-    slot = CASE WHEN %(queued)s::boolean THEN slot END,
+    slot = CASE WHEN %(keeps_place)s::boolean THEN slot END,
     attempt = attempt - %(given_back)s::int,
     epoch = epoch + %(fenced)s::int,
     result = %(result)s::jsonb,
@@ -104,21 +106,20 @@ WITH gone AS (
   SELECT notice.sender, gone.id, notice.urgency, notice.text
   FROM gone, unnest(%(senders)s::text[], %(urgencies)s::text[], %(texts)s::text[]) AS notice(sender, urgency, text)
 ), promoted AS (
-  UPDATE runs_run SET ready_at = clock_timestamp(), slot = %(slot)s::smallint
-  FROM gone
-  WHERE NOT %(queued)s::boolean AND %(slot)s::smallint IS NOT NULL AND runs_run.id = (
-    SELECT next.id FROM runs_run next
-    WHERE next.key = gone.key AND next.status = 'queued' AND next.ready_at IS NULL AND next.due_at IS NULL AND next.slot IS NULL
-    ORDER BY next.seq LIMIT 1)
+  UPDATE runs_run SET ready_at = clock_timestamp(), slot = next.slot
+  FROM ({next}) next
+  WHERE runs_run.id = next.id
 )
 SELECT id FROM gone
 """
+FREED = "(SELECT key, id FROM gone WHERE NOT %(keeps_place)s::boolean AND %(slot)s::smallint IS NOT NULL)"
+LEAVE = LEAVE.replace("{next}", keys.NEXT.replace("{freed}", FREED))
 # The owner's fence names no status: `status = 'running'` would send the planner to the small partial index and its
 # dead entries instead of the primary key. Everybody else must see the very state it decided on: a run that was blocked
 # may have been given its key's slot since, and would take it along.
-BY_OWNER = LEAVE.format(guard="")
-BY_OTHERS = LEAVE.format(
-    guard="AND coalesce(status, '') = %(expected)s::text AND slot IS NOT DISTINCT FROM %(slot)s::smallint"
+BY_OWNER = LEAVE.replace("{guard}", "")
+BY_OTHERS = LEAVE.replace(
+    "{guard}", "AND coalesce(status, '') = %(expected)s::text AND slot IS NOT DISTINCT FROM %(slot)s::smallint"
 )
 
 
@@ -135,11 +136,16 @@ def take_away(ticket: Ticket, outcome: Outcome, *, expected: RunStatus, claim_ep
     claim that ends, where a fence has raised the run's epoch since.
     """
     with transaction.atomic():
-        return _leave(BY_OTHERS, ticket, outcome, fenced=1, expected=expected, claim_epoch=claim_epoch)
+        taken = _leave(BY_OTHERS, ticket, outcome, fenced=1, expected=expected, claim_epoch=claim_epoch)
+        failpoint("before_take_away_commit")
+    failpoint("after_take_away_commit")
+    return taken
 
 
 def _leave(statement: str, ticket: Ticket, outcome: Outcome, **how: Any) -> bool:
     if outcome.status == RunStatus.QUEUED:
+        if ticket.key and not _keeps_place(ticket, outcome):
+            keys.lock(ticket.key)
         if _execute(statement, ticket, outcome, **how):
             return True
         if not _cancel_requested(ticket):
@@ -149,6 +155,11 @@ def _leave(statement: str, ticket: Ticket, outcome: Outcome, **how: Any) -> bool
     if ticket.key:
         keys.lock(ticket.key)
     return _execute(statement, ticket, outcome, **how)
+
+
+def _keeps_place(ticket: Ticket, outcome: Outcome) -> bool:
+    """A backoff keeps its place only where the key has but one: there, nobody may pass."""
+    return outcome.status == RunStatus.QUEUED and (outcome.due_in is None or ticket.key_limit == 1)
 
 
 def _cancel_requested(ticket: Ticket) -> bool:
@@ -174,6 +185,7 @@ def _execute(
         "fenced": fenced,
         "status": outcome.status,
         "queued": outcome.status == RunStatus.QUEUED,
+        "keeps_place": _keeps_place(ticket, outcome),
         "finished": outcome.status in FINISHED,
         "succeeded": outcome.status == RunStatus.SUCCEEDED,
         "reason": outcome.reason,

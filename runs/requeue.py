@@ -6,6 +6,7 @@ from django.db.models.functions import Now
 
 from runs import audit, keys
 from runs.exceptions import IllegalState
+from runs.failpoints import failpoint
 from runs.models import ProcessedEvent, Run
 from runs.nudge import nudge_dispatcher
 from runs.sequence import next_value
@@ -26,14 +27,12 @@ def requeue(run_id: UUID, *, by: str) -> Run:
             raise IllegalState(
                 f"run {run_id}: its event has been processed meanwhile; replay the event to run it again", run.status
             )
-        slot = 1 if run.key and keys.states([run.key])[run.key].live == 0 else None
-        ready = run.key is None or slot is not None
         requeued = Run.objects.filter(pk=run_id, status__in=REQUEUEABLE).update(
             status=RunStatus.QUEUED,
             status_reason=f"requeued by {by}",
             seq=next_value("runs_run_seq"),
-            ready_at=Now() if ready else None,
-            slot=slot,
+            ready_at=None if run.key else Now(),
+            slot=None,
             attempt=0,
             epoch=F("epoch") + 1,
             cancel_requested_at=None,
@@ -45,7 +44,10 @@ def requeue(run_id: UUID, *, by: str) -> Run:
             raise IllegalState(
                 f"run {run_id} is {run.status}; only failed and cancelled runs can be requeued", run.status
             )
+        if run.key:
+            keys.promote([run.key])
         audit.record(by, "requeue", run, was=run.status)
+        failpoint("before_requeue_commit")
         nudge_dispatcher()
     run.refresh_from_db()
     return run

@@ -3,8 +3,14 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
+import structlog
+from django.db import transaction
+
+from runs import keys
 from runs.lease import patience
 from runs.sql import execute, fetch
+
+log = structlog.get_logger(__name__)
 
 LOOK = """
 SELECT
@@ -24,6 +30,18 @@ WHERE id IN (
   SELECT id FROM runs_run
   WHERE status = 'queued' AND due_at <= clock_timestamp() AND (key IS NULL OR slot IS NOT NULL)
   ORDER BY due_at LIMIT %s::int FOR UPDATE SKIP LOCKED)
+"""
+
+
+# The others (a start that a rate put off, a backoff where the key has several places) line up for one.
+DUE_WITHOUT_PLACE = """
+SELECT id, key FROM runs_run
+WHERE status = 'queued' AND due_at <= clock_timestamp() AND key IS NOT NULL AND slot IS NULL
+ORDER BY due_at LIMIT %s::int
+"""
+LINE_UP = """
+UPDATE runs_run SET due_at = NULL
+WHERE id = ANY(%s::uuid[]) AND status = 'queued' AND due_at <= clock_timestamp() AND slot IS NULL
 """
 
 
@@ -52,5 +70,36 @@ def is_due(wait: timedelta | None) -> bool:
 
 
 def wake_due(limit: int) -> int:
-    """Make the backoffs that are over ready again; how many."""
-    return execute(WAKE, [limit])
+    """Make the runs ready whose time has come, or let them line up for a place of their key; how many."""
+    return execute(WAKE, [limit]) + _line_up(limit)
+
+
+def _line_up(limit: int) -> int:
+    due = fetch(DUE_WITHOUT_PLACE, [limit])
+    if not due:
+        return 0
+    with transaction.atomic():
+        locked = keys.try_lock(key for _, key in due)
+        lined_up = execute(LINE_UP, [[id for id, key in due if key in locked]])
+        keys.promote(locked)
+    return lined_up
+
+
+class StalledKeys:
+    """A look over the live keys, some each time, for one with a free place and a run that waits for it. None is known to
+    come about but by raising a limit; one that did would otherwise wait for ever."""
+
+    KEYS_A_LOOK = 500
+
+    def __init__(self) -> None:
+        self.after = ""
+
+    def mend(self) -> int:
+        """Promote the runs that wait for nothing; how many."""
+        found, self.after = keys.stalled(self.after, self.KEYS_A_LOOK)
+        if not found:
+            return 0
+        with transaction.atomic():
+            promoted = keys.promote(keys.try_lock(found))
+        log.warning("keys.mended", keys=found[:10], runs=promoted)
+        return promoted

@@ -1,42 +1,54 @@
 """Whether an event that matched a trigger becomes a run now, later, or not at all; each "not" has a reason.
 
-Concurrency keys are decided under their advisory locks, which the dispatcher holds while it calls this.
+Concurrency keys are decided under their advisory locks, which the dispatcher holds while it calls this; rates and
+windows are the dispatcher's alone.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 
-from runs.enqueue import NewRun
+from runs.enqueue import NewRun, UnstartedRun
 from runs.ids import run_id
 from runs.keys import KeyState
 from triggers.matching import Rule
 from triggers.models import Decision, Trigger
+from triggers.rates import Use
+from triggers.windows import Group, OpenWindow
 
 Outcome = Decision.Outcome
+Overlap = Trigger.Overlap
 
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """An event that passed a trigger's filter, with its key and input; the unit admission decides on."""
+    """Events that one run of a trigger is to handle; the unit admission decides on. One event that passed the filter,
+    or, once its window is over, all that the window collected. `group` counts for rates and windows, `key` for overlap.
+    """
 
     rule: Rule
-    event_id: UUID
+    event_ids: Sequence[UUID]
     root_id: UUID
     depth: int
     replay_id: UUID
+    group: str = ""
     key: str | None = None
     input: Mapping[str, Any] | None = None
+
+    @property
+    def window(self) -> Group:
+        return self.rule.id, self.group, self.replay_id
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """A Decision to be recorded."""
+    """Decisions to be recorded, one for each of the events."""
 
-    event_id: UUID
+    event_ids: Sequence[UUID]
     trigger_id: UUID
     replay_id: UUID
     outcome: Decision.Outcome
@@ -46,7 +58,7 @@ class Refusal:
 
 def refuse(match: Match, outcome: Decision.Outcome, reason: str, run_id: UUID | None = None) -> Refusal:
     return Refusal(
-        event_id=match.event_id,
+        event_ids=match.event_ids,
         trigger_id=match.rule.id,
         replay_id=match.replay_id,
         outcome=outcome,
@@ -72,33 +84,131 @@ def hold_or_stop(match: Match) -> Refusal | None:
     return None
 
 
-def admit(matches: Iterable[Match], keys: Mapping[str, KeyState]) -> list[NewRun | Refusal]:
-    """Decide in the given order; `keys` is brought up to date with what is admitted."""
-    return [_admit(match, keys) for match in matches]
+@dataclass(kw_only=True)
+class Ledger:
+    """What admission decides by, read under the locks, and what it has decided. Brought up to date with each decision."""
+
+    now: datetime
+    keys: Mapping[str, KeyState] = field(default_factory=dict)
+    unstarted: dict[tuple[str, UUID], UnstartedRun] = field(default_factory=dict)
+    uses: dict[str, Use] = field(default_factory=dict)
+    windows: dict[Group, OpenWindow] = field(default_factory=dict)
+
+    new: list[NewRun] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    closed: list[OpenWindow] = field(default_factory=list)
+    newest: dict[tuple[str, UUID], NewRun] = field(default_factory=dict)  # of those new, by (key, replay id)
+    replacing: dict[str, UUID] = field(default_factory=dict)  # key → the run for which all others of it are cancelled
 
 
-def _admit(match: Match, keys: Mapping[str, KeyState]) -> NewRun | Refusal:
-    id = run_id(match.rule.id, match.event_id, match.replay_id)
-    slot = None
-    if match.key is not None:
-        state = keys[match.key]
-        if match.rule.overlap == Trigger.Overlap.SKIP and state.live:
-            return refuse(match, Outcome.OVERLAP, "a run of its key was live", state.first)
-        slot = 1 if not state.live else None
-        state.live += 1
-        state.first = state.first or id
-    return NewRun(
+def admit(matches: Iterable[Match], ledger: Ledger) -> None:
+    """Decide in the given order."""
+    for match in matches:
+        if match.rule.intake.has_window:
+            _collect(match, ledger)
+        else:
+            _admit(match, ledger)
+
+
+def close(window: OpenWindow, match: Match, ledger: Ledger) -> None:
+    """Make a run of what a window collected. Its trigger may have changed since it was opened."""
+    ledger.windows.pop(window.group, None)
+    ledger.closed.append(window)
+    if refusal := hold_or_stop(match):
+        ledger.refused.append(refusal)
+    else:
+        _admit(match, ledger)
+
+
+def _collect(match: Match, ledger: Ledger) -> None:
+    rule, [event_id] = match.rule, match.event_ids
+    window = ledger.windows.get(match.window)
+    if window and window.is_over(rule.intake, ledger.now):
+        close(window, match_of(window, rule), ledger)
+        window = None
+    if window is None:
+        window = ledger.windows[match.window] = OpenWindow(
+            id=None, trigger_id=rule.id, key=match.group, replay_id=match.replay_id, event_ids=[], root_id=match.root_id,
+            depth=match.depth, input=None, opened_at=ledger.now, due_at=ledger.now,
+        )  # fmt: skip
+    window.take(event_id, match.input, match.depth, rule.intake, ledger.now)
+    ledger.refused.append(
+        refuse(match, Outcome.COLLECTED, f"until {window.closes_at:%Y-%m-%d %H:%M:%S} UTC at the latest")
+    )
+    if window.is_over(rule.intake, ledger.now):
+        close(window, match_of(window, rule), ledger)
+
+
+def match_of(window: OpenWindow, rule: Rule) -> Match:
+    return Match(
+        rule=rule,
+        event_ids=window.event_ids,
+        root_id=window.root_id,
+        depth=window.depth,
+        replay_id=window.replay_id,
+        group=window.key,
+        key=window.key if rule.has_key else None,
+        input=window.input,
+    )
+
+
+def _admit(match: Match, ledger: Ledger) -> None:
+    rule, id = match.rule, run_id(match.rule.id, match.event_ids[0], match.replay_id)
+    state = ledger.keys[match.key] if match.key is not None else None
+    if state and rule.overlap == Overlap.SKIP and state.live >= rule.key_limit:
+        ledger.refused.append(refuse(match, Outcome.OVERLAP, "a run of its key was live", state.first))
+        return
+    if match.key is not None and rule.overlap == Overlap.QUEUE_ONE and (taker := _taker(match.key, match, ledger)):
+        taker.take_along(match.event_ids, match.input, match.input is not None, match.depth)
+        ledger.refused.append(refuse(match, Outcome.JOINED, "a run that had not started took it along", taker.id))
+        return
+
+    start_at = None
+    if rule.intake.rate:
+        use = ledger.uses[match.group]
+        start = use.next_start(rule.intake.rate, ledger.now)
+        if start > ledger.now and rule.intake.overflow == "drop":
+            ledger.refused.append(refuse(match, Outcome.RATE, f"over its rate until {start:%Y-%m-%d %H:%M:%S} UTC"))
+            return
+        use.take(start, rule.intake.rate)
+        start_at = start if start > ledger.now else None
+
+    run = NewRun(
         id=id,
-        agent=match.rule.agent,
-        trigger=match.rule.slug,
-        trigger_id=match.rule.id,
-        event_ids=[match.event_id],
-        policy=match.rule.policy,
+        agent=rule.agent,
+        trigger=rule.slug,
+        trigger_id=rule.id,
+        event_ids=list(match.event_ids),
+        policy=rule.policy,
         root_id=match.root_id,
         replay_id=match.replay_id,
         depth=match.depth,
         input=match.input,
         has_input=match.input is not None,
         key=match.key,
-        slot=slot,
+        key_limit=rule.key_limit,
+        start_at=start_at,
     )
+    ledger.new.append(run)
+    if match.key is not None and state is not None:
+        _take_place(run, match.key, state, rule, ledger)
+
+
+def _take_place(run: NewRun, key: str, state: KeyState, rule: Rule, ledger: Ledger) -> None:
+    if rule.overlap == Overlap.CANCEL_PREVIOUS and state.live:
+        ledger.replacing[key] = run.id
+    elif run.start_at is None:
+        run.slot = state.place(rule.key_limit)
+    if run.slot is not None:
+        state.slots.add(run.slot)
+    else:
+        state.queued += 1
+        state.blocked += run.start_at is None
+    state.first = state.first or run.id
+    ledger.newest[key, run.replay_id] = run
+
+
+def _taker(key: str, match: Match, ledger: Ledger) -> NewRun | UnstartedRun | None:
+    """The run of the key that has not begun and has room for the match's events."""
+    taker = ledger.newest.get((key, match.replay_id)) or ledger.unstarted.get((key, match.replay_id))
+    return taker if taker and taker.room >= len(match.event_ids) else None

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import structlog
@@ -9,11 +10,14 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError, transaction
 
 from runs import keys
-from runs.enqueue import NewRun, enqueue
+from runs.cancel import replace_others
+from runs.enqueue import enqueue, join, unstarted
 from runs.failpoints import failpoint
 from runs.policy import Policy
 from runs.sql import execute, execute_many, fetch
-from triggers.admission import Refusal, admit, refuse
+from triggers import rates, windows
+from triggers.admission import Ledger, Match, Refusal, admit, close, match_of, refuse
+from triggers.intake import Intake
 from triggers.items import Item, Matched, bare_match, match_items, read_items, wanted_by
 from triggers.matching import Index, Rule
 from triggers.models import Decision, Trigger
@@ -22,17 +26,19 @@ log = structlog.get_logger(__name__)
 
 LOCK = (0x57AC, 1)  # the two-integer advisory locks are a space of their own, apart from the keys'
 
-UNDISPATCHED = """
+LOOK = """
 SELECT EXISTS (SELECT FROM triggers_event WHERE dispatched_at IS NULL)
-    OR EXISTS (SELECT FROM triggers_redispatch WHERE dispatched_at IS NULL)
+    OR EXISTS (SELECT FROM triggers_redispatch WHERE dispatched_at IS NULL),
+  (SELECT min(due_at) FROM triggers_window) - clock_timestamp()
 """
+NOW = "SELECT clock_timestamp()"
 TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s::int, %s::int)"
 OPEN_EVENTS = "SELECT id FROM triggers_event WHERE id = ANY(%s::uuid[]) AND dispatched_at IS NULL"
 OPEN_REDISPATCHES = "SELECT id FROM triggers_redispatch WHERE id = ANY(%s::bigint[]) AND dispatched_at IS NULL"
 # Of what a rule is made of, read from the rows themselves: no edit is missed, by whatever way it came.
 FINGERPRINT = """
 SELECT count(*), coalesce(sum(hashtextextended(ROW(
-  id, slug, agent, source, types, filter, input, key, overlap, policy, enabled, paused_at, paused_reason)::text, 0)), 0)
+  id, slug, agent, source, types, filter, input, key, key_limit, overlap, policy, enabled, paused_at, paused_reason)::text, 0)), 0)
 FROM triggers_trigger
 """
 DECIDE = """
@@ -40,7 +46,11 @@ INSERT INTO triggers_decision (event_id, trigger_id, replay_id, outcome, reason,
 VALUES (%s::uuid, %s::uuid, %s::uuid, %s::text, %s::text, %s::uuid)
 ON CONFLICT (event_id, trigger_id, replay_id) DO UPDATE
   SET outcome = excluded.outcome, reason = excluded.reason, run_id = excluded.run_id
-  WHERE triggers_decision.outcome = 'held'
+  WHERE triggers_decision.outcome IN ('held', 'collected')
+"""
+COLLECTED_INTO = """
+UPDATE triggers_decision SET run_id = %s::uuid
+WHERE event_id = ANY(%s::uuid[]) AND trigger_id = %s::uuid AND replay_id = %s::uuid AND outcome = 'collected'
 """
 MARK_EVENTS = "UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = ANY(%s::uuid[])"
 MARK_REDISPATCHES = "UPDATE triggers_redispatch SET dispatched_at = clock_timestamp() WHERE id = ANY(%s::bigint[])"
@@ -57,6 +67,13 @@ class Batch:
     dispatched: int = 0
     left: int = 0
     standby: bool = False
+
+    def __add__(self, other: "Batch") -> "Batch":
+        return Batch(
+            dispatched=self.dispatched + other.dispatched,
+            left=self.left + other.left,
+            standby=self.standby or other.standby,
+        )
 
 
 class Rules:
@@ -79,9 +96,13 @@ class Rules:
 
 def rule_of(trigger: Trigger) -> Rule:
     try:
-        policy, problem = Policy.load({**trigger.policy, "overlap": trigger.overlap}), ""
+        policy, intake, problem = (
+            Policy.load({**trigger.policy, "overlap": trigger.overlap}),
+            Intake.load(trigger.policy),
+            "",
+        )
     except ValueError as error:
-        policy, problem = Policy(), str(error)
+        policy, intake, problem = Policy(), Intake(), str(error)
     return Rule(
         id=trigger.id,
         slug=trigger.slug,
@@ -91,16 +112,27 @@ def rule_of(trigger: Trigger) -> Rule:
         filter=trigger.filter,
         input=trigger.input,
         key=trigger.key,
+        key_limit=trigger.key_limit,
         overlap=trigger.overlap,
         policy=policy,
+        intake=intake,
         problem=problem,
         enabled=trigger.enabled,
         paused_reason=trigger.paused_reason if trigger.is_paused else None,
     )
 
 
-def has_undispatched() -> bool:
-    return bool(fetch(UNDISPATCHED)[0][0])
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """Whether events are to be dispatched, and when the next window is over (past: now; None: there is none)."""
+
+    undispatched: bool
+    window: timedelta | None
+
+
+def look() -> Look:
+    [(undispatched, window)] = fetch(LOOK)
+    return Look(undispatched=undispatched, window=window)
 
 
 def dispatch(rules: Rules) -> Batch:
@@ -142,14 +174,77 @@ def settle_matched(matched: Sequence[Matched]) -> Batch:
     locked = keys.try_lock(wanted)
     kept = without_busy(matched, wanted - locked)
 
-    admitted = admit((match for one in kept for match in one.matches), keys.states(locked))
-    runs = [one for one in admitted if isinstance(one, NewRun)]
-    enqueue(runs)
+    matches = [match for one in kept for match in one.matches]
+    ledger = open_ledger(matches)
     record([refusal for one in kept for refusal in one.refusals])
-    record([one for one in admitted if isinstance(one, Refusal)])
-    mark_resumed([one.item for one in kept], runs)
+    admit(matches, ledger)
+    settle(ledger)
+    mark_resumed([one.item for one in kept], ledger)
     mark_dispatched([one.item for one in kept])
     return Batch(dispatched=len(kept), left=len(matched) - len(kept))
+
+
+def close_windows(rules: Rules) -> Batch:
+    """Make runs of what the windows that are over have collected; one whose key is busy is left to the next time."""
+    index = rules.current()
+    with transaction.atomic():
+        if not _try_lock():
+            return Batch(standby=True)
+        if rules.have_changed():
+            return Batch(left=1)
+        over = windows.read_due(settings.WAKEFUL_DISPATCH_BATCH)
+        matches = [(window, match_of(window, index.by_id[window.trigger_id])) for window in over]
+        locked = keys.try_lock({match.key for _, match in matches if match.key})
+        kept = [(window, match) for window, match in matches if match.key is None or match.key in locked]
+        ledger = open_ledger([match for _, match in kept])
+        for window, match in kept:
+            close(window, match, ledger)
+        settle(ledger)
+        failpoint("before_window_commit")
+    return Batch(dispatched=len(kept), left=len(matches) - len(kept))
+
+
+def open_ledger(matches: Sequence[Match]) -> Ledger:
+    """Read what admission needs to know about these matches; under their keys' locks, and the dispatch lock."""
+    limits = {match.key: match.rule.key_limit for match in matches if match.key}
+    may_join = [(m.key, m.replay_id) for m in matches if m.key and m.rule.overlap == Trigger.Overlap.QUEUE_ONE]
+    collected = [match.window for match in matches if match.rule.intake.has_window]
+    return Ledger(
+        now=fetch(NOW)[0][0],
+        keys=keys.states(limits),
+        unstarted=unstarted(may_join),
+        uses=rates.read(match.group for match in matches if match.rule.intake.rate),
+        windows=windows.read(collected),
+    )
+
+
+def settle(ledger: Ledger) -> None:
+    """Write down what admission has decided."""
+    enqueue(ledger.new)
+    join(ledger.unstarted.values())
+    record(ledger.refused)
+    rates.write(ledger.uses)
+    windows.write(ledger.windows.values(), ledger.closed)
+    trace_collected(ledger)
+    for key, run_id in ledger.replacing.items():
+        replace_others(key, run_id)
+    keys.promote(ledger.replacing)
+
+
+def trace_collected(ledger: Ledger) -> None:
+    """Say of every event that a window has given to a run which run that is."""
+    if not ledger.closed:
+        return
+    taken = {event: run.id for run in ledger.new for event in run.event_ids}
+    taken |= {event: run.id for run in ledger.unstarted.values() for event in run.joined}
+    execute_many(
+        COLLECTED_INTO,
+        [
+            (taken[window.event_ids[0]], window.event_ids, window.trigger_id, window.replay_id)
+            for window in ledger.closed
+            if window.event_ids[0] in taken
+        ],
+    )
 
 
 def without_busy(matched: Sequence[Matched], busy: set[str]) -> list[Matched]:
@@ -209,12 +304,17 @@ def give_up(item: Item, rules: Rules, error: Exception) -> Batch:
 
 def record(refusals: Sequence[Refusal]) -> None:
     if refusals:
-        execute_many(DECIDE, [(r.event_id, r.trigger_id, r.replay_id, r.outcome, r.reason, r.run_id) for r in refusals])
+        execute_many(
+            DECIDE,
+            [(id, r.trigger_id, r.replay_id, r.outcome, r.reason, r.run_id) for r in refusals for id in r.event_ids],
+        )
 
 
-def mark_resumed(items: Sequence[Item], runs: Sequence[NewRun]) -> None:
+def mark_resumed(items: Sequence[Item], ledger: Ledger) -> None:
     resumed = {item.event_id for item in items if item.is_resumption}
-    rows = [(run.id, run.event_ids[0], run.trigger_id, run.replay_id) for run in runs if run.event_ids[0] in resumed]
+    rows = [
+        (run.id, run.event_ids[0], run.trigger_id, run.replay_id) for run in ledger.new if run.event_ids[0] in resumed
+    ]
     if rows:
         execute_many(RESUMED, rows)
 

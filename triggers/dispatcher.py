@@ -20,7 +20,8 @@ from runs.listen import Listener, set_timeouts
 from runs.models import Worker
 from runs.rescue import Rescuer
 from runs.sql import fetch
-from triggers.dispatch import LOCK, Batch, Rules, dispatch, has_undispatched
+from triggers.dispatch import LOCK, Batch, Look, Rules, close_windows, dispatch
+from triggers.dispatch import look as look_for_events
 
 log = structlog.get_logger(__name__)
 
@@ -29,6 +30,7 @@ KEEP_LOOKING = 0.05  # seconds after the last work or NOTIFY: more than twice th
 LOOK_EVERY = 0.01
 WAITING_RUNS = 1.0  # seconds between two looks while claimable runs wait for a ring to be heard
 STANDBY = 1.0
+MEND_EVERY = 60.0
 RECONNECT = 1.0
 END_STUCK_HOLDER = """
 SELECT pg_terminate_backend(activity.pid) FROM pg_locks lock JOIN pg_stat_activity activity ON activity.pid = lock.pid
@@ -42,6 +44,8 @@ class Dispatcher:
     def __init__(self) -> None:
         self.rules = Rules()
         self.rescuer = Rescuer()
+        self.stalled = timers.StalledKeys()
+        self.mend_at = 0.0
         self.heartbeat = Heartbeat()
         self.presence = Presence(Worker.Kind.DISPATCHER)
         self.listener = Listener([nudge.CHANNEL])
@@ -94,7 +98,10 @@ class Dispatcher:
 
     def look(self) -> tuple[bool, float]:
         """Do what there is to do; whether anything was done, and how long there is nothing more to do (seconds)."""
-        batch = dispatch(self.rules) if has_undispatched() else Batch()
+        events = look_for_events()
+        batch = dispatch(self.rules) if events.undispatched else Batch()
+        if timers.is_due(events.window):
+            batch += close_windows(self.rules)
         if batch.standby:
             end_stuck_holder()
         due = timers.look()
@@ -103,6 +110,9 @@ class Dispatcher:
             failpoint("before_wake")
             worked |= timers.wake_due(BATCH) > 0
             failpoint("after_wake")
+        if time.monotonic() >= self.mend_at:
+            worked |= self.stalled.mend() > 0
+            self.mend_at = time.monotonic() + MEND_EVERY
         if timers.is_due(due.outbox):
             worked |= outbox.deliver(BATCH) > 0
         if due.lost or timers.is_due(due.lease_expiry):
@@ -114,11 +124,13 @@ class Dispatcher:
             self.waiting = (worked or due.ready) and relay.ring()
             self.ring_at = time.monotonic() + WAITING_RUNS
         self.was_ready = due.ready
-        return worked, seconds_until_next(batch, due, self.waiting)
+        return worked, seconds_until_next(batch, events, due, self.waiting)
 
 
-def seconds_until_next(batch: Batch, due: timers.Look, waiting: bool) -> float:
+def seconds_until_next(batch: Batch, events: Look, due: timers.Look, waiting: bool) -> float:
     waits = [settings.WAKEFUL_SAFETY_LOOK.total_seconds()]
+    if events.window is not None:
+        waits.append(max(events.window.total_seconds(), KEEP_LOOKING))
     if due.next is not None:
         # What is overdue but cannot be done yet (a lease too early to judge, a key that is busy) must not make it spin.
         wait = due.next.total_seconds()

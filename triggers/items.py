@@ -13,7 +13,7 @@ import cel
 from runs.models import NIL
 from runs.sql import fetch
 from triggers.admission import Match, Refusal, hold_or_stop, refuse
-from triggers.matching import ExpressionError, Index, Rule, context_of, input_of, key_of, passes
+from triggers.matching import ExpressionError, Index, Rule, context_of, group_of, input_of, passes
 from triggers.models import Decision
 
 NIL_REPLAY = UUID(NIL)
@@ -115,7 +115,8 @@ def match(item: Item, rule: Rule, event: cel.Context) -> Match | Refusal | None:
         if refusal := hold_or_stop(found):
             return refusal
         input = input_of(rule, event) if rule.input else None
-        return replace(found, key=key_of(rule, event), input=input)
+        group = group_of(rule, event)
+        return replace(found, group=group, key=group if rule.has_key else None, input=input)
     except ExpressionError as error:
         return refuse(found, Decision.Outcome.ERROR, str(error)[:2000])
 
@@ -144,4 +145,4 @@ def cel_event(item: Item, data: Any) -> dict[str, Any]:
 
 
 def bare_match(item: Item, rule: Rule) -> Match:
-    return Match(rule=rule, event_id=item.event_id, root_id=item.root_id, depth=item.depth, replay_id=item.replay_id)
+    return Match(rule=rule, event_ids=[item.event_id], root_id=item.root_id, depth=item.depth, replay_id=item.replay_id)

@@ -15,6 +15,7 @@ from uuid import UUID
 import cel
 
 from runs.policy import Policy
+from triggers.intake import Intake
 
 VARIABLES = {"event"}
 FIELDS = "id, type, source, subject, time, data"
@@ -40,8 +41,10 @@ class Rule:
     filter: str = ""
     input: Mapping[str, str] = field(default_factory=dict)
     key: str = ""
+    key_limit: int = 1
     overlap: str = "allow"
     policy: Policy = field(default_factory=Policy)
+    intake: Intake = field(default_factory=Intake)
     problem: str = ""
     enabled: bool = True
     paused_reason: str | None = None
@@ -57,6 +60,10 @@ class Rule:
     @property
     def has_key(self) -> bool:
         return self.overlap != "allow"
+
+    @property
+    def has_group(self) -> bool:
+        return self.has_key or self.intake.needs_group
 
 
 class Index:
@@ -117,10 +124,11 @@ def passes(rule: Rule, event: cel.Context) -> bool:
     return value
 
 
-def key_of(rule: Rule, event: cel.Context) -> str | None:
-    """The run's concurrency key, None where overlap is allowed; ExpressionError if its value is no plain scalar."""
-    if not rule.has_key:
-        return None
+def group_of(rule: Rule, event: cel.Context) -> str:
+    """What the event's key says, within its trigger: concurrency, rate and windows are counted by it. Empty where nothing
+    is. ExpressionError if the key's value is no plain scalar."""
+    if not rule.has_group:
+        return ""
     value = evaluate(rule.key, event) if rule.key else ""
     if not isinstance(value, (str, int, float, bool)):
         raise ExpressionError(f"{rule.key!r} gave {value!r}; a key is a string, a number or a boolean")

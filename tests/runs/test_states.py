@@ -16,7 +16,7 @@ from agents import Permanent, Retry
 from runs import keys, timers
 from runs.cancel import cancel
 from runs.claim import Claim, claim_next
-from runs.enqueue import NewRun, enqueue
+from runs.enqueue import NewRun
 from runs.exceptions import IllegalState, RunLost
 from runs.ids import run_id
 from runs.models import NIL, Attempt, OutboxMessage, ProcessedEvent, Run, Worker
@@ -27,7 +27,8 @@ from runs.rescue import lost
 from runs.retry import outcome_of
 from runs.states import FINISHED, LIVE, TRANSITIONS, RunStatus, may_go
 from tests.runs.factories import make_run
-from triggers.admission import Match, Refusal, admit
+from triggers.admission import Match, admit
+from triggers.dispatch import open_ledger, settle
 from triggers.matching import Rule
 
 OWNED = {"claimed_at": timezone.now(), "deadline_at": timezone.now(), "pid": 1}
@@ -90,14 +91,12 @@ class OneKey(RuleBasedStateMachine):
         event = uuid7()
         key = f"{self.trigger}:{name}"
         found = Rule(id=self.trigger, slug="t", agent="a", overlap=overlap, policy=Policy(timeout=60, retries=1))
-        match = Match(rule=found, event_id=event, root_id=event, depth=0, replay_id=UUID(NIL), key=key)
-        live = keys.states([key])[key].live
-        [decided] = admit([match], keys.states([key]))
-        if isinstance(decided, Refusal):
-            assert overlap == "skip"
-            assert live
-        else:
-            enqueue([decided])
+        match = Match(rule=found, event_ids=[event], root_id=event, depth=0, replay_id=UUID(NIL), key=key)
+        live = keys.states({key: 1})[key].live
+        ledger = open_ledger([match])
+        admit([match], ledger)
+        settle(ledger)
+        assert bool(ledger.refused) == bool(overlap == "skip" and live)
 
     @rule(target=claims)
     def claim(self) -> Any:

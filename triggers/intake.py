@@ -1,0 +1,89 @@
+"""How many runs a trigger's events make: its rate, and the windows that make one run of several events."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal, get_args
+
+from runs.enqueue import EVENTS_PER_RUN
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+RATE = re.compile(r"([1-9]\d*)/([1-9]\d*)?([smhd])")
+MOST_COUNTED = 1000  # starts that are remembered of one key
+DEBOUNCES = 10  # what a debounce waits at most, where nothing else is said: so many times its length
+BATCH_WAIT = timedelta(seconds=60)
+
+Overflow = Literal["delay", "drop"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """At most `limit` starts in any span of `period`."""
+
+    limit: int
+    period: timedelta
+
+    @classmethod
+    def parse(cls, text: str) -> "Rate":
+        """From "10/h" or "100/15m" (s, m, h, d); ValueError says what is wrong."""
+        found = RATE.fullmatch(text)
+        if not found:
+            raise ValueError(f"rate is {text!r}; write such as 10/h or 100/15m (s, m, h or d)")
+        limit, count, unit = found.groups()
+        if int(limit) > MOST_COUNTED:
+            raise ValueError(f"rate {text!r} counts over {MOST_COUNTED} starts; say it of a shorter period")
+        return cls(limit=int(limit), period=timedelta(seconds=int(count or 1) * UNITS[unit]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intake:
+    """What is done with events before they become runs. A trigger's `policy` holds it as JSON, durations in seconds."""
+
+    rate: Rate | None = None
+    overflow: Overflow = "delay"
+    debounce: timedelta = timedelta()
+    batch: int = 0
+    max_wait: timedelta = timedelta()
+
+    @classmethod
+    def load(cls, stored: Mapping[str, Any]) -> "Intake":
+        """From a trigger's policy; keys of other concerns are ignored. ValueError names the value that makes no sense."""
+        overflow: Overflow = stored.get("overflow") or "delay"
+        if overflow not in get_args(Overflow):
+            raise ValueError(f"policy: overflow is {overflow!r}, neither delay nor drop")
+        rate = stored.get("rate") or ""
+        if not isinstance(rate, str):
+            raise ValueError(f"policy: rate is {rate!r}, not a text such as 10/h")
+        try:
+            parsed = Rate.parse(rate) if rate else None
+        except ValueError as error:
+            raise ValueError(f"policy: {error}") from error
+        batch = stored.get("batch") or 0
+        if isinstance(batch, bool) or not isinstance(batch, int) or not 0 <= batch <= EVENTS_PER_RUN:
+            raise ValueError(f"policy: batch is {batch!r}, not a whole number up to {EVENTS_PER_RUN}")
+        debounce = _seconds(stored, "debounce")
+        return cls(
+            rate=parsed, overflow=overflow, debounce=debounce, batch=batch,
+            max_wait=_seconds(stored, "max_wait") or debounce * DEBOUNCES or (BATCH_WAIT if batch else timedelta()),
+        )  # fmt: skip
+
+    @property
+    def has_window(self) -> bool:
+        return bool(self.debounce or self.batch)
+
+    @property
+    def needs_group(self) -> bool:
+        return self.has_window or self.rate is not None
+
+    @property
+    def most(self) -> int:
+        """How many events one window holds."""
+        return self.batch or EVENTS_PER_RUN
+
+
+def _seconds(stored: Mapping[str, Any], name: str) -> timedelta:
+    value = stored.get(name) or 0
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 30 * UNITS["d"]:
+        raise ValueError(f"policy: {name} is {value!r}, not a number of seconds up to 30 days")
+    return timedelta(seconds=value)
