@@ -3,8 +3,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
 from hashlib import sha256
-from inspect import getsource
+from inspect import getsource, iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal
+
+from asgiref.sync import async_to_sync
 
 from .durations import parse_duration
 from .exceptions import DeclarationError
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 Body = Callable[["AgentRun"], Any]
 Overlap = Literal["allow", "skip", "queue_one", "queue", "cancel_previous"]
+Overflow = Literal["delay", "drop"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +36,21 @@ class Agent:
     timeout: timedelta | None = None
     retries: int = 3
     pause_after: int = 10
+    key_limit: int = 1
+    rate: str = ""
+    overflow: Overflow = "delay"
+    debounce: timedelta | None = None
+    batch: int = 0
+    max_wait: timedelta | None = None
 
     def __call__(self, run: "AgentRun") -> Any:
-        return self.body(run)
+        if not self.is_async:
+            return self.body(run)
+        return async_to_sync(self.body)(run)
+
+    @property
+    def is_async(self) -> bool:
+        return iscoroutinefunction(self.body)
 
     @cached_property
     def version(self) -> str:
@@ -62,18 +77,31 @@ def agent(
     timeout: str | float | timedelta | None = None,
     retries: int = 3,
     pause_after: int = 10,
+    key_limit: int = 1,
+    rate: str = "",
+    overflow: Overflow = "delay",
+    debounce: str | float | timedelta | None = None,
+    batch: int = 0,
+    max_wait: str | float | timedelta | None = None,
 ) -> Callable[[Body], Agent]:
     """Declare an agent. Its body is one transaction: its writes, result, emitted events and notifications commit together.
 
     `key` is CEL over `event`; runs of one key do not overlap. `overlap` says what a new event does meanwhile
     (default: "skip" for schedules, "queue" where a key is given, else "allow"). `priority` 0 is most urgent, 9 least.
     `timeout` ("30s") defaults to WAKEFUL_ATOMIC_TIMEOUT. `retries` come after the first attempt. The trigger pauses
-    after `pause_after` failed runs in a row (0: never). Raises DeclarationError.
+    after `pause_after` failed runs in a row (0: never).
+
+    What follows counts by key, or for the whole trigger where there is none. `key_limit` runs of a key at once. `rate`
+    ("10/h", "100/15m"): no more starts in any such span; the `overflow` is delayed, or dropped with a recorded reason.
+    `debounce` ("30s") waits for quiet, `batch` (100) for so many events, neither longer than `max_wait` (ten times the
+    debounce, or 60 s for a batch); one run then handles all of them as `run.events`. Raises DeclarationError.
     """
     if not 0 <= priority <= 9:
         raise DeclarationError(f"agent {name!r}: priority {priority} is not between 0 (most urgent) and 9")
     if retries < 0 or pause_after < 0:
         raise DeclarationError(f"agent {name!r}: retries and pause_after must not be negative")
+    if max_wait is not None and debounce is None and not batch:
+        raise DeclarationError(f"agent {name!r}: max_wait says how long a debounce or a batch waits; give one of them")
 
     def declare(body: Body) -> Agent:
         return register(
@@ -89,6 +117,12 @@ def agent(
                 timeout=None if timeout is None else parse_duration(timeout),
                 retries=retries,
                 pause_after=pause_after,
+                key_limit=key_limit,
+                rate=rate,
+                overflow=overflow,
+                debounce=None if debounce is None else parse_duration(debounce),
+                batch=batch,
+                max_wait=None if max_wait is None else parse_duration(max_wait),
             )
         )
 

@@ -13,7 +13,7 @@ from django.db import IntegrityError, InterfaceError, OperationalError, connecti
 from agents import AgentRun, registry
 from agents.network import network_refused
 from runs.claim import Claim
-from runs.deadline import deadline
+from runs.deadline import run_within
 from runs.exceptions import RunLost
 from runs.failpoints import failpoint
 from runs.finish import finish
@@ -87,8 +87,8 @@ def run_atomic(claim: Claim) -> None:
             read_events=lambda: wiring.read_events(claim.event_ids),
         )
         # In this order: a late alarm inside the refusal's own exit would leave it on for the next run.
-        with network_refused(claim.agent), deadline(claim.policy.timeout):
-            result = agent(run)
+        with network_refused(claim.agent):
+            result = run_within(agent, run, claim.policy.timeout)
         failpoint("after_body")
         finish(claim, result, run.effects)
         failpoint("before_commit")

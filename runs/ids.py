@@ -23,9 +23,14 @@ def run_id(trigger_id: UUID, event_id: UUID, replay_id: UUID) -> UUID:
 
 
 def runs_of_event(event_id: UUID) -> "QuerySet[Run]":
-    """The runs an event started: a range of the primary key, since their ids share its time prefix."""
+    """The runs that handle an event: a range of the primary key, since the ids of those it started share its time prefix,
+    and those of several events, which have an index of their own."""
+    from django.db.models import BooleanField, Q
+    from django.db.models.expressions import RawSQL
+
     from runs.models import Run
 
     prefix = event_id.bytes[:TIME_PREFIX]
     low, high = UUID(bytes=prefix + bytes(10)), UUID(bytes=prefix + b"\xff" * 10)
-    return Run.objects.filter(id__range=(low, high), event_ids__contains=[event_id])
+    joined = RawSQL("cardinality(event_ids) > 1", (), output_field=BooleanField())
+    return Run.objects.filter(Q(id__range=(low, high)) | Q(joined), event_ids__contains=[event_id])

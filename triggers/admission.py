@@ -195,7 +195,7 @@ def _admit(match: Match, ledger: Ledger) -> None:
 
 
 def _take_place(run: NewRun, key: str, state: KeyState, rule: Rule, ledger: Ledger) -> None:
-    if rule.overlap == Overlap.CANCEL_PREVIOUS and state.live:
+    if rule.overlap == Overlap.CANCEL_PREVIOUS:
         ledger.replacing[key] = run.id
     elif run.start_at is None:
         run.slot = state.place(rule.key_limit)

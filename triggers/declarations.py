@@ -24,9 +24,9 @@ from triggers import schedules
 from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError
 from triggers.matching import ExpressionError, compile_expression
 from triggers.models import Schedule, Trigger
-from triggers.policies import policy_of
+from triggers.policies import check_policy, policy_of
 
-COLUMNS = ("agent", "source", "types", "filter", "input", "key", "overlap", "policy")
+COLUMNS = ("agent", "source", "types", "filter", "input", "key", "key_limit", "overlap", "policy")
 EDITABLE = (*COLUMNS[1:], "enabled")
 LOCK = 0x5A6E  # of pg_advisory_xact_lock: one sync at a time
 VANISHED = "vanished"  # in `declared`: what was on when the declaration went
@@ -93,9 +93,14 @@ def _wanted(agent: Agent, declaration: TriggerDeclaration, number: int) -> Wante
         "filter": "",
         "input": dict(agent.input),
         "key": "",  # of a schedule: the trigger itself, for its events carry nothing to tell apart
+        "key_limit": agent.key_limit,
         "overlap": agent.overlap or "skip",
         "policy": policy_of(agent),
     }
+    try:
+        check_policy(columns["policy"], overlap=columns["overlap"], key_limit=agent.key_limit)
+    except ValueError as error:
+        raise DeclarationError(str(error)) from error
     if not isinstance(declaration, EventTrigger):
         return Wanted(slug=slug, columns=columns, rule=_rule(declaration), catch_up=declaration.missed)
     if not declaration.types or not all(declaration.types):
@@ -107,7 +112,7 @@ def _wanted(agent: Agent, declaration: TriggerDeclaration, number: int) -> Wante
         "types": list(declaration.types),
         "filter": declaration.filter,
         "key": agent.key,
-        "overlap": agent.overlap or ("queue" if agent.key else "allow"),
+        "overlap": agent.overlap or ("queue" if agent.key or agent.key_limit > 1 else "allow"),
     }
     return Wanted(slug=slug, columns=columns)
 
@@ -285,8 +290,11 @@ def override(trigger: Trigger, changes: Mapping[str, Any], by: str) -> Trigger:
     for expression in (changes.get("filter"), changes.get("key"), *(changes.get("input") or {}).values()):
         if expression:
             compile_expression(expression)
-    if changes.get("overlap", trigger.overlap) not in Trigger.Overlap.values:
-        raise ValueError(f"overlap is one of {', '.join(Trigger.Overlap.values)}")
+    check_policy(
+        changes.get("policy", trigger.policy),
+        overlap=changes.get("overlap", trigger.overlap),
+        key_limit=changes.get("key_limit", trigger.key_limit),
+    )
     with transaction.atomic():
         for name, value in changes.items():
             setattr(trigger, name, value)

@@ -1,8 +1,17 @@
+"""A trigger's policy: what an agent declares of it, and whether it makes sense."""
+
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from agents.agent import Agent
 from runs.policy import Policy
+from triggers.intake import Intake
+from triggers.models import Trigger
+
+MOST_AT_ONCE = 1000
+INTAKE = {"rate": "", "overflow": "delay", "debounce": 0, "batch": 0, "max_wait": 0}
+DEFAULTS = {name: value for name, value in asdict(Policy()).items() if name != "overlap"} | INTAKE
 
 
 def policy_of(agent: Agent) -> dict[str, Any]:
@@ -10,9 +19,27 @@ def policy_of(agent: Agent) -> dict[str, Any]:
     declared = {
         "queue": agent.queue,
         "priority": agent.priority,
-        "timeout": agent.timeout.total_seconds() if agent.timeout else Policy.timeout,
+        "timeout": agent.timeout.total_seconds() if agent.timeout else DEFAULTS["timeout"],
         "retries": agent.retries,
         "pause_after": agent.pause_after,
+        "rate": agent.rate,
+        "overflow": agent.overflow,
+        "debounce": agent.debounce.total_seconds() if agent.debounce else 0,
+        "batch": agent.batch,
+        "max_wait": agent.max_wait.total_seconds() if agent.max_wait else 0,
     }
-    defaults = asdict(Policy())
-    return {name: value for name, value in declared.items() if value != defaults[name]}
+    return {name: value for name, value in declared.items() if value != DEFAULTS[name]}
+
+
+def check_policy(policy: Mapping[str, Any], *, overlap: str, key_limit: int) -> None:
+    """ValueError names the first value that makes no sense, by itself or beside the others."""
+    if unknown := sorted(set(policy) - set(DEFAULTS)):
+        raise ValueError(f"policy knows no {', '.join(unknown)}; it may have {', '.join(sorted(DEFAULTS))}")
+    Policy.load(policy)
+    Intake.load(policy)
+    if overlap not in Trigger.Overlap.values:
+        raise ValueError(f"overlap is {overlap!r}, not one of {', '.join(Trigger.Overlap.values)}")
+    if isinstance(key_limit, bool) or not isinstance(key_limit, int) or not 1 <= key_limit <= MOST_AT_ONCE:
+        raise ValueError(f"key_limit is {key_limit!r}, not a whole number from 1 to {MOST_AT_ONCE}")
+    if overlap == Trigger.Overlap.CANCEL_PREVIOUS and key_limit != 1:
+        raise ValueError("overlap cancel_previous leaves one run of a key, so key_limit must be 1")

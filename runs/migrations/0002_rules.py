@@ -62,6 +62,11 @@ class Migration(migrations.Migration):
     dependencies = [("runs", "0001_initial")]
 
     operations = [
+        # A run is found by the event that gave it its id through the primary key; by those that joined it, through this.
+        migrations.RunSQL(
+            "CREATE INDEX run_by_joined_event ON runs_run USING gin (event_ids) WHERE cardinality(event_ids) > 1",
+            "DROP INDEX run_by_joined_event",
+        ),
         migrations.RunSQL(TRANSITIONS, DROP_TRANSITIONS),
         *[
             migrations.RunSQL(

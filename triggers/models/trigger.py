@@ -68,6 +68,9 @@ class Trigger(models.Model):
                 name="trigger_overlap_known",
                 condition=Q(overlap__in=["allow", "skip", "queue_one", "queue", "cancel_previous"]),
             ),
+            models.CheckConstraint(
+                name="trigger_cancel_previous_leaves_one", condition=~Q(overlap="cancel_previous") | Q(key_limit=1)
+            ),
             models.CheckConstraint(name="trigger_key_limit", condition=Q(key_limit__gte=1, key_limit__lte=1000)),
         ]
 
