@@ -25,19 +25,20 @@ CROSS JOIN LATERAL (
         ORDER BY seq LIMIT wanted.key_limit) waiting) behind
 """
 # Which blocked run of a key gets a place, and which: the first by `seq`, if fewer than its limit hold one. `freed` is
-# (key, id): where this very statement takes a run's place away, its id; it still shows up as holding it.
+# (key, id): where this very statement takes a run's place away, its id; it still shows up as holding it. With a limit
+# of 1 nobody passes anybody, not even a run whose start is put off.
 NEXT = """
   SELECT blocked.id, (
     SELECT min(place) FROM generate_series(1, blocked.key_limit) AS place WHERE place <> ALL (held.slots))::smallint AS slot
   FROM {freed} AS freed
   CROSS JOIN LATERAL (
-    SELECT id, key_limit FROM runs_run
-    WHERE key = freed.key AND status = 'queued' AND ready_at IS NULL AND due_at IS NULL AND slot IS NULL
+    SELECT id, key_limit, due_at FROM runs_run
+    WHERE key = freed.key AND status = 'queued' AND ready_at IS NULL AND slot IS NULL AND (due_at IS NULL OR key_limit = 1)
     ORDER BY seq LIMIT 1) blocked
   CROSS JOIN LATERAL (
     SELECT coalesce(array_agg(slot), '{}') AS slots FROM runs_run
     WHERE key = freed.key AND slot IS NOT NULL AND id IS DISTINCT FROM freed.id) held
-  WHERE cardinality(held.slots) < blocked.key_limit
+  WHERE cardinality(held.slots) < blocked.key_limit AND blocked.due_at IS NULL
 """
 PROMOTE = """
 UPDATE runs_run SET ready_at = clock_timestamp(), slot = next.slot

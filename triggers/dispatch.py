@@ -192,7 +192,7 @@ def close_windows(rules: Rules) -> Batch:
             return Batch(standby=True)
         if rules.have_changed():
             return Batch(left=1)
-        over = windows.read_due(settings.WAKEFUL_DISPATCH_BATCH)
+        over = windows.read_due(fetch(NOW)[0][0], settings.WAKEFUL_DISPATCH_BATCH)
         matches = [(window, match_of(window, index.by_id[window.trigger_id])) for window in over]
         locked = keys.try_lock({match.key for _, match in matches if match.key})
         kept = [(window, match) for window, match in matches if match.key is None or match.key in locked]

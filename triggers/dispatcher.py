@@ -20,6 +20,7 @@ from runs.listen import Listener, set_timeouts
 from runs.models import Worker
 from runs.rescue import Rescuer
 from runs.sql import fetch
+from runs.wiring import wiring
 from triggers.dispatch import LOCK, Batch, Look, Rules, close_windows, dispatch
 from triggers.dispatch import look as look_for_events
 
@@ -86,6 +87,8 @@ class Dispatcher:
         while True:
             self.presence.renew()
             self.heartbeat.beat()
+            for slow_look in wiring.slow_looks:
+                slow_look()
             worked, wait = self.look()
             now = time.monotonic()
             if worked:

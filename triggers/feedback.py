@@ -7,7 +7,8 @@ from uuid import UUID
 import structlog
 from django.db.models.functions import Now
 
-from runs.models import Notification
+from runs import alarms
+from runs.models import Alarm
 from runs.policy import Policy
 from runs.states import RunStatus
 from triggers.accept import Incoming, accept, builtin_source
@@ -65,10 +66,12 @@ def pause_loudly(trigger: Trigger, failures: int, payload: dict[str, Any]) -> No
     reason = f"{failures} failed runs in a row"
     if not Trigger.objects.filter(pk=trigger.pk, paused_at=None).update(paused_at=Now(), paused_reason=reason):
         return
-    Notification.objects.create(
+    alarms.begin(
+        f"trigger-paused:{trigger.slug}",
+        severity=Alarm.Severity.BAD,
+        text=f"Trigger {trigger.slug} is paused after {reason}. Its events are kept. Last error: {payload['error'][:500]}",
+        remedy="Fix the cause, then resume the trigger.",
         sender=trigger.slug,
         run_id=UUID(payload["run"]),
-        urgency=Notification.Urgency.HIGH,
-        text=f"Trigger {trigger.slug} is paused after {reason}. Its events are kept. Last error: {payload['error'][:500]}",
     )
     log.error("trigger.paused", trigger=trigger.slug, reason=reason, error=payload["error"])

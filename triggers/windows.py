@@ -21,7 +21,7 @@ WHERE (trigger_id, key, replay_id) IN (SELECT * FROM unnest(%s::uuid[], %s::text
 """
 DUE = """
 SELECT id, trigger_id, key, replay_id, event_ids, root_id, depth, input, opened_at, due_at FROM triggers_window
-WHERE due_at <= clock_timestamp() ORDER BY due_at LIMIT %s::int
+WHERE due_at <= %s::timestamptz ORDER BY due_at LIMIT %s::int
 """
 WRITE = """
 INSERT INTO triggers_window (trigger_id, key, replay_id, event_ids, root_id, depth, input, opened_at, due_at, closes_at)
@@ -75,8 +75,8 @@ def read(groups: Iterable[Group]) -> dict[Group, OpenWindow]:
     return {window.group: window for window in map(_window, fetch(READ, [list(triggers), list(keys), list(replays)]))}
 
 
-def read_due(limit: int) -> list[OpenWindow]:
-    return [_window(row) for row in fetch(DUE, [limit])]
+def read_due(now: datetime, limit: int) -> list[OpenWindow]:
+    return [_window(row) for row in fetch(DUE, [now, limit])]
 
 
 def write(windows: Iterable[OpenWindow], closed: Iterable[OpenWindow]) -> None:

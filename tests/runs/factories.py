@@ -26,8 +26,8 @@ def make_run(
         agent=fields.pop("agent", trigger),
         trigger=trigger,
         trigger_id=trigger_id,
-        event_ids=[event_id],
-        root_id=event_id,
+        event_ids=fields.pop("event_ids", [event_id]),
+        root_id=fields.pop("root_id", event_id),
         status=status,
         **fields,
     )

@@ -1,20 +1,25 @@
 """One attempt: what commits, what is rolled back, and what becomes of the run."""
 
+import asyncio
 import contextlib
+import itertools
 import socket
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import Group
+from django.utils import timezone
 
 from agents import Agent, AgentRun, Permanent, Retry, registry
 from runs.claim import Claim, claim_next, settle
 from runs.executor import execute
-from runs.models import Attempt, Notification, OutboxMessage, ProcessedEvent, Run, Worker
+from runs.models import Attempt, Notification, OutboxMessage, ProcessedEvent, Queue, Run, Worker
+from runs.outcome import Outcome, leave
 from runs.requeue import requeue
 from runs.states import RunStatus
 from tests.runs.factories import make_run
@@ -208,3 +213,123 @@ def test_a_worker_claims_only_agents_it_knows(worker: Worker) -> None:
     make_run(agent="stranger")
 
     assert claim_next(worker.id, "default", {"greeter": "1"}) is None
+
+
+# Queues with a limit, or paused
+
+
+PIDS = itertools.count(1000)
+
+
+def claims(worker: Worker, count: int, *, queue: str = "default") -> list[Claim]:
+    """So many children of the worker try to claim; those that got a run."""
+    claimed = []
+    for _ in range(count):
+        with patch("os.getpid", return_value=next(PIDS)):
+            claimed.append(claim_next(worker.id, queue, {"greeter": "1"}))
+    return [one for one in claimed if one]
+
+
+def test_a_queue_runs_no_more_at_once_than_its_limit(worker: Worker) -> None:
+    for _ in range(4):
+        make_run()
+    Queue.objects.create(name="default", max_running=2)
+
+    first = claims(worker, 4)
+
+    assert len(first) == 2
+    assert claims(worker, 4) == []
+    leave(first[0].ticket, Outcome(status=RunStatus.SUCCEEDED))
+    assert len(claims(worker, 4)) == 1
+
+
+def test_the_limit_of_a_queue_is_its_own(worker: Worker) -> None:
+    Queue.objects.create(name="default", max_running=1)
+    for queue in ("default", "default", "other", "other"):
+        make_run(queue=queue)
+
+    assert len(claims(worker, 2)) == 1
+    assert len(claims(worker, 5, queue="other")) == 2
+
+
+@pytest.mark.parametrize("name", ["*", "default"])
+def test_nothing_starts_from_a_paused_queue(worker: Worker, name: str) -> None:
+    make_run()
+    Queue.objects.create(name=name, paused_at=timezone.now(), paused_by="test")
+    if name == "default":
+        Queue.objects.filter(name=name).update(max_running=5)
+
+    assert claims(worker, 1) == []
+
+    Queue.objects.update(paused_at=None)
+    assert len(claims(worker, 1)) == 1
+
+
+def test_the_most_urgent_run_is_next_whatever_came_first(worker: Worker) -> None:
+    runs = [make_run(priority=priority) for priority in (5, 9, 0, 5)]
+
+    order = [claim.run_id for claim in claims(worker, 4)]
+
+    assert order == [runs[2].id, runs[0].id, runs[3].id, runs[1].id]
+
+
+# Async bodies
+
+
+@pytest.mark.django_db(transaction=True, serialized_rollback=True)
+def test_an_async_body_writes_in_the_runs_own_transaction(claim_for: Callable[..., Claim]) -> None:
+    async def body(run: AgentRun) -> str:
+        await Group.objects.acreate(name=run.event.data["name"])
+        await asyncio.sleep(0)
+        if run.attempt == 1:
+            raise ValueError("not yet")
+        run.emit("visitor.greeted")
+        return "done"
+
+    claim = claim_for(body)
+    execute(claim)
+    assert not Group.objects.filter(name="Ada").exists()
+
+    Run.objects.filter(pk=claim.run_id).update(due_at=None, ready_at=timezone.now())
+    again = claim_next(Worker.objects.get().id, "default", {"greeter": "1"})
+    assert again is not None
+    execute(again)
+
+    assert (run_of(again).status, run_of(again).result) == ("succeeded", "done")
+    assert Group.objects.filter(name="Ada").count() == 1
+    assert OutboxMessage.objects.filter(topic="event").count() == 1
+
+
+def test_an_async_body_is_stopped_at_its_deadline(claim_for: Callable[..., Claim]) -> None:
+    async def body(run: AgentRun) -> None:
+        await asyncio.sleep(60)
+
+    claim = claim_for(body, policy={"timeout": 0.2})
+    began = time.monotonic()
+    execute(claim)
+
+    assert time.monotonic() - began < 5
+    assert (run_of(claim).status, run_of(claim).status_reason) == ("failed", "deadline")
+    assert "0.2 s" in run_of(claim).error
+
+
+def test_a_time_out_of_an_async_bodys_own_is_an_error_like_any_other(claim_for: Callable[..., Claim]) -> None:
+    async def body(run: AgentRun) -> None:
+        async with asyncio.timeout(0.01):
+            await asyncio.sleep(60)
+
+    claim = claim_for(body)
+    execute(claim)
+
+    assert (run_of(claim).status, run_of(claim).status_reason) == ("queued", "retry after attempt 1")
+
+
+def test_an_async_body_has_no_network_either(claim_for: Callable[..., Claim]) -> None:
+    async def body(run: AgentRun) -> None:
+        await asyncio.open_connection("127.0.0.1", 9)
+
+    claim = claim_for(body)
+    execute(claim)
+
+    assert run_of(claim).status == "failed"
+    assert "NetworkRefused" in run_of(claim).error

@@ -1,5 +1,6 @@
 """The table of transitions, the database's copy of it, and a machine that tries everything against a key."""
 
+from datetime import timedelta
 from itertools import product
 from typing import Any
 from uuid import UUID, uuid4
@@ -29,6 +30,7 @@ from runs.states import FINISHED, LIVE, TRANSITIONS, RunStatus, may_go
 from tests.runs.factories import make_run
 from triggers.admission import Match, admit
 from triggers.dispatch import open_ledger, settle
+from triggers.intake import Intake, Rate
 from triggers.matching import Rule
 
 OWNED = {"claimed_at": timezone.now(), "deadline_at": timezone.now(), "pid": 1}
@@ -70,8 +72,13 @@ def test_an_epoch_never_falls() -> None:
         Run.objects.filter(pk=run.pk).update(epoch=2)
 
 
+LIMITS = {"a": 1, "b": 1, "c": 2}  # of each key
+OVERLAPS = ["skip", "queue", "queue_one", "cancel_previous"]
+RATE = Rate.parse("2/h")
+
+
 class OneKey(RuleBasedStateMachine):
-    """Runs of two keys go through everything that can happen to them, in any order."""
+    """Runs of a few keys go through everything that can happen to them, in any order."""
 
     claims = Bundle("claims")
 
@@ -80,23 +87,28 @@ class OneKey(RuleBasedStateMachine):
         self.transaction = transaction.atomic()
         self.transaction.__enter__()
         self.trigger = uuid4()
-        self.dispatched: dict[str, list[UUID]] = {"a": [], "b": []}
 
     def teardown(self) -> None:
         transaction.set_rollback(True)
         self.transaction.__exit__(None, None, None)
 
-    @rule(name=st.sampled_from("ab"), overlap=st.sampled_from(["skip", "queue"]))
-    def dispatch(self, name: str, overlap: str) -> None:
-        event = uuid7()
-        key = f"{self.trigger}:{name}"
-        found = Rule(id=self.trigger, slug="t", agent="a", overlap=overlap, policy=Policy(timeout=60, retries=1))
-        match = Match(rule=found, event_ids=[event], root_id=event, depth=0, replay_id=UUID(NIL), key=key)
-        live = keys.states({key: 1})[key].live
+    @rule(name=st.sampled_from(list(LIMITS)), overlap=st.sampled_from(OVERLAPS), rate=st.sampled_from([None, RATE]))
+    def dispatch(self, name: str, overlap: str, rate: Rate | None) -> None:
+        if overlap == "cancel_previous" and LIMITS[name] > 1:
+            return
+        event, key, limit = uuid7(), f"{self.trigger}:{name}", LIMITS[name]
+        found = Rule(
+            id=self.trigger, slug="t", agent="a", overlap=overlap, policy=Policy(timeout=60, retries=1), key_limit=limit,
+            intake=Intake(rate=rate),
+        )  # fmt: skip
+        match = Match(rule=found, event_ids=[event], root_id=event, depth=0, replay_id=UUID(NIL), key=key, group=key)
+        live = keys.states({key: limit})[key].live
         ledger = open_ledger([match])
         admit([match], ledger)
+        ledger.refused, refused = [], ledger.refused  # decisions are the rows of real events
         settle(ledger)
-        assert bool(ledger.refused) == bool(overlap == "skip" and live)
+        assert [refusal.outcome for refusal in refused] in ([], ["joined"] if overlap == "queue_one" else ["overlap"])
+        assert (overlap == "skip" and live >= limit) == (bool(refused) and overlap == "skip")
 
     @rule(target=claims)
     def claim(self) -> Any:
@@ -156,7 +168,8 @@ class OneKey(RuleBasedStateMachine):
 
     @rule()
     def time_passes(self) -> None:
-        Run.objects.filter(due_at__isnull=False).update(due_at=timezone.now())
+        for run in Run.objects.filter(due_at__isnull=False):  # not all at once: they keep their order
+            Run.objects.filter(pk=run.pk).update(due_at=run.due_at - timedelta(days=2))  # type: ignore[operator]
         timers.wake_due(100)
 
     def some_run(self, which: int) -> Run | None:
@@ -165,14 +178,19 @@ class OneKey(RuleBasedStateMachine):
 
     @invariant()
     def no_key_is_overbooked_or_forgotten(self) -> None:
+        assert keys.stalled("", 100) == ([], "")
         for key in {run.key for run in Run.objects.all()}:
-            live = Run.objects.filter(key=key, status__in=LIVE)
-            assert live.filter(status=RunStatus.RUNNING).count() <= 1
-            assert live.filter(slot=1).count() == (1 if live else 0)
+            limit, live = LIMITS[key.rpartition(":")[2]], Run.objects.filter(key=key, status__in=LIVE)
+            slots = list(live.filter(slot__isnull=False).values_list("slot", flat=True))
+            assert len(set(slots)) == len(slots) <= limit
+            assert live.filter(status=RunStatus.RUNNING).count() <= len(slots)
+            put_off = live.filter(due_at__isnull=False, slot=None).count()
+            assert len(slots) >= min(limit, live.count() - put_off) or (limit == 1 and put_off)
 
     @invariant()
     def the_ledger_is_what_succeeded(self) -> None:
-        assert ProcessedEvent.objects.count() == Run.objects.filter(status=RunStatus.SUCCEEDED).count()
+        succeeded = Run.objects.filter(status=RunStatus.SUCCEEDED).values_list("event_ids", flat=True)
+        assert ProcessedEvent.objects.count() == sum(len(events) for events in succeeded)
 
     @invariant()
     def every_end_is_told(self) -> None:
