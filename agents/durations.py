@@ -2,6 +2,7 @@ import re
 from datetime import timedelta
 
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+WORDS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 WORD = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 
 
@@ -15,3 +16,16 @@ def parse_duration(value: str | float | timedelta) -> timedelta:
     if not parts or WORD.sub("", value).strip():
         raise ValueError(f'{value!r} is not a duration; write such as "90s", "30m", "1h30m" or "3d"')
     return sum((timedelta(**{UNITS[unit]: float(number)}) for number, unit in parts), timedelta())
+
+
+def in_words(delta: timedelta) -> str:
+    """A duration by its two largest units: "2 h 5 min", "340 ms"."""
+    if delta < timedelta(seconds=1):
+        return f"{delta / timedelta(milliseconds=1):.0f} ms"
+    left = round(delta.total_seconds())
+    parts: list[tuple[int, str]] = []
+    for unit, seconds in WORDS:
+        amount, left = divmod(left, seconds)
+        if amount or parts:
+            parts.append((amount, unit))
+    return " ".join(f"{amount} {unit}" for amount, unit in parts[:2] if amount)

@@ -7,7 +7,8 @@ class ConfigConfig(AppConfig):
     name = "config"
 
     def ready(self) -> None:
-        from config import checks  # noqa: F401
+        from config import alarms, checks  # noqa: F401
+        from runs.alarms import TOPIC as ALARM
         from runs.wiring import wiring
         from triggers.feedback import count_failures, record_emitted
         from triggers.periodic import TOPIC as PERIODIC_TASK
@@ -17,3 +18,5 @@ class ConfigConfig(AppConfig):
         wiring.read_events = read_events
         wiring.inside = {"event": record_emitted, "run.finished": count_failures}
         wiring.outside = {PERIODIC_TASK: send_periodic_task}
+        wiring.by_task = {ALARM: alarms.send}
+        wiring.slow_looks.append(alarms.Watch())

@@ -13,12 +13,12 @@ from runs.exceptions import UnknownQueue
 from runs.pause import EVERY, pause, resume, set_max_running
 from runs.queues import QueueState, all_queues, find_queue
 from runs.resource import Refusal, Resource
-from triggers.serializers import Body
+from triggers.body import Body
 
 ALL = "all"  # how EVERY is spelled in an address
 
 
-class QueueSerializer(serializers.Serializer[QueueState]):
+class QueueSerializer(serializers.Serializer[Any]):
     name = serializers.SerializerMethodField(help_text='"all" stands for all of them: its pause holds for every queue')
     paused_at = serializers.DateTimeField()
     paused_reason = serializers.CharField()

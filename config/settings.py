@@ -39,6 +39,13 @@ WAKEFUL_ENCRYPTION_KEYS = env.words("WAKEFUL_ENCRYPTION_KEYS", "", "Fernet keys 
 WAKEFUL_ADMIN_PASSWORD = env.text("WAKEFUL_ADMIN_PASSWORD", "", "password of the user `admin` that `up` sets up", secret=True)
 WAKEFUL_API_TOKEN = env.text("WAKEFUL_API_TOKEN", "", "an API token with all permissions that `up` sets up", secret=True)
 WAKEFUL_HEARTBEAT_URL = env.text("WAKEFUL_HEARTBEAT_URL", "", "URL pinged while dispatch, Beat and a worker are alive", secret=True)
+WAKEFUL_ALARM_URL = env.text("WAKEFUL_ALARM_URL", "", "URL that alarms are sent to as JSON, when they begin and when they are over", secret=True)
+WAKEFUL_ALARM_AFTER = env.duration("WAKEFUL_ALARM_AFTER", "1m", "time a fault lasts before it is an alarm")
+WAKEFUL_ALARM_LAG = env.duration("WAKEFUL_ALARM_LAG", "10m", "time a ready run waits for a worker before it is an alarm")
+WAKEFUL_ALARM_PAUSED = env.duration("WAKEFUL_ALARM_PAUSED", "1h", "time a queue is paused before it is an alarm")
+WAKEFUL_ALARM_TRANSACTION = env.duration("WAKEFUL_ALARM_TRANSACTION", "15m", "age of the oldest transaction that is an alarm")
+WAKEFUL_ALARM_FAILURES = env.count("WAKEFUL_ALARM_FAILURES", 3, "failed runs of a trigger in a row that are an alarm")
+WAKEFUL_VERSION = env.text("WAKEFUL_VERSION", "", "what this code calls itself, such as a release or a commit; empty: the package's version")
 WAKEFUL_LOG_FORMAT = env.text("WAKEFUL_LOG_FORMAT", "text", "text or json", choices=("text", "json"))
 WAKEFUL_LOG_LEVEL = env.text("WAKEFUL_LOG_LEVEL", "INFO", "least level that is logged", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
 # Events in

@@ -19,6 +19,8 @@ from runs.sql import fetch
 
 
 def wakeful_version() -> str:
+    if settings.WAKEFUL_VERSION:
+        return str(settings.WAKEFUL_VERSION)
     try:
         return version("wakeful")
     except PackageNotFoundError:

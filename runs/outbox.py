@@ -1,11 +1,13 @@
 """Deliver the outbox. A topic handled inside the database goes in the transaction that deletes its row; one that
-touches the network is pushed ahead in time, committed, sent, and then deleted: at least once."""
+touches the network is pushed ahead in time, committed, sent, and then deleted: at least once. Where sending may be slow,
+a Celery task does it and deletes the row; a worker that dies over it costs a minute."""
 
 import json
 from datetime import timedelta
 from typing import Any
 
 import structlog
+from celery import current_app
 from django.db import transaction
 
 from runs.failpoints import failpoint
@@ -14,6 +16,7 @@ from runs.wiring import wiring
 
 log = structlog.get_logger(__name__)
 
+BY_TASK = "runs.deliver"
 SENDING = timedelta(seconds=60)  # a message being sent is not tried again before this
 RETRY = timedelta(seconds=5)
 RETRY_MAX = timedelta(minutes=10)
@@ -45,14 +48,14 @@ Message = tuple[int, str, dict[str, Any]]
 
 
 def deliver(limit: int) -> int:
-    """Deliver what is available, up to `limit` messages of either sort; how many were taken."""
-    return deliver_inside(limit) + deliver_outside(limit)
+    """Deliver what is available, up to `limit` messages of each sort; how many were taken."""
+    return deliver_inside(limit) + deliver_outside(limit) + hand_over(limit)
 
 
 def deliver_inside(limit: int) -> int:
     try:
         with transaction.atomic():
-            messages = sorted(_read(TAKE, [list(wiring.inside), limit]))
+            messages = sorted(read(TAKE, [list(wiring.inside), limit]))
             for topic, handler in wiring.inside.items():
                 payloads = [payload for _, sent_to, payload in messages if sent_to == topic]
                 if payloads:
@@ -67,37 +70,49 @@ def deliver_inside(limit: int) -> int:
 
 
 def _deliver_one_by_one(limit: int) -> int:
-    messages = _read(LIST, [list(wiring.inside), limit])
+    messages = read(LIST, [list(wiring.inside), limit])
     for id, topic, payload in messages:
         try:
             with transaction.atomic():
                 if execute(DELETE, [id]):
                     wiring.inside[topic]([payload])
         except Exception as error:
-            _postpone(id, topic, error)
+            postpone(id, topic, error)
     return len(messages)
 
 
 def deliver_outside(limit: int) -> int:
     if not wiring.outside:
         return 0
-    messages = _read(RESERVE, [SENDING, list(wiring.outside), limit])
+    messages = read(RESERVE, [SENDING, list(wiring.outside), limit])
     for id, topic, payload in messages:
         try:
             failpoint("before_send")
             wiring.outside[topic](payload)
             failpoint("after_send")
         except Exception as error:
-            _postpone(id, topic, error)
+            postpone(id, topic, error)
         else:
             execute(DELETE, [id])
     return len(messages)
 
 
-def _postpone(id: int, topic: str, error: Exception) -> None:
+def hand_over(limit: int) -> int:
+    if not wiring.by_task:
+        return 0
+    messages = read(RESERVE, [SENDING, list(wiring.by_task), limit])
+    for id, topic, _ in messages:
+        try:
+            current_app.send_task(BY_TASK, (id,), retry=False)
+        except Exception as error:
+            postpone(id, topic, error)
+    return len(messages)
+
+
+def postpone(id: int, topic: str, error: Exception) -> None:
     log.error("outbox.message_failed", message=id, topic=topic, exc_info=error)
     execute(POSTPONE, [f"{type(error).__name__}: {error}"[:2000], RETRY, RETRY_MAX, id])
 
 
-def _read(statement: str, parameters: list[Any]) -> list[Message]:
+def read(statement: str, parameters: list[Any]) -> list[Message]:
     return [(id, topic, json.loads(payload)) for id, topic, payload in fetch(statement, parameters)]

@@ -22,6 +22,8 @@ class Wiring:
     read_events: Callable[[Sequence[UUID]], list[Event]] = _unwired
     inside: dict[str, InsideHandler] = field(default_factory=dict)
     outside: dict[str, OutsideHandler] = field(default_factory=dict)
+    by_task: dict[str, OutsideHandler] = field(default_factory=dict)  # called by a worker: these may take seconds
+    slow_looks: list[Callable[[], None]] = field(default_factory=list)  # the dispatcher's; each keeps its own time
 
 
 wiring = Wiring()

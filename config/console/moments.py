@@ -6,7 +6,8 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+from agents.durations import in_words
+
 NEVER = SafeString('<span class="moment-ago">–</span>')
 
 
@@ -32,17 +33,4 @@ def distance(at: datetime) -> str:
     delta = timezone.now() - at
     if abs(delta) < timedelta(seconds=1):
         return "now"
-    return f"{span(delta)} ago" if delta > timedelta() else f"in {span(-delta)}"
-
-
-def span(delta: timedelta) -> str:
-    """A duration by its two largest units: “2 h 5 min”, “340 ms”."""
-    if delta < timedelta(seconds=1):
-        return f"{delta / timedelta(milliseconds=1):.0f} ms"
-    left = round(delta.total_seconds())
-    parts: list[tuple[int, str]] = []
-    for unit, seconds in UNITS:
-        amount, left = divmod(left, seconds)
-        if amount or parts:
-            parts.append((amount, unit))
-    return " ".join(f"{amount} {unit}" for amount, unit in parts[:2] if amount)
+    return f"{in_words(delta)} ago" if delta > timedelta() else f"in {in_words(-delta)}"

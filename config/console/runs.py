@@ -14,12 +14,13 @@ from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
 
+from agents.durations import in_words as span
 from agents.registry import all_agents
 from config.console.audit import entries_of
 from config.console.bulk import carry_out
 from config.console.dialogs import attempt, dialog, leave
 from config.console.links import event_link, joined, link, page, run_link
-from config.console.moments import distance, moment, span
+from config.console.moments import distance, moment
 from config.console.panel import Panel, acting, button, column, is_list
 from config.console.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.workers import alive

@@ -7,8 +7,9 @@ from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.utils import timezone
 
+from agents.durations import in_words as span
 from config.console.links import link, listing
-from config.console.moments import moment, span
+from config.console.moments import moment
 from config.console.panel import Panel, column
 from config.console.sections import Facts, Notice, Section
 from runs.models import Worker

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.durations import UNITS, parse_duration
+from agents.durations import UNITS, in_words, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,17 @@ def test_anything_else_is_refused_with_what_to_write(written: str) -> None:
 @given(st.integers(0, 10_000), st.sampled_from(sorted(UNITS)))
 def test_every_unit_is_what_timedelta_calls_it(number: int, unit: str) -> None:
     assert parse_duration(f"{number}{unit}") == timedelta(**{UNITS[unit]: number})
+
+
+@pytest.mark.parametrize(
+    ("delta", "words"),
+    [
+        (timedelta(milliseconds=340), "340 ms"),
+        (timedelta(seconds=42), "42 s"),
+        (timedelta(minutes=3), "3 min"),
+        (timedelta(hours=2, minutes=5, seconds=9), "2 h 5 min"),
+        (timedelta(days=1, minutes=5), "1 d"),
+    ],
+)
+def test_a_duration_is_told_by_its_two_largest_units(delta: timedelta, words: str) -> None:
+    assert in_words(delta) == words

@@ -1,0 +1,62 @@
+"""The dispatcher looks now and then for what is wrong, and raises or ends alarms; a worker sends them."""
+
+import json
+import time
+import urllib.request
+from typing import Any
+
+import structlog
+from django.conf import settings
+from django.db import DatabaseError
+
+from config.problems import problems
+from config.situation import look
+from runs import alarms
+
+log = structlog.get_logger(__name__)
+
+LOOKS = 3  # of WAKEFUL_SAFETY_LOOK between two of these
+TIMEOUT = 10  # seconds
+
+
+class Watch:
+    """Called by the dispatcher's loop; looks once in LOOKS safety looks, in one statement where nothing has changed."""
+
+    def __init__(self) -> None:
+        self.looked_at = float("-inf")
+
+    def __call__(self) -> None:
+        if time.monotonic() - self.looked_at < LOOKS * settings.WAKEFUL_SAFETY_LOOK.total_seconds():
+            return
+        self.looked_at = time.monotonic()
+        try:
+            update_alarms()
+        except DatabaseError:
+            raise
+        except Exception:
+            # One process boundary: an alarm that cannot be worded must not stop dispatch.
+            log.exception("alarms.failed")
+
+
+def update_alarms() -> None:
+    """Raise what is wrong now and was not before, and end what is over."""
+    now = look()
+    wrong = {problem.name: problem for problem in problems(now)}
+    for name in set(now.alarms) - set(wrong):
+        alarms.end(name)
+    for problem in wrong.values():
+        if problem.is_alarm and problem.name not in now.alarms:
+            alarms.begin(problem.name, severity=problem.severity, text=problem.text, remedy=problem.remedy)
+
+
+def send(payload: dict[str, Any]) -> None:
+    """POST an alarm as JSON to WAKEFUL_ALARM_URL; OSError where it was not taken."""
+    if not settings.WAKEFUL_ALARM_URL:
+        return
+    request = urllib.request.Request(  # noqa: S310 (the operator's own URL)
+        settings.WAKEFUL_ALARM_URL,
+        data=json.dumps(payload).encode(),
+        headers={"Content-Type": "application/json", "User-Agent": "wakeful"},
+    )
+    with urllib.request.urlopen(request, timeout=TIMEOUT):  # noqa: S310
+        log.info("alarm.sent", alarm=payload["alarm"], state=payload["state"])

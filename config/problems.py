@@ -1,0 +1,260 @@
+"""What is wrong, in plain words, and what to do about it. Pages, doctor, health, metrics and alarms all ask here."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.conf import settings
+
+from agents.durations import in_words
+from config.situation import COUNTED, LATE, Process, Situation
+from runs.models import Alarm, Worker
+from runs.queues import SAMPLE, QueueState
+
+BAD, WARNING = Alarm.Severity.BAD, Alarm.Severity.WARNING
+AT_ONCE = timedelta()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Bad: something that should happen does not. Warning: it is late, or was stopped on purpose.
+
+    `lasted` is how long it has been so; from `alarm_after` on it is an alarm.
+    """
+
+    name: str
+    severity: Alarm.Severity
+    text: str
+    remedy: str
+    lasted: timedelta
+    alarm_after: timedelta
+
+    @property
+    def is_alarm(self) -> bool:
+        return self.lasted >= self.alarm_after
+
+
+# What stands still where no process of a kind is alive, and how to start one.
+NEEDED = {
+    Worker.Kind.DISPATCHER: (
+        "events are accepted and kept, but no run starts; retries and timers stand still",
+        "`manage.py dispatcher` (`systemctl start wakeful-dispatcher`)",
+    ),
+    Worker.Kind.WORKER: (
+        "runs are queued, but none is executed",
+        "`celery -A config worker` (`systemctl start wakeful-worker@1`)",
+    ),
+    Worker.Kind.BEAT: (
+        "no schedule fires; what is missed meanwhile is caught up by each schedule's policy",
+        "`celery -A config beat` (`systemctl start wakeful-beat`)",
+    ),
+}
+
+
+def problems(now: Situation) -> list[Problem]:
+    """Everything that is wrong, the worst first."""
+    found = [*_missing(now), *_stuck(now), *_queues(now), *_late(now), *_triggers(now)]
+    return sorted(found, key=lambda problem: problem.severity != BAD)
+
+
+def _missing(now: Situation) -> Iterator[Problem]:
+    for kind, (effect, command) in NEEDED.items():
+        alive = now.alive(kind)
+        if all(process.draining for process in alive):
+            age = now.unseen.get(kind)
+            if alive:
+                seen = f"Every {kind.value} is stopping"
+            elif age is None:
+                seen = f"No {kind.value} has ever been seen"
+            else:
+                seen = f"No {kind.value} has been seen for {_span(age)}"
+            yield Problem(
+                name=f"no-{kind.value}",
+                severity=BAD,
+                text=f"{seen}: {effect}.{_last(now, kind)}{_behind(now, kind)}",
+                remedy=f"Start one: {command}. `manage.py up` starts a whole stack on one machine.",
+                lasted=timedelta(seconds=_up_for(now) if age is None else age),
+                alarm_after=settings.WAKEFUL_ALARM_AFTER,
+            )
+
+
+def _up_for(now: Situation) -> float:
+    return max((process.started for process in now.processes if process.alive), default=0)
+
+
+def _last(now: Situation, kind: str) -> str:
+    gone = [process for process in now.processes if process.kind == kind and not process.alive]
+    if not gone:
+        return ""
+    last = min(gone, key=lambda process: process.seen)
+    return f" The last one, {last.name}, {_how_it_went(last)}."
+
+
+def _how_it_went(process: Process) -> str:
+    if process.stopped is None or process.stopped_reason == "unseen":
+        return "vanished without a word: killed, frozen or cut off"
+    return f"ended by itself ({process.stopped_reason})" if process.stopped_reason else "ended by itself"
+
+
+def _behind(now: Situation, kind: str) -> str:
+    if kind == Worker.Kind.DISPATCHER and now.undispatched:
+        return f" {_count(now.undispatched, 'event')} waiting, the oldest for {_span(now.undispatched_age or 0)}."
+    if kind == Worker.Kind.WORKER and (ready := sum(queue.ready for queue in now.queues)):
+        return f" {_count(ready, 'run')} waiting."
+    if kind == Worker.Kind.BEAT and now.schedules_late:
+        return f" {_count(now.schedules_late, 'schedule')} late."
+    return ""
+
+
+def _stuck(now: Situation) -> Iterator[Problem]:
+    """What is late although the process that should do it is alive."""
+    age = now.undispatched_age or 0
+    if now.alive(Worker.Kind.DISPATCHER) and age > LATE.total_seconds():
+        refused = (
+            f" Webhooks are answered 503 from {settings.WAKEFUL_MAX_BACKLOG:,} on."
+            if now.undispatched >= settings.WAKEFUL_MAX_BACKLOG // 2
+            else ""
+        )
+        yield Problem(
+            name="backlog",
+            severity=BAD,
+            text=f"{_count(now.undispatched, 'event')} waiting for dispatch, the oldest for {_span(age)}, "
+            f"although a dispatcher is alive.{refused}",
+            remedy="Read the dispatcher's log (`journalctl -u wakeful-dispatcher`), and look at the oldest transaction: "
+            "one that holds a lock stops it.",
+            lasted=timedelta(seconds=age),
+            alarm_after=settings.WAKEFUL_ALARM_AFTER,
+        )
+    late = now.outbox_late or 0
+    if now.alive(Worker.Kind.DISPATCHER) and late > LATE.total_seconds():
+        yield Problem(
+            name="outbox",
+            severity=BAD,
+            text=f"{_count(now.outbox, 'message')} in the outbox, the most overdue by {_span(late)}: emitted events, "
+            "counts of failures and ordinary periodic tasks are late.",
+            remedy="Read the dispatcher's log (`journalctl -u wakeful-dispatcher`).",
+            lasted=timedelta(seconds=late),
+            alarm_after=settings.WAKEFUL_ALARM_AFTER,
+        )
+    late = now.schedule_age or 0
+    if now.alive(Worker.Kind.BEAT) and now.schedules_late:
+        yield Problem(
+            name="schedules",
+            severity=BAD,
+            text=f"{_count(now.schedules_late, 'schedule')} late, the most overdue by {_span(late)}, although beat is alive.",
+            remedy="Read beat's log (`journalctl -u wakeful-beat`).",
+            lasted=timedelta(seconds=late),
+            alarm_after=settings.WAKEFUL_ALARM_AFTER,
+        )
+
+
+def _queues(now: Situation) -> Iterator[Problem]:
+    if now.everything.is_paused:
+        yield _paused(now.everything, "All queues are")
+        return  # whatever waits, waits on purpose
+    for queue in now.queues:
+        if queue.is_paused:
+            yield _paused(queue, f"Queue {queue.name} is")
+        elif queue.homeless and queue.homeless_seconds > LATE.total_seconds() and now.alive(Worker.Kind.WORKER):
+            yield _homeless(queue)
+        elif queue.children and queue.oldest_seconds > settings.WAKEFUL_ALARM_LAG.total_seconds():
+            yield _lag(queue)
+
+
+def _paused(queue: QueueState, subject: str) -> Problem:
+    waiting = f" {_count(queue.ready, 'run')} waiting." if queue.ready else ""
+    argument = "" if queue.name == "*" else f" {queue.name}"
+    return Problem(
+        name=f"paused:{queue.name}",
+        severity=WARNING,
+        text=f"{subject} paused since {_span(queue.paused_seconds or 0)}, by {queue.paused_by}"
+        f"{': ' + queue.paused_reason if queue.paused_reason else ''}. Events are accepted and become runs; none of them starts."
+        f"{waiting}",
+        remedy=f"Resume when it is time: `manage.py resume{argument}`, or on the Processes page.",
+        lasted=queue.paused_for,
+        alarm_after=settings.WAKEFUL_ALARM_PAUSED,
+    )
+
+
+def _homeless(queue: QueueState) -> Problem:
+    agents = ", ".join(queue.homeless_agents[:5])
+    return Problem(
+        name=f"homeless:{queue.name}",
+        severity=BAD,
+        text=f"{_count(queue.homeless, 'run')} waiting in queue {queue.name!r} that no live worker can execute: none serves "
+        f"that queue with code for {agents}.",
+        remedy=f"Start a worker that has the agent's app in WAKEFUL_APPS and {queue.name!r} among its queues, "
+        "or cancel the runs.",
+        lasted=timedelta(seconds=queue.homeless_seconds),
+        alarm_after=settings.WAKEFUL_ALARM_AFTER,
+    )
+
+
+def _lag(queue: QueueState) -> Problem:
+    limited = queue.max_running is not None and queue.running >= queue.max_running
+    why = f"its limit of {queue.max_running} is reached" if limited else f"all {queue.children} children are busy"
+    return Problem(
+        name=f"lag:{queue.name}",
+        severity=WARNING,
+        text=f"{_count(queue.ready, 'run')} waiting in queue {queue.name!r}, the oldest for {_span(queue.oldest_seconds)}: {why}.",
+        remedy="Raise its limit." if limited else "Start more workers, or give them more children (--concurrency).",
+        lasted=timedelta(seconds=queue.oldest_seconds),
+        alarm_after=settings.WAKEFUL_ALARM_LAG,
+    )
+
+
+def _late(now: Situation) -> Iterator[Problem]:
+    oldest = now.transaction
+    if oldest and oldest.age > settings.WAKEFUL_ALARM_TRANSACTION.total_seconds():
+        yield Problem(
+            name="transaction",
+            severity=WARNING,
+            text=f"A transaction of {oldest.application or oldest.user} (PostgreSQL process {oldest.pid}, {oldest.state}) has been "
+            f"open for {_span(oldest.age)}: nothing that was changed since can be cleaned up, and everything grows slower.",
+            remedy=f"End it where it was begun, or: SELECT pg_terminate_backend({oldest.pid})",
+            lasted=timedelta(seconds=oldest.age),
+            alarm_after=settings.WAKEFUL_ALARM_TRANSACTION,
+        )
+    if now.undelivered:
+        yield Problem(
+            name="deliveries",
+            severity=WARNING,
+            text=f"{_count(now.undelivered, 'message')} not delivered at the first try, and tried again. "
+            f"The oldest failed with: {now.delivery_error}",
+            remedy="If it does not pass by itself: is the broker, or the address it is sent to, there?",
+            lasted=timedelta(seconds=now.undelivered_age or 0),
+            alarm_after=settings.WAKEFUL_ALARM_AFTER,
+        )
+
+
+def _triggers(now: Situation) -> Iterator[Problem]:
+    for one in now.failing:
+        yield Problem(
+            name=f"failing:{one.slug}",
+            severity=WARNING,
+            text=f"The last {one.failures} runs of trigger {one.slug} failed.",
+            remedy="Read the error of its latest run, fix the cause, and requeue the failed ones.",
+            lasted=AT_ONCE,
+            alarm_after=AT_ONCE,
+        )
+        if one.paused is not None:
+            yield Problem(
+                name=f"trigger-paused:{one.slug}",
+                severity=BAD,
+                text=f"Trigger {one.slug} is paused since {_span(one.paused)}: {one.paused_reason}. Its events are kept.",
+                remedy="Fix the cause, then resume the trigger: what was held is run, or dropped.",
+                lasted=timedelta(seconds=one.paused),
+                alarm_after=AT_ONCE,
+            )
+
+
+def _span(seconds: float) -> str:
+    return in_words(timedelta(seconds=max(round(seconds), 0))) if seconds >= 1 else "a moment"
+
+
+def _count(number: int, noun: str) -> str:
+    """`1 event is`, `7 events are`, `more than 10,000 events are`."""
+    if number == 1:
+        return f"1 {noun} is"
+    more = "at least " if number in (COUNTED, SAMPLE) else ""
+    return f"{more}{number:,} {noun}s are"

@@ -1,0 +1,176 @@
+"""How the installation stands, in one look: which processes there are, what waits how long, what holds things up.
+
+One statement, for the dispatcher looks again and again; it reads the heads of queues and the edges of indexes only.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from django.conf import settings
+
+from runs.alive import IS_ALIVE
+from runs.queues import QUEUES, QueueState, parameters
+from runs.sql import fetch
+
+T = TypeVar("T")
+
+COUNTED = 10_000  # nobody needs to know by how much a backlog is longer
+STOPPED_SHOWN = 20
+LATE = timedelta(seconds=30)  # three safety looks: what waits longer is not waiting its turn
+
+LOOK = f"""
+SELECT json_build_object(
+  'processes', (SELECT coalesce(json_agg(shown), '[]') FROM (
+    SELECT worker.id, worker.kind, worker.host, worker.pid, worker.version, worker.concurrency, worker.agents, worker.queues,
+      {IS_ALIVE} AS alive, worker.draining_at IS NOT NULL AS draining, worker.stopped_reason,
+      extract(epoch FROM clock_timestamp() - worker.started_at)::float8 AS started,
+      extract(epoch FROM clock_timestamp() - worker.seen_at)::float8 AS seen,
+      extract(epoch FROM clock_timestamp() - worker.stopped_at)::float8 AS stopped
+    FROM runs_worker worker
+    WHERE worker.stopped_at IS NULL OR worker.id IN (
+      SELECT id FROM runs_worker WHERE stopped_at > clock_timestamp() - interval '1 day'
+      ORDER BY stopped_at DESC LIMIT %(stopped)s::int)
+    ORDER BY worker.kind, worker.started_at) shown),
+  'unseen', (SELECT coalesce(json_object_agg(kind, age), '{{}}') FROM (
+    SELECT kind, extract(epoch FROM clock_timestamp() - max(seen_at))::float8 AS age FROM runs_worker GROUP BY kind) seen),
+  'queues', (SELECT json_agg(queue) FROM ({QUEUES}) queue),
+  'undispatched', (SELECT count(*) FROM (SELECT FROM triggers_event WHERE dispatched_at IS NULL LIMIT %(counted)s::int) waiting),
+  'undispatched_age', (SELECT extract(epoch FROM clock_timestamp() - received_at)::float8
+    FROM triggers_event WHERE dispatched_at IS NULL ORDER BY seq LIMIT 1),
+  'outbox', (SELECT count(*) FROM (SELECT FROM runs_outboxmessage LIMIT %(counted)s::int) waiting),
+  'outbox_late', (SELECT extract(epoch FROM clock_timestamp() - min(available_at))::float8 FROM runs_outboxmessage),
+  'undelivered', (SELECT count(*) FROM (
+    SELECT FROM runs_outboxmessage WHERE last_error <> '' LIMIT %(counted)s::int) waiting),
+  'undelivered_age', (SELECT extract(epoch FROM clock_timestamp() - min(created_at))::float8 FROM runs_outboxmessage
+    WHERE last_error <> ''),
+  'delivery_error', (SELECT left(last_error, 300) FROM runs_outboxmessage WHERE last_error <> '' ORDER BY id LIMIT 1),
+  'schedules_late', (SELECT count(*) FROM triggers_schedule WHERE next_fire_at < clock_timestamp() - %(late)s::interval),
+  'schedule_age', (SELECT extract(epoch FROM clock_timestamp() - min(next_fire_at))::float8 FROM triggers_schedule
+    WHERE next_fire_at IS NOT NULL),
+  'transaction', (SELECT row_to_json(oldest) FROM (
+    SELECT pid, coalesce(usename, '') AS "user", application_name AS application, coalesce(state, '') AS state,
+      left(query, 200) AS query, extract(epoch FROM clock_timestamp() - xact_start)::float8 AS age
+    FROM pg_stat_activity
+    WHERE xact_start IS NOT NULL AND datname = current_database() AND pid <> pg_backend_pid()
+      AND backend_type = 'client backend'
+    ORDER BY xact_start LIMIT 1) oldest),
+  'failing', (SELECT coalesce(json_agg(failing), '[]') FROM (
+    SELECT slug, failures_in_a_row AS failures, paused_reason,
+      extract(epoch FROM clock_timestamp() - paused_at)::float8 AS paused
+    FROM triggers_trigger WHERE enabled AND failures_in_a_row >= %(failures)s::int ORDER BY slug LIMIT 1000) failing),
+  'alarms', (SELECT coalesce(json_agg(name), '[]') FROM runs_alarm WHERE ended_at IS NULL)
+)
+"""  # noqa: S608  (our own parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """One incarnation; `started`, `seen` and `stopped` are seconds ago."""
+
+    id: str
+    kind: str
+    host: str
+    pid: int
+    version: str
+    concurrency: int
+    agents: list[str]
+    queues: list[str]
+    alive: bool
+    draining: bool
+    started: float
+    seen: float
+    stopped: float | None
+    stopped_reason: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.host}:{self.pid}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transaction:
+    """The oldest open transaction of this database."""
+
+    pid: int
+    user: str
+    application: str
+    state: str
+    query: str
+    age: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failing:
+    """A trigger whose latest runs failed; `paused` is seconds ago."""
+
+    slug: str
+    failures: int
+    paused_reason: str
+    paused: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """Ages are seconds, None where nothing waits; a negative lateness is still to come."""
+
+    processes: list[Process]
+    unseen: Mapping[str, float]
+    queues: list[QueueState]
+    undispatched: int = 0
+    undispatched_age: float | None = None
+    outbox: int = 0
+    outbox_late: float | None = None
+    undelivered: int = 0
+    undelivered_age: float | None = None
+    delivery_error: str | None = None
+    schedules_late: int = 0
+    schedule_age: float | None = None
+    transaction: Transaction | None = None
+    failing: list[Failing]
+    alarms: list[str]
+
+    def alive(self, kind: str) -> list[Process]:
+        return [process for process in self.processes if process.kind == kind and process.alive]
+
+    @property
+    def everything(self) -> QueueState:
+        """The queue that stands for all of them."""
+        return next(queue for queue in self.queues if queue.name == "*")
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """How many live processes each version has."""
+        found: dict[str, int] = {}
+        for process in self.processes:
+            if process.alive:
+                found[process.version] = found.get(process.version, 0) + 1
+        return found
+
+
+def look() -> Situation:
+    """The situation now, by the database's clock."""
+    [(seen,)] = fetch(
+        LOOK,
+        {
+            **parameters(),
+            "stopped": STOPPED_SHOWN,
+            "counted": COUNTED,
+            "late": LATE,
+            "failures": settings.WAKEFUL_ALARM_FAILURES,
+        },
+    )
+    return Situation(
+        **{
+            **seen,
+            "processes": _each(Process, seen["processes"]),
+            "queues": _each(QueueState, seen["queues"]),
+            "failing": _each(Failing, seen["failing"]),
+            "transaction": Transaction(**seen["transaction"]) if seen["transaction"] else None,
+        }
+    )
+
+
+def _each(kind: type[T], rows: list[dict[str, Any]]) -> list[T]:
+    return [kind(**row) for row in rows]

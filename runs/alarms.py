@@ -1,0 +1,73 @@
+"""What is wrong, told of once when it begins and once when it is over, however many processes notice it how often."""
+
+from datetime import datetime
+from typing import cast
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db import transaction
+from django.db.models.functions import Now
+
+from agents.durations import in_words
+from runs.models import Alarm, Notification, OutboxMessage
+from runs.nudge import nudge_dispatcher
+from runs.sql import fetch
+
+log = structlog.get_logger(__name__)
+
+TOPIC = "alarm"
+WAKEFUL = "wakeful"
+
+# The unique index on open alarms decides who is first.
+BEGIN = """
+INSERT INTO runs_alarm (name, severity, text, remedy) VALUES (%s::text, %s::text, %s::text, %s::text)
+ON CONFLICT (name) WHERE ended_at IS NULL DO NOTHING RETURNING id
+"""
+
+
+def begin(
+    name: str, *, severity: str, text: str, remedy: str = "", sender: str = WAKEFUL, run_id: UUID | None = None
+) -> bool:
+    """Raise the alarm of this name, unless it is raised already; a notification, and a message to WAKEFUL_ALARM_URL."""
+    with transaction.atomic():
+        raised = fetch(BEGIN, [name, severity, text, remedy])
+        if not raised:
+            return False
+        [(id,)] = raised
+        urgency = Notification.Urgency.HIGH if severity == Alarm.Severity.BAD else Notification.Urgency.NORMAL
+        Notification.objects.create(sender=sender, run_id=run_id, urgency=urgency, text=f"{text} {remedy}".strip())
+        _send(Alarm.objects.get(pk=id), "began")
+    log.warning("alarm.began", alarm=name, text=text)
+    return True
+
+
+def end(name: str) -> bool:
+    """Say that it is over; False if it was not raised."""
+    with transaction.atomic():
+        if not Alarm.objects.filter(name=name, ended_at=None).update(ended_at=Now()):
+            return False
+        alarm = Alarm.objects.filter(name=name).latest("id")
+        lasted = in_words(cast(datetime, alarm.ended_at) - alarm.began_at)
+        Notification.objects.create(
+            sender=WAKEFUL, urgency=Notification.Urgency.LOW, text=f"Over after {lasted}: {alarm.text}"
+        )
+        _send(alarm, "ended")
+    log.info("alarm.ended", alarm=name, lasted=lasted)
+    return True
+
+
+def _send(alarm: Alarm, state: str) -> None:
+    if not settings.WAKEFUL_ALARM_URL:
+        return
+    payload = {
+        "alarm": alarm.name,
+        "state": state,
+        "severity": alarm.severity,
+        "text": alarm.text,
+        "remedy": alarm.remedy,
+        "began_at": alarm.began_at.isoformat(),
+        "ended_at": alarm.ended_at.isoformat() if alarm.ended_at else None,
+    }
+    OutboxMessage.objects.create(topic=TOPIC, key=f"{alarm.pk}:{state}", payload=payload)
+    nudge_dispatcher()

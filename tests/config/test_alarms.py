@@ -1,0 +1,173 @@
+"""An alarm is told of once when it begins and once when it is over, and leaves at least once."""
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from config.alarms import Watch, update_alarms
+from config.situation import look
+from runs import alarms, delivery, outbox
+from runs.delivery import deliver
+from runs.models import Alarm, Notification, OutboxMessage, Worker
+
+pytestmark = pytest.mark.django_db
+
+LONG_AGO = "2026-01-01T00:00Z"
+
+
+class Receiver:
+    """Somebody at WAKEFUL_ALARM_URL: what it was sent, and how it answers."""
+
+    def __init__(self) -> None:
+        self.heard: list[dict[str, Any]] = []
+        self.answer = 204
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                receiver.heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(receiver.answer)
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None: ...
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/alarms"
+
+
+@pytest.fixture
+def receiver(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    monkeypatch.setattr(delivery, "close_old_connections", lambda: None)  # the test's transaction lives on one
+    receiver = Receiver()
+    with receiver.server:
+        Thread(target=receiver.server.serve_forever, daemon=True).start()
+        settings.WAKEFUL_ALARM_URL = receiver.url
+        yield receiver
+        receiver.server.shutdown()
+
+
+def processes(*kinds: str) -> None:
+    for number, kind in enumerate(kinds):
+        Worker.objects.create(kind=kind, host="here", pid=number, version="1", started_at=LONG_AGO)
+
+
+def texts() -> list[str]:
+    return list(Notification.objects.order_by("id").values_list("text", flat=True))
+
+
+def test_a_fault_is_told_once_when_it_begins_and_once_when_it_is_over() -> None:
+    processes("dispatcher", "worker")
+
+    update_alarms()
+    update_alarms()
+
+    assert [alarm.name for alarm in Alarm.objects.all()] == ["no-beat"]
+    assert len(texts()) == 1
+    assert texts()[0].startswith("No beat has ever been seen: no schedule fires")
+
+    processes("beat")
+    update_alarms()
+    update_alarms()
+
+    assert Alarm.objects.get().ended_at is not None
+    assert len(texts()) == 2
+    assert texts()[1].startswith("Over after ")
+
+
+def test_a_fault_that_comes_back_is_a_new_alarm() -> None:
+    processes("dispatcher", "worker")
+    update_alarms()
+    processes("beat")
+    update_alarms()
+    Worker.objects.filter(kind="beat").update(seen_at=LONG_AGO)
+
+    update_alarms()
+
+    assert Alarm.objects.filter(name="no-beat").count() == 2
+    assert Alarm.objects.filter(name="no-beat", ended_at=None).count() == 1
+
+
+def test_a_fault_that_has_just_begun_is_no_alarm_yet(settings: Any) -> None:
+    for kind in ("dispatcher", "worker", "beat"):
+        Worker.objects.create(kind=kind, host="here", pid=1, version="1")
+    Worker.objects.filter(kind="worker").delete()
+
+    update_alarms()
+
+    assert not Alarm.objects.exists()
+
+
+def test_two_that_notice_raise_one_alarm() -> None:
+    assert alarms.begin("backlog", severity="bad", text="late")
+    assert not alarms.begin("backlog", severity="bad", text="late")
+    assert alarms.end("backlog")
+    assert not alarms.end("backlog")
+
+    assert Notification.objects.count() == 2
+
+
+def test_a_quiet_look_is_one_statement(django_assert_num_queries: Any) -> None:
+    processes("dispatcher", "worker", "beat")
+    watch = Watch()
+
+    with django_assert_num_queries(1):
+        watch()
+        watch()
+
+
+def test_an_alarm_is_sent_when_it_begins_and_when_it_is_over(receiver: Receiver) -> None:
+    alarms.begin("no-beat", severity="bad", text="No beat.", remedy="Start one.")
+    alarms.end("no-beat")
+
+    for message in OutboxMessage.objects.order_by("id"):
+        deliver(message.pk)
+
+    assert [(sent["alarm"], sent["state"], sent["severity"]) for sent in receiver.heard] == [
+        ("no-beat", "began", "bad"),
+        ("no-beat", "ended", "bad"),
+    ]
+    assert receiver.heard[0]["text"] == "No beat."
+    assert receiver.heard[1]["ended_at"]
+    assert not OutboxMessage.objects.exists()
+
+
+def test_an_alarm_that_is_not_taken_stays_and_says_why(receiver: Receiver) -> None:
+    receiver.answer = 500
+    alarms.begin("no-beat", severity="bad", text="No beat.")
+    [message] = OutboxMessage.objects.all()
+
+    deliver(message.pk)
+
+    message.refresh_from_db()
+    assert "500" in message.last_error
+    assert look().undelivered == 1
+
+    receiver.answer = 204
+    deliver(message.pk)
+    assert not OutboxMessage.objects.exists()
+
+
+def test_a_message_given_to_a_worker_comes_up_again_if_the_worker_dies(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[Any] = []
+    monkeypatch.setattr("celery.Celery.send_task", lambda self, name, args, **options: sent.append((name, *args)))
+    alarms.begin("no-beat", severity="bad", text="No beat.")
+
+    assert outbox.hand_over(10) == 1
+    assert outbox.hand_over(10) == 0  # for a minute it is with the worker
+    OutboxMessage.objects.update(available_at=LONG_AGO)
+    assert outbox.hand_over(10) == 1
+
+    [message] = OutboxMessage.objects.all()
+    assert sent == [("runs.deliver", message.pk)] * 2
+
+
+def test_without_an_address_nothing_is_sent() -> None:
+    alarms.begin("no-beat", severity="bad", text="No beat.")
+
+    assert not OutboxMessage.objects.exists()

@@ -1,0 +1,231 @@
+"""What is wrong is said in words that name the cause and the way out."""
+
+from typing import Any
+
+import pytest
+
+from config.problems import Problem, problems
+from config.situation import Failing, Process, Situation, Transaction
+from runs.queues import QueueState
+
+IDLE_QUEUE: dict[str, Any] = {
+    "max_running": None,
+    "paused_at": None,
+    "paused_seconds": None,
+    "paused_reason": "",
+    "paused_by": "",
+    "running": 0,
+    "ready": 0,
+    "oldest_seconds": 0,
+    "homeless": 0,
+    "homeless_seconds": 0,
+    "homeless_agents": [],
+    "children": 2,
+}
+
+
+def make_process(kind: str, **fields: Any) -> Process:
+    values: dict[str, Any] = {
+        "id": "1",
+        "kind": kind,
+        "host": "here",
+        "pid": 7,
+        "version": "1",
+        "concurrency": 2,
+        "agents": [],
+        "queues": [],
+        "alive": True,
+        "draining": False,
+        "started": 100.0,
+        "seen": 1.0,
+        "stopped": None,
+        "stopped_reason": "",
+    }
+    return Process(**{**values, **fields})
+
+
+def make_queue(name: str = "default", **fields: Any) -> QueueState:
+    return QueueState(name=name, **{**IDLE_QUEUE, **fields})
+
+
+def make_situation(*, without: str = "", **fields: Any) -> Situation:
+    """A whole installation with nothing wrong, but for what is given."""
+    kinds = [kind for kind in ("dispatcher", "worker", "beat", "web") if kind != without]
+    values: dict[str, Any] = {
+        "processes": [make_process(kind) for kind in kinds],
+        "unseen": dict.fromkeys(kinds, 1.0),
+        "queues": [make_queue("*"), make_queue()],
+        "failing": [],
+        "alarms": [],
+    }
+    return Situation(**{**values, **fields})
+
+
+def only(now: Situation) -> Problem:
+    [problem] = problems(now)
+    return problem
+
+
+def test_a_whole_installation_has_nothing_wrong() -> None:
+    assert problems(make_situation()) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "effect", "command"),
+    [
+        ("dispatcher", "events are accepted and kept, but no run starts", "manage.py dispatcher"),
+        ("worker", "none is executed", "celery -A config worker"),
+        ("beat", "no schedule fires", "celery -A config beat"),
+    ],
+)
+def test_a_missing_process_is_named_with_what_stands_still_and_how_to_start_one(
+    kind: str, effect: str, command: str
+) -> None:
+    problem = only(make_situation(without=kind, unseen={kind: 42.0}))
+
+    assert problem.text.startswith(f"No {kind} has been seen for 42 s: ")
+    assert effect in problem.text
+    assert command in problem.remedy
+    assert "systemctl start wakeful-" in problem.remedy
+    assert problem.severity == "bad"
+
+
+def test_one_that_was_never_there_is_told_from_one_that_is_gone() -> None:
+    assert only(make_situation(without="beat", unseen={})).text.startswith("No beat has ever been seen: ")
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"stopped": None}, "vanished without a word"),
+        ({"stopped": 30.0, "stopped_reason": "unseen"}, "vanished without a word"),
+        ({"stopped": 30.0, "stopped_reason": "stopped"}, "ended by itself (stopped)"),
+    ],
+)
+def test_it_is_said_how_the_last_one_went(fields: dict[str, Any], told: str) -> None:
+    here = make_situation(without="dispatcher", unseen={"dispatcher": 42.0})
+    gone = make_process("dispatcher", alive=False, seen=42.0, **fields)
+
+    problem = only(Situation(**{**vars(here), "processes": [*here.processes, gone]}))
+
+    assert f"The last one, here:7, {told}" in problem.text
+
+
+def test_events_that_wait_for_a_dispatcher_are_no_second_problem() -> None:
+    now = make_situation(
+        without="dispatcher", unseen={"dispatcher": 42.0}, undispatched=3, undispatched_age=40.0, outbox_late=40.0
+    )
+
+    assert "3 events are waiting, the oldest for 40 s." in only(now).text
+
+
+def test_workers_that_are_all_stopping_are_as_good_as_none() -> None:
+    here = make_situation(without="worker")
+    stopping = make_process("worker", draining=True)
+
+    problem = only(Situation(**{**vars(here), "processes": [*here.processes, stopping]}))
+
+    assert problem.text.startswith("Every worker is stopping: ")
+
+
+@pytest.mark.parametrize(
+    ("fields", "name", "told"),
+    [
+        ({"undispatched": 12, "undispatched_age": 180.0}, "backlog", "12 events are waiting for dispatch"),
+        ({"outbox": 1, "outbox_late": 60.0}, "outbox", "1 message is in the outbox"),
+        ({"schedules_late": 2, "schedule_age": 60.0}, "schedules", "2 schedules are late"),
+        (
+            {
+                "transaction": Transaction(
+                    pid=9, user="app", application="psql", state="idle in transaction", query="", age=3600.0
+                )
+            },
+            "transaction",
+            "A transaction of psql (PostgreSQL process 9, idle in transaction) has been open for 1 h",
+        ),
+        (
+            {"undelivered": 1, "undelivered_age": 5.0, "delivery_error": "URLError: refused"},
+            "deliveries",
+            "URLError: refused",
+        ),
+        (
+            {"failing": [Failing(slug="greeter", failures=4, paused_reason="", paused=None)]},
+            "failing:greeter",
+            "The last 4 runs of trigger greeter failed.",
+        ),
+        (
+            {"queues": [make_queue("*"), make_queue(ready=5, oldest_seconds=900.0)]},
+            "lag:default",
+            "all 2 children are busy",
+        ),
+        (
+            {"queues": [make_queue("*"), make_queue(ready=5, oldest_seconds=900.0, max_running=1, running=1)]},
+            "lag:default",
+            "its limit of 1 is reached",
+        ),
+        (
+            {
+                "queues": [
+                    make_queue("*"),
+                    make_queue(ready=1, homeless=1, homeless_seconds=60.0, homeless_agents=["newcomer"]),
+                ]
+            },
+            "homeless:default",
+            "none serves that queue with code for newcomer",
+        ),
+        (
+            {"queues": [make_queue("*"), make_queue(paused_seconds=60.0, paused_by="admin:ada", paused_reason="fire")]},
+            "paused:default",
+            "Queue default is paused since 1 min, by admin:ada: fire.",
+        ),
+    ],
+)
+def test_what_is_late_or_stopped_is_named(fields: dict[str, Any], name: str, told: str) -> None:
+    problem = only(make_situation(**fields))
+
+    assert problem.name == name
+    assert told in problem.text
+    assert problem.remedy
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"undispatched": 12, "undispatched_age": 5.0},
+        {"outbox": 1, "outbox_late": -60.0},
+        {"schedule_age": 5.0},
+        {"queues": [make_queue("*"), make_queue(ready=5, oldest_seconds=60.0)]},
+    ],
+)
+def test_what_waits_its_turn_is_no_problem(fields: dict[str, Any]) -> None:
+    assert problems(make_situation(**fields)) == []
+
+
+def test_while_everything_is_paused_nothing_that_waits_is_a_problem_of_its_own() -> None:
+    paused = make_queue("*", paused_seconds=60.0, paused_by="cli:root", paused_reason="started with --paused")
+    waiting = make_queue(ready=5, oldest_seconds=9000.0, homeless=5, homeless_seconds=9000.0)
+
+    problem = only(make_situation(queues=[paused, waiting]))
+
+    assert problem.name == "paused:*"
+    assert "manage.py resume" in problem.remedy
+
+
+def test_a_trigger_that_paused_itself_is_told_beside_its_failures() -> None:
+    failing = Failing(slug="greeter", failures=10, paused_reason="10 failed runs in a row", paused=60.0)
+
+    assert [problem.name for problem in problems(make_situation(failing=[failing]))] == [
+        "trigger-paused:greeter",
+        "failing:greeter",
+    ]
+
+
+@pytest.mark.parametrize(("age", "is_alarm"), [(30.0, False), (61.0, True)])
+def test_a_fault_is_an_alarm_once_it_has_lasted(age: float, is_alarm: bool) -> None:
+    assert only(make_situation(without="beat", unseen={"beat": age})).is_alarm is is_alarm
+
+
+def test_a_backlog_that_shuts_the_doors_says_so(settings: Any) -> None:
+    settings.WAKEFUL_MAX_BACKLOG = 100
+
+    assert "answered 503 from 100 on" in only(make_situation(undispatched=60, undispatched_age=60.0)).text
