@@ -152,3 +152,33 @@ def queues(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
             id="wakeful.E007",
         )
     ]
+
+
+@register
+def retention(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+    found: list[CheckMessage] = []
+    if settings.WAKEFUL_KEEP_EVENTS < settings.WAKEFUL_KEEP_PAYLOADS:
+        found.append(
+            Error(
+                "WAKEFUL_KEEP_EVENTS is less than WAKEFUL_KEEP_PAYLOADS.",
+                hint="An event's row goes with all it holds: keep events at least as long as their payloads.",
+                id="wakeful.E020",
+            )
+        )
+    if timedelta(days=3) > settings.WAKEFUL_KEEP_EVENTS:
+        found.append(
+            Warning(
+                "WAKEFUL_KEEP_EVENTS is less than three days.",
+                hint="Senders repeat a delivery for days, and one that is no longer known is processed again.",
+                id="wakeful.W020",
+            )
+        )
+    if timedelta(hours=1) <= settings.WAKEFUL_PRUNE_BUDGET:
+        found.append(
+            Warning(
+                "WAKEFUL_PRUNE_BUDGET is an hour or more.",
+                hint="Pruning begins every hour, and each round takes a child of a worker for so long.",
+                id="wakeful.W021",
+            )
+        )
+    return found

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from celery.schedules import crontab
 from kombu import Queue
 
 from config import logs
@@ -61,6 +62,13 @@ WAKEFUL_SHUTDOWN_GRACE = env.duration("WAKEFUL_SHUTDOWN_GRACE", "20s", "time a s
 WAKEFUL_ATOMIC_TIMEOUT = env.duration("WAKEFUL_ATOMIC_TIMEOUT", "60s", "longest transaction of an atomic agent")
 WAKEFUL_MAX_DEPTH = env.count("WAKEFUL_MAX_DEPTH", 8, "links of a causal chain of events and runs")
 WAKEFUL_FAILPOINTS = env.text("WAKEFUL_FAILPOINTS", "", "fault tests only: named points where a process dies or sleeps")
+# Retention
+WAKEFUL_KEEP_PAYLOADS = env.duration("WAKEFUL_KEEP_PAYLOADS", "30d", "what events and finished runs hold is kept this long: data, bodies, inputs, results, errors")
+WAKEFUL_KEEP_EVENTS = env.duration("WAKEFUL_KEEP_EVENTS", "90d", "events and the ledger are kept this long; the same event is taken for a new one after that")
+WAKEFUL_KEEP_RUNS = env.duration("WAKEFUL_KEEP_RUNS", "90d", "finished runs, their attempts and notifications, and stopped processes are kept this long")
+WAKEFUL_KEEP_AUDIT = env.duration("WAKEFUL_KEEP_AUDIT", "730d", "audit entries and past alarms are kept this long")
+WAKEFUL_KEEP_RESULTS = env.duration("WAKEFUL_KEEP_RESULTS", "7d", "results of ordinary periodic tasks are kept this long")
+WAKEFUL_PRUNE_BUDGET = env.duration("WAKEFUL_PRUNE_BUDGET", "5m", "longest time the hourly pruning takes at once")
 # --- End of the knobs ---
 # fmt: on
 
@@ -188,6 +196,11 @@ CELERY_TASK_QUEUES = [Queue("celery"), *(Queue(f"runs.{name}", routing_key=f"run
 CELERY_TASK_ACKS_LATE = False  # the broker's ack means nothing: the run's row is the guarantee
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_RESULT_BACKEND = "django-db"
+CELERY_RESULT_EXPIRES = WAKEFUL_KEEP_RESULTS
+# Beat keeps these as rows that an operator may switch off. One that comes late finds less to do, so none piles up.
+CELERY_BEAT_SCHEDULE = {
+    "wakeful.prune": {"task": "wakeful.prune", "schedule": crontab(minute="17"), "options": {"expire_seconds": 3600}}
+}
 # Celery would close the connection around every task: 3.5 times slower. The doorbell's loop replaces broken ones.
 CELERY_DB_REUSE_MAX = 2**40
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True

@@ -15,8 +15,8 @@ from runs.states import REQUEUEABLE, RunStatus
 
 def requeue(run_id: UUID, *, by: str) -> Run:
     """The same run again, with fresh attempts, at the end of the queue. It runs even where its trigger skips overlaps,
-    but waits for its key. Raises Run.DoesNotExist, or IllegalState when it is neither failed nor cancelled, or its
-    events have been processed after all."""
+    but waits for its key. Raises Run.DoesNotExist, or IllegalState when it is neither failed nor cancelled, its events
+    have been processed after all, or it has lost its payload."""
     with transaction.atomic():
         run = Run.objects.get(pk=run_id)
         if run.key:
@@ -27,7 +27,12 @@ def requeue(run_id: UUID, *, by: str) -> Run:
             raise IllegalState(
                 f"run {run_id}: its event has been processed meanwhile; replay the event to run it again", run.status
             )
-        requeued = Run.objects.filter(pk=run_id, status__in=REQUEUEABLE).update(
+        if run.payload_removed_at:
+            raise IllegalState(
+                f"run {run_id} has lost its payload to retention or erasure: there is nothing to run it with",
+                run.status,
+            )
+        requeued = Run.objects.filter(pk=run_id, status__in=REQUEUEABLE, payload_removed_at=None).update(
             status=RunStatus.QUEUED,
             status_reason=f"requeued by {by}",
             seq=next_value("runs_run_seq"),

@@ -1,0 +1,40 @@
+import json
+from argparse import ArgumentParser, ArgumentTypeError
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from agents.durations import parse_duration
+from config import retention
+from runs.sweep import set_out_afresh
+
+
+class Command(BaseCommand):
+    help = "Take away what is older than the WAKEFUL_KEEP_… settings say; Beat does the same every hour."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--dry-run", action="store_true", help="only count what would go; changes nothing")
+        parser.add_argument(
+            "--afresh", action="store_true", help="from the oldest row on, not from where it ended last"
+        )
+        parser.add_argument("--budget", type=_duration, metavar="TIME", help="stop after this long, such as 30s or 10m")
+        parser.add_argument("--json", action="store_true", dest="as_json", help="print a JSON list")
+
+    def handle(self, *, dry_run: bool, afresh: bool, budget: timedelta | None, as_json: bool, **options: Any) -> None:
+        if afresh and not dry_run:
+            set_out_afresh(every=timedelta())
+        pruned = retention.count() if dry_run else retention.prune(budget=budget)
+        if as_json:
+            self.stdout.write(json.dumps([vars(one) for one in pruned], indent=2))
+            return
+        verb = "would go" if dry_run else "gone"
+        for one in pruned:
+            self.stdout.write(f"{one.name:<16} {one.rows:>10} {verb}{'' if one.complete else ', and there is more'}")
+
+
+def _duration(text: str) -> timedelta:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None

@@ -1,0 +1,18 @@
+"""Maintenance that Beat fires as ordinary periodic tasks; see CELERY_BEAT_SCHEDULE."""
+
+from celery import shared_task
+from django.conf import settings
+from django.db import close_old_connections
+
+from config.retention import prune as prune_now
+from runs import parent
+from runs.models import Worker
+
+
+@shared_task(name="wakeful.prune", ignore_result=False)
+def prune() -> dict[str, int]:
+    """Take away what is older than the settings say; rows by kind. A worker that is stopping does not wait for it."""
+    close_old_connections()
+    stopping = Worker.objects.filter(id=parent.WORKER_ID, draining_at__isnull=False)
+    done = prune_now(budget=settings.WAKEFUL_PRUNE_BUDGET, stop=stopping.exists)
+    return {one.name: one.rows for one in done if one.rows}

@@ -1,0 +1,42 @@
+"""Taking away what events said, while the events themselves stay: they go on being known, so that nothing is done twice."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from runs.sql import execute, fetch
+
+REMOVE = """
+UPDATE triggers_event SET data = NULL, body = NULL, headers = NULL, payload_removed_at = clock_timestamp()
+WHERE id = ANY(%s::uuid[]) AND payload_removed_at IS NULL
+"""
+NEEDS = "run.payload_removed_at IS NULL AND coalesce(run.finished_at >= %(before)s::timestamptz, true)"
+# An event is needed while it waits for dispatch, or to be offered again, or in a window, and as long as a run of it
+# still has what it was given: the run may be live, or be requeued. A run that took several events along has the id of
+# the first; the others' decisions name it.
+NOT_NEEDED = """
+SELECT event.id FROM triggers_event event
+WHERE event.id = ANY(%(ids)s::uuid[]) AND event.dispatched_at IS NOT NULL
+  AND NOT EXISTS (SELECT FROM triggers_redispatch again WHERE again.event_id = event.id AND again.dispatched_at IS NULL)
+  AND NOT EXISTS (
+    SELECT FROM triggers_decision decision LEFT JOIN runs_run run ON run.id = decision.run_id
+    WHERE decision.event_id = event.id AND (decision.outcome = 'held'
+      OR decision.outcome IN ('joined', 'collected') AND run.id IS NOT NULL AND {needs}))
+  AND event.id NOT IN (SELECT member FROM triggers_window, unnest(event_ids) member WHERE member = ANY(%(ids)s::uuid[]))
+  AND NOT EXISTS (
+    SELECT FROM runs_run run
+    WHERE run.id BETWEEN (left(replace(event.id::text, '-', ''), 12) || repeat('0', 20))::uuid
+                     AND (left(replace(event.id::text, '-', ''), 12) || repeat('f', 20))::uuid
+      AND run.event_ids @> ARRAY[event.id] AND {needs})
+""".replace("{needs}", NEEDS)
+
+
+def not_needed(event_ids: Sequence[UUID], *, but_by_runs_before: datetime | None = None) -> list[UUID]:
+    """Those of the events whose payload nobody will ask for any more. Runs that finished before an instant may be taken
+    for such as have lost theirs, to say what will happen once they have."""
+    return [id for (id,) in fetch(NOT_NEEDED, {"ids": list(event_ids), "before": but_by_runs_before})]
+
+
+def remove_payloads(event_ids: Sequence[UUID]) -> int:
+    """Take data, body and headers of events away, in the caller's transaction; of how many."""
+    return execute(REMOVE, [list(event_ids)])

@@ -1,0 +1,106 @@
+"""What retention takes of events, and of what hangs on them. An event that is still needed stays as it is."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime, time, timedelta
+from functools import cache, partial
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from runs.prune import LAG as LAG_OF_RUNS
+from runs.prune import PAYLOADS as PAYLOADS_OF_RUNS
+from runs.sql import execute, fetch
+from runs.sweep import Step, Walk, few, first_id_at
+from triggers.intake import Intake
+from triggers.models import Event, Trigger
+from triggers.payloads import not_needed, remove_payloads
+
+LAG = 2 * LAG_OF_RUNS
+# The ledger goes with its event, never before: it is what keeps a known event from being processed again.
+DELETE = [
+    "DELETE FROM triggers_decision WHERE event_id = ANY(%s::uuid[])",
+    "DELETE FROM triggers_redelivery WHERE event_id = ANY(%s::uuid[])",
+    "DELETE FROM triggers_redispatch WHERE event_id = ANY(%s::uuid[])",
+    "DELETE FROM runs_processedevent WHERE event_id = ANY(%s::uuid[])",
+    "DELETE FROM triggers_event WHERE id = ANY(%s::uuid[])",
+]
+# Where the chains of live runs, and of events on their way, began, and what caused them: rows that tell their story.
+# Live runs are read from the small partial indexes.
+ORIGINS = """
+WITH live AS (
+  SELECT root_id, event_ids FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL
+  UNION ALL SELECT root_id, event_ids FROM runs_run WHERE status = 'queued' AND due_at IS NOT NULL
+  UNION ALL SELECT root_id, event_ids FROM runs_run
+    WHERE status IN ('queued', 'running', 'uncertain', 'waiting') AND key IS NOT NULL
+  UNION ALL SELECT root_id, event_ids FROM runs_run WHERE status = 'running'
+  UNION ALL SELECT root_id, event_ids FROM runs_run WHERE status IN ('uncertain', 'waiting')
+  UNION ALL SELECT root_id, event_ids FROM triggers_window
+  UNION ALL SELECT root_id, ARRAY[id] FROM triggers_event WHERE dispatched_at IS NULL
+  UNION ALL SELECT (payload->>'root_id')::uuid, ARRAY[(payload->>'cause_event_id')::uuid] FROM runs_outboxmessage
+    WHERE topic = 'event'
+), old AS (SELECT * FROM live WHERE root_id < %(before)s::uuid)
+SELECT root_id FROM old
+UNION SELECT cause FROM old, unnest(old.event_ids) member
+  JOIN triggers_event event ON event.id = member, LATERAL (VALUES (event.id), (event.cause_event_id)) origin (cause)
+  WHERE cause IS NOT NULL
+"""
+IDLE = "starts[cardinality(starts)] < clock_timestamp() - %(keep)s::interval"
+
+
+def steps() -> list[Step]:
+    """What is taken of events; the steps of `runs.prune` come before."""
+    payloads, events = settings.WAKEFUL_KEEP_PAYLOADS, settings.WAKEFUL_KEEP_EVENTS
+    story = cache(live_origins)
+
+    def old_payload(ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
+        return not_needed(came_before(ids, cutoff, payload_removed_at=None))
+
+    def old_payload_then(ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
+        return not_needed(came_before(ids, cutoff, payload_removed_at=None), but_by_runs_before=cutoff)
+
+    def old(ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
+        return without(story, not_needed(came_before(ids, cutoff)), cutoff)
+
+    def old_then(ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
+        return without(story, not_needed(came_before(ids, cutoff), but_by_runs_before=cutoff), cutoff)
+
+    walk = partial(Walk, table="triggers_event", lag=LAG, after=PAYLOADS_OF_RUNS)
+    return [
+        walk(name="events.payload", keep=payloads, judge=old_payload, foresee=old_payload_then, remove=remove_payloads),
+        walk(name="events", keep=events, judge=old, foresee=old_then, remove=delete_events),
+        few("rates", "triggers_rateuse", key="key", which=IDLE, keep=longest_period()),
+    ]
+
+
+def came_before(ids: Sequence[UUID], instant: datetime, **fields: Any) -> list[UUID]:
+    return list(Event.objects.filter(id__in=ids, received_at__lt=instant, **fields).values_list("id", flat=True))
+
+
+def without(story: Callable[[date], set[UUID]], ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
+    """Those that are no part of the story of anything live."""
+    told = story(cutoff.date()) if ids else set()
+    return [id for id in ids if id not in told]
+
+
+def delete_events(ids: Sequence[UUID]) -> None:
+    for statement in DELETE:
+        execute(statement, [ids])
+
+
+def live_origins(day: date) -> set[UUID]:
+    """The events older than the end of this day that live runs stem from. Asked once a round: of a million live runs
+    it takes a second, and a chain that goes on was live before."""
+    before = datetime.combine(day, time.max, tzinfo=UTC) + timedelta(days=1)
+    return {id for (id,) in fetch(ORIGINS, {"before": first_id_at(before)})}
+
+
+def longest_period() -> timedelta:
+    """The longest time any trigger's rate looks back."""
+    longest = timedelta(days=1)
+    for policy in Trigger.objects.values_list("policy", flat=True):
+        with suppress(ValueError):
+            if rate := Intake.load(policy).rate:
+                longest = max(longest, rate.period)
+    return longest
