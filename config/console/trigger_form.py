@@ -1,5 +1,4 @@
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from django import forms
@@ -16,18 +15,24 @@ from unfold.widgets import (
 
 from agents.registry import all_agents
 from config.console.pages import Group
-from runs.policy import Policy
+from runs.enqueue import EVENTS_PER_RUN
 from triggers.matching import ExpressionError, compile_expression
 from triggers.models import Source, Trigger
+from triggers.policies import DEFAULTS, MOST_AT_ONCE, check_policy
 
 # Their events are always aimed at one trigger; listening to them is never needed.
 AIMED = ("schedule", "manual")
 OVERLAPS = {
     Trigger.Overlap.ALLOW: "allow: both run",
     Trigger.Overlap.SKIP: "skip: the new event starts nothing",
+    Trigger.Overlap.QUEUE_ONE: "queue_one: one run waits and takes all further events along",
     Trigger.Overlap.QUEUE: "queue: one after the other, in order",
+    Trigger.Overlap.CANCEL_PREVIOUS: "cancel_previous: the live run is cancelled, the latest event wins",
 }
-POLICY = ("queue", "priority", "timeout", "retries", "backoff", "backoff_factor", "backoff_max", "pause_after")
+EXECUTION = ("queue", "priority", "timeout", "retries", "backoff", "backoff_factor", "backoff_max", "pause_after")
+INTAKE = ("rate", "overflow", "debounce", "batch", "max_wait")
+POLICY = (*EXECUTION, *INTAKE)
+COLUMNS = ("enabled", "source", "filter", "input", "key", "key_limit", "overlap")
 
 
 class ExpressionField(forms.CharField):
@@ -108,6 +113,42 @@ class TriggerForm(MatchForm):
         widget=UnfoldAdminSelectWidget,
         help_text="What a new event does while a run of its key is live.",
     )
+    key_limit = forms.IntegerField(
+        min_value=1,
+        max_value=MOST_AT_ONCE,
+        initial=1,
+        widget=UnfoldAdminIntegerFieldWidget,
+        label="At once",
+        help_text="So many runs of one key.",
+    )
+    rate = forms.CharField(
+        required=False,
+        widget=UnfoldAdminTextInputWidget,
+        help_text="So many starts of one key in any such span: <code>10/h</code>, <code>100/15m</code>. Empty: no limit.",
+    )
+    overflow = forms.ChoiceField(
+        choices=[("delay", "delay: it starts when the rate allows"), ("drop", "drop: no run, with a reason")],
+        widget=UnfoldAdminSelectWidget,
+        help_text="What becomes of an event that is over the rate.",
+    )
+    debounce = forms.FloatField(
+        min_value=0,
+        widget=UnfoldAdminDecimalFieldWidget,
+        label="Debounce (s)",
+        help_text="Wait for so much quiet, then one run handles every event that came. 0: no debounce.",
+    )
+    batch = forms.IntegerField(
+        min_value=0,
+        max_value=EVENTS_PER_RUN,
+        widget=UnfoldAdminIntegerFieldWidget,
+        help_text="One run for so many events of one key. 0: no batch.",
+    )
+    max_wait = forms.FloatField(
+        min_value=0,
+        widget=UnfoldAdminDecimalFieldWidget,
+        label="Longest wait (s)",
+        help_text="Of a debounce or batch. 0: ten times the debounce, or 60 s for a batch.",
+    )
     queue = forms.CharField(
         max_length=100, widget=UnfoldAdminTextInputWidget, help_text="Workers serve queues by name."
     )
@@ -137,23 +178,32 @@ class TriggerForm(MatchForm):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
-        if cleaned.get("key") and cleaned.get("overlap") == Trigger.Overlap.ALLOW:
-            self.add_error("overlap", "With “allow” the key has no effect: choose skip or queue, or clear the key.")
+        if self.errors:
+            return cleaned
+        counts = cleaned["rate"] or cleaned["debounce"] or cleaned["batch"]
+        if cleaned["key"] and cleaned["overlap"] == Trigger.Overlap.ALLOW and not counts:
+            self.add_error("overlap", "With “allow” the key has no effect: choose another, or clear the key.")
+        policy = {name: cleaned[name] for name in POLICY}
+        try:
+            check_policy(policy, overlap=cleaned["overlap"], key_limit=cleaned["key_limit"])
+        except ValueError as error:
+            self.add_error(None, str(error))
         return cleaned
 
     def values(self) -> dict[str, Any]:
         """The trigger's fields as the form has them; its policy holds only what differs from the defaults."""
-        cleaned, defaults = self.cleaned_data, asdict(Policy())
-        values = {name: cleaned[name] for name in ("enabled", "source", "types", "filter", "input", "key", "overlap")}
-        return {**values, "policy": {name: cleaned[name] for name in POLICY if cleaned[name] != defaults[name]}}
+        cleaned = self.cleaned_data
+        values = {name: cleaned[name] for name in ("types", *COLUMNS)}
+        return {**values, "policy": {name: cleaned[name] for name in POLICY if cleaned[name] != DEFAULTS[name]}}
 
     def groups(self) -> list[Group]:
         match = [self[name] for name in ("source", "types", "filter", "input")]
         return [
             *self.first_group(),
             Group(title="Which events", fields=match),
-            Group(title="One at a time", fields=[self["key"], self["overlap"]]),
-            Group(title="How its runs are executed", fields=[self[name] for name in POLICY]),
+            Group(title="One at a time", fields=[self["key"], self["overlap"], self["key_limit"]]),
+            Group(title="How many runs", fields=[self[name] for name in INTAKE]),
+            Group(title="How its runs are executed", fields=[self[name] for name in EXECUTION]),
         ]
 
     def first_group(self) -> list[Group]:
@@ -185,13 +235,12 @@ class NewTriggerForm(TriggerForm):
 
 def as_initial(trigger: Trigger) -> dict[str, Any]:
     """The form's values for a trigger."""
-    own = {name: getattr(trigger, name) for name in ("enabled", "source", "filter", "input", "key", "overlap")}
+    own = {name: getattr(trigger, name) for name in COLUMNS}
     return {**own, "types": "\n".join(trigger.types), **policy_as_initial(trigger.policy)}
 
 
 def policy_as_initial(policy: Mapping[str, Any]) -> dict[str, Any]:
-    defaults = asdict(Policy())
-    return {name: policy.get(name, defaults[name]) for name in POLICY}
+    return {name: policy.get(name, DEFAULTS[name]) for name in POLICY}
 
 
 def _check(text: str) -> None:

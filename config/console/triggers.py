@@ -4,7 +4,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.db.models import JSONField, Prefetch, Q, QuerySet
+from django.db.models import Count, JSONField, Min, Prefetch, Q, QuerySet, Sum
 from django.db.models.expressions import RawSQL
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
@@ -351,7 +351,8 @@ class TriggerPanel(Panel):
                     ("Filter", obj.filter and format_html("<code>{}</code>", obj.filter)),
                     ("Input", format_html("<code>{}</code>", pretty(obj.input)) if obj.input else ""),
                     ("Key", obj.key and format_html("<code>{}</code>", obj.key)),
-                    ("Overlap", obj.overlap),
+                    ("Overlap", obj.overlap if obj.key_limit == 1 else f"{obj.overlap}, {obj.key_limit} at once"),
+                    ("Waiting for their window", _collected(obj)),
                     ("Failed runs in a row", obj.failures_in_a_row),
                     ("Comes from", "the agent’s declaration" if obj.declared is not None else "an operator"),
                     ("Changed by operators, kept at deploys", overridden),
@@ -409,6 +410,16 @@ def _schedules(trigger: Trigger) -> Table:
         for one in trigger.schedules.all()
     ]
     return Table(title="Schedules", headers=("Schedule", "State", "Fires", "Next"), rows=rows, empty="None.")
+
+
+def _collected(trigger: Trigger) -> str:
+    """Of a debounce or batch: how many events it holds, and when they become a run."""
+    windows = trigger.windows.aggregate(count=Count("pk"), events=Sum("event_ids__len"), next=Min("due_at"))
+    if not windows["count"]:
+        return ""
+    return format_html(
+        "{} events in {}, the next over {}", windows["events"], windows["count"], moment(windows["next"])
+    )
 
 
 def _runs(trigger: Trigger) -> Table:
