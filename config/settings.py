@@ -206,6 +206,7 @@ CELERY_DB_REUSE_MAX = 2**40
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_BROKER_CONNECTION_TIMEOUT = 4.0  # seconds
+CELERY_WORKER_CONSUMER = "runs.consumer:Consumer"  # comes back to a broker within a second, however long that was away
 # No retry_on_timeout: it silently turns kombu's batch publishing off.
 CELERY_BROKER_TRANSPORT_OPTIONS = (
     {

@@ -1,5 +1,6 @@
 """Doorbells. A Celery message says "queue Q has work", nothing more: losing one costs a second, a spare one finds nothing."""
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,9 @@ DOORBELL = "runs.doorbell"
 FORMAT = 1  # of the doorbell message, for rolling upgrades
 RINGS_PER_CHILD = 2
 QUEUE_PREFIX = "runs."
+# A broker that is away is asked once a second: a busy dispatcher would ask at every look, wait for it and log it.
+LEAVE_ALONE = 0.9  # seconds
+_leave_alone_until = float("-inf")
 
 # Only runs some live worker may claim now count, and no more of them than can be rung for.
 WANTED = """
@@ -60,6 +64,9 @@ def look(queue: str | None) -> list[Wanted]:
 
 def publish(wanted: list[Wanted]) -> bool:
     """True if the broker took the rings. Delivery of a batch that failed half-way is unknown, and does not matter."""
+    global _leave_alone_until
+    if time.monotonic() < _leave_alone_until:
+        return False
     try:
         with current_app.producer_pool.acquire(block=True, timeout=2) as producer:
             # Once: left to itself kombu tries again for 6 s, and dispatch, rescue and claims would wait for it.
@@ -69,6 +76,7 @@ def publish(wanted: list[Wanted]) -> bool:
                 _publish(producer, line)
     except Exception:
         # One process boundary: whatever a broker client raises, the dispatcher and the claim loop go on.
+        _leave_alone_until = time.monotonic() + LEAVE_ALONE
         log.warning("doorbell.broker_away", exc_info=True)
         return False
     return True

@@ -1,0 +1,57 @@
+"""What comes back by itself while deliveries keep coming in over HTTP; `make bench` measures the same at length."""
+
+import time
+
+import pytest
+
+from bench.recovery import (
+    POSTGRES_KILLED,
+    POSTGRES_RESTARTED,
+    SETTINGS,
+    VALKEY_GONE,
+    Fault,
+    Shop,
+    claims_after_killed_children,
+    claims_after_killed_workers,
+    recover,
+)
+from tests.stack import StackMaker, eventually
+
+RATE = 4.0  # deliveries a second: little enough for any machine
+
+
+@pytest.fixture
+def shop(make_stack: StackMaker) -> Shop:
+    """A whole Wakeful on servers that may be killed, with a source."""
+    stack = make_stack(env=SETTINGS, own_servers=True)
+    stack.manage("sync_agents")
+    return Shop(stack.up())
+
+
+@pytest.mark.parametrize("fault", [POSTGRES_KILLED, POSTGRES_RESTARTED], ids=lambda fault: fault.name)
+def test_postgresql_restarted_under_load_costs_no_rate_and_nothing_that_was_accepted(shop: Shop, fault: Fault) -> None:
+    recovery = recover(shop, fault, rate=RATE, before=10, after=35)
+
+    assert (recovery.missing, recovery.twice) == (0, 0)
+    assert recovery.back_after is not None
+    assert recovery.back_after < 30
+
+
+def test_a_worker_hears_its_broker_within_seconds_of_its_return(shop: Shop) -> None:
+    VALKEY_GONE.go(shop.stack.servers)
+    event = shop.deliver("1", "effect.wanted")
+    time.sleep(13)  # Celery by itself would try again after 2, 6, 12 and 20 s
+
+    VALKEY_GONE.come_back(shop.stack.servers)
+    eventually(lambda: shop.stack.query("SELECT 1 FROM shop_effect WHERE event = %s", event), timeout=4)
+
+    shop.drain()
+    assert shop.count([event]) == {"found": 1, "missing": 0, "twice": 0}
+
+
+def test_a_killed_childs_run_is_claimed_again_within_a_second(shop: Shop) -> None:
+    assert max(claims_after_killed_children(shop, 2)) < 1
+
+
+def test_a_killed_workers_run_is_claimed_again_within_ten_seconds(shop: Shop) -> None:
+    assert max(claims_after_killed_workers(shop, 1)) < 10
