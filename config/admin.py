@@ -1,10 +1,12 @@
 """Django's admin looks here for what to register; the console's pages are one noun a file."""
 
 from config.console import accounts as accounts
+from config.console import alarms as alarms
 from config.console import audit as audit
 from config.console import events as events
 from config.console import notifications as notifications
 from config.console import periodic_tasks as periodic_tasks
+from config.console import queues as queues
 from config.console import runs as runs
 from config.console import schedules as schedules
 from config.console import sources as sources

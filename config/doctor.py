@@ -2,10 +2,10 @@
 
 import select
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 from uuid import uuid4
 
 import psycopg
@@ -18,34 +18,14 @@ from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from config.embedded.binaries import OLDEST_POSTGRES
-from config.health import alive_processes, broker_answers, pending_migrations
+from config.health import broker_answers, pending_migrations
+from config.problems import problems
+from config.situation import look
 from triggers.models import Secret
 from triggers.secrets import decrypt
 
 OLDEST_PYTHON = (3, 11)
 CLOCKS_APART = timedelta(seconds=5)
-LATE = timedelta(seconds=30)  # three safety looks: what waits longer is not waiting its turn
-
-STARTING = {
-    "worker": "celery -A config worker",
-    "dispatcher": "manage.py dispatcher",
-    "beat": "celery -A config beat",
-}
-HOMELESS_RUNS = """
-SELECT run.queue, run.agent, count(*) FROM runs_run run
-WHERE run.status = 'queued' AND run.ready_at < clock_timestamp() - make_interval(secs => %s)
-  AND NOT EXISTS (SELECT FROM runs_worker worker WHERE worker.kind = 'worker' AND worker.stopped_at IS NULL
-                  AND worker.seen_at > clock_timestamp() - make_interval(secs => %s)
-                  AND run.queue = ANY(worker.queues) AND run.agent = ANY(worker.agents))
-GROUP BY run.queue, run.agent ORDER BY 3 DESC LIMIT 5
-"""
-BACKLOG = """
-SELECT count(*), extract(epoch FROM clock_timestamp() - min(received_at))::float8 FROM triggers_event
-WHERE dispatched_at IS NULL
-"""
-LATE_SCHEDULES = """
-SELECT count(*) FROM triggers_schedule WHERE next_fire_at < clock_timestamp() - make_interval(secs => %s)
-"""
 
 
 @dataclass(frozen=True)
@@ -68,8 +48,8 @@ def examine() -> Iterator[Finding]:
         schema = migrations()
         yield schema
         if not schema.fix:
-            for question in (encryption, processes, homeless_runs, backlog, schedules):
-                yield from question()
+            yield from encryption()
+            yield from processes()
     yield from broker()
 
 
@@ -165,41 +145,15 @@ def encryption() -> Iterator[Finding]:
 
 
 def processes() -> Iterator[Finding]:
-    alive = alive_processes()
-    for kind, command in STARTING.items():
-        if count := alive.get(kind):
-            yield Finding(f"{count} {kind} alive")
-        else:
-            yield Finding(f"no {kind} was seen lately", f"Start one: `{command}` (`make run` starts everything).")
-
-
-def homeless_runs() -> Iterator[Finding]:
-    parameters = [LATE.total_seconds(), settings.WAKEFUL_LEASE.total_seconds()]
-    for queue, agent, count in _rows(HOMELESS_RUNS, parameters):
-        yield Finding(
-            f"{count} runs of {agent!r} wait in queue {queue!r}, which no live worker serves with that agent",
-            f"Start a worker with the agent's app in WAKEFUL_APPS and {queue!r} among its queues.",
-        )
-
-
-def backlog() -> Iterator[Finding]:
-    [(count, age)] = _rows(BACKLOG)
-    if count and age > LATE.total_seconds():
-        yield Finding(
-            f"{count} events wait for dispatch, the oldest for {age:.0f} s",
-            "See that a dispatcher runs and read its log; webhooks answer 503 "
-            f"from {settings.WAKEFUL_MAX_BACKLOG} on (WAKEFUL_MAX_BACKLOG).",
-        )
-    else:
-        yield Finding("events are dispatched as they come")
-
-
-def schedules() -> Iterator[Finding]:
-    [(count,)] = _rows(LATE_SCHEDULES, [LATE.total_seconds()])
-    if count:
-        yield Finding(f"{count} schedules are late", "See that Beat runs and read its log.")
-    else:
-        yield Finding("schedules fire on time")
+    """Who is alive, and what is late, stopped or failing: the same problems that pages and alarms tell of."""
+    now = look()
+    for kind, count in Counter(process.kind for process in now.processes if process.alive).items():
+        yield Finding(f"{count} {kind} alive")
+    wrong = problems(now)
+    for problem in wrong:
+        yield Finding(problem.text, problem.remedy)
+    if not wrong:
+        yield Finding("events are dispatched as they come, schedules fire on time, and no run waits in vain")
 
 
 def broker() -> Iterator[Finding]:
@@ -226,9 +180,3 @@ def _eviction() -> Finding:
             "Set maxmemory-policy to noeviction, and give caches another server.",
         )
     return Finding("the broker keeps what it is given (noeviction)")
-
-
-def _rows(sql: str, parameters: list[float] | None = None) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
-        return list(cursor.fetchall())

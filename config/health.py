@@ -3,7 +3,6 @@
 from collections import Counter
 from functools import cache
 
-from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.migrations.loader import MigrationLoader
 from django.http import HttpRequest, JsonResponse
@@ -12,7 +11,9 @@ from django.views.decorators.http import require_safe
 from kombu.exceptions import OperationalError
 
 from config.celery import app
-from runs.models import Worker
+from config.problems import BAD, problems
+from config.situation import look
+from runs.alive import alive
 
 
 @never_cache
@@ -25,15 +26,17 @@ def live(request: HttpRequest) -> JsonResponse:
 @never_cache
 @require_safe
 def ready(request: HttpRequest) -> JsonResponse:
-    """503 while events cannot be accepted. Losing the broker costs latency only: degraded, but 200."""
+    """503 while events cannot be accepted. Whatever else is wrong is degraded, but 200: what is accepted is kept."""
     try:
         pending = pending_migrations()
         processes = {} if pending else alive_processes()
+        wrong = [] if pending else problems(look())
     except DatabaseError:
         connection.close()
         return JsonResponse({"status": "unavailable", "database": "unreachable"}, status=503)
     broker = "ok" if broker_answers() else "unreachable"
-    status = "unavailable" if pending else "ok" if broker == "ok" else "degraded"
+    whole = broker == "ok" and not any(problem.severity == BAD for problem in wrong)
+    status = "unavailable" if pending else "ok" if whole else "degraded"
     return JsonResponse(
         {
             "status": status,
@@ -41,6 +44,7 @@ def ready(request: HttpRequest) -> JsonResponse:
             "migrations": "pending" if pending else "ok",
             "broker": broker,
             "processes": processes,
+            "problems": {problem.name: problem.text for problem in wrong},
         },
         status=503 if pending else 200,
     )
@@ -57,19 +61,8 @@ def pending_migrations() -> list[str]:
 
 
 def alive_processes() -> dict[str, int]:
-    """How many processes of each kind were seen recently, by the database's clock."""
-    workers = settings.WAKEFUL_LEASE.total_seconds()
-    others = 2.5 * settings.WAKEFUL_SAFETY_LOOK.total_seconds()
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"""
-            SELECT kind FROM {Worker._meta.db_table}
-            WHERE stopped_at IS NULL
-              AND seen_at > clock_timestamp() - CASE WHEN kind = 'worker' THEN make_interval(secs => %s) ELSE make_interval(secs => %s) END
-            """,  # noqa: S608  (the name of our table)
-            [workers, others],
-        )
-        return dict(sorted(Counter(kind for (kind,) in cursor.fetchall()).items()))
+    """How many processes of each kind are alive."""
+    return dict(sorted(Counter(alive().values_list("kind", flat=True)).items()))
 
 
 def broker_answers() -> bool:

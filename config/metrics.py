@@ -11,6 +11,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from config.problems import problems
+from config.situation import look
+
 # Each count reads one narrow partial index. Ages are by the database's clock, and 0 where nothing waits.
 EVENTS = "SELECT count(*) FROM triggers_event WHERE dispatched_at IS NULL"
 OLDEST_EVENT = """
@@ -78,6 +81,28 @@ class DatabaseCollector(Collector):
         )
         yield _gauge("wakeful_schedule_late_seconds", "How late the most overdue schedule is", _rows(SCHEDULE_LATENESS))
         yield _gauge("wakeful_triggers_paused", "Enabled triggers that are paused", _rows(PAUSED_TRIGGERS))
+        yield from _situation()
+
+
+def _situation() -> Iterator[GaugeMetricFamily]:
+    now = look()
+    yield _gauge(
+        "wakeful_problem",
+        "1 for whatever is wrong, as the Processes page has it in words",
+        [(problem.name, problem.severity.value, 1) for problem in problems(now)],
+        labels=("name", "severity"),
+    )
+    yield _gauge(
+        "wakeful_queue_paused",
+        "1 while a queue is paused; * stands for all of them",
+        [(queue.name, int(queue.is_paused)) for queue in now.queues],
+        labels=("queue",),
+    )
+    yield _gauge(
+        "wakeful_oldest_transaction_seconds",
+        "Age of the oldest open transaction of this database",
+        [(now.transaction.age if now.transaction else 0,)],
+    )
 
 
 registry = CollectorRegistry()

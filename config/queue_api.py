@@ -9,13 +9,12 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from config.console.queue_names import meant, spelled
 from runs.exceptions import UnknownQueue
-from runs.pause import EVERY, pause, resume, set_max_running
+from runs.pause import pause, resume, set_max_running
 from runs.queues import QueueState, all_queues, find_queue
 from runs.resource import Refusal, Resource
 from triggers.body import Body
-
-ALL = "all"  # how EVERY is spelled in an address
 
 
 class QueueSerializer(serializers.Serializer[Any]):
@@ -30,7 +29,7 @@ class QueueSerializer(serializers.Serializer[Any]):
     children = serializers.IntegerField(help_text="children of live workers that serve it")
 
     def get_name(self, queue: QueueState) -> str:
-        return ALL if queue.name == EVERY else queue.name
+        return spelled(queue.name)
 
 
 class QueueListSerializer(serializers.Serializer[Any]):
@@ -69,22 +68,22 @@ class QueueResource(Resource):
 
     def retrieve(self, request: Request, name: str) -> Response:
         """One queue."""
-        return self._answer(_spelled(name))
+        return self._answer(meant(name))
 
     @extend_schema(request=PauseQueueBody, responses={200: QueueSerializer, 409: Refusal})
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, name: str) -> Response:
         """Start no more runs of the queue, or of any with "all"; events go on being accepted and dispatched."""
         body = PauseQueueBody.read(request)
-        pause(_spelled(name), reason=body["reason"], by=str(request.user))
-        return self._answer(_spelled(name))
+        pause(meant(name), reason=body["reason"], by=str(request.user))
+        return self._answer(meant(name))
 
     @extend_schema(request=None, responses={200: QueueSerializer, 409: Refusal})
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, name: str) -> Response:
         """Let its runs start again."""
-        resume(_spelled(name), by=str(request.user))
-        return self._answer(_spelled(name))
+        resume(meant(name), by=str(request.user))
+        return self._answer(meant(name))
 
     @extend_schema(request=LimitBody, responses={200: QueueSerializer})
     @action(detail=True, methods=["post"])
@@ -92,14 +91,10 @@ class QueueResource(Resource):
         """How many of its runs may run at once, over all workers; null takes the limit away."""
         body = LimitBody.read(request)
         try:
-            set_max_running(_spelled(name), body["max_running"], by=str(request.user))
+            set_max_running(meant(name), body["max_running"], by=str(request.user))
         except ValueError as error:
             raise serializers.ValidationError({"max_running": [str(error)]}) from None
-        return self._answer(_spelled(name))
+        return self._answer(meant(name))
 
     def _answer(self, name: str) -> Response:
         return Response(QueueSerializer(find_queue(name)).data)
-
-
-def _spelled(name: str) -> str:
-    return EVERY if name == ALL else name

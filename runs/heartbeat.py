@@ -9,6 +9,8 @@ import urllib.request
 import structlog
 from django.conf import settings
 
+from runs.alive import IS_ALIVE
+from runs.lease import patience
 from runs.sql import fetch
 
 log = structlog.get_logger(__name__)
@@ -16,12 +18,9 @@ log = structlog.get_logger(__name__)
 EVERY = 60.0  # seconds
 TIMEOUT = 10.0
 
-# Beat and dispatcher renew with the slow look, of which a few may pass; a worker has its lease.
-ALIVE = """
-SELECT bool_or(kind = 'beat' AND seen_at > clock_timestamp() - 3 * %(look)s::interval)
-   AND bool_or(kind = 'worker' AND draining_at IS NULL AND seen_at > clock_timestamp() - %(lease)s::interval)
-FROM runs_worker WHERE stopped_at IS NULL
-"""
+OTHERS = f"""
+SELECT bool_or(kind = 'beat') AND bool_or(kind = 'worker' AND draining_at IS NULL) FROM runs_worker worker WHERE {IS_ALIVE}
+"""  # noqa: S608  (our own parts)
 
 
 class Heartbeat:
@@ -40,7 +39,7 @@ class Heartbeat:
 
 
 def others_alive() -> bool:
-    [(alive,)] = fetch(ALIVE, {"look": settings.WAKEFUL_SAFETY_LOOK, "lease": settings.WAKEFUL_LEASE})
+    [(alive,)] = fetch(OTHERS, patience())
     return bool(alive)
 
 

@@ -86,10 +86,10 @@ class Dispatcher:
         look_until = 0.0
         while True:
             self.presence.renew()
-            self.heartbeat.beat()
             for slow_look in wiring.slow_looks:
                 slow_look()
             worked, wait = self.look()
+            self.heartbeat.beat()  # after a look that went well: one that always fails falls silent
             now = time.monotonic()
             if worked:
                 look_until = now + KEEP_LOOKING

@@ -5,29 +5,25 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import Count, Min, QuerySet
+from django.db.models import Min, QuerySet
 from django.db.models.functions import Now
 from django.http import HttpRequest
 
 from config.console.links import link, listing, page, run_link
 from config.console.moments import distance, moment
+from config.console.processes import notices
 from config.console.runs import BLOCKED, first_line, trigger_of
 from config.console.schedules import RELATED, woken_by
-from config.console.sections import Notice, Section, Table
-from config.console.workers import alive
-from runs.models import Run, Worker
+from config.console.sections import Section, Table
+from config.problems import problems
+from config.situation import look
+from runs.models import Run
 from runs.states import RunStatus
 from triggers.models import Decision, Event, Schedule, Trigger
 from triggers.schedules import describe
 
 COUNTED = 1_000  # beyond this a tile says “more than”: an exact count of a backlog helps nobody
 SHOWN = 8
-# What stops where a kind of process is missing, and how to start it.
-NEEDED = {
-    Worker.Kind.DISPATCHER: ("Events become no runs, and retries and timers stand still", "manage.py dispatcher"),
-    Worker.Kind.WORKER: ("No run is executed", "celery -A config worker"),
-    Worker.Kind.BEAT: ("No schedule fires; missed ones are caught up by their policy", "celery -A config beat"),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +45,13 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """What the index page shows, as far as its reader may see it."""
     if not _may_see(request):
         return context
-    return {**context, "title": "Overview", "alarms": _missing_processes(), "tiles": _tiles(), "sections": _sections()}
+    return {
+        **context,
+        "title": "Overview",
+        "alarms": notices(problems(look())),
+        "tiles": _tiles(),
+        "sections": _sections(),
+    }
 
 
 def _may_see(request: HttpRequest) -> bool:
@@ -101,17 +103,8 @@ def _tile(label: str, rows: QuerySet[Any], url: str, *, note: str = "", level: s
     return Tile(label=label, count=count, url=url, note=note, level=level if count else "")
 
 
-def _missing_processes() -> list[Section]:
-    there = dict(alive().values_list("kind").annotate(Count("id")))
-    return [
-        Notice(level="bad", text=f"No {kind.value} is alive. {what}.", details=[f"Start it: {command}"])
-        for kind, (what, command) in NEEDED.items()
-        if kind not in there
-    ]
-
-
 def _sections() -> Sequence[Section]:
-    return [_paused_triggers(), _failed_runs(), _next_fires(), _processes()]
+    return [_paused_triggers(), _failed_runs(), _next_fires()]
 
 
 def _paused_triggers() -> Table:
@@ -165,22 +158,4 @@ def _next_fires() -> Table:
             for one in soon
         ],
         empty="Nothing is scheduled.",
-    )
-
-
-def _processes() -> Table:
-    return Table(
-        title="Processes alive",
-        headers=("Kind", "Process", "Children", "Since", "Seen"),
-        rows=[
-            (
-                link(page("runs_worker", one.pk), one.kind + (" (stopping)" if one.draining_at else "")),
-                f"{one.host}:{one.pid}",
-                one.concurrency or "–",
-                moment(one.started_at),
-                moment(one.seen_at),
-            )
-            for one in alive().order_by("kind", "started_at")[:50]
-        ],
-        empty="None at all. `manage.py up` starts a whole stack.",
     )

@@ -22,7 +22,7 @@ from config.console.moments import distance, moment
 from config.console.panel import Panel, acting, button, column
 from config.console.runs import duration_of, first_line, run_list, runs_of_events
 from config.console.sections import Facts, Notice, Section, Table, Text, pretty
-from config.console.workers import alive
+from runs.alive import alive
 from runs.ids import runs_of_event
 from runs.models import NIL, Run
 from triggers.models import Decision, Event, Redelivery, Redispatch, Trigger

@@ -23,7 +23,7 @@ from config.console.links import event_link, joined, link, page, run_link
 from config.console.moments import distance, moment
 from config.console.panel import Panel, acting, button, column, is_list
 from config.console.sections import Facts, Notice, Section, Table, Text, pretty
-from config.console.workers import alive
+from runs.alive import alive
 from runs.cancel import cancel
 from runs.ids import runs_of_event
 from runs.models import NIL, Attempt, Notification, ProcessedEvent, Run

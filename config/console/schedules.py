@@ -22,7 +22,7 @@ from config.console.pages import form_page
 from config.console.panel import Panel, acting, button, column
 from config.console.schedule_form import NewScheduleForm, RuleForm, rule_as_initial
 from config.console.sections import Facts, Notice, Section, Table
-from config.console.workers import alive
+from runs.alive import alive
 from runs.audit import record
 from runs.exceptions import RunError
 from triggers.calendar import RuleError

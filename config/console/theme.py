@@ -31,6 +31,16 @@ def _on_runs(*, failed: bool) -> Callable[[HttpRequest], bool]:
     return is_active
 
 
+def _processes() -> dict[str, Any]:
+    return {
+        "title": "Processes",
+        "icon": "memory",
+        "link": reverse_lazy("admin:runs_queue_processes"),
+        "permission": _may_see("runs", "worker"),
+        "active": lambda request: request.path.startswith(("/admin/runs/queue/", "/admin/runs/worker/")),
+    }
+
+
 UNFOLD: dict[str, Any] = {
     "SITE_TITLE": "Wakeful",
     "SITE_HEADER": "Wakeful",
@@ -85,7 +95,8 @@ UNFOLD: dict[str, Any] = {
                 "title": "Operations",
                 "separator": True,
                 "items": [
-                    _item("Workers", "memory", "runs.worker"),
+                    _processes(),
+                    _item("Alarms", "notification_important", "runs.alarm"),
                     _item("Notifications", "notifications", "runs.notification"),
                     _item("Audit log", "history", "runs.auditentry"),
                     _item("API tokens", "key", "triggers.apitoken"),

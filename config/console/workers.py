@@ -1,9 +1,7 @@
 from datetime import timedelta
 
-from django.conf import settings
 from django.contrib import admin
 from django.db.models import F, QuerySet
-from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -12,17 +10,8 @@ from config.console.links import link, listing
 from config.console.moments import moment
 from config.console.panel import Panel, column
 from config.console.sections import Facts, Notice, Section
+from runs.lease import patience
 from runs.models import Worker
-
-
-def alive() -> QuerySet[Worker]:
-    """Processes whose lease holds, by the database's clock."""
-    return Worker.objects.filter(stopped_at=None, seen_at__gt=Now() - patience())
-
-
-def patience() -> timedelta:
-    # Only workers renew with their lease; the others with their slow look, which is longer.
-    return max(settings.WAKEFUL_LEASE, settings.WAKEFUL_SAFETY_LOOK) * 2
 
 
 class StateFilter(admin.SimpleListFilter):
@@ -100,9 +89,13 @@ class WorkerPanel(Panel):
 def state_of(worker: Worker) -> str:
     if worker.stopped_at:
         return "stopped"
-    if timezone.now() - worker.seen_at > patience():
+    if timezone.now() - worker.seen_at > patience_of(worker):
         return "unseen"
     return "draining" if worker.draining_at else "alive"
+
+
+def patience_of(worker: Worker) -> timedelta:
+    return patience()["lease" if worker.kind == Worker.Kind.WORKER else "others"]
 
 
 def _in_words(worker: Worker) -> str:
@@ -110,7 +103,7 @@ def _in_words(worker: Worker) -> str:
         case "stopped":
             return f"This {worker.kind} has stopped."
         case "unseen":
-            return f"This {worker.kind} has not renewed its row for more than {span(patience())}: dead, frozen, or cut off."
+            return f"This {worker.kind} has not renewed its row for more than {span(patience_of(worker))}: dead, frozen, or cut off."
         case "draining":
             return f"This {worker.kind} is stopping: it finishes what it runs and takes nothing new."
     return f"This {worker.kind} is alive."

@@ -28,7 +28,8 @@ def test_every_fault_has_a_fix_and_makes_the_command_fail() -> None:
         call_command("doctor", stdout=said)
 
     assert ended.value.code == 1
-    assert "WRONG  no beat was seen lately\n       fix: Start one: `celery -A config beat`" in said.getvalue()
+    assert "WRONG  No beat has ever been seen: no schedule fires" in said.getvalue()
+    assert "       fix: Start one: `celery -A config beat`" in said.getvalue()
     assert "1 to fix." in said.getvalue()
 
 

@@ -17,8 +17,9 @@ def test_a_live_process_says_so_without_a_database(client: Client, monkeypatch: 
 
 
 def test_a_whole_installation_is_ready_and_names_its_processes(client: Client) -> None:
-    Worker.objects.create(kind="beat", host="here", pid=1, version="1")
-    Worker.objects.create(kind="worker", host="here", pid=2, version="1", stopped_at="2026-01-01T00:00Z")
+    for kind in ("beat", "dispatcher", "worker"):
+        Worker.objects.create(kind=kind, host="here", pid=1, version="1")
+    Worker.objects.create(kind="web", host="here", pid=2, version="1", stopped_at="2026-01-01T00:00Z")
 
     answer = client.get("/health/ready")
 
@@ -28,8 +29,18 @@ def test_a_whole_installation_is_ready_and_names_its_processes(client: Client) -
         "database": "ok",
         "migrations": "ok",
         "broker": "ok",
-        "processes": {"beat": 1},
+        "processes": {"beat": 1, "dispatcher": 1, "worker": 1},
+        "problems": {},
     }
+
+
+def test_whatever_is_wrong_is_named_but_events_are_still_accepted(client: Client) -> None:
+    Worker.objects.create(kind="beat", host="here", pid=1, version="1")
+
+    answer = client.get("/health/ready")
+
+    assert (answer.status_code, answer.json()["status"]) == (200, "degraded")
+    assert list(answer.json()["problems"]) == ["no-dispatcher", "no-worker"]
 
 
 def test_a_lost_broker_is_degraded_but_ready(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

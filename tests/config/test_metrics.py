@@ -7,6 +7,7 @@ from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
 from runs.models import Worker
+from runs.pause import pause
 from runs.states import RunStatus
 from tests.runs.factories import make_run
 from tests.triggers.factories import make_event, make_paused_trigger
@@ -75,10 +76,21 @@ def test_a_process_kind_tells_when_it_was_last_seen() -> None:
     assert metrics["wakeful_process_seen_seconds", "worker"] < 60
 
 
+def test_what_is_wrong_is_a_metric_of_its_own() -> None:
+    pause("default", reason="the printer burns", by="test")
+
+    metrics = scrape()
+
+    assert metrics["wakeful_problem", "bad", "no-dispatcher"] == 1
+    assert metrics["wakeful_problem", "warning", "paused:default"] == 1
+    assert (metrics["wakeful_queue_paused", "default"], metrics["wakeful_queue_paused", "*"]) == (1, 0)
+    assert metrics["wakeful_oldest_transaction_seconds",] == 0
+
+
 def test_a_scrape_costs_a_fixed_number_of_queries(django_assert_num_queries: Any) -> None:
     for _ in range(5):
         make_event()
         make_run()
 
-    with django_assert_num_queries(11):
+    with django_assert_num_queries(12):
         scrape()

@@ -5,7 +5,7 @@ from typing import Any
 from django.urls import reverse
 from django.utils import timezone
 
-from runs.models import Attempt, AuditEntry, Notification, Run, Worker
+from runs.models import Alarm, Attempt, AuditEntry, Notification, Run, Worker
 from runs.states import RunStatus
 from tests.runs.factories import make_run
 from tests.triggers.factories import make_event, make_trigger
@@ -74,6 +74,7 @@ def make_one_of_each(number: int) -> dict[str, Any]:
         "triggers_apitoken": token,
         "runs_run": run,
         "runs_worker": make_worker(),
+        "runs_alarm": Alarm.objects.create(name=f"alarm-{number}", severity="bad", text="Late.", remedy="Hurry."),
         "runs_notification": Notification.objects.create(sender="greeter", text=f"Hello {number}", run_id=run.pk),
         "runs_auditentry": AuditEntry.objects.create(by="test", action="look", kind="run", object_id=str(run.pk)),
     }

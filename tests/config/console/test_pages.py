@@ -20,11 +20,17 @@ NOUNS = [
     "triggers_apitoken",
     "runs_run",
     "runs_worker",
+    "runs_alarm",
     "runs_notification",
     "runs_auditentry",
 ]
 OTHERS = [
     "/admin/",
+    "/admin/runs/queue/processes/",
+    "/admin/runs/queue/restored/",
+    "/admin/runs/queue/all/pause/",
+    "/admin/runs/queue/all/resume/",
+    "/admin/runs/queue/default/limit/",
     "/admin/triggers/source/add/",
     "/admin/triggers/trigger/add/",
     "/admin/triggers/schedule/add/",
