@@ -7,6 +7,9 @@ from runs.models import AuditEntry
 
 def record(by: str, action: str, target: models.Model, **detail: Any) -> None:
     """Write the audit entry of an action, in the transaction that carries it out."""
-    AuditEntry.objects.create(
-        by=by, action=action, kind=target._meta.model_name or "", object_id=str(target.pk), detail=detail
-    )
+    record_about(by, action, target._meta.model_name or "", str(target.pk), **detail)
+
+
+def record_about(by: str, action: str, kind: str, object_id: str, /, **detail: Any) -> None:
+    """The same of an action on more than one object, or on none that has a row."""
+    AuditEntry.objects.create(by=by, action=action, kind=kind, object_id=object_id, detail=detail)

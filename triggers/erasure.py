@@ -1,0 +1,212 @@
+"""Erasure: taking away for good what events said, and what came of it, while every id stays.
+
+What goes: data, body, headers and subject of the events; input, result, error, traceback and key of their runs; the text
+of these runs' notifications; and the same of the events those runs emitted, down the causal chain. What stays: ids, types,
+times, states, the ledger. So nothing is done twice, and the history still explains itself.
+
+An event that is still needed is left, and so is every event it stems from: what leads to it must be found again. The
+agents' own state, and what their code wrote elsewhere, are theirs to erase.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Coalesce, Now
+from django.utils.crypto import salted_hmac
+
+from runs.audit import record_about
+from runs.erasure import ERASED, emitting, erase_runs
+from runs.ids import runs_of_event
+from runs.models import Run
+from runs.states import LIVE
+from runs.sweep import database_now
+from triggers.matching import ExpressionError, compile_expression, context_of, evaluate
+from triggers.models import Decision, Event
+from triggers.payloads import not_needed
+
+MARK = "erased:"
+TOGETHER = 500  # events of one transaction
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which events are meant: of a subject, or for which a CEL expression is true, or both; of one source, or of any."""
+
+    subject: str = ""
+    source: str = ""
+    where: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.subject and not self.where:
+            raise ValueError("name a subject, or say where")
+        if self.where:
+            compile_expression(self.where)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """An event that is still needed, and by which runs (none: it waits for dispatch, or is held)."""
+
+    event_id: UUID
+    runs: list[UUID]
+
+
+@dataclass(kw_only=True)
+class Erasure:
+    """What was erased, or would be."""
+
+    events: int = 0
+    runs: int = 0
+    left: list[Left] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
+class Traces:
+    """Events, the runs that handled them, and what stems from what; in the order in which they were found."""
+
+    runs_of: dict[UUID, list[UUID]] = field(default_factory=dict)
+    causes: dict[UUID, set[UUID]] = field(default_factory=dict)
+
+
+def erase(selection: Selection, *, by: str, dry_run: bool = False) -> Erasure:
+    """Erase what the events of a selection said, and what came of it. Repeat it once what was left is done."""
+    chosen = list(select(selection))
+    about = mark_of(selection.subject) if selection.subject else "where"
+    return _erase(chosen, by=by, about=about, dry_run=dry_run)
+
+
+def erase_event(event: Event, *, by: str) -> Erasure:
+    """Erase what one event said, and what came of it."""
+    return _erase([event.pk], by=by, about=str(event.pk))
+
+
+def mark_of(subject: str) -> str:
+    """What stands in place of an erased subject: the same for the same one, and nobody can read or guess it from that."""
+    if subject.startswith(MARK):
+        return subject
+    return MARK + salted_hmac("wakeful.erasure", subject, algorithm="sha256").hexdigest()[:32]
+
+
+def select(selection: Selection) -> Iterable[UUID]:
+    """Those that were erased before are found again by their subject: more may have come of them since."""
+    events = Event.objects.order_by("id")
+    if selection.subject:
+        events = events.filter(subject__in=[selection.subject, mark_of(selection.subject)])
+    if selection.source:
+        events = events.filter(source__slug=selection.source)
+    if not selection.where:
+        return events.values_list("id", flat=True)
+    return _where(selection, events)
+
+
+def _where(selection: Selection, events: QuerySet[Event]) -> Iterable[UUID]:
+    for event in events.select_related("source").defer("body", "headers").iterator(chunk_size=TOGETHER):
+        if event.payload_removed_at:
+            # It no longer says what it said: only the subject can tell that it is meant.
+            if selection.subject:
+                yield event.pk
+        elif _holds(selection.where, event):
+            yield event.pk
+
+
+def _holds(expression: str, event: Event) -> bool:
+    try:
+        return evaluate(expression, context_of(_as_cel(event))) is True
+    except ExpressionError:
+        return False  # such as one that has no field of that name
+
+
+def _as_cel(event: Event) -> dict[str, object]:
+    return {
+        "id": str(event.pk), "type": event.type, "source": event.source.slug, "subject": event.subject,
+        "time": event.time or event.received_at, "data": event.data,
+    }  # fmt: skip
+
+
+def _erase(chosen: Sequence[UUID], *, by: str, about: str, dry_run: bool = False) -> Erasure:
+    traces = follow(chosen)
+    left = needed(traces)
+    kept = stems_of(left, traces)
+    # What was caused goes before what caused it: should it be needed by then, the way to it is still there.
+    going = [id for id in reversed(traces.runs_of) if id not in kept]
+    erasure = Erasure(left=[Left(event_id=id, runs=_live_runs(traces.runs_of[id])) for id in sorted(left)])
+    if dry_run:
+        erasure.events = Event.objects.filter(id__in=going).filter(_says_something()).count()
+        erasure.runs = Run.objects.filter(id__in=_runs(going, traces), payload_removed_at=None).count()
+        return erasure
+    for start in range(0, len(going), TOGETHER):
+        _erase_together(going[start : start + TOGETHER], traces, erasure)
+    record_about(
+        by, "erase", "subject", about,
+        events=erasure.events, runs=erasure.runs, left=[str(one.event_id) for one in erasure.left],
+    )  # fmt: skip
+    return erasure
+
+
+def follow(chosen: Sequence[UUID]) -> Traces:
+    """The events, their runs, the events these emitted, and so on to the ends of the causal chain."""
+    traces = Traces()
+    frontier = list(chosen)
+    while frontier:
+        for event_id in frontier:
+            traces.runs_of[event_id] = list(runs_of_event(event_id).values_list("id", flat=True))
+        by_run = {run: event for event in frontier for run in traces.runs_of[event]}
+        emitted = Event.objects.filter(cause_run_id__in=by_run).order_by("id").values_list("id", "cause_run_id")
+        found = []
+        for event_id, run_id in emitted:
+            if run_id is not None:
+                traces.causes.setdefault(event_id, set()).add(by_run[run_id])
+                found.append(event_id)
+        frontier = [event_id for event_id in found if event_id not in traces.runs_of]
+    return traces
+
+
+def needed(traces: Traces) -> set[UUID]:
+    """Those of the events that somebody still needs, or whose runs have emitted what has not arrived yet."""
+    events = list(traces.runs_of)
+    free = set(not_needed(events, but_by_runs_before=database_now() + timedelta(days=1)))
+    sending = emitting(_runs(events, traces))
+    return {event for event in events if event not in free or sending & set(traces.runs_of[event])}
+
+
+def stems_of(left: set[UUID], traces: Traces) -> set[UUID]:
+    """These events, and all they stem from."""
+    found, frontier = set(left), set(left)
+    while frontier := {cause for event in frontier for cause in traces.causes.get(event, ())} - found:
+        found |= frontier
+    return found
+
+
+def _erase_together(event_ids: Sequence[UUID], traces: Traces, erasure: Erasure) -> None:
+    with transaction.atomic():
+        # Locked as a replay locks, so that each sees what the other has done.
+        locked = list(
+            Event.objects.filter(id__in=event_ids).order_by("id").select_for_update().values_list("id", flat=True)
+        )
+        runs = erase_runs(_runs(locked, traces))
+        free = not_needed(locked)
+        erasure.runs += runs
+        erasure.left += [Left(event_id=id, runs=_live_runs(traces.runs_of[id])) for id in locked if id not in set(free)]
+        for event in Event.objects.filter(id__in=free).filter(_says_something()).only("subject"):
+            erasure.events += Event.objects.filter(pk=event.pk).update(
+                data=None, body=None, headers=None, payload_removed_at=Coalesce("payload_removed_at", Now()),
+                subject=mark_of(event.subject) if event.subject else "",
+            )  # fmt: skip
+        # Of what an expression made of the event, its reason may quote a part.
+        Decision.objects.filter(event__in=free, outcome=Decision.Outcome.ERROR).update(reason=ERASED)
+
+
+def _says_something() -> Q:
+    return Q(payload_removed_at=None) | ~Q(subject="") & ~Q(subject__startswith=MARK)
+
+
+def _runs(event_ids: Iterable[UUID], traces: Traces) -> list[UUID]:
+    return sorted({run for event in event_ids for run in traces.runs_of[event]})
+
+
+def _live_runs(run_ids: Sequence[UUID]) -> list[UUID]:
+    return list(Run.objects.filter(id__in=run_ids, status__in=sorted(LIVE)).order_by("id").values_list("id", flat=True))

@@ -1,0 +1,60 @@
+import json
+from argparse import ArgumentParser
+from dataclasses import asdict
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from rest_framework.utils.encoders import JSONEncoder
+
+from runs.management.operator import operator
+from triggers.erasure import Erasure, Selection, erase
+from triggers.matching import ExpressionError
+
+
+class Command(BaseCommand):
+    help = (
+        "Erase for good what events of a subject said, and what came of it; ids, types and times stay. "
+        "Exit code 1 if something is still needed and was left: repeat it then."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--subject", default="", help="the events' subject, exactly")
+        parser.add_argument("--source", default="", metavar="SLUG", help="only events that came in this way")
+        parser.add_argument(
+            "--where",
+            default="",
+            metavar="CEL",
+            help='only events for which this is true, such as event.data.id == "7"',
+        )
+        parser.add_argument("--dry-run", action="store_true", help="only count; changes nothing")
+        parser.add_argument("--yes", action="store_true", help="really do it: it cannot be undone")
+        parser.add_argument("--json", action="store_true", dest="as_json", help="print a JSON object")
+
+    def handle(
+        self, *, subject: str, source: str, where: str, dry_run: bool, yes: bool, as_json: bool, **options: Any
+    ) -> None:
+        if not (yes or dry_run):
+            raise CommandError("Nothing was erased. It cannot be undone: count first with --dry-run, then say --yes.")
+        try:
+            selection = Selection(subject=subject, source=source, where=where)
+            erasure = erase(selection, by=operator(), dry_run=dry_run)
+        except ExpressionError as error:
+            raise CommandError(f"--where: {error}") from None
+        except ValueError as error:
+            raise CommandError(f"{error}: --subject, --where") from None
+        if as_json:
+            self.stdout.write(json.dumps(asdict(erasure), cls=JSONEncoder, indent=2))
+        else:
+            self._tell(erasure, "would be erased" if dry_run else "erased")
+        if erasure.left:
+            raise CommandError(
+                f"{len(erasure.left)} events are still needed and were left. Repeat it when they are done."
+            )
+
+    def _tell(self, erasure: Erasure, verb: str) -> None:
+        self.stdout.write(f"{erasure.events} events and {erasure.runs} runs {verb}")
+        for one in erasure.left:
+            why = (
+                f"needed by run {', '.join(map(str, one.runs))}" if one.runs else "not dispatched, held, or in a window"
+            )
+            self.stdout.write(f"left: event {one.event_id}, {why}")

@@ -1,0 +1,43 @@
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError
+
+from runs.management.operator import operator
+from triggers.secrets import KeyUse, encrypt_anew, keys_in_use
+
+MAY_GO = (
+    "Every secret is encrypted with the first key. Once all processes run with this list, say --check again; "
+    "if it agrees, the other keys may be dropped. Backups made before now still need them."
+)
+
+
+class Command(BaseCommand):
+    help = "Encrypt every secret with the first of WAKEFUL_ENCRYPTION_KEYS; safe to interrupt and to repeat."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--check", action="store_true", help="only say which keys are needed; exit code 1 if others than the first"
+        )
+
+    def handle(self, *, check: bool, **options: Any) -> None:
+        try:
+            if not check:
+                self.stdout.write(f"{encrypt_anew(by=operator())} encrypted anew")
+            use = keys_in_use()
+        except ImproperlyConfigured as error:
+            raise CommandError(str(error)) from None
+        self._tell(use)
+
+    def _tell(self, use: KeyUse) -> None:
+        for place, count in sorted(use.secrets.items()):
+            self.stdout.write(f"key {place}: {count} secret{'s' if count > 1 else ''}")
+        if use.unreadable:
+            raise CommandError(
+                f"None of the keys can read the secrets of {', '.join(use.unreadable)}. Put the key they were made with "
+                "back into WAKEFUL_ENCRYPTION_KEYS, or give these sources new secrets."
+            )
+        if not use.only_first:
+            raise CommandError("Others than the first key are needed: say `manage.py rotate_keys`.")
+        self.stdout.write(MAY_GO)
