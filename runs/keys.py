@@ -25,8 +25,8 @@ CROSS JOIN LATERAL (
         ORDER BY seq LIMIT wanted.key_limit) waiting) behind
 """
 # Which blocked run of a key gets a place, and which: the first by `seq`, if fewer than its limit hold one. `freed` is
-# (key, id): where this very statement takes a run's place away, its id; it still shows up as holding it. With a limit
-# of 1 nobody passes anybody, not even a run whose start is put off.
+# (key, id): where this very statement takes a run out of the key, its id; it still shows up as holding its place, or as
+# waiting for one. With a limit of 1 nobody passes anybody, not even a run whose start is put off.
 NEXT = """
   SELECT blocked.id, (
     SELECT min(place) FROM generate_series(1, blocked.key_limit) AS place WHERE place <> ALL (held.slots))::smallint AS slot
@@ -34,6 +34,7 @@ NEXT = """
   CROSS JOIN LATERAL (
     SELECT id, key_limit, due_at FROM runs_run
     WHERE key = freed.key AND status = 'queued' AND ready_at IS NULL AND slot IS NULL AND (due_at IS NULL OR key_limit = 1)
+      AND id IS DISTINCT FROM freed.id
     ORDER BY seq LIMIT 1) blocked
   CROSS JOIN LATERAL (
     SELECT coalesce(array_agg(slot), '{}') AS slots FROM runs_run

@@ -112,7 +112,8 @@ WITH gone AS (
 )
 SELECT id FROM gone
 """
-FREED = "(SELECT key, id FROM gone WHERE NOT %(keeps_place)s::boolean AND %(slot)s::smallint IS NOT NULL)"
+# One without a place counts too: with a limit of 1 others may have waited behind it.
+FREED = "(SELECT key, id FROM gone WHERE key IS NOT NULL AND NOT %(keeps_place)s::boolean)"
 LEAVE = LEAVE.replace("{next}", keys.NEXT.replace("{freed}", FREED))
 # The owner's fence names no status: `status = 'running'` would send the planner to the small partial index and its
 # dead entries instead of the primary key. Everybody else must see the very state it decided on: a run that was blocked
