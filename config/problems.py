@@ -150,11 +150,11 @@ def _stuck(now: Situation) -> Iterator[Problem]:
 
 def _queues(now: Situation) -> Iterator[Problem]:
     if now.everything.is_paused:
-        yield _paused(now.everything, "All queues are")
+        yield _paused(now.everything, "All queues have been")
         return  # whatever waits, waits on purpose
     for queue in now.queues:
         if queue.is_paused:
-            yield _paused(queue, f"Queue {queue.name} is")
+            yield _paused(queue, f"Queue {queue.name} has been")
         elif queue.homeless and queue.homeless_seconds > LATE.total_seconds() and now.alive(Worker.Kind.WORKER):
             yield _homeless(queue)
         elif queue.children and queue.oldest_seconds > settings.WAKEFUL_ALARM_LAG.total_seconds():
@@ -167,7 +167,7 @@ def _paused(queue: QueueState, subject: str) -> Problem:
     return Problem(
         name=f"paused:{queue.name}",
         severity=WARNING,
-        text=f"{subject} paused since {_span(queue.paused_seconds or 0)}, by {queue.paused_by}"
+        text=f"{subject} paused for {_span(queue.paused_seconds or 0)}, by {queue.paused_by}"
         f"{': ' + queue.paused_reason if queue.paused_reason else ''}. Events are accepted and become runs; none of them starts."
         f"{waiting}",
         remedy=f"Resume when it is time: `manage.py resume{argument}`, or on the Processes page.",
@@ -241,7 +241,7 @@ def _triggers(now: Situation) -> Iterator[Problem]:
             yield Problem(
                 name=f"trigger-paused:{one.slug}",
                 severity=BAD,
-                text=f"Trigger {one.slug} is paused since {_span(one.paused)}: {one.paused_reason}. Its events are kept.",
+                text=f"Trigger {one.slug} has been paused for {_span(one.paused)}: {one.paused_reason}. Its events are kept.",
                 remedy="Fix the cause, then resume the trigger: what was held is run, or dropped.",
                 lasted=timedelta(seconds=one.paused),
                 alarm_after=AT_ONCE,

@@ -23,6 +23,8 @@ def _lines(request: HttpRequest) -> list[SafeString]:
     user = getattr(request, "user", None)
     if user is None or not user.is_active or not user.has_perm("runs.view_worker"):
         return []
+    if request.path == reverse("admin:runs_queue_processes"):
+        return []  # that page tells it at length
     return [_line(queue) for queue in Queue.objects.filter(paused_at__isnull=False).order_by("name")]
 
 

@@ -165,7 +165,7 @@ def _queues(now: Situation, request: HttpRequest) -> Table:
             *[
                 (
                     queue.name,
-                    _state(queue),
+                    _state(queue, all_paused=everything.is_paused),
                     _number(queue.ready, SAMPLE),
                     _span(queue.oldest_seconds) if queue.ready else "–",
                     queue.running,
@@ -181,13 +181,15 @@ def _queues(now: Situation, request: HttpRequest) -> Table:
     )
 
 
-def _state(queue: QueueState) -> SafeString | str:
+def _state(queue: QueueState, *, all_paused: bool = False) -> SafeString:
+    if not queue.is_paused and all_paused:
+        return SafeString('<span class="console-dot console-dot-warning">paused with all of them</span>')
     if not queue.is_paused:
         return SafeString('<span class="console-dot console-dot-good">open</span>')
     why = f": {queue.paused_reason}" if queue.paused_reason else ""
     return format_html(
         '<span class="console-dot console-dot-warning">paused</span> {} by {}{}',
-        f"since {_span(queue.paused_seconds)}",
+        f"for {_span(queue.paused_seconds)}",
         queue.paused_by,
         why,
     )

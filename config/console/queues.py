@@ -122,7 +122,7 @@ class QueuePanel(Panel):
 
     def _show(self, request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
         request.current_app = self.admin_site.name
-        context = {**self.admin_site.each_context(request), "opts": self.opts, **context}
+        context = {**self.admin_site.each_context(request), **context}
         return TemplateResponse(request, template, context)
 
 

@@ -176,7 +176,7 @@ def test_workers_that_are_all_stopping_are_as_good_as_none() -> None:
         (
             {"queues": [make_queue("*"), make_queue(paused_seconds=60.0, paused_by="admin:ada", paused_reason="fire")]},
             "paused:default",
-            "Queue default is paused since 1 min, by admin:ada: fire.",
+            "Queue default has been paused for 1 min, by admin:ada: fire.",
         ),
     ],
 )
