@@ -1,0 +1,444 @@
+"""Triggers carried from one system to another as a file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django_celery_beat.models import PeriodicTask
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents import AgentRun, agent, on, registry
+from runs.models import AuditEntry
+from tests.runs.test_commands import run_command
+from tests.stack import StackMaker
+from triggers import declarations
+from triggers.control import pause
+from triggers.export import export_triggers
+from triggers.importing import Import, ImportRefused, import_triggers
+from triggers.models import Schedule, Source, Trigger
+from triggers.schedules import create_schedule, edit_schedule, pause_schedule
+from triggers.secrets import rotate
+
+
+@pytest.fixture(autouse=True)
+def known_agents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the system here: one agent with a trigger and one with a schedule of its own, one with none."""
+    monkeypatch.setattr(registry, "_agents", {})
+    declare("greeter")
+    declare("billing", on.event("invoice.*"), key="event.data.customer")
+    declare("digest", on.cron("0 9 * * mon-fri", tz="Europe/Vienna"))
+
+
+def declare(name: str, *triggers: Any, **fields: Any) -> None:
+    @agent(name, triggers=triggers, **fields)
+    def body(run: AgentRun) -> None: ...
+
+
+def make_triggers() -> None:
+    """What operators made and changed on a system."""
+    declarations.sync()
+    shop = Source.objects.create(slug="shop", kind="github", settings={})
+    rotate(shop, by="test")
+    vip = Trigger.objects.create(
+        slug="vip", agent="greeter", source="shop", types=["customer.*"], filter="event.data.vip", input={"id": "event.data.id"},
+        key="event.data.id", key_limit=3, overlap="queue", policy={"retries": 1, "rate": "10/h", "debounce": 5},
+    )  # fmt: skip
+    create_schedule(name="mornings", trigger=vip, cron="30 8 * * *", tz="Asia/Kathmandu", catch_up="all", by="test")
+    create_schedule(name="often", trigger=vip, every="90s", by="test")
+    pause_schedule(create_schedule(name="then", trigger=vip, at="2050-01-01T08:00:00+02:00", by="test"), by="test")
+    declarations.override(Trigger.objects.get(slug="billing"), {"policy": {"priority": 1}, "enabled": False}, by="test")
+    edit_schedule(Schedule.objects.get(trigger__slug="digest"), cron="0 7 * * *", tz="Europe/Vienna", by="test")
+
+
+def empty_the_system() -> None:
+    PeriodicTask.objects.all().delete()
+    Trigger.objects.all().delete()
+    Source.objects.filter(slug="shop").delete()
+    declarations.sync()
+
+
+def content() -> dict[str, Any]:
+    return export_triggers().content
+
+
+def entry(kind: str, name: str, **changes: Any) -> dict[str, Any]:
+    """A file that holds one thing of the system, changed."""
+    named = {"sources": "slug", "triggers": "slug", "schedules": "name"}[kind]
+    [found] = [one for one in content()[kind] if one[named] == name]
+    return file(**{kind: [{**found, **changes}]})
+
+
+def file(**parts: Any) -> dict[str, Any]:
+    return {"format": "wakeful triggers", "version": 1, **parts}
+
+
+def said(done: Import) -> list[str]:
+    return [f"{'+' if change.is_new else '~'} {change.what}: {', '.join(change.fields)}" for change in done.changes]
+
+
+def refused(content: Any) -> list[str]:
+    with pytest.raises(ImportRefused) as refusal, transaction.atomic():
+        import_triggers(content, by="cli:ada")
+    return refusal.value.problems
+
+
+# The file
+
+
+@pytest.mark.django_db
+def test_the_file_holds_what_operators_made_and_changed_and_no_more() -> None:
+    make_triggers()
+
+    exported = content()
+
+    assert [source["slug"] for source in exported["sources"]] == ["shop"]
+    assert exported["triggers"] == [
+        {"slug": "billing", "agent": "billing", "enabled": False, "declared": True, "policy": {"priority": 1}},
+        {"slug": "digest", "agent": "digest", "enabled": True, "declared": True},
+        {
+            "slug": "vip", "agent": "greeter", "enabled": True, "source": "shop", "types": ["customer.*"],
+            "filter": "event.data.vip", "input": {"id": "event.data.id"}, "key": "event.data.id", "key_limit": 3,
+            "overlap": "queue", "policy": {"retries": 1, "rate": "10/h", "debounce": 5},
+        },
+    ]  # fmt: skip
+    assert exported["schedules"] == [
+        {"name": "digest", "trigger": "digest", "enabled": True, "declared": True, "cron": "0 7 * * *", "tz": "Europe/Vienna"},
+        {"name": "mornings", "trigger": "vip", "enabled": True, "cron": "30 8 * * *", "tz": "Asia/Kathmandu", "catch_up": "all"},
+        {"name": "often", "trigger": "vip", "enabled": True, "every": 90.0, "catch_up": "latest"},
+        {"name": "then", "trigger": "vip", "enabled": False, "at": "2050-01-01T06:00:00+00:00", "catch_up": "latest"},
+    ]  # fmt: skip
+
+
+@pytest.mark.django_db
+def test_no_secret_and_no_state_is_in_it() -> None:
+    make_triggers()
+    before = content()
+
+    rotate(Source.objects.get(slug="shop"), by="test")
+    pause(Trigger.objects.get(slug="vip"), reason="broken", by="test")
+
+    assert content() == before
+    assert "secret" not in json.dumps(before)
+
+
+@pytest.mark.django_db
+def test_some_triggers_come_with_their_schedules_and_sources_alone() -> None:
+    make_triggers()
+
+    exported = export_triggers(["billing"]).content
+
+    assert [one["slug"] for one in exported["triggers"]] == ["billing"]
+    assert (exported["sources"], exported["schedules"]) == ([], [])
+    with pytest.raises(Trigger.DoesNotExist, match="nobody"):
+        export_triggers(["billing", "nobody"])
+
+
+@pytest.mark.django_db
+def test_what_cannot_be_carried_over_is_said() -> None:
+    make_triggers()
+    PeriodicTask.objects.filter(name="often").update(interval=None)
+    PeriodicTask.objects.filter(name="then").update(expires="2051-01-01T00:00:00Z")
+
+    notes = export_triggers().notes
+
+    assert notes[0].startswith("schedule often is left out")
+    assert notes[1].startswith("schedule then: its first and last times")
+
+
+# There and back
+
+
+@pytest.mark.django_db
+def test_imported_into_an_empty_system_it_gives_the_same_file_again() -> None:
+    make_triggers()
+    exported = content()
+    empty_the_system()
+
+    done = import_triggers(exported, by="cli:ada")
+
+    assert content() == exported
+    assert any("has no secret yet" in note for note in done.notes)
+    vip = Trigger.objects.get(slug="vip")
+    assert (vip.declared, vip.overrides, vip.key_limit) == (None, [], 3)
+
+
+@pytest.mark.django_db
+def test_imported_twice_it_changes_nothing_more() -> None:
+    make_triggers()
+
+    assert import_triggers(content(), by="cli:ada").changes == []
+
+
+@pytest.mark.django_db
+def test_a_change_of_a_declared_trigger_is_the_operators_from_then_on() -> None:
+    make_triggers()
+    exported = content()
+    empty_the_system()
+
+    import_triggers(exported, by="cli:ada")
+    declarations.sync()
+
+    billing, digest = Trigger.objects.get(slug="billing"), Trigger.objects.get(slug="digest")
+    assert (billing.policy, billing.overrides, billing.enabled) == ({"priority": 1}, ["policy"], False)
+    assert (digest.overrides, digest.schedules.get().task.crontab.hour) == (["rule"], "7")
+
+
+@pytest.mark.django_db
+def test_each_change_is_told_with_what_was_and_stands_in_the_audit_log() -> None:
+    make_triggers()
+
+    done = import_triggers(entry("triggers", "vip", filter="event.data.gold", enabled=False), by="cli:ada")
+
+    [change] = done.changes
+    assert change.fields == {"enabled": (True, False), "filter": ("event.data.vip", "event.data.gold")}
+    assert "filter: 'event.data.vip' → 'event.data.gold'" in str(change)
+    assert AuditEntry.objects.filter(by="cli:ada", kind="trigger").latest("id").detail == {
+        "filter": "event.data.gold",
+        "enabled": False,
+    }
+
+
+@pytest.mark.django_db
+def test_what_the_file_does_not_name_stays() -> None:
+    make_triggers()
+    before = content()
+
+    done = import_triggers(file(triggers=[{"slug": "vip", "filter": ""}]), by="cli:ada")
+
+    assert said(done) == ["~ trigger vip: filter"]
+    assert Trigger.objects.count() == len(before["triggers"])
+    assert Trigger.objects.get(slug="vip").types == ["customer.*"]
+
+
+@pytest.mark.django_db
+def test_schedules_follow_the_file() -> None:
+    make_triggers()
+    changed = [
+        {"name": "mornings", "cron": "0 6 * * *", "tz": "UTC", "catch_up": "skip"},
+        {"name": "often", "enabled": False},
+        {"name": "then", "enabled": True},
+        {"name": "new", "trigger": "billing", "every": 60, "enabled": False},
+    ]
+
+    done = import_triggers(file(schedules=changed), by="cli:ada")
+
+    assert said(done) == [
+        "~ schedule mornings: catch_up, rule",
+        "~ schedule often: enabled",
+        "~ schedule then: enabled",
+        "+ schedule new: trigger, every, catch_up, enabled",
+    ]
+    assert [PeriodicTask.objects.get(name=name).enabled for name in ("mornings", "often", "then", "new")] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert import_triggers(file(schedules=changed), by="cli:ada").changes == []
+
+
+@pytest.mark.django_db
+def test_an_instant_that_is_past_is_left_out_and_said() -> None:
+    make_triggers()
+
+    done = import_triggers(
+        file(schedules=[{"name": "gone", "trigger": "vip", "at": "2020-01-01T00:00:00Z"}]), by="cli:ada"
+    )
+
+    assert (done.changes, len(done.notes)) == ([], 1)
+    assert not PeriodicTask.objects.filter(name="gone").exists()
+
+
+@pytest.mark.django_db
+def test_a_dry_run_tells_the_same_and_changes_nothing() -> None:
+    make_triggers()
+    exported = content()
+    empty_the_system()
+    before, entries = content(), AuditEntry.objects.count()
+
+    foreseen = import_triggers(exported, by="cli:ada", dry_run=True)
+
+    assert (content(), AuditEntry.objects.count()) == (before, entries)
+    assert said(foreseen) == said(import_triggers(exported, by="cli:ada"))
+
+
+# What is refused
+
+VIP: dict[str, Any] = {"slug": "vip", "agent": "greeter"}
+REFUSED = [
+    ([], "no file of triggers"),
+    ({"format": "wakeful triggers", "version": 2}, "version: it is 2"),
+    (file(agents=[]), "agents: unknown here"),
+    (file(triggers={}), "triggers: must be a list"),
+    (file(triggers=[7]), "triggers[0]: must be an object"),
+    (file(triggers=[{"agent": "greeter"}]), "triggers[0].slug: is missing"),
+    (file(triggers=[VIP, VIP]), "vip is there 2 times"),
+    (file(triggers=[{**VIP, "colour": "red"}]), "triggers[0].colour: unknown"),
+    (file(triggers=[{**VIP, "enabled": 1}]), "triggers[0].enabled: is 1"),
+    (file(triggers=[{**VIP, "key_limit": True}]), "triggers[0].key_limit: is True"),
+    (file(triggers=[{**VIP, "slug": "V I P"}]), "trigger V I P: slug"),
+    (file(triggers=[{"slug": "vip"}]), "trigger vip: agent: is missing"),
+    (file(triggers=[{**VIP, "agent": "nobody"}]), "WAKEFUL_APPS"),
+    (file(triggers=[{**VIP, "source": "moon"}]), "trigger vip: source"),
+    (file(triggers=[{**VIP, "types": [1]}]), "trigger vip: types"),
+    (file(triggers=[{**VIP, "filter": "event.data.("}]), "trigger vip: filter"),
+    (file(triggers=[{**VIP, "filter": "person.age > 3"}]), "knows no person"),
+    (file(triggers=[{**VIP, "input": {"id": 7}}]), "trigger vip: input.id"),
+    (file(triggers=[{**VIP, "overlap": "both"}]), "trigger vip: overlap"),
+    (file(triggers=[{**VIP, "policy": {"retries": -1}}]), "trigger vip: policy: retries"),
+    (file(triggers=[{**VIP, "policy": {"rate": "often"}}]), "10/h"),
+    (file(triggers=[{**VIP, "key_limit": 0}]), "key_limit is 0"),
+    (file(triggers=[{**VIP, "declared": True}]), "sync_agents"),
+    (file(triggers=[{"slug": "billing", "agent": "greeter"}]), "of agent billing"),
+    (file(sources=[{"slug": "shop", "kind": "carrier-pigeon"}]), "source shop: kind"),
+    (file(sources=[{"slug": "shop", "kind": "github", "settings": {"colour": "red"}}]), "source shop: settings.colour"),
+    (file(sources=[{"slug": "cli", "kind": "github"}]), "of kind cli"),
+    (file(schedules=[{"name": "x", "trigger": "nobody", "every": 60}]), "schedule x: trigger"),
+    (file(schedules=[{"name": "x", "trigger": "billing"}]), "exactly one of cron, every and at"),
+    (file(schedules=[{"name": "x", "trigger": "billing", "every": 60, "cron": "* * * * *"}]), "exactly one of"),
+    (file(schedules=[{"name": "x", "trigger": "billing", "cron": "61 * * * *"}]), "schedule x: "),
+    (file(schedules=[{"name": "x", "trigger": "billing", "every": 60, "catch_up": "some"}]), "schedule x: catch_up"),
+    (file(schedules=[{"name": "x", "trigger": "billing", "declared": True}]), "sync_agents"),
+    (file(schedules=[{"name": "digest", "trigger": "billing", "every": 60}]), "another schedule"),
+]  # fmt: skip
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("content", "expected"), REFUSED, ids=[expected for _, expected in REFUSED])
+def test_what_makes_no_sense_here_is_named_and_nothing_is_done(content: Any, expected: str) -> None:
+    declarations.sync()
+
+    problems = refused(content)
+
+    assert any(expected in problem for problem in problems), problems
+    assert set(Trigger.objects.values_list("slug", flat=True)) == {"billing", "digest"}
+
+
+@pytest.mark.django_db
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    problems = refused(file(triggers=[{**VIP, "filter": "(", "overlap": "both"}, {"slug": "two", "agent": "nobody"}]))
+
+    assert len(problems) == 3
+
+
+# Whatever an operator may make
+
+NAMES = st.from_regex(r"[a-z][a-z0-9]{0,8}(-[a-z0-9]{1,5})?", fullmatch=True)
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=20)
+POLICIES = st.fixed_dictionaries(
+    {},
+    optional={
+        "retries": st.integers(0, 100), "priority": st.integers(0, 9), "queue": NAMES, "timeout": st.floats(0, 1e6),
+        "rate": st.sampled_from(["10/h", "1000/7d", "1/30s"]), "overflow": st.sampled_from(["drop", "delay"]),
+        "debounce": st.integers(0, 3600), "batch": st.integers(0, 100),
+    },
+)  # fmt: skip
+TRIGGERS = st.fixed_dictionaries(
+    {
+        "agent": st.sampled_from(["greeter", "billing", "digest"]),
+        "enabled": st.booleans(),
+        "types": st.lists(TEXTS.filter(bool), max_size=3),
+        "filter": st.sampled_from(["", "event.data.vip", 'event.subject == "ä → \\"☃\\""']),
+        "key": st.sampled_from(["", "event.data.id"]),
+        "input": st.dictionaries(TEXTS, st.sampled_from(["event.data", "event.id"]), max_size=2),
+        "key_limit": st.integers(1, 1000),
+        "overlap": st.sampled_from(["allow", "skip", "queue", "queue_one"]),
+        "policy": POLICIES,
+    }
+)
+RULES = st.one_of(
+    st.fixed_dictionaries({"every": st.integers(1, 10**6)}),
+    st.fixed_dictionaries({"every": st.integers(1, 5000).map(lambda tenths: tenths / 10)}),
+    st.fixed_dictionaries(
+        {
+            "cron": st.sampled_from(
+                ["* * * * *", "*/5 0,12 1-7 * *", "0 9 * jan-mar mon-fri", "0 0 * * 7", "59 23 29 2 *"]
+            ),
+            "tz": st.sampled_from(["UTC", "Europe/Vienna", "Pacific/Apia"]),
+        }
+    ),
+    st.fixed_dictionaries({"at": st.datetimes().map(lambda at: at.replace(year=2090, day=1).isoformat() + "Z")}),
+)
+SCHEDULES = st.tuples(RULES, st.sampled_from(["latest", "skip", "all"]), st.booleans())
+
+
+@pytest.mark.django_db
+@settings(max_examples=60, deadline=None)
+@given(
+    triggers=st.dictionaries(NAMES.filter(lambda name: name not in ("billing", "digest")), TRIGGERS, max_size=3),
+    schedules=st.lists(SCHEDULES, max_size=3),
+)
+def test_whatever_operators_make_comes_through_the_file_as_it_was(
+    triggers: dict[str, Any], schedules: list[tuple[dict[str, Any], Any, bool]]
+) -> None:
+    with transaction.atomic():
+        for slug, fields in triggers.items():
+            Trigger.objects.create(slug=slug, **fields)
+        for number, (rule, catch_up, is_on) in enumerate(schedules if triggers else []):
+            owner = Trigger.objects.get(slug=sorted(triggers)[number % len(triggers)])
+            made = create_schedule(name=f"schedule {number} ☃", trigger=owner, catch_up=catch_up, by="test", **rule)
+            if not is_on:
+                pause_schedule(made, by="test")
+        exported = content()
+        carried = json.loads(json.dumps(exported))
+        PeriodicTask.objects.all().delete()
+        Trigger.objects.all().delete()
+
+        import_triggers(carried, by="cli:ada")
+
+        assert content() == exported
+        assert import_triggers(carried, by="cli:ada").changes == []
+        transaction.set_rollback(True)
+
+
+# The commands
+
+
+@pytest.mark.django_db
+def test_the_commands_carry_triggers_by_a_file(tmp_path: Path) -> None:
+    make_triggers()
+    exported, _, _ = run_command("export_triggers")
+    path = tmp_path / "triggers.json"
+    path.write_text(exported)
+    empty_the_system()
+
+    foreseen, _, _ = run_command("import_triggers", path, "--dry-run")
+    assert foreseen.endswith("7 would change\n")
+    out, err, well = run_command("import_triggers", path)
+    assert (out.splitlines()[-1], well) == ("7 changed", True)
+    assert "no secret yet" in err
+    assert run_command("export_triggers")[0] == exported
+    assert run_command("import_triggers", path)[0] == "nothing changed\n"
+
+
+@pytest.mark.django_db
+def test_the_commands_refuse_what_is_not_there(tmp_path: Path) -> None:
+    assert not run_command("export_triggers", "nobody")[2]
+    assert not run_command("import_triggers", tmp_path / "nothing.json")[2]
+    path = tmp_path / "triggers.json"
+    path.write_text('{"format": "wakeful triggers", "format": "twice"}')
+    assert not run_command("import_triggers", path)[2]
+
+
+def test_triggers_move_to_another_database(make_stack: StackMaker, tmp_path: Path) -> None:
+    """Two systems with the same code: what an operator made of the one is carried to the other, which was empty."""
+    old, new = (make_stack(env={"WAKEFUL_DEMO": "1"}) for _ in range(2))
+    for system in (old, new):
+        system.manage("migrate", "--no-input", "-v0")
+        system.manage("sync_agents")
+    old.query("UPDATE triggers_trigger SET filter = 'event.data.total > 100' WHERE slug = 'order-intake'")
+    old.query(
+        "INSERT INTO triggers_source (id, slug, kind, settings, enabled) VALUES (gen_random_uuid(), 'shop', 'github', '{}', true)"
+    )
+    path = tmp_path / "triggers.json"
+    path.write_text(old.manage("export_triggers").stdout)
+
+    done = new.manage("import_triggers", str(path))
+
+    assert "2 changed" in done.stdout
+    assert new.manage("export_triggers").stdout == path.read_text()
+    [row] = new.query("SELECT overrides FROM triggers_trigger WHERE slug = 'order-intake'")
+    assert row == {"overrides": ["filter"]}

@@ -1,0 +1,38 @@
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from runs.management.operator import operator
+from triggers.importing import ImportRefused, import_triggers
+from triggers.sources.payload import Unreadable, parse_json, require_storable
+
+
+class Command(BaseCommand):
+    help = "Make true what a file of export_triggers says: all of it, or, if anything is wrong, nothing."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("file", metavar="FILE", help="the file, or - for standard input")
+        parser.add_argument("--dry-run", action="store_true", help="only say what would change")
+
+    def handle(self, *, file: str, dry_run: bool, **options: Any) -> None:
+        try:
+            body = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+            content = parse_json(body)
+            require_storable(content)
+        except OSError as error:
+            raise CommandError(f"{file}: {error.strerror}") from None
+        except Unreadable as reason:
+            raise CommandError(f"{file}: {reason}") from None
+        try:
+            done = import_triggers(content, by=operator(), dry_run=dry_run)
+        except ImportRefused as refusal:
+            raise CommandError(f"Nothing was changed.\n{refusal}") from None
+        for change in done.changes:
+            self.stdout.write(str(change))
+        for note in done.notes:
+            self.stderr.write(note)
+        count = len(done.changes)
+        self.stdout.write(f"{count or 'nothing'} {'would change' if dry_run else 'changed'}")
