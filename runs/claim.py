@@ -11,7 +11,7 @@ import structlog
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
-from runs.models import Attempt, Run
+from runs.models import Attempt
 from runs.outcome import Outcome, Ticket, take_away
 from runs.policy import Policy
 from runs.sql import execute, fetch
@@ -41,13 +41,21 @@ UPDATE runs_run SET
   version = (%(versions)s::text[])[array_position(%(agents)s::text[], agent)]
 FROM best WHERE runs_run.id = best.id
 RETURNING runs_run.id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, key, slot, key_limit,
-  set_config('application_name', 'wakeful:' || runs_run.id || ':' || epoch, false)
+  {named}
 """
+NAMED = "set_config('application_name', 'wakeful:' || runs_run.id || ':' || epoch, false)"
 PAUSED = "EXISTS (SELECT FROM runs_queue WHERE name IN ('*', %(queue)s::text) AND paused_at IS NOT NULL)"
 LIMIT = "SELECT max_running FROM runs_queue WHERE name = %(queue)s::text AND max_running IS NOT NULL"
 RUNNING = "SELECT count(*) FROM runs_run WHERE status = 'running' AND queue = %(queue)s::text"
-CLAIM_UNLIMITED = CLAIM.replace("{gate}", f"NOT {PAUSED} AND NOT EXISTS ({LIMIT})")
-CLAIM_LIMITED = CLAIM.replace("{gate}", f"NOT {PAUSED} AND ({RUNNING}) < ({LIMIT})")
+UNLIMITED = f"NOT {PAUSED} AND NOT EXISTS ({LIMIT})"
+CLAIM_UNLIMITED = CLAIM.replace("{gate}", UNLIMITED).replace("{named}", NAMED)
+CLAIM_LIMITED = CLAIM.replace("{gate}", f"NOT {PAUSED} AND ({RUNNING}) < ({LIMIT})").replace("{named}", NAMED)
+# A body may have chosen an isolation in which a row that others have changed is an error instead of being looked at anew.
+READS_ANEW = "current_setting('transaction_isolation') = 'read committed'"
+CLAIM_ALONG = CLAIM.replace("{gate}", f"{UNLIMITED} AND {READS_ANEW}").replace("{named}", "NULL")
+SETTLE = """
+SELECT id, epoch, key, slot, key_limit FROM runs_run WHERE status = 'running' AND worker_id = %s::uuid AND pid = %s::int
+"""
 HAS_LIMIT = f"SELECT EXISTS ({LIMIT})"
 QUEUE_LOCK = "SELECT pg_advisory_xact_lock(%(space)s::int, hashtext(%(queue)s::text))"
 QUEUE_SPACE = 0x57AD  # of the two-integer advisory locks
@@ -71,6 +79,7 @@ class Claim:
     key: str | None
     slot: int | None
     key_limit: int = 1
+    is_named: bool = True  # does the session that claimed it bear its name?
 
     @property
     def ticket(self) -> Ticket:
@@ -97,8 +106,23 @@ def claim_next(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim 
         return _claim(worker_id, queue, agents)
 
 
+def claim_along(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | None:
+    """Claim a run in the transaction that ends another one: both cost one commit. None also where the queue has a limit.
+
+    The session keeps the name of the run that ends: while that transaction is open, a rescuer must find it by this.
+    """
+    rows = fetch(CLAIM_ALONG, _parameters(worker_id, queue, agents))
+    return _claim_of(rows[0], is_named=False) if rows else None
+
+
 def _claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | None:
-    parameters = {
+    parameters = _parameters(worker_id, queue, agents)
+    rows = fetch(CLAIM_UNLIMITED, parameters) or _claim_limited(queue, parameters)
+    return _claim_of(rows[0]) if rows else None
+
+
+def _parameters(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> dict[str, Any]:
+    return {
         "worker": worker_id,
         "pid": os.getpid(),
         "queue": queue,
@@ -108,9 +132,9 @@ def _claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | No
         "timeout": settings.WAKEFUL_ATOMIC_TIMEOUT.total_seconds(),
         "hard": HARD_DEADLINE_AFTER,
     }
-    rows = fetch(CLAIM_UNLIMITED, parameters) or _claim_limited(queue, parameters)
-    if not rows:
-        return None
+
+
+def _claim_of(row: tuple[Any, ...], is_named: bool = True) -> Claim:
     (
         run_id,
         epoch,
@@ -127,7 +151,7 @@ def _claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | No
         slot,
         limit,
         _,
-    ) = rows[0]
+    ) = row
     return Claim(
         run_id=run_id,
         epoch=epoch,
@@ -143,6 +167,7 @@ def _claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | No
         key=key,
         slot=slot,
         key_limit=limit,
+        is_named=is_named,
     )
 
 
@@ -157,8 +182,8 @@ def _claim_limited(queue: str, parameters: Mapping[str, Any]) -> list[tuple[Any,
 
 def settle(worker_id: UUID) -> None:
     """Release what the database says this process is running: it is not, so that claim never began."""
-    for run in Run.objects.running().filter(worker_id=worker_id, pid=os.getpid()):
-        ticket = Ticket(run_id=run.id, epoch=run.epoch, key=run.key, slot=run.slot)
+    for run_id, epoch, key, slot, key_limit in fetch(SETTLE, [worker_id, os.getpid()]):
+        ticket = Ticket(run_id=run_id, epoch=epoch, key=key, slot=slot, key_limit=key_limit)
         outcome = Outcome(
             status=RunStatus.QUEUED,
             attempt=Attempt.Outcome.RELEASED,
@@ -166,4 +191,4 @@ def settle(worker_id: UUID) -> None:
             give_back=True,
         )
         take_away(ticket, outcome, expected=RunStatus.RUNNING)
-        log.info("run.released", run=str(run.id), epoch=run.epoch)
+        log.info("run.released", run=str(run_id), epoch=epoch)

@@ -20,26 +20,34 @@ from runs.finish import finish
 from runs.models import Attempt, Run
 from runs.outcome import Outcome, leave
 from runs.retry import outcome_of
-from runs.sql import execute as execute_sql
+from runs.sql import fetch
 from runs.states import RunStatus
 from runs.wiring import wiring
 
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
+ClaimAnother = Callable[[], Claim | None]
 CONNECTION_ERRORS = (OperationalError, InterfaceError)
+NAME_SESSION = """
+SELECT set_config('application_name', %s::text, false) FROM runs_run WHERE id = %s::uuid AND epoch = %s::int
+"""
 
 
-def execute(claim: Claim) -> None:
-    """Run the body to a recorded outcome, or find that the run is no longer this process's to record."""
+def execute(claim: Claim, claim_another: ClaimAnother = lambda: None) -> Claim | None:
+    """Run the body to a recorded outcome, or find that the run is no longer this process's to record.
+
+    `claim_another` is called in the transaction of a success; the claim it made there is returned.
+    """
     started = time.monotonic()
+    along: list[Claim] = []
     try:
-        outcome = attempt(claim)
+        outcome = attempt(claim, claim_another, along)
         if outcome is not None:
             record(claim, outcome)
     except RunLost:
         log.warning("run.fenced", run=str(claim.run_id), agent=claim.agent, epoch=claim.epoch)
-        return
+        return None
     except Exception:
         # An outcome that cannot be recorded: without this process the run counts as lost, and the attempt as one.
         log.exception("run.unrecorded", run=str(claim.run_id), agent=claim.agent, epoch=claim.epoch)
@@ -53,17 +61,19 @@ def execute(claim: Claim) -> None:
         error=outcome.error if outcome else "",
         ms=round((time.monotonic() - started) * 1000),
     )
+    return along[0] if along and outcome is None else None
 
 
-def attempt(claim: Claim) -> Outcome | None:
-    """Run the body; None: its success is committed. Otherwise the outcome that is still to be recorded."""
+def attempt(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> Outcome | None:
+    """Run the body; None: its success is committed, and so is what it claimed `along`. Otherwise the outcome that is
+    still to be recorded, and nothing else was claimed."""
     failpoint("after_claim")
     try:
         open_session(claim)
     except CONNECTION_ERRORS:
         return release("the database was gone before the body began")
     try:
-        run_atomic(claim)
+        run_atomic(claim, claim_another, along)
     except RunLost:
         raise
     except BaseException as error:
@@ -75,7 +85,7 @@ def attempt(claim: Claim) -> Outcome | None:
     return None
 
 
-def run_atomic(claim: Claim) -> None:
+def run_atomic(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> None:
     agent = registry.get(claim.agent)
     with transaction.atomic():
         run = AgentRun(
@@ -91,17 +101,25 @@ def run_atomic(claim: Claim) -> None:
             result = run_within(agent, run, claim.policy.timeout)
         failpoint("after_body")
         finish(claim, result, run.effects)
+        # The fence holds the run's row until the commit, so the next claim may follow it: half the commits.
+        if another := claim_another():
+            along.append(another)
         failpoint("before_commit")
     failpoint("after_commit")
 
 
 def open_session(claim: Claim) -> None:
-    """Make sure that the connection lives before the body begins: a terminated one shows as a readable socket."""
+    """Make sure that the connection lives before the body begins, and bears the claim's name: by it a rescuer finds
+    and ends it. RunLost: somebody has taken the run since it was claimed."""
     driver = connection.connection
-    if driver is not None and not driver.closed and not select.select([driver.fileno()], [], [], 0)[0]:
+    # A terminated one shows as a readable socket.
+    lives = driver is not None and not driver.closed and not select.select([driver.fileno()], [], [], 0)[0]
+    if lives and claim.is_named:
         return
-    connection.close()
-    execute_sql("SELECT set_config('application_name', %s, false)", [claim.session_name])
+    if not lives:
+        connection.close()
+    if not fetch(NAME_SESSION, [claim.session_name, claim.run_id, claim.epoch]):
+        raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
 
 
 def committed(claim: Claim) -> bool:
@@ -117,7 +135,7 @@ def record(claim: Claim, outcome: Outcome) -> None:
     calls the run lost if this process dies over it."""
 
     def once() -> None:
-        open_session(claim)  # a new connection must bear the claim's name: by it a rescuer finds and ends it
+        open_session(claim)
         with transaction.atomic():
             leave(claim.ticket, outcome)
             failpoint("before_record_commit")
