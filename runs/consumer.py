@@ -8,7 +8,7 @@ from celery.worker.consumer import Consumer as CeleryConsumer
 TRY_EVERY = 1.0  # seconds
 
 
-class Consumer(CeleryConsumer):  # type: ignore[misc]
+class Consumer(CeleryConsumer):
     """Set by CELERY_WORKER_CONSUMER."""
 
     def ensure_connected(self, conn: Any) -> Any:

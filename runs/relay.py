@@ -15,7 +15,9 @@ log = structlog.get_logger(__name__)
 
 DOORBELL = "runs.doorbell"
 FORMAT = 1  # of the doorbell message, for rolling upgrades
-RINGS_PER_CHILD = 2
+# Looking and ringing are two steps, and others ring in between. All fill a queue up to one ring a child, and a child adds
+# no more than one itself: what a dispatcher and all children ring at the same moment is within two for each child.
+RINGS_PER_CHILD = 1
 QUEUE_PREFIX = "runs."
 # A broker that is away is asked once a second: a busy dispatcher would ask at every look, wait for it and log it.
 LEAVE_ALONE = 0.9  # seconds
@@ -62,8 +64,11 @@ def look(queue: str | None) -> list[Wanted]:
     return [Wanted(queue=name, bound=bound, claimable=claimable) for name, bound, claimable in found]
 
 
-def publish(wanted: list[Wanted]) -> bool:
-    """True if the broker took the rings. Delivery of a batch that failed half-way is unknown, and does not matter."""
+def publish(wanted: list[Wanted], *, most: int | None = None) -> bool:
+    """Ring up to the bound, or no more than `most` times for each queue; True if the broker took the rings.
+
+    Delivery of a batch that failed half-way is unknown, and does not matter.
+    """
     global _leave_alone_until
     if time.monotonic() < _leave_alone_until:
         return False
@@ -73,7 +78,7 @@ def publish(wanted: list[Wanted]) -> bool:
             connection: Any = producer.connection
             connection.ensure_connection(max_retries=0)
             for line in wanted:
-                _publish(producer, line)
+                _publish(producer, line, most)
     except Exception:
         # One process boundary: whatever a broker client raises, the dispatcher and the claim loop go on.
         _leave_alone_until = time.monotonic() + LEAVE_ALONE
@@ -82,9 +87,11 @@ def publish(wanted: list[Wanted]) -> bool:
     return True
 
 
-def _publish(producer: Producer, line: Wanted) -> None:
+def _publish(producer: Producer, line: Wanted, most: int | None) -> None:
     name = QUEUE_PREFIX + line.queue
     rings = min(line.claimable, line.bound) - depth(producer, name)
+    if most is not None:
+        rings = min(rings, most)
     if rings <= 0:
         return
     with producer.batch(max_size=rings):  # type: ignore[attr-defined]  # new in kombu 5.7, unknown to the stubs

@@ -56,4 +56,4 @@ def hand_over(queue: str) -> bool:
     """Ring again, so that other queues of this child get their turn; False if ringing failed, so go on claiming."""
     failpoint("before_hand_over")
     wanted = [line for line in relay.look(queue) if line.claimable]
-    return not wanted or relay.publish(wanted)
+    return not wanted or relay.publish(wanted, most=1)
