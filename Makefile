@@ -35,8 +35,8 @@ chaos: export WAKEFUL_PROOF_SECONDS = 180
 chaos: .venv/dev ## the fault tests at full length: 3,000 deliveries amid kills, two Beats for three minutes, kill -9, SIGSTOP, flushed Redis
 	@exec $(PY) -m pytest -s -o timeout=600 tests/integration tests/acceptance/test_three_thousand.py $(ARGS)
 
-bench: .venv/dev ## measurements of this machine
-	@exec $(PY) -m bench $(ARGS)
+bench: .venv/bench/ready ## measurements of this machine, beside Celery, Procrastinate and DBOS; see bench/README.md
+	@exec .venv/bench/bin/python -m bench $(ARGS)
 
 fmt: .venv/dev ## format the code and fix what ruff can fix
 	$(PY) -m ruff check --fix-only --quiet .
@@ -45,7 +45,8 @@ fmt: .venv/dev ## format the code and fix what ruff can fix
 lock: ## write the lock files anew from pyproject.toml, with the oldest Python we support (LOCK_ARGS=--upgrade for newer versions)
 	@python3.11 -m venv .wakeful/lock
 	@.wakeful/lock/bin/python -m pip install --quiet --disable-pip-version-check pip-tools
-	@for lock in "requirements.lock --extra embedded" "requirements-dev.lock --extra embedded --extra dev"; do set -- $$lock; file=$$1; shift; \
+	@for lock in "requirements.lock --extra embedded" "requirements-dev.lock --extra embedded --extra dev" \
+		"requirements-bench.lock -c requirements-dev.lock --extra embedded --extra dev --extra bench"; do set -- $$lock; file=$$1; shift; \
 		CUSTOM_COMPILE_COMMAND="make lock" .wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_ARGS) -o $$file "$$@" pyproject.toml || exit 1; done
 
@@ -63,6 +64,14 @@ clean: ## remove the environment and caches; the data in .wakeful stays
 	@test -x .venv/bin/python || $(MAKE) --no-print-directory .venv/bin/python
 	@echo "Installing dependencies for development …"
 	@$(PIP_INSTALL) -r requirements-dev.lock
+	@touch $@
+
+# The peers are measured in an environment of their own: nothing of theirs is there when our tests run.
+.venv/bench/ready: requirements-bench.lock
+	@test -x .venv/bin/python || $(MAKE) --no-print-directory .venv/bin/python
+	@echo "Installing what the bench needs …"
+	@test -x .venv/bench/bin/python || $(PY) -m venv .venv/bench
+	@.venv/bench/bin/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes -r requirements-bench.lock
 	@touch $@
 
 .venv/bin/python:
