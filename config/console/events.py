@@ -2,16 +2,17 @@ from typing import Any
 from uuid import UUID
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db.models import Exists, IntegerField, OuterRef, Q, QuerySet
 from django.db.models.expressions import RawSQL
 from django.http import HttpRequest, HttpResponse
 from django.template.defaultfilters import pluralize
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
-from unfold.widgets import UnfoldAdminSelectWidget
+from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminSelectWidget
 
 from config.console.audit import entries_of
 from config.console.bulk import carry_out
@@ -25,6 +26,7 @@ from config.console.sections import Facts, Notice, Section, Table, Text, pretty
 from runs.alive import alive
 from runs.ids import runs_of_event
 from runs.models import NIL, Run
+from triggers.erasure import Selection, erase, erase_event
 from triggers.models import Decision, Event, Redelivery, Redispatch, Trigger
 from triggers.replay import replay
 
@@ -60,6 +62,22 @@ class StateFilter(admin.SimpleListFilter):
         return queryset
 
 
+class EraseForm(BaseDialogForm):  # type: ignore[misc]
+    """How much is meant."""
+
+    what = forms.ChoiceField(
+        initial="event",
+        widget=UnfoldAdminRadioSelectWidget,
+        label="Whose payload",
+        choices=[("event", "this event's"), ("subject", "that of every event with its subject")],
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not Event.objects.filter(pk=self.object_id).exclude(subject="").exists():
+            self.fields["what"].choices = self.fields["what"].choices[:1]
+
+
 class ReplayForm(BaseDialogForm):  # type: ignore[misc]
     """Which triggers get the event again."""
 
@@ -82,7 +100,7 @@ class EventPanel(Panel):
     search_help_text = "an event's id, the sender's id or source, or an exact type"
     ordering = ("-id",)
     actions = ("replay_chosen",)
-    actions_detail = ("replay_event",)
+    actions_detail = ("replay_event", "erase_event")
 
     # Lists
 
@@ -165,6 +183,41 @@ class EventPanel(Panel):
         attempt(request, lambda: replay(event, trigger=trigger, by=acting(request)), done="Replayed.")
         return leave(request, page("triggers_event", object_id))
 
+    def has_erase_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("triggers.erase_event")
+
+    @button(
+        "Erase",
+        permissions=["erase"],
+        icon="delete_forever",
+        variant=ActionVariant.DANGER,
+        dialog=dialog(
+            "Erase what it said, for good?",
+            "Data, body, headers and subject go, and with them what its runs were given, gave and said, and what these "
+            "emitted. Ids and times stay. It cannot be undone.",
+            "Erase it",
+            EraseForm,
+        ),
+    )
+    def erase_event(self, request: HttpRequest, form: EraseForm, object_id: str) -> HttpResponse:
+        event = Event.objects.defer("data", "body").get(pk=object_id)
+        if form.cleaned_data["what"] == "subject":
+            erasure = erase(Selection(subject=event.subject), by=acting(request))
+        else:
+            erasure = erase_event(event, by=acting(request))
+        messages.success(request, f"Erased: {_number(erasure.events, 'event')} and {_number(erasure.runs, 'run')}.")
+        if erasure.left:
+            left = ", ".join(str(one.event_id) for one in erasure.left[:5])
+            messages.warning(
+                request, f"{len(erasure.left)} still needed, and left as they are: {left}. Repeat it later."
+            )
+        return leave(request, page("triggers_event", object_id))
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+        is_gone = Event.objects.filter(pk=object_id, payload_removed_at__isnull=False).exists()
+        actions = super().get_actions_detail(request, object_id)
+        return [one for one in actions if not (is_gone and one.action_name == "triggers_event_replay_event")]
+
     # One event
 
     def sections(self, request: HttpRequest, obj: Event) -> list[Section]:
@@ -186,6 +239,10 @@ class EventPanel(Panel):
         if obj.headers:
             sections.append(Text(title="Headers, secrets taken out", text=pretty(obj.headers), folded=True))
         return sections
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{pluralize(count)}"
 
 
 def _redeliveries_of() -> QuerySet[Redelivery]:
@@ -225,6 +282,7 @@ def _facts(event: Event) -> Facts:
             ("Happened", event.time and moment(event.time)),
             ("Received", moment(event.received_at)),
             ("Dispatched", event.dispatched_at and moment(event.dispatched_at)),
+            ("Payload taken away", event.payload_removed_at and moment(event.payload_removed_at)),
             ("Meant for trigger", event.target_id and link(page("triggers_trigger", event.target_id), "this one only")),
             ("Caused by event", event.cause_event_id and event_link(event.cause_event_id)),
             ("Caused by run", event.cause_run_id and run_link(event.cause_run_id)),
@@ -236,6 +294,8 @@ def _facts(event: Event) -> Facts:
 
 
 def _payload(event: Event) -> list[Section]:
+    if event.payload_removed_at:
+        return [Text(title="Payload", text="Taken away by retention or erasure.")]
     if event.data is not None:
         return [Text(title="Payload", text=pretty(event.data))]
     if event.body is None:

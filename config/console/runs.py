@@ -194,8 +194,14 @@ class RunPanel(Panel):
         return leave(request, page("runs_run", object_id))
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
-        status = Run.objects.filter(pk=object_id).values_list("status", flat=True).first()
-        possible = {"runs_run_requeue_run": status in REQUEUEABLE, "runs_run_cancel_run": status in LIVE}
+        run = Run.objects.only("status", "payload_removed_at").filter(pk=object_id).first()
+        if run is None:
+            return []
+        status, has_payload = run.status, run.payload_removed_at is None
+        possible = {
+            "runs_run_requeue_run": status in REQUEUEABLE and has_payload,
+            "runs_run_cancel_run": status in LIVE,
+        }
         actions = super().get_actions_detail(request, object_id)
         return [action for action in actions if possible[action.action_name]]
 
@@ -324,6 +330,7 @@ def _facts(run: Run, events: list[Event]) -> Facts:
             ("First started", run.started_at and moment(run.started_at)),
             ("Finished", run.finished_at and moment(run.finished_at)),
             ("First start to end", duration_of(run)),
+            ("Payload taken away", run.payload_removed_at and moment(run.payload_removed_at)),
             ("Deadline", moment(run.deadline_at) if run.deadline_at and run.status == RunStatus.RUNNING else ""),
             ("Cancel asked for", run.cancel_requested_at and moment(run.cancel_requested_at)),
             ("Queue and priority", f"{run.queue}, {run.priority}"),

@@ -11,6 +11,7 @@ from runs.models import NIL, AuditEntry, ProcessedEvent, Run
 from runs.states import RunStatus
 from tests.config.console.conftest import LogIn
 from tests.config.console.factories import list_of, make_failed_run, make_schedule, page_of
+from tests.old_rows import old_event, old_run
 from tests.runs.factories import make_run
 from tests.triggers.factories import hold, make_event, make_paused_trigger, make_trigger
 from triggers.models import Decision, Event, Redispatch, Trigger
@@ -193,3 +194,40 @@ def test_overview_says_what_is_missing_and_what_is_stuck(admin: Client) -> None:
     assert "celery -A config worker" in shown
     assert "stuck" in shown
     assert "RuntimeError: no" in shown
+
+
+def test_erase_takes_away_what_the_event_said_in_the_operators_name(admin: Client) -> None:
+    event, other = (old_event(1, subject="ada@example.com") for _ in range(2))
+    run = old_run(event, status=RunStatus.FAILED)
+
+    answer = press(admin, "triggers_event", event, "erase_event", what="event")
+
+    page = answer.content.decode()
+    assert "Taken away by retention or erasure." in page
+    assert "ada@example.com" not in page
+    assert "replay_event" not in page
+    assert "Payload taken away" in admin.get(page_of("runs_run", run)).content.decode()
+    assert Event.objects.get(pk=other.pk).data == {"name": "Ada"}
+    assert audited("erase").by == "admin:ada"
+
+
+def test_erase_of_a_subject_tells_what_is_still_needed(admin: Client) -> None:
+    event, other = (old_event(1, subject="ada@example.com") for _ in range(2))
+    old_run(other)
+
+    answer = press(admin, "triggers_event", event, "erase_event", what="subject")
+
+    assert [str(message) for message in answer.context["messages"]] == ["Erased: 2 events and 1 run."]
+    left = old_event(1, subject="bob@example.com", dispatched_at=None)
+    answer = press(admin, "triggers_event", left, "erase_event", what="subject")
+    assert f"1 still needed, and left as they are: {left.pk}. Repeat it later." in map(str, answer.context["messages"])
+
+
+def test_only_who_may_erase_does(log_in: LogIn) -> None:
+    event = old_event(1, subject="ada@example.com")
+    client = log_in("triggers.view_event", "triggers.replay_event")
+
+    press(client, "triggers_event", event, "erase_event", what="event")
+
+    assert Event.objects.get(pk=event.pk).data == {"name": "Ada"}
+    assert "erase_event" not in client.get(page_of("triggers_event", event)).content.decode()
