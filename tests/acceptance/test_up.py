@@ -24,7 +24,7 @@ PATIENCE = 120.0  # seconds; a loaded machine takes its time to start seven proc
 class Up:
     """One run of the command, with an environment that says nothing."""
 
-    def __init__(self, home: Path, port: int) -> None:
+    def __init__(self, home: Path, port: int, *flags: str) -> None:
         ours = ("WAKEFUL_", "DJANGO_", "PG", "DATABASE_URL", "REDIS_URL", "CELERY_", "SECRET_KEY")
         silent = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         self.home, self.port = home, port
@@ -32,7 +32,7 @@ class Up:
         self.log = home.with_name(f"{home.name}-{next(_numbers)}.log")
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "manage.py", "up", "--demo"],
+                [sys.executable, "manage.py", "up", "--demo", *flags],
                 env=self.env,
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
@@ -138,6 +138,22 @@ def test_from_nothing_to_a_run_and_back_again(home: Path, started: list[Up]) -> 
     assert password_in(up) == password
     assert statuses_of(up, answer["event"]) == ["succeeded"]
     assert up.paste_curl()[0] == 202
+    up.interrupt()
+
+
+def test_after_a_restore_everything_starts_but_no_run_until_it_is_resumed(home: Path, started: list[Up]) -> None:
+    started.append(up := Up(home, free_port(), "--paused"))
+    up.wait_ready()
+
+    assert "Paused: events are accepted and become runs; none of them starts until `manage.py resume`." in up.said()
+    _, answer = up.paste_curl()
+    eventually(lambda: statuses_of(up, answer["event"]) == ["queued"])
+    doctor = up.manage("doctor")
+    assert "All queues have been paused" in doctor.stdout
+    assert "1 to fix." in doctor.stdout
+
+    assert up.manage("resume").stdout == "All queues are resumed.\n"
+    eventually(lambda: statuses_of(up, answer["event"]) == ["succeeded"])
     up.interrupt()
 
 

@@ -1,5 +1,6 @@
 """What `up` does with the database before the processes start; prints how to get in."""
 
+import contextlib
 from argparse import ArgumentParser
 from typing import Any
 
@@ -9,6 +10,13 @@ from django.core.management.base import BaseCommand
 
 from config.access import ensure_admin, ensure_operator_token
 from config.demo import load_demo
+from runs.exceptions import IllegalState
+from runs.management.operator import operator
+from runs.pause import EVERY, pause
+from runs.queues import find_queue
+
+PAUSED = """Paused: events are accepted and become runs; none of them starts until `manage.py resume`.
+After a restore, first see {restored}"""
 
 
 class Command(BaseCommand):
@@ -16,10 +24,13 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--demo", action="store_true", help="load the demo and print a signed request for it")
+        parser.add_argument("--paused", action="store_true", help="pause all queues, before anything is started")
 
-    def handle(self, *, demo: bool, **options: Any) -> None:
+    def handle(self, *, demo: bool, paused: bool, **options: Any) -> None:
         # Standard output is for the way in alone; what is done on the way goes beside it.
         call_command("migrate", interactive=False, verbosity=0)
+        if paused:
+            pause_everything()
         call_command("sync_agents", stdout=self.stderr)
         ensure_operator_token()
         site = f"http://127.0.0.1:{settings.WAKEFUL_PORT}"
@@ -28,3 +39,11 @@ class Command(BaseCommand):
         if demo:
             # Alone on its line: to be copied whole.
             self.stdout.write(f"Try:\n{load_demo().curl}")
+        if find_queue(EVERY).is_paused:
+            self.stdout.write(PAUSED.format(restored=f"{site}/admin/runs/queue/restored/"))
+
+
+def pause_everything() -> None:
+    """Pause all queues; a pause that was there stays, with its reason."""
+    with contextlib.suppress(IllegalState):
+        pause(EVERY, reason="started with --paused", by=operator())

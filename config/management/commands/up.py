@@ -19,9 +19,6 @@ from config import embedded, home
 from config.supervisor import Program, Supervisor
 
 HOST = "127.0.0.1"
-PAUSED = (
-    "Paused: events are accepted and kept; nothing is dispatched, scheduled or run until you start without --paused."
-)
 
 
 class Command(BaseCommand):
@@ -32,7 +29,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--demo", action="store_true", help="load the demo and print a signed request for it")
         parser.add_argument(
-            "--paused", action="store_true", help="accept events, but dispatch, schedule and run nothing"
+            "--paused", action="store_true", help="start with all queues paused, as after a restore: no run starts"
         )
 
     def handle(self, *, demo: bool, paused: bool, **options: Any) -> None:
@@ -57,14 +54,14 @@ class Command(BaseCommand):
                 # Running as root is for the operator to decide; saying so at every start is noise.
                 quiet = {"PYTHONWARNINGS": "ignore:You're running the worker with superuser privileges"}
                 env = {**quiet, **os.environ, **running}
-                self._supervise(env, paused=paused, banner=self._prepare(demo, env))
+                self._supervise(env, banner=self._prepare(env, demo=demo, paused=paused))
         except embedded.EmbeddedError as error:
             raise CommandError(str(error)) from None
         except KeyboardInterrupt:
             self.stdout.write("Stopped before the processes were started.")
 
-    def _supervise(self, env: Mapping[str, str], *, paused: bool, banner: str) -> None:
-        programs = [program for program in _programs() if program.name == "web" or not paused]
+    def _supervise(self, env: Mapping[str, str], *, banner: str) -> None:
+        programs = _programs()
         supervisor = Supervisor(programs, env=env)
         awaited = {program.name for program in programs}
         greeted = False
@@ -73,7 +70,7 @@ class Command(BaseCommand):
             nonlocal greeted
             if not greeted and _alive() >= awaited:
                 supervisor.console.say("ready")
-                self.stdout.write(f"\n{banner}\n\n{PAUSED + ' ' if paused else ''}Ctrl-C stops everything.\n")
+                self.stdout.write(f"\n{banner}\n\nCtrl-C stops everything.\n")
                 greeted = True
 
         supervisor.run(
@@ -83,11 +80,11 @@ class Command(BaseCommand):
         home.remember_processes(settings.WAKEFUL_HOME, {})
         self.stdout.write("All processes stopped.")
 
-    def _prepare(self, demo: bool, env: Mapping[str, str]) -> str:
+    def _prepare(self, env: Mapping[str, str], *, demo: bool, paused: bool) -> str:
         """Migrations, agents, access and demo, in a process that knows the servers' URLs; the way in, to be printed."""
         self.stdout.write("Preparing the database …")
         done = subprocess.run(
-            [sys.executable, sys.argv[0], "prepare", *(["--demo"] if demo else [])],
+            [sys.executable, sys.argv[0], "prepare", *(["--demo"] if demo else []), *(["--paused"] if paused else [])],
             env=env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
