@@ -10,7 +10,7 @@ from django.db import close_old_connections, connection
 
 from agents import registry
 from runs import nudge, parent, relay
-from runs.claim import Claim, claim_next, settle
+from runs.claim import Claim, claim_along, claim_next, settle
 from runs.executor import CONNECTION_ERRORS, execute, with_patience
 from runs.failpoints import failpoint
 
@@ -27,13 +27,19 @@ def doorbell(queue: str, format: int = relay.FORMAT) -> None:
     close_old_connections()
     with_patience(lambda: settle(worker_id))
     slice_ends = time.monotonic() + SLICE
-    while claim := next_claim(worker_id, queue, agents):
-        execute(claim)
+
+    def another() -> Claim | None:
+        return claim_along(worker_id, queue, agents) if time.monotonic() < slice_ends else None
+
+    claim = next_claim(worker_id, queue, agents)
+    while claim:
+        along = execute(claim, another)
         close_old_connections()
-        if time.monotonic() >= slice_ends:
+        if along is None and time.monotonic() >= slice_ends:
             if hand_over(queue):
                 return
             slice_ends = time.monotonic() + SLICE  # a broker that is away takes seconds to say so
+        claim = along or next_claim(worker_id, queue, agents)
     nudge.flush()
 
 
