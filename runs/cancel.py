@@ -1,16 +1,30 @@
+from collections.abc import Collection
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F
 from django.db.models.functions import Now
 
 from runs import audit
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
 from runs.models import Run
-from runs.outcome import Outcome, take_away
+from runs.outcome import Outcome, take_away, take_blocked_away
 from runs.rescue import ticket_of
-from runs.states import FINISHED, LIVE, RunStatus
+from runs.sql import fetch
+from runs.states import FINISHED, RunStatus
+
+# Keys whose live runs are locked to the last one: a run that somebody else has locked cannot be told to stop now.
+LOCK_RUNS = """
+SELECT wanted.key FROM unnest(%s::text[]) AS wanted(key)
+CROSS JOIN LATERAL (
+  SELECT count(*) AS runs FROM runs_run
+  WHERE key = wanted.key AND status IN ('queued', 'running', 'waiting', 'uncertain')) live
+CROSS JOIN LATERAL (
+  SELECT count(*) AS runs FROM (
+    SELECT FROM runs_run WHERE key = wanted.key AND status IN ('queued', 'running', 'waiting', 'uncertain')
+    FOR UPDATE SKIP LOCKED) run) locked
+WHERE live.runs = locked.runs
+"""
 
 
 def cancel(run_id: UUID, *, by: str) -> Run:
@@ -30,15 +44,18 @@ def cancel(run_id: UUID, *, by: str) -> Run:
     return run
 
 
+def lock_runs(wanted: Collection[str]) -> set[str]:
+    """Those of the keys all of whose live runs this transaction got locked, waiting for none; under the keys' locks."""
+    return {key for (key,) in fetch(LOCK_RUNS, [sorted(wanted)])} if wanted else set()
+
+
 def replace_others(key: str, run_id: UUID) -> None:
-    """Cancel every live run of a key but this one, in the caller's transaction and under the key's lock. Those blocked
-    go first: the place of one that stops is not given to another that is to stop."""
-    others = Run.objects.filter(key=key, status__in=LIVE).exclude(pk=run_id)
-    for run in others.order_by(F("slot").asc(nulls_first=True), "seq"):
-        while not _cancelled(run, f"the next event, for run {run_id}"):
-            run.refresh_from_db()
-            if run.status in FINISHED:
-                break
+    """Cancel every live run of a key but this one, in the caller's transaction, under the key's lock and the runs'. Those
+    blocked go first: the place of one that stops is not given to another that is to stop."""
+    by = f"the next event, for run {run_id}"
+    take_blocked_away(key, but=run_id, reason=f"cancelled by {by}")
+    for run in Run.objects.live().filter(key=key).exclude(pk=run_id).order_by("seq"):
+        _cancelled(run, by)
 
 
 def _cancelled(run: Run, by: str) -> bool:

@@ -20,7 +20,7 @@ from runs.exceptions import RunLost
 from runs.failpoints import failpoint
 from runs.models import Attempt, Run
 from runs.nudge import nudge_dispatcher, nudge_later
-from runs.sql import fetch
+from runs.sql import execute, fetch
 from runs.states import FINISHED, RunStatus
 
 
@@ -69,6 +69,12 @@ class Outcome:
 
 # That a run has finished is told on a grid of half seconds: singly, the dispatcher would spend more on hearing of runs
 # than on dispatching them (measured: a third of all CPU).
+FINISHED_MESSAGE = """
+  SELECT 'run.finished', id::text,
+         jsonb_build_object('run', id, 'agent', agent, 'trigger', trigger_id, 'status', %(status)s::text, 'error', %(error)s::text),
+         0, '', date_bin('500 ms', clock_timestamp(), 'epoch') + interval '500 ms'
+  FROM gone
+"""
 LEAVE = """
 WITH gone AS (
   UPDATE runs_run SET
@@ -97,10 +103,7 @@ WITH gone AS (
   SELECT message.topic, message.key, message.payload, 0, '', clock_timestamp()
   FROM gone, unnest(%(topics)s::text[], %(keys)s::text[], %(payloads)s::text[]::jsonb[]) AS message(topic, key, payload)
   UNION ALL
-  SELECT 'run.finished', id::text,
-         jsonb_build_object('run', id, 'agent', agent, 'trigger', trigger_id, 'status', %(status)s::text, 'error', %(error)s::text),
-         0, '', date_bin('500 ms', clock_timestamp(), 'epoch') + interval '500 ms'
-  FROM gone WHERE %(finished)s::boolean
+  {finished} WHERE %(finished)s::boolean
 ), noted AS (
   INSERT INTO runs_notification (sender, run_id, urgency, text)
   SELECT notice.sender, gone.id, notice.urgency, notice.text
@@ -114,7 +117,7 @@ SELECT id FROM gone
 """
 # One without a place counts too: with a limit of 1 others may have waited behind it.
 FREED = "(SELECT key, id FROM gone WHERE key IS NOT NULL AND NOT %(keeps_place)s::boolean)"
-LEAVE = LEAVE.replace("{next}", keys.NEXT.replace("{freed}", FREED))
+LEAVE = LEAVE.replace("{next}", keys.NEXT.replace("{freed}", FREED)).replace("{finished}", FINISHED_MESSAGE.strip())
 # The owner's fence names no status: `status = 'running'` would send the planner to the small partial index and its
 # dead entries instead of the primary key. Everybody else must see the very state it decided on: a run that was blocked
 # may have been given its key's slot since, and would take it along.
@@ -122,6 +125,18 @@ BY_OWNER = LEAVE.replace("{guard}", "")
 BY_OTHERS = LEAVE.replace(
     "{guard}", "AND coalesce(status, '') = %(expected)s::text AND slot IS NOT DISTINCT FROM %(slot)s::smallint"
 )
+# Of those without a place none has an owner, and none's end makes room for another.
+TAKE_BLOCKED = """
+WITH gone AS (
+  UPDATE runs_run SET
+    status = %(status)s::text, status_reason = %(reason)s::text, due_at = NULL, epoch = epoch + 1, result = NULL,
+    error = %(error)s::text, finished_at = clock_timestamp()
+  WHERE key = %(key)s::text AND status = 'queued' AND slot IS NULL AND id <> %(but)s::uuid
+  RETURNING id, agent, trigger_id
+)
+INSERT INTO runs_outboxmessage (topic, key, payload, attempts, last_error, available_at)
+{finished}
+""".replace("{finished}", FINISHED_MESSAGE.strip())
 
 
 def leave(ticket: Ticket, outcome: Outcome) -> None:
@@ -140,6 +155,16 @@ def take_away(ticket: Ticket, outcome: Outcome, *, expected: RunStatus, claim_ep
         taken = _leave(BY_OTHERS, ticket, outcome, fenced=1, expected=expected, claim_epoch=claim_epoch)
         failpoint("before_take_away_commit")
     failpoint("after_take_away_commit")
+    return taken
+
+
+def take_blocked_away(key: str, *, but: UUID, reason: str) -> int:
+    """Cancel all runs of a key that wait for a place, except one; under the key's lock. How many."""
+    taken = execute(
+        TAKE_BLOCKED, {"key": key, "but": but, "reason": reason, "status": RunStatus.CANCELLED, "error": ""}
+    )
+    if taken:
+        nudge_dispatcher()
     return taken
 
 

@@ -2,23 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import structlog
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, transaction
 
 from runs import keys
-from runs.cancel import replace_others
+from runs.cancel import lock_runs, replace_others
 from runs.enqueue import enqueue, join, unstarted
 from runs.failpoints import failpoint
 from runs.policy import Policy
 from runs.sql import execute, execute_many, fetch
 from triggers import rates, windows
-from triggers.admission import Ledger, Match, Refusal, admit, close, match_of, refuse
+from triggers.admission import Ledger, Match, Refusal, admit, close, match_of
 from triggers.intake import Intake
-from triggers.items import Item, Matched, bare_match, match_items, read_items, wanted_by
+from triggers.items import Item, Matched, match_items, read_items, wanted_by
 from triggers.matching import Index, Rule
 from triggers.models import Decision, Trigger
 
@@ -171,7 +172,7 @@ def settle_matched(matched: Sequence[Matched]) -> Batch:
     """Admit in `seq` order. An event that needs a key whose lock is taken is left to the next batch, and with it every
     later event of its keys: the order per key is the order of arrival."""
     wanted = {key for one in matched for key in one.keys}
-    locked = keys.try_lock(wanted)
+    locked = lock_keys([match for one in matched for match in one.matches])
     kept = without_busy(matched, wanted - locked)
 
     matches = [match for one in kept for match in one.matches]
@@ -185,16 +186,29 @@ def settle_matched(matched: Sequence[Matched]) -> Batch:
 
 
 def close_windows(rules: Rules) -> Batch:
-    """Make runs of what the windows that are over have collected; one whose key is busy is left to the next time."""
+    """Make runs of what the windows that are over have collected; one by one where that fails for a window's sake."""
+    over = windows.due(now(), settings.WAKEFUL_DISPATCH_BATCH)
+    try:
+        return close_these(over, rules) if over else Batch()
+    except Exception as error:
+        if will_pass(error):
+            raise
+        log.exception("dispatch.windows_refused")
+        return sum((close_or_give_up(group, rules) for group in over), Batch())
+
+
+def close_these(groups: Sequence[windows.Group], rules: Rules) -> Batch:
+    """Close the windows of these groups, if they still are over; one whose key is busy is left to the next time."""
     index = rules.current()
     with transaction.atomic():
         if not _try_lock():
             return Batch(standby=True)
         if rules.have_changed():
-            return Batch(left=1)
-        over = windows.read_due(fetch(NOW)[0][0], settings.WAKEFUL_DISPATCH_BATCH)
+            return Batch(left=len(groups))
+        found, at = windows.read(groups), now()
+        over = [found[group] for group in groups if group in found and found[group].due_at <= at]
         matches = [(window, match_of(window, index.by_id[window.trigger_id])) for window in over]
-        locked = keys.try_lock({match.key for _, match in matches if match.key})
+        locked = lock_keys([match for _, match in matches])
         kept = [(window, match) for window, match in matches if match.key is None or match.key in locked]
         ledger = open_ledger([match for _, match in kept])
         for window, match in kept:
@@ -204,13 +218,41 @@ def close_windows(rules: Rules) -> Batch:
     return Batch(dispatched=len(kept), left=len(matches) - len(kept))
 
 
+def close_or_give_up(group: windows.Group, rules: Rules) -> Batch:
+    try:
+        return close_these([group], rules)
+    except Exception as error:
+        if will_pass(error):
+            raise
+        log.exception("dispatch.window_refused", trigger=str(group[0]), key=group[1])
+        return give_up_window(group, error)
+
+
+def give_up_window(group: windows.Group, error: Exception) -> Batch:
+    """Say of every event that the window collected why it got no run."""
+    with transaction.atomic():
+        if not _try_lock():
+            return Batch(standby=True)
+        given_up = list(windows.read([group]).values())
+        record([give_up_on(window.event_ids, window.trigger_id, window.replay_id, error) for window in given_up])
+        windows.write([], given_up)
+    return Batch(dispatched=len(given_up))
+
+
+def lock_keys(matches: Sequence[Match]) -> set[str]:
+    """Lock the keys that can be decided on now: nobody else is at it, nor at a run of theirs that is to be replaced."""
+    locked = keys.try_lock(match.key for match in matches if match.key)
+    replacing = {match.key for match in matches if match.key and match.rule.overlap == Trigger.Overlap.CANCEL_PREVIOUS}
+    return locked - (replacing - lock_runs(locked & replacing))
+
+
 def open_ledger(matches: Sequence[Match]) -> Ledger:
     """Read what admission needs to know about these matches; under their keys' locks, and the dispatch lock."""
     limits = {match.key: match.rule.key_limit for match in matches if match.key}
     may_join = [(m.key, m.replay_id) for m in matches if m.key and m.rule.overlap == Trigger.Overlap.QUEUE_ONE]
     collected = [match.window for match in matches if match.rule.intake.has_window]
     return Ledger(
-        now=fetch(NOW)[0][0],
+        now=now(),
         keys=keys.states(limits),
         unstarted=unstarted(may_join),
         uses=rates.read(match.group for match in matches if match.rule.intake.rate),
@@ -297,9 +339,19 @@ def give_up(item: Item, rules: Rules, error: Exception) -> Batch:
     with transaction.atomic():
         if not _try_lock():
             return Batch(standby=True)
-        record([refuse(bare_match(item, rule), Decision.Outcome.ERROR, repr(error)[:2000]) for rule in wanted])
+        record([give_up_on([item.event_id], rule.id, item.replay_id, error) for rule in wanted])
         mark_dispatched([item])
     return Batch(dispatched=1)
+
+
+def give_up_on(event_ids: Sequence[UUID], trigger_id: UUID, replay_id: UUID, error: Exception) -> Refusal:
+    return Refusal(
+        event_ids=event_ids,
+        trigger_id=trigger_id,
+        replay_id=replay_id,
+        outcome=Decision.Outcome.ERROR,
+        reason=repr(error)[:2000],
+    )
 
 
 def record(refusals: Sequence[Refusal]) -> None:
@@ -326,6 +378,12 @@ def mark_dispatched(items: Sequence[Item]) -> None:
         execute(MARK_EVENTS, [events])
     if redispatches:
         execute(MARK_REDISPATCHES, [redispatches])
+
+
+def now() -> datetime:
+    [(found,)] = fetch(NOW)
+    instant: datetime = found
+    return instant
 
 
 def _try_lock() -> bool:

@@ -5,12 +5,15 @@ Any number may run. Dispatch itself is serial under one advisory lock and the ot
 
 import contextlib
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 import psycopg
 import structlog
 from django.conf import settings
 from django.db import Error as DjangoDatabaseError
-from django.db import connection
+from django.db import OperationalError, connection
+from psycopg.errors import LockNotAvailable
 
 from runs import nudge, outbox, relay, timers
 from runs.failpoints import failpoint
@@ -26,6 +29,7 @@ from triggers.dispatch import look as look_for_events
 
 log = structlog.get_logger(__name__)
 
+T = TypeVar("T")
 BATCH = 500
 KEEP_LOOKING = 0.05  # seconds after the last work or NOTIFY: more than twice the throttle of NOTIFY
 LOOK_EVERY = 0.01
@@ -102,19 +106,19 @@ class Dispatcher:
     def look(self) -> tuple[bool, float]:
         """Do what there is to do; whether anything was done, and how long there is nothing more to do (seconds)."""
         events = look_for_events()
-        batch = dispatch(self.rules) if events.undispatched else Batch()
+        batch = unless_locked(lambda: dispatch(self.rules), Batch(left=1)) if events.undispatched else Batch()
         if timers.is_due(events.window):
-            batch += close_windows(self.rules)
+            batch += unless_locked(lambda: close_windows(self.rules), Batch(left=1))
         if batch.standby:
             end_stuck_holder()
         due = timers.look()
         worked = batch.dispatched > 0
         if timers.is_due(due.due):
             failpoint("before_wake")
-            worked |= timers.wake_due(BATCH) > 0
+            worked |= unless_locked(lambda: timers.wake_due(BATCH), 0) > 0
             failpoint("after_wake")
         if time.monotonic() >= self.mend_at:
-            worked |= self.stalled.mend() > 0
+            worked |= unless_locked(self.stalled.mend, 0) > 0
             self.mend_at = time.monotonic() + MEND_EVERY
         if timers.is_due(due.outbox):
             worked |= outbox.deliver(BATCH) > 0
@@ -128,6 +132,18 @@ class Dispatcher:
             self.ring_at = time.monotonic() + WAITING_RUNS
         self.was_ready = due.ready
         return worked, seconds_until_next(batch, events, due, self.waiting)
+
+
+def unless_locked(step: Callable[[], T], otherwise: T) -> T:
+    """Do this step, unless a lock that somebody holds outlasts this session's patience. The other steps go on, rescue
+    among them: it may be what frees the lock."""
+    try:
+        return step()
+    except OperationalError as error:
+        if not isinstance(error.__cause__, LockNotAvailable):
+            raise
+        log.warning("dispatcher.locked", exc_info=True)
+        return otherwise
 
 
 def seconds_until_next(batch: Batch, events: Look, due: timers.Look, waiting: bool) -> float:

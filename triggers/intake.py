@@ -11,6 +11,7 @@ from runs.enqueue import EVENTS_PER_RUN
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 RATE = re.compile(r"([1-9]\d*)/([1-9]\d*)?([smhd])")
 MOST_COUNTED = 1000  # starts that are remembered of one key
+LONGEST_PERIOD = timedelta(days=366)
 DEBOUNCES = 10  # what a debounce waits at most, where nothing else is said: so many times its length
 BATCH_WAIT = timedelta(seconds=60)
 
@@ -33,7 +34,10 @@ class Rate:
         limit, count, unit = found.groups()
         if int(limit) > MOST_COUNTED:
             raise ValueError(f"rate {text!r} counts over {MOST_COUNTED} starts; say it of a shorter period")
-        return cls(limit=int(limit), period=timedelta(seconds=int(count or 1) * UNITS[unit]))
+        seconds = int(count or 1) * UNITS[unit]
+        if seconds > LONGEST_PERIOD.total_seconds():
+            raise ValueError(f"rate {text!r} looks back too far; at most a year")
+        return cls(limit=int(limit), period=timedelta(seconds=seconds))
 
 
 @dataclass(frozen=True, kw_only=True)

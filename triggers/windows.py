@@ -20,8 +20,7 @@ SELECT id, trigger_id, key, replay_id, event_ids, root_id, depth, input, opened_
 WHERE (trigger_id, key, replay_id) IN (SELECT * FROM unnest(%s::uuid[], %s::text[], %s::uuid[]))
 """
 DUE = """
-SELECT id, trigger_id, key, replay_id, event_ids, root_id, depth, input, opened_at, due_at FROM triggers_window
-WHERE due_at <= %s::timestamptz ORDER BY due_at LIMIT %s::int
+SELECT trigger_id, key, replay_id FROM triggers_window WHERE due_at <= %s::timestamptz ORDER BY due_at LIMIT %s::int
 """
 WRITE = """
 INSERT INTO triggers_window (trigger_id, key, replay_id, event_ids, root_id, depth, input, opened_at, due_at, closes_at)
@@ -75,8 +74,9 @@ def read(groups: Iterable[Group]) -> dict[Group, OpenWindow]:
     return {window.group: window for window in map(_window, fetch(READ, [list(triggers), list(keys), list(replays)]))}
 
 
-def read_due(now: datetime, limit: int) -> list[OpenWindow]:
-    return [_window(row) for row in fetch(DUE, [now, limit])]
+def due(now: datetime, limit: int) -> list[Group]:
+    """Whose windows are over, first those that have been for longest."""
+    return [(trigger_id, key, replay_id) for trigger_id, key, replay_id in fetch(DUE, [now, limit])]
 
 
 def write(windows: Iterable[OpenWindow], closed: Iterable[OpenWindow]) -> None:

@@ -1,7 +1,7 @@
 """Rates, debounce and batch: how many runs a trigger's events make."""
 
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from triggers import dispatch as dispatching
 from triggers.control import pause, resume
 from triggers.dispatch import Rules, close_windows, dispatch
 from triggers.intake import Intake, Rate
-from triggers.models import Decision, Event, Trigger, Window
+from triggers.models import Decision, Event, RateUse, Trigger, Window
 from triggers.policies import check_policy
 from triggers.rates import Use
 from triggers.replay import replay
@@ -126,8 +126,6 @@ def test_a_delayed_run_keeps_the_order_of_its_key(later: Callable[[float], None]
 
 @given(gaps=st.lists(st.floats(0, 40), min_size=1, max_size=40), limit=st.integers(1, 5), period=st.integers(1, 60))
 def test_no_span_of_the_period_has_more_starts_than_the_rate(gaps: list[float], limit: int, period: int) -> None:
-    from datetime import UTC, datetime
-
     rate, use, now = Rate(limit=limit, period=timedelta(seconds=period)), Use(), datetime(2026, 1, 1, tzinfo=UTC)
     starts = []
     for gap in gaps:
@@ -321,6 +319,27 @@ def test_a_window_meets_the_rate_when_it_closes(later: Callable[[float], None]) 
     assert outcomes() == ["collected", "collected", "rate", "rate"]
 
 
+@pytest.mark.django_db
+def test_a_window_that_can_become_no_run_is_given_up_with_a_reason_and_stops_no_other(
+    later: Callable[[float], None],
+) -> None:
+    hopeless = make_trigger("hopeless", policy={"debounce": 10, "rate": "1/30d"})
+    make_trigger(policy={"debounce": 10})
+    last_days = datetime(9999, 12, 31, tzinfo=UTC)
+    RateUse.objects.create(key=f"{hopeless.pk}:", starts=[last_days])
+    arrive(0)
+
+    later(11)
+
+    assert handled() == [[0]]
+    assert dict(Decision.objects.values_list("trigger__slug", "outcome")) == {
+        "hopeless": "error",
+        "greeter": "collected",
+    }
+    assert "OverflowError" in Decision.objects.get(trigger=hopeless).reason
+    assert not Window.objects.exists()
+
+
 # What may be written
 
 
@@ -330,6 +349,7 @@ def test_a_window_meets_the_rate_when_it_closes(later: Callable[[float], None]) 
         ({"rate": "10 per hour"}, "10/h"),
         ({"rate": "0/h"}, "10/h"),
         ({"rate": "5000/h"}, "shorter period"),
+        ({"rate": "1/9999999999999d"}, "at most a year"),
         ({"rate": 10}, "not a text"),
         ({"overflow": "explode"}, "neither delay nor drop"),
         ({"debounce": -1}, "debounce"),

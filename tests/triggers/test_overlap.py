@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.db import connection, transaction
@@ -175,7 +175,7 @@ def test_queue_keeps_the_order_of_arrival_through_a_backoff() -> None:
     end(start(), Retry(after=0))
     assert claim() is None, "a backoff keeps its place"
 
-    seen = []
+    seen: list[UUID] = []
     timers.wake_due(10)
     while claimed := claim():
         seen += claimed.event_ids
@@ -372,7 +372,7 @@ def test_no_key_is_taken_for_stalled_while_its_places_are_taken() -> None:
     for who in ("ada", "bob", "ada", "ada", "bob", "bob", "cy"):
         arrive({"who": who})
     stalled = timers.StalledKeys()
-    stalled.KEYS_A_LOOK = 2  # type: ignore[misc]
+    stalled.KEYS_A_LOOK = 2
 
     assert [stalled.mend() for _ in range(4)] == [0, 0, 0, 0]
 
@@ -404,7 +404,7 @@ def test_a_requeued_run_lines_up_behind_those_who_wait() -> None:
 
     requeue(failed.run_id, by="test")
 
-    order = []
+    order: list[UUID] = []
     while claimed := claim():
         order += claimed.event_ids
         end(claimed)

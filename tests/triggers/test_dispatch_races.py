@@ -1,0 +1,167 @@
+"""The dispatcher beside workers that claim, and neighbours that lock."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import connection, transaction
+from django.db.models import QuerySet
+from django.test.utils import CaptureQueriesContext
+
+from runs import claim as claiming
+from runs import enqueue as enqueueing
+from runs.claim import Claim, claim_next
+from runs.models import Run, Worker
+from runs.sql import execute
+from tests.triggers.factories import make_event, make_trigger
+from tests.triggers.test_overlap import arrive, end, run_of, start
+from triggers import dispatcher
+from triggers.dispatch import Rules, dispatch
+from triggers.models import Event, Trigger
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Overlap = Trigger.Overlap
+
+
+@pytest.fixture(autouse=True)
+def patience() -> Iterator[None]:
+    """A dispatcher's session, which waits for no lock for long."""
+    execute("SELECT set_config('lock_timeout', '300ms', false)")
+    yield
+    execute("SELECT set_config('lock_timeout', '0', false)")
+
+
+class Elsewhere(threading.Thread):
+    """Does it on a connection of its own."""
+
+    def __init__(self, action: Callable[[], Any]) -> None:
+        super().__init__()
+        self.action = action
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.done = self.action()
+        finally:
+            connection.close()
+
+    def result(self) -> Any:
+        self.join(20)
+        assert not self.is_alive()
+        return self.done
+
+
+@contextmanager
+def locked(rows: QuerySet[Any]) -> Iterator[None]:
+    """A neighbour holds these rows, idle in its transaction."""
+    is_locked, over = threading.Event(), threading.Event()
+
+    @transaction.atomic
+    def hold() -> None:
+        list(rows.select_for_update())
+        is_locked.set()
+        over.wait(20)
+
+    neighbour = Elsewhere(hold)
+    assert is_locked.wait(10)
+    try:
+        yield
+    finally:
+        over.set()
+        neighbour.result()
+
+
+def test_what_joined_a_run_while_it_was_being_claimed_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim's statement has begun, and sees the run as it was before."""
+    make_trigger(overlap=Overlap.QUEUE_ONE)
+    first = arrive()
+    worker = Worker.objects.create(id=uuid4(), kind="worker", host="h", pid=1, version="1", concurrency=1)
+    slowly = claiming.CLAIM_UNLIMITED.replace(
+        "AND stopped_at IS NULL", "AND stopped_at IS NULL AND pg_sleep(1) IS NOT NULL", 1
+    )
+    monkeypatch.setattr(claiming, "CLAIM_UNLIMITED", slowly)
+    claimer = Elsewhere(lambda: claim_next(worker.id, "default", {"greeter": "1"}))
+    threading.Event().wait(0.4)
+
+    second = arrive()
+
+    claimed: Claim = claimer.result()
+    assert claimed.event_ids == [first.id, second.id]
+
+
+def test_an_event_does_not_join_a_run_that_was_claimed_while_it_looked(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_trigger(overlap=Overlap.QUEUE_ONE)
+    first = arrive()
+    slowly = enqueueing.UNSTARTED.replace("WHERE key =", "WHERE pg_sleep(1) IS NOT NULL AND key =")
+    monkeypatch.setattr(enqueueing, "UNSTARTED", slowly)
+    dispatching = Elsewhere(arrive)
+    threading.Event().wait(0.4)
+
+    claimed = start()
+
+    second = dispatching.result()
+    assert claimed.event_ids == [first.id]
+    assert [run.event_ids for run in Run.objects.filter(ready_at=None, status="queued")] == [[second.id]]
+
+
+def test_a_locked_run_that_is_to_be_replaced_keeps_no_other_event_from_dispatch() -> None:
+    make_trigger(overlap=Overlap.CANCEL_PREVIOUS)
+    make_trigger("other", types=["other.*"])
+    arrive()
+    running = start()
+
+    with locked(Run.objects.all()):
+        events = [make_event(), make_event(type="other.came"), make_event()]
+        assert dispatch(Rules()).left == 2
+        assert [run_of(event) is not None for event in events] == [False, True, False]
+
+    dispatch(Rules())
+    end(running)
+    assert start().event_ids == [events[2].id]
+
+
+def test_a_lock_that_outlasts_the_dispatchers_patience_keeps_it_from_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rescue among it: what holds the lock may be a frozen worker."""
+    make_trigger()
+    event = make_event()
+    rescued: list[bool] = []
+
+    def rescue() -> int:
+        rescued.append(True)
+        return 0
+
+    busy = dispatcher.Dispatcher()
+    monkeypatch.setattr(busy.rescuer, "rescue", rescue)
+    Worker.objects.create(id=uuid4(), kind="worker", host="h", pid=1, version="1", concurrency=1)
+    Worker.objects.update(seen_at="2020-01-01T00:00:00Z")
+
+    with locked(Event.objects.filter(pk=event.pk)):
+        busy.look()
+
+    assert rescued
+    assert run_of(event) is None
+    busy.look()
+    assert run_of(event)
+
+
+def test_replacing_many_takes_no_more_statements_than_replacing_one() -> None:
+    make_trigger()
+    statements = []
+    for blocked in (1, 30):
+        Trigger.objects.update(overlap=Overlap.QUEUE)
+        for _ in range(blocked + 1):
+            make_event()
+        dispatch(Rules())
+        Trigger.objects.update(overlap=Overlap.CANCEL_PREVIOUS)
+        with CaptureQueriesContext(connection) as captured:
+            last = arrive()
+        statements.append(sum("runs_run" in query["sql"] for query in captured))
+        assert [run.event_ids for run in Run.objects.live()] == [[last.id]]
+
+    assert statements[0] == statements[1]
