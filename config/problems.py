@@ -7,7 +7,7 @@ from datetime import timedelta
 from django.conf import settings
 
 from agents.durations import in_words
-from config.situation import COUNTED, LATE, Process, Situation
+from config.situation import COUNTED, LATE, Process, Situation, Transaction
 from runs.models import Alarm, Worker
 from runs.queues import SAMPLE, QueueState
 
@@ -209,11 +209,21 @@ def _late(now: Situation) -> Iterator[Problem]:
         yield Problem(
             name="transaction",
             severity=WARNING,
-            text=f"A transaction of {oldest.application or oldest.user} (PostgreSQL process {oldest.pid}, {oldest.state}) has been "
+            text=f"A transaction of {oldest.application or oldest.user} ({_where(oldest)}) has been "
             f"open for {_span(oldest.age)}: nothing that was changed since can be cleaned up, and everything grows slower.",
-            remedy=f"End it where it was begun, or: SELECT pg_terminate_backend({oldest.pid})",
+            remedy=f"End it where it was begun, or: {_ending(oldest)}",
             lasted=timedelta(seconds=oldest.age),
             alarm_after=settings.WAKEFUL_ALARM_TRANSACTION,
+        )
+    for slot in now.slots:
+        yield Problem(
+            name=f"slot:{slot.name}",
+            severity=WARNING,
+            text=f"Nobody reads from replication slot {slot.name}, and for it the server keeps {slot.bytes / 2**30:.1f} GiB of log "
+            f"and what the last {slot.transactions:,} transactions left behind: in the end the disk is full.",
+            remedy=f"Start what reads from it, or, if nothing does any more: SELECT pg_drop_replication_slot('{slot.name}')",
+            lasted=AT_ONCE,
+            alarm_after=AT_ONCE,
         )
     if now.undelivered:
         yield Problem(
@@ -225,6 +235,18 @@ def _late(now: Situation) -> Iterator[Problem]:
             lasted=timedelta(seconds=now.undelivered_age or 0),
             alarm_after=settings.WAKEFUL_ALARM_AFTER,
         )
+
+
+def _where(transaction: Transaction) -> str:
+    if transaction.prepared:
+        return f"prepared as {transaction.prepared!r}"
+    return f"PostgreSQL process {transaction.pid}, {transaction.state}"
+
+
+def _ending(transaction: Transaction) -> str:
+    if transaction.prepared:
+        return f"ROLLBACK PREPARED '{transaction.prepared}'"
+    return f"SELECT pg_terminate_backend({transaction.pid})"
 
 
 def _triggers(now: Situation) -> Iterator[Problem]:

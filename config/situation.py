@@ -4,7 +4,7 @@ One statement, for the dispatcher looks again and again; it reads the heads of q
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 COUNTED = 10_000  # nobody needs to know by how much a backlog is longer
 STOPPED_SHOWN = 20
+SLOT_TRANSACTIONS, SLOT_BYTES = 1_000_000, 2**30  # what an unread replication slot may keep from being cleaned up
 LATE = timedelta(seconds=30)  # three safety looks: what waits longer is not waiting its turn
 
 LOOK = f"""
@@ -51,11 +52,19 @@ SELECT json_build_object(
     WHERE next_fire_at IS NOT NULL),
   'transaction', (SELECT row_to_json(oldest) FROM (
     SELECT pid, coalesce(usename, '') AS "user", application_name AS application, coalesce(state, '') AS state,
-      left(query, 200) AS query, extract(epoch FROM clock_timestamp() - xact_start)::float8 AS age
+      left(query, 200) AS query, '' AS prepared, extract(epoch FROM clock_timestamp() - xact_start)::float8 AS age
     FROM pg_stat_activity
     WHERE xact_start IS NOT NULL AND datname = current_database() AND pid <> pg_backend_pid()
       AND backend_type = 'client backend'
-    ORDER BY xact_start LIMIT 1) oldest),
+    UNION ALL
+    SELECT 0, owner, '', 'prepared', '', gid, extract(epoch FROM clock_timestamp() - prepared)::float8
+    FROM pg_prepared_xacts WHERE database = current_database()
+    ORDER BY age DESC LIMIT 1) oldest),
+  'slots', (SELECT coalesce(json_agg(slot ORDER BY slot.name), '[]') FROM (
+    SELECT slot_name AS name, greatest(age(xmin), age(catalog_xmin), 0) AS transactions,
+      coalesce(pg_wal_lsn_diff(pg_current_wal_insert_lsn(), restart_lsn), 0)::bigint AS bytes
+    FROM pg_replication_slots WHERE NOT active) slot
+    WHERE slot.transactions > %(slot_transactions)s::bigint OR slot.bytes > %(slot_bytes)s::bigint),
   'failing', (SELECT coalesce(json_agg(failing), '[]') FROM (
     SELECT slug, failures_in_a_row AS failures, paused_reason,
       extract(epoch FROM clock_timestamp() - paused_at)::float8 AS paused
@@ -91,7 +100,7 @@ class Process:
 
 @dataclass(frozen=True, kw_only=True)
 class Transaction:
-    """The oldest open transaction of this database."""
+    """The oldest open transaction of this database; a prepared one has a name instead of a process."""
 
     pid: int
     user: str
@@ -99,6 +108,16 @@ class Transaction:
     state: str
     query: str
     age: float
+    prepared: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """A replication slot that nobody reads from: how many transactions, and how much log, the server keeps for it."""
+
+    name: str
+    transactions: int
+    bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +147,7 @@ class Situation:
     schedules_late: int = 0
     schedule_age: float | None = None
     transaction: Transaction | None = None
+    slots: list[Slot] = field(default_factory=list)
     failing: list[Failing]
     alarms: list[str]
 
@@ -159,6 +179,8 @@ def look() -> Situation:
             "counted": COUNTED,
             "late": LATE,
             "failures": settings.WAKEFUL_ALARM_FAILURES,
+            "slot_transactions": SLOT_TRANSACTIONS,
+            "slot_bytes": SLOT_BYTES,
         },
     )
     return Situation(
@@ -166,6 +188,7 @@ def look() -> Situation:
             **seen,
             "processes": _each(Process, seen["processes"]),
             "queues": _each(QueueState, seen["queues"]),
+            "slots": _each(Slot, seen["slots"]),
             "failing": _each(Failing, seen["failing"]),
             "transaction": Transaction(**seen["transaction"]) if seen["transaction"] else None,
         }

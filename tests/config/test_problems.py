@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from config.problems import Problem, problems
-from config.situation import Failing, Process, Situation, Transaction
+from config.situation import Failing, Process, Situation, Slot, Transaction
 from runs.queues import QueueState
 
 IDLE_QUEUE: dict[str, Any] = {
@@ -142,6 +142,20 @@ def test_workers_that_are_all_stopping_are_as_good_as_none() -> None:
             },
             "transaction",
             "A transaction of psql (PostgreSQL process 9, idle in transaction) has been open for 1 h",
+        ),
+        (
+            {
+                "transaction": Transaction(
+                    pid=0, user="app", application="", state="prepared", query="", age=3600.0, prepared="two-phase-7"
+                )
+            },
+            "transaction",
+            "A transaction of app (prepared as 'two-phase-7') has been open for 1 h",
+        ),
+        (
+            {"slots": [Slot(name="standby", transactions=2_000_000, bytes=3 * 2**30)]},
+            "slot:standby",
+            "Nobody reads from replication slot standby, and for it the server keeps 3.0 GiB of log",
         ),
         (
             {"undelivered": 1, "undelivered_age": 5.0, "delivery_error": "URLError: refused"},

@@ -1,0 +1,54 @@
+"""What keeps the database from cleaning up is found, and its owner named."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connection
+
+from config import situation
+from config.problems import problems
+from config.situation import look
+
+
+@contextmanager
+def neighbour(**options: Any) -> Iterator[psycopg.Connection[Any]]:
+    parameters = {**connection.get_connection_params(), "cursor_factory": psycopg.Cursor, **options}
+    with psycopg.connect(**parameters) as other:
+        yield other
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_idle_neighbour_in_a_transaction_is_named_with_what_ends_it(settings: Any) -> None:
+    settings.WAKEFUL_ALARM_TRANSACTION = timedelta(milliseconds=1)
+
+    with neighbour(application_name="report") as other:
+        other.execute("SELECT 1")
+        found = look().transaction
+        [problem] = [one for one in problems(look()) if one.name == "transaction"]
+
+        assert found is not None
+        assert (found.application, found.pid) == ("report", other.info.backend_pid)
+        assert problem.remedy.endswith(f"SELECT pg_terminate_backend({found.pid})")
+        assert problem.is_alarm
+        other.rollback()
+
+    assert look().transaction is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_replication_slot_that_nobody_reads_from_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with neighbour(autocommit=True) as other:
+        other.execute("SELECT pg_create_physical_replication_slot('forgotten', true)")
+        try:
+            assert look().slots == []  # it keeps next to nothing yet
+            monkeypatch.setattr(situation, "SLOT_BYTES", -1)
+
+            [slot] = look().slots
+        finally:
+            other.execute("SELECT pg_drop_replication_slot('forgotten')")
+
+    assert slot.name == "forgotten"
