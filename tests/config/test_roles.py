@@ -1,0 +1,189 @@
+"""What viewer, operator and approver may do, in the admin and by the API: exactly that."""
+
+from importlib import import_module
+
+import pytest
+from django.apps import apps
+from django.contrib.auth.models import Group, User
+from django.db import connection
+from django.test import Client
+
+from runs.models import Run
+from runs.states import RunStatus
+from tests.api import Api
+from tests.config.console.factories import list_of, make_failed_run, make_one_of_each, make_source, page_of
+from tests.config.console.test_actions import press
+from tests.runs.factories import make_run
+from tests.triggers.factories import make_event, make_trigger
+from triggers.secrets import rotate
+
+pytestmark = pytest.mark.django_db
+
+ROLES = ("viewer", "operator", "approver")
+SEEN = (
+    "triggers_event",
+    "triggers_trigger",
+    "triggers_schedule",
+    "triggers_source",
+    "triggers_apitoken",
+    "runs_run",
+    "runs_worker",
+    "runs_alarm",
+    "runs_notification",
+    "runs_auditentry",
+)
+PAGES = ("/admin/runs/queue/processes/", "/admin/runs/queue/restored/", "/admin/django_celery_results/taskresult/")
+
+
+def log_in_as(role: str) -> Client:
+    user = User.objects.create_user(f"a-{role}", password="x", is_staff=True)
+    user.groups.add(Group.objects.get(name=role))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def token_of(role: str) -> Api:
+    """A token with the permissions of the role."""
+    granted = Group.objects.get(name=role).permissions.values_list("content_type__app_label", "codename")
+    return Api([f"{app}.{codename}" for app, codename in granted], name=role)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_everybody_sees_everything(role: str) -> None:
+    rows = make_one_of_each(1)
+    client = log_in_as(role)
+
+    for noun in SEEN:
+        assert client.get(list_of(noun)).status_code == 200, noun
+        assert client.get(page_of(noun, rows[noun])).status_code == 200, noun
+    for path in ("/admin/", *PAGES):
+        assert client.get(path).status_code == 200, path
+    assert "Failed in 24 h" in client.get("/admin/").content.decode()
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_nobody_sees_secrets_or_accounts(role: str) -> None:
+    source = make_source("shop", kind="hmac", settings={"header": "X", "template": "{body}"})
+    secret = rotate(source, by="test")
+    client = log_in_as(role)
+
+    assert secret not in client.get(page_of("triggers_source", source)).content.decode()
+    for path in ("/admin/auth/user/", "/admin/auth/group/"):
+        assert client.get(path).status_code == 403
+    names = set(Group.objects.get(name=role).permissions.values_list("codename", flat=True))
+    assert "view_secret" not in names
+
+
+@pytest.mark.parametrize(("role", "may"), [("viewer", False), ("operator", True), ("approver", False)])
+@pytest.mark.parametrize(
+    ("noun", "button", "fields"),
+    [
+        ("runs_run", "requeue_run", {}),
+        ("runs_run", "cancel_run", {}),
+        ("triggers_event", "replay_event", {}),
+        ("triggers_trigger", "fire", {"data": "{}"}),
+        ("triggers_trigger", "pause", {"reason": "x"}),
+        ("triggers_trigger", "resume", {"held": "run"}),
+        ("triggers_schedule", "pause", {}),
+        ("triggers_schedule", "resume", {}),
+        ("triggers_schedule", "fire", {}),
+    ],
+)
+def test_an_operators_buttons_are_an_operators(
+    role: str, may: bool, noun: str, button: str, fields: dict[str, str]
+) -> None:
+    row = make_one_of_each(1)[noun]
+
+    answer = press(log_in_as(role), noun, row, button, **fields)
+
+    assert answer.status_code == (200 if may else 403)
+
+
+@pytest.mark.parametrize(("role", "may"), [("viewer", False), ("operator", True), ("approver", False)])
+@pytest.mark.parametrize("path", ["all/pause/", "all/resume/", "default/pause/"])
+def test_an_operator_pauses_queues(role: str, may: bool, path: str) -> None:
+    answer = log_in_as(role).post(f"/admin/runs/queue/{path}", {"reason": "x"})
+
+    assert answer.status_code == (302 if may else 403)
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(
+    ("noun", "button"),
+    [
+        ("triggers_trigger", "edit"),
+        ("triggers_trigger", "reset"),
+        ("triggers_schedule", "edit"),
+        ("triggers_schedule", "remove"),
+        ("triggers_source", "edit"),
+        ("triggers_source", "rotate-secret"),
+        ("triggers_source", "enter-secret"),
+        ("triggers_apitoken", "revoke_token"),
+        ("triggers_event", "erase_event"),
+    ],
+)
+def test_what_changes_the_installation_is_nobodys_of_them(role: str, noun: str, button: str) -> None:
+    assert press(log_in_as(role), noun, make_one_of_each(1)[noun], button).status_code == 403
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("noun", ["triggers_trigger", "triggers_schedule", "triggers_source", "triggers_apitoken"])
+def test_none_of_them_makes_anything_new(role: str, noun: str) -> None:
+    assert log_in_as(role).get(list_of(noun) + "add/").status_code == 403
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_none_of_them_limits_a_queue(role: str) -> None:
+    assert log_in_as(role).get("/admin/runs/queue/default/limit/").status_code == 403
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("path", ["events/", "runs/", "triggers/", "schedules/", "sources/", "queues/"])
+def test_a_token_of_any_role_reads(role: str, path: str) -> None:
+    assert token_of(role).get(path).status == 200
+
+
+@pytest.mark.parametrize(("role", "may"), [("viewer", False), ("operator", True), ("approver", False)])
+def test_a_token_of_an_operator_acts(role: str, may: bool) -> None:
+    make_trigger()
+    event = make_event()
+    failed, queued = make_failed_run(make_trigger("failing")), make_run()
+    api = token_of(role)
+
+    paths = [
+        "triggers/greeter/fire/",
+        "triggers/greeter/pause/",
+        "triggers/greeter/resume/",
+        f"events/{event.pk}/replay/",
+        f"runs/{failed.pk}/requeue/",
+        f"runs/{queued.pk}/cancel/",
+        "queues/all/pause/",
+        "queues/all/resume/",
+    ]
+    assert {path: api.post(path).status in (200, 202) for path in paths} == dict.fromkeys(paths, may)
+    assert Run.objects.get(pk=queued.pk).status == (RunStatus.CANCELLED if may else RunStatus.QUEUED)
+    assert api.post("queues/default/limit/", {"max_running": 1}).status == 403
+    assert api.post("events/", {}).status == 403
+
+
+def test_what_people_change_of_a_group_is_left_as_it_is() -> None:
+    operator = Group.objects.get(name="operator")
+    operator.permissions.clear()
+    Group.objects.get(name="viewer").delete()
+
+    roles = import_module("config.migrations.0001_roles")
+    with connection.schema_editor() as editor:
+        roles.make_roles(apps, editor)
+
+    assert not operator.permissions.exists()
+    assert Group.objects.get(name="viewer").permissions.exists()
+
+
+def test_no_role_is_staff_by_itself() -> None:
+    user = User.objects.create_user("ada", password="x")
+    user.groups.add(Group.objects.get(name="operator"))
+    client = Client()
+    client.force_login(user)
+
+    assert client.get("/admin/").status_code == 302
