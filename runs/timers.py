@@ -23,20 +23,20 @@ SELECT
    FROM runs_worker WHERE stopped_at IS NULL) - clock_timestamp()
 """
 
-# A backoff with a slot keeps its place; one without a key needs none.
+# A backoff with a slot keeps its place; one without a key needs none. The clock is read once, in a query of its own:
+# otherwise it would be asked of every run that is due some day, and none of them left out by the index.
 WAKE = """
 UPDATE runs_run SET ready_at = clock_timestamp(), due_at = NULL
 WHERE id IN (
   SELECT id FROM runs_run
-  WHERE status = 'queued' AND due_at <= clock_timestamp() AND (key IS NULL OR slot IS NOT NULL)
+  WHERE status = 'queued' AND due_at <= (SELECT clock_timestamp()) AND (key IS NULL OR slot IS NOT NULL)
   ORDER BY due_at LIMIT %s::int FOR UPDATE SKIP LOCKED)
 """
-
 
 # The others (a start that a rate put off, a backoff where the key has several places) line up for one.
 DUE_WITHOUT_PLACE = """
 SELECT id, key FROM runs_run
-WHERE status = 'queued' AND due_at <= clock_timestamp() AND key IS NOT NULL AND slot IS NULL
+WHERE status = 'queued' AND due_at <= (SELECT clock_timestamp()) AND key IS NOT NULL AND slot IS NULL
 ORDER BY due_at LIMIT %s::int
 """
 LINE_UP = """
