@@ -29,14 +29,18 @@ WITH live AS (
   SELECT unnest(queues) AS queue, concurrency, agents FROM runs_worker
   WHERE kind = 'worker' AND stopped_at IS NULL AND draining_at IS NULL AND seen_at > clock_timestamp() - %(lease)s::interval
 ), capacity AS (
-  SELECT queue, sum(concurrency)::int * %(rings)s::int AS bound FROM live GROUP BY queue
+  SELECT queue, sum(concurrency)::int * %(rings)s::int AS bound, (
+    SELECT greatest(max_running - (SELECT count(*) FROM runs_run WHERE status = 'running' AND queue = live.queue), 0)
+    FROM runs_queue WHERE name = live.queue AND max_running IS NOT NULL) AS room
+  FROM live WHERE NOT EXISTS (SELECT FROM runs_queue WHERE name IN ('*', live.queue) AND paused_at IS NOT NULL)
+  GROUP BY queue
 )
 SELECT queue, bound, (
   SELECT count(*) FROM (
     SELECT FROM runs_run run
     WHERE run.status = 'queued' AND run.ready_at IS NOT NULL AND run.queue = capacity.queue
       AND EXISTS (SELECT FROM live WHERE live.queue = capacity.queue AND run.agent = ANY(live.agents))
-    LIMIT bound) claimable)
+    LIMIT least(bound, room)) claimable)
 FROM capacity WHERE %(queue)s::text IS NULL OR queue = %(queue)s::text
 """
 

@@ -2,7 +2,9 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 
+from runs import relay
 from runs.exceptions import IllegalState, UnknownQueue
 from runs.models import AuditEntry, Queue, Worker
 from runs.pause import EVERY, pause, resume, set_max_running
@@ -114,3 +116,34 @@ def test_looking_at_the_queues_reads_only_the_head_of_a_long_one() -> None:
 
     assert state.ready == 1_000
     assert 1_000 <= state.oldest_seconds < 1_010
+
+
+def claimable() -> int:
+    return sum(line.claimable for line in relay.look(None))
+
+
+@pytest.mark.parametrize("name", ["default", EVERY])
+def test_nobody_rings_for_what_is_paused(name: str) -> None:
+    make_worker(queues=["default"], agents=["greeter"])
+    make_run()
+    assert claimable() == 1
+
+    pause(name, reason="the printer burns", by="ada")
+    assert claimable() == 0
+
+    resume(name, by="ada")
+    assert claimable() == 1
+
+
+def test_no_more_rings_than_a_queue_may_start_runs() -> None:
+    worker = make_worker(queues=["default"], agents=["greeter"])
+    for _ in range(4):
+        make_run()
+    set_max_running("default", 2, by="ada")
+    assert claimable() == 2
+
+    for pid in (1, 2):
+        now = timezone.now()
+        make_run(status="running", worker=worker, pid=pid, claimed_at=now, deadline_at=now)
+
+    assert claimable() == 0
