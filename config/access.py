@@ -4,6 +4,8 @@ from django.conf import settings
 from django.contrib.auth.models import User
 
 from config import home
+from runs.audit import record
+from runs.management.operator import operator
 from triggers.tokens import ALL, ensure_token
 
 OPERATOR = "operator"
@@ -12,13 +14,15 @@ OPERATOR = "operator"
 def ensure_operator_token() -> None:
     """Let the holder of WAKEFUL_API_TOKEN do everything."""
     if settings.WAKEFUL_API_TOKEN:
-        ensure_token(OPERATOR, settings.WAKEFUL_API_TOKEN, [ALL])
+        ensure_token(OPERATOR, settings.WAKEFUL_API_TOKEN, [ALL], by=operator())
 
 
 def ensure_admin() -> str:
     """Make the user `admin`; the password to log in with, or where it comes from if it was changed by hand."""
     password = settings.WAKEFUL_ADMIN_PASSWORD
-    admin, _ = User.objects.get_or_create(username="admin", defaults={"is_staff": True, "is_superuser": True})
+    admin, is_new = User.objects.get_or_create(username="admin", defaults={"is_staff": True, "is_superuser": True})
+    if is_new:
+        record(operator(), "create", admin, name="admin", superuser=True)
     if not admin.has_usable_password() or not admin.password:
         admin.set_password(password)
         admin.save()
@@ -28,5 +32,6 @@ def ensure_admin() -> str:
         # Said explicitly, so it counts; a generated one must not undo a change made in the admin.
         admin.set_password(password)
         admin.save()
+        record(operator(), "change", admin, name="admin", changed=["password"])
         return password
     return "(the one you set)"

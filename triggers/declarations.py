@@ -19,7 +19,7 @@ from agents import registry
 from agents.agent import Agent
 from agents.exceptions import DeclarationError
 from agents.on import CatchUp, CronTrigger, EventTrigger, IntervalTrigger, ScheduleTrigger, TriggerDeclaration
-from runs.audit import record
+from runs.audit import record, record_about
 from triggers import schedules
 from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError
 from triggers.matching import ExpressionError, compile_expression
@@ -148,7 +148,7 @@ def rule_as_json(rule: Rule) -> dict[str, Any]:
 # The database's side
 
 
-def sync() -> list[Change]:
+def sync(by: str = "sync_agents") -> list[Change]:
     """Make the rows say what the code declares; what changed. Raises DeclarationError before anything is written."""
     wanted = wanted_triggers()
     with transaction.atomic():
@@ -163,7 +163,15 @@ def sync() -> list[Change]:
             for trigger in known.values()
             if trigger.declared is not None and trigger.slug not in slugs and VANISHED not in trigger.declared
         ]
-    return [change for change in changes if change]
+        changed = [change for change in changes if change]
+        _record(changed, by)
+    return changed
+
+
+def _record(changes: Sequence[Change], by: str) -> None:
+    ids = dict(Trigger.objects.filter(slug__in=[change.slug for change in changes]).values_list("slug", "id"))
+    for change in changes:
+        record_about(by, change.action, "trigger", str(ids[change.slug]), fields=change.fields)
 
 
 def _refuse_taken(wanted: Sequence[Wanted], known: Mapping[str, Trigger]) -> None:

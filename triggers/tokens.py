@@ -95,17 +95,23 @@ def revoke(token: ApiToken, by: str) -> ApiToken:
     return token
 
 
-def ensure_token(name: str, plain: str, permissions: Iterable[str]) -> ApiToken:
+def ensure_token(name: str, plain: str, permissions: Iterable[str], by: str = "setup") -> ApiToken:
     """The token of this name has this plain text and these permissions. One that was revoked stays so until the
     plain text changes."""
     with transaction.atomic():
         token = ApiToken.objects.select_for_update().filter(name=name).first()
         if token is None:
-            return _create(name, plain, permissions)
+            token = _create(name, plain, permissions)
+            record(by, "create", token, permissions=token.permissions)
+            return token
+        wanted = _known(permissions)
+        if (token.hash, token.permissions) == (_hash(plain), wanted):
+            return token
         if token.hash != _hash(plain):
             token.hash, token.revoked_at = _hash(plain), None
-        token.permissions = _known(permissions)
+        token.permissions = wanted
         token.save(update_fields=["hash", "revoked_at", "permissions"])
+        record(by, "change", token, permissions=wanted)
     return token
 
 

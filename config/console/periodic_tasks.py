@@ -12,9 +12,11 @@ from django_celery_results.models import GroupResult, TaskResult
 from unfold.admin import ModelAdmin
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
+from config.console.audited import Audited, record_each
 from config.console.moments import moment
 from config.console.panel import Panel, column
 from config.console.sections import Facts, Section, Text
+from triggers.models import Schedule
 
 for model in (PeriodicTask, CrontabSchedule, IntervalSchedule, ClockedSchedule, SolarSchedule, TaskResult, GroupResult):
     if admin.site.is_registered(model):
@@ -33,7 +35,7 @@ class TaskForm(PeriodicTaskForm):  # type: ignore[misc]
 
 
 @admin.register(PeriodicTask)
-class PeriodicTaskPanel(BasePeriodicTaskAdmin, ModelAdmin):  # type: ignore[misc]
+class PeriodicTaskPanel(Audited, BasePeriodicTaskAdmin, ModelAdmin):  # type: ignore[misc]
     """Ordinary Celery tasks on a schedule. Those that wake agents are under Schedules."""
 
     form = TaskForm
@@ -46,9 +48,36 @@ class PeriodicTaskPanel(BasePeriodicTaskAdmin, ModelAdmin):  # type: ignore[misc
         tasks = super().get_queryset(request).filter(wakeful__trigger=None)
         return tasks.select_related("interval", "crontab", "solar", "clocked")  # type: ignore[no-any-return]
 
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> tuple[Any, Any, set[str], Any]:
+        # The row that says when it fires goes with it; nobody may delete that one alone.
+        shown, counted, forbidden, protected = super().get_deleted_objects(objs, request)
+        return shown, counted, forbidden - {str(Schedule._meta.verbose_name)}, protected
+
+    # The package's actions, with an entry for each task.
+
+    @admin.action(description="Enable")
+    def enable_tasks(self, request: HttpRequest, queryset: QuerySet[PeriodicTask]) -> None:
+        record_each(request, "enable", queryset)
+        super().enable_tasks(request, queryset)
+
+    @admin.action(description="Disable")
+    def disable_tasks(self, request: HttpRequest, queryset: QuerySet[PeriodicTask]) -> None:
+        record_each(request, "disable", queryset)
+        super().disable_tasks(request, queryset)
+
+    @admin.action(description="Enable what is disabled, disable what is enabled")
+    def toggle_tasks(self, request: HttpRequest, queryset: QuerySet[PeriodicTask]) -> None:
+        record_each(request, "toggle", queryset)
+        super().toggle_tasks(request, queryset)
+
+    @admin.action(description="Run now")
+    def run_tasks(self, request: HttpRequest, queryset: QuerySet[PeriodicTask]) -> None:
+        record_each(request, "run", queryset)
+        super().run_tasks(request, queryset)
+
 
 @admin.register(CrontabSchedule, IntervalSchedule, ClockedSchedule, SolarSchedule)
-class RulePanel(ModelAdmin):  # type: ignore[misc]
+class RulePanel(Audited, ModelAdmin):  # type: ignore[misc]
     """Only reached from a periodic task's form."""
 
     def has_module_permission(self, request: HttpRequest) -> bool:

@@ -7,6 +7,8 @@ from django.core.management.base import BaseCommand
 
 from agents.durations import parse_duration
 from config import retention
+from runs.audit import record_about
+from runs.management.operator import operator
 from runs.sweep import set_out_afresh
 
 
@@ -25,6 +27,8 @@ class Command(BaseCommand):
         if afresh and not dry_run:
             set_out_afresh(every=timedelta())
         pruned = retention.count() if dry_run else retention.prune(budget=budget)
+        if not dry_run:
+            record_about(operator(), "prune", "retention", "all", **{one.name: one.rows for one in pruned})
         if as_json:
             self.stdout.write(json.dumps([vars(one) for one in pruned], indent=2))
             return

@@ -2,8 +2,10 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand
+from django.db import transaction
 from uuid_utils.compat import uuid7
 
+from runs.audit import record_about
 from runs.management.operator import operator
 from triggers.accept import Incoming, accept, builtin_source
 from triggers.management.json_argument import json_argument
@@ -30,7 +32,10 @@ class Command(BaseCommand):
             subject=subject,
             data=data,
         )
-        [accepted] = accept([event])
+        with transaction.atomic():
+            [accepted] = accept([event])
+            if not accepted.duplicate:
+                record_about(operator(), "emit", "event", str(accepted.event_id), type=type)
         if accepted.duplicate:
             self.stderr.write("known already: nothing was recorded")
         self.stdout.write(str(accepted.event_id))

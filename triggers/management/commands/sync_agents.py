@@ -3,6 +3,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from agents.exceptions import DeclarationError
+from runs.management.operator import operator
 from triggers.declarations import sync
 
 
@@ -13,7 +14,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            changes = sync()
+            changes = sync(by=operator())
         except DeclarationError as error:
             raise CommandError(f"Nothing was changed.\n{error}") from None
         for change in changes:
