@@ -85,8 +85,13 @@ CROSS JOIN LATERAL (
   WHERE key = wanted.key AND replay_id = wanted.replay_id AND status = 'queued' AND started_at IS NULL
   ORDER BY seq DESC LIMIT 1 FOR UPDATE SKIP LOCKED) run
 """
+# An event that was dispatched twice is there already.
 JOIN = """
-UPDATE runs_run SET event_ids = event_ids || %s::uuid[], input = %s::jsonb, depth = greatest(depth, %s::smallint) WHERE id = %s::uuid
+UPDATE runs_run SET
+  event_ids = event_ids || ARRAY(
+    SELECT id FROM unnest(%s::uuid[]) WITH ORDINALITY AS joined(id, position) WHERE id <> ALL (event_ids) ORDER BY position),
+  input = %s::jsonb, depth = greatest(depth, %s::smallint)
+WHERE id = %s::uuid
 """
 
 

@@ -18,7 +18,7 @@ from runs.cancel import cancel
 from runs.claim import Claim, claim_next, settle
 from runs.executor import execute
 from runs.finish import finish
-from runs.models import Attempt, Run, Worker
+from runs.models import Attempt, Queue, Run, Worker
 from tests.runs.factories import make_run
 from tests.triggers.factories import make_event
 
@@ -230,3 +230,26 @@ def test_a_broker_that_is_away_is_asked_once_a_slice_not_once_a_run(
 
     assert done.count("ran") == 20
     assert done.count("rang") < 10
+
+
+@pytest.mark.django_db(transaction=True, serialized_rollback=True)
+def test_many_who_claim_at_once_start_no_more_than_the_queue_lets() -> None:
+    Queue.objects.create(name="default", max_running=3)
+    for _ in range(10):
+        make_run()
+    workers = [Worker.objects.create(kind="worker", host="h", pid=n, version="1", concurrency=1) for n in range(8)]
+    at_once, claims = threading.Barrier(len(workers)), []
+
+    def claim(worker: Worker) -> None:
+        connection.ensure_connection()
+        at_once.wait(10)
+        claims.append(claim_next(worker.id, "default", {"greeter": "1"}))
+        connection.close()
+
+    threads = [threading.Thread(target=claim, args=[worker]) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+
+    assert len([claimed for claimed in claims if claimed]) == Run.objects.running().count() == 3

@@ -12,7 +12,7 @@ from runs import timers
 from runs.cancel import cancel
 from runs.claim import Claim, claim_next
 from runs.enqueue import EVENTS_PER_RUN
-from runs.models import Run, Worker
+from runs.models import ProcessedEvent, Run, Worker
 from runs.outcome import Outcome, leave
 from runs.requeue import requeue
 from runs.retry import outcome_of
@@ -224,6 +224,19 @@ def test_an_event_never_joins_a_run_that_a_worker_is_claiming() -> None:
     run = run_of(event)
     assert run is not None
     assert run.pk != claimed.run_id
+
+
+def test_an_event_dispatched_twice_joins_once() -> None:
+    make_trigger(overlap=Overlap.QUEUE_ONE)
+    events = [arrive() for _ in range(2)]
+    for _ in range(2):
+        Event.objects.update(dispatched_at=None)
+        dispatch(Rules())
+
+    end(start())
+
+    assert Run.objects.get().event_ids == [event.id for event in events]
+    assert ProcessedEvent.objects.count() == 2
 
 
 def test_a_replayed_event_joins_no_run_of_the_first_time() -> None:
