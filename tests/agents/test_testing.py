@@ -1,10 +1,12 @@
 """`agents.testing`: an agent in a user's test behaves as it would in production."""
 
+import asyncio
 import socket
 from datetime import UTC, datetime
 from uuid import uuid4
 
 import pytest
+from asgiref.sync import sync_to_async
 
 from agents import AgentRun, Permanent, Retry, agent
 from agents.exceptions import NetworkRefused
@@ -68,6 +70,23 @@ def test_what_the_agent_raises_is_raised_and_its_writes_are_undone(error: Except
 
     assert raised.value is error
     assert not AgentState.objects.exists()
+
+
+def test_an_async_agent_writes_in_the_tests_own_transaction_and_has_no_network() -> None:
+    @agent("awaiter")
+    async def awaiter(run: AgentRun) -> int:
+        await sync_to_async(run.state.set)("seen", run.event.data)
+        run.emit("seen")
+        if run.event.data > 1:
+            await asyncio.open_connection("127.0.0.1", 9)
+        return await AgentState.objects.acount()
+
+    done = run_agent(awaiter, data=1)
+
+    assert (done.result, [event.type for event in done.emitted]) == (1, ["seen"])
+    with pytest.raises(NetworkRefused):
+        run_agent(awaiter, data=2)
+    assert AgentState.objects.get().value == 1
 
 
 def test_the_network_is_refused_as_in_production() -> None:

@@ -333,3 +333,4 @@ def test_an_async_body_has_no_network_either(claim_for: Callable[..., Claim]) ->
 
     assert run_of(claim).status == "failed"
     assert "NetworkRefused" in run_of(claim).error
+    assert socket.getaddrinfo("127.0.0.1", 9), "refused within the body alone"

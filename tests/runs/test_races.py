@@ -123,14 +123,27 @@ class Unspeakable(Exception):
         raise RuntimeError("no words")
 
 
+@pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize(
-    "error", [ValueError("\ud800"), asyncio.CancelledError("a future of its own"), SystemExit(3), Unspeakable()]
+    "error",
+    [
+        ValueError("\ud800"),
+        asyncio.CancelledError("a future of its own"),
+        SystemExit(3),
+        KeyboardInterrupt(),
+        Unspeakable(),
+    ],
 )
-def test_whatever_a_body_raises_counts_as_an_attempt(error: BaseException, claim_for: Callable[..., Claim]) -> None:
+def test_whatever_a_body_raises_counts_as_an_attempt(
+    error: BaseException, is_async: bool, claim_for: Callable[..., Claim]
+) -> None:
     def body(run: AgentRun) -> None:
         raise error
 
-    claim = claim_for(body)
+    async def async_body(run: AgentRun) -> None:
+        raise error
+
+    claim = claim_for(async_body if is_async else body)
     execute(claim)
 
     run = Run.objects.get(pk=claim.run_id)
