@@ -62,12 +62,14 @@ def _may_see(request: HttpRequest) -> bool:
 
 def _tiles() -> list[Tile]:
     undispatched = Event.objects.filter(dispatched_at=None)
-    oldest = undispatched.aggregate(oldest=Min("received_at"))["oldest"] if undispatched.exists() else None
+    oldest = undispatched.order_by("seq").values_list("received_at", flat=True).first()
     queued = Run.objects.filter(status=RunStatus.QUEUED)
     ready, due = queued.filter(ready_at__isnull=False), queued.filter(due_at__isnull=False)
     blocked = queued.filter(BLOCKED)
-    oldest_ready = ready.aggregate(oldest=Min("ready_at"))["oldest"]
-    failed = Run.objects.filter(status=RunStatus.FAILED, finished_at__gt=Now() - timedelta(hours=24))
+    oldest_ready = ready.order_by("queue", "priority", "seq")[: COUNTED + 1].aggregate(oldest=Min("ready_at"))["oldest"]
+    # The newest alone: among months of failed runs there is no index that finds a day's.
+    newest_failed = Run.objects.filter(status=RunStatus.FAILED).order_by("-id")[: COUNTED + 1]
+    failed = Run.objects.filter(pk__in=newest_failed.values("pk"), finished_at__gt=Now() - timedelta(hours=24))
     paused = Trigger.objects.filter(enabled=True, paused_at__isnull=False)
     runs = "runs_run"
     return [

@@ -20,11 +20,11 @@ from config.console.decisions import cells_of
 from config.console.dialogs import attempt, dialog, leave
 from config.console.links import event_link, link, page, run_link
 from config.console.moments import distance, moment
-from config.console.panel import Panel, acting, button, column
-from config.console.runs import duration_of, first_line, run_list, runs_of_events
+from config.console.panel import LOOKED_THROUGH, Panel, acting, button, column, newest
+from config.console.runs import duration_of, first_line, run_list
 from config.console.sections import Facts, Notice, Section, Table, Text, pretty
 from runs.alive import alive
-from runs.ids import runs_of_event
+from runs.ids import runs_of_event, runs_of_events
 from runs.models import NIL, Run
 from triggers.erasure import Selection, erase, erase_event
 from triggers.models import Decision, Event, Redelivery, Redispatch, Trigger
@@ -97,7 +97,9 @@ class EventPanel(Panel):
     list_filter = (StateFilter, "source")
     list_select_related = ("source",)
     search_fields = ("type",)  # only makes the box appear: see get_search_results
-    search_help_text = "an event's id, the sender's id or source, or an exact type"
+    search_help_text = (
+        f"an event's id; or, in the newest {LOOKED_THROUGH:,} events, the sender's id or source, or an exact type"
+    )
     ordering = ("-id",)
     actions = ("replay_chosen",)
     actions_detail = ("replay_event", "erase_event")
@@ -127,7 +129,8 @@ class EventPanel(Panel):
         except ValueError:
             by_id = queryset.none()
         # A sender's delivery id may look like one of ours: GitHub's are UUIDs.
-        return by_id if by_id.exists() else queryset.filter(Q(ce_id=term) | Q(ce_source=term) | Q(type=term)), False
+        said = Q(ce_id=term) | Q(ce_source=term) | Q(type=term)
+        return by_id if by_id.exists() else newest(queryset).filter(said), False
 
     @column("subject", empty_value="–")
     def subject_shown(self, event: Event) -> str | None:

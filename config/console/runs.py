@@ -1,6 +1,4 @@
 from collections.abc import Iterable
-from functools import reduce
-from operator import or_
 from typing import Any
 from uuid import UUID
 
@@ -21,11 +19,11 @@ from config.console.bulk import carry_out
 from config.console.dialogs import attempt, dialog, leave
 from config.console.links import event_link, joined, link, page, run_link
 from config.console.moments import distance, moment
-from config.console.panel import Panel, acting, button, column, is_list
+from config.console.panel import LOOKED_THROUGH, Panel, acting, button, column, is_list, newest
 from config.console.sections import Facts, Notice, Section, Table, Text, pretty
 from runs.alive import alive
 from runs.cancel import cancel
-from runs.ids import runs_of_event
+from runs.ids import runs_of_event, runs_of_events
 from runs.models import NIL, Attempt, Notification, ProcessedEvent, Run
 from runs.requeue import requeue
 from runs.states import LIVE, REQUEUEABLE, RunStatus
@@ -40,6 +38,10 @@ STATUS_COLOURS = {
     RunStatus.FAILED.value: "danger",
     RunStatus.CANCELLED.value: "default",
 }
+TITLES = {
+    RunStatus.FAILED.value: "Failed runs",
+    RunStatus.CANCELLED.value: f"Cancelled runs among the newest {LOOKED_THROUGH:,}",
+}
 LEVELS = {RunStatus.SUCCEEDED: "good", RunStatus.FAILED: "bad", RunStatus.UNCERTAIN: "warning"}
 # Only a run with a key is ever blocked; saying so lets PostgreSQL use the index of live runs by key.
 BLOCKED = Q(status=RunStatus.QUEUED, key__isnull=False, ready_at=None, due_at=None)
@@ -49,14 +51,14 @@ SHOWN = 20  # events, effects and notifications of one run
 class AgentFilter(admin.SimpleListFilter):
     """The agents some worker has code for: a DISTINCT over all runs would read them all."""
 
-    title = "agent"
+    title = f"agent, in the newest {LOOKED_THROUGH:,} runs"
     parameter_name = "agent"
 
     def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
         return [(agent.name, agent.name) for agent in all_agents()]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Run]) -> QuerySet[Run]:
-        return queryset.filter(agent=self.value()) if self.value() else queryset
+        return newest(queryset).filter(agent=self.value()) if self.value() else queryset
 
 
 class PlaceFilter(admin.SimpleListFilter):
@@ -96,8 +98,12 @@ class RunPanel(Panel):
     # Lists
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Run]:
-        runs = super().get_queryset(request).annotate(has_worker=_has_worker())
-        return runs.defer("input", "result", "policy") if is_list(request) else runs  # type: ignore[no-any-return]
+        runs: QuerySet[Run] = super().get_queryset(request).annotate(has_worker=_has_worker())
+        if not is_list(request):
+            return runs
+        # Of all statuses the one that is rare and has no index.
+        cancelled_only = request.GET.get("status__exact") == RunStatus.CANCELLED
+        return (newest(runs) if cancelled_only else runs).defer("input", "result", "policy")
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Run], search_term: str
@@ -113,9 +119,10 @@ class RunPanel(Panel):
         return queryset.filter(id__in=[wanted, *of_event]), False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        failed_only = request.GET.get("status__exact") == RunStatus.FAILED
-        title = {"title": "Failed runs"} if failed_only else {}
-        return super().changelist_view(request, {**title, **(extra_context or {})})  # type: ignore[no-any-return]
+        title = TITLES.get(request.GET.get("status__exact", ""))
+        return super().changelist_view(  # type: ignore[no-any-return]
+            request, {**({"title": title} if title else {}), **(extra_context or {})}
+        )
 
     @column("status", label=STATUS_COLOURS)
     def status_label(self, run: Run) -> str:
@@ -393,13 +400,6 @@ def _effects(run: Run) -> list[Section]:
     if not told:
         return [effects]
     return [effects, Table(title="Notifications", headers=("When", "Urgency", "Text"), rows=told, empty="")]
-
-
-def runs_of_events(event_ids: list[UUID]) -> QuerySet[Run]:
-    """The runs that a few events started, in one query."""
-    if not event_ids:
-        return Run.objects.none()
-    return reduce(or_, [runs_of_event(event_id) for event_id in event_ids])
 
 
 def run_list(runs: list[Run]) -> SafeString | str:

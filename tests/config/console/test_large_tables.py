@@ -1,0 +1,58 @@
+"""What no index finds is looked for among the newest rows, and the page says so; what an index finds, among all."""
+
+import pytest
+from django.test import Client
+
+from config.console import panel
+from runs.models import Run
+from tests.config.console.factories import list_of
+from tests.runs.factories import make_run
+from tests.triggers.factories import make_event
+
+LOOKED_THROUGH = 2
+
+
+@pytest.fixture(autouse=True)
+def few_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(panel, "LOOKED_THROUGH", LOOKED_THROUGH)
+
+
+@pytest.mark.parametrize("search", ["?agent=greeter", "?status__exact=cancelled"])
+def test_rare_runs_are_looked_for_among_the_newest(admin: Client, search: str) -> None:
+    runs = [make_run(agent="greeter", status="cancelled") for _ in range(LOOKED_THROUGH + 1)]
+
+    page = admin.get(list_of("runs_run") + search)
+
+    assert {run.pk for run in page.context["cl"].result_list} == {run.pk for run in runs[1:]}
+    assert "newest 100,000" in page.content.decode()
+
+
+def test_a_failed_run_is_found_however_old(admin: Client) -> None:
+    runs = [make_run(status="failed") for _ in range(LOOKED_THROUGH + 1)]
+
+    page = admin.get(list_of("runs_run") + "?status__exact=failed")
+
+    assert {run.pk for run in page.context["cl"].result_list} == {run.pk for run in runs}
+
+
+def test_an_event_is_found_by_its_id_however_old_and_by_its_type_among_the_newest(admin: Client) -> None:
+    events = [make_event(type="order.placed") for _ in range(LOOKED_THROUGH + 1)]
+
+    def found(search: str) -> set[object]:
+        page = admin.get(list_of("triggers_event") + f"?q={search}")
+        return {event.pk for event in page.context["cl"].result_list}
+
+    assert found(str(events[0].pk)) == {events[0].pk}
+    assert found("order.placed") == {event.pk for event in events[1:]}
+
+
+def test_the_overview_counts_the_newest_failed_runs_alone(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("config.console.dashboard.COUNTED", 1)
+    for _ in range(3):
+        make_run(status="failed")
+    Run.objects.filter(status="failed").update(finished_at="2020-01-01T00:00:00Z")
+    make_run(status="failed")
+
+    [tile] = [tile for tile in admin.get("/admin/").context["tiles"] if tile.label == "Failed in 24 h"]
+
+    assert tile.shown == "1"
