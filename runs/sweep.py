@@ -26,8 +26,12 @@ from runs.sql import execute, fetch
 
 BATCH = 1_000  # rows of one transaction
 AFRESH = timedelta(days=7)
-# Pruning can wait, and must not make others wait.
-PATIENCE = "SELECT set_config('lock_timeout', '2s', true), set_config('statement_timeout', '60s', true)"
+# Pruning can wait, and must not make others wait. A thousand ids look to the planner like a reason to read a whole table,
+# for every batch anew.
+MANNERS = """
+SELECT set_config('lock_timeout', '2s', true), set_config('statement_timeout', '60s', true),
+       set_config('enable_seqscan', 'off', true)
+"""
 RANGE = "SELECT id FROM {table} WHERE id > %s::uuid AND id <= %s::uuid ORDER BY id LIMIT %s::int"
 LOCK = "SELECT id FROM {table} WHERE id = ANY(%s::uuid[]) ORDER BY id FOR UPDATE SKIP LOCKED"
 DELETE_OLDEST = """
@@ -85,7 +89,7 @@ class Walk:
         cutoff = database_now() - self.keep
         Sweep.objects.get_or_create(name=self.name)
         with transaction.atomic():
-            fetch(PATIENCE)
+            fetch(MANNERS)
             position = Sweep.objects.select_for_update().get(name=self.name).position
             end = max(position, self._end(cutoff))
             ids = self._range(position, end, limit)
@@ -102,9 +106,12 @@ class Walk:
         cutoff = database_now() - self.keep
         judge, end = self.foresee or self.judge, first_id_at(cutoff - self.lag)
         total, position = 0, UUID(NIL)
-        while ids := self._range(position, end, BATCH):
-            total += len(judge(ids, cutoff))
-            position = ids[-1]
+        while position < end:
+            with transaction.atomic():
+                fetch(MANNERS)
+                ids = self._range(position, end, BATCH)
+                total += len(judge(ids, cutoff)) if ids else 0
+            position = ids[-1] if ids else end
         return total
 
     def _end(self, cutoff: datetime) -> UUID:
@@ -133,7 +140,7 @@ class Deletion:
 
     def batch(self, limit: int = BATCH) -> Removed:
         with transaction.atomic():
-            fetch(PATIENCE)
+            fetch(MANNERS)
             rows = execute(self.delete, {"keep": self.keep, "limit": limit})
         return Removed(rows=rows, more=rows == limit)
 

@@ -13,21 +13,22 @@ WHERE id = ANY(%s::uuid[]) AND payload_removed_at IS NULL
 NEEDS = "run.payload_removed_at IS NULL AND coalesce(run.finished_at >= %(before)s::timestamptz, true)"
 # An event is needed while it waits for dispatch, or to be offered again, or in a window, and as long as a run of it
 # still has what it was given: the run may be live, or be requeued. A run that took several events along has the id of
-# the first; the others' decisions name it.
+# the first; the others' decisions name it. OFFSET 0: each event is looked up in the indexes by itself, however the planner
+# would rather join whole tables.
 NOT_NEEDED = """
 SELECT event.id FROM triggers_event event
 WHERE event.id = ANY(%(ids)s::uuid[]) AND event.dispatched_at IS NOT NULL
-  AND NOT EXISTS (SELECT FROM triggers_redispatch again WHERE again.event_id = event.id AND again.dispatched_at IS NULL)
+  AND NOT EXISTS (SELECT FROM triggers_redispatch again WHERE again.event_id = event.id AND again.dispatched_at IS NULL OFFSET 0)
   AND NOT EXISTS (
     SELECT FROM triggers_decision decision LEFT JOIN runs_run run ON run.id = decision.run_id
     WHERE decision.event_id = event.id AND (decision.outcome = 'held'
-      OR decision.outcome IN ('joined', 'collected') AND run.id IS NOT NULL AND {needs}))
+      OR decision.outcome IN ('joined', 'collected') AND run.id IS NOT NULL AND {needs}) OFFSET 0)
   AND event.id NOT IN (SELECT member FROM triggers_window, unnest(event_ids) member WHERE member = ANY(%(ids)s::uuid[]))
   AND NOT EXISTS (
     SELECT FROM runs_run run
     WHERE run.id BETWEEN (left(replace(event.id::text, '-', ''), 12) || repeat('0', 20))::uuid
                      AND (left(replace(event.id::text, '-', ''), 12) || repeat('f', 20))::uuid
-      AND run.event_ids @> ARRAY[event.id] AND {needs})
+      AND run.event_ids @> ARRAY[event.id] AND {needs} OFFSET 0)
 """.replace("{needs}", NEEDS)
 
 

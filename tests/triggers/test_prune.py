@@ -23,7 +23,7 @@ from runs.states import RunStatus
 from runs.sweep import set_out_afresh
 from tests.old_rows import ago, old_event, old_run
 from tests.triggers.factories import hold, make_paused_trigger, make_trigger
-from triggers.accept import Incoming, accept
+from triggers.accept import Incoming, accept, builtin_source
 from triggers.exceptions import PayloadRemoved
 from triggers.models import Decision, Event, RateUse, Redelivery, Redispatch, Window
 from triggers.replay import replay
@@ -303,3 +303,66 @@ def test_two_who_prune_at_once_take_each_row_once() -> None:
 
     assert sum(taken) == len(events)
     assert not Event.objects.exists()
+
+
+# What it costs
+
+MANY = 3_000
+FILL = [
+    """
+    INSERT INTO triggers_event (id, source_id, ce_source, ce_id, type, subject, data, data_error, body, headers, body_sha256,
+                                received_at, dispatched_at, root_id, depth)
+    SELECT id, %(source)s, 'x', id::text, 't', '', '{}', '', 'x', '{}', '', at, at, id, 0 FROM (
+      SELECT at, (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '7' || substr(md5(at::text), 1, 3)
+                  || '8' || substr(md5(at::text), 1, 15))::uuid AS id
+      FROM (SELECT now() - interval '91 days' - number * interval '1 minute' AS at
+            FROM generate_series(1, %(many)s) number) moments) ids
+    """,
+    """
+    INSERT INTO runs_run (id, queue, agent, version, trigger, trigger_id, event_ids, policy, priority, replay_id, root_id, depth,
+                          status, status_reason, attempt, epoch, key_limit, error, created_at, finished_at)
+    SELECT (left(replace(id::text, '-', ''), 12) || '8' || substr(md5(id::text), 1, 3) || '8' || substr(md5(id::text), 1, 15))::uuid,
+      'default', 'a', '', 't', gen_random_uuid(), ARRAY[id], '{}', 5, %(nil)s, id, 0, 'succeeded', '', 1, 1, 1, '', received_at,
+      received_at FROM triggers_event
+    """,
+    """
+    INSERT INTO runs_attempt (run_id, epoch, number, started_at, ended_at, outcome, error, traceback)
+    SELECT id, 1, 1, created_at, created_at, 'succeeded', '', '' FROM runs_run
+    """,
+    """
+    INSERT INTO runs_processedevent (event_id, consumer, replay_id, run_id)
+    SELECT root_id, 't', replay_id, id FROM runs_run
+    """,
+    """
+    INSERT INTO triggers_decision (event_id, trigger_id, replay_id, outcome, reason)
+    SELECT id, %(trigger)s, %(nil)s, 'overlap', '' FROM triggers_event
+    """,
+]
+TABLES = ["triggers_event", "triggers_decision", "runs_run", "runs_attempt", "runs_processedevent"]
+
+
+def test_a_batch_reads_the_rows_it_meets_and_no_table_whole() -> None:
+    parameters: dict[str, Any] = {
+        "source": builtin_source("cli"),
+        "trigger": make_trigger().pk,
+        "nil": NIL,
+        "many": MANY,
+    }
+    with connection.cursor() as cursor:
+        for statement in FILL:
+            cursor.execute(statement, parameters)
+        cursor.execute(f"ANALYZE {', '.join(TABLES)}")
+        before = scans(cursor)
+
+        for _ in range(2):
+            for step in retention.steps():
+                if step.name.startswith(("runs", "events")):
+                    assert step.batch(MANY // 3).rows == MANY // 3, step.name
+
+        assert scans(cursor) == before
+
+
+def scans(cursor: Any) -> dict[str, int]:
+    """How often each table was read from end to end in this transaction."""
+    cursor.execute("SELECT relname, seq_scan FROM pg_stat_xact_user_tables WHERE relname = ANY(%s)", [TABLES])
+    return dict(cursor.fetchall())
