@@ -7,13 +7,24 @@ from collections.abc import Sequence
 import psycopg
 from django.db import connection
 
-from runs.sql import execute
+from runs.sql import execute, fetch
 
 # A stalled dispatcher or Beat must not hold its locks: the next one takes over.
 TIMEOUTS = (
     "SELECT set_config('idle_in_transaction_session_timeout', '5s', false), "
     "set_config('statement_timeout', '30s', false), set_config('lock_timeout', '2s', false)"
 )
+
+
+# Their commits need not be on disk at once, though not in Beat's and the workers' sessions: the dispatcher tells nobody
+# outside what it has done before somebody else has committed upon it, and that commit takes all earlier ones to the disk
+# with it. What a crash of the server takes away is a tail of its work, which is done again.
+LAZY_COMMITS = "SELECT set_config('synchronous_commit', 'off', false)"
+
+
+def set_lazy_commits() -> None:
+    """For the dispatcher alone, after every (re)connection."""
+    fetch(LAZY_COMMITS)
 
 
 def set_timeouts() -> None:

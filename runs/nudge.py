@@ -8,14 +8,23 @@ import structlog
 from django.conf import settings
 from django.db import DatabaseError, transaction
 
-from runs.sql import execute
+from runs.sql import fetch
 
 CHANNEL = "wakeful_dispatcher"
 
 log = structlog.get_logger(__name__)
 LATER = 0.5  # seconds
+# NOTIFY makes a transaction of its own, whose commit would wait for the disk; nothing is lost with it.
+NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, '')"
 _last_sent = float("-inf")
 _owed = False
+_is_dispatcher = False
+
+
+def stay_awake() -> None:
+    """Called by the dispatcher: after its own work it looks again by itself, so this process sends no nudges."""
+    global _is_dispatcher
+    _is_dispatcher = True
 
 
 def nudge_dispatcher() -> None:
@@ -26,11 +35,11 @@ def nudge_dispatcher() -> None:
 def _send() -> None:
     global _last_sent
     now = time.monotonic()
-    if now - _last_sent < settings.WAKEFUL_NOTIFY_THROTTLE.total_seconds():
+    if _is_dispatcher or now - _last_sent < settings.WAKEFUL_NOTIFY_THROTTLE.total_seconds():
         return
     _last_sent = now
     try:
-        execute("SELECT pg_notify(%s, '')", [CHANNEL])
+        fetch(NOTIFY, [CHANNEL])
     except DatabaseError:
         # What was committed is safe, and the dispatcher's slow look finds it.
         log.warning("nudge.failed", exc_info=True)

@@ -75,7 +75,8 @@ FINISHED_MESSAGE = """
          0, '', date_bin('500 ms', clock_timestamp(), 'epoch') + interval '500 ms'
   FROM gone
 """
-LEAVE = """
+# A statement is put together of the parts that an outcome needs: PostgreSQL gets ready for every part, used or not.
+GONE = """
 WITH gone AS (
   UPDATE runs_run SET
     status = %(status)s::text,
@@ -90,39 +91,41 @@ WITH gone AS (
     finished_at = CASE WHEN %(finished)s::boolean THEN clock_timestamp() END
   WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND NOT (%(queued)s::boolean AND cancel_requested_at IS NOT NULL) {guard}
   RETURNING id, key, agent, trigger, trigger_id, event_ids, replay_id, attempt, worker_id, pid, claimed_at
-), attempted AS (
+)"""
+ATTEMPTED = """attempted AS (
   INSERT INTO runs_attempt (run_id, epoch, number, worker_id, pid, started_at, ended_at, outcome, error, traceback)
   SELECT id, %(claim_epoch)s::int, attempt + %(given_back)s::int, worker_id, pid, claimed_at, clock_timestamp(),
          %(outcome)s::text, %(error)s::text, %(traceback)s::text
-  FROM gone WHERE %(outcome)s::text IS NOT NULL
-), ledger AS (
+  FROM gone
+)"""
+LEDGER = """ledger AS (
   INSERT INTO runs_processedevent (event_id, consumer, replay_id, run_id)
-  SELECT unnest(event_ids), trigger, replay_id, id FROM gone WHERE %(succeeded)s::boolean AND trigger <> ''
-), sent AS (
+  SELECT unnest(event_ids), trigger, replay_id, id FROM gone WHERE trigger <> ''
+)"""
+SENT = """sent AS (
   INSERT INTO runs_outboxmessage (topic, key, payload, attempts, last_error, available_at)
   SELECT message.topic, message.key, message.payload, 0, '', clock_timestamp()
   FROM gone, unnest(%(topics)s::text[], %(keys)s::text[], %(payloads)s::text[]::jsonb[]) AS message(topic, key, payload)
-  UNION ALL
-  {finished} WHERE %(finished)s::boolean
-), noted AS (
+)"""
+TOLD = """told AS (
+  INSERT INTO runs_outboxmessage (topic, key, payload, attempts, last_error, available_at)
+  {finished}
+)""".replace("{finished}", FINISHED_MESSAGE.strip())
+NOTED = """noted AS (
   INSERT INTO runs_notification (sender, run_id, urgency, text)
   SELECT notice.sender, gone.id, notice.urgency, notice.text
   FROM gone, unnest(%(senders)s::text[], %(urgencies)s::text[], %(texts)s::text[]) AS notice(sender, urgency, text)
-), promoted AS (
+)"""
+PROMOTED = """promoted AS (
   UPDATE runs_run SET ready_at = clock_timestamp(), slot = next.slot
   FROM ({next}) next
   WHERE runs_run.id = next.id
-)
-SELECT id FROM gone
-"""
-# One without a place counts too: with a limit of 1 others may have waited behind it.
-FREED = "(SELECT key, id FROM gone WHERE key IS NOT NULL AND NOT %(keeps_place)s::boolean)"
-LEAVE = LEAVE.replace("{next}", keys.NEXT.replace("{freed}", FREED)).replace("{finished}", FINISHED_MESSAGE.strip())
+)""".replace("{next}", keys.NEXT.replace("{freed}", "(SELECT key, id FROM gone)"))
 # The owner's fence names no status: `status = 'running'` would send the planner to the small partial index and its
 # dead entries instead of the primary key. Everybody else must see the very state it decided on: a run that was blocked
 # may have been given its key's slot since, and would take it along.
-BY_OWNER = LEAVE.replace("{guard}", "")
-BY_OTHERS = LEAVE.replace(
+BY_OWNER = GONE.replace("{guard}", "")
+BY_OTHERS = GONE.replace(
     "{guard}", "AND coalesce(status, '') = %(expected)s::text AND slot IS NOT DISTINCT FROM %(slot)s::smallint"
 )
 # Of those without a place none has an owner, and none's end makes room for another.
@@ -168,11 +171,11 @@ def take_blocked_away(key: str, *, but: UUID, reason: str) -> int:
     return taken
 
 
-def _leave(statement: str, ticket: Ticket, outcome: Outcome, **how: Any) -> bool:
+def _leave(gone: str, ticket: Ticket, outcome: Outcome, **how: Any) -> bool:
     if outcome.status == RunStatus.QUEUED:
         if ticket.key and not _keeps_place(ticket, outcome):
             keys.lock(ticket.key)
-        if _execute(statement, ticket, outcome, **how):
+        if _execute(gone, ticket, outcome, **how):
             return True
         if not _cancel_requested(ticket):
             return False
@@ -180,7 +183,7 @@ def _leave(statement: str, ticket: Ticket, outcome: Outcome, **how: Any) -> bool
         outcome = replace(outcome, status=RunStatus.CANCELLED, reason="cancelled", due_in=None)
     if ticket.key:
         keys.lock(ticket.key)
-    return _execute(statement, ticket, outcome, **how)
+    return _execute(gone, ticket, outcome, **how)
 
 
 def _keeps_place(ticket: Ticket, outcome: Outcome) -> bool:
@@ -193,8 +196,22 @@ def _cancel_requested(ticket: Ticket) -> bool:
     return runs.exclude(cancel_requested_at=None).exists()
 
 
+def _parts(ticket: Ticket, outcome: Outcome) -> str:
+    """What hangs on the fence, as further parts of its statement."""
+    parts = {
+        ATTEMPTED: outcome.attempt is not None,
+        LEDGER: outcome.status == RunStatus.SUCCEEDED,
+        SENT: bool(outcome.outbound),
+        TOLD: outcome.status in FINISHED,
+        NOTED: bool(outcome.notices),
+        # One without a place counts too: with a limit of 1 others may have waited behind it.
+        PROMOTED: ticket.key is not None and not _keeps_place(ticket, outcome),
+    }
+    return "".join(f", {part}" for part, is_needed in parts.items() if is_needed)
+
+
 def _execute(
-    statement: str,
+    gone: str,
     ticket: Ticket,
     outcome: Outcome,
     *,
@@ -213,7 +230,6 @@ def _execute(
         "queued": outcome.status == RunStatus.QUEUED,
         "keeps_place": _keeps_place(ticket, outcome),
         "finished": outcome.status in FINISHED,
-        "succeeded": outcome.status == RunStatus.SUCCEEDED,
         "reason": outcome.reason,
         "due_in": outcome.due_in,
         "given_back": int(outcome.give_back),
@@ -228,9 +244,7 @@ def _execute(
         "urgencies": [notice.urgency for notice in outcome.notices],
         "texts": [notice.text for notice in outcome.notices],
     }
-    if expected is None:
-        del parameters["expected"]
-    left = bool(fetch(statement, parameters))
+    left = bool(fetch(f"{gone}{_parts(ticket, outcome)}\nSELECT id FROM gone", parameters))
     if left:
         if outcome.status == RunStatus.SUCCEEDED and not outcome.outbound and not ticket.key:
             nudge_later()

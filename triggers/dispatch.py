@@ -27,11 +27,7 @@ log = structlog.get_logger(__name__)
 
 LOCK = (0x57AC, 1)  # the two-integer advisory locks are a space of their own, apart from the keys'
 
-LOOK = """
-SELECT EXISTS (SELECT FROM triggers_event WHERE dispatched_at IS NULL)
-    OR EXISTS (SELECT FROM triggers_redispatch WHERE dispatched_at IS NULL),
-  (SELECT min(due_at) FROM triggers_window) - clock_timestamp()
-"""
+WINDOWS = "SELECT min(due_at) - clock_timestamp() FROM triggers_window"
 NOW = "SELECT clock_timestamp()"
 TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s::int, %s::int)"
 OPEN_EVENTS = "SELECT id FROM triggers_event WHERE id = ANY(%s::uuid[]) AND dispatched_at IS NULL"
@@ -85,13 +81,17 @@ class Rules:
         self.index = Index([])
 
     def have_changed(self) -> bool:
-        return bool(fetch(FINGERPRINT)[0] != self.fingerprint)
+        """Has somebody edited a trigger since they were read? Then they are read anew the next time."""
+        if fetch(FINGERPRINT)[0] == self.fingerprint:
+            return False
+        self.fingerprint = None
+        return True
 
     def current(self) -> Index:
-        [fingerprint] = fetch(FINGERPRINT)
-        if fingerprint != self.fingerprint:
+        """As last read: what is decided by it counts only if they have not changed, looked at under the dispatch lock."""
+        if self.fingerprint is None:
+            [self.fingerprint] = fetch(FINGERPRINT)
             self.index = Index(rule_of(trigger) for trigger in Trigger.objects.all())
-            self.fingerprint = fingerprint
         return self.index
 
 
@@ -123,17 +123,11 @@ def rule_of(trigger: Trigger) -> Rule:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Look:
-    """Whether events are to be dispatched, and when the next window is over (past: now; None: there is none)."""
-
-    undispatched: bool
-    window: timedelta | None
-
-
-def look() -> Look:
-    [(undispatched, window)] = fetch(LOOK)
-    return Look(undispatched=undispatched, window=window)
+def look_for_windows() -> timedelta | None:
+    """When the next window is over (past: now); None: there is none."""
+    [(due_in,)] = fetch(WINDOWS)
+    found: timedelta | None = due_in
+    return found
 
 
 def dispatch(rules: Rules) -> Batch:

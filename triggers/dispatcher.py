@@ -6,6 +6,7 @@ Any number may run. Dispatch itself is serial under one advisory lock and the ot
 import contextlib
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TypeVar
 
 import psycopg
@@ -19,13 +20,12 @@ from runs import nudge, outbox, relay, timers
 from runs.failpoints import failpoint
 from runs.heartbeat import Heartbeat
 from runs.lease import Presence
-from runs.listen import Listener, set_timeouts
+from runs.listen import Listener, set_lazy_commits, set_timeouts
 from runs.models import Worker
 from runs.rescue import Rescuer
 from runs.sql import fetch
 from runs.wiring import wiring
-from triggers.dispatch import LOCK, Batch, Look, Rules, close_windows, dispatch
-from triggers.dispatch import look as look_for_events
+from triggers.dispatch import LOCK, Batch, Rules, close_windows, dispatch, look_for_windows
 
 log = structlog.get_logger(__name__)
 
@@ -61,6 +61,7 @@ class Dispatcher:
 
     def run(self) -> None:
         """Until KeyboardInterrupt; a lost database is waited for."""
+        nudge.stay_awake()
         try:
             self.serve_for_ever()
         except KeyboardInterrupt:
@@ -83,6 +84,7 @@ class Dispatcher:
     def connect(self) -> None:
         self.listener.open()
         set_timeouts()
+        set_lazy_commits()
         self.rescuer.reconnected()
         log.info("dispatcher.listening")
 
@@ -105,33 +107,39 @@ class Dispatcher:
 
     def look(self) -> tuple[bool, float]:
         """Do what there is to do; whether anything was done, and how long there is nothing more to do (seconds)."""
-        events = look_for_events()
-        batch = unless_locked(lambda: dispatch(self.rules), Batch(left=1)) if events.undispatched else Batch()
-        if timers.is_due(events.window):
-            batch += unless_locked(lambda: close_windows(self.rules), Batch(left=1))
+        batch = unless_locked(lambda: dispatch(self.rules), Batch(left=1))
+        if batch.dispatched:
+            self.ring()  # at once: their senders wait, the rest does not
         if batch.standby:
             end_stuck_holder()
-        due = timers.look()
-        worked = batch.dispatched > 0
+        windows, due = look_for_windows(), timers.look()
+        made_ready = False
+        if timers.is_due(windows):
+            closed = unless_locked(lambda: close_windows(self.rules), Batch(left=1))
+            made_ready |= closed.dispatched > 0
+            batch += closed
         if timers.is_due(due.due):
             failpoint("before_wake")
-            worked |= unless_locked(lambda: timers.wake_due(BATCH), 0) > 0
+            made_ready |= unless_locked(lambda: timers.wake_due(BATCH), 0) > 0
             failpoint("after_wake")
         if time.monotonic() >= self.mend_at:
-            worked |= unless_locked(self.stalled.mend, 0) > 0
+            made_ready |= unless_locked(self.stalled.mend, 0) > 0
             self.mend_at = time.monotonic() + MEND_EVERY
         if timers.is_due(due.outbox):
-            worked |= outbox.deliver(BATCH) > 0
+            made_ready |= outbox.deliver(BATCH) > 0
         if due.lost or timers.is_due(due.lease_expiry):
-            worked |= self.rescuer.rescue() > 0
-        failpoint("before_ring")
+            made_ready |= self.rescuer.rescue() > 0
         # Runs that wait for a busy worker have been rung for: again only on news, or after a second.
-        news = worked or self.notified or (due.ready and not self.was_ready)
-        if news or time.monotonic() >= self.ring_at:
-            self.waiting = (worked or due.ready) and relay.ring()
-            self.ring_at = time.monotonic() + WAITING_RUNS
+        is_news = due.ready and (self.notified or not self.was_ready) and not batch.dispatched
+        if made_ready or is_news or time.monotonic() >= self.ring_at:
+            self.ring(is_needed=made_ready or due.ready)
         self.was_ready = due.ready
-        return worked, seconds_until_next(batch, events, due, self.waiting)
+        return batch.dispatched > 0 or made_ready, seconds_until_next(batch, windows, due, self.waiting)
+
+    def ring(self, is_needed: bool = True) -> None:
+        failpoint("before_ring")
+        self.waiting = is_needed and relay.ring()
+        self.ring_at = time.monotonic() + WAITING_RUNS
 
 
 def unless_locked(step: Callable[[], T], otherwise: T) -> T:
@@ -146,10 +154,10 @@ def unless_locked(step: Callable[[], T], otherwise: T) -> T:
         return otherwise
 
 
-def seconds_until_next(batch: Batch, events: Look, due: timers.Look, waiting: bool) -> float:
+def seconds_until_next(batch: Batch, windows: timedelta | None, due: timers.Look, waiting: bool) -> float:
     waits = [settings.WAKEFUL_SAFETY_LOOK.total_seconds()]
-    if events.window is not None:
-        waits.append(max(events.window.total_seconds(), KEEP_LOOKING))
+    if windows is not None:
+        waits.append(max(windows.total_seconds(), KEEP_LOOKING))
     if due.next is not None:
         # What is overdue but cannot be done yet (a lease too early to judge, a key that is busy) must not make it spin.
         wait = due.next.total_seconds()
