@@ -20,8 +20,10 @@ SLICE = 1.0  # seconds
 
 
 @shared_task(name=relay.DOORBELL)
-def doorbell(queue: str, format: int = relay.FORMAT) -> None:
-    """Claim the best ready run, execute it, claim the next, until none is left or the slice is over."""
+def doorbell(queue: str, format: int = relay.FORMAT, *newer: object, **newest: object) -> None:
+    """Claim the best ready run, execute it, claim the next, until none is left or the slice is over.
+
+    Whatever a newer version says beside the queue is left unheard: PostgreSQL says what there is to do."""
     worker_id = parent.WORKER_ID
     agents = {agent.name: agent.version for agent in registry.all_agents()}
     close_old_connections()

@@ -1,0 +1,106 @@
+"""Version N and version N + 1 side by side, as real processes: the old one has neither the new agents nor the new
+columns, and nothing that the new one writes or says disturbs it."""
+
+from typing import Any
+
+from config.celery import app
+from tests.integration.protocol import USERAPPS, effects, emit, in_status, run_of
+from tests.runs.factories import make_run
+from tests.stack import Stack, StackMaker, eventually
+
+OLD = {"WAKEFUL_VERSION": "1", "WAKEFUL_DEMO": "0"}
+NEW = {"WAKEFUL_VERSION": "2"}
+
+
+def upgraded_stack(make_stack: StackMaker) -> Stack:
+    """Migrated and synced by the new version, whose agents are the shop's and the demo's."""
+    stack = make_stack(
+        env={"WAKEFUL_APPS": "shop", "WAKEFUL_DEMO": "1", "PYTHONPATH": str(USERAPPS), "WAKEFUL_SAFETY_LOOK": "2s"}
+    )
+    stack.manage("sync_agents")
+    return stack
+
+
+def versions(stack: Stack, kind: str) -> set[str]:
+    return {row["version"] for row in stack.query("SELECT version FROM runs_worker WHERE kind = %s", kind)}
+
+
+def version_that_ran(stack: Stack, run: dict[str, Any]) -> str:
+    query = "SELECT worker.version FROM runs_attempt JOIN runs_worker worker ON worker.id = worker_id WHERE run_id = %s"
+    return str(stack.query(query, run["id"])[0]["version"])
+
+
+def test_a_worker_of_each_version_executes_only_the_agents_it_has(make_stack: StackMaker) -> None:
+    stack = upgraded_stack(make_stack)
+    stack.start("dispatcher", env=OLD)
+    stack.start("worker", env=OLD)
+    new_agents = emit(stack, "order.placed", "1", order="A-1", total="1")
+    known_agents = emit(stack, "effect.one", "2")
+
+    assert version_that_ran(stack, in_status(stack, known_agents, "succeeded")) == "1"
+    waiting = run_of(stack, new_agents)
+    assert (waiting["status"], waiting["attempt"], waiting["agent"]) == ("queued", 0, "order-intake")
+    assert "that no live worker can execute: none serves that queue with code for order-intake" in eventually(
+        lambda: stack.manage("doctor", check=False).stdout if run_is_late(stack) else "", timeout=60
+    )
+
+    stack.start("worker", env=NEW)
+    stack.start("dispatcher", env=NEW)
+    done = in_status(stack, new_agents, "succeeded")
+
+    assert version_that_ran(stack, done) == "2"
+    assert versions(stack, "worker") == versions(stack, "dispatcher") == {"1", "2"}
+    assert stack.query("SELECT count(*) FROM runs_attempt WHERE run_id = %s", done["id"])[0]["count"] == 1
+
+
+def test_a_ring_and_a_policy_of_another_version_are_understood_as_far_as_need_be(make_stack: StackMaker) -> None:
+    stack = upgraded_stack(make_stack)
+    worker = stack.start("worker", env=OLD)
+    with stack.orm():
+        runs = [
+            make_run(agent="effect", trigger="effect", policy={"retries": 1, "invented": {"by": "version 2"}}),
+            make_run(agent="effect", trigger="effect", policy={"retries": "a few", "timeout": None}),
+        ]
+
+    # No dispatcher runs: only this ring of another version wakes the worker.
+    with app.connection_for_write(stack.redis_url) as broker:
+        app.send_task(
+            "runs.doorbell", ("default", 2, {"also": "new"}), {"newest": 1}, queue="runs.default", connection=broker
+        )
+
+    started = "SELECT id FROM runs_run WHERE id = ANY(%s) AND attempt > 0"
+    eventually(lambda: len(stack.query(started, [run.pk for run in runs])) == 2)
+    errors = [row["error"] for row in stack.query("SELECT error FROM runs_attempt")]
+    assert not [error for error in errors if "policy" in error.lower()]
+    assert "TypeError" not in worker.output()
+
+
+def test_old_processes_go_on_while_the_schema_is_ahead_of_them(make_stack: StackMaker) -> None:
+    stack = upgraded_stack(make_stack)
+    stack.start("web", env=OLD, wait=False)
+    stack.start("beat", env=OLD, wait=False)
+    stack.start("dispatcher", env=OLD)
+    stack.start("worker", env=OLD)
+    # Their statements are prepared by now.
+    for number in range(5):
+        before = emit(stack, "effect.before", f"before-{number}")
+    in_status(stack, before, "succeeded")
+
+    # What a migration may do while the code of before still runs: add what need not be given.
+    for table in ("runs_run", "runs_worker", "runs_attempt", "triggers_event", "triggers_trigger", "triggers_schedule"):
+        stack.query(f"ALTER TABLE {table} ADD COLUMN invented text, ADD COLUMN counted int NOT NULL DEFAULT 0")
+    stack.query("CREATE TABLE runs_invented (id bigserial PRIMARY KEY)")
+
+    after = emit(stack, "effect.after", "after")
+    in_status(stack, after, "succeeded")
+    assert effects(stack, after) == 2  # both agents of it
+    eventually(stack.is_listening)
+    assert stack.request("GET", "/health/ready").status == 200
+    for process in stack.processes:
+        assert process.is_alive()
+        assert "cached plan must not change result type" not in process.output()
+
+
+def run_is_late(stack: Stack) -> bool:
+    late = "SELECT 1 FROM runs_run WHERE status = 'queued' AND ready_at < now() - interval '31 s'"
+    return bool(stack.query(late))
