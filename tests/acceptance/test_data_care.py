@@ -1,0 +1,108 @@
+"""What is done with the data of a running system: a person erased, a key changed, triggers moved, old rows pruned."""
+
+import json
+from pathlib import Path
+
+import pytest
+from cryptography.fernet import Fernet
+
+from tests.old_rows import old_event, old_run
+from tests.stack import Answer, Stack, StackMaker, eventually
+from triggers.models import Source
+from triggers.secrets import add_secret
+from triggers.tokens import ALL, ensure_token
+
+USER_APPS = Path(__file__).resolve().parent.parent / "userapps"
+ADA = "ada@example.com"
+SECRET = "a-secret-that-both-sides-know"
+TABLES = ("triggers_event", "runs_run", "runs_attempt", "runs_notification", "triggers_decision", "runs_auditentry")
+
+
+@pytest.fixture
+def running(make_stack: StackMaker) -> Stack:
+    stack = make_stack(env={"WAKEFUL_APPS": "shop", "PYTHONPATH": str(USER_APPS)})
+    stack.manage("sync_agents")
+    with stack.orm():
+        ensure_token("ci", stack.env["WAKEFUL_API_TOKEN"], [ALL])
+    return stack.up()
+
+
+def tell_of_ada(stack: Stack) -> Answer:
+    event = {
+        "specversion": "1.0",
+        "id": "1",
+        "source": "shop",
+        "type": "effect.wanted",
+        "subject": ADA,
+        "data": {"to": ADA},
+    }
+    headers = {
+        "Authorization": f"Bearer {stack.env['WAKEFUL_API_TOKEN']}",
+        "Content-Type": "application/cloudevents+json",
+    }
+    return stack.request("POST", "/api/v1/events/", body=json.dumps(event).encode(), headers=headers)
+
+
+def everything_stored(stack: Stack) -> str:
+    rows = [stack.query(f"SELECT row::text FROM {table} row") for table in TABLES]  # noqa: S608
+    return json.dumps(rows)
+
+
+def test_a_person_is_erased_and_nothing_is_done_twice(running: Stack) -> None:
+    told = tell_of_ada(running)
+    assert told.status == 202
+    # Two agents on the event, and one on each event these emit.
+    eventually(lambda: len(running.query("SELECT id FROM runs_run WHERE status = 'succeeded'")) == 3)
+    assert ADA in everything_stored(running)
+
+    counted = running.manage("erase", "--subject", ADA, "--dry-run").stdout
+    erased = running.manage("erase", "--subject", ADA, "--yes").stdout
+
+    assert (counted, erased) == ("2 events and 3 runs would be erased\n", "2 events and 3 runs erased\n")
+    assert ADA not in everything_stored(running)
+    again = tell_of_ada(running)
+    assert (again.status, again.json()) == (200, {"event": told.json()["event"], "duplicate": True})
+    replayed = running.manage("replay", told.json()["event"], check=False)
+    assert (replayed.returncode, "has lost its payload" in replayed.stderr) == (1, True)
+    assert len(running.query("SELECT id FROM runs_run")) == 3
+    assert ADA not in everything_stored(running)
+
+
+def test_the_encryption_key_is_changed_while_a_sender_goes_on(running: Stack) -> None:
+    with running.orm():
+        source = Source.objects.create(slug="sender", kind="bearer", settings={})
+        add_secret(source, SECRET, by="test")
+    headers = {"Authorization": f"Bearer {SECRET}", "Content-Type": "application/json"}
+
+    def deliver(id: int) -> int:
+        return running.request("POST", "/hooks/sender/", body=json.dumps({"id": id}).encode(), headers=headers).status
+
+    assert deliver(1) == 202
+    old, new = running.env["WAKEFUL_ENCRYPTION_KEYS"], Fernet.generate_key().decode()
+    both, only_new = {"WAKEFUL_ENCRYPTION_KEYS": f"{new},{old}"}, {"WAKEFUL_ENCRYPTION_KEYS": new}
+
+    assert running.manage("rotate_keys", "--check", check=False, env=both).returncode == 1
+    assert "1 encrypted anew" in running.manage("rotate_keys", env=both).stdout
+    assert running.manage("rotate_keys", "--check", env=only_new).returncode == 0
+    [web] = [process for process in running.processes if process.kind == "web"]
+    web.stop()
+    running.start("web", env=only_new)
+
+    assert deliver(2) == 202
+
+
+def test_pruning_by_hand_takes_what_it_said_it_would(running: Stack) -> None:
+    with running.orm():
+        for days in (100, 50, 1):
+            old_run(old_event(days), days=days)
+
+    def prune(*arguments: str) -> dict[str, int]:
+        steps = json.loads(running.manage("prune", "--json", *arguments).stdout)
+        return {one["name"]: one["rows"] for one in steps if one["rows"]}
+
+    foreseen = prune("--dry-run")
+
+    assert foreseen == {"runs.payload": 2, "runs": 1, "events.payload": 2, "events": 1}
+    assert prune() == foreseen
+    assert prune("--afresh") == {}
+    assert len(running.query("SELECT id FROM runs_run")) == len(running.query("SELECT id FROM triggers_event")) == 2
