@@ -30,10 +30,25 @@ check: .venv/dev ## ruff, types, migrations, Django's checks
 	WAKEFUL_DEMO=1 $(PY) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run # it warns of the database it does without
 	$(PY) manage.py check --fail-level WARNING
 
+# ALL=1: every seed, those with the lease as shipped, the fault tests at full length, and the builds broken on purpose.
+# SEEDS=0-49: these seeds alone. APPS=…, EVENTS=…, INVARIANTS=…: over agents of your own (docs/chaos.md).
+CHAOS = $(PY) -m tests.chaos $(if $(SEEDS),--seeds $(SEEDS)) $(if $(APPS),--apps $(APPS)) $(if $(EVENTS),--events $(EVENTS)) \
+	$(if $(INVARIANTS),--invariants $(INVARIANTS)) $(ARGS)
+FLOOD = tests/acceptance/test_three_thousand.py
+
 chaos: export WAKEFUL_FULL = 1
 chaos: export WAKEFUL_PROOF_SECONDS = 180
-chaos: .venv/dev ## the fault tests at full length: 3,000 deliveries amid kills, two Beats for three minutes, kill -9, SIGSTOP, flushed Redis
-	@exec $(PY) -m pytest -s -o timeout=600 tests/integration tests/acceptance/test_three_thousand.py $(ARGS)
+chaos: .venv/dev ## faults at every point of the path, and a checker; ALL=1 for the whole matrix, SEEDS=0-49 for a piece
+ifneq ($(SEEDS)$(APPS),)
+	@exec $(CHAOS) $(if $(SEEDS),,$(if $(ALL),--all))
+else ifdef ALL
+	@$(CHAOS) --all
+	@$(CHAOS) --shipped --seeds 9,17,49,54,75
+	@exec $(PY) -m pytest -s -o timeout=600 tests/integration $(FLOOD) tests/chaos/broken_builds.py
+else
+	@$(CHAOS)
+	@exec $(PY) -m pytest -s -o timeout=600 $(FLOOD)
+endif
 
 bench: .venv/bench/ready ## measurements of this machine, beside Celery, Procrastinate and DBOS; see bench/README.md
 	@exec .venv/bench/bin/python -m bench $(ARGS)

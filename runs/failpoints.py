@@ -3,7 +3,8 @@
 `WAKEFUL_FAILPOINTS="after_claim=kill,before_commit=stop*1"` arms points for the life of a process: `@N` begins with
 its N-th hit there, `*N` ends after N of them. `WAKEFUL_FAILPOINTS=/folder` lets a suite arm them while processes run:
 the file `/folder/after_claim` holds the action, and the first process to get there takes it, by renaming the file to
-`after_claim.hit`. So it happens once, in one process, and only in those that were given that folder.
+`after_claim.hit`, which then holds its pid. So it happens once, in one process, and only in those that were given
+that folder.
 
 - `kill`, `stop`: SIGKILL or SIGSTOP to itself
 - `killall`, `stopall`: the same to its process group, a worker's parent and children
@@ -80,7 +81,8 @@ def _look_into(folder: Path, name: str) -> None:
         _hits[f"{name} {armed_at}"] += 1
         if _hits[f"{name} {armed_at}"] < armed.first:
             return
-        file.rename(folder / f"{name}.hit")
+        file.rename(hit := folder / f"{name}.hit")
+        hit.write_text(str(os.getpid()))
     except FileNotFoundError:
         return  # not armed, or another process was quicker
     act(name, armed.action, folder)

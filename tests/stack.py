@@ -143,11 +143,12 @@ class Process:
                 process.resume()
         self._frozen = []
 
-    def restart(self) -> Self:
+    def restart(self, *, wait: bool = True) -> Self:
         """Start it again after a kill or stop; its log goes on."""
         assert not self.is_alive(), f"{self.name} still runs"
         self._popen = self._spawn()
-        self.wait_ready()
+        if wait:
+            self.wait_ready()
         return self
 
     def output(self) -> str:
@@ -157,13 +158,13 @@ class Process:
     def wait_ready(self, timeout: float = START_UP) -> None:
         """Return once it does its work; fail with the end of its log if it does not come to that."""
         deadline = time.monotonic() + timeout
-        while not self._is_ready():
+        while not self.is_ready():
             if not self.is_alive() or time.monotonic() > deadline:
                 state = "runs but is not ready" if self.is_alive() else f"ended with {self.returncode}"
                 raise AssertionError(f"{self.name} {state}:\n" + "\n".join(self.output().splitlines()[-40:]))
             time.sleep(0.05)
 
-    def _is_ready(self) -> bool:
+    def is_ready(self) -> bool:
         if self.kind == "web":
             return self.stack.is_listening()
         # Host name and pid are those of the row each process registers before it begins to work.

@@ -1,0 +1,155 @@
+-- The promises, as statements that find what must not be there: after each line like those below, what must hold, and
+-- the statement whose rows are violations. %(first)s is the least id of the events, and of their runs, that are looked at.
+
+--- an event is recorded once
+SELECT source_id, ce_source, ce_id, count(*) FROM triggers_event WHERE id >= %(first)s::uuid
+GROUP BY source_id, ce_source, ce_id HAVING count(*) > 1;
+
+--- an event has one run per trigger
+SELECT event, trigger_id, replay_id, array_agg(runs_run.id) AS runs
+FROM runs_run CROSS JOIN LATERAL unnest(event_ids) AS event
+WHERE runs_run.id >= %(first)s::uuid AND trigger_id IS NOT NULL AND parent_id IS NULL AND forked_from_id IS NULL
+GROUP BY event, trigger_id, replay_id HAVING count(*) > 1;
+
+--- an emitted event comes from a run that succeeded
+SELECT event.id AS event, runs_run.id AS run, runs_run.status FROM triggers_event event
+JOIN runs_run ON runs_run.id = event.cause_run_id
+JOIN triggers_source source ON source.id = event.source_id AND source.slug = 'run'
+WHERE event.id >= %(first)s::uuid AND event.cause_run_id IS NOT NULL AND runs_run.status <> 'succeeded';
+
+--- what a run took along is said of the event
+SELECT decision.event_id AS event, decision.trigger_id AS trigger, decision.outcome, decision.run_id AS run
+FROM triggers_decision decision LEFT JOIN runs_run ON runs_run.id = decision.run_id
+WHERE decision.event_id >= %(first)s::uuid AND decision.outcome IN ('joined', 'collected')
+  AND NOT decision.event_id = ANY (coalesce(runs_run.event_ids, '{}'))
+  AND NOT (decision.outcome = 'collected' AND decision.run_id IS NULL AND EXISTS (
+    SELECT FROM triggers_window open WHERE open.trigger_id = decision.trigger_id
+      AND open.replay_id = decision.replay_id AND decision.event_id = ANY (open.event_ids)));
+
+--- a success is in the ledger, for each of its events
+SELECT runs_run.id AS run, event FROM runs_run CROSS JOIN LATERAL unnest(event_ids) AS event
+WHERE runs_run.id >= %(first)s::uuid AND status = 'succeeded' AND trigger <> '' AND NOT EXISTS (
+  SELECT FROM runs_processedevent ledger WHERE ledger.event_id = event AND ledger.consumer = runs_run.trigger
+    AND ledger.replay_id = runs_run.replay_id AND ledger.run_id = runs_run.id);
+
+--- the ledger names only successes
+SELECT ledger.event_id AS event, ledger.consumer, runs_run.id AS run, runs_run.status
+FROM runs_processedevent ledger JOIN runs_run ON runs_run.id = ledger.run_id
+WHERE runs_run.id >= %(first)s::uuid AND (runs_run.status <> 'succeeded' OR NOT ledger.event_id = ANY (runs_run.event_ids));
+
+--- a success is one attempt's, the last
+SELECT runs_run.id AS run, runs_run.status, runs_run.epoch,
+       array_agg(attempt.epoch ORDER BY attempt.epoch) FILTER (WHERE attempt.outcome = 'succeeded') AS succeeded
+FROM runs_run LEFT JOIN runs_attempt attempt ON attempt.run_id = runs_run.id WHERE runs_run.id >= %(first)s::uuid
+GROUP BY runs_run.id
+HAVING count(*) FILTER (WHERE attempt.outcome = 'succeeded') <> (runs_run.status = 'succeeded')::int
+    OR (runs_run.status = 'succeeded' AND max(attempt.epoch) FILTER (WHERE attempt.outcome = 'succeeded') <> runs_run.epoch)
+    OR max(attempt.epoch) > runs_run.epoch;
+
+--- a running claim has not ended
+SELECT runs_run.id AS run, runs_run.epoch, attempt.outcome FROM runs_run
+JOIN runs_attempt attempt ON attempt.run_id = runs_run.id AND attempt.epoch = runs_run.epoch
+WHERE runs_run.id >= %(first)s::uuid AND runs_run.status = 'running';
+
+--- every claim ended in one attempt, and counts as one
+WITH numbered AS (
+          SELECT attempt.run_id, attempt.epoch, attempt.number, attempt.outcome,
+                 lag(attempt.number) OVER claims AS number_before, lag(attempt.outcome) OVER claims AS outcome_before
+          FROM runs_attempt attempt JOIN runs_run ON runs_run.id = attempt.run_id WHERE runs_run.id >= %(first)s::uuid
+          WINDOW claims AS (PARTITION BY attempt.run_id ORDER BY attempt.epoch)
+        )
+        SELECT run_id AS run, numbered.epoch, number, number_before, outcome_before FROM numbered JOIN runs_run ON runs_run.id = run_id
+        WHERE number <> coalesce(number_before + (outcome_before <> 'released')::int, 1) AND NOT (number = 1 AND 
+EXISTS (SELECT FROM runs_auditentry entry
+        WHERE entry.kind = 'run' AND entry.object_id = runs_run.id::text AND entry.action = 'requeue')
+);
+
+--- a run's attempts are counted right
+WITH counted AS (
+          SELECT runs_run.id, status, attempt, policy, 
+EXISTS (SELECT FROM runs_auditentry entry
+        WHERE entry.kind = 'run' AND entry.object_id = runs_run.id::text AND entry.action = 'requeue')
+ AS was_requeued,
+                 coalesce(last.number - (last.outcome = 'released')::int, 0) + (status = 'running')::int AS should_be
+          FROM runs_run LEFT JOIN LATERAL (
+            SELECT number, outcome FROM runs_attempt WHERE run_id = runs_run.id ORDER BY epoch DESC LIMIT 1) last ON true
+          WHERE runs_run.id >= %(first)s::uuid
+        )
+        SELECT id AS run, status, attempt, should_be, policy ->> 'retries' AS retries FROM counted
+        WHERE (attempt <> should_be AND NOT (was_requeued AND attempt <= 1))
+           OR attempt > coalesce((policy ->> 'retries')::int, 3) + 1;
+
+--- a run has one claim at a time
+WITH spans AS (
+  SELECT attempt.run_id, attempt.epoch, attempt.started_at, attempt.ended_at,
+         lag(attempt.ended_at) OVER (PARTITION BY attempt.run_id ORDER BY attempt.epoch) AS ended_before
+  FROM runs_attempt attempt JOIN runs_run ON runs_run.id = attempt.run_id WHERE runs_run.id >= %(first)s::uuid
+)
+SELECT run_id AS run, epoch, started_at, ended_before FROM spans WHERE started_at < ended_before OR ended_at < started_at;
+
+--- a key has no more runs at once than its limit, and never had
+WITH edges AS (
+  SELECT key, key_limit, attempt.started_at AS at, 1 AS step
+  FROM runs_run JOIN runs_attempt attempt ON attempt.run_id = runs_run.id WHERE runs_run.id >= %(first)s::uuid AND key IS NOT NULL
+  UNION ALL
+  SELECT key, key_limit, attempt.ended_at, -1
+  FROM runs_run JOIN runs_attempt attempt ON attempt.run_id = runs_run.id WHERE runs_run.id >= %(first)s::uuid AND key IS NOT NULL
+  UNION ALL
+  SELECT key, key_limit, claimed_at, 1 FROM runs_run WHERE runs_run.id >= %(first)s::uuid AND key IS NOT NULL AND status = 'running'
+), counted AS (
+  SELECT key, at, max(key_limit) OVER (PARTITION BY key) AS key_limit,
+         sum(step) OVER (PARTITION BY key ORDER BY at, step ROWS UNBOUNDED PRECEDING) AS live
+  FROM edges
+)
+SELECT key, key_limit, max(live) AS live, min(at) AS at FROM counted WHERE live > key_limit GROUP BY key, key_limit;
+
+--- a place of a key is held by one run, which lives
+SELECT key, slot, array_agg(id) AS runs, array_agg(status) AS statuses FROM runs_run
+WHERE runs_run.id >= %(first)s::uuid AND (slot IS NOT NULL OR (status = 'running' AND key IS NOT NULL))
+GROUP BY key, slot
+HAVING count(*) > 1 OR slot IS NULL OR bool_or(status IN ('succeeded', 'failed', 'cancelled'));
+
+--- no run waits for a key that is free
+SELECT blocked.key, blocked.id AS run, blocked.key_limit, held.places FROM (
+  SELECT DISTINCT ON (key) id, key, key_limit FROM runs_run
+  WHERE runs_run.id >= %(first)s::uuid AND status = 'queued' AND ready_at IS NULL AND due_at IS NULL AND slot IS NULL ORDER BY key, seq
+) blocked CROSS JOIN LATERAL (
+  SELECT count(*) AS places FROM runs_run WHERE runs_run.key = blocked.key AND slot IS NOT NULL) held
+WHERE held.places < blocked.key_limit;
+
+--- runs of a key start in the order they were dispatched
+WITH claims AS (
+          SELECT runs_run.id, key, seq, attempt.started_at
+          FROM runs_run JOIN runs_attempt attempt ON attempt.run_id = runs_run.id
+          WHERE runs_run.id >= %(first)s::uuid AND key IS NOT NULL AND key_limit = 1 AND policy ->> 'overlap' = 'queue' AND NOT 
+EXISTS (SELECT FROM runs_auditentry entry
+        WHERE entry.kind = 'run' AND entry.object_id = runs_run.id::text AND entry.action = 'requeue')
+
+          UNION ALL
+          SELECT id, key, seq, claimed_at FROM runs_run
+          WHERE runs_run.id >= %(first)s::uuid AND key IS NOT NULL AND key_limit = 1 AND policy ->> 'overlap' = 'queue' AND status = 'running'
+            AND NOT 
+EXISTS (SELECT FROM runs_auditentry entry
+        WHERE entry.kind = 'run' AND entry.object_id = runs_run.id::text AND entry.action = 'requeue')
+
+        ), ordered AS (
+          SELECT id, key, seq, started_at, lag(seq) OVER starts AS seq_before, lag(id) OVER starts AS before
+          FROM claims WINDOW starts AS (PARTITION BY key ORDER BY started_at)
+        )
+        SELECT key, id AS run, seq, before AS started_before, seq_before, started_at FROM ordered WHERE seq_before > seq;
+
+-- These hold once everything that was accepted has been worked off.
+
+--- drained: no event waits to be dispatched
+SELECT id AS event, type, received_at FROM triggers_event WHERE dispatched_at IS NULL
+UNION ALL SELECT event_id, 'redispatch', created_at FROM triggers_redispatch WHERE dispatched_at IS NULL;
+
+--- drained: no window is open
+SELECT trigger_id AS trigger, key, due_at, cardinality(event_ids) AS events FROM triggers_window;
+
+--- drained: no run is unfinished
+SELECT id AS run, agent, status, status_reason, ready_at, due_at, key, slot, attempt, epoch, worker_id AS worker, pid
+FROM runs_run WHERE status IN ('queued', 'running');
+
+--- drained: the outbox is empty
+SELECT topic, key, available_at, attempts, last_error FROM runs_outboxmessage;

@@ -1,0 +1,59 @@
+"""The checker's own test: builds that are broken on purpose, each in one of the things that carry the promises. It must
+notice every one of them. `make chaos ALL=1` runs these; they are patches of processes (tests/userapps/lab/sabotage.py)
+and of one database, never of the code."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.chaos.lab import FAST, lab
+from tests.chaos.play import play
+from tests.chaos.scenarios import Fault, Point, Scenario
+
+FEW = {"web": 1, "dispatcher": 1, "worker": 2, "beat": 1}
+FROZEN_BEFORE_ITS_BODY = Scenario(point=Point(name="after_claim", kind="worker", child=True), fault=Fault.STOP_ALL)
+FROZEN_IN_ITS_BODY = Scenario(point=Point(name="holding_rows", kind="worker", child=True), fault=Fault.STOP_ALL)
+KILLED_IN_THE_OUTBOX = Scenario(point=Point(name="before_outbox_commit", kind="dispatcher"), fault=Fault.KILL)
+KILLED_AFTER_ITS_MARK = Scenario(point=Point(name="after_early_mark", kind="dispatcher"), fault=Fault.KILL)
+KILLED_CHILD = Scenario(point=Point(name="after_body", kind="worker", child=True), fault=Fault.KILL)
+CHILDREN_KILLED = Scenario(special="children_killed_again_and_again")
+
+# What stands behind the fence: without these three, an old owner's commit is refused nowhere.
+BEHIND_THE_FENCE = (
+    "ALTER TABLE runs_attempt DROP CONSTRAINT attempt_one_per_claim",
+    "ALTER TABLE runs_processedevent DROP CONSTRAINT runs_processedevent_pkey",
+)
+
+BROKEN = {
+    "no_fence": (FROZEN_BEFORE_ITS_BODY, BEHIND_THE_FENCE, "every success has one effect, and so has no other run"),
+    "no_termination": (FROZEN_IN_ITS_BODY, (), "beside a frozen worker: drained: no run is unfinished"),
+    "no_attempts": (KILLED_CHILD, (), "every claim ended in one attempt, and counts as one"),
+    "no_key_lock": (CHILDREN_KILLED, ("DROP INDEX run_one_per_slot",), "key"),
+    "no_dedup": (
+        KILLED_CHILD,
+        ("ALTER TABLE triggers_event DROP CONSTRAINT event_once",),
+        "an event is recorded once",
+    ),
+    "outbox_deletes_first": (KILLED_IN_THE_OUTBOX, (), "drained: what a run emitted is there"),
+    "marks_before_it_decides": (KILLED_AFTER_ITS_MARK, (), "every event is explained"),
+}
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("build", BROKEN)
+def test_the_checker_notices_a_broken_build(build: str, tmp_path: Path, django_db_blocker: Any) -> None:
+    scenario, alterations, promise = BROKEN[build]
+    settings = {**FAST, "LAB_PATCHES": f"hasty_outbox,{build}"}
+
+    with lab(tmp_path / build, settings=settings, crew=FEW, blocker=django_db_blocker) as here:
+        for statement in alterations:
+            here.stack.query(statement)
+        played = play(here, 0, scenario, drain=15)
+
+    broken = [finding.name for finding in played.report.violated] + played.failures
+    print(f"\n{build}: {len(broken)} promises broken")
+    for name in broken:
+        print(f"    {name[:300]}")
+    assert played.struck
+    assert any(promise in name for name in broken)

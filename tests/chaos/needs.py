@@ -1,0 +1,92 @@
+"""What has to happen for a process to come to a point that the load alone does not lead to."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from tests.chaos.lab import Lab
+from tests.chaos.load import UNHEARD, Senders
+from tests.chaos.scenarios import Need
+
+
+class NothingRan(Exception):
+    pass
+
+
+def nothing(lab: Lab, senders: Senders) -> None:
+    pass
+
+
+def lost_child(lab: Lab, senders: Senders) -> None:
+    run = busy(lab, senders, seconds=1.5)
+    with suppress(ProcessLookupError):
+        os.kill(run["pid"], signal.SIGKILL)
+
+
+def lost_worker(lab: Lab, senders: Senders) -> None:
+    run = busy(lab, senders, seconds=1.5)
+    if worker := lab.who_runs(run):
+        worker.kill()
+
+
+def overdue(lab: Lab, senders: Senders) -> None:
+    lab.emit(senders, "lab.stubborn", seconds=30, number=0)
+
+
+def cancel(lab: Lab, senders: Senders) -> None:
+    run = busy(lab, senders, seconds=6)
+    ask(lab, senders, f"/api/v1/runs/{run['id']}/cancel/")
+
+
+def requeue(lab: Lab, senders: Senders) -> None:
+    event = lab.emit(senders, "lab.doomed", number=99)
+    failed = "SELECT id FROM runs_run WHERE %s::uuid = ANY(event_ids) AND status = 'failed'"
+    found = lab.wait_until(lambda: lab.stack.query(failed, event), 20)
+    if found:
+        ask(lab, senders, f"/api/v1/runs/{found[0]['id']}/requeue/")
+
+
+def sigterm(lab: Lab, senders: Senders) -> None:
+    run = busy(lab, senders, seconds=8)
+    if worker := lab.who_runs(run):
+        worker.signal(signal.SIGTERM)
+
+
+def busy(lab: Lab, senders: Senders, seconds: float) -> dict[str, Any]:
+    """A run that takes some time, under way; of a user's agents, any run."""
+    if lab.is_lab:
+        lab.emit(senders, "lab.slow", seconds=seconds, number=0)
+    query = "SELECT * FROM runs_run WHERE status = 'running' AND agent LIKE %s ORDER BY claimed_at DESC LIMIT 1"
+    found = lab.wait_until(lambda: lab.stack.query(query, "slow" if lab.is_lab else "%"), 15)
+    if not found:
+        raise NothingRan
+    return dict(found[0])
+
+
+def ask(lab: Lab, senders: Senders, path: str) -> None:
+    """A person's request, once: what it comes to when the web process dies over it is for the database to say."""
+    thread = threading.Thread(target=_ask, args=(lab, senders, path), daemon=True)
+    senders.threads.append(thread)
+    thread.start()
+
+
+def _ask(lab: Lab, senders: Senders, path: str) -> None:
+    token = f"Bearer {lab.stack.env['WAKEFUL_API_TOKEN']}"
+    headers = {"Authorization": token, "Content-Type": "application/json"}
+    with suppress(*UNHEARD):
+        answer = lab.stack.request("POST", path, body=b"{}", headers=headers, timeout=8)
+        lab.history.tell(seed=senders.seed, asked=path, status=answer.status)
+
+
+MEET: dict[Need, Callable[[Lab, Senders], None]] = {
+    Need.LOAD: nothing,
+    Need.LOST_CHILD: lost_child,
+    Need.LOST_WORKER: lost_worker,
+    Need.OVERDUE: overdue,
+    Need.CANCEL: cancel,
+    Need.REQUEUE: requeue,
+    Need.SIGTERM: sigterm,
+}

@@ -1,0 +1,263 @@
+"""Databases made by hand, each with one promise broken: `verify` names it, and nothing else."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from uuid_utils.compat import uuid7
+
+from config.verify import invariants_in, verify
+from runs.models import NIL, Attempt, OutboxMessage, ProcessedEvent, Run
+from runs.requeue import requeue
+from tests.runs.factories import make_run
+from tests.triggers.factories import make_event, make_trigger
+from triggers.accept import builtin_source
+from triggers.dispatch import Rules, dispatch
+from triggers.models import Decision, Event
+
+pytestmark = pytest.mark.django_db
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+RETRIES = {"retries": 3, "overlap": "queue"}
+
+
+def make_attempt(
+    run: Run, number: int = 1, *, outcome: str = "failed", epoch: int = 0, at: float = 0.0, seconds: float = 1.0
+) -> None:
+    began = NOON + timedelta(seconds=at)
+    Attempt.objects.create(
+        run=run, epoch=epoch or number, number=number, outcome=outcome, started_at=began, ended_at=began + timedelta(seconds=seconds)
+    )  # fmt: skip
+
+
+def make_success(*, at: float = 0.0, ledger: bool = True, **fields: Any) -> Run:
+    run = make_run(status="succeeded", attempt=1, epoch=1, policy=RETRIES, **fields)
+    make_attempt(run, outcome="succeeded", at=at)
+    for event in run.event_ids if ledger else ():
+        ProcessedEvent.objects.create(event_id=event, consumer=run.trigger, replay_id=NIL, run_id=run.id)
+    return run
+
+
+def violated(**how: Any) -> list[str]:
+    return [finding.name for finding in verify(**how).violated]
+
+
+def a_success_without_its_ledger() -> None:
+    make_success(ledger=False)
+
+
+def a_failure_in_the_ledger() -> None:
+    run = make_run(status="failed", policy=RETRIES)
+    ProcessedEvent.objects.create(event_id=run.event_ids[0], consumer=run.trigger, replay_id=NIL, run_id=run.id)
+
+
+def two_runs_of_an_event() -> None:
+    run = make_success()
+    twin = make_success(trigger_id=run.trigger_id, trigger="other")
+    Run.objects.filter(pk=twin.pk).update(event_ids=run.event_ids)
+    ProcessedEvent.objects.filter(run_id=twin.pk).update(event_id=run.event_ids[0])
+
+
+def an_attempt_that_is_missing() -> None:
+    run = make_run(status="failed", attempt=3, epoch=3, policy=RETRIES)
+    make_attempt(run, 1)
+    make_attempt(run, 3, at=5)
+
+
+def an_attempt_too_many() -> None:
+    run = make_run(status="failed", attempt=3, epoch=3, policy={"retries": 1})
+    for number in (1, 2, 3):
+        make_attempt(run, number, at=number * 5)
+
+
+def claims_that_were_never_counted() -> None:
+    run = make_run(status="failed", attempt=1, epoch=2, policy=RETRIES)
+    make_attempt(run, 1)
+    make_attempt(run, 1, epoch=2, at=5)
+
+
+def two_claims_at_once() -> None:
+    run = make_run(status="failed", attempt=2, epoch=2, policy=RETRIES)
+    make_attempt(run, 1, seconds=10)
+    make_attempt(run, 2, at=5)
+
+
+def two_runs_of_a_key_at_once() -> None:
+    for seq in (1, 2):
+        make_success(key="k", seq=seq, at=seq * 0.5)
+
+
+def runs_of_a_key_in_the_wrong_order() -> None:
+    make_success(key="k", seq=2, at=0)
+    make_success(key="k", seq=1, at=5)
+
+
+def a_run_that_waits_for_nobody() -> None:
+    make_run(key="k", ready_at=None)
+
+
+def a_success_that_is_no_attempts() -> None:
+    run = make_success()
+    Attempt.objects.filter(run=run).update(outcome="failed")
+
+
+def an_event_nobody_decided_on() -> None:
+    make_trigger()
+    event = make_event()
+    Event.objects.filter(pk=event.pk).update(dispatched_at=datetime.now(UTC) + timedelta(seconds=5))
+
+
+def a_collected_event_that_no_window_has() -> None:
+    trigger = make_trigger(types=[])
+    event = make_event()
+    Decision.objects.create(event=event, trigger=trigger, replay_id=NIL, outcome="collected")
+
+
+def an_event_emitted_by_a_failure() -> None:
+    run = make_run(status="failed", policy=RETRIES)
+    make_event(source_id=builtin_source("run"), cause_run_id=run.id)
+
+
+BROKEN: dict[Callable[[], None], set[str]] = {
+    a_success_without_its_ledger: {"a success is in the ledger, for each of its events"},
+    a_failure_in_the_ledger: {"the ledger names only successes"},
+    two_runs_of_an_event: {"an event has one run per trigger"},
+    an_attempt_that_is_missing: {"every claim ended in one attempt, and counts as one"},
+    an_attempt_too_many: {"a run's attempts are counted right"},
+    claims_that_were_never_counted: {"every claim ended in one attempt, and counts as one"},
+    two_claims_at_once: {"a run has one claim at a time"},
+    two_runs_of_a_key_at_once: {"a key has no more runs at once than its limit, and never had"},
+    runs_of_a_key_in_the_wrong_order: {"runs of a key start in the order they were dispatched"},
+    a_run_that_waits_for_nobody: {"no run waits for a key that is free"},
+    a_success_that_is_no_attempts: {"a success is one attempt's, the last"},
+    an_event_nobody_decided_on: {"every event is explained"},
+    a_collected_event_that_no_window_has: {"what a run took along is said of the event"},
+    an_event_emitted_by_a_failure: {"an emitted event comes from a run that succeeded"},
+}
+
+
+@pytest.mark.parametrize("made", BROKEN, ids=lambda made: made.__name__)
+def test_what_is_broken_is_named_and_nothing_else(made: Callable[[], None]) -> None:
+    made()
+
+    assert set(violated()) == BROKEN[made]
+
+
+def test_an_empty_database_breaks_no_promise() -> None:
+    report = verify(drained=True)
+
+    assert report.holds
+    assert len(report.findings) > 15
+
+
+def test_a_dispatched_event_is_explained_by_its_run_or_its_decision() -> None:
+    make_trigger()
+    make_trigger("paused", paused_at=datetime.now(UTC), paused_reason="for now")
+    make_trigger("picky", filter="event.data.n > 1")
+    make_event(data={"n": 1})
+
+    dispatch(Rules())
+
+    report = verify()
+    assert report.holds
+    assert report.counts["runs"] == {"queued": 1}
+    assert report.counts["decisions"] == {"held": 1}
+
+
+def test_a_key_limit_above_one_is_counted() -> None:
+    for seq in (1, 2):
+        make_success(key="k", seq=seq, at=seq * 0.1, key_limit=2)
+    assert violated() == []
+
+    make_success(key="k", seq=3, at=0.3, key_limit=2)
+
+    assert violated() == ["a key has no more runs at once than its limit, and never had"]
+
+
+def test_a_requeued_run_may_count_from_one_again() -> None:
+    run = make_run(status="failed", attempt=2, epoch=2, policy={"retries": 1})
+    make_attempt(run, 1)
+    make_attempt(run, 2, at=5)
+    requeue(run.id, by="test")
+    Run.objects.filter(pk=run.pk).update(status="cancelled", ready_at=None, finished_at=NOON, attempt=1, epoch=4)
+    make_attempt(run, 1, epoch=4, outcome="cancelled", at=10)
+
+    assert violated() == []
+
+
+def test_what_is_left_to_do_is_a_violation_only_where_nothing_should_be() -> None:
+    make_run()
+    OutboxMessage.objects.create(topic="event", payload={})
+    make_event()
+
+    assert violated() == []
+    assert violated(drained=True) == [
+        "drained: no event waits to be dispatched",
+        "drained: no run is unfinished",
+        "drained: the outbox is empty",
+    ]
+
+
+def test_an_accepted_event_that_is_not_there_is_lost() -> None:
+    event = make_event()
+
+    assert violated(accepted=[event.id]) == []
+    assert violated(accepted=[event.id, uuid7()]) == ["no accepted event is lost"]
+
+
+def test_only_what_came_since_is_looked_at() -> None:
+    a_success_without_its_ledger()
+
+    assert violated(since=datetime.now(UTC) + timedelta(minutes=1)) == []
+    assert violated(since=datetime.now(UTC) - timedelta(minutes=1)) != []
+
+
+def test_invariants_of_ones_own_are_checked_in_the_same_way() -> None:
+    make_run(agent="invoice")
+    own = invariants_in("--- no more than 100 % of invoices\nSELECT agent FROM runs_run WHERE agent LIKE 'inv%';\n")
+
+    assert violated(own=own) == ["no more than 100 % of invoices"]
+
+
+def test_a_file_without_an_invariant_is_refused() -> None:
+    with pytest.raises(ValueError, match="no invariant"):
+        invariants_in("SELECT 1")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nothing_can_be_written_by_an_invariant() -> None:
+    own = invariants_in("--- harmless\nDELETE FROM runs_run RETURNING id;")
+
+    with pytest.raises(Exception, match="read-only transaction"):
+        verify(own=own)
+
+
+def test_the_command_exits_with_1_and_says_what_is_violated(tmp_path: Path) -> None:
+    run = make_success(ledger=False)
+    history = tmp_path / "history.jsonl"
+    history.write_text(json.dumps({"event": str(uuid7())}) + '\n{"error": "TimeoutError"}\n')
+    out = StringIO()
+
+    with pytest.raises(SystemExit) as stopped:
+        call_command("verify", "--accepted", str(history), "--drained", stdout=out)
+
+    assert stopped.value.code == 1
+    assert "VIOLATED  a success is in the ledger" in out.getvalue()
+    assert f"run={run.id}" in out.getvalue()
+    assert "VIOLATED  no accepted event is lost" in out.getvalue()
+
+
+def test_the_command_is_content_with_a_sound_database() -> None:
+    make_success()
+    out = StringIO()
+
+    call_command("verify", "--json", "--all", stdout=out)
+
+    said = json.loads(out.getvalue())
+    assert said["holds"] is True
+    assert said["counts"]["runs"] == {"succeeded": 1}

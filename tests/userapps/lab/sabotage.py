@@ -1,0 +1,102 @@
+"""Patches of one process, named in LAB_PATCHES: time that passes more quickly, and builds broken on purpose, each of which
+the checker must notice."""
+
+import time
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+
+def hasty_outbox() -> None:
+    """A message that was being sent when its sender died is tried again after 2 s, not a minute."""
+    from runs import outbox
+
+    outbox.SENDING = timedelta(seconds=2)
+    outbox.RETRY = timedelta(seconds=1)
+
+
+def no_fence() -> None:
+    """Whoever finishes, finishes: the epoch is not compared."""
+    from runs import outcome
+
+    outcome.BY_OWNER = outcome.BY_OWNER.replace("AND epoch = %(epoch)s::int", "AND epoch >= %(epoch)s::int")
+
+
+def no_termination() -> None:
+    """Runs are handed on while the sessions of those who had them live."""
+    from runs import parent, rescue
+
+    def leave_it(run_id: Any, epoch: int) -> bool:
+        return True
+
+    rescue.terminate_session = parent.terminate_session = leave_it
+
+
+def no_attempts() -> None:
+    """A claim is no attempt."""
+    from runs import claim
+
+    for name, value in vars(claim).items():
+        if isinstance(value, str) and "attempt = attempt + 1" in value:
+            setattr(claim, name, value.replace("attempt = attempt + 1", "attempt = attempt"))
+
+
+def no_key_lock() -> None:
+    """Keys are decided without their lock, by somebody who takes his time."""
+    from runs import keys
+
+    states = keys.states
+
+    def try_lock(wanted: Iterable[str]) -> set[str]:
+        return set(wanted)
+
+    def lock(key: str) -> None:
+        pass
+
+    def slow_states(limits: Any) -> Any:
+        seen = states(limits)
+        time.sleep(0.1 if limits else 0)
+        return seen
+
+    keys.lock, keys.try_lock, keys.states = lock, try_lock, slow_states
+
+
+def no_dedup() -> None:
+    """An event that is known is recorded again."""
+    from triggers import accept
+
+    accept.INSERT = accept.INSERT.replace("ON CONFLICT (source_id, ce_source, ce_id) DO NOTHING", "")
+
+
+def outbox_deletes_first() -> None:
+    """Messages leave the outbox in one transaction, and are handled in the next."""
+    from runs import outbox
+    from runs.failpoints import failpoint
+    from runs.wiring import wiring
+
+    def deliver_inside(limit: int) -> int:
+        messages = outbox._read(outbox.TAKE, [list(wiring.inside), limit])
+        failpoint("before_outbox_commit")
+        for _, topic, payload in messages:
+            wiring.inside[topic]([payload])
+        return len(messages)
+
+    outbox.deliver_inside = deliver_inside
+
+
+def marks_before_it_decides() -> None:
+    """Events count as dispatched before their runs are there."""
+    from runs.failpoints import failpoint
+    from triggers import dispatch
+
+    settle = dispatch.settle_matched
+
+    def settle_matched(matched: Any) -> Any:
+        from django.db import connection
+
+        dispatch.mark_dispatched([one.item for one in matched])
+        connection.connection.commit()
+        failpoint("after_early_mark")
+        return settle(matched)
+
+    dispatch.settle_matched = settle_matched
