@@ -40,6 +40,7 @@ WAKEFUL_ENCRYPTION_KEYS = env.words("WAKEFUL_ENCRYPTION_KEYS", "", "Fernet keys 
 WAKEFUL_ADMIN_PASSWORD = env.text("WAKEFUL_ADMIN_PASSWORD", "", "password of the user `admin` that `up` sets up", secret=True)
 WAKEFUL_API_TOKEN = env.text("WAKEFUL_API_TOKEN", "", "an API token with all permissions that `up` sets up", secret=True)
 WAKEFUL_HEARTBEAT_URL = env.text("WAKEFUL_HEARTBEAT_URL", "", "URL pinged while dispatch, Beat and a worker are alive", secret=True)
+WAKEFUL_HEARTBEAT_EVERY = env.duration("WAKEFUL_HEARTBEAT_EVERY", "1m", "time between two of these pings")
 WAKEFUL_ALARM_URL = env.text("WAKEFUL_ALARM_URL", "", "URL that alarms are sent to as JSON, when they begin and when they are over", secret=True)
 WAKEFUL_ALARM_AFTER = env.duration("WAKEFUL_ALARM_AFTER", "1m", "time a fault lasts before it is an alarm")
 WAKEFUL_ALARM_LAG = env.duration("WAKEFUL_ALARM_LAG", "10m", "time a ready run waits for a worker before it is an alarm")

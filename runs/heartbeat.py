@@ -15,7 +15,6 @@ from runs.sql import fetch
 
 log = structlog.get_logger(__name__)
 
-EVERY = 60.0  # seconds
 TIMEOUT = 10.0
 
 OTHERS = f"""
@@ -30,10 +29,9 @@ class Heartbeat:
         self.sent_at = float("-inf")
 
     def beat(self) -> None:
-        """Ping, at most once a minute, where WAKEFUL_HEARTBEAT_URL is set; never in the loop's way."""
-        if not settings.WAKEFUL_HEARTBEAT_URL or time.monotonic() - self.sent_at < EVERY:
-            return
-        if others_alive():
+        """Ping where WAKEFUL_HEARTBEAT_URL is set, once per WAKEFUL_HEARTBEAT_EVERY; never in the loop's way."""
+        is_due = time.monotonic() - self.sent_at >= settings.WAKEFUL_HEARTBEAT_EVERY.total_seconds()
+        if settings.WAKEFUL_HEARTBEAT_URL and is_due and others_alive():
             self.sent_at = time.monotonic()
             threading.Thread(target=ping, args=(settings.WAKEFUL_HEARTBEAT_URL,), daemon=True).start()
 
