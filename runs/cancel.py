@@ -4,7 +4,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models.functions import Now
 
-from runs import audit
+from runs import audit, keys
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
 from runs.models import Run
@@ -13,17 +13,18 @@ from runs.rescue import ticket_of
 from runs.sql import fetch
 from runs.states import FINISHED, RunStatus
 
-# Keys whose live runs are locked to the last one: a run that somebody else has locked cannot be told to stop now.
+NEXT_EVENT = "the next event"
+MOST_AT_ONCE = 10_000  # runs that one transaction replaces: others wait for what it has locked
 LOCK_RUNS = """
-SELECT wanted.key FROM unnest(%s::text[]) AS wanted(key)
-CROSS JOIN LATERAL (
-  SELECT count(*) AS runs FROM runs_run
-  WHERE key = wanted.key AND status IN ('queued', 'running', 'waiting', 'uncertain')) live
+SELECT wanted.key, live.runs, locked.runs FROM unnest(%(keys)s::text[]) AS wanted(key)
 CROSS JOIN LATERAL (
   SELECT count(*) AS runs FROM (
     SELECT FROM runs_run WHERE key = wanted.key AND status IN ('queued', 'running', 'waiting', 'uncertain')
-    FOR UPDATE SKIP LOCKED) run) locked
-WHERE live.runs = locked.runs
+    LIMIT %(most)s::int + 1) run) live
+CROSS JOIN LATERAL (
+  SELECT count(*) AS runs FROM (
+    SELECT FROM runs_run WHERE key = wanted.key AND status IN ('queued', 'running', 'waiting', 'uncertain')
+    AND live.runs <= %(most)s::int FOR UPDATE SKIP LOCKED) run) locked
 """
 
 
@@ -34,6 +35,8 @@ def cancel(run_id: UUID, *, by: str) -> Run:
     """
     with transaction.atomic():
         run = Run.objects.get(pk=run_id)
+        if run.key:
+            keys.lock(run.key)  # before the run's row, like everybody: a try that fails keeps the row locked
         while not _cancelled(run, by):
             run = Run.objects.get(pk=run_id)
             if run.status in FINISHED:
@@ -45,14 +48,21 @@ def cancel(run_id: UUID, *, by: str) -> Run:
 
 
 def lock_runs(wanted: Collection[str]) -> set[str]:
-    """Those of the keys all of whose live runs this transaction got locked, waiting for none; under the keys' locks."""
-    return {key for (key,) in fetch(LOCK_RUNS, [sorted(wanted)])} if wanted else set()
+    """Those of the keys all of whose live runs this transaction got locked, waiting for none; under the keys' locks. A run
+    that somebody else has locked cannot be told to stop now; and of very many, some are cancelled now, the rest later."""
+    lockable = set()
+    for key, live, locked in fetch(LOCK_RUNS, {"keys": sorted(wanted), "most": MOST_AT_ONCE}) if wanted else ():
+        if live > MOST_AT_ONCE:
+            take_blocked_away(key, most=MOST_AT_ONCE, reason=f"cancelled by {NEXT_EVENT}")
+        elif live == locked:
+            lockable.add(key)
+    return lockable
 
 
 def replace_others(key: str, run_id: UUID) -> None:
     """Cancel every live run of a key but this one, in the caller's transaction, under the key's lock and the runs'. Those
     blocked go first: the place of one that stops is not given to another that is to stop."""
-    by = f"the next event, for run {run_id}"
+    by = f"{NEXT_EVENT}, for run {run_id}"
     take_blocked_away(key, but=run_id, reason=f"cancelled by {by}")
     for run in Run.objects.live().filter(key=key).exclude(pk=run_id).order_by("seq"):
         _cancelled(run, by)

@@ -134,7 +134,10 @@ WITH gone AS (
   UPDATE runs_run SET
     status = %(status)s::text, status_reason = %(reason)s::text, due_at = NULL, epoch = epoch + 1, result = NULL,
     error = %(error)s::text, finished_at = clock_timestamp()
-  WHERE key = %(key)s::text AND status = 'queued' AND slot IS NULL AND id <> %(but)s::uuid
+  WHERE id IN (
+    SELECT id FROM runs_run
+    WHERE key = %(key)s::text AND status = 'queued' AND slot IS NULL AND id IS DISTINCT FROM %(but)s::uuid
+    ORDER BY seq LIMIT %(most)s::int)
   RETURNING id, agent, trigger_id
 )
 INSERT INTO runs_outboxmessage (topic, key, payload, attempts, last_error, available_at)
@@ -161,10 +164,11 @@ def take_away(ticket: Ticket, outcome: Outcome, *, expected: RunStatus, claim_ep
     return taken
 
 
-def take_blocked_away(key: str, *, but: UUID, reason: str) -> int:
-    """Cancel all runs of a key that wait for a place, except one; under the key's lock. How many."""
+def take_blocked_away(key: str, *, reason: str, but: UUID | None = None, most: int | None = None) -> int:
+    """Cancel the runs of a key that wait for a place, except one, or the first so many; under the key's lock. How many."""
     taken = execute(
-        TAKE_BLOCKED, {"key": key, "but": but, "reason": reason, "status": RunStatus.CANCELLED, "error": ""}
+        TAKE_BLOCKED,
+        {"key": key, "but": but, "most": most, "reason": reason, "status": RunStatus.CANCELLED, "error": ""},
     )
     if taken:
         nudge_dispatcher()

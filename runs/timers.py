@@ -41,7 +41,9 @@ ORDER BY due_at LIMIT %s::int
 """
 LINE_UP = """
 UPDATE runs_run SET due_at = NULL
-WHERE id = ANY(%s::uuid[]) AND status = 'queued' AND due_at <= clock_timestamp() AND slot IS NULL
+WHERE id IN (
+  SELECT id FROM runs_run
+  WHERE id = ANY(%s::uuid[]) AND status = 'queued' AND due_at <= clock_timestamp() AND slot IS NULL FOR UPDATE SKIP LOCKED)
 """
 
 

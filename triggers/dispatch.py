@@ -90,8 +90,9 @@ class Rules:
     def current(self) -> Index:
         """As last read: what is decided by it counts only if they have not changed, looked at under the dispatch lock."""
         if self.fingerprint is None:
-            [self.fingerprint] = fetch(FINGERPRINT)
+            [fingerprint] = fetch(FINGERPRINT)
             self.index = Index(rule_of(trigger) for trigger in Trigger.objects.all())
+            self.fingerprint = fingerprint  # last: where reading them fails they are read again
         return self.index
 
 

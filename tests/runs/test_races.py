@@ -11,9 +11,8 @@ from django.db import OperationalError, connection, transaction
 
 from agents import Agent, AgentRun, registry
 from agents.run import Effects
-from runs import cancel as cancelling
 from runs import claim as claiming
-from runs import executor, outcome, parent, tasks
+from runs import executor, keys, parent, tasks
 from runs.cancel import cancel
 from runs.claim import Claim, claim_next, settle
 from runs.executor import execute
@@ -75,15 +74,16 @@ def test_a_blocked_run_promoted_while_it_is_being_cancelled_passes_its_slot_on(
     claim = claim_for(lambda run: None, key="t:k", slot=1)
     second, third = (make_run(key="t:k", ready_at=None) for _ in range(2))
     asked: list[bool] = []
+    lock = keys.lock
 
-    def take_away(*arguments: Any, **options: Any) -> bool:
+    def lock_late(key: str) -> None:
         # The run has been read as blocked; now its predecessor finishes and makes it ready.
         if not asked:
             asked.append(True)
             elsewhere(lambda: succeed(claim))
-        return outcome.take_away(*arguments, **options)
+        lock(key)
 
-    monkeypatch.setattr(cancelling, "take_away", take_away)
+    monkeypatch.setattr(keys, "lock", lock_late)
     cancel(second.id, by="test")
 
     second.refresh_from_db()

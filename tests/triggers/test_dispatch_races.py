@@ -11,13 +11,18 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 from django.test.utils import CaptureQueriesContext
 
+from agents import Retry
+from runs import cancel as cancelling
 from runs import claim as claiming
 from runs import enqueue as enqueueing
+from runs import keys, timers
+from runs.cancel import cancel
 from runs.claim import Claim, claim_next
 from runs.models import Run, Worker
 from runs.sql import execute
 from tests.triggers.factories import make_event, make_trigger
 from tests.triggers.test_overlap import arrive, end, run_of, start
+from triggers import dispatch as dispatching
 from triggers import dispatcher
 from triggers.dispatch import Rules, dispatch
 from triggers.models import Event, Trigger
@@ -165,3 +170,73 @@ def test_replacing_many_takes_no_more_statements_than_replacing_one() -> None:
         assert [run.event_ids for run in Run.objects.live()] == [[last.id]]
 
     assert statements[0] == statements[1]
+
+
+def test_of_very_many_that_are_to_be_replaced_some_go_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction that takes long is ended by the stand-by, and would never get done."""
+    monkeypatch.setattr(cancelling, "MOST_AT_ONCE", 5)
+    make_trigger(overlap=Overlap.QUEUE)
+    for _ in range(12):
+        make_event()
+    dispatch(Rules())
+    Trigger.objects.update(overlap=Overlap.CANCEL_PREVIOUS)
+    last, rules = make_event(), Rules()
+
+    left = []
+    while not (batch := dispatch(rules)).dispatched:
+        left.append((batch.left, Run.objects.live().count()))
+
+    assert left == [(1, 7), (1, 2)]
+    assert [run.event_ids for run in Run.objects.live()] == [[last.id]]
+
+
+def test_a_locked_run_keeps_no_other_from_lining_up() -> None:
+    make_trigger(overlap=Overlap.QUEUE, key_limit=2)
+    for _ in range(2):
+        arrive()
+        end(start(), Retry(after=0))
+
+    first, second = Run.objects.order_by("seq")
+    with locked(Run.objects.filter(pk=first.pk)):
+        timers.wake_due(10)
+
+    assert start().run_id == second.pk
+
+
+def test_a_cancel_that_waits_for_a_key_holds_no_row_meanwhile() -> None:
+    """Whoever holds the key may be waiting for that row."""
+    make_trigger(overlap=Overlap.QUEUE)
+    arrive()
+    running = start()
+    has_key, over = threading.Event(), threading.Event()
+
+    @transaction.atomic
+    def hold() -> None:
+        keys.lock(str(running.key))
+        has_key.set()
+        over.wait(20)
+
+    neighbour = Elsewhere(hold)
+    assert has_key.wait(10)
+    cancelling_it = Elsewhere(lambda: cancel(running.run_id, by="test"))
+    threading.Event().wait(0.3)
+
+    with transaction.atomic():
+        assert Run.objects.select_for_update(nowait=True).get().cancel_requested_at is None
+    over.set()
+    neighbour.result()
+    assert cancelling_it.result().cancel_requested_at
+
+
+def test_triggers_that_could_not_be_read_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = Rules()
+    event = make_event()
+    dispatch(rules)
+    make_trigger(types=["*"])
+    rules.have_changed()
+    with monkeypatch.context() as broken:
+        broken.setattr(dispatching, "rule_of", lambda trigger: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            rules.current()
+
+    assert rules.current().candidates("cli", event.type)
