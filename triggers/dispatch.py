@@ -55,6 +55,11 @@ RESUMED = """
 UPDATE triggers_decision SET outcome = 'resumed', run_id = %s::uuid
 WHERE event_id = %s::uuid AND trigger_id = %s::uuid AND replay_id = %s::uuid AND outcome = 'held'
 """
+# An edited trigger does not want what was held for it: a filter's miss leaves no decision.
+FORGET_HELD = """
+DELETE FROM triggers_decision
+WHERE event_id = %s::uuid AND trigger_id = %s::uuid AND replay_id = %s::uuid AND outcome = 'held'
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +181,7 @@ def settle_matched(matched: Sequence[Matched]) -> Batch:
     admit(matches, ledger)
     settle(ledger)
     mark_resumed([one.item for one in kept], ledger)
+    forget_held([one.item for one in kept if not one.matches and not one.refusals])
     mark_dispatched([one.item for one in kept])
     return Batch(dispatched=len(kept), left=len(matched) - len(kept))
 
@@ -364,6 +370,12 @@ def mark_resumed(items: Sequence[Item], ledger: Ledger) -> None:
     ]
     if rows:
         execute_many(RESUMED, rows)
+
+
+def forget_held(unwanted: Sequence[Item]) -> None:
+    rows = [(item.event_id, item.trigger_id, item.replay_id) for item in unwanted if item.trigger_id is not None]
+    if rows:
+        execute_many(FORGET_HELD, rows)
 
 
 def mark_dispatched(items: Sequence[Item]) -> None:

@@ -3,11 +3,12 @@ from uuid import uuid4
 import pytest
 
 from runs.exceptions import IllegalState
-from runs.models import NIL, AuditEntry
+from runs.models import NIL, AuditEntry, Run
 from tests.triggers.factories import hold, make_event, make_paused_trigger, make_trigger
 from triggers.control import fire, pause, resume
+from triggers.dispatch import Rules, dispatch
 from triggers.exceptions import TriggerDisabled
-from triggers.models import Event, Redispatch
+from triggers.models import Decision, Event, Redispatch
 from triggers.replay import replay
 
 pytestmark = pytest.mark.django_db
@@ -141,3 +142,18 @@ def test_replay_to_a_disabled_trigger_is_refused() -> None:
         replay(make_event(), trigger=make_trigger(enabled=False), by="token:ci")
 
     assert not Redispatch.objects.exists()
+
+
+def test_what_was_held_and_is_wanted_no_longer_is_not_offered_for_ever() -> None:
+    trigger = make_trigger()
+    pause(trigger, reason="broken", by="test")
+    make_event(data={"amount": 1})
+    dispatch(Rules())
+    trigger.filter = "event.data.amount > 100"
+    trigger.save(update_fields=["filter"])
+
+    resume(trigger, by="test")
+    dispatch(Rules())
+
+    assert not Run.objects.exists()
+    assert not Decision.objects.exists()
