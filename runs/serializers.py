@@ -45,6 +45,7 @@ class RunSerializer(serializers.ModelSerializer[Run]):
             "created_at",
             "started_at",
             "finished_at",
+            "payload_removed_at",
         ]
         read_only_fields = fields
 

@@ -34,6 +34,7 @@ class EventSerializer(serializers.ModelSerializer[Event]):
             "time",
             "received_at",
             "dispatched_at",
+            "payload_removed_at",
             "root_id",
             "cause_event_id",
             "cause_run_id",

@@ -52,7 +52,8 @@ def try_on_recent(trigger: Trigger, changes: dict[str, Any]) -> Section:
 
 def _recent(rule: Rule) -> list[Event]:
     index = Index([rule])
-    newest = Event.objects.filter(target=None).order_by("-id").values_list("id", "source__slug", "type")[:LOOKED_AT]
+    telling = Event.objects.filter(target=None, payload_removed_at=None)
+    newest = telling.order_by("-id").values_list("id", "source__slug", "type")[:LOOKED_AT]
     wanted: list[UUID] = [pk for pk, source, type_ in newest if index.candidates(source, type_)][:SHOWN]
     events = Event.objects.filter(pk__in=wanted).order_by("-id").select_related("source")
     return list(events.defer("body", "headers"))

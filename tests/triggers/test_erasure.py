@@ -11,6 +11,7 @@ from runs.exceptions import IllegalState
 from runs.models import AuditEntry, Notification, OutboxMessage, ProcessedEvent, Run
 from runs.requeue import requeue
 from runs.states import RunStatus
+from tests.api import Api
 from tests.old_rows import old_event, old_run
 from tests.runs.test_commands import run_command
 from tests.triggers.factories import hold, make_paused_trigger, make_trigger
@@ -220,6 +221,20 @@ def test_one_event_alone() -> None:
 
 
 # How it is told
+
+
+def test_the_api_says_when_it_was_erased_and_refuses_to_requeue() -> None:
+    came, _, _, second = a_story()
+    erase_ada()
+    api = Api()
+
+    event, run = api.get(f"events/{came.id}/").body, api.get(f"runs/{second.id}/").body
+
+    assert event["payload_removed_at"] and run["payload_removed_at"]
+    assert (event["data"], event["headers"], run["input"], run["result"]) == (None, None, None, None)
+    answer = api.post(f"runs/{second.id}/requeue/")
+    assert (answer.status, answer.body["status"]) == (409, "failed")
+    assert "payload" in answer.body["detail"]
 
 
 def test_the_audit_entry_says_who_and_how_much_but_not_whom() -> None:
