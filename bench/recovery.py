@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from statistics import median
@@ -125,8 +125,8 @@ class Shop:
 
 def section(say: Callable[[str], None]) -> Iterator[str]:
     """Every fault under load, then the kills."""
-    with own_stack() as stack:
-        shop = Shop(stack)
+    with own_stack(SETTINGS) as stack:
+        shop = Shop(stack.up())
         rate = sustainable(shop, say)
         recoveries = []
         for fault in FAULTS:
@@ -141,24 +141,25 @@ def section(say: Callable[[str], None]) -> Iterator[str]:
 
 
 @contextmanager
-def own_stack() -> Iterator[Stack]:
+def own_stack(env: Mapping[str, str], *, durable: bool = True) -> Iterator[Stack]:
+    """A migrated stack on servers of its own, which may be killed; none of its processes run yet."""
     with ExitStack() as at_end:
         home = at_end.enter_context(reachable_folder())
-        servers = at_end.enter_context(embedded.servers(home, durable=True, say=lambda line: None))
+        servers = at_end.enter_context(embedded.servers(home, durable=durable, say=lambda line: None))
         assert servers.postgres
         assert servers.valkey
         stack = Stack(
             home,
             database_url=servers.postgres.url,
             redis_url=servers.valkey.url,
-            env={**SECRETS, **SETTINGS},
+            env={**SECRETS, **env},
             servers=servers,
             blocker=None,
         )
         at_end.callback(stack.stop)
         migrate(stack.env)
         stack.manage("sync_agents")
-        yield stack.up()
+        yield stack
 
 
 # Load
