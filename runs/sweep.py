@@ -21,6 +21,7 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
+from runs.failpoints import failpoint
 from runs.models import NIL, Sweep
 from runs.sql import execute, fetch
 
@@ -100,6 +101,7 @@ class Walk:
             Sweep.objects.filter(name=self.name).update(
                 position=ids[-1] if more else end, completed_at=F("completed_at") if more else Now()
             )
+            failpoint("before_prune_commit")
         return Removed(rows=len(going), more=more)
 
     def count(self) -> int:

@@ -1,6 +1,8 @@
 """Retention as it runs by itself: Beat fires it, a worker carries it out."""
 
-from tests.old_rows import old_event
+import signal
+
+from tests.old_rows import old_event, old_run
 from tests.stack import Stack, eventually
 from triggers.models import Event
 
@@ -36,3 +38,22 @@ def test_pruning_that_was_switched_off_stays_off_when_beat_starts_again(stack: S
 
     asked = "SELECT enabled FROM django_celery_beat_periodictask WHERE name = 'wakeful.prune'"
     assert stack.query(asked) == [{"enabled": False}]
+
+
+def test_pruning_that_is_killed_between_two_batches_loses_one_of_them_at_most(stack: Stack) -> None:
+    with stack.orm():
+        for days in range(100, 110):
+            old_run(old_event(days), days=days)
+
+    # The second walk to commit is that of runs: their payloads are gone by then, the runs are not.
+    killed = stack.manage("prune", check=False, env={"WAKEFUL_FAILPOINTS": "before_prune_commit=kill@2"})
+
+    assert killed.returncode == -signal.SIGKILL
+    assert len(stack.query("SELECT id FROM runs_run WHERE payload_removed_at IS NOT NULL")) == 10
+    assert len(stack.query("SELECT id FROM runs_attempt")) == 10
+
+    stack.manage("prune")
+
+    for table in ("runs_run", "runs_attempt", "triggers_event"):
+        assert not stack.query(f"SELECT id FROM {table}")  # noqa: S608
+    assert not stack.query("SELECT event_id FROM runs_processedevent")
