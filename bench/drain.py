@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import psycopg
 
 from bench import names
-from bench.ground import Ground
+from bench.ground import Ground, Peer
 from tests.stack import eventually
 
 PATIENCE = 120.0  # seconds
@@ -44,13 +44,13 @@ def drain_wakeful(ground: Ground, count: int) -> Drain:
     return Drain(rate=count / seconds, cpu=cpu / count)
 
 
-def drain_peer(ground: Ground, count: int) -> Drain:
-    """Messages in the queue → worker → done."""
-    load = ground.peer_load("fill", count)
-    with ground.peer_store as store:
-        cpu = ground.peer_cpu()
+def drain_peer(ground: Ground, peer: Peer, count: int) -> Drain:
+    """Work in the queue → worker → done."""
+    with peer.awake(), ground.peer_store as store:
+        load = peer.load("fill", count)
+        cpu = ground.peer_cpu(peer)
         saw = load.go()
         if not store.blpop([names.PEER_DRAINED], timeout=PATIENCE):
-            raise TimeoutError(f"the queue was not drained in {PATIENCE:g} s")
+            raise TimeoutError(f"the queue of {peer.name} was not drained in {PATIENCE:g} s")
         seconds = time.time() - saw["began_at"]
-    return Drain(rate=count / seconds, cpu=(ground.peer_cpu() - cpu) / count)
+        return Drain(rate=count / seconds, cpu=(ground.peer_cpu(peer) - cpu) / count)

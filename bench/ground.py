@@ -1,16 +1,17 @@
-"""What is measured, as processes: Wakeful and the peer on one embedded PostgreSQL and one embedded Valkey."""
+"""What is measured, as processes: Wakeful and its peers on one embedded PostgreSQL and one embedded Valkey."""
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
+import psycopg
 import redis
 
 from bench.names import READY
@@ -19,37 +20,68 @@ from tests.servers import reachable_folder
 from tests.stack import ROOT, Stack, eventually, migrate
 
 CONCURRENCY = 2
-SETTINGS = {"WAKEFUL_APPS": "bench", "WAKEFUL_LOG_LEVEL": "WARNING"}
+SETTINGS = {"WAKEFUL_APPS": "bench", "WAKEFUL_LOG_LEVEL": "WARNING", "WAKEFUL_MAX_BACKLOG": "1000000"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peer:
+    """Another way to do work in the background: its processes, and the module that makes load for it."""
+
+    name: str
+    load_module: str
+    env: dict[str, str]
+    processes: list[subprocess.Popen[bytes]]
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self.processes]
+
+    def load(self, *arguments: object) -> "Load":
+        return Load(self.load_module, arguments, self.env)
+
+    @contextmanager
+    def awake(self) -> Iterator[None]:
+        """Peers are stopped while others are measured: one that polls would cost them."""
+        for process in self._all():
+            process.resume()
+        try:
+            yield
+        finally:
+            self.sleep()
+
+    def sleep(self) -> None:
+        for process in self._all():
+            process.suspend()
+
+    def _all(self) -> list[psutil.Process]:
+        parents = [psutil.Process(pid) for pid in self.pids]
+        return [process for parent in parents for process in (parent, *parent.children(recursive=True))]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ground:
-    """The servers, Wakeful's stack on them and the peer's worker, all of them ready."""
+    """The servers, Wakeful's stack on them and its peers' workers, all of them ready."""
 
     postgres: embedded.Postgres
     valkey: embedded.Valkey
     stack: Stack
-    peer_env: dict[str, str]
-    peer: subprocess.Popen[bytes]
+    peers: list[Peer]
 
     @property
     def peer_store(self) -> "redis.Redis":
         # No time-out of its own: it waits for a drain as long as the bench does.
-        return redis.Redis.from_url(self.peer_env["BENCH_BROKER"], decode_responses=True, socket_timeout=None)
+        return redis.Redis.from_url(_peer_broker(self.valkey), decode_responses=True, socket_timeout=None)
 
     def wakeful_load(self, *arguments: object) -> "Load":
         return Load("bench.load", arguments, self.stack.env)
-
-    def peer_load(self, *arguments: object) -> "Load":
-        return Load("bench.peer_load", arguments, self.peer_env)
 
     def wakeful_cpu(self) -> float:
         """CPU seconds so far of all that a run needs: dispatcher, worker and both servers."""
         working = [process.pid for process in self.stack.processes if process.kind in ("dispatcher", "worker")]
         return cpu_seconds([*working, *self.server_pids])
 
-    def peer_cpu(self) -> float:
-        return cpu_seconds([self.peer.pid, *self.server_pids])
+    def peer_cpu(self, peer: Peer) -> float:
+        return cpu_seconds([*peer.pids, *self.server_pids])
 
     @property
     def server_pids(self) -> list[int]:
@@ -57,7 +89,7 @@ class Ground:
 
 
 @contextmanager
-def ground() -> Iterator[Ground]:
+def ground(peers: Sequence[str] = ()) -> Iterator[Ground]:
     """Everything in a temporary home of its own, with fsync as in production; all of it is gone afterwards."""
     with ExitStack() as at_end:
         home = at_end.enter_context(reachable_folder())
@@ -75,32 +107,87 @@ def ground() -> Iterator[Ground]:
         at_end.callback(stack.stop)
         migrate(stack.env)
         stack.manage("sync_agents")
-        peer_env = _peer_env(servers.valkey)
-        peer = _start_peer(home, peer_env)
-        at_end.callback(children.kill_group, peer)
-        for kind in ("dispatcher", "beat", "worker"):
+        beside = []
+        for name in peers:
+            peer = START_PEER[name](home, servers.postgres, servers.valkey)
+            for process in peer.processes:
+                at_end.callback(children.kill_group, process)
+            beside.append(peer)
+        for kind in ("web", "dispatcher", "beat", "worker"):
             stack.start(kind, concurrency=CONCURRENCY)
-        ready = Ground(postgres=servers.postgres, valkey=servers.valkey, stack=stack, peer_env=peer_env, peer=peer)
-        eventually(lambda: _has_children(peer), timeout=30)
-        yield ready
+        for peer in beside:
+            peer.sleep()
+        yield Ground(postgres=servers.postgres, valkey=servers.valkey, stack=stack, peers=beside)
 
 
-def _peer_env(valkey: embedded.Valkey) -> dict[str, str]:
+def bare_env() -> dict[str, str]:
     # No DJANGO_SETTINGS_MODULE: Celery would set up Django, and close its connections around every task.
-    bare = {
-        name: value for name, value in os.environ.items() if not name.startswith(("DJANGO_", "WAKEFUL_", "CELERY_"))
-    }
-    return {**bare, "BENCH_BROKER": valkey.url.removesuffix("/0") + "/1"}
+    foreign = ("DJANGO_", "WAKEFUL_", "CELERY_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
 
 
-def _start_peer(home: Path, env: dict[str, str]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "celery", "-A", "bench.peer", "worker", "-c", str(CONCURRENCY), "-l", "WARNING"]
-    with (home / "peer.log").open("wb") as log:
-        return children.spawn([*command, "-n", "peer@%h"], env=env, output=log, cwd=ROOT)
+def new_database(postgres: embedded.Postgres, name: str) -> str:
+    """The URL of an empty one."""
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return postgres.url_of(name)
 
 
-def _has_children(process: subprocess.Popen[bytes]) -> bool:
-    return len(children.children_of(process.pid)) >= CONCURRENCY
+def start(home: Path, name: str, command: Sequence[str], env: dict[str, str]) -> subprocess.Popen[bytes]:
+    with (home / f"{name}.log").open("wb") as log:
+        return children.spawn([sys.executable, *command], env=env, output=log, cwd=ROOT)
+
+
+def _peer_broker(valkey: embedded.Valkey) -> str:
+    return valkey.url.removesuffix("/0") + "/1"
+
+
+def _start_celery(home: Path, postgres: embedded.Postgres, valkey: embedded.Valkey) -> Peer:
+    env = {**bare_env(), "BENCH_BROKER": _peer_broker(valkey)}
+    command = ["-m", "celery", "-A", "bench.peer", "worker", "-c", str(CONCURRENCY), "-l", "WARNING", "-n", "peer@%h"]
+    worker = start(home, "celery", command, env)
+    eventually(lambda: len(children.children_of(worker.pid)) >= CONCURRENCY, timeout=30)
+    return Peer(name="raw Celery", load_module="bench.peer_load", env=env, processes=[worker])
+
+
+def _start_procrastinate(home: Path, postgres: embedded.Postgres, valkey: embedded.Valkey) -> Peer:
+    url = new_database(postgres, "procrastinate")
+    env = {**bare_env(), "BENCH_BROKER": _peer_broker(valkey), "BENCH_DATABASE": url}
+    module = "bench.procrastinate_run"
+    subprocess.run([sys.executable, "-m", module, "migrate"], env=env, cwd=ROOT, check=True)
+    workers = [start(home, f"procrastinate-{n}", ["-m", module, "worker"], env) for n in range(CONCURRENCY)]
+    _await_rows(url, "SELECT count(*) = 2 FROM procrastinate_workers")
+    return Peer(name="Procrastinate", load_module=module, env=env, processes=workers)
+
+
+def _start_dbos(home: Path, postgres: embedded.Postgres, valkey: embedded.Valkey) -> Peer:
+    url = new_database(postgres, "dbos").replace("postgres://", "postgresql+psycopg://")
+    env = {**bare_env(), "BENCH_BROKER": _peer_broker(valkey), "BENCH_DATABASE": url}
+    module, workers = "bench.dbos_peer", []
+    for number in range(CONCURRENCY):
+        workers.append(start(home, f"dbos-{number}", ["-m", module, "worker", f"executor-{number}"], env))
+        # One after the other: each makes the tables it finds missing.
+        _await_rows(postgres.url_of("dbos"), "SELECT count(*) = 1 FROM dbos.queues WHERE name = 'bench'")
+    return Peer(name="DBOS", load_module=module, env=env, processes=workers)
+
+
+START_PEER: dict[str, Callable[[Path, embedded.Postgres, embedded.Valkey], Peer]] = {
+    "celery": _start_celery,
+    "procrastinate": _start_procrastinate,
+    "dbos": _start_dbos,
+}
+
+
+def _await_rows(url: str, question: str) -> None:
+    def answer() -> bool:
+        try:
+            with psycopg.connect(url) as connection:
+                row = connection.execute(question).fetchone()
+        except psycopg.Error:
+            return False
+        return bool(row and row[0])
+
+    eventually(answer, timeout=60)
 
 
 class Load:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from bench.ground import Ground
+from bench.ground import Ground, cpu_seconds
 
 # pg_stat_statements is not in the wheel. With log_statement = 'all' the server writes down every statement it is given,
 # BEGIN and COMMIT too; nobody but the stack is connected while we count.
@@ -19,17 +19,31 @@ SETTLE = 3.0  # seconds from the last work to the beginning of the count
 class Idle:
     statements_per_second: float
     by_statement: Counter[str]
+    cpu: dict[str, float]  # share of one core, by process
 
 
 def measure_idle(ground: Ground, seconds: float) -> Idle:
     time.sleep(SETTLE)
     log_statements(ground, "all")
     begins_at = ground.postgres.log.stat().st_size
+    before = cpu_by_process(ground)
     time.sleep(seconds)
+    after = cpu_by_process(ground)
     said = ground.postgres.log.read_bytes()[begins_at:].decode(errors="replace")
     log_statements(ground, "none")
     statements = Counter(first_words(text) for text in STATEMENT.findall(said))
-    return Idle(statements_per_second=statements.total() / seconds, by_statement=statements)
+    return Idle(
+        statements_per_second=statements.total() / seconds,
+        by_statement=statements,
+        cpu={name: (after[name] - before[name]) / seconds for name in after},
+    )
+
+
+def cpu_by_process(ground: Ground) -> dict[str, float]:
+    """CPU seconds so far, children included."""
+    used = {process.kind: cpu_seconds([process.pid]) for process in ground.stack.processes}
+    servers = zip(("PostgreSQL", "Valkey"), ground.server_pids, strict=True)
+    return used | {name: cpu_seconds([pid]) for name, pid in servers}
 
 
 def log_statements(ground: Ground, which: str) -> None:

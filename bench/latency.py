@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench import names
-from bench.ground import Ground
+from bench.ground import Ground, Peer
 from tests.stack import eventually
 
 SEEN = """
@@ -33,9 +33,9 @@ def latency_of_wakeful(ground: Ground, count: int, rate: float) -> Latency:
     return measured(sent, eventually(seen))
 
 
-def latency_of_peer(ground: Ground, count: int, rate: float) -> Latency:
-    sent = ground.peer_load("send", count, rate).go()
-    with ground.peer_store as store:
+def latency_of_peer(ground: Ground, peer: Peer, count: int, rate: float) -> Latency:
+    with peer.awake(), ground.peer_store as store:
+        sent = peer.load("send", count, rate).go()
         eventually(lambda: store.llen(names.PEER_SEEN) == count)
         lines = [line.split() for line in store.lrange(names.PEER_SEEN, 0, -1)]
         store.delete(names.PEER_SEEN)

@@ -10,8 +10,11 @@ from django.db import transaction
 
 django.setup()
 
+from bench.accepts import SECRET  # noqa: E402
 from bench.pace import await_word, paced  # noqa: E402
 from triggers.accept import Incoming, accept, builtin_source  # noqa: E402
+from triggers.models import Source  # noqa: E402
+from triggers.secrets import add_secret  # noqa: E402
 
 KILOBYTE = {"text": "x" * 1000}
 
@@ -54,6 +57,15 @@ def send(count: int, rate: float) -> dict[str, tuple[float, float]]:
     return sent
 
 
+def open_door() -> None:
+    """A source that takes webhooks at /hooks/bench/."""
+    source = Source.objects.create(slug="bench", kind="standard_webhooks")
+    add_secret(source, SECRET, by="bench")
+
+
 if __name__ == "__main__":
     command, *arguments = sys.argv[1:]
+    if command == "open-door":
+        open_door()
+        sys.exit()
     print(json.dumps(fill(int(arguments[0])) if command == "fill" else send(int(arguments[0]), float(arguments[1]))))

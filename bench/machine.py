@@ -13,7 +13,7 @@ import psutil
 
 from bench.ground import Ground
 
-PACKAGES = ("django", "celery", "kombu", "redis", "psycopg")
+PACKAGES = ("django", "djangorestframework", "granian", "celery", "kombu", "redis", "psycopg", "procrastinate", "dbos")
 SETTINGS = ("fsync", "synchronous_commit", "wal_level", "shared_buffers")
 SYNCS = 200
 
