@@ -183,6 +183,7 @@ class TriggerForm(MatchForm):
         counts = cleaned["rate"] or cleaned["debounce"] or cleaned["batch"]
         if cleaned["key"] and cleaned["overlap"] == Trigger.Overlap.ALLOW and not counts:
             self.add_error("overlap", "With “allow” the key has no effect: choose another, or clear the key.")
+            return cleaned
         policy = {name: cleaned[name] for name in POLICY}
         try:
             check_policy(policy, overlap=cleaned["overlap"], key_limit=cleaned["key_limit"])
