@@ -26,6 +26,11 @@ WHERE decision.event_id >= %(first)s::uuid AND decision.outcome IN ('joined', 'c
     SELECT FROM triggers_window open WHERE open.trigger_id = decision.trigger_id
       AND open.replay_id = decision.replay_id AND decision.event_id = ANY (open.event_ids)));
 
+--- what was held and resumed has its run
+SELECT decision.event_id AS event, decision.trigger_id AS trigger, decision.run_id AS run FROM triggers_decision decision
+WHERE decision.event_id >= %(first)s::uuid AND decision.outcome = 'resumed'
+  AND NOT EXISTS (SELECT FROM runs_run WHERE runs_run.id = decision.run_id);
+
 --- a success is in the ledger, for each of its events
 SELECT runs_run.id AS run, event FROM runs_run CROSS JOIN LATERAL unnest(event_ids) AS event
 WHERE runs_run.id >= %(first)s::uuid AND status = 'succeeded' AND trigger <> '' AND NOT EXISTS (

@@ -14,7 +14,7 @@ from tests.chaos.scenarios import Fault, Point, Scenario
 FEW = {"web": 1, "dispatcher": 1, "worker": 2, "beat": 1}
 FROZEN_BEFORE_ITS_BODY = Scenario(point=Point(name="after_claim", kind="worker", child=True), fault=Fault.STOP_ALL)
 FROZEN_IN_ITS_BODY = Scenario(point=Point(name="holding_rows", kind="worker", child=True), fault=Fault.STOP_ALL)
-KILLED_IN_THE_OUTBOX = Scenario(point=Point(name="before_outbox_commit", kind="dispatcher"), fault=Fault.KILL)
+KILLED_AFTER_ITS_DELETE = Scenario(point=Point(name="after_early_delete", kind="dispatcher"), fault=Fault.KILL)
 KILLED_AFTER_ITS_MARK = Scenario(point=Point(name="after_early_mark", kind="dispatcher"), fault=Fault.KILL)
 KILLED_CHILD = Scenario(point=Point(name="after_body", kind="worker", child=True), fault=Fault.KILL)
 CHILDREN_KILLED = Scenario(special="children_killed_again_and_again")
@@ -35,7 +35,7 @@ BROKEN = {
         ("ALTER TABLE triggers_event DROP CONSTRAINT event_once",),
         "an event is recorded once",
     ),
-    "outbox_deletes_first": (KILLED_IN_THE_OUTBOX, (), "drained: what a run emitted is there"),
+    "outbox_deletes_first": (KILLED_AFTER_ITS_DELETE, (), "drained: what a run emitted is there"),
     "marks_before_it_decides": (KILLED_AFTER_ITS_MARK, (), "every event is explained"),
 }
 

@@ -39,6 +39,11 @@ SELECT DISTINCT ON (key) key, id AS run, status, status_reason FROM runs_run
 WHERE id >= %(first)s::uuid AND agent = 'replacing' AND status <> 'succeeded'
   AND NOT EXISTS (SELECT FROM runs_run later WHERE later.key = runs_run.key AND later.seq > runs_run.seq);
 
+--- drained: what was held has run
+SELECT decision.event_id AS event, trigger.slug FROM triggers_decision decision
+JOIN triggers_trigger trigger ON trigger.id = decision.trigger_id
+WHERE decision.outcome = 'held' AND trigger.paused_at IS NULL;
+
 --- effects of a key come in the sender's order
 SELECT key, run, number, number_before FROM (
   SELECT key, run, number, lag(number) OVER (PARTITION BY key ORDER BY began_at) AS number_before

@@ -57,10 +57,11 @@ def sigterm(lab: Lab, senders: Senders) -> None:
 
 def busy(lab: Lab, senders: Senders, seconds: float) -> dict[str, Any]:
     """A run that takes some time, under way; of a user's agents, any run."""
+    query, parameters = "SELECT * FROM runs_run WHERE status = 'running'", []
     if lab.is_lab:
-        lab.emit(senders, "lab.slow", seconds=seconds, number=0)
-    query = "SELECT * FROM runs_run WHERE status = 'running' AND agent LIKE %s ORDER BY claimed_at DESC LIMIT 1"
-    found = lab.wait_until(lambda: lab.stack.query(query, "slow" if lab.is_lab else "%"), 15)
+        event = lab.emit(senders, "lab.slow", seconds=seconds, number=0)
+        query, parameters = f"{query} AND %s::uuid = ANY (event_ids)", [event]
+    found = lab.wait_until(lambda: lab.stack.query(query, *parameters), 25)
     if not found:
         raise NothingRan
     return dict(found[0])
@@ -74,11 +75,17 @@ def ask(lab: Lab, senders: Senders, path: str) -> None:
 
 
 def _ask(lab: Lab, senders: Senders, path: str) -> None:
+    with suppress(*UNHEARD):
+        request(lab, senders, path)
+
+
+def request(lab: Lab, senders: Senders, path: str, body: bytes = b"{}") -> int:
+    """The status of the answer; one of UNHEARD where there is none."""
     token = f"Bearer {lab.stack.env['WAKEFUL_API_TOKEN']}"
     headers = {"Authorization": token, "Content-Type": "application/json"}
-    with suppress(*UNHEARD):
-        answer = lab.stack.request("POST", path, body=b"{}", headers=headers, timeout=8)
-        lab.history.tell(seed=senders.seed, asked=path, status=answer.status)
+    answer = lab.stack.request("POST", path, body=body, headers=headers, timeout=8)
+    lab.history.tell(seed=senders.seed, asked=path, status=answer.status)
+    return answer.status
 
 
 MEET: dict[Need, Callable[[Lab, Senders], None]] = {

@@ -70,15 +70,19 @@ def no_dedup() -> None:
 
 def outbox_deletes_first() -> None:
     """Messages leave the outbox in one transaction, and are handled in the next."""
+    from django.db import transaction
+
     from runs import outbox
     from runs.failpoints import failpoint
     from runs.wiring import wiring
 
     def deliver_inside(limit: int) -> int:
         messages = outbox._read(outbox.TAKE, [list(wiring.inside), limit])
-        failpoint("before_outbox_commit")
-        for _, topic, payload in messages:
-            wiring.inside[topic]([payload])
+        if any(topic == "event" for _, topic, _ in messages):
+            failpoint("after_early_delete")
+        with transaction.atomic():
+            for _, topic, payload in messages:
+                wiring.inside[topic]([payload])
         return len(messages)
 
     outbox.deliver_inside = deliver_inside
