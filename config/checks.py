@@ -143,6 +143,14 @@ def pooler(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
 
 @register
 def queues(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+    if taken := {"all", "*"} & set(settings.WAKEFUL_QUEUES):
+        return [
+            Error(
+                f"WAKEFUL_QUEUES names a queue {min(taken)!r}.",
+                hint="That name stands for all queues where they are paused: call it something else.",
+                id="wakeful.E008",
+            )
+        ]
     if settings.WAKEFUL_QUEUES:
         return []
     return [
