@@ -9,7 +9,7 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +99,7 @@ def deliver_amid_trouble(sender: Sender, workers: Sequence[Process]) -> tuple[li
     numbers = list(range(DELIVERIES - DUPLICATES))
     numbers += random.sample(numbers, DUPLICATES)
     random.shuffle(numbers)
-    troubles = {
+    troubles: dict[int, Callable[[], object]] = {
         DELIVERIES // 4: lambda: kill_while_busy(workers[0]),
         DELIVERIES // 2: lambda: forget(sender.stack),
         DELIVERIES * 3 // 4: lambda: kill_while_busy(workers[1]),
