@@ -117,7 +117,7 @@ class Migration(migrations.Migration):
                 ('run_id', models.UUIDField(help_text='the run it concerns: the live one, the one it became', null=True)),
                 ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ('event', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='decisions', to='triggers.event')),
-                ('trigger', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='decisions', to='triggers.trigger')),
+                ('trigger', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='decisions', to='triggers.trigger')),
             ],
         ),
         migrations.CreateModel(
@@ -220,6 +220,10 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='event',
             constraint=models.CheckConstraint(condition=models.Q(('depth__gte', 0)), name='event_depth'),
+        ),
+        migrations.AddIndex(
+            model_name='decision',
+            index=models.Index(fields=['trigger', 'event'], name='decision_by_trigger'),
         ),
         migrations.AddIndex(
             model_name='decision',

@@ -22,7 +22,7 @@ class Decision(models.Model):
         ERROR = "error", "matching or admitting it failed"
 
     event = models.ForeignKey(Event, models.CASCADE, related_name="decisions", db_index=False)
-    trigger = models.ForeignKey(Trigger, models.CASCADE, related_name="decisions")
+    trigger = models.ForeignKey(Trigger, models.CASCADE, related_name="decisions", db_index=False)
     replay_id = models.UUIDField()
     outcome = models.TextField(choices=Outcome)
     reason = models.TextField(default="")
@@ -31,7 +31,10 @@ class Decision(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["event", "trigger", "replay_id"], name="decision_once")]
-        indexes = [models.Index(fields=["trigger"], name="decision_held", condition=Q(outcome="held"))]
+        indexes = [
+            models.Index(fields=["trigger", "event"], name="decision_by_trigger"),
+            models.Index(fields=["trigger"], name="decision_held", condition=Q(outcome="held")),
+        ]
 
     def __str__(self) -> str:
         return f"{self.outcome}: {self.event_id} for {self.trigger_id}"
