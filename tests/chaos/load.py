@@ -5,6 +5,7 @@ import http.client
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -61,6 +62,7 @@ class Senders:
     threads: list[threading.Thread] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     told: dict[str, str] = field(default_factory=dict)  # delivery id → event id
+    firsts: Counter[str] = field(default_factory=Counter)
 
     def send(self, deliveries: Sequence[Delivery], *, pause: Callable[[], float] = lambda: 0.0) -> None:
         """One after the other: the next is sent once the one before has been accepted."""
@@ -107,6 +109,10 @@ class Senders:
             known = self.told.setdefault(delivery.id, event)
             if known != event:
                 self.failures.append(f"{delivery.id} is event {known}, and then {event}")
+            if not said["duplicate"]:
+                self.firsts[delivery.id] += 1
+                if self.firsts[delivery.id] > 1:
+                    self.failures.append(f"{delivery.id} was new twice")
         return str(event)
 
     def _hook(self, delivery: Delivery) -> Any:

@@ -200,7 +200,17 @@ COMMANDS: dict[str, Door] = {
     "prune": command("prune", "--budget", "1s"),
 }
 # These look, or run the installation; rotate_keys, erase and import_triggers are tested beside what they do.
-OTHER_COMMANDS = {"doctor", "verify", "runs", "export_triggers", "up", "dispatcher", "rotate_keys", "erase", "import_triggers"}
+OTHER_COMMANDS = {
+    "doctor",
+    "verify",
+    "runs",
+    "export_triggers",
+    "up",
+    "dispatcher",
+    "rotate_keys",
+    "erase",
+    "import_triggers",
+}
 
 
 def leaves_an_entry(door: Door, client: Client, by: str) -> None:

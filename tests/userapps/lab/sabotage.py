@@ -70,22 +70,22 @@ def no_dedup() -> None:
 
 def outbox_deletes_first() -> None:
     """Messages leave the outbox in one transaction, and are handled in the next."""
-    from django.db import transaction
+    from django.db import connection
 
     from runs import outbox
     from runs.failpoints import failpoint
-    from runs.wiring import wiring
 
-    def deliver_inside(limit: int) -> int:
-        messages = outbox._read(outbox.TAKE, [list(wiring.inside), limit])
-        if any(topic == "event" for _, topic, _ in messages):
-            failpoint("after_early_delete")
-        with transaction.atomic():
-            for _, topic, payload in messages:
-                wiring.inside[topic]([payload])
-        return len(messages)
+    fetch = outbox.fetch
 
-    outbox.deliver_inside = deliver_inside
+    def fetch_and_commit(statement: str, parameters: Any = ()) -> Any:
+        rows = fetch(statement, parameters)
+        if statement == outbox.TAKE:
+            connection.connection.commit()
+            if any(topic == "event" for _, topic, _ in rows):
+                failpoint("after_early_delete")
+        return rows
+
+    outbox.fetch = fetch_and_commit
 
 
 def marks_before_it_decides() -> None:
