@@ -48,10 +48,15 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     return {
         **context,
         "title": "Overview",
-        "alarms": notices(problems(look())),
+        "alarms": _wrong(),
         "tiles": _tiles(),
         "sections": _sections(),
     }
+
+
+def _wrong() -> list[Section]:
+    # A pause stands in the banner above already.
+    return notices([problem for problem in problems(look()) if not problem.name.startswith("paused:")])
 
 
 def _may_see(request: HttpRequest) -> bool:
