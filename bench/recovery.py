@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -330,3 +331,8 @@ def kills_table(children: Sequence[float], workers: Sequence[float]) -> Iterator
     yield "|---|---|---|---|"
     for who, seconds in {"one child": children, "a whole worker": workers}.items():
         yield f"| {who} | {len(seconds)} | {median(seconds):.2f} | {max(seconds):.2f} |"
+
+
+if __name__ == "__main__":
+    for line in section(lambda what: print(f"… {what}", file=sys.stderr, flush=True)):
+        print(line, flush=True)

@@ -1,5 +1,6 @@
 """Does it stay as quick as it was? A million queued runs, and millions of finished ones; minutes of loading."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 
 from bench.ground import Load
@@ -74,3 +75,8 @@ def growth_table(small: Calls, large: Calls) -> Iterator[str]:
             f"| {what} | {before['buffers']:,.0f} | {after['buffers']:,.0f} | {ratio:.2f} "
             f"| {before['ms']:.2f} | {after['ms']:.2f} |"
         )
+
+
+if __name__ == "__main__":
+    for line in section(lambda what: print(f"… {what}", file=sys.stderr, flush=True)):
+        print(line, flush=True)
