@@ -9,7 +9,7 @@ from typing import Any
 import django
 import pytest
 from django.conf import settings
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.browser import ARGUMENTS, find_chromium, how_to_install, is_required
 from tests.servers import TestServers, test_servers
@@ -94,4 +94,5 @@ def page(browser: Browser) -> Iterator[Page]:
     """A page of a fresh browser profile; waits up to 15 s for what it is asked for."""
     with browser.new_context(viewport={"width": 1400, "height": 1000}) as context:
         context.set_default_timeout(15_000)
+        expect.set_options(timeout=15_000)
         yield context.new_page()
