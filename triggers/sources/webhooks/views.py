@@ -1,5 +1,6 @@
 """POST /hooks/<source-slug>/: verify, record, answer. Nothing else stands between a sender and its 2xx."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,8 +11,6 @@ import structlog
 from cryptography.fernet import InvalidToken
 from django.core.exceptions import ImproperlyConfigured
 from django.db import Error, InterfaceError, OperationalError, connection
-from django.db.models import FilteredRelation, Q
-from django.db.models.functions import Now
 from django.utils import timezone
 from rest_framework.exceptions import NotFound
 from rest_framework.renderers import JSONRenderer
@@ -19,8 +18,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from runs.sql import fetch
 from triggers.accept import accept
-from triggers.models import Source
 from triggers.secrets import decrypt
 from triggers.sources.door import AnyAccept, Unavailable, answer, on_live_connection, read_body, require_room, status_of
 from triggers.sources.headers import Headers
@@ -31,6 +30,13 @@ from triggers.sources.webhooks.scheme import Delivery, schemes
 log = structlog.get_logger(__name__)
 
 MATCH_NOTED_EVERY = timedelta(minutes=1)
+# By hand: every delivery passes here, and the ORM took a millisecond to put these words together.
+ENDPOINT = """
+SELECT source.id, source.kind, source.settings, secret.id, secret.ciphertext, secret.last_matched_at
+FROM triggers_source source LEFT JOIN triggers_secret secret ON secret.source_id = source.id
+  AND secret.not_before <= statement_timestamp() AND (secret.not_after IS NULL OR secret.not_after > statement_timestamp())
+WHERE source.slug = %s::text AND source.enabled AND source.kind = ANY(%s::text[])
+"""
 # A row somebody holds is skipped: no sender waits for bookkeeping.
 NOTE_MATCH = """
 UPDATE triggers_secret SET last_matched_at = now()
@@ -84,17 +90,12 @@ class HookView(APIView):
 
 def find_endpoint(slug: str) -> Endpoint:
     """The enabled webhook source of this slug and its live secrets, in one query; NotFound for any other."""
-    live = Q(secrets__not_before__lte=Now()) & (Q(secrets__not_after=None) | Q(secrets__not_after__gt=Now()))
-    rows = list(
-        Source.objects.filter(slug=slug, enabled=True, kind__in=schemes())
-        .annotate(live=FilteredRelation("secrets", condition=live))
-        .values_list("id", "kind", "settings", "live__id", "live__ciphertext", "live__last_matched_at")
-    )
+    rows = fetch(ENDPOINT, [slug, list(schemes())])
     if not rows:
         raise NotFound
     id_, kind, settings = rows[0][:3]
     sealed = [row[3:] for row in rows if row[3] is not None]
-    return Endpoint(id=id_, slug=slug, kind=kind, settings=settings, secrets=_opened(sealed))
+    return Endpoint(id=id_, slug=slug, kind=kind, settings=json.loads(settings), secrets=_opened(sealed))
 
 
 def note_match(endpoint: Endpoint, secret: SigningSecret | None) -> None:
