@@ -96,7 +96,7 @@ class Ledger:
 
     new: list[NewRun] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
-    closed: list[OpenWindow] = field(default_factory=list)
+    closed: list[tuple[OpenWindow, UUID | None]] = field(default_factory=list)  # each with the run it has become
     newest: dict[tuple[str, UUID], NewRun] = field(default_factory=dict)  # of those new, by (key, replay id)
     replacing: dict[str, UUID] = field(default_factory=dict)  # key → the run for which all others of it are cancelled
 
@@ -113,11 +113,12 @@ def admit(matches: Iterable[Match], ledger: Ledger) -> None:
 def close(window: OpenWindow, match: Match, ledger: Ledger) -> None:
     """Make a run of what a window collected. Its trigger may have changed since it was opened."""
     ledger.windows.pop(window.group, None)
-    ledger.closed.append(window)
+    run_id = None
     if refusal := hold_or_stop(match):
         ledger.refused.append(refusal)
     else:
-        _admit(match, ledger)
+        run_id = _admit(match, ledger)
+    ledger.closed.append((window, run_id))
 
 
 def _collect(match: Match, ledger: Ledger) -> None:
@@ -152,16 +153,17 @@ def match_of(window: OpenWindow, rule: Rule) -> Match:
     )
 
 
-def _admit(match: Match, ledger: Ledger) -> None:
+def _admit(match: Match, ledger: Ledger) -> UUID | None:
+    """The new run; None: there is none."""
     rule, id = match.rule, run_id(match.rule.id, match.event_ids[0], match.replay_id)
     state = ledger.keys[match.key] if match.key is not None else None
     if state and rule.overlap == Overlap.SKIP and state.live >= rule.key_limit:
         ledger.refused.append(refuse(match, Outcome.OVERLAP, "a run of its key was live", state.first))
-        return
+        return None
     if match.key is not None and rule.overlap == Overlap.QUEUE_ONE and (taker := _taker(match.key, match, ledger)):
         taker.take_along(match.event_ids, match.input, match.input is not None, match.depth)
         ledger.refused.append(refuse(match, Outcome.JOINED, "a run that had not started took it along", taker.id))
-        return
+        return None
 
     start_at = None
     if rule.intake.rate:
@@ -169,7 +171,7 @@ def _admit(match: Match, ledger: Ledger) -> None:
         start = use.next_start(rule.intake.rate, ledger.now)
         if start > ledger.now and rule.intake.overflow == "drop":
             ledger.refused.append(refuse(match, Outcome.RATE, f"over its rate until {start:%Y-%m-%d %H:%M:%S} UTC"))
-            return
+            return None
         use.take(start, rule.intake.rate)
         start_at = start if start > ledger.now else None
 
@@ -192,6 +194,7 @@ def _admit(match: Match, ledger: Ledger) -> None:
     ledger.new.append(run)
     if match.key is not None and state is not None:
         _take_place(run, match.key, state, rule, ledger)
+    return run.id
 
 
 def _take_place(run: NewRun, key: str, state: KeyState, rule: Rule, ledger: Ledger) -> None:

@@ -267,7 +267,7 @@ def settle(ledger: Ledger) -> None:
     join(ledger.unstarted.values())
     record(ledger.refused)
     rates.write(ledger.uses)
-    windows.write(ledger.windows.values(), ledger.closed)
+    windows.write(ledger.windows.values(), [window for window, _ in ledger.closed])
     trace_collected(ledger)
     for key, run_id in ledger.replacing.items():
         replace_others(key, run_id)
@@ -276,18 +276,11 @@ def settle(ledger: Ledger) -> None:
 
 def trace_collected(ledger: Ledger) -> None:
     """Say of every event that a window has given to a run which run that is."""
-    if not ledger.closed:
-        return
-    taken = {event: run.id for run in ledger.new for event in run.event_ids}
-    taken |= {event: run.id for run in ledger.unstarted.values() for event in run.joined}
-    execute_many(
-        COLLECTED_INTO,
-        [
-            (taken[window.event_ids[0]], window.event_ids, window.trigger_id, window.replay_id)
-            for window in ledger.closed
-            if window.event_ids[0] in taken
-        ],
-    )
+    rows = [
+        (run_id, window.event_ids, window.trigger_id, window.replay_id) for window, run_id in ledger.closed if run_id
+    ]
+    if rows:
+        execute_many(COLLECTED_INTO, rows)
 
 
 def without_busy(matched: Sequence[Matched], busy: set[str]) -> list[Matched]:

@@ -267,6 +267,21 @@ def test_every_event_of_a_batch_is_processed_once_and_a_redelivery_changes_nothi
 
 
 @pytest.mark.django_db
+def test_an_event_of_two_windows_is_said_to_be_in_the_run_of_each() -> None:
+    pairs, triples = make_trigger("pairs", policy={"batch": 2}), make_trigger("triples", policy={"batch": 3})
+
+    for n in range(3):
+        make_event(data=n)
+    dispatch(Rules())
+
+    for trigger, size in ((pairs, 2), (triples, 3)):
+        run = Run.objects.get(trigger=trigger.slug)
+        said = Decision.objects.filter(trigger=trigger, run_id=run.pk).values_list("event", flat=True)
+        assert len(run.event_ids) == size
+        assert set(said) == set(run.event_ids)
+
+
+@pytest.mark.django_db
 def test_a_replay_opens_a_window_of_its_own(later: Callable[[float], None]) -> None:
     make_trigger(policy={"debounce": 10})
     event = arrive(0)
