@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from runs import timers
 from runs.models import ProcessedEvent, Run
-from tests.triggers.factories import make_event, make_trigger
+from tests.triggers.factories import make_event, make_paused_trigger, make_trigger
 from tests.triggers.test_overlap import arrive, claim, end, start
 from triggers import dispatch as dispatching
 from triggers.control import pause, resume
@@ -332,6 +332,22 @@ def test_a_window_meets_the_rate_when_it_closes(later: Callable[[float], None]) 
 
     assert handled() == [[0, 1]]
     assert outcomes() == ["collected", "collected", "rate", "rate"]
+
+
+@pytest.mark.django_db
+def test_what_a_window_collected_names_the_run_of_its_own_trigger() -> None:
+    batched = make_trigger("greeter", policy={"batch": 2})
+    held = make_paused_trigger("held")
+    events = [make_event()]
+    dispatch(Rules())
+    events.append(make_event())  # the window is full, and in the same batch the other trigger gets its run of the first
+    resume(held, by="test")
+
+    dispatch(Rules())
+
+    run = Run.objects.get(trigger="greeter")
+    assert run.event_ids == [event.id for event in events]
+    assert set(Decision.objects.filter(trigger=batched).values_list("run_id", flat=True)) == {run.id}
 
 
 @pytest.mark.django_db
