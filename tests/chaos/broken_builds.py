@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.chaos.lab import FAST, lab
+from tests.chaos.load import Delivery
 from tests.chaos.play import play
 from tests.chaos.scenarios import Fault, Point, Scenario
 
@@ -40,6 +41,10 @@ BROKEN = {
 }
 
 
+def in_turn(key: int, number: int) -> Delivery:
+    return Delivery(id=f"{key}-{number}", type="lab.ordered", data={"key": f"steady-{key}", "number": number * 5})
+
+
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("build", BROKEN)
 def test_the_checker_notices_a_broken_build(build: str, tmp_path: Path, django_db_blocker: Any) -> None:
@@ -49,7 +54,12 @@ def test_the_checker_notices_a_broken_build(build: str, tmp_path: Path, django_d
     with lab(tmp_path / build, settings=settings, crew=FEW, blocker=django_db_blocker) as here:
         for statement in alterations:
             here.stack.query(statement)
+        # About one event of a key in each batch, while the one before is being done.
+        steady = here.senders(1)
+        for key in range(8):
+            steady.send([in_turn(key, number) for number in range(16)], pause=lambda: 0.25)
         played = play(here, 0, scenario, drain=15)
+        steady.close()
 
     broken = [finding.name for finding in played.report.violated] + played.failures
     print(f"\n{build}: {len(broken)} promises broken")
