@@ -1,4 +1,4 @@
-"""What our webhook door is measured beside: a DRF view that inserts one row. Django as small as it runs."""
+"""What our webhook door is measured beside: a DRF view that inserts one row, in a project as `startproject` makes it."""
 
 import os
 import sys
@@ -14,8 +14,22 @@ if not settings.configured:
         SECRET_KEY="for the bench only",
         ALLOWED_HOSTS=["*"],
         ROOT_URLCONF="bench.bare",
-        MIDDLEWARE=[],
-        INSTALLED_APPS=["rest_framework"],
+        MIDDLEWARE=[
+            "django.middleware.security.SecurityMiddleware",
+            "django.contrib.sessions.middleware.SessionMiddleware",
+            "django.middleware.common.CommonMiddleware",
+            "django.middleware.csrf.CsrfViewMiddleware",
+            "django.contrib.auth.middleware.AuthenticationMiddleware",
+            "django.contrib.messages.middleware.MessageMiddleware",
+            "django.middleware.clickjacking.XFrameOptionsMiddleware",
+        ],
+        INSTALLED_APPS=[
+            "django.contrib.auth",
+            "django.contrib.contenttypes",
+            "django.contrib.sessions",
+            "django.contrib.messages",
+            "rest_framework",
+        ],
         USE_TZ=True,
         DATABASES={
             "default": {

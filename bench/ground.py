@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ class Peer:
     load_module: str
     env: dict[str, str]
     processes: list[subprocess.Popen[bytes]]
+    is_done: Callable[[], bool] | None = None  # is nothing left to do?
 
     @property
     def pids(self) -> list[int]:
@@ -157,7 +159,10 @@ def _start_procrastinate(home: Path, postgres: embedded.Postgres, valkey: embedd
     subprocess.run([sys.executable, "-m", module, "migrate"], env=env, cwd=ROOT, check=True)
     workers = [start(home, f"procrastinate-{n}", ["-m", module, "worker"], env) for n in range(CONCURRENCY)]
     _await_rows(url, "SELECT count(*) = 2 FROM procrastinate_workers")
-    return Peer(name="Procrastinate", load_module=module, env=env, processes=workers)
+    left = "SELECT NOT EXISTS (SELECT FROM procrastinate_jobs WHERE status IN ('todo', 'doing'))"
+    return Peer(
+        name="Procrastinate", load_module=module, env=env, processes=workers, is_done=partial(_is_so, url, left)
+    )
 
 
 def _start_dbos(home: Path, postgres: embedded.Postgres, valkey: embedded.Valkey) -> Peer:
@@ -168,7 +173,9 @@ def _start_dbos(home: Path, postgres: embedded.Postgres, valkey: embedded.Valkey
         workers.append(start(home, f"dbos-{number}", ["-m", module, "worker", f"executor-{number}"], env))
         # One after the other: each makes the tables it finds missing.
         _await_rows(postgres.url_of("dbos"), "SELECT count(*) = 1 FROM dbos.queues WHERE name = 'bench'")
-    return Peer(name="DBOS", load_module=module, env=env, processes=workers)
+    left = "SELECT NOT EXISTS (SELECT FROM dbos.workflow_status WHERE status IN ('ENQUEUED', 'PENDING'))"
+    done = partial(_is_so, postgres.url_of("dbos"), left)
+    return Peer(name="DBOS", load_module=module, env=env, processes=workers, is_done=done)
 
 
 START_PEER: dict[str, Callable[[Path, embedded.Postgres, embedded.Valkey], Peer]] = {
@@ -181,13 +188,17 @@ START_PEER: dict[str, Callable[[Path, embedded.Postgres, embedded.Valkey], Peer]
 def _await_rows(url: str, question: str) -> None:
     def answer() -> bool:
         try:
-            with psycopg.connect(url) as connection:
-                row = connection.execute(question).fetchone()
+            return _is_so(url, question)
         except psycopg.Error:
             return False
-        return bool(row and row[0])
 
     eventually(answer, timeout=60)
+
+
+def _is_so(url: str, question: str) -> bool:
+    with psycopg.connect(url) as connection:
+        row = connection.execute(question).fetchone()
+        return bool(row and row[0])
 
 
 class Load:

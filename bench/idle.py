@@ -11,7 +11,7 @@ from bench.ground import Ground, cpu_seconds
 
 # pg_stat_statements is not in the wheel. With log_statement = 'all' the server writes down every statement it is given,
 # BEGIN and COMMIT too; nobody but the stack is connected while we count.
-STATEMENT = re.compile(r"LOG:  (?:statement|execute [^:]+): (.*)")
+STATEMENT = re.compile(r"LOG:  (?:statement|execute [^:]+):\s+(.*)")
 SETTLE = 3.0  # seconds from the last work to the beginning of the count
 
 
@@ -54,4 +54,4 @@ def log_statements(ground: Ground, which: str) -> None:
 
 
 def first_words(statement: str) -> str:
-    return " ".join(statement.split()[:4])
+    return " ".join(statement.split()[:7])

@@ -100,6 +100,8 @@ def idle_lines(here: Ground, plan: Plan, say: Say) -> Iterator[str]:
     say(f"peers: idle for {plan.idle:g} s")
     idle = measure_idle(here, plan.idle)
     yield f"Idle for {plan.idle:g} s, with web, dispatcher, Beat and a worker up: {idle.statements_per_second:.2f} SQL statements/s."
+    most = ", ".join(f"{count} × `{statement} …`" for statement, count in idle.by_statement.most_common(4))
+    yield f"Most of them: {most}."
     shares = ", ".join(f"{name} {share:.1%}" for name, share in idle.cpu.items())
     yield f"CPU, of one core: {shares}."
 

@@ -105,5 +105,5 @@ def function_table(here: Ground) -> Iterator[str]:
             within[function] += int(count)
     yield f"| function of ours, and all it calls | share of a child's Python ({total} samples) |"
     yield "|---|---|"
-    for function, count in within.most_common(SHOWN):
-        yield f"| `{function}` | {count / max(total, 1):.0%} |"
+    for function, samples_within in within.most_common(SHOWN):
+        yield f"| `{function}` | {samples_within / max(total, 1):.0%} |"
