@@ -44,7 +44,7 @@ ifneq ($(SEEDS)$(APPS),)
 else ifdef ALL
 	@$(CHAOS) --all
 	@$(CHAOS) --shipped --seeds 9,17,49,54,75
-	@exec $(PY) -m pytest -s -o timeout=600 tests/integration $(FLOOD) tests/chaos/broken_builds.py
+	@exec $(PY) -m pytest -s -o timeout=600 tests/integration tests/acceptance/test_recovery.py $(FLOOD) tests/chaos/broken_builds.py
 else
 	@$(CHAOS)
 	@exec $(PY) -m pytest -s -o timeout=600 $(FLOOD)
