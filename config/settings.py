@@ -61,7 +61,12 @@ WAKEFUL_LEASE = env.duration("WAKEFUL_LEASE", "8s", "a worker unseen for this lo
 WAKEFUL_LEASE_RENEW = env.duration("WAKEFUL_LEASE_RENEW", "2.5s", "time between two renewals of a worker's lease")
 WAKEFUL_SHUTDOWN_GRACE = env.duration("WAKEFUL_SHUTDOWN_GRACE", "20s", "time a stopping worker's runs have to finish")
 WAKEFUL_ATOMIC_TIMEOUT = env.duration("WAKEFUL_ATOMIC_TIMEOUT", "60s", "longest transaction of an atomic agent")
+WAKEFUL_DURABLE_TIMEOUT = env.duration("WAKEFUL_DURABLE_TIMEOUT", "15m", "longest time a durable agent runs between two waits")
+WAKEFUL_MAX_OUTPUT = env.count("WAKEFUL_MAX_OUTPUT", 2**20, "bytes of the largest output of a step, as JSON")
+WAKEFUL_MAX_CHILDREN = env.count("WAKEFUL_MAX_CHILDREN", 1000, "runs that one run may spawn")
+WAKEFUL_MAX_WAKES = env.count("WAKEFUL_MAX_WAKES", 100, "wakes and schedules that the runs of one trigger may have set ahead")
 WAKEFUL_MAX_DEPTH = env.count("WAKEFUL_MAX_DEPTH", 8, "links of a causal chain of events and runs")
+WAKEFUL_LOOP_RATE = env.text("WAKEFUL_LOOP_RATE", "20/1m", "events from one trigger's runs that may wake a trigger of their own causal chain")
 WAKEFUL_FAILPOINTS = env.text("WAKEFUL_FAILPOINTS", "", "fault tests only: named points where a process dies or sleeps")
 # Retention
 WAKEFUL_KEEP_PAYLOADS = env.duration("WAKEFUL_KEEP_PAYLOADS", "30d", "what events and finished runs hold is kept this long: data, bodies, inputs, results, errors")

@@ -24,12 +24,13 @@ class NewRun:
     id: UUID
     agent: str
     trigger: str
-    trigger_id: UUID
+    trigger_id: UUID | None
     event_ids: list[UUID]
     policy: Policy
     root_id: UUID
     replay_id: UUID
     depth: int = 0
+    chain: Sequence[str] = ()
     input: Any = None
     has_input: bool = False
     key: str | None = None
@@ -72,13 +73,14 @@ class UnstartedRun:
 # One statement for all of them: PostgreSQL makes ready for a dozen indexes and constraints once, not for every run.
 INSERT = """
 INSERT INTO runs_run (id, queue, agent, version, trigger, trigger_id, event_ids, input, policy, priority, replay_id, root_id, depth,
-                      status, status_reason, ready_at, due_at, attempt, epoch, key, key_limit, slot, error, parent_id)
+                      chain, status, status_reason, ready_at, due_at, attempt, epoch, key, key_limit, slot, error, parent_id)
 SELECT id, queue, agent, '', trigger, trigger_id, event_ids::uuid[], input::jsonb, policy::jsonb, priority, replay_id, root_id, depth,
-       'queued', '', CASE WHEN is_ready THEN clock_timestamp() END, due_at, 0, 0, key, key_limit, slot, '', parent_id
+       chain::text[], 'queued', '', CASE WHEN is_ready THEN clock_timestamp() END, due_at, 0, 0, key, key_limit, slot, '', parent_id
 FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::uuid[], %s::text[], %s::text[], %s::text[], %s::smallint[], %s::uuid[],
-            %s::uuid[], %s::smallint[], %s::boolean[], %s::timestamptz[], %s::text[], %s::smallint[], %s::smallint[], %s::uuid[])
+            %s::uuid[], %s::smallint[], %s::text[], %s::boolean[], %s::timestamptz[], %s::text[], %s::smallint[], %s::smallint[],
+            %s::uuid[])
   AS new (id, queue, agent, trigger, trigger_id, event_ids, input, policy, priority, replay_id,
-          root_id, depth, is_ready, due_at, key, key_limit, slot, parent_id)
+          root_id, depth, chain, is_ready, due_at, key, key_limit, slot, parent_id)
 ON CONFLICT (id) DO NOTHING
 """
 # The newest of a key and replay. One that a worker claims this very moment has begun.
@@ -108,13 +110,18 @@ def enqueue(runs: Sequence[NewRun]) -> None:
         (
             run.id, run.policy.queue, run.agent, run.trigger, run.trigger_id, f"{{{','.join(map(str, run.event_ids))}}}",
             json.dumps(run.input) if run.has_input else None, json.dumps(run.policy.dump()), run.policy.priority,
-            run.replay_id, run.root_id, run.depth, run.is_ready, run.start_at, run.key, run.key_limit, run.slot,
+            run.replay_id, run.root_id, run.depth, text_array(run.chain), run.is_ready, run.start_at, run.key, run.key_limit, run.slot,
             run.parent_id,
         )
         for run in runs
     ]  # fmt: skip
     execute(INSERT, [list(column) for column in zip(*rows, strict=True)])
     nudge_dispatcher()
+
+
+def text_array(texts: Sequence[str]) -> str:
+    """A PostgreSQL array as text: unnest() would take a list of lists apart."""
+    return "{" + ",".join(json.dumps(text, ensure_ascii=False) for text in texts) + "}"
 
 
 def unstarted(wanted: Iterable[tuple[str, UUID]]) -> dict[tuple[str, UUID], UnstartedRun]:

@@ -38,6 +38,7 @@ class Incoming:
     cause_event_id: UUID | None = None
     cause_run_id: UUID | None = None
     depth: int = 0
+    chain: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +49,9 @@ class Accepted:
 
 INSERT = """
 INSERT INTO triggers_event (id, source_id, ce_source, ce_id, type, subject, "time", data, data_error, body, headers,
-                            body_sha256, target_id, root_id, cause_event_id, cause_run_id, depth)
+                            body_sha256, target_id, root_id, cause_event_id, cause_run_id, depth, chain)
 VALUES (%s::uuid, %s::uuid, %s::text, %s::text, %s::text, %s::text, %s::timestamptz, %s::jsonb, %s::text, %s::bytea, %s::jsonb,
-        %s::text, %s::uuid, %s::uuid, %s::uuid, %s::uuid, %s::smallint)
+        %s::text, %s::uuid, %s::uuid, %s::uuid, %s::uuid, %s::smallint, %s::text[])
 ON CONFLICT (source_id, ce_source, ce_id) DO NOTHING
 RETURNING id
 """
@@ -85,6 +86,7 @@ def _record(event: Incoming) -> Accepted:
             event_id, event.source_id, event.ce_source, event.ce_id, event.type, event.subject, event.time,
             None if event.data is None else Jsonb(event.data), event.data_error, event.body, Jsonb(event.headers), body_sha256,
             event.target_id, event.root_id or event_id, event.cause_event_id, event.cause_run_id, event.depth,
+            list(event.chain),
         ],
     )  # fmt: skip
     if inserted:
@@ -96,7 +98,7 @@ def _record(event: Incoming) -> Accepted:
 
 
 @cache
-def builtin_source(slug: Literal["schedule", "run", "manual", "cli"]) -> UUID:
+def builtin_source(slug: Literal["schedule", "run", "wakeup", "manual", "cli"]) -> UUID:
     """The id of a way in that comes with the migrations."""
     return Source.objects.values_list("id", flat=True).get(slug=slug)
 

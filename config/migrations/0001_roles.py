@@ -9,7 +9,7 @@ from django.db import migrations
 LOOKED_AT = ("agents", "runs", "triggers", "django_celery_beat", "django_celery_results")
 HIDDEN = ("view_secret",)
 OPERATED = {
-    "runs": ("requeue_run", "cancel_run", "pause_queue"),
+    "runs": ("requeue_run", "cancel_run", "fork_run", "signal_run", "resolve_run", "pause_queue"),
     "triggers": ("fire_trigger", "pause_trigger", "replay_event"),
 }
 
@@ -28,8 +28,9 @@ def make_roles(apps: Any, schema_editor: Any) -> None:
         for label, codenames in OPERATED.items()
         for permission in known.filter(content_type__app_label=label, codename__in=codenames)
     ]
-    # An approver decides nothing yet: there are no approvals. The permission comes with them.
-    for name, permissions in {"viewer": seen, "operator": [*seen, *done], "approver": seen}.items():
+    decides = known.filter(content_type__app_label="runs", codename="decide_approval")
+    groups = {"viewer": seen, "operator": [*seen, *done], "approver": [*seen, *decides]}
+    for name, permissions in groups.items():
         group, is_new = Group.objects.using(database).get_or_create(name=name)
         if is_new:
             group.permissions.set(permissions)

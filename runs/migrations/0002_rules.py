@@ -47,7 +47,9 @@ REWRITTEN = "fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vac
 STORAGE = {
     "runs_run": CHURNED,
     "runs_outboxmessage": CHURNED,
+    "runs_wait": CHURNED,
     "runs_attempt": APPENDED,
+    "runs_step": APPENDED,
     "runs_processedevent": APPENDED,
     "runs_worker": REWRITTEN,
     "runs_sweep": REWRITTEN,

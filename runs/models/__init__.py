@@ -5,12 +5,15 @@ from .outbox import OutboxMessage
 from .processed_event import ProcessedEvent
 from .queue import Queue
 from .run import NIL, Attempt, Run
+from .step import Step
 from .sweep import Sweep
+from .wait import Approval, Wait
 from .worker import Worker
 
 __all__ = [
     "NIL",
     "Alarm",
+    "Approval",
     "Attempt",
     "AuditEntry",
     "Notification",
@@ -18,6 +21,8 @@ __all__ = [
     "ProcessedEvent",
     "Queue",
     "Run",
+    "Step",
     "Sweep",
+    "Wait",
     "Worker",
 ]

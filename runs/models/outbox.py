@@ -14,7 +14,10 @@ class OutboxMessage(models.Model):
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:
-        indexes = [models.Index(fields=["available_at", "id"], name="outbox_available")]
+        indexes = [
+            models.Index(fields=["available_at", "id"], name="outbox_available"),
+            models.Index(fields=["key"], name="outbox_wakeup", condition=models.Q(topic="wakeup")),
+        ]
 
     def __str__(self) -> str:
         return f"{self.topic} {self.key}"

@@ -34,6 +34,7 @@ class Run(models.Model):
     queue = models.TextField(default="default")
     agent = models.TextField()
     version = models.TextField(default="", help_text="code version of the agent at its last claim")
+    begun_version = models.TextField(db_default="", help_text="code version of the agent at its first claim")
     trigger = models.TextField(default="", help_text="the trigger's slug")
     trigger_id = models.UUIDField(null=True)
     event_ids = ArrayField(models.UUIDField(), default=list)
@@ -45,6 +46,7 @@ class Run(models.Model):
     replay_id = models.UUIDField(default=NIL)
     root_id = models.UUIDField(help_text="the first event of the causal chain")
     depth = models.SmallIntegerField(default=0)
+    chain = ArrayField(models.TextField(), db_default=[], help_text="slugs of the triggers whose runs led to this one")
 
     status = models.TextField(choices=RunStatus, default=RunStatus.QUEUED)
     status_reason = models.TextField(default="")
@@ -78,6 +80,9 @@ class Run(models.Model):
         permissions = [
             ("requeue_run", "Can requeue runs"),
             ("cancel_run", "Can cancel runs"),
+            ("fork_run", "Can fork runs"),
+            ("signal_run", "Can signal runs"),
+            ("resolve_run", "Can resolve uncertain runs"),
         ]
         constraints = [
             models.UniqueConstraint(fields=["key", "slot"], name="run_one_per_slot", condition=Q(slot__isnull=False)),
@@ -120,6 +125,13 @@ class Run(models.Model):
             models.Index(fields=["trigger", "id"], name="run_by_trigger"),
             models.Index(fields=["id"], name="run_failed", condition=Q(status=RunStatus.FAILED)),
             models.Index(fields=["id"], name="run_parked", condition=Q(status__in=["uncertain", "waiting"])),
+            models.Index(fields=["parent_id", "id"], name="run_by_parent", condition=Q(parent_id__isnull=False)),
+            models.Index(
+                fields=["parent_id"],
+                name="run_live_by_parent",
+                condition=Q(parent_id__isnull=False, status__in=sorted(LIVE)),
+            ),
+            models.Index(fields=["forked_from_id"], name="run_by_fork", condition=Q(forked_from_id__isnull=False)),
         ]
 
     def __str__(self) -> str:
@@ -140,6 +152,8 @@ class Attempt(models.Model):
         RELEASED = "released"
         CANCELLED = "cancelled"
         DEADLINE = "deadline"
+        WAITING = "waiting"
+        UNCERTAIN = "uncertain"
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="attempts", db_index=False)
     epoch = models.PositiveIntegerField()

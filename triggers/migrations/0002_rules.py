@@ -11,7 +11,7 @@ BEGIN
 END $$;
 CREATE TRIGGER event_immutable BEFORE UPDATE OF
     id, seq, source_id, ce_source, ce_id, type, "time", data_error, body_sha256, received_at, target_id,
-    root_id, cause_event_id, cause_run_id, depth ON triggers_event
+    root_id, cause_event_id, cause_run_id, depth, chain ON triggers_event
   FOR EACH ROW EXECUTE FUNCTION triggers_refuse_event_change();
 -- Retention and erasure may take the payload away, never change it.
 CREATE TRIGGER event_payload_immutable BEFORE UPDATE OF data, body, headers ON triggers_event
@@ -112,7 +112,7 @@ def names_in(settings: str) -> str:
 
 def create_builtin_sources(apps, schema_editor):  # type: ignore[no-untyped-def]
     source = apps.get_model("triggers", "Source")
-    for slug in ("schedule", "run", "manual", "cli"):
+    for slug in ("schedule", "run", "wakeup", "manual", "cli"):
         source.objects.get_or_create(slug=slug, defaults={"id": uuid.uuid4(), "kind": slug})
 
 

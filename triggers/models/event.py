@@ -1,3 +1,4 @@
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -43,6 +44,7 @@ class Event(models.Model):
     cause_event_id = models.UUIDField(null=True)
     cause_run_id = models.UUIDField(null=True)
     depth = models.SmallIntegerField(default=0)
+    chain = ArrayField(models.TextField(), db_default=[], help_text="slugs of the triggers whose runs led to it")
 
     class Meta:
         permissions = [("replay_event", "Can replay events"), ("erase_event", "Can erase payloads of events for good")]
@@ -53,6 +55,8 @@ class Event(models.Model):
         indexes = [
             models.Index(fields=["seq"], name="event_undispatched", condition=Q(dispatched_at=None)),
             models.Index(fields=["subject"], name="event_by_subject", condition=~Q(subject="")),
+            # What came before a wait for it. It is entered at dispatch, so that accepting an event does not pay for it.
+            models.Index(fields=["type", "id"], name="event_by_type", condition=Q(dispatched_at__isnull=False)),
             models.Index(fields=["cause_run_id"], name="event_by_cause", condition=Q(cause_run_id__isnull=False)),
         ]
 

@@ -1,0 +1,66 @@
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from .run import Run
+
+
+class Step(models.Model):
+    """An entry of a durable run's journal: something its body did once, and what came of it. A replay of the body is
+    given this instead of doing it again.
+
+    `key` is the step's name, with `:<key>` behind it where one was given. `position` counts entries of the journal, waits
+    among them, in the order in which they were begun.
+    """
+
+    class Effect(models.TextChoices):
+        TRANSACTIONAL = "transactional", "committed together with this entry"
+        READ = "read", "changes nothing; may be repeated after a crash"
+        IDEMPOTENT = "idempotent", "may be repeated after a crash, under the same idempotency key"
+        AT_MOST_ONCE = "at_most_once", "never repeated; a person decides where its outcome is unknown"
+        VALUE = "value", "the run's own time, id or random number"
+
+    class Status(models.TextChoices):
+        STARTED = "started"
+        DONE = "done"
+        FAILED = "failed"
+
+    pk = models.CompositePrimaryKey("run_id", "key")
+    run = models.ForeignKey(Run, models.CASCADE, related_name="steps", db_index=False)
+    key = models.TextField()
+    position = models.PositiveIntegerField()
+    effect = models.TextField(choices=Effect)
+    status = models.TextField(choices=Status)
+    epoch = models.PositiveIntegerField(help_text="the claim that wrote this")
+    attempts = models.PositiveIntegerField(default=1)
+    arguments = models.JSONField(null=True, help_text="what an at_most_once step was about to send")
+    output = models.JSONField(null=True)
+    error = models.TextField(default="")
+    error_kind = models.TextField(default="", help_text="name of the exception's class")
+    is_permanent = models.BooleanField(default=False, help_text="the step said that no attempt will help")
+    usage = models.JSONField(null=True)
+    started_at = models.DateTimeField(db_default=Now())
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                name="step_effect_known",
+                condition=Q(effect__in=["transactional", "read", "idempotent", "at_most_once", "value"]),
+            ),
+            models.CheckConstraint(
+                name="step_ended_has_time",
+                condition=Q(status="started", ended_at=None) | Q(status__in=["done", "failed"], ended_at__isnull=False),
+            ),
+            models.CheckConstraint(
+                name="step_only_at_most_once_has_intent", condition=~Q(status="started") | Q(effect="at_most_once")
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.key} of {self.run_id}"
+
+    @property
+    def idempotency_key(self) -> str:
+        """What a step sends along, the same at every attempt."""
+        return f"{self.run_id}:{self.key}"

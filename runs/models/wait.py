@@ -1,0 +1,125 @@
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from .run import Run
+
+
+class Wait(models.Model):
+    """What a durable run waits for, an entry of its journal. While one is open the run is this row and its own: no
+    process, no broker message."""
+
+    class Kind(models.TextChoices):
+        TIME = "time"
+        EVENT = "event"
+        APPROVAL = "approval"
+        CHILDREN = "children"
+
+    class Status(models.TextChoices):
+        OPEN = "open"
+        DONE = "done", "what it waited for came"
+        EXPIRED = "expired", "its time was over first"
+        CLOSED = "closed", "its run was stopped; a requeue opens it again"
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="waits", db_index=False)
+    key = models.TextField()
+    position = models.PositiveIntegerField()
+    kind = models.TextField(choices=Kind)
+    status = models.TextField(choices=Status, default=Status.OPEN)
+    due_at = models.DateTimeField(null=True, help_text="when it is over, whatever came")
+    event_type = models.TextField(default="")
+    match = models.JSONField(null=True, help_text="path in the event's data → value")
+    match_shape = models.TextField(default="", help_text="the paths of `match`")
+    match_hash = models.TextField(default="", help_text="a hash of its values")
+    event_id = models.UUIDField(null=True, help_text="the event that came")
+    children = ArrayField(models.UUIDField(), default=list)
+    looked_at = models.DateTimeField(
+        null=True, help_text="when somebody looked for what had come before this wait was there"
+    )
+    created_at = models.DateTimeField(db_default=Now())
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["run", "key"], name="wait_once"),
+            models.UniqueConstraint(fields=["run"], name="wait_one_open", condition=Q(status="open")),
+            models.CheckConstraint(
+                name="wait_kind_known", condition=Q(kind__in=["time", "event", "approval", "children"])
+            ),
+            models.CheckConstraint(
+                name="wait_ended_has_time",
+                condition=Q(status="open", ended_at=None)
+                | Q(status__in=["done", "expired", "closed"], ended_at__isnull=False),
+            ),
+            models.CheckConstraint(name="wait_for_time_has_one", condition=~Q(kind="time") | Q(due_at__isnull=False)),
+        ]
+        indexes = [
+            models.Index(fields=["due_at"], name="wait_due", condition=Q(status="open", due_at__isnull=False)),
+            models.Index(
+                fields=["event_type", "match_shape", "match_hash"],
+                name="wait_by_match",
+                condition=Q(status="open", kind="event"),
+            ),
+            models.Index(
+                fields=["id"],
+                name="wait_unlooked",
+                condition=Q(status="open", looked_at=None, kind__in=["event", "children"]),
+            ),
+            models.Index(fields=["id"], name="wait_for_approval", condition=Q(status="open", kind="approval")),
+            models.Index(fields=["event_id"], name="wait_by_event", condition=Q(event_id__isnull=False)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.key} of {self.run_id}"
+
+
+class Approval(models.Model):
+    """What a run asks of a person before it goes on. It can be decided once, while its wait is open, and only for the
+    arguments whose digest it bears."""
+
+    class Decision(models.TextChoices):
+        APPROVE = "approve"
+        EDIT = "edit", "approved, with other arguments"
+        DENY = "deny"
+
+    class OnExpiry(models.TextChoices):
+        DENY = "deny", "counts as denied"
+        FAIL = "fail", "fails the run"
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    wait = models.OneToOneField(Wait, models.CASCADE, related_name="approval")
+    question = models.TextField()
+    detail = models.TextField(default="")
+    arguments = models.JSONField(null=True, help_text="what is to be done, if approved")
+    digest = models.TextField(help_text="SHA-256 of question and arguments, as hex")
+    on_expiry = models.TextField(choices=OnExpiry, default=OnExpiry.DENY)
+    decision = models.TextField(choices=Decision, default="", blank=True)
+    decided_arguments = models.JSONField(null=True)
+    decided_digest = models.TextField(default="")
+    decided_by = models.TextField(default="")
+    decided_at = models.DateTimeField(null=True)
+    reason = models.TextField(default="")
+
+    class Meta:
+        permissions = [("decide_approval", "Can decide approvals")]
+        constraints = [
+            models.CheckConstraint(
+                name="approval_decision_known", condition=Q(decision__in=["", "approve", "edit", "deny"])
+            ),
+            models.CheckConstraint(
+                name="approval_decided_by_somebody",
+                condition=Q(decision="", decided_at=None)
+                | (~Q(decision="") & ~Q(decided_by="") & Q(decided_at__isnull=False)),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.question
+
+    @property
+    def status(self) -> str:
+        """pending, approved, edited, denied, expired, or closed: its run was stopped before anybody decided."""
+        if self.decision:
+            return {"approve": "approved", "edit": "edited", "deny": "denied"}[self.decision]
+        return {"open": "pending", "expired": "expired"}.get(self.wait.status, "closed")
