@@ -1,16 +1,16 @@
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 import structlog
 
+from .effects import Effects, Emission, Notice, Urgency
 from .state import State
 
 KEY_LENGTH = 200
-Urgency = Literal["low", "normal", "high"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,32 +23,6 @@ class Event:
     subject: str = ""
     time: datetime
     data: Any = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Emission:
-    """An event an agent emits; it is recorded when the run commits."""
-
-    type: str
-    data: Any
-    key: str
-    subject: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Notice:
-    """Something an agent wants a person to know; it is sent when the run commits."""
-
-    text: str
-    urgency: Urgency = "normal"
-
-
-@dataclass
-class Effects:
-    """What a run leaves behind besides its own writes; committed together with them."""
-
-    emissions: list[Emission] = field(default_factory=list)
-    notices: list[Notice] = field(default_factory=list)
 
 
 class AgentRun:

@@ -23,8 +23,9 @@ from uuid import UUID, uuid4
 from django.db import transaction
 
 from .agent import Agent
+from .effects import Emission, Notice
 from .network import network_refused
-from .run import AgentRun, Emission, Event, Notice
+from .run import AgentRun, Event
 from .storable import storable
 
 

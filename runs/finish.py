@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agents.run import Effects, Emission
+from agents.effects import Effects, Emission
 from agents.storable import storable
 from runs.claim import Claim
 from runs.models import Attempt

@@ -29,6 +29,9 @@ class Step(models.Model):
     run = models.ForeignKey(Run, models.CASCADE, related_name="steps", db_index=False)
     key = models.TextField()
     position = models.PositiveIntegerField()
+    is_keyed = models.BooleanField(
+        default=False, help_text="its author gave it a key, so its place among others is free"
+    )
     effect = models.TextField(choices=Effect)
     status = models.TextField(choices=Status)
     epoch = models.PositiveIntegerField(help_text="the claim that wrote this")

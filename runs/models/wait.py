@@ -25,6 +25,9 @@ class Wait(models.Model):
     run = models.ForeignKey(Run, models.CASCADE, related_name="waits", db_index=False)
     key = models.TextField()
     position = models.PositiveIntegerField()
+    is_keyed = models.BooleanField(
+        default=False, help_text="its author gave it a key, so its place among others is free"
+    )
     kind = models.TextField(choices=Kind)
     status = models.TextField(choices=Status, default=Status.OPEN)
     due_at = models.DateTimeField(null=True, help_text="when it is over, whatever came")

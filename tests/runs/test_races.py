@@ -10,7 +10,7 @@ import pytest
 from django.db import OperationalError, connection, transaction
 
 from agents import Agent, AgentRun, registry
-from agents.run import Effects
+from agents.effects import Effects
 from runs import claim as claiming
 from runs import executor, keys, parent, tasks
 from runs.cancel import cancel
