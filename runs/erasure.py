@@ -8,7 +8,6 @@ from django.db.models import Min
 from runs.models import Notification, Run
 from runs.payloads import remove_payloads
 from runs.sql import fetch
-from runs.states import FINISHED
 
 ERASED = "(erased)"
 EMITTING = """
@@ -21,7 +20,7 @@ def erase_runs(run_ids: Sequence[UUID]) -> int:
     """Take payload, key and notifications of finished runs away, in the caller's transaction; how many had any payload.
     A key may be a name or an address. Live runs are left as they are."""
     count = len(remove_payloads(run_ids))
-    finished = Run.objects.filter(id__in=run_ids, status__in=sorted(FINISHED))
+    finished = Run.objects.finished().filter(id__in=run_ids)
     finished.exclude(key=None).update(key=None)
     first = finished.aggregate(first=Min("created_at"))["first"]
     if first:

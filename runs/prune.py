@@ -9,7 +9,6 @@ from django.conf import settings
 from runs.models import Run
 from runs.payloads import remove_payloads
 from runs.sql import execute
-from runs.states import FINISHED
 from runs.sweep import Step, Walk, few, oldest
 
 PAYLOADS = "runs.payload"
@@ -38,7 +37,7 @@ def steps() -> list[Step]:
 
 def old(ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
     """Those that finished before the instant: a run of an old event may have waited long, or be a replay."""
-    finished = Run.objects.filter(id__in=ids, status__in=sorted(FINISHED), finished_at__lt=cutoff)
+    finished = Run.objects.finished().filter(id__in=ids, finished_at__lt=cutoff)
     return list(finished.values_list("id", flat=True))
 
 

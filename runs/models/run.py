@@ -21,6 +21,9 @@ class RunManager(models.Manager["Run"]):
         """The runs that have not finished; as literals for the same reason."""
         return self.extra(where=["runs_run.status IN ('queued', 'running', 'waiting', 'uncertain')"])
 
+    def finished(self) -> models.QuerySet["Run"]:
+        return self.filter(status__in=sorted(FINISHED))
+
 
 class Run(models.Model):
     """One durable execution of an agent for one (trigger, event); also its own place in the queue.
