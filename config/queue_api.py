@@ -10,11 +10,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from config.console.queue_names import meant, spelled
+from runs.body import Body
 from runs.exceptions import UnknownQueue
 from runs.pause import pause, resume, set_max_running
 from runs.queues import QueueState, all_queues, find_queue
 from runs.resource import Refusal, Resource
-from triggers.body import Body
 
 
 class QueueSerializer(serializers.Serializer[Any]):

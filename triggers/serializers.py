@@ -3,7 +3,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from triggers.body import Body
+from runs.body import Body
 from triggers.models import Decision, Event, Redispatch, Schedule, Source, Trigger
 from triggers.schedules import describe, upcoming
 

@@ -8,11 +8,11 @@ from django.db import OperationalError
 from django.test import Client
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
+from runs.strict_json import MAX_DEPTH
 from tests.api import Api
 from tests.triggers.factories import hold, make_event, make_paused_trigger, make_trigger
 from triggers.api import EventResource
 from triggers.models import Event, Redispatch, Schedule
-from triggers.sources.payload import MAX_DEPTH
 
 pytestmark = pytest.mark.django_db
 

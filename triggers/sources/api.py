@@ -13,10 +13,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BooleanField, UUIDField
 
+from runs.body import read_body
 from triggers.accept import Incoming, accept
 from triggers.models import ApiToken, Source
 from triggers.sources.cloudevents import BATCH, STRUCTURED, CloudEvent, InvalidEvent, UnsupportedMedia, read_message
-from triggers.sources.door import AnyAccept, answer, read_body, require_room, status_of
+from triggers.sources.door import AnyAccept, answer, require_room, status_of
 from triggers.sources.headers import Headers, redact
 
 RECORDED = inline_serializer("Recorded", {"event": UUIDField(), "duplicate": BooleanField()})

@@ -10,8 +10,9 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from runs.strict_json import Unreadable, is_storable, parse_json, require_storable
 from triggers.sources.headers import Headers
-from triggers.sources.payload import Payload, Unreadable, is_storable, parse_json, require_storable
+from triggers.sources.payload import Payload
 from triggers.sources.rfc3339 import parse_timestamp
 
 STRUCTURED = "application/cloudevents+json"

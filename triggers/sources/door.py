@@ -1,13 +1,10 @@
-"""What every way in over HTTP has in common: the length before the bytes, the bytes once, and when to come back."""
+"""What every way in over HTTP has in common: how it answers, and when to come back."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
-from django.http import HttpRequest
-from django.http.request import UnreadablePostError
-from rest_framework.exceptions import APIException, ParseError
+from rest_framework.exceptions import APIException
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
@@ -15,16 +12,6 @@ from rest_framework.request import Request
 from triggers.accept import Accepted, backlog_exceeded
 
 T = TypeVar("T")
-
-
-class LengthRequired(APIException):
-    status_code = 411
-    default_detail = "Send a Content-Length."
-
-
-class TooLarge(APIException):
-    status_code = 413
-    default_detail = "The body is too large."
 
 
 class Unavailable(APIException):
@@ -47,23 +34,6 @@ def require_room() -> None:
     """Refuse new events while the dispatcher is far behind: senders keep them better than a backlog would."""
     if backlog_exceeded():
         raise Unavailable
-
-
-def read_body(request: HttpRequest) -> bytes:
-    """The body as it came, its length checked first."""
-    length = request.META.get("CONTENT_LENGTH") or ""
-    # Under WSGI a chunked body looks empty, so the only safe answer to one is 411 (RFC 9110 §15.5.12).
-    if "HTTP_TRANSFER_ENCODING" in request.META or not (length.isascii() and length.isdigit()):
-        raise LengthRequired
-    if len(length) > 12 or int(length) > settings.WAKEFUL_MAX_BODY:
-        raise TooLarge
-    try:
-        body = request.body
-    except UnreadablePostError:
-        raise ParseError("The body broke off.") from None
-    if len(body) != int(length):
-        raise ParseError("The body is not as long as Content-Length says.")
-    return body
 
 
 def on_live_connection(work: Callable[[], T]) -> T:

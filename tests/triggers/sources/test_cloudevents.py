@@ -12,6 +12,7 @@ from cloudevents.v1.http import CloudEvent as OlderReferenceEvent
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runs.strict_json import is_storable
 from triggers.sources.cloudevents import (
     BATCH,
     MOST_EVENTS,
@@ -22,7 +23,6 @@ from triggers.sources.cloudevents import (
     read_message,
 )
 from triggers.sources.headers import Headers
-from triggers.sources.payload import is_storable
 
 PLAIN: dict[str, Any] = {"specversion": "1.0", "id": "A-1", "source": "/tides", "type": "tide.turned"}
 BINARY = {f"ce-{name}": value for name, value in PLAIN.items()}

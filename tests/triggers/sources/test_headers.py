@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runs.strict_json import is_storable
 from triggers.sources.headers import REDACTED, Headers, as_text, redact
-from triggers.sources.payload import is_storable
 
 
 @given(st.dictionaries(st.text(), st.text()))

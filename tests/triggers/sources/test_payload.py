@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triggers.sources.payload import MAX_DEPTH, Payload, Unreadable, parse_json, read_payload, require_storable
+from runs.strict_json import MAX_DEPTH, Unreadable, parse_json, require_storable
+from triggers.sources.payload import Payload, read_payload
 
 json_values = st.recursive(
     st.none()

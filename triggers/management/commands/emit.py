@@ -6,9 +6,9 @@ from django.db import transaction
 from uuid_utils.compat import uuid7
 
 from runs.audit import record_about
+from runs.management.json_argument import json_argument
 from runs.management.operator import operator
 from triggers.accept import Incoming, accept, builtin_source
-from triggers.management.json_argument import json_argument
 
 
 class Command(BaseCommand):

@@ -4,9 +4,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from runs.exceptions import IllegalState
+from runs.management.json_argument import json_argument
 from runs.management.operator import operator
 from triggers.control import fire
-from triggers.management.json_argument import json_argument
 from triggers.models import Trigger
 
 

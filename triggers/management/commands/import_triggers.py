@@ -6,8 +6,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from runs.management.operator import operator
+from runs.strict_json import Unreadable, parse_json, require_storable
 from triggers.importing import ImportRefused, import_triggers
-from triggers.sources.payload import Unreadable, parse_json, require_storable
 
 
 class Command(BaseCommand):

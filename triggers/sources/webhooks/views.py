@@ -18,10 +18,11 @@ from django.views import View
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import APIException, NotFound
 
+from runs.body import read_body
 from runs.sql import fetch
 from triggers.accept import accept
 from triggers.secrets import decrypt
-from triggers.sources.door import Unavailable, answer, on_live_connection, read_body, require_room, status_of
+from triggers.sources.door import Unavailable, answer, on_live_connection, require_room, status_of
 from triggers.sources.headers import Headers
 from triggers.sources.webhooks.proof import Rejected, SigningSecret
 from triggers.sources.webhooks.receive import Misconfigured, Receipt, receive

@@ -1,14 +1,26 @@
-"""The JSON body of a request, by the rules that webhooks are read by."""
+"""The body of a request: the length before the bytes, the bytes once, and JSON by the rules that webhooks are read by."""
 
 from collections.abc import Mapping
 from typing import Any, cast
 
-from rest_framework.exceptions import ParseError, ValidationError
+from django.conf import settings
+from django.http import HttpRequest
+from django.http.request import UnreadablePostError
+from rest_framework.exceptions import APIException, ParseError, ValidationError
 from rest_framework.request import Request
 from rest_framework.serializers import Serializer
 
-from triggers.sources.door import read_body
-from triggers.sources.payload import Unreadable, parse_json, require_storable
+from runs.strict_json import Unreadable, parse_json, require_storable
+
+
+class LengthRequired(APIException):
+    status_code = 411
+    default_detail = "Send a Content-Length."
+
+
+class TooLarge(APIException):
+    status_code = 413
+    default_detail = "The body is too large."
 
 
 class Body(Serializer[Any]):
@@ -25,6 +37,23 @@ class Body(Serializer[Any]):
             known = ", ".join(self.fields)
             raise ValidationError({name: [f"Unknown field. Known here: {known}."] for name in unknown})
         return super().to_internal_value(data)
+
+
+def read_body(request: HttpRequest) -> bytes:
+    """The body as it came, its length checked first."""
+    length = request.META.get("CONTENT_LENGTH") or ""
+    # Under WSGI a chunked body looks empty, so the only safe answer to one is 411 (RFC 9110 §15.5.12).
+    if "HTTP_TRANSFER_ENCODING" in request.META or not (length.isascii() and length.isdigit()):
+        raise LengthRequired
+    if len(length) > 12 or int(length) > settings.WAKEFUL_MAX_BODY:
+        raise TooLarge
+    try:
+        body = request.body
+    except UnreadablePostError:
+        raise ParseError("The body broke off.") from None
+    if len(body) != int(length):
+        raise ParseError("The body is not as long as Content-Length says.")
+    return body
 
 
 def _json_of(request: Request) -> Any:
