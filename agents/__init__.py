@@ -2,7 +2,23 @@
 
 from . import on
 from .agent import Agent, agent
-from .exceptions import Permanent, Retry
+from .async_run import AsyncAgentRun
+from .exceptions import ApprovalExpired, ChildFailed, Permanent, Retry, StepFailed
+from .journal import Answer, Ended
 from .run import AgentRun, Event
 
-__all__ = ["Agent", "AgentRun", "Event", "Permanent", "Retry", "agent", "on"]
+__all__ = [
+    "Agent",
+    "AgentRun",
+    "Answer",
+    "ApprovalExpired",
+    "AsyncAgentRun",
+    "ChildFailed",
+    "Ended",
+    "Event",
+    "Permanent",
+    "Retry",
+    "StepFailed",
+    "agent",
+    "on",
+]

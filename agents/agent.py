@@ -42,6 +42,8 @@ class Agent:
     debounce: timedelta | None = None
     batch: int = 0
     max_wait: timedelta | None = None
+    durable: bool = False
+    hold_key: bool = False
 
     def __call__(self, run: "AgentRun") -> Any:
         if not self.is_async:
@@ -83,13 +85,20 @@ def agent(
     debounce: str | float | timedelta | None = None,
     batch: int = 0,
     max_wait: str | float | timedelta | None = None,
+    durable: bool = False,
+    hold_key: bool = False,
 ) -> Callable[[Body], Agent]:
     """Declare an agent. Its body is one transaction: its writes, result, emitted events and notifications commit together.
 
+    With `durable` the body is replayed instead: it may take steps (`run.step`), each done once, and wait for days; outside
+    of transactional steps it is read-only. A run that waits lets others of its key start, except under overlap "queue" with
+    a limit of 1, or with `hold_key`.
+
     `key` is CEL over `event`; runs of one key do not overlap. `overlap` says what a new event does meanwhile
     (default: "skip" for schedules, "queue" where a key is given, else "allow"). `priority` 0 is most urgent, 9 least.
-    `timeout` ("30s") defaults to WAKEFUL_ATOMIC_TIMEOUT. `retries` come after the first attempt. The trigger pauses
-    after `pause_after` failed runs in a row (0: never).
+    `timeout` ("30s") defaults to WAKEFUL_ATOMIC_TIMEOUT, or for a durable
+    agent, between two waits, to WAKEFUL_DURABLE_TIMEOUT. `retries` come after the first attempt. The trigger pauses after
+    `pause_after` failed runs in a row (0: never).
 
     What follows counts by key, or for the whole trigger where there is none. `key_limit` runs of a key at once. `rate`
     ("10/h", "100/15m"): no more starts in any such span; the `overflow` is delayed, or dropped with a recorded reason.
@@ -100,6 +109,8 @@ def agent(
         raise DeclarationError(f"agent {name!r}: priority {priority} is not between 0 (most urgent) and 9")
     if retries < 0 or pause_after < 0:
         raise DeclarationError(f"agent {name!r}: retries and pause_after must not be negative")
+    if hold_key and not durable:
+        raise DeclarationError(f"agent {name!r}: hold_key is about waiting, which only durable=True can")
     if max_wait is not None and debounce is None and not batch:
         raise DeclarationError(f"agent {name!r}: max_wait says how long a debounce or a batch waits; give one of them")
 
@@ -123,6 +134,8 @@ def agent(
                 debounce=None if debounce is None else parse_duration(debounce),
                 batch=batch,
                 max_wait=None if max_wait is None else parse_duration(max_wait),
+                durable=durable,
+                hold_key=hold_key,
             )
         )
 

@@ -3,11 +3,15 @@ AgentError
 ├── Retry            the agent asks for another attempt
 ├── Permanent        the agent says that no attempt will help
 ├── StateConflict    another run changed the same state value
-└── NetworkRefused   an atomic agent tried to reach the outside
+├── NetworkRefused   the network was tried while a transaction was open
+├── StepFailed       a step raised; the same on every replay
+├── ChildFailed      a run that was waited for did not succeed
+└── ApprovalExpired  nobody decided in time, and the agent said that this fails the run
 DeclarationError     an agent's declaration makes no sense
 """
 
 from datetime import timedelta
+from uuid import UUID
 
 
 class AgentError(Exception):
@@ -31,7 +35,33 @@ class StateConflict(AgentError):
 
 
 class NetworkRefused(AgentError):
-    """An atomic agent's transaction is open, so it must not wait for the network. Declare the agent with durable=True."""
+    """A transaction is open, so it must not wait for the network: in an atomic agent, declare it with durable=True; in a
+    transactional step, give the step another effect."""
+
+
+class StepFailed(AgentError):
+    """A step raised. `kind` is the name of the exception's class, `permanent` whether it was Permanent."""
+
+    def __init__(self, step: str, kind: str, message: str, *, permanent: bool = False) -> None:
+        super().__init__(f"step {step!r} failed: {kind}: {message}")
+        self.step = step
+        self.kind = kind
+        self.message = message
+        self.permanent = permanent
+
+
+class ChildFailed(AgentError):
+    """A run that was waited for did not succeed; `status` is how it ended."""
+
+    def __init__(self, run_id: UUID, status: str, error: str) -> None:
+        super().__init__(f"child run {run_id} {status}: {error}")
+        self.run_id = run_id
+        self.status = status
+        self.error = error
+
+
+class ApprovalExpired(AgentError):
+    """Nobody decided in time."""
 
 
 class DeclarationError(Exception):

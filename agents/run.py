@@ -1,16 +1,39 @@
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import cached_property
-from typing import Any
-from uuid import UUID
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import cached_property, partial
+from typing import Any, TypeVar, overload
+from uuid import UUID, uuid4
 
 import structlog
 
-from .effects import Effects, Emission, Notice, Urgency
+from .agent import Agent
+from .durations import parse_duration
+from .effects import Child, Effects, Emission, Notice, Standing, Urgency, Wake
+from .exceptions import ApprovalExpired, ChildFailed, Permanent
+from .ids import child_id
+from .journal import (
+    EXPIRED,
+    Answer,
+    ApprovalWish,
+    ChildrenWish,
+    Effect,
+    Ended,
+    EventWish,
+    Journal,
+    OnExpiry,
+    Place,
+    StepWish,
+    TimeWish,
+)
 from .state import State
 
 KEY_LENGTH = 200
+SIGNAL = "run.signal"  # the type of the events that are signals
+LONGEST = timedelta(days=3660)
+Duration = str | float | timedelta
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +48,19 @@ class Event:
     data: Any = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Spawned:
+    """A child run, as `spawn` gives it and `gather` takes it."""
+
+    id: UUID
+    agent: str
+
+
 class AgentRun:
-    """An agent's view of its run: why it woke, and what it may leave behind."""
+    """An agent's view of its run: why it woke, what it does once, waits for, and leaves behind.
+
+    Steps and waits belong to durable agents. Durations are such as "90s", "3d", a number of seconds or a timedelta.
+    """
 
     def __init__(
         self,
@@ -37,16 +71,20 @@ class AgentRun:
         trigger: str = "",
         input: Mapping[str, Any] | None = None,
         read_events: Callable[[], list[Event]],
+        journal: Journal | None = None,
     ) -> None:
         self.id = id
         self.agent = agent
         self.attempt = attempt
         self.trigger = trigger
-        self.state = State(agent)
-        self.effects = Effects()
+        self.state = State(agent, self._leave, self._value)
         self.log = structlog.get_logger("agent").bind(agent=agent, run=str(id))
         self._input = input
         self._read_events = read_events
+        self._journal = journal
+        self._effects = Effects()
+
+    # Why it woke
 
     @cached_property
     def events(self) -> list[Event]:
@@ -55,33 +93,277 @@ class AgentRun:
 
     @property
     def event(self) -> Event:
-        """The event that woke this run (the newest, where there are several)."""
+        """The event that woke this run (the newest, where there are several). Permanent: another run spawned it."""
+        if not self.events:
+            raise Permanent("this run was spawned by another, so it has no event; read run.input")
         return self.events[-1]
 
     @property
     def input(self) -> Any:
-        """The trigger's input mapping applied to the event; the event's data where it has none."""
-        return self.event.data if self._input is None else self._input
+        """The trigger's input mapping applied to the event, or what the spawning run gave; else the event's data."""
+        if self._input is not None or not self.events:
+            return self._input
+        return self.event.data
+
+    # What it leaves behind
+
+    @property
+    def effects(self) -> Effects:
+        inside = self._journal.effects if self._journal else None
+        return self._effects if inside is None else inside
 
     def emit(self, type: str, data: Any = None, *, key: str = "", subject: str = "") -> None:
-        """Emit an event once the run commits. `key` names it within the run; default: its ordinal."""
+        """Emit an event once the run commits (in a durable one: the step). `key` names it within the run; default: its
+        ordinal."""
         if not type or not all(isinstance(text, str) for text in (type, key, subject)):
             raise ValueError(f"emit({type!r}): type, key and subject are texts, and the type is not empty")
         if len(key) > KEY_LENGTH:
             raise ValueError(f"emit({type!r}): the key has {len(key)} characters; {KEY_LENGTH} is the most")
-        key = key or str(len(self.effects.emissions) + 1)
-        if any(emission.key == key for emission in self.effects.emissions):
-            raise ValueError(f"emit({type!r}): this run has already emitted an event under the key {key!r}")
-        self.effects.emissions.append(Emission(type=type, data=data, key=key, subject=subject))
+
+        def act(step: str) -> None:
+            name = step or self._name(key, len(self.effects.emissions))
+            if any(emission.key == name for emission in self.effects.emissions):
+                raise ValueError(f"emit({type!r}): this run has already emitted an event under the key {name!r}")
+            self.effects.emissions.append(Emission(type=type, data=data, key=name, subject=subject))
+
+        self._leave(_place(f"emit {type}", key), act)
 
     def notify(self, text: str, *, urgency: Urgency = "normal") -> None:
-        """Tell a person once the run commits."""
+        """Tell a person once the run commits (in a durable one: the step)."""
         if not isinstance(text, str) or not text:
             raise ValueError(f"notify({text!r}): say something, as a text")
         if urgency not in ("low", "normal", "high"):
             raise ValueError(f'notify: urgency {urgency!r} is not "low", "normal" or "high"')
-        self.effects.notices.append(Notice(text=text, urgency=urgency))
+        self._leave(_place("notify"), lambda step: self.effects.notices.append(Notice(text=text, urgency=urgency)))
+
+    def spawn(self, agent: "Agent | str", input: Any = None, *, key: str = "", at_once: int = 0) -> Spawned:
+        """Start a run of another agent in this run's commit (in a durable one: the step's); it has `input` and no event.
+        `at_once`: of this run's children of that agent no more run at the same time."""
+        name = agent if isinstance(agent, str) else agent.name
+        if at_once < 0:
+            raise ValueError(f"spawn({name!r}): at_once must not be negative")
+
+        def act(step: str) -> str:
+            place = step or self._name(key, len(self.effects.children))
+            id = child_id(self.id, f"{name}:{place}")
+            if any(child.id == id for child in self.effects.children):
+                raise ValueError(f"spawn({name!r}): this run has already spawned one under the key {place!r}")
+            self.effects.children.append(Child(id=id, agent=name, input=input, key=place, at_once=at_once))
+            return str(id)
+
+        return Spawned(id=UUID(self._leave(_place(f"spawn {name}", key), act)), agent=name)
+
+    def wake_in(self, after: Duration, data: Any = None, *, reason: str = "", key: str = "") -> None:
+        """Wake this run's own trigger again so much later, by an event of type `run.wakeup` with this `data`. The pending
+        ones of a trigger are limited (WAKEFUL_MAX_WAKES)."""
+        delay = parse_duration(after)
+        if not timedelta() < delay <= LONGEST:
+            raise ValueError(f"wake_in({after!r}): give a time ahead, at most ten years")
+
+        def act(step: str) -> None:
+            name = step or self._name(key, len(self.effects.wakes))
+            self.effects.wakes.append(Wake(after=delay, data=data, key=name, reason=reason))
+
+        self._leave(_place("wake_in", key), act)
+
+    def schedule(self, name: str, *, cron: str = "", tz: str = "UTC", every: Duration | None = None) -> None:
+        """Give this run's own trigger a schedule of that name, or another rule to the one it has; with neither `cron` nor
+        `every` it is taken away."""
+        if not name or (cron and every is not None):
+            raise ValueError(f"schedule({name!r}): give it a name, and either cron or every")
+        standing = Standing(name=name, cron=cron, tz=tz, every=None if every is None else parse_duration(every))
+        self._leave(_place(f"schedule {name}"), lambda step: self.effects.standings.append(standing))
+
+    # What it does once
+
+    def step(
+        self,
+        name: str,
+        body: Callable[..., T],
+        *arguments: Any,
+        key: object = "",
+        effect: Effect = "transactional",
+        retries: int = 0,
+        timeout: Duration | None = None,
+    ) -> T:
+        """Call `body(*arguments)` once, whatever happens to this process, and give its output, which is JSON.
+
+        `transactional`: its writes and the journal's entry commit together; it may not use the network. `read` and
+        `idempotent` may be repeated after a crash, with the same `run.idempotency_key`. `at_most_once` never is: where
+        nobody knows whether it happened, the run waits for a person. A name that is used again, or in parallel, needs a
+        `key`. Raises StepFailed where the body raised; `retries` come first, each after a backoff and without a worker.
+        """
+        journal = self._durable("step")
+        begun = journal.begin(step_wish(name, arguments, key, effect, retries, timeout))
+        if begun.is_recorded:
+            output: T = begun.output
+            return output
+        done: T = journal.perform(begun, partial(body, *arguments))
+        return done
+
+    @property
+    def idempotency_key(self) -> str:
+        """What a step sends along with an outside call, so that its receiver can tell a repetition."""
+        if not self._journal or not self._journal.step_key:
+            raise Permanent("run.idempotency_key is that of a step: read it inside run.step(…)")
+        return f"{self.id}:{self._journal.step_key}"
 
     def now(self) -> datetime:
-        """This instant, aware UTC."""
-        return datetime.now(UTC)
+        """This instant, aware UTC; in a durable run the same one on every replay."""
+        return datetime.fromisoformat(self._value("now", lambda: datetime.now(UTC).isoformat()))
+
+    def uuid(self) -> UUID:
+        """A new UUID; in a durable run the same one on every replay."""
+        return UUID(self._value("uuid", lambda: str(uuid4())))
+
+    def random(self) -> float:
+        """A number from 0 up to 1, not for secrets; in a durable run the same one on every replay."""
+        drawn: float = self._value("random", random.random)
+        return drawn
+
+    # What it waits for
+
+    def sleep(self, duration: Duration, *, key: str = "") -> None:
+        """Wait so long, without a process."""
+        self._durable("sleep").wait(TimeWish(place=_place("sleep", key), duration=_ahead("sleep", duration)))
+
+    def sleep_until(self, instant: datetime, *, key: str = "") -> None:
+        """Wait until an aware instant, without a process."""
+        if instant.tzinfo is None:
+            raise ValueError(f"sleep_until({instant!r}): the instant has no zone")
+        self._durable("sleep_until").wait(TimeWish(place=_place("sleep", key), until=instant))
+
+    def wait_for_event(
+        self, type: str, *, match: Mapping[str, Any] | None = None, timeout: Duration | None = None, key: str = ""
+    ) -> Event | None:
+        """The first event of this type, since this run was made, that no earlier wait of it took; None: the time is over.
+        `match` says what values its data has at which paths: {"customer.id": 7}."""
+        if not isinstance(type, str) or not type:
+            raise ValueError(f"wait_for_event({type!r}): name the event's type")
+        for path, value in (match or {}).items():
+            if not isinstance(path, str) or isinstance(value, (dict, list, tuple)):
+                raise ValueError(f"wait_for_event({type!r}): match {path!r} is a path and a single value")
+        wish = EventWish(
+            place=_place(f"event {type}", key), type=type, match=dict(match or {}), timeout=_ahead("timeout", timeout)
+        )
+        came = self._durable("wait_for_event").wait(wish)
+        return None if came is EXPIRED else came
+
+    def wait_for_signal(self, name: str, *, timeout: Duration | None = None, key: str = "") -> Event | None:
+        """The first signal of this name sent to this run that no earlier wait took, its `data` what the sender gave; None:
+        the time is over."""
+        wish = EventWish(
+            place=_place(f"signal {name}", key),
+            type=SIGNAL,
+            match={"run": str(self.id), "name": name},
+            timeout=_ahead("timeout", timeout),
+        )
+        came = self._durable("wait_for_signal").wait(wish)
+        return None if came is EXPIRED else replace(came, data=(came.data or {}).get("data"))
+
+    def ask_approval(
+        self,
+        question: str,
+        *,
+        arguments: Any = None,
+        detail: str = "",
+        expires: Duration | None = None,
+        on_expiry: OnExpiry = "deny",
+        key: str = "",
+    ) -> Answer:
+        """Ask a person, and wait for the answer: true if it was granted. `arguments` are what is to be done; the person
+        may edit them, so go by those of the answer. Raises ApprovalExpired where `on_expiry` is "fail"."""
+        if not isinstance(question, str) or not question:
+            raise ValueError(f"ask_approval({question!r}): ask something, as a text")
+        if on_expiry not in ("deny", "fail"):
+            raise ValueError(f'ask_approval: on_expiry {on_expiry!r} is not "deny" or "fail"')
+        wish = ApprovalWish(
+            place=_place("approval", key),
+            question=question,
+            detail=detail,
+            arguments=arguments,
+            expires=_ahead("expires", expires),
+            on_expiry=on_expiry,
+        )
+        answer: Answer = self._durable("ask_approval").wait(wish)
+        if answer.decision == "expired" and on_expiry == "fail":
+            raise ApprovalExpired(f"nobody decided in time: {question}")
+        return answer
+
+    def join(self, *children: Spawned, timeout: Duration | None = None, key: str = "") -> list[Ended]:
+        """Wait until these child runs have finished, however; how each ended. TimeoutError: the time was over first."""
+        wish = ChildrenWish(
+            place=_place("join", key),
+            children=[child.id for child in children],
+            timeout=_ahead("timeout", timeout),
+        )
+        ended = self._durable("join").wait(wish) if children else []
+        if ended is EXPIRED:
+            raise TimeoutError(f"{len(children)} child runs had not all finished after {timeout}")
+        found: list[Ended] = ended
+        return found
+
+    def gather(self, *children: Spawned, timeout: Duration | None = None, key: str = "") -> list[Any]:
+        """The results of these child runs, once all have finished. ChildFailed: one of them did not succeed."""
+        ended = self.join(*children, timeout=timeout, key=key)
+        for child, end in zip(children, ended, strict=True):
+            if end.status != "succeeded":
+                raise ChildFailed(child.id, end.status, end.error)
+        return [end.result for end in ended]
+
+    # The journal
+
+    def _durable(self, what: str) -> Journal:
+        if self._journal is None:
+            raise Permanent(
+                f"agent {self.agent!r} is atomic: its body is one transaction, so there is no run.{what}(). "
+                "Declare it with durable=True."
+            )
+        return self._journal
+
+    def _leave(self, place: Place, act: Callable[[str], Any]) -> Any:
+        """Leave something behind: with the run, with the step that is under way, or as a step of its own, whose key the
+        act is given."""
+        if self._journal is None or self._journal.effects is not None:
+            return act("")
+        begun = self._journal.begin(StepWish(place=place))
+        return begun.output if begun.is_recorded else self._journal.perform(begun, lambda: act(begun.key))
+
+    def _value(self, name: str, draw: Callable[[], Any]) -> Any:
+        if self._journal is None or self._journal.effects is not None:
+            return draw()
+        return self._journal.value(_place(name), draw)
+
+    def _name(self, key: str, ordinal: int) -> str:
+        """What an effect is called within the run."""
+        step = self._journal.step_key if self._journal else ""
+        return "/".join(filter(None, (step, key or str(ordinal + 1))))
+
+
+def step_wish(
+    name: str, arguments: Sequence[Any], key: object, effect: Effect, retries: int, timeout: Duration | None
+) -> StepWish:
+    return StepWish(
+        place=Place(name=name, key=str(key)),
+        effect=effect,
+        retries=retries,
+        timeout=_ahead("timeout", timeout),
+        arguments=arguments,
+    )
+
+
+def _place(name: str, key: str = "") -> Place:
+    return Place(name=name, key=key, is_numbered=not key)
+
+
+@overload
+def _ahead(what: str, duration: Duration) -> timedelta: ...
+@overload
+def _ahead(what: str, duration: Duration | None) -> timedelta | None: ...
+def _ahead(what: str, duration: Duration | None) -> timedelta | None:
+    if duration is None:
+        return None
+    parsed = parse_duration(duration)
+    if not timedelta() <= parsed <= LONGEST:
+        raise ValueError(f"{what} {duration!r}: at least 0, at most ten years")
+    return parsed

@@ -1,23 +1,41 @@
+from collections.abc import Callable
 from typing import Any
 
 from .exceptions import StateConflict
+from .journal import Place
+
+Leave = Callable[[Place, Callable[[str], Any]], Any]
+Value = Callable[[str, Callable[[], Any]], Any]
 
 
 class State:
-    """An agent's values between runs, by name; read and written in the run's own transaction."""
+    """An agent's values between runs, by name; read and written in the run's own transaction, or, by a durable one, in a
+    step's."""
 
-    def __init__(self, agent: str) -> None:
+    def __init__(
+        self, agent: str, leave: Leave = lambda place, act: act(""), value: Value = lambda name, draw: draw()
+    ) -> None:
         self._agent = agent
+        self._leave = leave
+        self._value = value
         self._revisions: dict[str, int] = {}
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value as last committed, or as this run has set it."""
-        row = self._rows().filter(name=name).values_list("value", "revision").first()
-        self._revisions[name] = row[1] if row else 0
-        return row[0] if row else default
+        """The value as last committed, or as this run has set it; in a durable run the same one on every replay."""
+        found = self._value(f"state {name}", lambda: self._read(name))
+        self._revisions[name] = found[1] if found else 0
+        return found[0] if found else default
 
     def set(self, name: str, value: Any) -> None:
         """Write a JSON value; StateConflict (a retry) if another run wrote it after this one read it."""
+        self._leave(Place(name=f"set state {name}", is_numbered=True), lambda step: self._write(name, value))
+        self._revisions[name] = self._revisions.get(name, 0) + 1
+
+    def _read(self, name: str) -> list[Any] | None:
+        row = self._rows().filter(name=name).values_list("value", "revision").first()
+        return list(row) if row else None
+
+    def _write(self, name: str, value: Any) -> None:
         from django.db.models import F
         from django.db.models.functions import Now
 
@@ -25,8 +43,8 @@ class State:
 
         seen = self._revisions.get(name)
         if seen is None:
-            self.get(name)
-            seen = self._revisions[name]
+            found = self._read(name)
+            seen = self._revisions[name] = found[1] if found else 0
         if seen == 0:
             _, written = AgentState.objects.get_or_create(agent=self._agent, name=name, defaults={"value": value})
         else:
@@ -38,7 +56,6 @@ class State:
             written = changed == 1
         if not written:
             raise StateConflict(f"state {name!r} of agent {self._agent!r} was changed by another run")
-        self._revisions[name] = seen + 1
 
     def _rows(self) -> Any:
         from .models import AgentState

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
-from runs.ids import TIME_PREFIX, run_id
+from agents.ids import TIME_PREFIX, run_id
 from runs.sql import execute, fetch
 from triggers.dispatch import rule_of
 from triggers.items import NIL_REPLAY, Item, match_items

@@ -1,29 +1,16 @@
-"""Run ids: deterministic, so that dispatching twice makes one run, and time-ordered, because random primary keys
-were the largest write cost measured."""
+"""Finding runs by the events they handle: run ids begin with the time of theirs."""
 
 from collections.abc import Sequence
-from hashlib import sha256
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from agents.ids import TIME_PREFIX
 from runs.sql import fetch
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
 
     from runs.models import Run
-
-TIME_PREFIX = 6  # bytes: the Unix milliseconds a UUIDv7 starts with
-
-
-def run_id(trigger_id: UUID, event_id: UUID, replay_id: UUID) -> UUID:
-    """The event id's time prefix and a hash of what the run is for, as a UUIDv8 (RFC 9562 §5.8)."""
-    digest = sha256(trigger_id.bytes + event_id.bytes + replay_id.bytes).digest()
-    value = int.from_bytes(event_id.bytes[:TIME_PREFIX] + digest[: 16 - TIME_PREFIX])
-    value = value & ~(0xF << 76) | 0x8 << 76
-    value = value & ~(0x3 << 62) | 0x2 << 62
-    return UUID(int=value)
-
 
 # Two looks, each by its own index; as one condition with OR, PostgreSQL may walk all runs in the order of their ids.
 RUNS_OF_EVENTS = """

@@ -8,6 +8,7 @@ from django.conf import settings
 
 TEXTS = frozenset({"queue", "overlap"})
 WHOLE = frozenset({"priority", "retries", "pause_after"})
+YES_OR_NO = frozenset({"durable", "hold_key"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +24,8 @@ class Policy:
     backoff_max: float = 900
     pause_after: int = 10
     overlap: str = "allow"
+    durable: bool = False
+    hold_key: bool = False
 
     @classmethod
     def load(cls, stored: Mapping[str, Any]) -> "Policy":
@@ -30,7 +33,9 @@ class Policy:
         ValueError names a value that makes no sense: none may reach a run, where it would stop every claim."""
         known = {field.name: _checked(field.name, stored[field.name]) for field in fields(cls) if field.name in stored}
         if not known.get("timeout"):
-            known["timeout"] = settings.WAKEFUL_ATOMIC_TIMEOUT.total_seconds()
+            is_durable = known.get("durable", False)
+            longest = settings.WAKEFUL_DURABLE_TIMEOUT if is_durable else settings.WAKEFUL_ATOMIC_TIMEOUT
+            known["timeout"] = longest.total_seconds()
         return cls(**known)
 
     @classmethod
@@ -43,6 +48,9 @@ class Policy:
 
     def dump(self) -> dict[str, Any]:
         return dict(vars(self))
+
+    def holds_key_while_waiting(self, key_limit: int) -> bool:
+        return self.hold_key or (self.overlap == "queue" and key_limit == 1)
 
     def attempts_left(self, attempt: int) -> bool:
         return attempt <= self.retries
@@ -58,6 +66,10 @@ def _checked(name: str, value: Any) -> Any:
         if isinstance(value, str) and value:
             return value
         raise ValueError(f"policy: {name} is {value!r}, not a name")
+    if name in YES_OR_NO:
+        if isinstance(value, bool):
+            return value
+        raise ValueError(f"policy: {name} is {value!r}, neither true nor false")
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e9:
         raise ValueError(f"policy: {name} is {value!r}, not a number of 0 or more")
     if name in WHOLE and value != int(value):

@@ -12,8 +12,8 @@ from uuid import UUID
 
 from django.conf import settings
 
+from agents.ids import run_id
 from runs.enqueue import NewRun, UnstartedRun
-from runs.ids import run_id
 from runs.keys import KeyState
 from triggers.matching import Rule
 from triggers.models import Decision, Trigger

@@ -21,6 +21,8 @@ def policy_of(agent: Agent) -> dict[str, Any]:
         "priority": agent.priority,
         "timeout": agent.timeout.total_seconds() if agent.timeout else DEFAULTS["timeout"],
         "retries": agent.retries,
+        "durable": agent.durable,
+        "hold_key": agent.hold_key,
         "pause_after": agent.pause_after,
         "rate": agent.rate,
         "overflow": agent.overflow,

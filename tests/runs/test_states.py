@@ -14,12 +14,12 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multip
 from uuid_utils.compat import uuid7
 
 from agents import Permanent, Retry
+from agents.ids import run_id
 from runs import keys, timers
 from runs.cancel import cancel
 from runs.claim import Claim, claim_next
 from runs.enqueue import NewRun
 from runs.exceptions import IllegalState, RunLost
-from runs.ids import run_id
 from runs.models import NIL, Attempt, OutboxMessage, ProcessedEvent, Run, Worker
 from runs.outcome import Outcome, leave
 from runs.policy import Policy

@@ -1,0 +1,88 @@
+"""What an `async def` agent with durable=True is given: the same run, awaitable."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from inspect import iscoroutinefunction
+from typing import Any, TypeVar
+
+from asgiref.sync import sync_to_async
+
+from .journal import Begun, Effect, Journal
+from .run import AgentRun, Duration, step_wish
+
+T = TypeVar("T")
+AWAITED = frozenset(
+    {"emit", "notify", "spawn", "wake_in", "schedule", "now", "uuid", "random", "sleep", "sleep_until"}
+    | {"wait_for_event", "wait_for_signal", "ask_approval", "join", "gather"}
+)
+
+
+class AsyncState:
+    """`run.state`, awaitable."""
+
+    def __init__(self, run: AgentRun) -> None:
+        self._state = run.state
+
+    async def get(self, name: str, default: Any = None) -> Any:
+        return await _in_the_main_thread(self._state.get, name, default)
+
+    async def set(self, name: str, value: Any) -> None:
+        await _in_the_main_thread(self._state.set, name, value)
+
+
+class AsyncAgentRun:
+    """AgentRun with every method that asks or writes the journal awaitable; what is no method is as it is there.
+
+    A step that is a coroutine function runs on the loop, beside others where they are gathered; one that is transactional
+    is a plain function, for its transaction belongs to one thread.
+    """
+
+    def __init__(self, run: AgentRun, journal: Journal) -> None:
+        self._run = run
+        self._journal = journal
+        self.state = AsyncState(run)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._run, name)
+        return partial(_in_the_main_thread, found) if name in AWAITED else found
+
+    async def step(
+        self,
+        name: str,
+        body: Callable[..., Any],
+        *arguments: Any,
+        key: object = "",
+        effect: Effect = "transactional",
+        retries: int = 0,
+        timeout: Duration | None = None,
+    ) -> Any:
+        """`AgentRun.step`, whose body may be a coroutine function unless it is transactional."""
+        wish = step_wish(name, arguments, key, effect, retries, timeout)
+        if iscoroutinefunction(body) and effect == "transactional":
+            raise TypeError(
+                f"step {name!r} is transactional, so its body is a plain function (def): its transaction belongs to one "
+                "thread. Give it another effect, or make it a plain function"
+            )
+        begun = await _in_the_main_thread(self._journal.begin, wish)
+        if begun.is_recorded:
+            return begun.output
+        if not iscoroutinefunction(body):
+            return await _in_the_main_thread(self._journal.perform, begun, partial(body, *arguments))
+        return await self._await(begun, partial(body, *arguments), wish.seconds)
+
+    async def _await(self, begun: Begun, body: Callable[[], Any], seconds: float | None) -> Any:
+        with self._journal.inside(begun):
+            try:
+                async with asyncio.timeout(seconds):
+                    output = await body()
+            except Exception as error:
+                failure = error
+            else:
+                return await _in_the_main_thread(self._journal.complete, begun, output)
+        raise await _in_the_main_thread(self._journal.fail, begun, failure)
+
+
+async def _in_the_main_thread(act: Callable[..., T], *arguments: Any, **named: Any) -> T:
+    # There the run's database session is.
+    return await sync_to_async(act, thread_sensitive=True)(*arguments, **named)
