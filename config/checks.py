@@ -9,6 +9,8 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 
+from triggers.intake import Rate
+
 LOCAL = {"127.0.0.1", "localhost", "[::1]", "testserver"}
 NEW_KEY = "python -c 'from cryptography.fernet import Fernet; print(Fernet.generate_key().decode())'"
 
@@ -160,6 +162,21 @@ def queues(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
             id="wakeful.E007",
         )
     ]
+
+
+@register
+def loop_rate(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+    try:
+        Rate.parse(settings.WAKEFUL_LOOP_RATE)
+    except ValueError as error:
+        return [
+            Error(
+                f"WAKEFUL_LOOP_RATE makes no sense: {error}.",
+                hint="It says how often a loop of triggers may go round: 20/1m is the default.",
+                id="wakeful.E009",
+            )
+        ]
+    return []
 
 
 @register

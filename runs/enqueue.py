@@ -9,6 +9,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from runs.chain import Chain, merged
 from runs.nudge import nudge_dispatcher
 from runs.policy import Policy
 from runs.sql import execute, execute_many, fetch
@@ -30,7 +31,7 @@ class NewRun:
     root_id: UUID
     replay_id: UUID
     depth: int = 0
-    chain: Sequence[str] = ()
+    chain: Chain = ()
     input: Any = None
     has_input: bool = False
     key: str | None = None
@@ -48,9 +49,10 @@ class NewRun:
         """How many more events it may take along."""
         return EVENTS_PER_RUN - len(self.event_ids)
 
-    def take_along(self, event_ids: Sequence[UUID], input: Any, has_input: bool, depth: int) -> None:
+    def take_along(self, event_ids: Sequence[UUID], input: Any, has_input: bool, depth: int, chain: Chain) -> None:
         self.event_ids += event_ids
-        self.input, self.has_input, self.depth = input, has_input, max(self.depth, depth)
+        self.input, self.has_input = input, has_input
+        self.depth, self.chain = max(self.depth, depth), merged(self.chain, chain)
 
 
 @dataclass(kw_only=True)
@@ -63,11 +65,13 @@ class UnstartedRun:
     input: Any = None
     has_input: bool = False
     depth: int = 0
+    chain: Chain = ()
 
-    def take_along(self, event_ids: Sequence[UUID], input: Any, has_input: bool, depth: int) -> None:
+    def take_along(self, event_ids: Sequence[UUID], input: Any, has_input: bool, depth: int, chain: Chain) -> None:
         self.joined += event_ids
         self.room -= len(event_ids)
-        self.input, self.has_input, self.depth = input, has_input, max(self.depth, depth)
+        self.input, self.has_input = input, has_input
+        self.depth, self.chain = max(self.depth, depth), merged(self.chain, chain)
 
 
 # One statement for all of them: PostgreSQL makes ready for a dozen indexes and constraints once, not for every run.
@@ -85,10 +89,10 @@ ON CONFLICT (id) DO NOTHING
 """
 # The newest of a key and replay. One that a worker claims this very moment has begun.
 UNSTARTED = """
-SELECT wanted.key, wanted.replay_id, run.id, %(most)s::int - cardinality(run.event_ids)
+SELECT wanted.key, wanted.replay_id, run.id, %(most)s::int - cardinality(run.event_ids), run.chain
 FROM unnest(%(keys)s::text[], %(replays)s::uuid[]) AS wanted(key, replay_id)
 CROSS JOIN LATERAL (
-  SELECT id, event_ids FROM runs_run
+  SELECT id, event_ids, chain FROM runs_run
   WHERE key = wanted.key AND replay_id = wanted.replay_id AND status = 'queued' AND started_at IS NULL
   ORDER BY seq DESC LIMIT 1 FOR UPDATE SKIP LOCKED) run
 """
@@ -97,7 +101,7 @@ JOIN = """
 UPDATE runs_run SET
   event_ids = event_ids || ARRAY(
     SELECT id FROM unnest(%s::uuid[]) WITH ORDINALITY AS joined(id, position) WHERE id <> ALL (event_ids) ORDER BY position),
-  input = %s::jsonb, depth = greatest(depth, %s::smallint)
+  input = %s::jsonb, depth = greatest(depth, %s::smallint), chain = %s::text[]
 WHERE id = %s::uuid
 """
 
@@ -130,12 +134,19 @@ def unstarted(wanted: Iterable[tuple[str, UUID]]) -> dict[tuple[str, UUID], Unst
     if not pairs:
         return {}
     parameters = {"keys": [key for key, _ in pairs], "replays": [replay for _, replay in pairs], "most": EVENTS_PER_RUN}
-    return {(key, replay): UnstartedRun(id=id, room=room) for key, replay, id, room in fetch(UNSTARTED, parameters)}
+    return {
+        (key, replay): UnstartedRun(id=id, room=room, chain=chain)
+        for key, replay, id, room, chain in fetch(UNSTARTED, parameters)
+    }
 
 
 def join(runs: Iterable[UnstartedRun]) -> None:
     """Write down what runs have taken along. The dispatcher is woken: a ring may have found them locked."""
-    rows = [(run.joined, Jsonb(run.input) if run.has_input else None, run.depth, run.id) for run in runs if run.joined]
+    rows = [
+        (run.joined, Jsonb(run.input) if run.has_input else None, run.depth, list(run.chain), run.id)
+        for run in runs
+        if run.joined
+    ]
     if rows:
         execute_many(JOIN, rows)
         nudge_dispatcher()

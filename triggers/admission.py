@@ -13,8 +13,10 @@ from uuid import UUID
 from django.conf import settings
 
 from agents.ids import run_id
+from runs.chain import Chain, in_words
 from runs.enqueue import NewRun, UnstartedRun
 from runs.keys import KeyState
+from triggers.intake import Rate
 from triggers.matching import Rule
 from triggers.models import Decision, Trigger
 from triggers.rates import Use
@@ -34,6 +36,7 @@ class Match:
     event_ids: Sequence[UUID]
     root_id: UUID
     depth: int
+    chain: Chain
     replay_id: UUID
     group: str = ""
     key: str | None = None
@@ -42,6 +45,15 @@ class Match:
     @property
     def window(self) -> Group:
         return self.rule.id, self.group, self.replay_id
+
+    @property
+    def led_here(self) -> str:
+        return in_words([*self.chain, self.rule.slug])
+
+    @property
+    def loop(self) -> str | None:
+        """What closes a loop counts under this; None: it closes none, however many events its cause had."""
+        return f"loop:{self.chain[-1]}:{self.rule.id}" if self.rule.slug in self.chain else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +89,7 @@ def hold_or_stop(match: Match) -> Refusal | None:
         return refuse(
             match,
             Outcome.LOOP,
-            f"its causal chain is {match.depth} deep; WAKEFUL_MAX_DEPTH is {settings.WAKEFUL_MAX_DEPTH}",
+            f"its causal chain is {match.depth} deep, WAKEFUL_MAX_DEPTH is {settings.WAKEFUL_MAX_DEPTH}: {match.led_here}",
         )
     if match.rule.is_paused:
         return refuse(match, Outcome.HELD, f"the trigger is paused: {match.rule.paused_reason}")
@@ -104,7 +116,9 @@ class Ledger:
 def admit(matches: Iterable[Match], ledger: Ledger) -> None:
     """Decide in the given order."""
     for match in matches:
-        if match.rule.intake.has_window:
+        if refusal := _slow_down(match, ledger):
+            ledger.refused.append(refusal)
+        elif match.rule.intake.has_window:
             _collect(match, ledger)
         else:
             _admit(match, ledger)
@@ -121,6 +135,19 @@ def close(window: OpenWindow, match: Match, ledger: Ledger) -> None:
     ledger.closed.append((window, run_id))
 
 
+def _slow_down(match: Match, ledger: Ledger) -> Refusal | None:
+    """Count what closes a loop; refuse it where that loop has gone round as often as it may."""
+    if match.loop is None:
+        return None
+    rate, use = Rate.parse(settings.WAKEFUL_LOOP_RATE), ledger.uses[match.loop]
+    until = use.next_start(rate, ledger.now)
+    if until > ledger.now:
+        said = f"{match.led_here} is a loop, and {match.chain[-1]} has woken {match.rule.slug} {rate.words} in it"
+        return refuse(match, Outcome.LOOP, f"{said}: no more (WAKEFUL_LOOP_RATE) until {until:%Y-%m-%d %H:%M:%S} UTC")
+    use.take(ledger.now, rate)
+    return None
+
+
 def _collect(match: Match, ledger: Ledger) -> None:
     rule, [event_id] = match.rule, match.event_ids
     window = ledger.windows.get(match.window)
@@ -130,9 +157,9 @@ def _collect(match: Match, ledger: Ledger) -> None:
     if window is None:
         window = ledger.windows[match.window] = OpenWindow(
             id=None, trigger_id=rule.id, key=match.group, replay_id=match.replay_id, event_ids=[], root_id=match.root_id,
-            depth=match.depth, input=None, opened_at=ledger.now, due_at=ledger.now,
+            depth=match.depth, chain=match.chain, input=None, opened_at=ledger.now, due_at=ledger.now,
         )  # fmt: skip
-    window.take(event_id, match.input, match.depth, rule.intake, ledger.now)
+    window.take(event_id, match.input, match.depth, match.chain, rule.intake, ledger.now)
     ledger.refused.append(
         refuse(match, Outcome.COLLECTED, f"until {window.closes_at:%Y-%m-%d %H:%M:%S} UTC at the latest")
     )
@@ -146,6 +173,7 @@ def match_of(window: OpenWindow, rule: Rule) -> Match:
         event_ids=window.event_ids,
         root_id=window.root_id,
         depth=window.depth,
+        chain=window.chain,
         replay_id=window.replay_id,
         group=window.key,
         key=window.key if rule.has_key else None,
@@ -161,7 +189,7 @@ def _admit(match: Match, ledger: Ledger) -> UUID | None:
         ledger.refused.append(refuse(match, Outcome.OVERLAP, "a run of its key was live", state.first))
         return None
     if match.key is not None and rule.overlap == Overlap.QUEUE_ONE and (taker := _taker(match.key, match, ledger)):
-        taker.take_along(match.event_ids, match.input, match.input is not None, match.depth)
+        taker.take_along(match.event_ids, match.input, match.input is not None, match.depth, match.chain)
         ledger.refused.append(refuse(match, Outcome.JOINED, "a run that had not started took it along", taker.id))
         return None
 
@@ -185,6 +213,7 @@ def _admit(match: Match, ledger: Ledger) -> UUID | None:
         root_id=match.root_id,
         replay_id=match.replay_id,
         depth=match.depth,
+        chain=match.chain,
         input=match.input,
         has_input=match.input is not None,
         key=match.key,

@@ -252,11 +252,13 @@ def open_ledger(matches: Sequence[Match]) -> Ledger:
     limits = {match.key: match.rule.key_limit for match in matches if match.key}
     may_join = [(m.key, m.replay_id) for m in matches if m.key and m.rule.overlap == Trigger.Overlap.QUEUE_ONE]
     collected = [match.window for match in matches if match.rule.intake.has_window]
+    counted = {match.group for match in matches if match.rule.intake.rate}
+    counted |= {match.loop for match in matches if match.loop}
     return Ledger(
         now=now(),
         keys=keys.states(limits),
         unstarted=unstarted(may_join),
-        uses=rates.read(match.group for match in matches if match.rule.intake.rate),
+        uses=rates.read(counted),
         windows=windows.read(collected),
     )
 

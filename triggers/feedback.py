@@ -32,6 +32,7 @@ def record_emitted(payloads: Sequence[dict[str, Any]]) -> None:
                 cause_event_id=UUID(payload["cause_event_id"]) if payload["cause_event_id"] else None,
                 cause_run_id=UUID(payload["cause_run_id"]),
                 depth=payload["depth"],
+                chain=payload.get("chain", []),
             )
             for payload in payloads
         ]

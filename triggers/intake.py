@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, get_args
 
+from agents.durations import in_words
 from runs.enqueue import EVENTS_PER_RUN
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -38,6 +39,11 @@ class Rate:
         if seconds > LONGEST_PERIOD.total_seconds():
             raise ValueError(f"rate {text!r} looks back too far; at most a year")
         return cls(limit=int(limit), period=timedelta(seconds=seconds))
+
+    @property
+    def words(self) -> str:
+        """Such as "20 times in 1 min"."""
+        return f"{self.limit} {'time' if self.limit == 1 else 'times'} in {in_words(self.period)}"
 
 
 @dataclass(frozen=True, kw_only=True)

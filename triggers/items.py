@@ -21,7 +21,7 @@ BATCH_BYTES = 4 * 2**20  # of payloads; one event may be larger, and is then a b
 
 READ = """
 SELECT event.id, source.slug, event.type, event.subject, coalesce(event.time, event.received_at), event.target_id, event.root_id,
-       event.depth, item.redispatch_id, item.trigger_id, item.replay_id,
+       event.depth, event.chain, item.redispatch_id, item.trigger_id, item.replay_id,
        greatest(octet_length(event.body), pg_column_size(event.data), 0)
 FROM (
   (SELECT seq, id AS event_id, NULL::bigint AS redispatch_id, NULL::uuid AS trigger_id, %(nil)s::uuid AS replay_id
@@ -50,6 +50,7 @@ class Item:
     target_id: UUID | None
     root_id: UUID
     depth: int
+    chain: tuple[str, ...] = ()
     redispatch_id: int | None
     trigger_id: UUID | None
     replay_id: UUID
@@ -76,8 +77,8 @@ class Matched:
 def read_items(limit: int) -> list[Item]:
     """The next events to dispatch, in `seq` order: at most `limit`, or what BATCH_BYTES hold, but always one."""
     names = list(Item.__dataclass_fields__)
-    rows = fetch(READ, {"limit": limit, "nil": NIL_REPLAY})
-    items = [Item(**dict(zip(names, row, strict=True))) for row in rows]
+    rows = [dict(zip(names, row, strict=True)) for row in fetch(READ, {"limit": limit, "nil": NIL_REPLAY})]
+    items = [Item(**{**row, "chain": tuple(row["chain"])}) for row in rows]
     total = 0
     for count, item in enumerate(items):
         total += item.bytes
@@ -145,4 +146,6 @@ def cel_event(item: Item, data: Any) -> dict[str, Any]:
 
 
 def bare_match(item: Item, rule: Rule) -> Match:
-    return Match(rule=rule, event_ids=[item.event_id], root_id=item.root_id, depth=item.depth, replay_id=item.replay_id)
+    return Match(
+        rule=rule, event_ids=[item.event_id], root_id=item.root_id, depth=item.depth, chain=item.chain, replay_id=item.replay_id
+    )  # fmt: skip

@@ -10,24 +10,26 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from runs.chain import Chain, merged
 from runs.sql import execute, execute_many, fetch
 from triggers.intake import Intake
 
 Group = tuple[UUID, str, UUID]  # trigger, key, replay
 
 READ = """
-SELECT id, trigger_id, key, replay_id, event_ids, root_id, depth, input, opened_at, due_at FROM triggers_window
+SELECT id, trigger_id, key, replay_id, event_ids, root_id, depth, chain, input, opened_at, due_at FROM triggers_window
 WHERE (trigger_id, key, replay_id) IN (SELECT * FROM unnest(%s::uuid[], %s::text[], %s::uuid[]))
 """
 DUE = """
 SELECT trigger_id, key, replay_id FROM triggers_window WHERE due_at <= %s::timestamptz ORDER BY due_at LIMIT %s::int
 """
 WRITE = """
-INSERT INTO triggers_window (trigger_id, key, replay_id, event_ids, root_id, depth, input, opened_at, due_at, closes_at)
-VALUES (%s::uuid, %s::text, %s::uuid, %s::uuid[], %s::uuid, %s::smallint, %s::jsonb, %s::timestamptz, %s::timestamptz, %s::timestamptz)
+INSERT INTO triggers_window (trigger_id, key, replay_id, event_ids, root_id, depth, chain, input, opened_at, due_at, closes_at)
+VALUES (%s::uuid, %s::text, %s::uuid, %s::uuid[], %s::uuid, %s::smallint, %s::text[], %s::jsonb, %s::timestamptz, %s::timestamptz,
+        %s::timestamptz)
 ON CONFLICT (trigger_id, key, replay_id) DO UPDATE SET
-  event_ids = excluded.event_ids, root_id = excluded.root_id, depth = excluded.depth, input = excluded.input,
-  opened_at = excluded.opened_at, due_at = excluded.due_at, closes_at = excluded.closes_at
+  event_ids = excluded.event_ids, root_id = excluded.root_id, depth = excluded.depth, chain = excluded.chain,
+  input = excluded.input, opened_at = excluded.opened_at, due_at = excluded.due_at, closes_at = excluded.closes_at
 """
 DELETE = "DELETE FROM triggers_window WHERE id = ANY(%s::bigint[])"
 
@@ -43,6 +45,7 @@ class OpenWindow:
     event_ids: list[UUID]
     root_id: UUID
     depth: int
+    chain: Chain
     input: Any
     opened_at: datetime
     due_at: datetime
@@ -56,11 +59,11 @@ class OpenWindow:
     def is_over(self, intake: Intake, now: datetime) -> bool:
         return self.due_at <= now or len(self.event_ids) >= intake.most
 
-    def take(self, event_id: UUID, input: Any, depth: int, intake: Intake, now: datetime) -> None:
+    def take(self, event_id: UUID, input: Any, depth: int, chain: Chain, intake: Intake, now: datetime) -> None:
         """Take one more event in; a debounce begins anew with each, but waits no longer than its `max_wait` in all."""
         if event_id not in self.event_ids:
             self.event_ids.append(event_id)
-        self.input, self.depth = input, max(self.depth, depth)
+        self.input, self.depth, self.chain = input, max(self.depth, depth), merged(self.chain, chain)
         self.closes_at = self.opened_at + intake.max_wait
         self.due_at = min(now + intake.debounce, self.closes_at) if intake.debounce else self.closes_at
         self.has_changed = True
@@ -86,7 +89,7 @@ def write(windows: Iterable[OpenWindow], closed: Iterable[OpenWindow]) -> None:
         execute(DELETE, [gone])
     changed = [
         (
-            window.trigger_id, window.key, window.replay_id, window.event_ids, window.root_id, window.depth,
+            window.trigger_id, window.key, window.replay_id, window.event_ids, window.root_id, window.depth, list(window.chain),
             None if window.input is None else Jsonb(window.input), window.opened_at, window.due_at, window.closes_at,
         )
         for window in windows
@@ -97,8 +100,8 @@ def write(windows: Iterable[OpenWindow], closed: Iterable[OpenWindow]) -> None:
 
 
 def _window(row: tuple[Any, ...]) -> OpenWindow:
-    id, trigger_id, key, replay_id, event_ids, root_id, depth, input, opened_at, due_at = row
+    id, trigger_id, key, replay_id, event_ids, root_id, depth, chain, input, opened_at, due_at = row
     return OpenWindow(
-        id=id, trigger_id=trigger_id, key=key, replay_id=replay_id, event_ids=event_ids, root_id=root_id, depth=depth,
+        id=id, trigger_id=trigger_id, key=key, replay_id=replay_id, event_ids=event_ids, root_id=root_id, depth=depth, chain=chain,
         input=None if input is None else json.loads(input), opened_at=opened_at, due_at=due_at,
     )  # fmt: skip

@@ -101,7 +101,9 @@ class OneKey(RuleBasedStateMachine):
             id=self.trigger, slug="t", agent="a", overlap=overlap, policy=Policy(timeout=60, retries=1), key_limit=limit,
             intake=Intake(rate=rate),
         )  # fmt: skip
-        match = Match(rule=found, event_ids=[event], root_id=event, depth=0, replay_id=UUID(NIL), key=key, group=key)
+        match = Match(
+            rule=found, event_ids=[event], root_id=event, depth=0, chain=(), replay_id=UUID(NIL), key=key, group=key
+        )
         live = keys.states({key: limit})[key].live
         ledger = open_ledger([match])
         admit([match], ledger)

@@ -18,7 +18,7 @@ class Decision(models.Model):
         RESUMED = "resumed", "was held, then ran"
         DROPPED = "dropped", "was held, then given up by a person"
         DISABLED = "disabled", "it was meant for a trigger that is disabled"
-        LOOP = "loop", "its causal chain is too deep"
+        LOOP = "loop", "its causal chain is too deep, or goes round too fast"
         ERROR = "error", "matching or admitting it failed"
 
     event = models.ForeignKey(Event, models.CASCADE, related_name="decisions", db_index=False)

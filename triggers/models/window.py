@@ -14,6 +14,7 @@ class Window(models.Model):
     event_ids = ArrayField(models.UUIDField(), help_text="in order of dispatch; the first gives the run its id")
     root_id = models.UUIDField()
     depth = models.SmallIntegerField()
+    chain = ArrayField(models.TextField(), db_default=[])
     input = models.JSONField(null=True, help_text="that of the newest event")
     opened_at = models.DateTimeField(db_default=Now())
     due_at = models.DateTimeField(help_text="when it becomes a run, unless another event moves that")
