@@ -5,31 +5,60 @@ from uuid import UUID
 
 from django.db.models import Min
 
-from runs.models import Notification, Run
+from runs import family
+from runs.ids import runs_of_event
+from runs.models import Notification, Run, Wait
 from runs.payloads import remove_payloads
-from runs.sql import fetch
+from runs.sql import execute, fetch
 
 ERASED = "(erased)"
 EMITTING = """
-SELECT DISTINCT (payload->>'cause_run_id')::uuid FROM runs_outboxmessage
-WHERE topic = 'event' AND payload->>'cause_run_id' = ANY(%s::text[])
+SELECT DISTINCT said.run::uuid FROM runs_outboxmessage,
+  LATERAL (SELECT CASE topic WHEN 'event' THEN payload->>'cause_run_id' WHEN 'wakeup' THEN payload->>'run' END) said (run)
+WHERE topic IN ('event', 'wakeup') AND said.run = ANY(%s::text[])
 """
+# What an agent has given a step as its key may be a name or an address as well; a step's own name is of the code, and
+# so is a key that ends in a number, which the journal has counted itself.
+ERASE_KEYS = r"""
+UPDATE {table} SET key = split_part(key, ':', 1) || ':(erased)#' || position
+WHERE run_id = ANY(%s::uuid[]) AND key LIKE '%%:%%' AND key !~ '#\d+$'
+"""
+KEYS = [ERASE_KEYS.format(table=table) for table in ("runs_step", "runs_wait")]
+
+
+def holders(event_ids: Sequence[UUID]) -> dict[UUID, set[UUID]]:
+    """Of each event the runs that may hold what it said: those it was for, those whose wait took it, the children and
+    forks of these, and whoever is given what they gave. What a parent so given passed on to its other children, nobody
+    can tell: they are left."""
+    found = {event: set(runs_of_event(event).values_list("id", flat=True)) for event in event_ids}
+    for event, run in Wait.objects.filter(event_id__in=event_ids).values_list("event_id", "run_id"):
+        if event is not None:
+            found[event].add(run)
+    given = set[UUID]().union(*found.values())
+    heirs, readers = family.heirs(given), family.readers(given)
+    return {
+        event: runs.union(*(kin.get(run, set()) for run in runs for kin in (heirs, readers)))
+        for event, runs in found.items()
+    }
 
 
 def erase_runs(run_ids: Sequence[UUID]) -> int:
-    """Take payload, key and notifications of finished runs away, in the caller's transaction; how many had any payload.
+    """Take payload, keys and notifications of finished runs away, in the caller's transaction; how many had any payload.
     A key may be a name or an address. Live runs are left as they are."""
     count = len(remove_payloads(run_ids))
     finished = Run.objects.finished().filter(id__in=run_ids)
+    ids = list(finished.values_list("id", flat=True))
+    for statement in KEYS:
+        execute(statement, [ids])
     finished.exclude(key=None).update(key=None)
     first = finished.aggregate(first=Min("created_at"))["first"]
     if first:
         # By the index on the time: there is none on the run.
-        told = Notification.objects.filter(created_at__gte=first, run_id__in=finished.values_list("id", flat=True))
+        told = Notification.objects.filter(created_at__gte=first, run_id__in=ids)
         told.exclude(text=ERASED).update(text=ERASED)
     return count
 
 
 def emitting(run_ids: Sequence[UUID]) -> set[UUID]:
-    """Those of the runs that emitted an event which has not been recorded yet."""
+    """Those of the runs that emitted an event which has not been recorded yet, or asked to be woken at a later time."""
     return {id for (id,) in fetch(EMITTING, [[str(id) for id in run_ids]])} if run_ids else set()

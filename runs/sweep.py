@@ -47,6 +47,7 @@ DELETE FROM {table} WHERE {key} IN (
 COUNT_FEW = "SELECT count(*) FROM {table} WHERE {which}"
 
 Judge = Callable[[Sequence[UUID], datetime], list[UUID]]
+Portion = Callable[[Sequence[UUID]], Sequence[UUID]]
 Remove = Callable[[Sequence[UUID]], object]
 
 
@@ -74,8 +75,9 @@ class Step(Protocol):
 @dataclass(frozen=True, kw_only=True)
 class Walk:
     """Over a table of time-ordered UUIDs. `judge` says which of these rows may go, being older than an instant, and
-    `foresee` which would if the walks before this one were done; `lag` is how far it stays behind that instant, so that
-    it meets few rows that are not ready, and it never overtakes the walk named by `after`."""
+    `foresee` which would if the walks before this one were done; `portion` how many of them one transaction can take, at
+    least one; `lag` is how far it stays behind that instant, so that it meets few rows that are not ready, and it never
+    overtakes the walk named by `after`."""
 
     name: str
     table: str
@@ -83,6 +85,7 @@ class Walk:
     judge: Judge
     remove: Remove
     foresee: Judge | None = None
+    portion: Portion | None = None
     lag: timedelta = timedelta()
     after: str = ""
 
@@ -95,9 +98,11 @@ class Walk:
             end = max(position, self._end(cutoff))
             ids = self._range(position, end, limit)
             going = self._lock_and_judge(ids, cutoff)
+            more = len(ids) == limit
+            if going and self.portion and len(part := self.portion(going)) < len(going):
+                ids, going, more = ids[: ids.index(part[-1]) + 1], list(part), True
             if going:
                 self.remove(going)
-            more = len(ids) == limit
             Sweep.objects.filter(name=self.name).update(
                 position=ids[-1] if more else end, completed_at=F("completed_at") if more else Now()
             )

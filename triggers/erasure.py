@@ -1,11 +1,12 @@
 """Erasure: taking away for good what events said, and what came of it, while every id stays.
 
-What goes: data, body, headers and subject of the events; input, result, error, traceback and key of their runs; the text
-of these runs' notifications; and the same of the events those runs emitted, down the causal chain. What stays: ids, types,
-times, states, the ledger. So nothing is done twice, and the history still explains itself.
+What goes: data, body, headers and subject of the events; input, result, error, traceback, journal and key of their runs,
+and of the runs whose wait took one of them; the same of these runs' children and forks, and of the parents that were given
+their results; the text of all these runs' notifications; and the same of the events those runs emitted, down the causal
+chain. What stays: ids, types, times, states, the ledger. So nothing is done twice, and the history still explains itself.
 
-An event that is still needed is left, and so is every event it stems from: what leads to it must be found again. The
-agents' own state, and what their code wrote elsewhere, are theirs to erase.
+An event that is still needed, or of which one of these runs is live, is left, and so is every event it stems from: what
+leads to it must be found again. The agents' own state, and what their code wrote elsewhere, are theirs to erase.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,8 +20,7 @@ from django.db.models.functions import Coalesce, Now
 from django.utils.crypto import salted_hmac
 
 from runs.audit import record_about
-from runs.erasure import ERASED, emitting, erase_runs
-from runs.ids import runs_of_event
+from runs.erasure import ERASED, emitting, erase_runs, holders
 from runs.models import Run
 from runs.states import LIVE
 from runs.sweep import database_now
@@ -66,9 +66,9 @@ class Erasure:
 
 @dataclass(kw_only=True)
 class Traces:
-    """Events, the runs that handled them, and what stems from what; in the order in which they were found."""
+    """Events, the runs that may hold what they said, and what stems from what; in the order in which they were found."""
 
-    runs_of: dict[UUID, list[UUID]] = field(default_factory=dict)
+    runs_of: dict[UUID, set[UUID]] = field(default_factory=dict)
     causes: dict[UUID, set[UUID]] = field(default_factory=dict)
 
 
@@ -148,12 +148,11 @@ def _erase(chosen: Sequence[UUID], *, by: str, about: str, dry_run: bool = False
 
 
 def follow(chosen: Sequence[UUID]) -> Traces:
-    """The events, their runs, the events these emitted, and so on to the ends of the causal chain."""
+    """The events, the runs that hold them, the events these emitted, and so on to the ends of the causal chain."""
     traces = Traces()
     frontier = list(chosen)
     while frontier:
-        for event_id in frontier:
-            traces.runs_of[event_id] = list(runs_of_event(event_id).values_list("id", flat=True))
+        traces.runs_of |= holders(frontier)
         by_run = {run: event for event in frontier for run in traces.runs_of[event]}
         emitted = Event.objects.filter(cause_run_id__in=by_run).order_by("id").values_list("id", "cause_run_id")
         found = []
@@ -166,11 +165,12 @@ def follow(chosen: Sequence[UUID]) -> Traces:
 
 
 def needed(traces: Traces) -> set[UUID]:
-    """Those of the events that somebody still needs, or whose runs have emitted what has not arrived yet."""
+    """Those of the events that somebody still needs, or of whose runs one is live or has emitted what has not arrived."""
     events = list(traces.runs_of)
     free = set(not_needed(events, but_by_runs_before=database_now() + timedelta(days=1)))
-    sending = emitting(_runs(events, traces))
-    return {event for event in events if event not in free or sending & set(traces.runs_of[event])}
+    runs = _runs(events, traces)
+    busy = emitting(runs).union(_live_runs(runs))
+    return {event for event in events if event not in free or busy & traces.runs_of[event]}
 
 
 def stems_of(left: set[UUID], traces: Traces) -> set[UUID]:
@@ -187,10 +187,10 @@ def _erase_together(event_ids: Sequence[UUID], traces: Traces, erasure: Erasure)
         locked = list(
             Event.objects.filter(id__in=event_ids).order_by("id").select_for_update().values_list("id", flat=True)
         )
-        runs = erase_runs(_runs(locked, traces))
-        free = not_needed(locked)
-        erasure.runs += runs
-        erasure.left += [Left(event_id=id, runs=_live_runs(traces.runs_of[id])) for id in locked if id not in set(free)]
+        # A run may have been requeued since they were looked at: before this, or between this and the erasure of its own.
+        erasure.runs += erase_runs(_runs(_without_live(locked, traces), traces))
+        free = set(not_needed(_without_live(locked, traces)))
+        erasure.left += [Left(event_id=id, runs=_live_runs(traces.runs_of[id])) for id in locked if id not in free]
         for event in Event.objects.filter(id__in=free).filter(_says_something()).only("subject"):
             erasure.events += Event.objects.filter(pk=event.pk).update(
                 data=None, body=None, headers=None, payload_removed_at=Coalesce("payload_removed_at", Now()),
@@ -198,6 +198,11 @@ def _erase_together(event_ids: Sequence[UUID], traces: Traces, erasure: Erasure)
             )  # fmt: skip
         # Of what an expression made of the event, its reason may quote a part.
         Decision.objects.filter(event__in=free, outcome=Decision.Outcome.ERROR).update(reason=ERASED)
+
+
+def _without_live(event_ids: Sequence[UUID], traces: Traces) -> list[UUID]:
+    live = set(_live_runs(_runs(event_ids, traces)))
+    return [id for id in event_ids if live.isdisjoint(traces.runs_of[id])]
 
 
 def _says_something() -> Q:
@@ -208,5 +213,5 @@ def _runs(event_ids: Iterable[UUID], traces: Traces) -> list[UUID]:
     return sorted({run for event in event_ids for run in traces.runs_of[event]})
 
 
-def _live_runs(run_ids: Sequence[UUID]) -> list[UUID]:
+def _live_runs(run_ids: Iterable[UUID]) -> list[UUID]:
     return list(Run.objects.filter(id__in=run_ids, status__in=sorted(LIVE)).order_by("id").values_list("id", flat=True))

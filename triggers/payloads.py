@@ -13,8 +13,8 @@ WHERE id = ANY(%s::uuid[]) AND payload_removed_at IS NULL
 NEEDS = "run.payload_removed_at IS NULL AND coalesce(run.finished_at >= %(before)s::timestamptz, true)"
 # An event is needed while it waits for dispatch, or to be offered again, or in a window, and as long as a run of it
 # still has what it was given: the run may be live, or be requeued. A run that took several events along has the id of
-# the first; the others' decisions name it. OFFSET 0: each event is looked up in the indexes by itself, however the planner
-# would rather join whole tables.
+# the first; the others' decisions name it; and a durable run's wait names the event it took. OFFSET 0: each event is
+# looked up in the indexes by itself, however the planner would rather join whole tables.
 NOT_NEEDED = """
 SELECT event.id FROM triggers_event event
 WHERE event.id = ANY(%(ids)s::uuid[]) AND event.dispatched_at IS NOT NULL
@@ -29,6 +29,8 @@ WHERE event.id = ANY(%(ids)s::uuid[]) AND event.dispatched_at IS NOT NULL
     WHERE run.id BETWEEN (left(replace(event.id::text, '-', ''), 12) || repeat('0', 20))::uuid
                      AND (left(replace(event.id::text, '-', ''), 12) || repeat('f', 20))::uuid
       AND run.event_ids @> ARRAY[event.id] AND {needs} OFFSET 0)
+  AND NOT EXISTS (
+    SELECT FROM runs_wait wait JOIN runs_run run ON run.id = wait.run_id WHERE wait.event_id = event.id AND {needs} OFFSET 0)
 """.replace("{needs}", NEEDS)
 
 
