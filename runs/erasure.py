@@ -17,11 +17,9 @@ SELECT DISTINCT said.run::uuid FROM runs_outboxmessage,
   LATERAL (SELECT CASE topic WHEN 'event' THEN payload->>'cause_run_id' WHEN 'wakeup' THEN payload->>'run' END) said (run)
 WHERE topic IN ('event', 'wakeup') AND said.run = ANY(%s::text[])
 """
-# What an agent has given a step as its key may be a name or an address as well; a step's own name is of the code, and
-# so is a key that ends in a number, which the journal has counted itself.
-ERASE_KEYS = r"""
-UPDATE {table} SET key = split_part(key, ':', 1) || ':(erased)#' || position
-WHERE run_id = ANY(%s::uuid[]) AND key LIKE '%%:%%' AND key !~ '#\d+$'
+# What an agent gave as the key of a step or a wait may be a name or an address as well; their names are of the code.
+ERASE_KEYS = """
+UPDATE {table} SET key = split_part(key, ':', 1) || ':(erased)#' || position WHERE run_id = ANY(%s::uuid[]) AND is_keyed
 """
 KEYS = [ERASE_KEYS.format(table=table) for table in ("runs_step", "runs_wait")]
 

@@ -58,8 +58,8 @@ def test_the_journal_keeps_nothing_of_the_person() -> None:
 
 def test_keys_that_an_agent_gave_go_and_names_stay() -> None:
     run = old_run(old_event(1, subject=ADA))
-    for key in ("mail", f"mail:{ADA}", f"mail:{ADA}:2", "emit:mail.sent#1"):
-        make_step(run, key)
+    for key, is_keyed in {"mail": False, f"mail:{ADA}": True, f"mail:{ADA}:2": True, "emit:mail.sent#1": False}.items():
+        make_step(run, key, is_keyed=is_keyed)
 
     erase_ada()
 

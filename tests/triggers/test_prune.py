@@ -330,6 +330,19 @@ FILL = [
     SELECT id, 1, 1, created_at, created_at, 'succeeded', '', '' FROM runs_run
     """,
     """
+    INSERT INTO runs_step (run_id, key, position, is_keyed, effect, status, epoch, attempts, error, error_kind, is_permanent, ended_at)
+    SELECT id, 'step:' || number, number, true, 'read', 'done', 1, 1, '', '', false, created_at
+    FROM runs_run, generate_series(1, 3) number
+    """,
+    """
+    INSERT INTO runs_wait (run_id, key, position, is_keyed, kind, status, event_type, match_shape, match_hash, event_id, children, ended_at)
+    SELECT id, 'approval#1', 4, false, 'approval', 'done', '', '', '', root_id, '{}', created_at FROM runs_run
+    """,
+    """
+    INSERT INTO runs_approval (id, wait_id, question, detail, digest, on_expiry, decision, decided_digest, decided_by, reason)
+    SELECT gen_random_uuid(), id, '', '', '', 'deny', '', '', '', '' FROM runs_wait
+    """,
+    """
     INSERT INTO runs_processedevent (event_id, consumer, replay_id, run_id)
     SELECT root_id, 't', replay_id, id FROM runs_run
     """,
@@ -338,7 +351,10 @@ FILL = [
     SELECT id, %(trigger)s, %(nil)s, 'overlap', '' FROM triggers_event
     """,
 ]
-TABLES = ["triggers_event", "triggers_decision", "runs_run", "runs_attempt", "runs_processedevent"]
+TABLES = [
+    "triggers_event", "triggers_decision", "runs_run", "runs_attempt", "runs_step", "runs_wait", "runs_approval",
+    "runs_processedevent",
+]  # fmt: skip
 
 
 def test_a_batch_reads_the_rows_it_meets_and_no_table_whole() -> None:
