@@ -6,6 +6,8 @@ from typing import Any
 
 from django.conf import settings
 
+from agents.agent import Agent
+
 TEXTS = frozenset({"queue", "overlap"})
 WHOLE = frozenset({"priority", "retries", "pause_after"})
 YES_OR_NO = frozenset({"durable", "hold_key"})
@@ -39,6 +41,11 @@ class Policy:
         return cls(**known)
 
     @classmethod
+    def of_agent(cls, agent: Agent) -> "Policy":
+        """As the agent's author declared it."""
+        return cls.load(declared_by(agent))
+
+    @classmethod
     def of_run(cls, stored: Mapping[str, Any]) -> "Policy":
         """A run's snapshot; where another version wrote what this one cannot read, the defaults."""
         try:
@@ -59,6 +66,19 @@ class Policy:
         """Exponential, with ± 20 % jitter so that what failed together does not return together."""
         seconds = min(self.backoff * self.backoff_factor ** (attempt - 1), self.backoff_max)
         return timedelta(seconds=seconds * uniform(0.8, 1.2))  # noqa: S311 (no secret)
+
+
+def declared_by(agent: Agent) -> dict[str, Any]:
+    """What an agent's declaration says of how its runs are executed."""
+    return {
+        "queue": agent.queue,
+        "priority": agent.priority,
+        "timeout": agent.timeout.total_seconds() if agent.timeout else 0,
+        "retries": agent.retries,
+        "pause_after": agent.pause_after,
+        "durable": agent.durable,
+        "hold_key": agent.hold_key,
+    }
 
 
 def _checked(name: str, value: Any) -> Any:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from agents.agent import Agent
-from runs.policy import Policy
+from runs.policy import Policy, declared_by
 from triggers.intake import Intake
 from triggers.models import Trigger
 
@@ -17,13 +17,7 @@ DEFAULTS = {name: value for name, value in asdict(Policy()).items() if name != "
 def policy_of(agent: Agent) -> dict[str, Any]:
     """What an agent's declaration changes of the default policy, as a trigger stores it."""
     declared = {
-        "queue": agent.queue,
-        "priority": agent.priority,
-        "timeout": agent.timeout.total_seconds() if agent.timeout else DEFAULTS["timeout"],
-        "retries": agent.retries,
-        "durable": agent.durable,
-        "hold_key": agent.hold_key,
-        "pause_after": agent.pause_after,
+        **declared_by(agent),
         "rate": agent.rate,
         "overflow": agent.overflow,
         "debounce": agent.debounce.total_seconds() if agent.debounce else 0,
