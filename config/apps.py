@@ -13,9 +13,10 @@ class ConfigConfig(AppConfig):
         from triggers.feedback import count_failures, record_emitted
         from triggers.periodic import TOPIC as PERIODIC_TASK
         from triggers.periodic import send_periodic_task
-        from triggers.reading import read_events
+        from triggers.reading import find_event, read_events
 
         wiring.read_events = read_events
+        wiring.find_event = find_event
         wiring.inside = {"event": record_emitted, "run.finished": count_failures}
         wiring.outside = {PERIODIC_TASK: send_periodic_task}
         wiring.by_task = {ALARM: alarms.send}

@@ -38,9 +38,11 @@ UPDATE runs_run SET
   claimed_at = clock_timestamp(), started_at = coalesce(started_at, clock_timestamp()),
   deadline_at = clock_timestamp() + make_interval(secs => coalesce((policy->>'timeout')::float8, %(timeout)s::float8) + %(hard)s::float8),
   attempt = attempt + 1, epoch = epoch + 1,
-  version = (%(versions)s::text[])[array_position(%(agents)s::text[], agent)]
+  version = (%(versions)s::text[])[array_position(%(agents)s::text[], agent)],
+  begun_version = CASE WHEN started_at IS NULL THEN (%(versions)s::text[])[array_position(%(agents)s::text[], agent)] ELSE begun_version END
 FROM best WHERE runs_run.id = best.id
-RETURNING runs_run.id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, key, slot, key_limit,
+RETURNING runs_run.id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, chain, key, slot,
+  key_limit, parent_id,
   {named}
 """
 NAMED = "set_config('application_name', 'wakeful:' || runs_run.id || ':' || epoch, false)"
@@ -76,14 +78,24 @@ class Claim:
     policy: Policy
     root_id: UUID
     depth: int
+    chain: Sequence[str] = ()
     key: str | None
     slot: int | None
     key_limit: int = 1
+    parent_id: UUID | None = None
     is_named: bool = True  # does the session that claimed it bear its name?
 
     @property
     def ticket(self) -> Ticket:
-        return Ticket(run_id=self.run_id, epoch=self.epoch, key=self.key, slot=self.slot, key_limit=self.key_limit)
+        return Ticket(
+            run_id=self.run_id,
+            epoch=self.epoch,
+            key=self.key,
+            slot=self.slot,
+            key_limit=self.key_limit,
+            attempt=self.attempt,
+            may_have_parent=self.parent_id is not None,
+        )
 
     @property
     def session_name(self) -> str:
@@ -147,9 +159,11 @@ def _claim_of(row: tuple[Any, ...], is_named: bool = True) -> Claim:
         policy,
         root_id,
         depth,
+        chain,
         key,
         slot,
         limit,
+        parent_id,
         _,
     ) = row
     return Claim(
@@ -164,9 +178,11 @@ def _claim_of(row: tuple[Any, ...], is_named: bool = True) -> Claim:
         policy=Policy.of_run(json.loads(policy)),
         root_id=root_id,
         depth=depth,
+        chain=chain,
         key=key,
         slot=slot,
         key_limit=limit,
+        parent_id=parent_id,
         is_named=is_named,
     )
 

@@ -9,13 +9,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from django.db import transaction
 from psycopg.types.json import Jsonb
 
 from runs import keys
+from runs.entries import ASKED, JOURNALED, WAITED, StepEntry, WaitEntry, step_parameters, wait_parameters
 from runs.exceptions import RunLost
 from runs.failpoints import failpoint
 from runs.models import Attempt, Run
@@ -33,15 +34,18 @@ class Ticket:
     key: str | None
     slot: int | None
     key_limit: int = 1
+    attempt: int | None = None  # its number, where progress has begun to count anew since
+    may_have_parent: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outbound:
-    """A message for the outbox."""
+    """A message for the outbox; with `due_in` not before that is over."""
 
     topic: str
     key: str
     payload: dict[str, Any]
+    due_in: timedelta = timedelta()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +57,8 @@ class NoticeRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What becomes of a run. `attempt` None: no attempt ended with it. `due_in` is a backoff."""
+    """What becomes of a run. `attempt` None: no attempt ended with it. `due_in` is a backoff. `holds_key`: it keeps its
+    place while it waits."""
 
     status: RunStatus
     attempt: Attempt.Outcome | None = None
@@ -63,8 +68,11 @@ class Outcome:
     result: Any = None
     due_in: timedelta | None = None
     give_back: bool = False
+    holds_key: bool = False
     outbound: Sequence[Outbound] = field(default_factory=tuple)
     notices: Sequence[NoticeRow] = field(default_factory=tuple)
+    entries: Sequence[StepEntry] = field(default_factory=tuple)
+    wait: WaitEntry | None = None
 
 
 # That a run has finished is told on a grid of half seconds: singly, the dispatcher would spend more on hearing of runs
@@ -84,17 +92,17 @@ WITH gone AS (
     ready_at = CASE WHEN %(queued)s::boolean AND %(due_in)s::interval IS NULL THEN clock_timestamp() END,
     due_at = CASE WHEN %(queued)s::boolean THEN clock_timestamp() + %(due_in)s::interval END,
     slot = CASE WHEN %(keeps_place)s::boolean THEN slot END,
-    attempt = attempt - %(given_back)s::int,
+    attempt = CASE WHEN %(waits)s::boolean THEN 0 ELSE greatest(attempt - %(given_back)s::int, 0) END,
     epoch = epoch + %(fenced)s::int,
     result = %(result)s::jsonb,
     error = %(error)s::text,
     finished_at = CASE WHEN %(finished)s::boolean THEN clock_timestamp() END
   WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND NOT (%(queued)s::boolean AND cancel_requested_at IS NOT NULL) {guard}
-  RETURNING id, key, agent, trigger, trigger_id, event_ids, replay_id, attempt, worker_id, pid, claimed_at
+  RETURNING id, key, agent, trigger, trigger_id, event_ids, replay_id, attempt, worker_id, pid, claimed_at, parent_id
 )"""
 ATTEMPTED = """attempted AS (
   INSERT INTO runs_attempt (run_id, epoch, number, worker_id, pid, started_at, ended_at, outcome, error, traceback)
-  SELECT id, %(claim_epoch)s::int, attempt + %(given_back)s::int, worker_id, pid, claimed_at, clock_timestamp(),
+  SELECT id, %(claim_epoch)s::int, coalesce(%(number)s::int, attempt + %(given_back)s::int), worker_id, pid, claimed_at, clock_timestamp(),
          %(outcome)s::text, %(error)s::text, %(traceback)s::text
   FROM gone
 )"""
@@ -104,17 +112,30 @@ LEDGER = """ledger AS (
 )"""
 SENT = """sent AS (
   INSERT INTO runs_outboxmessage (topic, key, payload, attempts, last_error, available_at)
-  SELECT message.topic, message.key, message.payload, 0, '', clock_timestamp()
-  FROM gone, unnest(%(topics)s::text[], %(keys)s::text[], %(payloads)s::text[]::jsonb[]) AS message(topic, key, payload)
+  SELECT message.topic, message.key, message.payload, 0, '', clock_timestamp() + make_interval(secs => message.due_in)
+  FROM {run}, unnest(%(topics)s::text[], %(keys)s::text[], %(payloads)s::text[]::jsonb[], %(dues)s::float8[])
+    AS message(topic, key, payload, due_in)
 )"""
 TOLD = """told AS (
   INSERT INTO runs_outboxmessage (topic, key, payload, attempts, last_error, available_at)
   {finished}
 )""".replace("{finished}", FINISHED_MESSAGE.strip())
+# A parent may wait for it. Whether others of its children live yet is looked up when this is read.
+REPORTED = """reported AS (
+  INSERT INTO runs_outboxmessage (topic, key, payload, attempts, last_error, available_at)
+  SELECT 'child.finished', parent_id::text, jsonb_build_object('parent', parent_id, 'run', id, 'status', %(status)s::text), 0, '',
+         clock_timestamp()
+  FROM gone WHERE parent_id IS NOT NULL
+)"""
+# What a run waited for when it was stopped; nobody need decide, and nothing that comes wakes it.
+CLOSED = """closed AS (
+  UPDATE runs_wait SET status = 'closed', ended_at = clock_timestamp() FROM gone
+  WHERE runs_wait.run_id = gone.id AND runs_wait.status = 'open'
+)"""
 NOTED = """noted AS (
   INSERT INTO runs_notification (sender, run_id, urgency, text)
-  SELECT notice.sender, gone.id, notice.urgency, notice.text
-  FROM gone, unnest(%(senders)s::text[], %(urgencies)s::text[], %(texts)s::text[]) AS notice(sender, urgency, text)
+  SELECT notice.sender, run.id, notice.urgency, notice.text
+  FROM {run} AS run, unnest(%(senders)s::text[], %(urgencies)s::text[], %(texts)s::text[]) AS notice(sender, urgency, text)
 )"""
 PROMOTED = """promoted AS (
   UPDATE runs_run SET ready_at = clock_timestamp(), slot = next.slot
@@ -191,7 +212,9 @@ def _leave(gone: str, ticket: Ticket, outcome: Outcome, **how: Any) -> bool:
 
 
 def _keeps_place(ticket: Ticket, outcome: Outcome) -> bool:
-    """A backoff keeps its place only where the key has but one: there, nobody may pass."""
+    """A backoff keeps its place only where the key has but one: there, nobody may pass. Who waits keeps it if told to."""
+    if outcome.status in (RunStatus.WAITING, RunStatus.UNCERTAIN):
+        return outcome.holds_key
     return outcome.status == RunStatus.QUEUED and (outcome.due_in is None or ticket.key_limit == 1)
 
 
@@ -200,18 +223,23 @@ def _cancel_requested(ticket: Ticket) -> bool:
     return runs.exclude(cancel_requested_at=None).exists()
 
 
-def _parts(ticket: Ticket, outcome: Outcome) -> str:
+def _parts(ticket: Ticket, outcome: Outcome, expected: RunStatus | None) -> str:
     """What hangs on the fence, as further parts of its statement."""
     parts = {
         ATTEMPTED: outcome.attempt is not None,
         LEDGER: outcome.status == RunStatus.SUCCEEDED,
+        JOURNALED: bool(outcome.entries),
+        WAITED: outcome.wait is not None,
+        ASKED: outcome.wait is not None and outcome.wait.approval is not None,
         SENT: bool(outcome.outbound),
         TOLD: outcome.status in FINISHED,
+        REPORTED: outcome.status in FINISHED and ticket.may_have_parent,
+        CLOSED: expected == RunStatus.WAITING,
         NOTED: bool(outcome.notices),
         # One without a place counts too: with a limit of 1 others may have waited behind it.
         PROMOTED: ticket.key is not None and not _keeps_place(ticket, outcome),
     }
-    return "".join(f", {part}" for part, is_needed in parts.items() if is_needed)
+    return "".join(f", {part}" for part, is_needed in parts.items() if is_needed).replace("{run}", "gone")
 
 
 def _execute(
@@ -223,7 +251,7 @@ def _execute(
     expected: RunStatus | None = None,
     claim_epoch: int | None = None,
 ) -> bool:
-    parameters: dict[str, Any] = {
+    parameters: dict[str, Any] = effect_parameters(outcome) | {
         "id": ticket.run_id,
         "epoch": ticket.epoch,
         "claim_epoch": ticket.epoch if claim_epoch is None else claim_epoch,
@@ -237,21 +265,42 @@ def _execute(
         "reason": outcome.reason,
         "due_in": outcome.due_in,
         "given_back": int(outcome.give_back),
+        "waits": outcome.status == RunStatus.WAITING,
+        "number": ticket.attempt,
         "result": None if outcome.result is None else Jsonb(outcome.result),
         "error": outcome.error,
         "traceback": outcome.traceback,
         "outcome": outcome.attempt,
-        "topics": [message.topic for message in outcome.outbound],
-        "keys": [message.key for message in outcome.outbound],
-        "payloads": [json.dumps(message.payload) for message in outcome.outbound],
-        "senders": [notice.sender for notice in outcome.notices],
-        "urgencies": [notice.urgency for notice in outcome.notices],
-        "texts": [notice.text for notice in outcome.notices],
     }
-    left = bool(fetch(f"{gone}{_parts(ticket, outcome)}\nSELECT id FROM gone", parameters))
+    if outcome.entries:
+        parameters |= step_parameters(outcome.entries)
+    if outcome.wait:
+        parameters |= wait_parameters(outcome.wait)
+    left = bool(fetch(f"{gone}{_parts(ticket, outcome, expected)}\nSELECT id FROM gone", parameters))
     if left:
         if outcome.status == RunStatus.SUCCEEDED and not outcome.outbound and not ticket.key:
             nudge_later()
         else:
             nudge_dispatcher()
     return left
+
+
+class Leaves(Protocol):
+    """What a run, or a step, leaves behind."""
+
+    @property
+    def outbound(self) -> Sequence[Outbound]: ...
+    @property
+    def notices(self) -> Sequence[NoticeRow]: ...
+
+
+def effect_parameters(leaves: Leaves) -> dict[str, Any]:
+    return {
+        "topics": [message.topic for message in leaves.outbound],
+        "keys": [message.key for message in leaves.outbound],
+        "payloads": [json.dumps(message.payload) for message in leaves.outbound],
+        "dues": [message.due_in.total_seconds() for message in leaves.outbound],
+        "senders": [notice.sender for notice in leaves.notices],
+        "urgencies": [notice.urgency for notice in leaves.notices],
+        "texts": [notice.text for notice in leaves.notices],
+    }

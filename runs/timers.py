@@ -18,11 +18,16 @@ SELECT
   EXISTS (SELECT FROM runs_run run JOIN runs_worker worker ON worker.id = run.worker_id
           WHERE run.status = 'running' AND worker.stopped_at IS NOT NULL),
   (SELECT min(due_at) FROM runs_run WHERE status = 'queued' AND due_at IS NOT NULL) - clock_timestamp(),
+  (SELECT min(due_at) FROM runs_wait WHERE status = 'open' AND due_at IS NOT NULL) - clock_timestamp(),
+  (SELECT min(created_at) + %(owed)s::interval FROM runs_wait
+   WHERE status = 'open' AND looked_at IS NULL AND kind IN ('event', 'children')) - clock_timestamp(),
   (SELECT min(available_at) FROM runs_outboxmessage) - clock_timestamp(),
   (SELECT min(seen_at + CASE kind WHEN 'worker' THEN %(lease)s::interval ELSE %(others)s::interval END)
    FROM runs_worker WHERE stopped_at IS NULL) - clock_timestamp()
 """
 
+# Whoever registers a wait looks back itself, at once; it may have died over it.
+LOOK_BACK_OWED = timedelta(seconds=1)
 # A backoff with a slot keeps its place; one without a key needs none. The clock is read once, in a query of its own:
 # otherwise it would be asked of every run that is due some day, and none of them left out by the index.
 WAKE = """
@@ -54,17 +59,22 @@ class Look:
     ready: bool
     lost: bool
     due: timedelta | None
+    wait: timedelta | None
+    look_back: timedelta | None
     outbox: timedelta | None
     lease_expiry: timedelta | None
 
     @property
     def next(self) -> timedelta | None:
-        return min((wait for wait in (self.due, self.outbox, self.lease_expiry) if wait is not None), default=None)
+        waits = (self.due, self.wait, self.look_back, self.outbox, self.lease_expiry)
+        return min((wait for wait in waits if wait is not None), default=None)
 
 
 def look() -> Look:
-    [(ready, lost, due, outbox, lease_expiry)] = fetch(LOOK, patience())
-    return Look(ready=ready, lost=lost, due=due, outbox=outbox, lease_expiry=lease_expiry)
+    [(ready, lost, due, wait, look_back, outbox, lease_expiry)] = fetch(LOOK, {**patience(), "owed": LOOK_BACK_OWED})
+    return Look(
+        ready=ready, lost=lost, due=due, wait=wait, look_back=look_back, outbox=outbox, lease_expiry=lease_expiry
+    )
 
 
 def is_due(wait: timedelta | None) -> bool:

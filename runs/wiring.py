@@ -1,7 +1,8 @@
 """What `runs` needs from the rooms above it; `config` fills this in at start-up, so that imports go one way."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,24 @@ InsideHandler = Callable[[Sequence[dict[str, Any]]], None]
 OutsideHandler = Callable[[dict[str, Any]], None]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sought:
+    """An event that a run waits for: of this type, its data containing `match` (dotted path → value), with this subject if
+    one is given, accepted after the event that the run was made for (or since an instant), none of `but`."""
+
+    type: str
+    match: Mapping[str, Any]
+    subject: str
+    run_id: UUID
+    after_event: UUID | None
+    since: datetime
+    but: Sequence[UUID]
+
+
+def _unwired_search(sought: Sought) -> UUID | None:
+    raise RuntimeError("runs.wiring.wiring.find_event is not set; config.apps wires it")
+
+
 def _unwired(event_ids: Sequence[UUID]) -> list[Event]:
     raise RuntimeError("runs.wiring.wiring.read_events is not set; config.apps wires it")
 
@@ -20,6 +39,9 @@ def _unwired(event_ids: Sequence[UUID]) -> list[Event]:
 @dataclass
 class Wiring:
     read_events: Callable[[Sequence[UUID]], list[Event]] = _unwired
+    find_event: Callable[[Sought], UUID | None] = (
+        _unwired_search  # the first such event, of any that were dispatched or not
+    )
     inside: dict[str, InsideHandler] = field(default_factory=dict)
     outside: dict[str, OutsideHandler] = field(default_factory=dict)
     by_task: dict[str, OutsideHandler] = field(default_factory=dict)  # called by a worker: these may take seconds

@@ -10,7 +10,7 @@ import structlog
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, transaction
 
-from runs import keys
+from runs import keys, waits
 from runs.cancel import lock_runs, replace_others
 from runs.enqueue import enqueue, join, unstarted
 from runs.failpoints import failpoint
@@ -22,6 +22,7 @@ from triggers.intake import Intake
 from triggers.items import Item, Matched, match_items, read_items, wanted_by
 from triggers.matching import Index, Rule
 from triggers.models import Decision, Trigger
+from triggers.waited import waits_ended_by
 
 log = structlog.get_logger(__name__)
 
@@ -157,12 +158,15 @@ def will_pass(error: Exception) -> bool:
 def dispatch_items(items: Sequence[Item], rules: Rules) -> Batch:
     """Match, then decide under the dispatch lock, if by then neither the triggers nor the events have moved on."""
     matched = match_items(items, rules.current())
+    failpoint("before_waits_are_looked_up")
+    awaited = waits_ended_by(items)
     with transaction.atomic():
         if not _try_lock():
             return Batch(standby=True)
         if rules.have_changed():
             return Batch(left=len(items))
         batch = settle_matched(still_undispatched(matched))
+        waits.end_by_events(awaited)
         failpoint("before_dispatch_commit")
     failpoint("after_dispatch_commit")
     return batch
@@ -331,10 +335,11 @@ def dispatch_one_by_one(items: Sequence[Item], rules: Rules) -> Batch:
 
 def give_up(item: Item, rules: Rules, error: Exception) -> Batch:
     """Say of every trigger that wanted the event why it got no run."""
-    wanted = wanted_by(item, rules.current())
+    wanted, awaited = wanted_by(item, rules.current()), waits_ended_by([item])
     with transaction.atomic():
         if not _try_lock():
             return Batch(standby=True)
+        waits.end_by_events(awaited)
         record([give_up_on([item.event_id], rule.id, item.replay_id, error) for rule in wanted])
         mark_dispatched([item])
     return Batch(dispatched=1)

@@ -16,7 +16,7 @@ from django.db import Error as DjangoDatabaseError
 from django.db import OperationalError, connection
 from psycopg.errors import LockNotAvailable
 
-from runs import nudge, outbox, relay, timers
+from runs import nudge, outbox, relay, timers, waits
 from runs.failpoints import failpoint
 from runs.heartbeat import Heartbeat
 from runs.lease import Presence
@@ -118,6 +118,10 @@ class Dispatcher:
             closed = unless_locked(lambda: close_windows(self.rules), Batch(left=1))
             made_ready |= closed.dispatched > 0
             batch += closed
+        if timers.is_due(due.wait):
+            made_ready |= unless_locked(lambda: waits.end_due(BATCH), 0) > 0
+        if timers.is_due(due.look_back):
+            made_ready |= unless_locked(waits.look_back, 0) > 0
         if timers.is_due(due.due):
             failpoint("before_wake")
             made_ready |= unless_locked(lambda: timers.wake_due(BATCH), 0) > 0

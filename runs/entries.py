@@ -1,0 +1,183 @@
+"""Entries of a run's journal, as parts of the statement whose fence they hang on."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from runs.models import Approval, Step, Wait
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepEntry:
+    """A step or a value, as it is to be written. `took` is how long ago it was begun."""
+
+    key: str
+    position: int
+    is_keyed: bool
+    effect: Step.Effect
+    status: Step.Status
+    attempts: int = 1
+    arguments: Any = None
+    output: Any = None
+    error: str = ""
+    error_kind: str = ""
+    is_permanent: bool = False
+    took: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovalEntry:
+    """What a person is asked."""
+
+    id: UUID
+    question: str
+    detail: str
+    arguments: Any
+    on_expiry: Approval.OnExpiry
+
+    @property
+    def digest(self) -> str:
+        return digest_of(self.question, self.arguments)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitEntry:
+    """What a run is to wait for. It is over after `duration`, or at `until`, if either is given."""
+
+    key: str
+    position: int
+    is_keyed: bool
+    kind: Wait.Kind
+    duration: timedelta | None = None
+    until: datetime | None = None
+    event_type: str = ""
+    match: Mapping[str, Any] | None = None
+    children: Sequence[UUID] = ()
+    approval: ApprovalEntry | None = None
+
+
+# `{run}` is the part of the statement in which the fence stands; without its row nothing is written.
+JOURNALED = """journaled AS (
+  INSERT INTO runs_step (run_id, key, position, is_keyed, effect, status, epoch, attempts, arguments, output, error, error_kind,
+                         is_permanent, started_at, ended_at)
+  SELECT run.id, key, position, is_keyed, effect, status, %(epoch)s::int, attempts, arguments, output, error, error_kind,
+         is_permanent, clock_timestamp() - make_interval(secs => took),
+         CASE WHEN status <> 'started' THEN clock_timestamp() END
+  FROM {run} AS run, unnest(%(step_keys)s::text[], %(step_positions)s::int[], %(step_keyed)s::boolean[], %(step_effects)s::text[],
+    %(step_statuses)s::text[], %(step_attempts)s::int[], %(step_arguments)s::text[]::jsonb[], %(step_outputs)s::text[]::jsonb[],
+    %(step_errors)s::text[], %(step_kinds)s::text[], %(step_permanent)s::boolean[], %(step_took)s::float8[])
+    AS entry(key, position, is_keyed, effect, status, attempts, arguments, output, error, error_kind, is_permanent, took)
+  ON CONFLICT (run_id, key) DO UPDATE SET
+    status = excluded.status, epoch = excluded.epoch, attempts = excluded.attempts, output = excluded.output, error = excluded.error,
+    error_kind = excluded.error_kind, is_permanent = excluded.is_permanent, ended_at = excluded.ended_at
+)"""
+# A wait that a cancel has closed is opened again by the requeued run; its time runs on.
+WAITED = """waited AS (
+  INSERT INTO runs_wait (run_id, key, position, is_keyed, kind, status, due_at, event_type, match, match_shape, match_hash, children)
+  SELECT run.id, %(wait_key)s::text, %(wait_position)s::int, %(wait_keyed)s::boolean, %(wait_kind)s::text, 'open',
+         coalesce(%(wait_until)s::timestamptz, clock_timestamp() + %(wait_duration)s::interval),
+         %(wait_event_type)s::text, %(wait_match)s::jsonb, %(wait_shape)s::text, %(wait_hash)s::text, %(wait_children)s::uuid[]
+  FROM {run} AS run
+  ON CONFLICT (run_id, key) DO UPDATE SET status = 'open', ended_at = NULL, looked_at = NULL WHERE runs_wait.status = 'closed'
+  RETURNING id
+)"""
+ASKED = """asked AS (
+  INSERT INTO runs_approval (id, wait_id, question, detail, arguments, digest, on_expiry, decision, decided_digest, decided_by, reason)
+  SELECT %(approval_id)s::uuid, waited.id, %(approval_question)s::text, %(approval_detail)s::text, %(approval_arguments)s::jsonb,
+         %(approval_digest)s::text, %(approval_on_expiry)s::text, '', '', '', ''
+  FROM waited
+  ON CONFLICT (wait_id) DO NOTHING
+)"""
+
+
+def step_parameters(entries: Sequence[StepEntry]) -> dict[str, Any]:
+    return {
+        "step_keys": [entry.key for entry in entries],
+        "step_positions": [entry.position for entry in entries],
+        "step_keyed": [entry.is_keyed for entry in entries],
+        "step_effects": [entry.effect for entry in entries],
+        "step_statuses": [entry.status for entry in entries],
+        "step_attempts": [entry.attempts for entry in entries],
+        "step_arguments": [_json(entry.arguments) for entry in entries],
+        "step_outputs": [_json(entry.output) for entry in entries],
+        "step_errors": [entry.error for entry in entries],
+        "step_kinds": [entry.error_kind for entry in entries],
+        "step_permanent": [entry.is_permanent for entry in entries],
+        "step_took": [entry.took for entry in entries],
+    }
+
+
+def wait_parameters(wait: WaitEntry) -> dict[str, Any]:
+    shape, hash = match_of(wait.match or {})
+    parameters: dict[str, Any] = {
+        "wait_key": wait.key,
+        "wait_position": wait.position,
+        "wait_keyed": wait.is_keyed,
+        "wait_kind": wait.kind,
+        "wait_until": wait.until,
+        "wait_duration": wait.duration,
+        "wait_event_type": wait.event_type,
+        "wait_match": None if wait.match is None else Jsonb(wait.match),
+        "wait_shape": shape,
+        "wait_hash": hash,
+        "wait_children": list(wait.children),
+    }
+    if approval := wait.approval:
+        parameters |= {
+            "approval_id": approval.id,
+            "approval_question": approval.question,
+            "approval_detail": approval.detail,
+            "approval_arguments": None if approval.arguments is None else Jsonb(approval.arguments),
+            "approval_digest": approval.digest,
+            "approval_on_expiry": approval.on_expiry,
+        }
+    return parameters
+
+
+def match_of(match: Mapping[str, Any]) -> tuple[str, str]:
+    """The shape of a match (its paths) and the hash of its values: an event is looked up by what it has at these paths."""
+    paths = sorted(match)
+    return json.dumps(paths), hash_of([match[path] for path in paths])
+
+
+def hash_at(paths: Sequence[str], data: Any) -> str | None:
+    """The hash of what an event's data has at these paths; None: it has nothing there, or no single value."""
+    values = []
+    for path in paths:
+        value = data
+        for name in path.split("."):
+            if not isinstance(value, dict) or name not in value:
+                return None
+            value = value[name]
+        if isinstance(value, (dict, list)):
+            return None
+        values.append(value)
+    return hash_of(values)
+
+
+def hash_of(values: Sequence[Any]) -> str:
+    return sha256(canonical([_number(value) for value in values]).encode()).hexdigest()
+
+
+def digest_of(question: str, arguments: Any) -> str:
+    """What an approval is bound to."""
+    return sha256(canonical({"question": question, "arguments": arguments}).encode()).hexdigest()
+
+
+def canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def _number(value: Any) -> Any:
+    # JSON has one kind of number: 7 and 7.0 are the same.
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else json.dumps(value)

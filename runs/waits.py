@@ -1,0 +1,184 @@
+"""What runs wait for: how a wait ends, and how its run goes on.
+
+Whatever ends one locks the run before the wait, changes the wait from `open` by compare-and-set, and queues the run in the
+same statement: seeing each other twice is harmless, and nothing is missed by both. A run that has neither a key nor needs a
+place is ready at once; the timers line the others up for theirs.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from agents.run import SIGNAL
+from runs.entries import hash_at
+from runs.failpoints import failpoint
+from runs.models import Wait
+from runs.nudge import nudge_dispatcher
+from runs.sql import execute, fetch
+from runs.wiring import Sought, wiring
+
+# A wait by time alone begins a new causal chain: what happens every so often is no loop.
+END = """
+WITH locked AS MATERIALIZED (
+  SELECT run.id AS run_id, wait.id AS wait_id, {event} AS event_id
+  FROM {waits} JOIN runs_run run ON run.id = wait.run_id
+  WHERE wait.status = 'open' AND run.status = 'waiting' {which}
+  FOR NO KEY UPDATE OF run {patience}
+), ended AS (
+  UPDATE runs_wait SET status = {status}, ended_at = clock_timestamp(), event_id = locked.event_id
+  FROM locked WHERE runs_wait.id = locked.wait_id AND runs_wait.status = 'open'
+  RETURNING runs_wait.id, runs_wait.run_id, runs_wait.kind
+)
+UPDATE runs_run SET
+  status = 'queued', status_reason = '',
+  ready_at = CASE WHEN key IS NULL OR slot IS NOT NULL THEN clock_timestamp() END,
+  due_at = CASE WHEN key IS NOT NULL AND slot IS NULL THEN clock_timestamp() END,
+  depth = CASE WHEN ended.kind = 'time' THEN 0 ELSE depth END,
+  chain = CASE WHEN ended.kind = 'time' THEN '{}' ELSE chain END
+FROM ended WHERE runs_run.id = ended.run_id AND runs_run.status = 'waiting'
+RETURNING ended.id
+"""
+
+
+def _end(*, waits: str, which: str = "", event: str = "NULL::uuid", status: str = "'done'", patience: str = "") -> str:
+    parts = {"{waits}": waits, "{which}": which, "{event}": event, "{status}": status, "{patience}": patience}
+    statement = END
+    for name, part in parts.items():
+        statement = statement.replace(name, part)
+    return statement
+
+
+# The clock is read once, in a query of its own, so that the index leaves out what is due some day.
+END_DUE = _end(
+    waits="""(SELECT * FROM runs_wait WHERE status = 'open' AND due_at <= (SELECT clock_timestamp())
+    ORDER BY due_at LIMIT %(limit)s::int) wait""",
+    status="CASE runs_wait.kind WHEN 'time' THEN 'done' ELSE 'expired' END",
+    patience="SKIP LOCKED",
+)
+END_THESE = _end(waits="runs_wait wait", which="AND wait.id = ANY(%(ids)s::bigint[])")
+END_BY_EVENT = _end(
+    waits="unnest(%(ids)s::bigint[], %(events)s::uuid[]) AS hit(wait_id, event_id) JOIN runs_wait wait ON wait.id = hit.wait_id",
+    event="hit.event_id",
+)
+# A parent waits for children of which none lives any more. Children that are pruned have finished.
+END_WITHOUT_CHILDREN = _end(
+    waits="runs_wait wait",
+    which="""AND wait.run_id = ANY(%(parents)s::uuid[]) AND wait.kind = 'children' AND NOT EXISTS (
+      SELECT FROM runs_run child WHERE child.parent_id = wait.run_id AND child.id = ANY(wait.children)
+      AND child.status IN ('queued', 'running', 'waiting', 'uncertain'))""",
+)
+# The shapes of the matches of each type: one step down the index for each, however many wait.
+SHAPES = """
+SELECT wanted.type, shape.match_shape FROM unnest(%s::text[]) AS wanted(type) CROSS JOIN LATERAL (
+  WITH RECURSIVE walk AS (
+    (SELECT match_shape FROM runs_wait
+     WHERE status = 'open' AND kind = 'event' AND event_type = wanted.type ORDER BY match_shape LIMIT 1)
+    UNION ALL
+    SELECT (SELECT match_shape FROM runs_wait
+            WHERE status = 'open' AND kind = 'event' AND event_type = wanted.type AND match_shape > walk.match_shape
+            ORDER BY match_shape LIMIT 1)
+    FROM walk WHERE walk.match_shape IS NOT NULL
+  ) SELECT match_shape FROM walk WHERE match_shape IS NOT NULL) shape
+"""
+HITS = """
+SELECT wait.id, hit.event_id FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[]) AS hit(event_id, type, shape, hash)
+JOIN runs_wait wait ON wait.status = 'open' AND wait.kind = 'event' AND wait.event_type = hit.type AND wait.match_shape = hit.shape
+  AND wait.match_hash = hit.hash
+"""
+UNLOOKED = """
+SELECT wait.id, wait.kind, wait.run_id, wait.event_type, wait.match, run.event_ids[1], run.created_at,
+  ARRAY(SELECT event_id FROM runs_wait taken WHERE taken.run_id = wait.run_id AND event_id IS NOT NULL)
+FROM runs_wait wait JOIN runs_run run ON run.id = wait.run_id
+WHERE wait.status = 'open' AND wait.looked_at IS NULL AND wait.kind IN ('event', 'children')
+  AND (%(run)s::uuid IS NULL OR wait.run_id = %(run)s::uuid) ORDER BY wait.id LIMIT %(limit)s::int
+"""
+LOOKED = "UPDATE runs_wait SET looked_at = clock_timestamp() WHERE id = %s::bigint AND status = 'open'"
+
+
+def end_due(limit: int) -> int:
+    """End the waits whose time is over, and queue their runs; how many."""
+    return _ended(END_DUE, {"limit": limit})
+
+
+def end_these(wait_ids: Sequence[int]) -> int:
+    """End waits because what they waited for came; how many were still open."""
+    return _ended(END_THESE, {"ids": list(wait_ids)})
+
+
+def end_by_events(hits: Mapping[int, UUID]) -> int:
+    """End waits (by id) by the event each waited for, in the caller's transaction; how many were still open."""
+    if not hits:
+        return 0
+    ids = sorted(hits)
+    return _ended(END_BY_EVENT, {"ids": ids, "events": [hits[id] for id in ids]})
+
+
+def end_without_children(parent_ids: Iterable[UUID]) -> int:
+    """End the waits of those parents none of whose awaited children lives any more; how many. They are counted anew."""
+    parents = sorted(set(parent_ids))
+    return _ended(END_WITHOUT_CHILDREN, {"parents": parents}) if parents else 0
+
+
+def shapes_of(types: Iterable[str]) -> dict[str, list[str]]:
+    """What events of these types are waited for by: type → shapes of matches. Types that nobody waits for are left out."""
+    found: dict[str, list[str]] = {}
+    for type, shape in fetch(SHAPES, [sorted(set(types))]):
+        found.setdefault(type, []).append(shape)
+    return found
+
+
+def hits_of(looked_up: Sequence[tuple[UUID, str, str, str]]) -> dict[int, UUID]:
+    """Which open wait is ended by which event, given (event id, type, shape, hash) in the events' order; the first wins."""
+    order = {event_id: place for place, (event_id, *_) in enumerate(looked_up)}
+    found = fetch(HITS, [list(column) for column in zip(*looked_up, strict=True)]) if looked_up else []
+    hits: dict[int, UUID] = {}
+    for wait_id, event_id in sorted(found, key=lambda hit: order[hit[1]]):
+        hits.setdefault(wait_id, event_id)
+    return hits
+
+
+def look_back(run_id: UUID | None = None, limit: int = 100) -> int:
+    """Look for what came before a wait was there, for waits whose look is still owed; how many waits it ended.
+
+    The wait is committed by now, and this reads a newer snapshot: an event either was there, and is found here, or is
+    dispatched later, and finds the wait. The same goes for the end of a child.
+    """
+    ended = 0
+    for wait_id, kind, owner, type, match, first_event, created_at, taken in fetch(
+        UNLOOKED, {"run": run_id, "limit": limit}
+    ):
+        failpoint("before_look_back")
+        if kind == Wait.Kind.CHILDREN:
+            found = end_without_children([owner])
+        else:
+            event_id = wiring.find_event(
+                Sought(
+                    type=type,
+                    match=json.loads(match),
+                    subject=str(owner) if type == SIGNAL else "",
+                    run_id=owner,
+                    after_event=first_event,
+                    since=created_at,
+                    but=taken,
+                )
+            )
+            found = end_by_events({wait_id: event_id}) if event_id else 0
+        ended += found
+        if not found:
+            execute(LOOKED, [wait_id])
+        failpoint("after_look_back")
+    return ended
+
+
+def lookups(shapes: Sequence[str], data: Any) -> list[tuple[str, str]]:
+    """What an event is looked up by, given the shapes of its type: (shape, hash) of what its data has there."""
+    hashes = ((shape, hash_at(json.loads(shape), data)) for shape in shapes)
+    return [(shape, hash) for shape, hash in hashes if hash is not None]
+
+
+def _ended(statement: str, parameters: dict[str, Any]) -> int:
+    ended = len(fetch(statement, parameters))
+    if ended:
+        nudge_dispatcher()
+    return ended

@@ -1,0 +1,25 @@
+"""Which runs wait for an event that is being dispatched. A replayed event has come before, and wakes nobody."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from runs import waits
+from triggers.items import Item, read_data
+
+
+def waits_ended_by(items: Sequence[Item]) -> dict[int, UUID]:
+    """Open wait → the event that ends it; by index, however many wait. Ask after the events are committed: a wait that is
+    registered later looks back by itself."""
+    new = [item for item in items if not item.is_resumption]
+    shapes = waits.shapes_of(item.type for item in new) if new else {}
+    awaited = [item for item in new if item.type in shapes]
+    if not awaited:
+        return {}
+    data = read_data({item.event_id for item in awaited})
+    return waits.hits_of(
+        [
+            (item.event_id, item.type, shape, hash)
+            for item in awaited
+            for shape, hash in waits.lookups(shapes[item.type], data.get(item.event_id))
+        ]
+    )
