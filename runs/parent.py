@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -25,9 +26,9 @@ from runs.failpoints import failpoint
 from runs.lease import Running
 from runs.listen import set_timeouts
 from runs.models import Attempt, Run, Worker
-from runs.outcome import Outcome, Ticket, take_away
+from runs.outcome import Outcome, take_away
 from runs.relay import QUEUE_PREFIX
-from runs.rescue import lost, terminate_session
+from runs.rescue import lost, terminate_session, ticket_of
 from runs.sql import execute
 from runs.states import RunStatus
 
@@ -228,7 +229,7 @@ class Watch(threading.Thread):
         self.kill(running.pid)
         terminate_session(ticket.run_id, ticket.epoch)
         failpoint("after_stop")
-        fenced = Ticket(run_id=ticket.run_id, epoch=ticket.epoch + 1, key=ticket.key, slot=ticket.slot)
+        fenced = replace(ticket, epoch=ticket.epoch + 1)
         take_away(fenced, outcome, expected=RunStatus.RUNNING, claim_epoch=ticket.epoch)
         log.warning("run.stopped", run=str(ticket.run_id), epoch=ticket.epoch, reason=outcome.reason)
         self.bury(running.pid, released=True)
@@ -241,7 +242,7 @@ class Watch(threading.Thread):
     def release(self, run: Run) -> None:
         terminate_session(run.id, run.epoch)
         take_away(
-            Ticket(run_id=run.id, epoch=run.epoch, key=run.key, slot=run.slot),
+            ticket_of(run),
             Outcome(
                 status=RunStatus.QUEUED,
                 attempt=Attempt.Outcome.RELEASED,
