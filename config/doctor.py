@@ -21,6 +21,7 @@ from config.embedded.binaries import OLDEST_POSTGRES
 from config.health import broker_answers, pending_migrations
 from config.problems import problems
 from config.situation import look
+from runs.sql import database_now
 from triggers.models import Secret
 from triggers.secrets import decrypt
 
@@ -107,9 +108,7 @@ def session_mode() -> Finding:
 
 
 def clocks() -> Finding:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT clock_timestamp()")
-        apart = abs(timezone.now() - cursor.fetchone()[0])
+    apart = abs(timezone.now() - database_now())
     if apart > CLOCKS_APART:
         return Finding(
             f"this machine's clock and the database's are {apart.total_seconds():.0f} s apart",

@@ -1,6 +1,7 @@
 """Hand-written SQL, where it pays: accept, dispatch, claim, finish."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from django.db import connection
@@ -26,3 +27,10 @@ def execute_many(statement: str, rows: Iterable[Sequence[Any]]) -> None:
     """One prepared statement, pipelined: one round trip for all rows."""
     with connection.cursor() as cursor:
         cursor.executemany(statement, list(rows))
+
+
+def database_now() -> datetime:
+    """The one clock that decides what is due, late or old."""
+    [(now,)] = fetch("SELECT clock_timestamp()")
+    found: datetime = now
+    return found

@@ -23,7 +23,7 @@ from django.db.models.functions import Now
 
 from runs.failpoints import failpoint
 from runs.models import NIL, Sweep
-from runs.sql import execute, fetch
+from runs.sql import database_now, execute, fetch
 
 BATCH = 1_000  # rows of one transaction
 AFRESH = timedelta(days=7)
@@ -178,9 +178,3 @@ def set_out_afresh(*, every: timedelta = AFRESH) -> None:
 def first_id_at(instant: datetime) -> UUID:
     """The least UUIDv7 or v8 of that millisecond."""
     return UUID(int=int(instant.timestamp() * 1000) << 80)
-
-
-def database_now() -> datetime:
-    [(now,)] = fetch("SELECT clock_timestamp()")
-    found: datetime = now
-    return found

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +15,7 @@ from runs.cancel import lock_runs, replace_others
 from runs.enqueue import enqueue, join, unstarted
 from runs.failpoints import failpoint
 from runs.policy import Policy
-from runs.sql import execute, execute_many, fetch
+from runs.sql import database_now, execute, execute_many, fetch
 from triggers import rates, windows
 from triggers.admission import Ledger, Match, Refusal, admit, close, match_of
 from triggers.intake import Intake
@@ -29,7 +29,6 @@ log = structlog.get_logger(__name__)
 LOCK = (0x57AC, 1)  # the two-integer advisory locks are a space of their own, apart from the keys'
 
 WINDOWS = "SELECT min(due_at) - clock_timestamp() FROM triggers_window"
-NOW = "SELECT clock_timestamp()"
 TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s::int, %s::int)"
 OPEN_EVENTS = "SELECT id FROM triggers_event WHERE id = ANY(%s::uuid[]) AND dispatched_at IS NULL"
 OPEN_REDISPATCHES = "SELECT id FROM triggers_redispatch WHERE id = ANY(%s::bigint[]) AND dispatched_at IS NULL"
@@ -192,7 +191,7 @@ def settle_matched(matched: Sequence[Matched]) -> Batch:
 
 def close_windows(rules: Rules) -> Batch:
     """Make runs of what the windows that are over have collected; one by one where that fails for a window's sake."""
-    over = windows.due(now(), settings.WAKEFUL_DISPATCH_BATCH)
+    over = windows.due(database_now(), settings.WAKEFUL_DISPATCH_BATCH)
     try:
         return close_these(over, rules) if over else Batch()
     except Exception as error:
@@ -210,7 +209,7 @@ def close_these(groups: Sequence[windows.Group], rules: Rules) -> Batch:
             return Batch(standby=True)
         if rules.have_changed():
             return Batch(left=len(groups))
-        found, at = windows.read(groups), now()
+        found, at = windows.read(groups), database_now()
         over = [found[group] for group in groups if group in found and found[group].due_at <= at]
         matches = [(window, match_of(window, index.by_id[window.trigger_id])) for window in over]
         locked = lock_keys([match for _, match in matches])
@@ -259,7 +258,7 @@ def open_ledger(matches: Sequence[Match]) -> Ledger:
     counted = {match.group for match in matches if match.rule.intake.rate}
     counted |= {match.loop for match in matches if match.loop}
     return Ledger(
-        now=now(),
+        now=database_now(),
         keys=keys.states(limits),
         unstarted=unstarted(may_join),
         uses=rates.read(counted),
@@ -385,12 +384,6 @@ def mark_dispatched(items: Sequence[Item]) -> None:
         execute(MARK_EVENTS, [events])
     if redispatches:
         execute(MARK_REDISPATCHES, [redispatches])
-
-
-def now() -> datetime:
-    [(found,)] = fetch(NOW)
-    instant: datetime = found
-    return instant
 
 
 def _try_lock() -> bool:

@@ -22,8 +22,8 @@ from django.utils.crypto import salted_hmac
 from runs.audit import record_about
 from runs.erasure import ERASED, emitting, erase_runs, holders
 from runs.models import Run
+from runs.sql import database_now
 from runs.states import LIVE
-from runs.sweep import database_now
 from triggers.matching import ExpressionError, compile_expression, context_of, evaluate
 from triggers.models import Decision, Event
 from triggers.payloads import not_needed

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import structlog
 from celery import Celery
 from celery.schedules import crontab
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, transaction
 from django.utils.text import slugify
 from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask
 from django_celery_beat.schedulers import ModelEntry
@@ -21,6 +21,7 @@ from agents import registry
 from agents.on import CatchUp
 from runs.audit import record
 from runs.exceptions import IllegalState
+from runs.sql import database_now
 from triggers import policies
 from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError, next_fires
 from triggers.models import Schedule, Trigger
@@ -290,11 +291,3 @@ def _refuse_taken(name: str) -> None:
 def is_past(rule: Rule) -> bool:
     """Is its only instant past?"""
     return isinstance(rule, Clocked) and rule.at <= database_now()
-
-
-def database_now() -> datetime:
-    """The database's clock, which alone decides what is due."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT clock_timestamp()")
-        now: datetime = cursor.fetchone()[0]
-    return now

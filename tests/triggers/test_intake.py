@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from runs import timers
 from runs.models import ProcessedEvent, Run
+from runs.sql import database_now
 from tests.triggers.factories import make_event, make_paused_trigger, make_trigger
 from tests.triggers.test_overlap import arrive, claim, end, start
 from triggers import dispatch as dispatching
@@ -21,8 +22,6 @@ from triggers.policies import check_policy
 from triggers.rates import Use
 from triggers.replay import replay
 
-NOW = "SELECT clock_timestamp()"
-
 
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], None]]:
@@ -32,7 +31,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], None]]:
     def later(seconds: float) -> None:
         nonlocal passed
         passed += seconds
-        monkeypatch.setattr(dispatching, "NOW", f"SELECT clock_timestamp() + interval '{passed} s'")
+        monkeypatch.setattr(dispatching, "database_now", lambda: database_now() + timedelta(seconds=passed))
         for run in Run.objects.exclude(due_at=None):
             Run.objects.filter(pk=run.pk).update(due_at=run.due_at - timedelta(seconds=seconds))  # type: ignore[operator]
         close_windows(Rules())
@@ -175,7 +174,7 @@ def test_an_event_after_the_quiet_opens_a_new_window_though_none_was_closed_yet(
 ) -> None:
     make_trigger(policy={"debounce": 10})
     arrive(0)
-    monkeypatch.setattr(dispatching, "NOW", "SELECT clock_timestamp() + interval '11 s'")
+    monkeypatch.setattr(dispatching, "database_now", lambda: database_now() + timedelta(seconds=11))
 
     arrive(1)
 

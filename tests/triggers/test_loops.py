@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from uuid_utils.compat import uuid7
 
 from runs.models import NIL, Run
+from runs.sql import database_now
 from tests.triggers.factories import make_event, make_trigger
 from triggers import dispatch as dispatching
 from triggers.admission import Ledger, Match, admit
@@ -93,7 +94,7 @@ def test_an_old_loop_may_go_round_again(ring: tuple[Trigger, Trigger], monkeypat
     for _ in range(3):
         make_event(type="order", chain=["orders", "digest"])
     dispatch_all()
-    monkeypatch.setattr(dispatching, "NOW", "SELECT clock_timestamp() + interval '1 min'")
+    monkeypatch.setattr(dispatching, "database_now", lambda: database_now() + timedelta(minutes=1))
     make_event(type="order", chain=["orders", "digest"])
     dispatch_all()
 

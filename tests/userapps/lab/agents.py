@@ -6,18 +6,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import connection
 
 from agents import AgentRun, Retry, agent, on
 from runs.failpoints import failpoint
+from runs.sql import database_now
 
 from .models import Effect, Shared
-
-
-def clock() -> Any:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT clock_timestamp()")
-        return cursor.fetchone()[0]
 
 
 @contextmanager
@@ -26,11 +20,11 @@ def effect(run: AgentRun, **columns: Any) -> Iterator[Effect]:
     data = run.event.data if isinstance(run.event.data, dict) else {}
     left = Effect.objects.create(
         event=run.event.id, agent=run.agent, trigger=run.trigger, run=run.id, attempt=run.attempt, events=len(run.events),
-        key=str(data.get("key", "")), number=data.get("number"), began_at=clock(), **columns,
+        key=str(data.get("key", "")), number=data.get("number"), began_at=database_now(), **columns,
     )  # fmt: skip
     failpoint("in_body")
     yield left
-    Effect.objects.filter(pk=left.pk).update(ended_at=clock())
+    Effect.objects.filter(pk=left.pk).update(ended_at=database_now())
 
 
 def whole_effect(run: AgentRun) -> None:
