@@ -4,6 +4,7 @@ from django.views.generic import RedirectView
 
 from config import health
 from config.metrics import metrics
+from runs.approval_links import ApprovalLinkView
 from triggers.sources.webhooks.views import HookView
 
 urlpatterns = [
@@ -12,6 +13,7 @@ urlpatterns = [
     # With or without the last slash: a redirect would count as a failure with most senders.
     re_path(r"^hooks/(?P<slug>[-\w]+)/?$", HookView.as_view(), name="webhook"),
     path("api/", include("config.api")),
+    path("approvals/<str:token>/", ApprovalLinkView.as_view(), name="approval"),
     path("health/live", health.live),
     path("health/ready", health.ready),
     path("metrics", metrics),

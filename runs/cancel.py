@@ -37,7 +37,7 @@ def cancel(run_id: UUID, *, by: str) -> Run:
         run = Run.objects.get(pk=run_id)
         if run.key:
             keys.lock(run.key)  # before the run's row, like everybody: a try that fails keeps the row locked
-        while not _cancelled(run, by):
+        while not stop(run, by):
             run = Run.objects.get(pk=run_id)
             if run.status in FINISHED:
                 raise IllegalState(f"run {run_id} is {run.status} already", run.status)
@@ -65,10 +65,12 @@ def replace_others(key: str, run_id: UUID) -> None:
     by = f"{NEXT_EVENT}, for run {run_id}"
     take_blocked_away(key, but=run_id, reason=f"cancelled by {by}")
     for run in Run.objects.live().filter(key=key).exclude(pk=run_id).order_by("seq"):
-        _cancelled(run, by)
+        stop(run, by)
 
 
-def _cancelled(run: Run, by: str) -> bool:
+def stop(run: Run, by: str) -> bool:
+    """Cancel it, in the caller's transaction; one that is running is asked to stop. False: it has moved on since it was
+    read."""
     if run.status in FINISHED:
         return False
     if run.status == RunStatus.RUNNING:

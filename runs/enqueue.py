@@ -39,6 +39,7 @@ class NewRun:
     slot: int | None = None
     start_at: datetime | None = None
     parent_id: UUID | None = None
+    forked_from_id: UUID | None = None
 
     @property
     def is_ready(self) -> bool:
@@ -77,14 +78,16 @@ class UnstartedRun:
 # One statement for all of them: PostgreSQL makes ready for a dozen indexes and constraints once, not for every run.
 INSERT = """
 INSERT INTO runs_run (id, queue, agent, version, trigger, trigger_id, event_ids, input, policy, priority, replay_id, root_id, depth,
-                      chain, status, status_reason, ready_at, due_at, attempt, epoch, key, key_limit, slot, error, parent_id)
+                      chain, status, status_reason, ready_at, due_at, attempt, epoch, key, key_limit, slot, error, parent_id,
+                      forked_from_id)
 SELECT id, queue, agent, '', trigger, trigger_id, event_ids::uuid[], input::jsonb, policy::jsonb, priority, replay_id, root_id, depth,
-       chain::text[], 'queued', '', CASE WHEN is_ready THEN clock_timestamp() END, due_at, 0, 0, key, key_limit, slot, '', parent_id
+       chain::text[], 'queued', '', CASE WHEN is_ready THEN clock_timestamp() END, due_at, 0, 0, key, key_limit, slot, '', parent_id,
+       forked_from_id
 FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::uuid[], %s::text[], %s::text[], %s::text[], %s::smallint[], %s::uuid[],
             %s::uuid[], %s::smallint[], %s::text[], %s::boolean[], %s::timestamptz[], %s::text[], %s::smallint[], %s::smallint[],
-            %s::uuid[])
+            %s::uuid[], %s::uuid[])
   AS new (id, queue, agent, trigger, trigger_id, event_ids, input, policy, priority, replay_id,
-          root_id, depth, chain, is_ready, due_at, key, key_limit, slot, parent_id)
+          root_id, depth, chain, is_ready, due_at, key, key_limit, slot, parent_id, forked_from_id)
 ON CONFLICT (id) DO NOTHING
 """
 # The newest of a key and replay. One that a worker claims this very moment has begun.
@@ -115,7 +118,7 @@ def enqueue(runs: Sequence[NewRun]) -> None:
             run.id, run.policy.queue, run.agent, run.trigger, run.trigger_id, f"{{{','.join(map(str, run.event_ids))}}}",
             json.dumps(run.input) if run.has_input else None, json.dumps(run.policy.dump()), run.policy.priority,
             run.replay_id, run.root_id, run.depth, text_array(run.chain), run.is_ready, run.start_at, run.key, run.key_limit, run.slot,
-            run.parent_id,
+            run.parent_id, run.forked_from_id,
         )
         for run in runs
     ]  # fmt: skip

@@ -16,11 +16,16 @@ from runs.states import REQUEUEABLE, RunStatus
 def requeue(run_id: UUID, *, by: str) -> Run:
     """The same run again, with fresh attempts, at the end of the queue. It runs even where its trigger skips overlaps,
     but waits for its key. Raises Run.DoesNotExist, or IllegalState when it is neither failed nor cancelled, its events
-    have been processed after all, or it has lost its payload."""
+    have been processed after all, it has been forked, or it has lost its payload."""
     with transaction.atomic():
         run = Run.objects.get(pk=run_id)
         if run.key:
             keys.lock(run.key)
+        run = Run.objects.select_for_update().get(pk=run_id)  # locked against a fork
+        if fork := Run.objects.filter(forked_from_id=run_id).order_by("id").last():
+            raise IllegalState(
+                f"run {run_id} was forked: run {fork.pk} does its work now, so requeue or fork that", run.status
+            )
         if ProcessedEvent.objects.filter(
             event_id__in=run.event_ids, consumer=run.trigger, replay_id=run.replay_id
         ).exists():

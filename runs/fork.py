@@ -1,0 +1,159 @@
+"""Fork: a new run that begins where an earlier one had come to, with its journal up to a step, and on wishes another input.
+
+An unfinished run that is forked is closed, so that no two do the same work: one that waits for anything in the same
+transaction; one that is running is asked to stop first, since a journal that still grows cannot be copied. What is
+copied are journal rows: children stay those of the first run, and the fork is nobody's child.
+"""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.db import transaction
+from uuid_utils.compat import uuid7
+
+from agents.ids import run_id as id_of
+from runs import audit, keys
+from runs.cancel import cancel, stop
+from runs.enqueue import NewRun, enqueue
+from runs.exceptions import IllegalState
+from runs.failpoints import failpoint
+from runs.models import NIL, Approval, Run, Wait
+from runs.policy import Policy
+from runs.sql import execute, fetch
+from runs.states import FINISHED, RunStatus
+from runs.watch import watch
+
+STOPS_WITHIN = 10.0  # seconds, and more than two renewals of the lease, at which its worker hears of it
+
+# What is not over yet cannot be copied: an intent that was never proved, a wait that was closed.
+UNFINISHED = """
+SELECT key FROM (
+  SELECT key, position FROM runs_step WHERE run_id = %(run)s::uuid AND position < %(position)s::int AND status = 'started'
+  UNION ALL
+  SELECT key, position FROM runs_wait WHERE run_id = %(run)s::uuid AND position < %(position)s::int AND status IN ('open', 'closed')
+) entry ORDER BY position LIMIT 1
+"""
+POSITION = """
+SELECT position FROM runs_step WHERE run_id = %(run)s::uuid AND key = %(key)s::text
+UNION ALL
+SELECT position FROM runs_wait WHERE run_id = %(run)s::uuid AND key = %(key)s::text
+"""
+COPY_STEPS = """
+INSERT INTO runs_step (run_id, key, position, is_keyed, effect, status, epoch, attempts, arguments, output, error, error_kind,
+                       is_permanent, usage, started_at, ended_at)
+SELECT %(fork)s::uuid, key, position, is_keyed, effect, status, 0, attempts, arguments, output, error, error_kind,
+       is_permanent, usage, started_at, ended_at
+FROM runs_step WHERE run_id = %(run)s::uuid AND position < %(position)s::int
+"""
+COPY_WAITS = """
+INSERT INTO runs_wait (run_id, key, position, is_keyed, kind, status, due_at, event_type, match, match_shape, match_hash,
+                       event_id, children, looked_at, created_at, ended_at)
+SELECT %(fork)s::uuid, key, position, is_keyed, kind, status, due_at, event_type, match, match_shape, match_hash,
+       event_id, children, looked_at, created_at, ended_at
+FROM runs_wait WHERE run_id = %(run)s::uuid AND position < %(position)s::int
+"""
+
+
+def fork(run_id: UUID, *, by: str, step: str = "", input: Any = None, has_input: bool = False) -> Run:
+    """A new run of the same events, queued behind its key, that has done what the given one did before the entry `step`
+    of its journal; "" is the start. With `has_input` it is given `input`; null is what its event said.
+
+    Raises Run.DoesNotExist, ValueError where there is no such entry, and IllegalState where the run has lost its payload,
+    has not stopped, or where what came before that entry is not finished.
+    """
+    _stop_running(run_id, step, by)
+    with transaction.atomic():
+        origin = _lock(run_id)
+        position = _position(origin, step)
+        if origin.status == RunStatus.RUNNING:
+            raise IllegalState(
+                f"run {run_id} is still running, and was asked to stop: fork it once it has", origin.status
+            )
+        _require_finished(origin, position)
+        if origin.status not in FINISHED:
+            stop(origin, f"{by}, who forked it")
+        new = _fork_of(origin, input, has_input)
+        enqueue([new])
+        _copy_journal(origin, new.id, position)
+        if origin.key:
+            keys.promote([origin.key])
+        audit.record(by, "fork", origin, fork=str(new.id), step=step, new_input=has_input)
+        failpoint("before_fork_commit")
+    return Run.objects.get(pk=new.id)
+
+
+def _stop_running(run_id: UUID, step: str, by: str) -> None:
+    """Ask a run that is running to stop, once it is clear that it can be forked, and wait until it has."""
+    run = Run.objects.get(pk=run_id)
+    _position(run, step)
+    if run.status != RunStatus.RUNNING:
+        return
+    cancel(run_id, by=f"{by}, to fork it")
+    watch(run_id, STOPS_WITHIN)
+    run.refresh_from_db(fields=["status"])
+    if run.status == RunStatus.SUCCEEDED:
+        raise IllegalState(f"run {run_id} succeeded before it could be stopped", run.status)
+
+
+def _lock(run_id: UUID) -> Run:
+    """The key first, then the run, like everybody."""
+    key = Run.objects.values_list("key", flat=True).get(pk=run_id)
+    if key:
+        keys.lock(key)
+    return Run.objects.select_for_update().get(pk=run_id)
+
+
+def _position(run: Run, step: str) -> int:
+    """Where the first entry stands that is not copied."""
+    if run.payload_removed_at:
+        raise IllegalState(
+            f"run {run.pk} has lost its payload to retention or erasure: there is nothing to fork", run.status
+        )
+    if not step:
+        return 0
+    found = fetch(POSITION, {"run": run.pk, "key": step})
+    if not found:
+        raise ValueError(f"the journal of run {run.pk} has no entry {step!r}")
+    return int(found[0][0])
+
+
+def _require_finished(origin: Run, position: int) -> None:
+    for (key,) in fetch(UNFINISHED, {"run": origin.pk, "position": position}):
+        raise IllegalState(
+            f"run {origin.pk}: {key!r} comes before that and is not finished, so nobody could say what came of it: "
+            "fork from it, or from before it",
+            origin.status,
+        )
+
+
+def _fork_of(origin: Run, input: Any, has_input: bool) -> NewRun:
+    replay_id = uuid4()
+    first = origin.event_ids[0] if origin.event_ids else origin.parent_id or origin.pk
+    return NewRun(
+        id=id_of(origin.trigger_id or UUID(NIL), first, replay_id),
+        agent=origin.agent,
+        trigger=origin.trigger,
+        trigger_id=origin.trigger_id,
+        event_ids=origin.event_ids,
+        policy=Policy.of_run(origin.policy),
+        root_id=origin.root_id,
+        replay_id=replay_id,
+        depth=origin.depth,
+        chain=origin.chain,
+        input=input if has_input else origin.input,
+        has_input=has_input or origin.input is not None,
+        key=origin.key,
+        key_limit=origin.key_limit,
+        forked_from_id=origin.pk,
+    )
+
+
+def _copy_journal(origin: Run, fork_id: UUID, position: int) -> None:
+    parameters = {"run": origin.pk, "fork": fork_id, "position": position}
+    execute(COPY_STEPS, parameters)
+    execute(COPY_WAITS, parameters)
+    copies = dict(Wait.objects.filter(run_id=fork_id, kind=Wait.Kind.APPROVAL).values_list("key", "id"))
+    approvals = list(Approval.objects.filter(wait__run=origin, wait__position__lt=position).select_related("wait"))
+    for approval in approvals:
+        approval.pk, approval.wait_id = uuid7(), copies[approval.wait.key]
+    Approval.objects.bulk_create(approvals)

@@ -1,0 +1,84 @@
+"""Deciding what an uncertain run could not know: whether a step that may happen at most once has happened."""
+
+import json
+from datetime import timedelta
+from typing import Any, Literal, get_args
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models.functions import Now
+
+from runs import audit, keys
+from runs.exceptions import IllegalState
+from runs.failpoints import failpoint
+from runs.models import Run, Step
+from runs.outcome import Outcome, take_away
+from runs.rescue import ticket_of
+from runs.states import RunStatus
+
+Answer = Literal["happened", "did_not_happen", "fail"]
+
+
+def resolve(run_id: UUID, *, outcome: Answer, by: str, result: Any = None) -> Run:
+    """Say what became of the step an uncertain run is parked over, the first that is unproved: it happened, and `result`
+    is its output; it did not, and is done now; or the run fails. A run that is parked because its journal does not fit
+    its agent is tried again by "did_not_happen", such as after another deploy.
+
+    Raises Run.DoesNotExist, ValueError where the answer makes no sense, and IllegalState where nobody has to answer.
+    """
+    _check(outcome, result)
+    with transaction.atomic():
+        run = _lock(run_id)
+        if run.status != RunStatus.UNCERTAIN:
+            raise IllegalState(f"run {run_id} is {run.status}; only an uncertain one is resolved", run.status)
+        step = run.steps.filter(status=Step.Status.STARTED).order_by("position").first()
+        if outcome == "happened" and step is None:
+            raise IllegalState(
+                f"run {run_id} is not parked over a step: its journal does not fit its agent. Let it try again "
+                "(did_not_happen), fork it, or let it fail",
+                run.status,
+            )
+        if step is not None:
+            _settle(step, outcome, result)
+        # A person's answer is progress, so the attempts count anew.
+        Run.objects.filter(pk=run_id).update(attempt=0)
+        take_away(ticket_of(run), _outcome(run, outcome, by), expected=RunStatus.UNCERTAIN)
+        audit.record(by, "resolve", run, outcome=outcome, **({"step": step.key} if step else {}))
+        failpoint("before_resolve_commit")
+    run.refresh_from_db()
+    return run
+
+
+def _check(outcome: str, result: Any) -> None:
+    if outcome not in get_args(Answer):
+        raise ValueError(f"outcome is one of {', '.join(get_args(Answer))}, not {outcome!r}")
+    if result is not None and outcome != "happened":
+        raise ValueError('a result is given with the outcome "happened" alone')
+    if len(json.dumps(result, ensure_ascii=False).encode()) > settings.WAKEFUL_MAX_OUTPUT:
+        raise ValueError(f"the result is larger than WAKEFUL_MAX_OUTPUT, {settings.WAKEFUL_MAX_OUTPUT} bytes")
+
+
+def _lock(run_id: UUID) -> Run:
+    """The key first, then the run, like everybody: in the other order two could wait for each other."""
+    key = Run.objects.values_list("key", flat=True).get(pk=run_id)
+    if key:
+        keys.lock(key)
+    return Run.objects.select_for_update().get(pk=run_id)
+
+
+def _settle(step: Step, outcome: Answer, result: Any) -> None:
+    """A step of a run that fails stays as unproved as it was: whoever requeues it is asked again."""
+    unproved = Step.objects.filter(run_id=step.run_id, key=step.key, status=Step.Status.STARTED)
+    if outcome == "happened":
+        unproved.update(status=Step.Status.DONE, output=result, ended_at=Now())
+    elif outcome == "did_not_happen":
+        unproved.delete()
+
+
+def _outcome(run: Run, outcome: Answer, by: str) -> Outcome:
+    if outcome == "fail":
+        return Outcome(status=RunStatus.FAILED, reason=f"resolved by {by}: it failed", error=run.status_reason)
+    # Without a place of its key it lines up for one, by the timers.
+    due_in = timedelta() if run.key and run.slot is None else None
+    return Outcome(status=RunStatus.QUEUED, reason=f"resolved by {by}", due_in=due_in)
