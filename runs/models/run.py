@@ -127,7 +127,8 @@ class Run(models.Model):
             ),
             models.Index(fields=["trigger", "id"], name="run_by_trigger"),
             models.Index(fields=["id"], name="run_failed", condition=Q(status=RunStatus.FAILED)),
-            models.Index(fields=["id"], name="run_parked", condition=Q(status__in=["uncertain", "waiting"])),
+            models.Index(fields=["id"], name="run_waiting", condition=Q(status=RunStatus.WAITING)),
+            models.Index(fields=["id"], name="run_uncertain", condition=Q(status=RunStatus.UNCERTAIN)),
             models.Index(fields=["parent_id", "id"], name="run_by_parent", condition=Q(parent_id__isnull=False)),
             models.Index(
                 fields=["parent_id"],
