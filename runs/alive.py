@@ -1,4 +1,4 @@
-"""Which processes are alive, by the database's clock: the one answer that pages, health, claims of health and alarms share."""
+"""Which processes are alive, by the database's clock: the one answer that pages, health, alarms, claims and doorbells share."""
 
 from django.db.models import Case, DurationField, QuerySet, Value, When
 from django.db.models.functions import Now
@@ -9,6 +9,9 @@ from runs.models import Worker
 # The same in SQL, for the rows of `worker`; its parameters are those of `patience()`.
 IS_ALIVE = """(worker.stopped_at IS NULL AND worker.seen_at > clock_timestamp()
   - CASE worker.kind WHEN 'worker' THEN %(lease)s::interval ELSE %(others)s::interval END)"""
+# Those that may claim a run now.
+TAKES_RUNS = """(worker.kind = 'worker' AND worker.stopped_at IS NULL AND worker.draining_at IS NULL
+  AND worker.seen_at > clock_timestamp() - %(lease)s::interval)"""
 
 
 def alive() -> QuerySet[Worker]:

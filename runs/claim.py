@@ -11,9 +11,11 @@ import structlog
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
+from runs.alive import TAKES_RUNS
 from runs.models import Attempt
 from runs.outcome import Outcome, Ticket, take_away
 from runs.policy import Policy
+from runs.queues import IS_PAUSED
 from runs.sql import execute, fetch
 from runs.states import RunStatus
 
@@ -24,9 +26,7 @@ HARD_DEADLINE_AFTER = 5.0
 
 CLAIM = """
 WITH me AS (
-  SELECT id FROM runs_worker
-  WHERE id = %(worker)s::uuid AND stopped_at IS NULL AND draining_at IS NULL AND seen_at > clock_timestamp() - %(lease)s::interval
-    AND {gate}
+  SELECT id FROM runs_worker worker WHERE id = %(worker)s::uuid AND {takes_runs} AND {gate}
 ), best AS MATERIALIZED (
   SELECT run.id FROM runs_run run, me
   WHERE run.status = 'queued' AND run.ready_at IS NOT NULL AND run.queue = %(queue)s::text AND run.agent = ANY(%(agents)s::text[])
@@ -44,9 +44,9 @@ FROM best WHERE runs_run.id = best.id
 RETURNING runs_run.id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, chain, key, slot,
   key_limit, parent_id,
   {named}
-"""
+""".replace("{takes_runs}", TAKES_RUNS)
 NAMED = "set_config('application_name', 'wakeful:' || runs_run.id || ':' || epoch, false)"
-PAUSED = "EXISTS (SELECT FROM runs_queue WHERE name IN ('*', %(queue)s::text) AND paused_at IS NOT NULL)"
+PAUSED = IS_PAUSED.format(queue="%(queue)s::text")
 LIMIT = "SELECT max_running FROM runs_queue WHERE name = %(queue)s::text AND max_running IS NOT NULL"
 RUNNING = "SELECT count(*) FROM runs_run WHERE status = 'running' AND queue = %(queue)s::text"
 UNLIMITED = f"NOT {PAUSED} AND NOT EXISTS ({LIMIT})"

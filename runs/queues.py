@@ -6,13 +6,15 @@ from typing import Any
 
 from django.conf import settings
 
-from runs.alive import IS_ALIVE
+from runs.alive import TAKES_RUNS
 from runs.exceptions import UnknownQueue
 from runs.lease import patience
 from runs.sql import fetch
 
 SAMPLE = 1_000  # runs at the head of a queue that are looked at: reading a million would tell no more
 
+# Does anything keep the runs of this queue from being started?
+IS_PAUSED = "EXISTS (SELECT FROM runs_queue WHERE name IN ('*', {queue}) AND paused_at IS NOT NULL)"
 # A queue exists where a setting, an operator, a live worker, or a run names it. Runs that nobody can claim gather at
 # the head of their queue, so the head shows them.
 QUEUES = f"""
@@ -23,8 +25,7 @@ WITH RECURSIVE waiting(queue) AS (
           WHERE run.status = 'queued' AND run.ready_at IS NOT NULL AND run.queue > waiting.queue ORDER BY run.queue LIMIT 1)
   FROM waiting WHERE waiting.queue IS NOT NULL
 ), serving AS (
-  SELECT unnest(worker.queues) AS queue, worker.concurrency, worker.agents FROM runs_worker worker
-  WHERE worker.kind = 'worker' AND worker.draining_at IS NULL AND {IS_ALIVE}
+  SELECT unnest(worker.queues) AS queue, worker.concurrency, worker.agents FROM runs_worker worker WHERE {TAKES_RUNS}
 ), running AS (
   SELECT queue, count(*) AS runs FROM runs_run WHERE status = 'running' GROUP BY queue
 ), names AS (

@@ -9,6 +9,8 @@ from celery import current_app
 from django.conf import settings
 from kombu import Producer, Queue
 
+from runs.alive import TAKES_RUNS
+from runs.queues import IS_PAUSED
 from runs.sql import fetch
 
 log = structlog.get_logger(__name__)
@@ -24,15 +26,14 @@ LEAVE_ALONE = 0.9  # seconds
 _leave_alone_until = float("-inf")
 
 # Only runs some live worker may claim now count, and no more of them than can be rung for.
-WANTED = """
+WANTED = f"""
 WITH live AS (
-  SELECT unnest(queues) AS queue, concurrency, agents FROM runs_worker
-  WHERE kind = 'worker' AND stopped_at IS NULL AND draining_at IS NULL AND seen_at > clock_timestamp() - %(lease)s::interval
+  SELECT unnest(worker.queues) AS queue, worker.concurrency, worker.agents FROM runs_worker worker WHERE {TAKES_RUNS}
 ), capacity AS (
   SELECT queue, sum(concurrency)::int * %(rings)s::int AS bound, (
     SELECT greatest(max_running - (SELECT count(*) FROM runs_run WHERE status = 'running' AND queue = live.queue), 0)
     FROM runs_queue WHERE name = live.queue AND max_running IS NOT NULL) AS room
-  FROM live WHERE NOT EXISTS (SELECT FROM runs_queue WHERE name IN ('*', live.queue) AND paused_at IS NOT NULL)
+  FROM live WHERE NOT {IS_PAUSED.format(queue="live.queue")}
   GROUP BY queue
 )
 SELECT queue, bound, (
@@ -42,7 +43,7 @@ SELECT queue, bound, (
       AND EXISTS (SELECT FROM live WHERE live.queue = capacity.queue AND run.agent = ANY(live.agents))
     LIMIT least(bound, room)) claimable)
 FROM capacity WHERE %(queue)s::text IS NULL OR queue = %(queue)s::text
-"""
+"""  # noqa: S608  (our own parts)
 
 
 @dataclass(frozen=True, kw_only=True)
