@@ -7,17 +7,28 @@ class ConfigConfig(AppConfig):
     name = "config"
 
     def ready(self) -> None:
-        from config import alarms, checks  # noqa: F401
+        from config import alarms, checks, finished  # noqa: F401
         from runs.alarms import TOPIC as ALARM
+        from runs.spawn import CHILD_FINISHED, children_finished
         from runs.wiring import wiring
-        from triggers.feedback import count_failures, record_emitted
+        from triggers.feedback import record_emitted
         from triggers.periodic import TOPIC as PERIODIC_TASK
         from triggers.periodic import send_periodic_task
         from triggers.reading import find_event, read_events
+        from triggers.signals import signal
+        from triggers.wakeups import STANDING, WAKE, check_ahead, set_standing, wake
 
         wiring.read_events = read_events
         wiring.find_event = find_event
-        wiring.inside = {"event": record_emitted, "run.finished": count_failures}
+        wiring.check_ahead = check_ahead
+        wiring.signal = signal
+        wiring.inside = {
+            "event": record_emitted,
+            "run.finished": finished.tell,
+            CHILD_FINISHED: children_finished,
+            WAKE: wake,
+            STANDING: set_standing,
+        }
         wiring.outside = {PERIODIC_TASK: send_periodic_task}
         wiring.by_task = {ALARM: alarms.send}
         wiring.slow_looks.append(alarms.Watch())

@@ -61,11 +61,12 @@ END_BY_EVENT = _end(
     waits="unnest(%(ids)s::bigint[], %(events)s::uuid[]) AS hit(wait_id, event_id) JOIN runs_wait wait ON wait.id = hit.wait_id",
     event="hit.event_id",
 )
-# A parent waits for children of which none lives any more. Children that are pruned have finished.
+# A parent waits for children of which none lives any more. Children that are pruned have finished. They are known by id
+# alone: a fork waits for the children of the run it was forked from.
 END_WITHOUT_CHILDREN = _end(
     waits="runs_wait wait",
     which="""AND wait.run_id = ANY(%(parents)s::uuid[]) AND wait.kind = 'children' AND NOT EXISTS (
-      SELECT FROM runs_run child WHERE child.parent_id = wait.run_id AND child.id = ANY(wait.children)
+      SELECT FROM runs_run child WHERE child.id = ANY(wait.children)
       AND child.status IN ('queued', 'running', 'waiting', 'uncertain'))""",
 )
 # The shapes of the matches of each type: one step down the index for each, however many wait.

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from agents.effects import Effects
 from agents.run import Event
 
 # A handler gets the payloads of a topic's messages, in the transaction that deletes their rows.
@@ -36,12 +37,23 @@ def _unwired(event_ids: Sequence[UUID]) -> list[Event]:
     raise RuntimeError("runs.wiring.wiring.read_events is not set; config.apps wires it")
 
 
+def _unwired_ahead(trigger_id: UUID | None, effects: Effects) -> timedelta:
+    raise RuntimeError("runs.wiring.wiring.check_ahead is not set; config.apps wires it")
+
+
+def _unwired_signal(run_id: UUID, name: str, data: Any, by: str) -> UUID:
+    raise RuntimeError("runs.wiring.wiring.signal is not set; config.apps wires it")
+
+
 @dataclass
 class Wiring:
     read_events: Callable[[Sequence[UUID]], list[Event]] = _unwired
     find_event: Callable[[Sought], UUID | None] = (
         _unwired_search  # the first such event, of any that were dispatched or not
     )
+    # May a run of this trigger set these wakes and schedules (Permanent: why not), and how soon may a wake come?
+    check_ahead: Callable[[UUID | None, Effects], timedelta] = _unwired_ahead
+    signal: Callable[[UUID, str, Any, str], UUID] = _unwired_signal  # to a run, by name, with data, by whom; the event
     inside: dict[str, InsideHandler] = field(default_factory=dict)
     outside: dict[str, OutsideHandler] = field(default_factory=dict)
     by_task: dict[str, OutsideHandler] = field(default_factory=dict)  # called by a worker: these may take seconds

@@ -1,0 +1,11 @@
+from collections.abc import Sequence
+from typing import Any
+
+from runs.spawn import stop_orphans
+from triggers.feedback import count_failures
+
+
+def tell(payloads: Sequence[dict[str, Any]]) -> None:
+    """Tell everybody whom it concerns that runs have finished."""
+    count_failures(payloads)
+    stop_orphans(payloads)

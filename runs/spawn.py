@@ -1,0 +1,147 @@
+"""Child runs: made in a commit of their parent, told of when they end, and stopped with it."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from agents import registry
+from agents.effects import Child
+from agents.exceptions import Permanent
+from agents.storable import storable
+from runs import keys
+from runs.cancel import stop
+from runs.claim import Claim
+from runs.enqueue import NewRun, enqueue
+from runs.models import NIL, OutboxMessage, Run
+from runs.policy import Policy
+from runs.sql import fetch
+from runs.states import FINISHED, RunStatus
+from runs.waits import end_without_children
+
+CHILD_FINISHED = "child.finished"  # the outbox topic of a child's end
+TOGETHER = 500  # children that one transaction stops
+
+OTHER_CHILDREN = """
+SELECT count(*) FROM (
+  SELECT FROM runs_run WHERE parent_id = %s::uuid AND id <> ALL (%s::uuid[]) LIMIT %s::int) child
+"""
+# The children of a run stay its own when it is forked, and the fork may wait for them: so they are stopped neither before
+# the last fork that knows of them is, nor without it.
+ORPHANS = """
+WITH RECURSIVE line (id) AS (
+  SELECT unnest(%(ids)s::uuid[])
+  UNION
+  SELECT run.forked_from_id FROM line JOIN runs_run run ON run.id = line.id WHERE run.forked_from_id IS NOT NULL
+)
+SELECT child.id FROM line
+JOIN runs_run parent ON parent.id = line.id AND parent.status = 'cancelled'
+JOIN runs_run child ON child.parent_id = line.id AND child.status IN ('queued', 'running', 'waiting', 'uncertain')
+WHERE child.cancel_requested_at IS NULL
+"""
+WITH_FORKS = """
+WITH RECURSIVE fork (child, id) AS (
+  SELECT child.id, run.id FROM runs_run child JOIN runs_run run ON run.forked_from_id = child.parent_id
+  WHERE child.id = ANY(%(children)s::uuid[])
+  UNION
+  SELECT fork.child, run.id FROM fork JOIN runs_run run ON run.forked_from_id = fork.id
+)
+SELECT DISTINCT fork.child FROM fork JOIN runs_run run ON run.id = fork.id
+WHERE run.status IN ('queued', 'running', 'waiting', 'uncertain') AND EXISTS (
+  SELECT FROM runs_step step WHERE step.run_id = run.id AND strpos(step.output::text, fork.child::text) > 0)
+"""
+FORKS = """
+WITH RECURSIVE fork (id) AS (
+  SELECT unnest(%s::uuid[])
+  UNION
+  SELECT run.id FROM fork JOIN runs_run run ON run.forked_from_id = fork.id
+)
+SELECT id FROM fork
+"""
+
+
+def enqueue_children(claim: Claim, children: Sequence[Child]) -> None:
+    """Insert the runs that a run spawns, in the caller's transaction and before its fence; those it has spawned before
+    are there already. Permanent says which limit is passed, or that there is no such agent."""
+    if not children:
+        return
+    _refuse_too_many(claim, children)
+    runs = [_run_of(claim, child) for child in children]
+    limited = sorted({run.key for run in runs if run.key})
+    for key in limited:
+        keys.lock(key)
+    enqueue(runs)
+    keys.promote(limited)
+
+
+def _refuse_too_many(claim: Claim, children: Sequence[Child]) -> None:
+    if claim.depth >= settings.WAKEFUL_MAX_DEPTH:
+        raise Permanent(
+            f"a child of this run would be link {claim.depth + 1} of its causal chain; "
+            f"WAKEFUL_MAX_DEPTH is {settings.WAKEFUL_MAX_DEPTH}"
+        )
+    most, new = settings.WAKEFUL_MAX_CHILDREN, {child.id for child in children}
+    [(others,)] = fetch(OTHER_CHILDREN, [claim.run_id, list(new), most])
+    if others + len(new) > most:
+        raise Permanent(f"this run spawns more than {most:,} children, as many as WAKEFUL_MAX_CHILDREN allows")
+
+
+def _run_of(claim: Claim, child: Child) -> NewRun:
+    return NewRun(
+        id=child.id,
+        agent=child.agent,
+        trigger="",
+        trigger_id=None,
+        event_ids=[],
+        policy=_policy_of(child),
+        root_id=claim.root_id,
+        replay_id=UUID(NIL),
+        depth=claim.depth + 1,
+        chain=[*claim.chain, claim.trigger or claim.agent],
+        input=storable(child.input, f"the input of a child, {child.agent!r},"),
+        has_input=True,
+        key=f"{claim.run_id}:{child.agent}" if child.at_once else None,
+        key_limit=child.at_once or 1,
+        parent_id=claim.run_id,
+    )
+
+
+def _policy_of(child: Child) -> Policy:
+    try:
+        agent = registry.get(child.agent)
+    except KeyError:
+        known = ", ".join(agent.name for agent in registry.all_agents()) or "none"
+        raise Permanent(f"there is no agent {child.agent!r} to spawn; the agents are: {known}") from None
+    return Policy.of_agent(agent)
+
+
+def children_finished(payloads: Sequence[dict[str, Any]]) -> None:
+    """Wake the parents that wait for children of which none lives any more, and the forks of these parents."""
+    parents = sorted({UUID(payload["parent"]) for payload in payloads})
+    end_without_children([id for (id,) in fetch(FORKS, [parents])])
+
+
+def stop_orphans(payloads: Sequence[dict[str, Any]]) -> None:
+    """Cancel the live children of the runs that were cancelled; theirs follow when they have ended. Of very many, some
+    are cancelled now, the rest as soon as that is committed."""
+    cancelled = [payload for payload in payloads if payload["status"] == RunStatus.CANCELLED]
+    if not cancelled:
+        return
+    orphans = {id for (id,) in fetch(ORPHANS, {"ids": [payload["run"] for payload in cancelled]})}
+    if orphans:
+        orphans -= {id for (id,) in fetch(WITH_FORKS, {"children": sorted(orphans)})}
+    # In the order of their keys, as everybody who locks several.
+    for run in Run.objects.filter(id__in=orphans).order_by("key", "id")[:TOGETHER]:
+        _stop(run)
+    if len(orphans) > TOGETHER:
+        OutboxMessage.objects.bulk_create(
+            OutboxMessage(topic="run.finished", key=payload["run"], payload=payload) for payload in cancelled
+        )
+
+
+def _stop(run: Run) -> None:
+    if run.key:
+        keys.lock(run.key)
+    while run.status not in FINISHED and not stop(run, f"the end of run {run.parent_id}"):
+        run.refresh_from_db()
