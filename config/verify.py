@@ -202,7 +202,7 @@ def _item(row: Sequence[Any]) -> Item:
     id, source, type, subject, time, target_id, root_id, depth, _ = row
     return Item(
         event_id=id, source=source, type=type, subject=subject, time=time, target_id=target_id, root_id=root_id,
-        depth=depth, redispatch_id=None, trigger_id=None, replay_id=NIL_REPLAY,
+        depth=depth,
     )  # fmt: skip
 
 

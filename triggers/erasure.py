@@ -24,6 +24,7 @@ from runs.erasure import ERASED, emitting, erase_runs, holders
 from runs.models import Run
 from runs.sql import database_now
 from runs.states import LIVE
+from triggers.items import cel_event, item_of
 from triggers.matching import ExpressionError, compile_expression, context_of, evaluate
 from triggers.models import Decision, Event
 from triggers.payloads import not_needed
@@ -115,16 +116,9 @@ def _where(selection: Selection, events: QuerySet[Event]) -> Iterable[UUID]:
 
 def _holds(expression: str, event: Event) -> bool:
     try:
-        return evaluate(expression, context_of(_as_cel(event))) is True
+        return evaluate(expression, context_of(cel_event(item_of(event), event.data))) is True
     except ExpressionError:
         return False  # such as one that has no field of that name
-
-
-def _as_cel(event: Event) -> dict[str, object]:
-    return {
-        "id": str(event.pk), "type": event.type, "source": event.source.slug, "subject": event.subject,
-        "time": event.time or event.received_at, "data": event.data,
-    }  # fmt: skip
 
 
 def _erase(chosen: Sequence[UUID], *, by: str, about: str, dry_run: bool = False) -> Erasure:

@@ -14,7 +14,7 @@ from runs.models import NIL
 from runs.sql import fetch
 from triggers.admission import Match, Refusal, hold_or_stop, refuse
 from triggers.matching import ExpressionError, Index, Rule, context_of, group_of, input_of, passes
-from triggers.models import Decision
+from triggers.models import Decision, Event
 
 NIL_REPLAY = UUID(NIL)
 BATCH_BYTES = 4 * 2**20  # of payloads; one event may be larger, and is then a batch of its own
@@ -51,9 +51,9 @@ class Item:
     root_id: UUID
     depth: int
     chain: tuple[str, ...] = ()
-    redispatch_id: int | None
-    trigger_id: UUID | None
-    replay_id: UUID
+    redispatch_id: int | None = None
+    trigger_id: UUID | None = None
+    replay_id: UUID = NIL_REPLAY
     bytes: int = 0
 
     @property
@@ -136,6 +136,21 @@ def read_data(event_ids: set[UUID]) -> dict[UUID, Any]:
     if not event_ids:
         return {}
     return {id: None if data is None else json.loads(data) for id, data in fetch(DATA, [list(event_ids)])}
+
+
+def item_of(event: Event) -> Item:
+    """An event as it was dispatched the first time."""
+    return Item(
+        event_id=event.pk,
+        source=event.source.slug,
+        type=event.type,
+        subject=event.subject,
+        time=event.time or event.received_at,
+        target_id=event.target_id,
+        root_id=event.root_id,
+        depth=event.depth,
+        chain=tuple(event.chain),
+    )
 
 
 def cel_event(item: Item, data: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from config.console.moments import moment
 from config.console.sections import Section, Table
 from triggers.admission import Refusal
 from triggers.dispatch import rule_of
-from triggers.items import NIL_REPLAY, Item, cel_event, match
+from triggers.items import cel_event, item_of, match
 from triggers.matching import Index, Rule, context_of
 from triggers.models import Event, Trigger
 
@@ -60,7 +60,7 @@ def _recent(rule: Rule) -> list[Event]:
 
 
 def _verdict(event: Event, rule: Rule) -> Verdict:
-    item = _item(event)
+    item = item_of(event)
     result = match(item, rule, context_of(cel_event(item, event.data)))
     if result is None:
         return Verdict(event=event, matches="no", why=f"{rule.filter} is false")
@@ -68,19 +68,3 @@ def _verdict(event: Event, rule: Rule) -> Verdict:
         return Verdict(event=event, matches="error", why=result.reason)
     key = result.key.partition(":")[2] if result.key else ""
     return Verdict(event=event, matches="yes", why=f"key {key}" if key else "")
-
-
-def _item(event: Event) -> Item:
-    return Item(
-        event_id=event.pk,
-        source=event.source.slug,
-        type=event.type,
-        subject=event.subject,
-        time=event.time or event.received_at,
-        target_id=None,
-        root_id=event.root_id,
-        depth=event.depth,
-        redispatch_id=None,
-        trigger_id=None,
-        replay_id=NIL_REPLAY,
-    )
