@@ -35,7 +35,8 @@ OLDEST_READY = """
 SELECT queue, extract(epoch FROM clock_timestamp() - min(ready_at))::float8
 FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL GROUP BY queue
 """
-OUTBOX = "SELECT count(*) FROM runs_outboxmessage"
+OUTBOX = "SELECT count(*) FROM runs_outboxmessage WHERE available_at <= (SELECT clock_timestamp())"
+WAKEUPS = "SELECT count(*) FROM runs_outboxmessage WHERE topic = 'wakeup' AND available_at > clock_timestamp()"
 OUTBOX_LATENESS = """
 SELECT coalesce(greatest(extract(epoch FROM clock_timestamp() - min(available_at)), 0), 0)::float8 FROM runs_outboxmessage
 """
@@ -73,7 +74,8 @@ class DatabaseCollector(Collector):
             _rows(OLDEST_READY),
             labels=("queue",),
         )
-        yield _gauge("wakeful_outbox_messages", "Outbox messages not handled yet", _rows(OUTBOX))
+        yield _gauge("wakeful_outbox_messages", "Outbox messages that wait to be handled", _rows(OUTBOX))
+        yield _gauge("wakeful_wakeups_ahead", "Wakes that runs have set for later", _rows(WAKEUPS))
         yield _gauge("wakeful_outbox_late_seconds", "How late the most overdue of them is", _rows(OUTBOX_LATENESS))
         yield _gauge("wakeful_processes", "Processes that have not stopped", _rows(PROCESSES), labels=("kind",))
         yield _gauge(

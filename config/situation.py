@@ -21,8 +21,9 @@ STOPPED_SHOWN = 20
 SLOT_TRANSACTIONS, SLOT_BYTES = 1_000_000, 2**30  # what an unread replication slot may keep from being cleaned up
 LATE = timedelta(seconds=30)  # three safety looks: what waits longer is not waiting its turn
 
-# What could not be delivered is old; of a long outbox no more is read.
-OLDEST_MESSAGES = "(SELECT * FROM runs_outboxmessage ORDER BY id LIMIT %(counted)s::int) oldest"
+# What could not be delivered is tried again before long, and so stands in front of wakes that are set far ahead; of a long
+# outbox no more is read.
+FIRST_MESSAGES = "(SELECT * FROM runs_outboxmessage ORDER BY available_at, id LIMIT %(counted)s::int) first"
 LOOK = f"""
 SELECT json_build_object(
   'processes', (SELECT coalesce(json_agg(shown), '[]') FROM (
@@ -42,13 +43,14 @@ SELECT json_build_object(
   'undispatched', (SELECT count(*) FROM (SELECT FROM triggers_event WHERE dispatched_at IS NULL LIMIT %(counted)s::int) waiting),
   'undispatched_age', (SELECT extract(epoch FROM clock_timestamp() - received_at)::float8
     FROM triggers_event WHERE dispatched_at IS NULL ORDER BY seq LIMIT 1),
-  'outbox', (SELECT count(*) FROM (SELECT FROM runs_outboxmessage LIMIT %(counted)s::int) waiting),
+  'outbox', (SELECT count(*) FROM (
+    SELECT FROM runs_outboxmessage WHERE available_at <= (SELECT clock_timestamp()) LIMIT %(counted)s::int) waiting),
   'outbox_late', (SELECT extract(epoch FROM clock_timestamp() - min(available_at))::float8 FROM runs_outboxmessage),
   'undelivered', (SELECT count(*) FROM (
-    SELECT FROM {OLDEST_MESSAGES} WHERE last_error <> '') waiting),
-  'undelivered_age', (SELECT extract(epoch FROM clock_timestamp() - min(created_at))::float8 FROM {OLDEST_MESSAGES}
+    SELECT FROM {FIRST_MESSAGES} WHERE last_error <> '') waiting),
+  'undelivered_age', (SELECT extract(epoch FROM clock_timestamp() - min(created_at))::float8 FROM {FIRST_MESSAGES}
     WHERE last_error <> ''),
-  'delivery_error', (SELECT left(last_error, 300) FROM {OLDEST_MESSAGES} WHERE last_error <> '' ORDER BY id LIMIT 1),
+  'delivery_error', (SELECT left(last_error, 300) FROM {FIRST_MESSAGES} WHERE last_error <> '' ORDER BY id LIMIT 1),
   'schedules_late', (SELECT count(*) FROM triggers_schedule WHERE next_fire_at < clock_timestamp() - %(late)s::interval),
   'schedule_age', (SELECT extract(epoch FROM clock_timestamp() - min(next_fire_at))::float8 FROM triggers_schedule
     WHERE next_fire_at IS NOT NULL),

@@ -157,4 +157,5 @@ SELECT id AS run, agent, status, status_reason, ready_at, due_at, key, slot, att
 FROM runs_run WHERE status IN ('queued', 'running');
 
 --- drained: the outbox is empty
-SELECT topic, key, available_at, attempts, last_error FROM runs_outboxmessage;
+SELECT topic, key, available_at, attempts, last_error FROM runs_outboxmessage
+WHERE topic <> 'wakeup' OR available_at <= clock_timestamp();
