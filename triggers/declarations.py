@@ -282,10 +282,11 @@ def _come_back(trigger: Trigger, was_on: Mapping[str, bool]) -> None:
 
 
 def _declared_schedule(trigger: Trigger) -> Schedule | None:
-    """The one that the code declares; an operator may have added others."""
+    """The one that the code declares; an operator may have added others, and runs of the trigger theirs."""
     if "rule" not in (trigger.declared or {}):
         return None
-    return trigger.schedules.select_related("task__crontab", "task__interval", "task__clocked").order_by("id").first()
+    others = trigger.schedules.exclude(task__name__startswith=f"{trigger.slug}/")
+    return others.select_related("task__crontab", "task__interval", "task__clocked").order_by("id").first()
 
 
 # The operator's side

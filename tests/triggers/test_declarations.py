@@ -429,3 +429,22 @@ def test_under_another_scheduler_the_task_still_wakes_its_trigger(declare: Decla
 
     event = Event.objects.get(pk=event_id)
     assert (event.type, event.target_id) == ("manual.fired", trigger_of("digest").id)
+
+
+def test_a_schedule_that_a_run_has_set_is_never_taken_for_the_declared_one(declare: Declare) -> None:
+    declare("digest", on.event("digest.wanted"))
+    sync()
+    schedules.add_schedule(
+        trigger_of("digest"), name="digest/nightly", rule=schedules.parse_rule(every="1d"), catch_up="latest"
+    )
+    declare("digest", on.every("5m"))
+    sync()
+
+    declare("digest", on.every("10m"))
+    sync()
+
+    assert {str(task.name): str(task.interval) for task in PeriodicTask.objects.all()} == {
+        "digest": "every 10 minutes",
+        "digest/nightly": "every day",
+    }
+    assert trigger_of("digest").overrides == []
