@@ -8,12 +8,13 @@ from drf_spectacular.views import SpectacularAPIView
 from rest_framework.routers import SimpleRouter
 
 from config.queue_api import QueueResource
-from runs.api import RunResource
+from runs.api import ApprovalResource, RunResource
 from triggers.api import EventResource, ScheduleResource, SourceResource, TriggerResource
 
 router = SimpleRouter()
 router.register("events", EventResource)
 router.register("runs", RunResource)
+router.register("approvals", ApprovalResource)
 router.register("queues", QueueResource, basename="queue")
 router.register("triggers", TriggerResource)
 router.register("schedules", ScheduleResource)

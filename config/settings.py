@@ -193,6 +193,12 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
+    "ENUM_NAME_OVERRIDES": {
+        "RunStatus": "runs.states.RunStatus",
+        "ApprovalStatus": "runs.selection.ApprovalStatus",
+        "StepStatus": "runs.models.Step.Status",
+        "WaitStatus": "runs.models.Wait.Status",
+    },
 }
 
 # Celery carries doorbells ("queue Q has work") and the user's own PeriodicTasks; PostgreSQL is the queue.

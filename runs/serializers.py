@@ -1,10 +1,22 @@
 from decimal import Decimal
+from typing import Any, get_args
 
+from django.db.models import Case, F, Func, IntegerField, When
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from runs.models import Attempt, Run
+from runs.approval_links import approval_link
+from runs.approvals import Choice
+from runs.body import Body
+from runs.models import Approval, Attempt, Run, Step, Wait
+from runs.resolve import Answer
 from runs.resource import Query
+from runs.selection import ApprovalStatus
 from runs.states import RunStatus
+
+ENTRIES = 200  # steps, and waits, that are shown with their run
+SHOWN = 64 * 1024  # bytes of a step's output that is shown with its run
+OUTPUT_SIZE: Any = Func(F("output"), function="pg_column_size", output_field=IntegerField())
 
 
 class AttemptSerializer(serializers.ModelSerializer[Attempt]):
@@ -23,6 +35,7 @@ class RunSerializer(serializers.ModelSerializer[Run]):
             "status_reason",
             "agent",
             "version",
+            "begun_version",
             "trigger",
             "event_ids",
             "key",
@@ -35,6 +48,7 @@ class RunSerializer(serializers.ModelSerializer[Run]):
             "replay_id",
             "root_id",
             "depth",
+            "chain",
             "ready_at",
             "due_at",
             "claimed_at",
@@ -50,14 +64,160 @@ class RunSerializer(serializers.ModelSerializer[Run]):
         read_only_fields = fields
 
 
+class StepSerializer(serializers.ModelSerializer[Step]):
+    idempotency_key = serializers.CharField()
+    output = serializers.JSONField(source="shown", help_text="left out where it is larger than 64 KiB")
+    output_size = serializers.IntegerField(allow_null=True, help_text="bytes, as stored")
+
+    class Meta:
+        model = Step
+        fields = [
+            "key",
+            "position",
+            "effect",
+            "status",
+            "attempts",
+            "epoch",
+            "idempotency_key",
+            "arguments",
+            "output",
+            "output_size",
+            "error",
+            "error_kind",
+            "usage",
+            "started_at",
+            "ended_at",
+        ]
+        read_only_fields = fields
+
+
+class WaitSerializer(serializers.ModelSerializer[Wait]):
+    approval = serializers.UUIDField(source="approval_pk", allow_null=True)
+
+    class Meta:
+        model = Wait
+        fields = [
+            "key",
+            "position",
+            "kind",
+            "status",
+            "due_at",
+            "event_type",
+            "match",
+            "event_id",
+            "children",
+            "approval",
+            "created_at",
+            "ended_at",
+        ]
+        read_only_fields = fields
+
+
 class RunDetailSerializer(RunSerializer):
-    """A run with what it was given and what became of each claim."""
+    """A run with what it was given, what became of each claim, and its journal."""
 
     attempts = AttemptSerializer(many=True, read_only=True)
+    step_count = serializers.SerializerMethodField()
+    steps = serializers.SerializerMethodField(help_text=f"the first {ENTRIES}")
+    waits = serializers.SerializerMethodField(help_text=f"the last {ENTRIES}, in their order")
 
     class Meta(RunSerializer.Meta):
-        fields = [*RunSerializer.Meta.fields, "input", "policy", "attempts"]
+        fields = [*RunSerializer.Meta.fields, "input", "policy", "attempts", "step_count", "steps", "waits"]
         read_only_fields = fields
+
+    def get_step_count(self, run: Run) -> int:
+        return run.steps.count()
+
+    @extend_schema_field(StepSerializer(many=True))
+    def get_steps(self, run: Run) -> Any:
+        shown = Case(When(output_size__lte=SHOWN, then=F("output")))
+        steps = run.steps.defer("output").annotate(output_size=OUTPUT_SIZE).annotate(shown=shown)
+        return StepSerializer(steps.order_by("position")[:ENTRIES], many=True).data
+
+    @extend_schema_field(WaitSerializer(many=True))
+    def get_waits(self, run: Run) -> Any:
+        last = run.waits.annotate(approval_pk=F("approval__pk")).order_by("-position")[:ENTRIES]
+        return WaitSerializer(list(reversed(last)), many=True).data
+
+
+class ApprovalSerializer(serializers.ModelSerializer[Approval]):
+    """What a run asks of a person, and what was decided."""
+
+    status = serializers.ChoiceField(ApprovalStatus.choices)
+    run = serializers.UUIDField(source="wait.run_id")
+    agent = serializers.CharField(source="wait.run.agent")
+    created_at = serializers.DateTimeField(source="wait.created_at")
+    expires_at = serializers.DateTimeField(source="wait.due_at", allow_null=True)
+    url = serializers.SerializerMethodField(
+        help_text="a page on which whoever has this link may decide; null for a token that may not"
+    )
+
+    class Meta:
+        model = Approval
+        fields = [
+            "id",
+            "status",
+            "run",
+            "agent",
+            "question",
+            "detail",
+            "arguments",
+            "digest",
+            "on_expiry",
+            "created_at",
+            "expires_at",
+            "decision",
+            "decided_arguments",
+            "decided_digest",
+            "decided_by",
+            "decided_at",
+            "reason",
+            "url",
+        ]
+        read_only_fields = fields
+
+    def get_url(self, approval: Approval) -> str | None:
+        request = self.context["request"]
+        if not request.user.has_perm("runs.decide_approval"):
+            return None
+        url: str = request.build_absolute_uri(approval_link(approval))
+        return url
+
+
+class ForkBody(Body):
+    step = serializers.CharField(
+        required=False, default="", allow_blank=True, help_text="the first entry of the journal that is not copied"
+    )
+    input = serializers.JSONField(
+        required=False, allow_null=True, help_text="instead of what the run was given; null: what its event said"
+    )
+
+
+class SignalBody(Body):
+    name = serializers.CharField(max_length=200)
+    data = serializers.JSONField(required=False, default=None, allow_null=True)  # type: ignore[assignment]
+
+
+class ResolveBody(Body):
+    outcome = serializers.ChoiceField(get_args(Answer))
+    result = serializers.JSONField(
+        required=False, default=None, allow_null=True, help_text="the output of the step that happened"
+    )
+
+
+class DecideBody(Body):
+    decision = serializers.ChoiceField(get_args(Choice))
+    arguments = serializers.JSONField(
+        required=False, default=None, allow_null=True, help_text='those to go by, with the decision "edit"'
+    )
+    reason = serializers.CharField(required=False, default="", allow_blank=True, max_length=1000)
+    digest = serializers.CharField(
+        required=False, default="", allow_blank=True, help_text="refused where the approval asks for something else"
+    )
+
+
+class ApprovalQuery(Query):
+    status = serializers.ChoiceField(ApprovalStatus.choices, required=False)
 
 
 class RunQuery(Query):

@@ -1,0 +1,22 @@
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from runs import audit
+from runs.exceptions import IllegalState
+from runs.models import Run
+from runs.states import FINISHED
+from runs.wiring import wiring
+
+
+def signal(run_id: UUID, *, name: str, by: str, data: Any = None) -> UUID:
+    """Send a run a signal, an event that it may wait for under this name, now or later; the event's id. Raises
+    Run.DoesNotExist, or IllegalState when the run has finished."""
+    with transaction.atomic():
+        run = Run.objects.get(pk=run_id)
+        if run.status in FINISHED:
+            raise IllegalState(f"run {run_id} is {run.status}: nothing waits for a signal any more", run.status)
+        event_id = wiring.signal(run_id, name, data, by)
+        audit.record(by, "signal", run, name=name, event=str(event_id))
+    return event_id
