@@ -47,7 +47,7 @@ def decide(
         audit.record(by, decision, approval, run=str(approval.wait.run_id), digest=approval.digest)
         failpoint("before_decide_commit")
     failpoint("after_decide_commit")
-    return approval
+    return _read(approval_id)
 
 
 def is_over(approval: Approval) -> bool:
@@ -68,6 +68,10 @@ def _lock(approval_id: UUID) -> Approval:
     """The approval as it is once its run is locked: whoever ends a wait locks the run first."""
     run_id = Approval.objects.values_list("wait__run_id", flat=True).get(pk=approval_id)
     Run.objects.select_for_update().only("id").get(pk=run_id)
+    return _read(approval_id)
+
+
+def _read(approval_id: UUID) -> Approval:
     return Approval.objects.select_related("wait__run").get(pk=approval_id)
 
 
@@ -77,19 +81,18 @@ def _write(approval: Approval, decision: Choice, by: str, arguments: Any, reason
         "edit": (arguments, digest_of(approval.question, arguments)),
         "deny": (None, ""),
     }
-    approval.decision, approval.decided_by, approval.reason = decision, by, reason
-    approval.decided_arguments, approval.decided_digest = granted[decision]
-    decided = Approval.objects.filter(pk=approval.pk, decision="").update(
+    decided_arguments, decided_digest = granted[decision]
+    written = Approval.objects.filter(pk=approval.pk, decision="").update(
         decision=decision,
         decided_by=by,
         decided_at=Now(),
-        decided_arguments=approval.decided_arguments,
-        decided_digest=approval.decided_digest,
+        decided_arguments=decided_arguments,
+        decided_digest=decided_digest,
         reason=reason,
     )
-    if not decided:
-        approval.refresh_from_db()
-        raise IllegalState(_why_not(approval), approval.status)
+    if not written:
+        decided = _read(approval.pk)
+        raise IllegalState(_why_not(decided), decided.status)
 
 
 def _why_not(approval: Approval) -> str:

@@ -177,8 +177,8 @@ class ApprovalSerializer(serializers.ModelSerializer[Approval]):
         read_only_fields = fields
 
     def get_url(self, approval: Approval) -> str | None:
-        request = self.context["request"]
-        if not request.user.has_perm("runs.decide_approval"):
+        request = self.context.get("request")  # none on the command line
+        if request is None or not request.user.has_perm("runs.decide_approval"):
             return None
         url: str = request.build_absolute_uri(approval_link(approval))
         return url

@@ -16,9 +16,10 @@ class EachCommand(BaseCommand):
     """Does what it can; each refusal is told on stderr and ends in exit code 1, with `--json` as without."""
 
     noun: str
+    nargs = "+"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("ids", nargs="+", metavar=self.noun.upper())
+        parser.add_argument("ids", nargs=self.nargs, metavar=self.noun.upper())
         parser.add_argument("--json", action="store_true", dest="as_json", help="print what was done as a JSON list")
 
     def handle(self, *, ids: Sequence[str], as_json: bool, **options: Any) -> None:
@@ -27,7 +28,7 @@ class EachCommand(BaseCommand):
         for id in ids:
             try:
                 done.append(self.act(id, **options))
-            except (IllegalState, CommandError) as error:
+            except (IllegalState, ValueError, CommandError) as error:
                 self.stderr.write(f"{id}: {error}")
                 refused += 1
             else:
@@ -40,7 +41,7 @@ class EachCommand(BaseCommand):
 
     @abstractmethod
     def act(self, id: str, **options: Any) -> Mapping[str, Any]:
-        """Do it to this one; what it is now. IllegalState or CommandError says why not."""
+        """Do it to this one; what it is now. IllegalState, ValueError or CommandError says why not."""
 
     @abstractmethod
     def describe(self, done: Mapping[str, Any]) -> str:

@@ -1,26 +1,18 @@
-from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django.core.management.base import CommandError
-
-from runs.management.each import EachCommand
+from runs.management.each_run import FoundRunsCommand
 from runs.management.operator import operator
 from runs.models import Run
 from runs.requeue import requeue
-from runs.serializers import RunSerializer
+from runs.states import REQUEUEABLE, RunStatus
 
 
-class Command(EachCommand):
-    help = "Queue failed or cancelled runs again."
-    noun = "run"
+class Command(FoundRunsCommand):
+    help = "Queue failed or cancelled runs again: those named, or all that a filter finds."
+    done = "requeued"
+    legal = sorted(REQUEUEABLE)
+    meant = (RunStatus.FAILED,)
 
-    def act(self, id: str, **options: Any) -> Mapping[str, Any]:
-        try:
-            run = requeue(UUID(id), by=operator())
-        except (ValueError, Run.DoesNotExist):
-            raise CommandError("no such run") from None
-        return RunSerializer(run).data
-
-    def describe(self, done: Mapping[str, Any]) -> str:
-        return f"{done['id']} {done['status']}"
+    def act_on(self, run_id: UUID, **options: Any) -> Run:
+        return requeue(run_id, by=operator())

@@ -1,0 +1,19 @@
+from typing import Any
+from uuid import UUID
+
+from runs.cancel import cancel
+from runs.management.each_run import FoundRunsCommand
+from runs.management.operator import operator
+from runs.models import Run
+from runs.states import LIVE
+
+
+class Command(FoundRunsCommand):
+    help = (
+        "Cancel runs that have not finished: those named, or all that a filter finds. Running ones stop within seconds."
+    )
+    done = "cancelled"
+    legal = meant = sorted(LIVE)
+
+    def act_on(self, run_id: UUID, **options: Any) -> Run:
+        return cancel(run_id, by=operator())

@@ -1,0 +1,32 @@
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from runs.fork import fork
+from runs.management.each_run import EachRunCommand
+from runs.management.json_argument import json_argument
+from runs.management.operator import operator
+from runs.models import Run
+
+AS_IT_WAS = object()
+
+
+class Command(EachRunCommand):
+    help = "Make new runs that begin where earlier ones had come to; unfinished ones are cancelled."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--step", default="", metavar="KEY", help="the first entry of the journal that is done anew (default: all)"
+        )
+        parser.add_argument(
+            "--input", type=json_argument, default=AS_IT_WAS, metavar="JSON", help="instead of what the run was given"
+        )
+
+    def act_on(self, run_id: UUID, *, step: str = "", input: Any = AS_IT_WAS, **options: Any) -> Run:
+        given = {} if input is AS_IT_WAS else {"input": input, "has_input": True}
+        return fork(run_id, step=step, by=operator(), **given)
+
+    def describe(self, done: Mapping[str, Any]) -> str:
+        return f"{done['id']} {done['status']}, forked from {done['forked_from_id']}"

@@ -1,0 +1,23 @@
+from argparse import ArgumentParser
+from typing import Any, get_args
+from uuid import UUID
+
+from runs.management.each_run import EachRunCommand
+from runs.management.json_argument import json_argument
+from runs.management.operator import operator
+from runs.models import Run
+from runs.resolve import Answer, resolve
+
+
+class Command(EachRunCommand):
+    help = "Say of uncertain runs whether the step each is parked over has happened."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--outcome", choices=get_args(Answer), required=True)
+        parser.add_argument(
+            "--result", type=json_argument, metavar="JSON", help="the step's output, with --outcome happened"
+        )
+
+    def act_on(self, run_id: UUID, *, outcome: Answer = "fail", result: Any = None, **options: Any) -> Run:
+        return resolve(run_id, outcome=outcome, result=result, by=operator())

@@ -1,0 +1,26 @@
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from runs.management.each_run import EachRunCommand
+from runs.management.json_argument import json_argument
+from runs.management.operator import operator
+from runs.models import Run
+from runs.signalling import signal
+
+
+class Command(EachRunCommand):
+    help = "Send runs a signal, which each may wait for under its name, now or later."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("name", metavar="NAME", help="the signal's name")
+        parser.add_argument("--data", type=json_argument, metavar="JSON", help="what comes along with it")
+
+    def act_on(self, run_id: UUID, *, name: str = "", data: Any = None, **options: Any) -> Run:
+        signal(run_id, name=name, data=data, by=operator())
+        return Run.objects.get(pk=run_id)
+
+    def describe(self, done: Mapping[str, Any]) -> str:
+        return f"{done['id']} signalled"

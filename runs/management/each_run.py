@@ -1,0 +1,93 @@
+"""Commands about runs: about those that are named, or about all that a filter finds."""
+
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from django.core.management.base import CommandError
+from django.db.models import QuerySet
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+from agents.durations import parse_duration
+from runs.management.each import EachCommand
+from runs.models import Run
+from runs.selection import select_runs
+from runs.serializers import RunSerializer
+from runs.states import RunStatus
+
+
+class EachRunCommand(EachCommand):
+    """Does one thing to each of some runs."""
+
+    noun = "run"
+
+    def act(self, id: str, **options: Any) -> Mapping[str, Any]:
+        try:
+            run_id = UUID(id)
+        except ValueError:
+            raise CommandError("no such run") from None
+        try:
+            return RunSerializer(self.act_on(run_id, **options)).data
+        except Run.DoesNotExist:
+            raise CommandError("no such run") from None
+
+    def act_on(self, run_id: UUID, **options: Any) -> Run:
+        """Do it to this run; the run it is about afterwards."""
+        raise NotImplementedError
+
+    def describe(self, done: Mapping[str, Any]) -> str:
+        return f"{done['id']} {done['status']}"
+
+
+class FoundRunsCommand(EachRunCommand):
+    """The same for runs that are named or, all of them, found; with --dry-run it says how many these are."""
+
+    nargs = "*"
+    done: str
+    legal: Sequence[RunStatus]  # those that --status may name
+    meant: Sequence[RunStatus]  # those that a filter without --status means
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        super().add_arguments(parser)
+        found = parser.add_argument_group("instead of naming runs, all that")
+        meant = " or ".join(self.meant)
+        found.add_argument("--status", choices=[*self.legal], help=f"are in this status (default: {meant})")
+        found.add_argument("--trigger", metavar="SLUG", help="were started by this trigger")
+        found.add_argument("--event", type=UUID, metavar="ID", help="this event started")
+        found.add_argument(
+            "--since", type=instant, metavar="WHEN", help="were made since, such as 2h or 2026-05-01T08:00Z"
+        )
+        parser.add_argument("--dry-run", action="store_true", help="only say how many runs that would be")
+
+    def handle(self, *, ids: Sequence[str], as_json: bool, dry_run: bool = False, **options: Any) -> None:
+        wanted = {name: options.pop(name) for name in ("status", "trigger", "event", "since")}
+        if bool(ids) == any(wanted.values()):
+            raise CommandError("Name runs, or say which by --status, --trigger, --event or --since: either of the two.")
+        if not ids:
+            ids = [str(id) for id in self._found(**wanted).order_by("seq").values_list("id", flat=True)]
+        if dry_run:
+            self.stdout.write(f'{{"runs": {len(ids)}}}' if as_json else f"{len(ids)} runs would be {self.done}")
+            return
+        super().handle(ids=ids, as_json=as_json, **options)
+
+    def _found(self, **wanted: Any) -> QuerySet[Run]:
+        runs = select_runs(**wanted)
+        return runs if wanted["status"] else runs.filter(status__in=self.meant)
+
+
+def instant(text: str) -> datetime:
+    """A duration ago, or an instant; UTC, unless it says otherwise."""
+    try:
+        return timezone.now() - parse_duration(text)
+    except ValueError:
+        pass
+    try:
+        moment = parse_datetime(text)
+    except ValueError:
+        moment = None
+    if moment is None:
+        raise ArgumentTypeError(f"{text!r} is neither a duration (2h, 3d) nor an instant (2026-05-01T08:00Z)")
+    return moment if timezone.is_aware(moment) else moment.replace(tzinfo=UTC)
