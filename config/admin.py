@@ -2,6 +2,7 @@
 
 from config.console import accounts as accounts
 from config.console import alarms as alarms
+from config.console import approvals as approvals
 from config.console import audit as audit
 from config.console import events as events
 from config.console import notifications as notifications

@@ -12,6 +12,7 @@ from runs.models import AuditEntry
 
 PAGES = {
     "run": "runs_run",
+    "approval": "runs_approval",
     "event": "triggers_event",
     "trigger": "triggers_trigger",
     "source": "triggers_source",

@@ -34,12 +34,12 @@ def carry_out(
             count += 1
         except RunError as refusal:
             refused[str(refusal)] += 1
-    _tell(request, done, count, +refused)
+    tell(request, done, count, +refused)
     if count == AT_ONCE:
         messages.warning(request, f"The first {AT_ONCE:,} were taken; repeat the action for the rest.")
 
 
-def _tell(request: HttpRequest, done: str, count: int, refused: Counter[str]) -> None:
+def tell(request: HttpRequest, done: str, count: int, refused: Counter[str]) -> None:
     if count:
         messages.success(request, f"{count} {done}.")
     for reason, number in refused.most_common(5):

@@ -9,10 +9,12 @@ from django.db.models import Min, QuerySet
 from django.db.models.functions import Now
 from django.http import HttpRequest
 
+from config.console.inboxes import pending_approvals, uncertain_runs
 from config.console.links import link, listing, page, run_link
 from config.console.moments import distance, moment
 from config.console.processes import notices
-from config.console.runs import BLOCKED, first_line, trigger_of
+from config.console.run_words import first_line, trigger_of
+from config.console.runs import BLOCKED
 from config.console.schedules import RELATED, woken_by
 from config.console.sections import Section, Table
 from config.problems import problems
@@ -95,6 +97,8 @@ def _tiles() -> list[Tile]:
         _tile("Runs to be retried", due, listing(runs, place="due")),
         _tile("Runs blocked behind a key", blocked, listing(runs, place="blocked")),
         _tile("Failed in 24 h", failed, listing(runs, status__exact="failed"), level="bad"),
+        _tile("Approvals to decide", pending_approvals(), listing("runs_approval"), level="warning"),
+        _tile("Uncertain runs", uncertain_runs(), listing(runs, status__exact="uncertain"), level="bad"),
         _tile("Paused triggers", paused, listing("triggers_trigger", state="paused"), level="bad"),
         _tile(
             "Held events",

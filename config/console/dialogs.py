@@ -5,6 +5,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
 from unfold.forms import BaseDialogForm
 
 from runs.exceptions import RunError
@@ -26,6 +27,31 @@ def attempt(request: HttpRequest, act: Callable[[], object], *, done: str) -> No
         messages.error(request, str(refusal))
     else:
         messages.success(request, done)
+
+
+def submit(
+    request: HttpRequest,
+    shown: dict[str, Any],
+    form: BaseDialogForm,
+    act: Callable[[], str | None],
+    *,
+    field: str,
+    done: str,
+    back: str,
+) -> HttpResponse:
+    """Call a service with what the dialog's form holds, and go where `act` says, or back. What is wrong with a value
+    stands at the field, in the dialog that stays open."""
+    try:
+        to = act()
+    except ValueError as wrong:
+        form.add_error(field, f"{str(wrong)[:1].upper()}{str(wrong)[1:]}.")
+        context = {"dialog": shown, "form": form, "form_submit_text": shown["form_submit_text"]}
+        return render(request, "unfold/helpers/dialog.html", context)
+    except RunError as refusal:
+        messages.error(request, str(refusal))
+        return leave(request, back)
+    messages.success(request, done)
+    return leave(request, to or back)
 
 
 def leave(request: HttpRequest, url: str) -> HttpResponse:

@@ -21,7 +21,7 @@ from config.console.dialogs import attempt, dialog, leave
 from config.console.links import event_link, link, page, run_link
 from config.console.moments import distance, moment
 from config.console.panel import LOOKED_THROUGH, Panel, acting, button, column, newest
-from config.console.runs import duration_of, first_line, run_list
+from config.console.run_words import duration_of, first_line, run_list
 from config.console.sections import Facts, Notice, Section, Table, Text, pretty
 from runs.alive import alive
 from runs.ids import runs_of_event, runs_of_events

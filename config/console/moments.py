@@ -28,6 +28,18 @@ def instant(at: datetime) -> SafeString:
     )
 
 
+def appointment(at: datetime) -> SafeString:
+    """An instant to come, as one would say it: “Tuesday 09:00”, with the date where it is a week away or more."""
+    utc = at.astimezone(UTC)
+    is_near = abs(utc - timezone.now()) < timedelta(days=6)
+    return format_html(
+        '<time datetime="{}" title="{} UTC" data-appointment>{} UTC</time>',
+        utc.isoformat(),
+        f"{utc:%Y-%m-%d %H:%M:%S}",
+        f"{utc:%A %H:%M}" if is_near else f"{utc:%Y-%m-%d %H:%M}",
+    )
+
+
 def distance(at: datetime) -> str:
     """“3 min ago”, “in 2 h”."""
     delta = timezone.now() - at

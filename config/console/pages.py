@@ -58,6 +58,20 @@ def form_page(
     return _respond(panel, request, "admin/console/form.html", context)
 
 
+def plain_page(
+    panel: Panel, request: HttpRequest, *, title: str, sections: Sequence[Section], obj: Any = None
+) -> HttpResponse:
+    """Sections below a title."""
+    context = {
+        **panel.admin_site.each_context(request),
+        "opts": panel.opts,
+        "original": obj,
+        "title": title,
+        "sections": sections,
+    }
+    return _respond(panel, request, "admin/console/plain.html", context)
+
+
 def reveal(panel: Panel, request: HttpRequest, *, title: str, secret: str, explained: str, back: str) -> HttpResponse:
     """Show a secret in the answer itself: it is stored nowhere in the clear, not in a session or cookie either."""
     context = {

@@ -1,11 +1,18 @@
-"""The parts a detail page is made of; one template renders them all."""
+"""The parts a detail page is made of."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 Cell = Any
+
+
+class Section(Protocol):
+    """What a detail page shows below one another, each by its own template."""
+
+    @property
+    def template(self) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +59,6 @@ class Notice:
     text: Cell
     level: str = "info"
     details: Sequence[Cell] = field(default_factory=list)
-
-
-Section = Facts | Table | Text | Notice
 
 
 def pretty(value: Any) -> str:

@@ -22,11 +22,18 @@ def _may_see(app: str, model: str) -> Callable[[HttpRequest], bool]:
     return lambda request: any(request.user.has_perm(f"{app}.{verb}_{model}") for verb in ("view", "change"))
 
 
-def _on_runs(*, failed: bool) -> Callable[[HttpRequest], bool]:
-    # One list under two names: which is meant stands in the query.
+def _runs(title: str, icon: str, status: str = "", **more: Any) -> dict[str, Any]:
+    """The list of runs, of one status or of all."""
+    query = f"?status__exact={status}" if status else ""
+    return _item(title, icon, "runs.run", query, active=_on_runs(status), **more)
+
+
+def _on_runs(status: str) -> Callable[[HttpRequest], bool]:
+    # One list under several names: which is meant stands in the query.
     def is_active(request: HttpRequest) -> bool:
-        shows_failed = request.GET.get("status__exact") == "failed"
-        return request.path.startswith(str(reverse_lazy("admin:runs_run_changelist"))) and shows_failed is failed
+        shown = request.GET.get("status__exact")
+        named = shown if shown in ("failed", "uncertain") else ""
+        return request.path.startswith(str(reverse_lazy("admin:runs_run_changelist"))) and named == status
 
     return is_active
 
@@ -87,8 +94,10 @@ UNFOLD: dict[str, Any] = {
                 "title": "What they do",
                 "separator": True,
                 "items": [
-                    _item("Runs", "play_circle", "runs.run", active=_on_runs(failed=False)),
-                    _item("Failed runs", "error", "runs.run", "?status__exact=failed", active=_on_runs(failed=True)),
+                    _runs("Runs", "play_circle"),
+                    _runs("Failed runs", "error", "failed"),
+                    _runs("Uncertain runs", "help", "uncertain", badge="config.console.inboxes.uncertain_badge"),
+                    _item("Approvals", "approval", "runs.approval", badge="config.console.inboxes.approvals_badge"),
                 ],
             },
             {

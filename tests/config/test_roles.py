@@ -27,6 +27,7 @@ SEEN = (
     "triggers_source",
     "triggers_apitoken",
     "runs_run",
+    "runs_approval",
     "runs_worker",
     "runs_alarm",
     "runs_notification",

@@ -7,7 +7,11 @@
     const day = `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())}`;
     const clock = `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}`;
     const isToday = at.toDateString() === new Date().toDateString();
-    time.textContent = isToday ? clock : `${day} ${clock}`;
+    const isNear = Math.abs(at - Date.now()) < 6 * 86400e3;
+    const weekday = at.toLocaleDateString("en", { weekday: "long" });
+    time.textContent = "appointment" in time.dataset
+      ? `${isToday ? "today" : isNear ? weekday : day} ${clock.slice(0, 5)}`
+      : isToday ? clock : `${day} ${clock}`;
     time.title = `${time.title} · shown in ${Intl.DateTimeFormat().resolvedOptions().timeZone}`;
     time.dataset.local = "1";
   };

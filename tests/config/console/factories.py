@@ -8,6 +8,7 @@ from django.utils import timezone
 from runs.models import Alarm, Attempt, AuditEntry, Notification, Run, Worker
 from runs.states import RunStatus
 from tests.runs.factories import make_run
+from tests.runs.journals import make_approval, make_step
 from tests.triggers.factories import make_event, make_trigger
 from triggers.models import ApiToken, Schedule, Source, Trigger
 from triggers.schedules import create_schedule
@@ -65,6 +66,7 @@ def make_one_of_each(number: int) -> dict[str, Any]:
     trigger = make_trigger(f"greeter-{number}")
     event = make_event(data={"n": number})
     run = make_failed_run(trigger)
+    make_step(run, f"step-{number}")
     token: ApiToken = create_token(f"token-{number}", ["runs.view_run"], by="test")[0]
     return {
         "triggers_source": make_source(f"source-{number}"),
@@ -73,6 +75,7 @@ def make_one_of_each(number: int) -> dict[str, Any]:
         "triggers_event": event,
         "triggers_apitoken": token,
         "runs_run": run,
+        "runs_approval": make_approval(make_run(status="waiting"), status="open", arguments={"n": number}),
         "runs_worker": make_worker(),
         "runs_alarm": Alarm.objects.create(name=f"alarm-{number}", severity="bad", text="Late.", remedy="Hurry."),
         "runs_notification": Notification.objects.create(sender="greeter", text=f"Hello {number}", run_id=run.pk),

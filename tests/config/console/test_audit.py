@@ -9,6 +9,7 @@ from django.contrib import admin as django_admin
 from django.contrib.auth.models import Group, User
 from django.core.management import call_command, get_commands
 from django.test import Client
+from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from config.api import router
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.django_db
 Door = Callable[[Client], object]
 
 
-def button(noun: str, name: str, make: Callable[[], Any] | None = None, **fields: Any) -> Door:
+def button(noun: str, name: str, make: Callable[[], Any] | None = None, /, **fields: Any) -> Door:
     """A button of a detail page."""
     return lambda client: press(client, noun, make() if make else make_one_of_each(1)[noun], name, **fields)
 
@@ -62,6 +63,10 @@ def command(*words: str, make: Callable[[], Any] = lambda: None) -> Door:
 
 def failed() -> Any:
     return make_failed_run(make_trigger())
+
+
+def uncertain() -> Any:
+    return make_run(status="uncertain", started_at=timezone.now())
 
 
 def off_schedule() -> Any:
@@ -112,6 +117,12 @@ ADMIN: dict[str, Door] = {
     "runs.run cancel_run": button("runs_run", "cancel_run", make_run),
     "runs.run requeue_chosen": action("runs_run", "requeue_chosen"),
     "runs.run cancel_chosen": action("runs_run", "cancel_chosen", make_run),
+    "runs.run fork_run": button("runs_run", "fork_run", input="{}"),
+    "runs.run signal_run": button("runs_run", "signal_run", make_run, name="go", data="{}"),
+    "runs.run resolve_run": button("runs_run", "resolve_run", uncertain, outcome="fail"),
+    "runs.approval approve": button("runs_approval", "approve"),
+    "runs.approval edit": button("runs_approval", "edit", arguments="{}"),
+    "runs.approval deny": button("runs_approval", "deny"),
     "runs.queue pause": form("/admin/runs/queue/all/pause/", reason="x"),
     "runs.queue resume": change("/admin/runs/queue/all/resume/", paused_queues),
     "runs.queue limit": form("/admin/runs/queue/default/limit/", max_running="3"),

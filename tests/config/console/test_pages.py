@@ -19,6 +19,7 @@ NOUNS = [
     "triggers_source",
     "triggers_apitoken",
     "runs_run",
+    "runs_approval",
     "runs_worker",
     "runs_alarm",
     "runs_notification",

@@ -1,0 +1,30 @@
+"""How much waits for a person, for the sidebar and the first page."""
+
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+
+from runs.models import Run, Wait
+
+COUNTED = 100  # beyond, a badge says “99+”
+
+
+# As literals: with parameters, a plan prepared while a table was small would go on scanning it.
+def pending_approvals() -> QuerySet[Wait]:
+    return Wait.objects.extra(where=["runs_wait.status = 'open' AND runs_wait.kind = 'approval'"])
+
+
+def uncertain_runs() -> QuerySet[Run]:
+    return Run.objects.extra(where=["runs_run.status = 'uncertain'"])
+
+
+def approvals_badge(request: HttpRequest) -> str:
+    return _badge(pending_approvals())
+
+
+def uncertain_badge(request: HttpRequest) -> str:
+    return _badge(uncertain_runs())
+
+
+def _badge(rows: QuerySet[Model]) -> str:
+    count = rows.order_by()[:COUNTED].count()
+    return "99+" if count == COUNTED else str(count or "")
