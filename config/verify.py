@@ -2,8 +2,8 @@
 system at any time.
 
 Each invariant is a statement that finds what must not be there; a row it returns is a violation. Ours stand in
-`verify.sql`, in the form in which you may write your own. Whether every event is explained takes the triggers' filters,
-so that one is Python.
+`verify.sql`, in the form in which you may write your own. Whether every event is explained takes the triggers' filters, and
+whether a decision is for what was asked takes a digest, so those are Python.
 """
 
 import json
@@ -20,6 +20,8 @@ from uuid import UUID
 from django.db import connection, transaction
 
 from agents.ids import TIME_PREFIX, run_id
+from runs.entries import digest_of
+from runs.models import Approval
 from runs.sql import execute, fetch
 from triggers.dispatch import rule_of
 from triggers.items import NIL_REPLAY, Item, match_items
@@ -79,7 +81,13 @@ SELECT (SELECT count(*) FROM triggers_event WHERE id >= %(first)s::uuid) AS even
           SELECT outcome, count(*) AS attempts FROM runs_attempt WHERE run_id >= %(first)s::uuid GROUP BY outcome) by_outcome) AS attempts,
        (SELECT coalesce(jsonb_object_agg(outcome, decisions), '{}') FROM (
           SELECT outcome, count(*) AS decisions FROM triggers_decision WHERE event_id >= %(first)s::uuid
-          GROUP BY outcome) by_outcome) AS decisions
+          GROUP BY outcome) by_outcome) AS decisions,
+       (SELECT count(*) FROM runs_run WHERE id >= %(first)s::uuid AND parent_id IS NOT NULL) AS children,
+       (SELECT count(*) FROM runs_run WHERE id >= %(first)s::uuid AND forked_from_id IS NOT NULL) AS forks,
+       (SELECT coalesce(jsonb_object_agg(effect, steps), '{}') FROM (
+          SELECT effect, count(*) AS steps FROM runs_step WHERE run_id >= %(first)s::uuid GROUP BY effect) by_effect) AS steps,
+       (SELECT coalesce(jsonb_object_agg(kind, waits), '{}') FROM (
+          SELECT kind, count(*) AS waits FROM runs_wait WHERE run_id >= %(first)s::uuid GROUP BY kind) by_kind) AS waits
 """
 
 # Dispatched under the triggers as they are now: not before a trigger was made, or last touched by somebody.
@@ -104,6 +112,11 @@ WHERE NOT EXISTS (SELECT FROM runs_run run WHERE run.id = wanted.run_id)
   AND NOT EXISTS (SELECT FROM runs_processedevent ledger
                   WHERE ledger.event_id = wanted.event_id AND ledger.consumer = wanted.consumer)
 """
+ASKED = """
+SELECT approval.id, wait.run_id, question, arguments, digest, decision, decided_arguments, decided_digest
+FROM runs_approval approval JOIN runs_wait wait ON wait.id = approval.wait_id JOIN runs_run run ON run.id = wait.run_id
+WHERE approval.id > %s::uuid AND run.id >= %s::uuid AND run.payload_removed_at IS NULL ORDER BY approval.id LIMIT %s::int
+"""
 UNKNOWN = "SELECT id FROM unnest(%s::uuid[]) AS id WHERE NOT EXISTS (SELECT FROM triggers_event WHERE triggers_event.id = id.id)"
 
 
@@ -123,6 +136,7 @@ def verify(
     with snapshot():
         findings = [find(invariant, parameters) for invariant in invariants if drained or not invariant.when_drained]
         findings.append(Finding(name="every event is explained", violations=unexplained(parameters["first"])))
+        findings.append(Finding(name="a decision is for what was asked", violations=misjudged(parameters["first"])))
         findings.append(Finding(name="no accepted event is lost", violations=lost(accepted)))
         [counts] = read(COUNTS, parameters)
     counts = {name: json.loads(count) if isinstance(count, str) else count for name, count in counts.items()}
@@ -204,6 +218,29 @@ def _item(row: Sequence[Any]) -> Item:
         event_id=id, source=source, type=type, subject=subject, time=time, target_id=target_id, root_id=root_id,
         depth=depth,
     )  # fmt: skip
+
+
+def misjudged(first: UUID) -> list[Row]:
+    """Approvals whose digest, or that of the decision, is not of what it is for."""
+    found: list[Row] = []
+    after = UUID(int=0)
+    while len(found) < SHOWN and (rows := fetch(ASKED, [after, first, EVENTS])):
+        found += [{"approval": id, "run": run, "decision": asked[4]} for id, run, *asked in rows if not _fits(*asked)]
+        after = rows[-1][0]
+    return found[:SHOWN]
+
+
+def _fits(
+    question: str, arguments: str | None, digest: str, decision: str, decided_arguments: str | None, decided_digest: str
+) -> bool:
+    asked, decided = (None if text is None else json.loads(text) for text in (arguments, decided_arguments))
+    if digest != digest_of(question, asked):
+        return False
+    if decision == Approval.Decision.EDIT:
+        return decided_digest == digest_of(question, decided)
+    if decision == Approval.Decision.APPROVE:
+        return decided_digest == digest and decided == asked
+    return not decided_digest and decided is None
 
 
 def lost(accepted: Iterable[UUID]) -> list[Row]:

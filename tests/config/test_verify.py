@@ -12,9 +12,12 @@ from django.core.management import call_command
 from uuid_utils.compat import uuid7
 
 from config.verify import invariants_in, verify
-from runs.models import NIL, Attempt, OutboxMessage, ProcessedEvent, Run
+from runs.entries import digest_of
+from runs.models import NIL, Attempt, OutboxMessage, ProcessedEvent, Run, Wait
+from runs.payloads import remove_payloads
 from runs.requeue import requeue
 from tests.runs.factories import make_run
+from tests.runs.journals import make_approval, make_child, make_fork, make_step, make_wait
 from tests.triggers.factories import make_event, make_trigger
 from triggers.accept import builtin_source
 from triggers.dispatch import Rules, dispatch
@@ -123,6 +126,172 @@ def an_event_emitted_by_a_failure() -> None:
     make_event(source_id=builtin_source("run"), cause_run_id=run.id)
 
 
+# Durable runs
+
+
+def make_durable(status: str = "waiting", *, steps: int = 1, **fields: Any) -> Run:
+    """A run of a dispatched event, with a journal."""
+    event = dispatched(make_event(data={}))
+    if status == "uncertain":
+        fields.setdefault("status_reason", "nobody knows")
+    run = make_run(status=status, event_id=event.id, epoch=1, policy=RETRIES, **fields)
+    for number in range(steps):
+        make_step(run, f"step-{number}")
+    return run
+
+
+def dispatched(event: Event) -> Event:
+    Event.objects.filter(pk=event.pk).update(dispatched_at=datetime.now(UTC))
+    return event
+
+
+def make_taken(run: Run, event: Event, **fields: Any) -> Wait:
+    """A wait of the run that took the event."""
+    dispatched(event)
+    return make_wait(
+        run, "event", status="done", event_id=event.id, **{"event_type": event.type, "match": {}, **fields}
+    )
+
+
+def two_entries_of_one_place() -> None:
+    run = make_durable("queued", steps=0)
+    for key in "ab":
+        make_step(run, key, position=3)
+
+
+def an_entry_of_a_claim_that_never_was() -> None:
+    make_step(make_durable("queued"), epoch=2)
+
+
+def a_success_with_a_step_nobody_knows_of() -> None:
+    make_step(make_success(), status="started")
+
+
+def a_call_that_was_repeated() -> None:
+    make_step(make_durable("queued"), effect="at_most_once", attempts=2)
+
+
+def an_uncertain_run_that_says_nothing() -> None:
+    make_durable("uncertain", status_reason="")
+
+
+def a_run_that_waits_for_nothing() -> None:
+    make_durable("waiting")
+
+
+def a_finished_run_that_waits_on() -> None:
+    make_wait(make_durable("cancelled"))
+
+
+def a_wait_that_nothing_ended() -> None:
+    make_wait(make_durable("queued"), "event", status="done", event_type="invoice.paid", match={})
+
+
+def a_sleep_that_was_cut_short() -> None:
+    make_wait(make_durable("queued"), "time", status="done", due_at=datetime.now(UTC) + timedelta(hours=1))
+
+
+def a_wait_that_took_an_event_of_another_type() -> None:
+    make_taken(make_durable("queued"), make_event(type="invoice.sent"), event_type="invoice.paid")
+
+
+def a_wait_that_took_an_event_about_somebody_else() -> None:
+    event = make_event(type="invoice.paid", data={"customer": {"id": 7}})
+    make_taken(make_durable("queued"), event, match={"customer.id": 8})
+
+
+def an_event_that_was_taken_twice() -> None:
+    run, event = make_durable("queued"), make_event(type="invoice.paid")
+    for _ in range(2):
+        make_taken(run, event)
+
+
+def a_signal_that_reached_another_run() -> None:
+    run, other = make_durable("queued"), make_durable("queued")
+    make_taken(run, make_event(type="run.signal", subject=str(other.id)))
+
+
+def an_approval_that_nobody_decided() -> None:
+    make_approval(make_durable("queued"), decision="", decided_by="", decided_at=None, decided_digest="")
+
+
+def an_approval_that_was_decided_too_late() -> None:
+    run = make_durable("queued")
+    make_approval(run, status="expired", decision="deny", decided_by="admin:bob", decided_at=datetime.now(UTC))
+
+
+def a_wait_for_an_approval_that_is_not_there() -> None:
+    make_wait(make_durable("waiting"), "approval")
+
+
+def an_approval_of_something_else() -> None:
+    make_approval(make_durable("queued"), arguments={"amount": 5}, decided_arguments={"amount": 500})
+
+
+def an_edit_that_was_changed_afterwards() -> None:
+    decided = digest_of("Send it?", {"amount": 4})
+    make_approval(
+        make_durable("queued"), decision="edit", arguments={"amount": 5}, decided_arguments={"amount": 500},
+        decided_digest=decided,
+    )  # fmt: skip
+
+
+def an_event_that_was_pruned_from_under_a_run() -> None:
+    taken = make_taken(make_durable("queued"), make_event(type="invoice.paid"))
+    Event.objects.filter(pk=taken.event_id).update(
+        data=None, body=None, headers=None, payload_removed_at=datetime.now(UTC)
+    )
+
+
+def a_child_that_was_pruned_from_under_its_parent() -> None:
+    make_wait(make_durable("queued"), "children", status="done", children=[uuid7()])
+
+
+def a_fork_of_a_run_that_is_gone() -> None:
+    origin = make_durable("failed", steps=0)
+    Run.objects.filter(pk=make_fork(origin, status="queued").pk).update(forked_from_id=uuid7())
+
+
+def a_child_of_what_was_rolled_back() -> None:
+    make_child(make_durable("queued", steps=0), status="queued")
+
+
+def a_forked_run_that_lives() -> None:
+    make_fork(make_durable("queued"), status="queued")
+
+
+def a_fork_under_its_origins_replay() -> None:
+    make_fork(make_durable("failed"), status="queued", replay_id=NIL)
+
+
+# What a durable run is left with when there is nothing left to do
+
+
+def a_wait_that_is_overdue() -> None:
+    make_wait(make_durable(), due_at=datetime.now(UTC) - timedelta(minutes=1))
+
+
+def a_wait_behind_which_nobody_looked() -> None:
+    make_wait(make_durable(), "event", event_type="invoice.paid", match={})
+
+
+def a_wait_for_an_event_that_came() -> None:
+    run = make_durable()
+    dispatched(make_event(type="invoice.paid", data={"customer": {"id": 7}}))
+    make_wait(run, "event", event_type="invoice.paid", match={"customer.id": 7}, looked_at=datetime.now(UTC))
+
+
+def a_parent_that_was_not_woken() -> None:
+    parent = make_durable()
+    child = make_child(parent, status="failed")
+    make_wait(parent, "children", children=[child.id], looked_at=datetime.now(UTC))
+
+
+def a_child_that_was_left_behind() -> None:
+    parent = make_durable("cancelled")
+    make_wait(make_child(parent, status="waiting"), due_at=datetime.now(UTC) + timedelta(hours=1))
+
+
 BROKEN: dict[Callable[[], None], set[str]] = {
     a_success_without_its_ledger: {"a success is in the ledger, for each of its events"},
     a_failure_in_the_ledger: {"the ledger names only successes"},
@@ -137,7 +306,38 @@ BROKEN: dict[Callable[[], None], set[str]] = {
     a_success_that_is_no_attempts: {"a success is one attempt's, the last"},
     an_event_nobody_decided_on: {"every event is explained"},
     a_collected_event_that_no_window_has: {"what a run took along is said of the event"},
-    an_event_emitted_by_a_failure: {"an emitted event comes from a run that succeeded"},
+    an_event_emitted_by_a_failure: {"an emitted event comes from a run that succeeded, or from a step of one"},
+    two_entries_of_one_place: {"an entry of a journal has a place of its own, and a claim that wrote it"},
+    an_entry_of_a_claim_that_never_was: {"an entry of a journal has a place of its own, and a claim that wrote it"},
+    a_success_with_a_step_nobody_knows_of: {"a success has no step of which nobody knows whether it happened"},
+    a_call_that_was_repeated: {"what may happen at most once was tried once"},
+    an_uncertain_run_that_says_nothing: {"an uncertain run says why"},
+    a_run_that_waits_for_nothing: {"a waiting run waits for one thing, and no other run for anything"},
+    a_finished_run_that_waits_on: {"a waiting run waits for one thing, and no other run for anything"},
+    a_wait_that_nothing_ended: {"what a run waited for has come"},
+    a_sleep_that_was_cut_short: {"what a run waited for has come"},
+    a_wait_that_took_an_event_of_another_type: {"what a run waited for has come"},
+    a_wait_that_took_an_event_about_somebody_else: {"what a run waited for has come"},
+    an_event_that_was_taken_twice: {"no two waits of a run take the same event"},
+    a_signal_that_reached_another_run: {"a signal reaches the run it was meant for"},
+    an_approval_that_nobody_decided: {"an approval is decided exactly where a run went on by it"},
+    an_approval_that_was_decided_too_late: {"an approval is decided exactly where a run went on by it"},
+    a_wait_for_an_approval_that_is_not_there: {"an approval is decided exactly where a run went on by it"},
+    an_approval_of_something_else: {"a decision is for what was asked"},
+    an_edit_that_was_changed_afterwards: {"a decision is for what was asked"},
+    an_event_that_was_pruned_from_under_a_run: {"a live run has what it builds on"},
+    a_child_that_was_pruned_from_under_its_parent: {"a live run has what it builds on"},
+    a_fork_of_a_run_that_is_gone: {"a live run has what it builds on"},
+    a_child_of_what_was_rolled_back: {"a child comes of what its parent has committed"},
+    a_forked_run_that_lives: {"a run that was forked stays closed"},
+    a_fork_under_its_origins_replay: {"a fork is of the same events, under a replay of its own"},
+}
+UNDONE: dict[Callable[[], None], str] = {
+    a_wait_that_is_overdue: "drained: no wait is overdue, and somebody has looked for what came before it",
+    a_wait_behind_which_nobody_looked: "drained: no wait is overdue, and somebody has looked for what came before it",
+    a_wait_for_an_event_that_came: "drained: nobody waits for an event that has come",
+    a_parent_that_was_not_woken: "drained: nobody waits for children that have all finished",
+    a_child_that_was_left_behind: "drained: no child outlives a parent that was cancelled, unless a fork of that lives",
 }
 
 
@@ -146,6 +346,53 @@ def test_what_is_broken_is_named_and_nothing_else(made: Callable[[], None]) -> N
     made()
 
     assert set(violated()) == BROKEN[made]
+
+
+@pytest.mark.parametrize("made", UNDONE, ids=lambda made: made.__name__)
+def test_what_a_durable_run_was_left_with_is_named_once_nothing_is_left_to_do(made: Callable[[], None]) -> None:
+    made()
+
+    assert violated() == []
+    assert violated(drained=True) == [UNDONE[made]]
+
+
+def test_a_durable_run_that_is_sound_breaks_no_promise() -> None:
+    run = make_durable()
+    make_taken(run, make_event(type="invoice.paid", data={"customer": {"id": 7}}), match={"customer.id": 7})
+    make_taken(run, make_event(type="run.signal", subject=str(run.id), data={"name": "go"}))
+    make_approval(run, arguments={"amount": 5})
+    asked, denied = {"amount": 5}, {"decision": "deny", "decided_digest": "", "decided_arguments": None}
+    make_approval(run, arguments=asked, **denied)
+    make_approval(run, decision="edit", arguments=asked, decided_arguments=4, decided_digest=digest_of("Send it?", 4))
+    make_approval(run, status="expired")
+    make_event(type="invoice.paid", data={"customer": {"id": 8}}, source_id=builtin_source("run"), cause_run_id=run.id)
+    make_wait(run, "event", event_type="invoice.paid", match={"customer.id": 7}, looked_at=datetime.now(UTC))
+    child = make_child(run, status="waiting")
+    make_wait(child, due_at=datetime.now(UTC) + timedelta(hours=1))
+    Event.objects.update(dispatched_at=datetime.now(UTC))
+
+    report = verify(drained=True)
+
+    assert report.violated == []
+    assert (report.counts["steps"], report.counts["children"]) == ({"transactional": 1}, 1)
+    assert report.counts["waits"] == {"event": 3, "approval": 4, "time": 1}
+
+
+def test_progress_begins_to_count_attempts_anew() -> None:
+    run = make_run(status="failed", attempt=1, epoch=3, policy=RETRIES)
+    make_step(run)
+    for epoch, (number, outcome) in enumerate([(1, "lost"), (2, "waiting"), (1, "failed")], start=1):
+        make_attempt(run, number, epoch=epoch, outcome=outcome, at=epoch * 5)
+
+    assert violated() == []
+
+
+def test_a_decision_whose_question_retention_took_is_not_judged() -> None:
+    run = make_success()
+    make_approval(run, arguments={"amount": 5})
+    remove_payloads([run.id])
+
+    assert violated() == []
 
 
 def test_an_empty_database_breaks_no_promise() -> None:

@@ -6,6 +6,7 @@ from uuid import uuid4
 
 from django.utils import timezone
 
+from runs.entries import digest_of
 from runs.models import Approval, Run, Step, Wait
 from runs.states import RunStatus
 from tests.runs.factories import make_run
@@ -41,8 +42,13 @@ def make_wait(run: Run, kind: str = "time", *, status: str = "open", key: str = 
 def make_approval(run: Run, *, status: str = "done", **fields: Any) -> Approval:
     """An approval and the wait for it; approved unless its wait has come to another end."""
     wait = make_wait(run, Wait.Kind.APPROVAL, status=status)
-    decided = {"decision": "approve", "decided_by": "admin:bob", "decided_at": timezone.now()}
-    values = {"question": "Send it?", "digest": "d", **(decided if status == Wait.Status.DONE else {}), **fields}
+    question, arguments = fields.get("question", "Send it?"), fields.get("arguments")
+    asked = {"question": question, "arguments": arguments, "digest": digest_of(question, arguments)}
+    decided = {
+        "decision": "approve", "decided_by": "admin:bob", "decided_at": timezone.now(), "decided_arguments": arguments,
+        "decided_digest": asked["digest"],
+    }  # fmt: skip
+    values = {**asked, **(decided if status == Wait.Status.DONE else {}), **fields}
     return Approval.objects.create(id=uuid4(), wait=wait, **values)
 
 
