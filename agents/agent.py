@@ -14,9 +14,10 @@ from .on import TriggerDeclaration
 from .registry import register
 
 if TYPE_CHECKING:
+    from .async_run import AsyncAgentRun
     from .run import AgentRun
 
-Body = Callable[["AgentRun"], Any]
+Body = Callable[[Any], Any]  # of an AgentRun, or where it is durable and async of an AsyncAgentRun
 Overlap = Literal["allow", "skip", "queue_one", "queue", "cancel_previous"]
 Overflow = Literal["delay", "drop"]
 
@@ -45,7 +46,7 @@ class Agent:
     durable: bool = False
     hold_key: bool = False
 
-    def __call__(self, run: "AgentRun") -> Any:
+    def __call__(self, run: "AgentRun | AsyncAgentRun") -> Any:
         if not self.is_async:
             return self.body(run)
         return async_to_sync(self.body)(run)

@@ -130,7 +130,7 @@ class Begun(Protocol):
 
 
 class Journal(Protocol):
-    """Each method may raise a BaseException that ends the body for now; nothing may catch that."""
+    """`begin` gives what the others take for `begun`. Each method may raise a BaseException that ends the body for now; nothing may catch that."""
 
     @property
     def effects(self) -> Effects | None:
@@ -143,16 +143,16 @@ class Journal(Protocol):
     def begin(self, wish: StepWish) -> Begun:
         """Begin a step, or look up what came of it; StepFailed where that was an error."""
 
-    def inside(self, begun: Begun) -> AbstractContextManager[None]:
+    def inside(self, begun: Any) -> AbstractContextManager[None]:
         """While its body runs elsewhere."""
 
-    def perform(self, begun: Begun, body: Callable[[], Any]) -> Any:
+    def perform(self, begun: Any, body: Callable[[], Any]) -> Any:
         """Do it and write down what came of it; its output as it will be read on a replay."""
 
-    def complete(self, begun: Begun, output: Any) -> Any:
+    def complete(self, begun: Any, output: Any) -> Any:
         """Write down the output of a step that was done elsewhere."""
 
-    def fail(self, begun: Begun, error: Exception) -> Exception:
+    def fail(self, begun: Any, error: Exception) -> Exception:
         """Write down that it failed; what to raise."""
 
     def value(self, place: Place, draw: Callable[[], Any]) -> Any:

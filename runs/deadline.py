@@ -1,13 +1,14 @@
 import asyncio
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 from asgiref.sync import async_to_sync
 
-from agents import Agent, AgentRun
+from agents import Agent, AgentRun, AsyncAgentRun
 from runs.exceptions import DeadlineExceeded
 
 
@@ -16,12 +17,18 @@ def missed(seconds: float) -> DeadlineExceeded:
 
 
 @contextmanager
-def deadline(seconds: float) -> Iterator[None]:
-    """Raise DeadlineExceeded in this (the main) thread once `seconds` have passed; the parent's hard stop comes later."""
+def deadline(seconds: float, missed: Callable[[float], BaseException] = missed) -> Iterator[None]:
+    """Raise what `missed` gives in this (the main) thread once `seconds` have passed, unless an outer deadline is sooner;
+    the parent's hard stop comes later."""
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
         raise missed(seconds)
 
+    began = time.monotonic()
+    outer = signal.getitimer(signal.ITIMER_REAL)[0]
+    if outer and outer <= seconds:
+        yield
+        return
     previous = signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
@@ -29,9 +36,11 @@ def deadline(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
+        if outer:
+            signal.setitimer(signal.ITIMER_REAL, max(outer - (time.monotonic() - began), 0.001))
 
 
-def run_within(agent: Agent, run: AgentRun, seconds: float) -> Any:
+def run_within(agent: Agent, run: AgentRun | AsyncAgentRun, seconds: float) -> Any:
     """The result of the agent's body; DeadlineExceeded once `seconds` have passed."""
     if not agent.is_async:
         with deadline(seconds):
@@ -43,7 +52,7 @@ def run_within(agent: Agent, run: AgentRun, seconds: float) -> Any:
     return result
 
 
-async def _awaited(agent: Agent, run: AgentRun, seconds: float) -> tuple[bool, Any]:
+async def _awaited(agent: Agent, run: AgentRun | AsyncAgentRun, seconds: float) -> tuple[bool, Any]:
     # A signal would strike the thread that waits for the coroutine, not the coroutine.
     try:
         async with asyncio.timeout(seconds) as limit:

@@ -66,9 +66,9 @@ class WaitEntry:
 JOURNALED = """journaled AS (
   INSERT INTO runs_step (run_id, key, position, is_keyed, effect, status, epoch, attempts, arguments, output, error, error_kind,
                          is_permanent, started_at, ended_at)
-  SELECT run.id, key, position, is_keyed, effect, status, %(epoch)s::int, attempts, arguments, output, error, error_kind,
-         is_permanent, clock_timestamp() - make_interval(secs => took),
-         CASE WHEN status <> 'started' THEN clock_timestamp() END
+  SELECT run.id, entry.key, entry.position, entry.is_keyed, entry.effect, entry.status, %(epoch)s::int, entry.attempts,
+         entry.arguments, entry.output, entry.error, entry.error_kind, entry.is_permanent,
+         clock_timestamp() - make_interval(secs => entry.took), CASE WHEN entry.status <> 'started' THEN clock_timestamp() END
   FROM {run} AS run, unnest(%(step_keys)s::text[], %(step_positions)s::int[], %(step_keyed)s::boolean[], %(step_effects)s::text[],
     %(step_statuses)s::text[], %(step_attempts)s::int[], %(step_arguments)s::text[]::jsonb[], %(step_outputs)s::text[]::jsonb[],
     %(step_errors)s::text[], %(step_kinds)s::text[], %(step_permanent)s::boolean[], %(step_took)s::float8[])

@@ -3,7 +3,9 @@ RunError
 ├── IllegalState    the object's state forbids the action
 ├── UnknownQueue    no setting, worker or run names such a queue
 └── RunLost         this process no longer owns the run it works on
-DeadlineExceeded    passes through an agent's `except Exception`
+Interrupted         a durable body goes no further for now; passes through an agent's `except Exception`
+DeadlineExceeded    the same of a timeout
+StepTimedOut        the same of a step's, until it has left the step
 """
 
 
@@ -34,3 +36,11 @@ class RunLost(RunError):
 # any other exception out of a signal handler would leave the connection in the middle of a result.
 class DeadlineExceeded(KeyboardInterrupt):
     """The run's body took longer than its timeout."""
+
+
+class StepTimedOut(KeyboardInterrupt):
+    """A step took longer than its timeout."""
+
+
+class Interrupted(BaseException):
+    """The body of a durable run goes no further for now: it waits, is released, or is parked."""

@@ -1,6 +1,7 @@
 """Run a claimed run. An atomic agent's body is one transaction: its writes and everything the run leaves behind commit
-together, or not at all."""
+together, or not at all. A durable agent's is replayed beside its journal, in a session that only reads."""
 
+import contextlib
 import os
 import select
 import time
@@ -10,16 +11,19 @@ from typing import TypeVar
 import structlog
 from django.db import IntegrityError, InterfaceError, OperationalError, connection, transaction
 
-from agents import AgentRun, registry
+from agents import AgentRun, AsyncAgentRun, registry
 from agents.network import network_refused
+from runs import waits
 from runs.claim import Claim
 from runs.deadline import run_within
 from runs.exceptions import RunLost
 from runs.failpoints import failpoint
 from runs.finish import finish
+from runs.journal import Journal
 from runs.models import Attempt, Run
 from runs.outcome import Outcome, leave
 from runs.retry import outcome_of
+from runs.session import read_only
 from runs.sql import fetch
 from runs.states import RunStatus
 from runs.wiring import wiring
@@ -45,6 +49,8 @@ def execute(claim: Claim, claim_another: ClaimAnother = lambda: None) -> Claim |
         outcome = attempt(claim, claim_another, along)
         if outcome is not None:
             record(claim, outcome)
+            if outcome.wait is not None:
+                look_back(claim)
     except RunLost:
         log.warning("run.fenced", run=str(claim.run_id), agent=claim.agent, epoch=claim.epoch)
         return None
@@ -72,8 +78,9 @@ def attempt(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> Ou
         open_session(claim)
     except CONNECTION_ERRORS:
         return release("the database was gone before the body began")
+    execute = run_durable if registry.get(claim.agent).durable else run_atomic
     try:
-        run_atomic(claim, claim_another, along)
+        return execute(claim, claim_another, along)
     except RunLost:
         raise
     except BaseException as error:
@@ -82,20 +89,23 @@ def attempt(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> Ou
             log.warning("run.error_after_commit", run=str(claim.run_id), agent=claim.agent, exc_info=True)
             return None
         return outcome_of(error, claim)
-    return None
 
 
-def run_atomic(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> None:
-    agent = registry.get(claim.agent)
+def run_of(claim: Claim, journal: Journal | None = None) -> AgentRun:
+    return AgentRun(
+        id=claim.run_id,
+        agent=claim.agent,
+        attempt=claim.attempt,
+        trigger=claim.trigger,
+        input=claim.input,
+        read_events=lambda: wiring.read_events(claim.event_ids),
+        journal=journal,
+    )
+
+
+def run_atomic(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> Outcome | None:
+    agent, run = registry.get(claim.agent), run_of(claim)
     with transaction.atomic():
-        run = AgentRun(
-            id=claim.run_id,
-            agent=claim.agent,
-            attempt=claim.attempt,
-            trigger=claim.trigger,
-            input=claim.input,
-            read_events=lambda: wiring.read_events(claim.event_ids),
-        )
         # In this order: a late alarm inside the refusal's own exit would leave it on for the next run.
         with network_refused(claim.agent):
             result = run_within(agent, run, claim.policy.timeout)
@@ -106,6 +116,44 @@ def run_atomic(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) ->
             along.append(another)
         failpoint("before_commit")
     failpoint("after_commit")
+    return None
+
+
+def run_durable(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> Outcome | None:
+    """Replay the body up to where its journal ends, and on. An outcome: it waits, is parked, or is to be tried again."""
+    agent, journal = registry.get(claim.agent), Journal(claim)
+    run = run_of(claim, journal)
+    try:
+        with read_only(claim.session_name):
+            result = run_within(agent, AsyncAgentRun(run, journal) if agent.is_async else run, claim.policy.timeout)
+            journal.require_end()
+    except BaseException as error:
+        return interrupted(journal, error)
+    failpoint("after_body")
+    with transaction.atomic():
+        finish(claim, result, run.effects, journal.pending)
+        if another := claim_another():
+            along.append(another)
+        failpoint("before_commit")
+    failpoint("after_commit")
+    return None
+
+
+def interrupted(journal: Journal, error: BaseException) -> Outcome:
+    """What becomes of a run whose body ended before its end. What interrupted it counts, whatever the body made of that."""
+    if journal.outcome is not None:
+        return journal.outcome
+    cause = journal.interruption or error
+    if isinstance(cause, RunLost):
+        raise cause
+    return outcome_of(cause, journal.progressed_claim)
+
+
+def look_back(claim: Claim) -> None:
+    """For what came before the run's wait was there. Without a database for it, the dispatcher does."""
+    failpoint("after_wait_commit")
+    with contextlib.suppress(*CONNECTION_ERRORS):
+        waits.look_back(claim.run_id)
 
 
 def open_session(claim: Claim) -> None:

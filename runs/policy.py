@@ -64,7 +64,7 @@ class Policy:
 
     def backoff_after(self, attempt: int) -> timedelta:
         """Exponential, with ± 20 % jitter so that what failed together does not return together."""
-        seconds = min(self.backoff * self.backoff_factor ** (attempt - 1), self.backoff_max)
+        seconds = min(self.backoff * self.backoff_factor ** max(attempt - 1, 0), self.backoff_max)
         return timedelta(seconds=seconds * uniform(0.8, 1.2))  # noqa: S311 (no secret)
 
 

@@ -3,21 +3,39 @@
 import traceback
 from datetime import timedelta
 
-from agents.exceptions import NetworkRefused, Permanent, Retry
+from agents.exceptions import ApprovalExpired, ChildFailed, NetworkRefused, Permanent, Retry, StepFailed
 from runs.claim import Claim
 from runs.exceptions import DeadlineExceeded
 from runs.models import Attempt
 from runs.outcome import Outcome
 from runs.states import RunStatus
 
-PERMANENT = (Permanent, NetworkRefused)
+PERMANENT = (Permanent, NetworkRefused, ChildFailed, ApprovalExpired)
+READ_ONLY = "25006"  # PostgreSQL: read_only_sql_transaction
+
+
+def is_permanent(error: BaseException) -> bool:
+    return isinstance(error, PERMANENT) or (isinstance(error, StepFailed) and error.permanent)
+
+
+def as_permanent(error: BaseException) -> BaseException:
+    """PostgreSQL's refusal of a write outside of a transactional step, with the fix; any other error as it is."""
+    if getattr(error.__cause__, "sqlstate", None) != READ_ONLY:
+        return error
+    refused = Permanent(
+        f"a durable agent may only read here ({error.__cause__}). Write in a transactional step: "
+        'run.step("name", function), which is the default effect'
+    )
+    refused.__cause__ = error
+    return refused
 
 
 def outcome_of(error: BaseException, claim: Claim) -> Outcome:
     """Permanent errors and a missed deadline fail the run; anything else is retried while attempts are left."""
     if isinstance(error, DeadlineExceeded):
         return _failed(error, "deadline", Attempt.Outcome.DEADLINE)
-    if isinstance(error, PERMANENT):
+    error = as_permanent(error)
+    if is_permanent(error):
         return _failed(error, "permanent error", Attempt.Outcome.FAILED)
     if not claim.policy.attempts_left(claim.attempt):
         return _failed(error, f"attempts used up ({claim.attempt})", Attempt.Outcome.FAILED)

@@ -1,0 +1,107 @@
+"""What an agent leaves behind, as the rows that are committed with its run or its step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+
+from agents.effects import Effects, Emission, Standing, Wake
+from agents.exceptions import Permanent
+from agents.storable import storable
+from runs.claim import Claim
+from runs.outcome import NoticeRow, Outbound
+from runs.spawn import enqueue_children
+from runs.sql import fetch
+
+EMITTED = "event"  # the outbox topic of emitted events
+WAKEUP = "wakeup"
+SCHEDULE = "schedule"
+PENDING = """
+SELECT count(*) FROM (SELECT FROM runs_outboxmessage WHERE topic = 'wakeup' AND key = %s::text LIMIT %s::int) pending
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """What hangs on the fence of a run or a step."""
+
+    outbound: Sequence[Outbound] = ()
+    notices: Sequence[NoticeRow] = ()
+
+
+def rows_of(claim: Claim, effects: Effects) -> Rows:
+    """The rows of these effects. Children are inserted at once, in the caller's transaction, before its fence.
+    Permanent: something is no JSON, or a limit is passed."""
+    if not effects:
+        return Rows()
+    if effects.wakes or effects.standings:
+        _require_trigger(claim)
+    if effects.wakes:
+        _refuse_too_many_wakes(claim, len(effects.wakes))
+    enqueue_children(claim, effects.children)
+    return Rows(
+        outbound=[
+            *(emitted(claim, emission) for emission in effects.emissions),
+            *(_wakeup(claim, wake) for wake in effects.wakes),
+            *(_schedule(claim, standing) for standing in effects.standings),
+        ],
+        notices=[
+            NoticeRow(sender=claim.agent, text=storable(notice.text, "its notification"), urgency=notice.urgency)
+            for notice in effects.notices
+        ],
+    )
+
+
+def emitted(claim: Claim, emission: Emission) -> Outbound:
+    key = f"{claim.run_id}:{emission.key}"
+    payload = {
+        "ce_id": key,
+        "ce_source": f"agents/{claim.agent}",
+        "type": emission.type,
+        "subject": emission.subject,
+        "data": emission.data,
+        "root_id": str(claim.root_id),
+        "cause_event_id": str(claim.event_ids[-1]) if claim.event_ids else None,
+        "cause_run_id": str(claim.run_id),
+        "depth": claim.depth + 1,
+        "chain": [*claim.chain, claim.trigger or claim.agent],
+    }
+    return Outbound(topic=EMITTED, key=key, payload=storable(payload, f"the emitted event {emission.type!r}"))
+
+
+def _wakeup(claim: Claim, wake: Wake) -> Outbound:
+    payload: dict[str, Any] = {
+        "trigger": str(claim.trigger_id),
+        "run": str(claim.run_id),
+        "name": wake.key,
+        "data": wake.data,
+        "reason": wake.reason,
+    }
+    return Outbound(
+        topic=WAKEUP, key=str(claim.trigger_id), payload=storable(payload, "the data of wake_in"), due_in=wake.after
+    )
+
+
+def _schedule(claim: Claim, standing: Standing) -> Outbound:
+    payload = {
+        "trigger": str(claim.trigger_id),
+        "run": str(claim.run_id),
+        "name": standing.name,
+        "cron": standing.cron,
+        "tz": standing.tz,
+        "every": standing.every.total_seconds() if standing.every else None,
+    }
+    return Outbound(topic=SCHEDULE, key=str(claim.trigger_id), payload=payload)
+
+
+def _require_trigger(claim: Claim) -> None:
+    if claim.trigger_id is None:
+        raise Permanent("this run was spawned by another: it has no trigger of its own to wake or to schedule")
+
+
+def _refuse_too_many_wakes(claim: Claim, new: int) -> None:
+    most = settings.WAKEFUL_MAX_WAKES
+    [(pending,)] = fetch(PENDING, [str(claim.trigger_id), most])
+    if pending + new > most:
+        raise Permanent(f"trigger {claim.trigger!r} has {pending} wakes ahead; WAKEFUL_MAX_WAKES allows {most}")

@@ -1,0 +1,103 @@
+"""A durable run's progress: entries of its journal and what its steps leave behind, in a statement that hangs on the fence."""
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+
+from django.db import DatabaseError, connection, transaction
+
+from runs import keys
+from runs.claim import Claim
+from runs.effects import Rows
+from runs.entries import JOURNALED, StepEntry, step_parameters
+from runs.exceptions import RunLost
+from runs.models import Run, Step
+from runs.outcome import NOTED, SENT, Outcome, effect_parameters, take_away
+from runs.rescue import ticket_of
+from runs.session import writing
+from runs.sql import execute, fetch
+from runs.states import RunStatus
+
+# The first progress of a claim begins to count attempts anew; after that the fence need only hold the row.
+FIRST = """
+WITH fenced AS (
+  UPDATE runs_run SET attempt = 0 WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int
+  RETURNING id, worker_id, cancel_requested_at
+)"""
+FURTHER = """
+WITH fenced AS MATERIALIZED (
+  SELECT id, worker_id, cancel_requested_at FROM runs_run WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int
+  FOR NO KEY UPDATE
+)"""
+# Is this process asked to give the run back?
+WANTED_BACK = """
+SELECT cancel_requested_at IS NOT NULL OR EXISTS (
+  SELECT FROM runs_worker worker WHERE worker.id = fenced.worker_id AND worker.draining_at IS NOT NULL)
+FROM fenced
+"""
+FORGET_INTENT = """
+DELETE FROM runs_step USING runs_run
+WHERE run_id = %s::uuid AND runs_step.key = %s::text AND runs_step.status = 'started' AND runs_run.id = run_id AND runs_run.epoch = %s::int
+"""
+# By the claim that wrote the intent, and by nobody else: whoever owns the run by now has not done it again.
+RECORD_LATE = """
+UPDATE runs_step SET status = 'done', output = %s::jsonb, ended_at = clock_timestamp()
+WHERE run_id = %s::uuid AND key = %s::text AND status = 'started' AND epoch = %s::int
+"""
+LATE_PATIENCE = 10.0  # seconds of a missing database
+
+
+def commit(claim: Claim, entries: Sequence[StepEntry], rows: Rows, *, is_first: bool) -> bool:
+    """Write entries, and what a step leaves behind, as the last statement of a transaction. Is the run wanted back, to be
+    released or cancelled? RunLost: it is somebody else's, roll back and stop."""
+    parts = {JOURNALED: entries, SENT: rows.outbound, NOTED: rows.notices}
+    hanging = "".join(f", {part}" for part, needed in parts.items() if needed).replace("{run}", "fenced")
+    parameters = {
+        "id": claim.run_id,
+        "epoch": claim.epoch,
+        **(step_parameters(entries) if entries else {}),
+        **effect_parameters(rows),
+    }
+    found = fetch(f"{FIRST if is_first else FURTHER}{hanging}{WANTED_BACK}", parameters)
+    if not found:
+        raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
+    return bool(found[0][0])
+
+
+def forget_intent(claim: Claim, key: str) -> None:
+    """A step that may happen at most once has said itself that it did not happen. RunLost: the run is somebody else's."""
+    with writing():
+        if not execute(FORGET_INTENT, [claim.run_id, key, claim.epoch]):
+            raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
+
+
+def record_late(claim: Claim, key: str, output: str) -> None:
+    """What may happen at most once has happened, but the claim that did it has lost its run, or its database. Write that
+    down all the same; a run that is parked over it goes on."""
+    give_up_at = time.monotonic() + LATE_PATIENCE
+    while True:
+        try:
+            with writing():
+                if execute(RECORD_LATE, [output, claim.run_id, key, claim.epoch]):
+                    _unpark(claim)
+            return
+        except DatabaseError:
+            if time.monotonic() > give_up_at:
+                raise
+            connection.close()
+            time.sleep(0.2)
+
+
+def _unpark(claim: Claim) -> None:
+    if claim.key:
+        keys.lock(claim.key)
+    run = Run.objects.select_for_update().get(pk=claim.run_id)
+    if run.status != RunStatus.UNCERTAIN or run.steps.filter(status=Step.Status.STARTED).exists():
+        return
+    due_in = timedelta() if run.key and run.slot is None else None
+    with transaction.atomic():
+        take_away(
+            ticket_of(run),
+            Outcome(status=RunStatus.QUEUED, reason="what was uncertain was recorded late", due_in=due_in),
+            expected=RunStatus.UNCERTAIN,
+        )

@@ -1,0 +1,122 @@
+"""What a run's journal holds, as a replay of its body meets it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from agents.exceptions import Permanent, StepFailed
+from agents.journal import EXPIRED, Answer, Ended
+from agents.run import Event
+from runs.models import Approval, Run, Wait
+from runs.sql import fetch
+from runs.wiring import wiring
+
+STEPS = """
+SELECT key, position, is_keyed, effect, status, attempts, output, error, error_kind, is_permanent
+FROM runs_step WHERE run_id = %s::uuid
+"""
+WAITS = """
+SELECT wait.key, wait.position, wait.is_keyed, wait.kind, wait.status, wait.event_type, wait.match_shape, wait.match_hash,
+       wait.event_id, wait.children, approval.id, approval.digest
+FROM runs_wait wait LEFT JOIN runs_approval approval ON approval.wait_id = wait.id WHERE wait.run_id = %s::uuid
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStep:
+    """A step or a value."""
+
+    key: str
+    position: int
+    is_keyed: bool
+    effect: str
+    status: str
+    attempts: int
+    text: str | None
+    error: str
+    error_kind: str
+    is_permanent: bool
+
+    @property
+    def output(self) -> Any:
+        return None if self.text is None else json.loads(self.text)
+
+    @property
+    def failure(self) -> StepFailed:
+        return StepFailed(self.key, self.error_kind, self.error, permanent=self.is_permanent)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedWait:
+    """A wait, over or not."""
+
+    key: str
+    position: int
+    is_keyed: bool
+    kind: str
+    status: str
+    event_type: str
+    match_shape: str
+    match_hash: str
+    event_id: UUID | None
+    children: Sequence[UUID]
+    approval_id: UUID | None
+    digest: str | None
+
+    @property
+    def is_over(self) -> bool:
+        return self.status in (Wait.Status.DONE, Wait.Status.EXPIRED)
+
+    @property
+    def event(self) -> Event:
+        """The one that came; Permanent: it has been pruned since."""
+        events = wiring.read_events([self.event_id]) if self.event_id else []
+        if not events:
+            raise Permanent(
+                f"the event that {self.key!r} waited for is gone; WAKEFUL_KEEP_EVENTS says how long they stay"
+            )
+        return events[0]
+
+    @property
+    def answer(self) -> Answer:
+        approval = Approval.objects.get(pk=self.approval_id or "")
+        if self.status == Wait.Status.EXPIRED:
+            return Answer(decision="expired", arguments=approval.arguments)
+        decisions: dict[str, Any] = {"approve": "approved", "edit": "edited", "deny": "denied"}
+        return Answer(
+            decision=decisions[approval.decision],
+            arguments=approval.decided_arguments if approval.decision == "edit" else approval.arguments,
+            by=approval.decided_by,
+            reason=approval.reason,
+        )
+
+    def result(self) -> Any:
+        """What came, but for children; EXPIRED where nothing did."""
+        if self.kind == Wait.Kind.APPROVAL:
+            return self.answer
+        if self.status == Wait.Status.EXPIRED:
+            return EXPIRED
+        return self.event if self.kind == Wait.Kind.EVENT else None
+
+
+def read(run_id: UUID) -> tuple[list[RecordedStep], list[RecordedWait]]:
+    """The whole journal of a run."""
+    return (
+        [RecordedStep(*row) for row in fetch(STEPS, [run_id])],
+        [RecordedWait(*row) for row in fetch(WAITS, [run_id])],
+    )
+
+
+def ended(children: Sequence[UUID]) -> list[dict[str, Any]]:
+    """How each of these runs ended, as JSON."""
+    found = {run.id: run for run in Run.objects.filter(id__in=children).only("id", "status", "result", "error")}
+    return [
+        vars(
+            Ended(status=found[id].status, result=found[id].result, error=found[id].error)
+            if id in found
+            else Ended(status="unknown", error="this run has been pruned")
+        )
+        for id in children
+    ]
