@@ -3,12 +3,16 @@
 An unfinished run that is forked is closed, so that no two do the same work: one that waits for anything in the same
 transaction; one that is running is asked to stop first, since a journal that still grows cannot be copied. What is
 copied are journal rows: children stay those of the first run, and the fork is nobody's child.
+
+A decision counts once. Where the fork is to repeat what was done after something was approved, it asks for that again.
 """
 
 from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Now
 from uuid_utils.compat import uuid7
 
 from agents.ids import run_id as id_of
@@ -17,7 +21,7 @@ from runs.cancel import cancel, stop
 from runs.enqueue import NewRun, enqueue
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
-from runs.models import NIL, Approval, Run, Wait
+from runs.models import NIL, Approval, Run, Step, Wait
 from runs.policy import Policy
 from runs.sql import execute, fetch
 from runs.states import FINISHED, RunStatus
@@ -152,8 +156,29 @@ def _copy_journal(origin: Run, fork_id: UUID, position: int) -> None:
     parameters = {"run": origin.pk, "fork": fork_id, "position": position}
     execute(COPY_STEPS, parameters)
     execute(COPY_WAITS, parameters)
+    asked_again = _granted(origin, position) if _repeats(origin, position) else []
     copies = dict(Wait.objects.filter(run_id=fork_id, kind=Wait.Kind.APPROVAL).values_list("key", "id"))
     approvals = list(Approval.objects.filter(wait__run=origin, wait__position__lt=position).select_related("wait"))
     for approval in approvals:
         approval.pk, approval.wait_id = uuid7(), copies[approval.wait.key]
+        if approval.wait.key in asked_again:
+            approval.decision = approval.decided_by = approval.decided_digest = approval.reason = ""
+            approval.decided_arguments = approval.decided_at = None
     Approval.objects.bulk_create(approvals)
+    # The body opens a wait that was closed when it comes to it; the person has as long as the first time.
+    Wait.objects.filter(run_id=fork_id, key__in=asked_again).update(
+        status=Wait.Status.CLOSED, due_at=Now() + (F("due_at") - F("created_at")), created_at=Now(), ended_at=Now()
+    )
+
+
+def _repeats(origin: Run, position: int) -> bool:
+    """Is there anything with an effect, and not known to have failed, that the fork will do once more?"""
+    done = origin.steps.filter(position__gte=position, status__in=[Step.Status.DONE, Step.Status.STARTED])
+    return done.exclude(effect__in=[Step.Effect.READ, Step.Effect.VALUE]).exists()
+
+
+def _granted(origin: Run, position: int) -> list[str]:
+    granted = [Approval.Decision.APPROVE, Approval.Decision.EDIT]
+    return list(
+        origin.waits.filter(position__lt=position, approval__decision__in=granted).values_list("key", flat=True)
+    )

@@ -146,6 +146,46 @@ def test_a_decision_that_is_copied_stays_the_decision_it_was() -> None:
     assert [getattr(copy, name) for name in same] == [getattr(asked, name) for name in same]
 
 
+def make_refunded(effect: str = "idempotent", status: str = "done") -> Run:
+    """A run that was allowed to refund, has done it, and failed at what came then."""
+    origin = make_run(status=RunStatus.FAILED)
+    make_approval(origin, decided_arguments={"cents": 1}, decided_digest="d1", reason="fine")
+    make_step(origin, "refund", effect="at_most_once" if status == "started" else effect, status=status)
+    make_step(origin, "mail", status="failed")
+    return origin
+
+
+@pytest.mark.parametrize("status", ["done", "started"])
+def test_what_was_done_once_it_was_approved_is_not_repeated_without_asking_again(status: str) -> None:
+    origin = make_refunded(status=status)
+    asked_at = timezone.now() - timedelta(hours=3)
+    Wait.objects.update(created_at=asked_at, due_at=asked_at + timedelta(hours=2))
+
+    copy = Approval.objects.get(wait__run=fork(origin.id, step="refund", by="ada"))
+
+    assert (copy.status, copy.decision, copy.decided_by, copy.decided_arguments) == ("closed", "", "", None)
+    assert copy.wait.due_at is not None
+    assert abs(copy.wait.due_at - timezone.now() - timedelta(hours=2)) < timedelta(minutes=1)
+    assert Approval.objects.get(wait__run=origin).decided_by == "admin:bob"
+
+
+@pytest.mark.parametrize(
+    ("origin", "step"),
+    [(("idempotent", "done"), "mail"), (("idempotent", "failed"), "refund"), (("read", "done"), "refund")],
+)
+def test_what_was_approved_and_is_still_to_be_done_needs_no_second_decision(origin: tuple[str, str], step: str) -> None:
+    copy = Approval.objects.get(wait__run=fork(make_refunded(*origin).id, step=step, by="ada"))
+
+    assert (copy.status, copy.decided_by, copy.wait.status) == ("approved", "admin:bob", "done")
+
+
+def test_a_denial_is_not_asked_again() -> None:
+    origin = make_refunded()
+    Approval.objects.update(decision="deny")
+
+    assert Approval.objects.get(wait__run=fork(origin.id, step="refund", by="ada")).status == "denied"
+
+
 def test_children_stay_those_of_the_first_run() -> None:
     origin = make_run(status=RunStatus.FAILED)
     child = make_child(origin)
