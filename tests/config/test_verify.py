@@ -237,10 +237,9 @@ def an_edit_that_was_changed_afterwards() -> None:
 
 
 def an_event_that_was_pruned_from_under_a_run() -> None:
-    taken = make_taken(make_durable("queued"), make_event(type="invoice.paid"))
-    Event.objects.filter(pk=taken.event_id).update(
-        data=None, body=None, headers=None, payload_removed_at=datetime.now(UTC)
-    )
+    event = make_event(type="invoice.paid")
+    make_taken(make_durable("queued"), event)
+    Event.objects.filter(pk=event.pk).update(data=None, body=None, headers=None, payload_removed_at=datetime.now(UTC))
 
 
 def a_child_that_was_pruned_from_under_its_parent() -> None:
@@ -361,9 +360,10 @@ def test_a_durable_run_that_is_sound_breaks_no_promise() -> None:
     make_taken(run, make_event(type="invoice.paid", data={"customer": {"id": 7}}), match={"customer.id": 7})
     make_taken(run, make_event(type="run.signal", subject=str(run.id), data={"name": "go"}))
     make_approval(run, arguments={"amount": 5})
-    asked, denied = {"amount": 5}, {"decision": "deny", "decided_digest": "", "decided_arguments": None}
-    make_approval(run, arguments=asked, **denied)
-    make_approval(run, decision="edit", arguments=asked, decided_arguments=4, decided_digest=digest_of("Send it?", 4))
+    make_approval(run, arguments={"amount": 5}, decision="deny", decided_digest="", decided_arguments=None)
+    make_approval(
+        run, arguments={"amount": 5}, decision="edit", decided_arguments=4, decided_digest=digest_of("Send it?", 4)
+    )
     make_approval(run, status="expired")
     make_event(type="invoice.paid", data={"customer": {"id": 8}}, source_id=builtin_source("run"), cause_run_id=run.id)
     make_wait(run, "event", event_type="invoice.paid", match={"customer.id": 7}, looked_at=datetime.now(UTC))
