@@ -27,35 +27,39 @@ OTHER_CHILDREN = """
 SELECT count(*) FROM (
   SELECT FROM runs_run WHERE parent_id = %s::uuid AND id <> ALL (%s::uuid[]) LIMIT %s::int) child
 """
-# The children of a run stay its own when it is forked, and the fork may wait for them: so they are stopped neither before
-# the last fork that knows of them is, nor without it.
+# Each run is looked up in the indexes by itself (OFFSET 0), however the planner would rather join whole tables.
+#
+# The children of a run stay its own when it is forked, and the fork may wait for them: they are stopped once neither it nor
+# a fork that knows of them goes on.
 ORPHANS = """
 WITH RECURSIVE line (id) AS (
   SELECT unnest(%(ids)s::uuid[])
   UNION
-  SELECT run.forked_from_id FROM line JOIN runs_run run ON run.id = line.id WHERE run.forked_from_id IS NOT NULL
+  SELECT origin.id FROM line CROSS JOIN LATERAL (
+    SELECT forked_from_id AS id FROM runs_run WHERE id = line.id AND forked_from_id IS NOT NULL OFFSET 0) origin
 )
-SELECT child.id FROM line
-JOIN runs_run parent ON parent.id = line.id AND parent.status = 'cancelled'
-JOIN runs_run child ON child.parent_id = line.id AND child.status IN ('queued', 'running', 'waiting', 'uncertain')
-WHERE child.cancel_requested_at IS NULL
+SELECT child.id FROM line CROSS JOIN LATERAL (
+  SELECT id FROM runs_run
+  WHERE parent_id = line.id AND status IN ('queued', 'running', 'waiting', 'uncertain') AND cancel_requested_at IS NULL OFFSET 0
+) child
+WHERE EXISTS (SELECT FROM runs_run parent WHERE parent.id = line.id AND parent.status = 'cancelled' OFFSET 0)
 """
 WITH_FORKS = """
 WITH RECURSIVE fork (child, id) AS (
-  SELECT child.id, run.id FROM runs_run child JOIN runs_run run ON run.forked_from_id = child.parent_id
-  WHERE child.id = ANY(%(children)s::uuid[])
+  SELECT id, parent_id FROM runs_run WHERE id = ANY(%(children)s::uuid[])
   UNION
-  SELECT fork.child, run.id FROM fork JOIN runs_run run ON run.forked_from_id = fork.id
+  SELECT fork.child, next.id FROM fork CROSS JOIN LATERAL (SELECT id FROM runs_run WHERE forked_from_id = fork.id OFFSET 0) next
 )
-SELECT DISTINCT fork.child FROM fork JOIN runs_run run ON run.id = fork.id
-WHERE run.status IN ('queued', 'running', 'waiting', 'uncertain') AND EXISTS (
-  SELECT FROM runs_step step WHERE step.run_id = run.id AND strpos(step.output::text, fork.child::text) > 0)
+SELECT DISTINCT fork.child FROM fork CROSS JOIN LATERAL (
+  SELECT id FROM runs_run WHERE id = fork.id AND status IN ('queued', 'running', 'waiting', 'uncertain') OFFSET 0) live
+WHERE EXISTS (
+  SELECT FROM runs_step WHERE run_id = live.id AND strpos(output::text, fork.child::text) > 0 OFFSET 0)
 """
 FORKS = """
 WITH RECURSIVE fork (id) AS (
   SELECT unnest(%s::uuid[])
   UNION
-  SELECT run.id FROM fork JOIN runs_run run ON run.forked_from_id = fork.id
+  SELECT next.id FROM fork CROSS JOIN LATERAL (SELECT id FROM runs_run WHERE forked_from_id = fork.id OFFSET 0) next
 )
 SELECT id FROM fork
 """
