@@ -130,7 +130,8 @@ class Begun(Protocol):
 
 
 class Journal(Protocol):
-    """`begin` gives what the others take for `begun`. Each method may raise a BaseException that ends the body for now; nothing may catch that."""
+    """`begin` gives what the others take for `begun`. Each method may raise a BaseException that ends the body for now;
+    nothing may catch that."""
 
     @property
     def effects(self) -> Effects | None:
