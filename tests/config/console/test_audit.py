@@ -25,6 +25,7 @@ from tests.config.console.factories import (
 )
 from tests.config.console.test_actions import choose, press
 from tests.runs.factories import make_run
+from tests.runs.journals import make_approval
 from tests.triggers.factories import make_event, make_paused_trigger, make_trigger
 from triggers.models import Source, Trigger
 from triggers.schedules import pause_schedule
@@ -67,6 +68,10 @@ def failed() -> Any:
 
 def uncertain() -> Any:
     return make_run(status="uncertain", started_at=timezone.now())
+
+
+def pending() -> Any:
+    return make_approval(make_run(status="waiting"), status="open")
 
 
 def off_schedule() -> Any:
@@ -190,6 +195,10 @@ API: dict[str, Door] = {
     "events replay": call("events/{}/replay/", make=make_event),
     "runs requeue": call("runs/{}/requeue/", make=failed),
     "runs cancel": call("runs/{}/cancel/", make=make_run),
+    "runs fork": call("runs/{}/fork/", {}, make=failed),
+    "runs signal": call("runs/{}/signal/", {"name": "go"}, make=make_run),
+    "runs resolve": call("runs/{}/resolve/", {"outcome": "fail"}, make=uncertain),
+    "approvals decide": call("approvals/{}/decide/", {"decision": "deny"}, make=pending),
     "queues pause": call("queues/all/pause/"),
     "queues resume": call("queues/all/resume/", make=paused_queues),
     "queues limit": call("queues/default/limit/", {"max_running": 3}),
@@ -205,6 +214,11 @@ COMMANDS: dict[str, Door] = {
     "pause": command("pause", "--reason", "x"),
     "resume": command("resume", make=paused_queues),
     "requeue": command("requeue", "{}", make=failed),
+    "cancel": command("cancel", "{}", make=make_run),
+    "fork": command("fork", "{}", make=failed),
+    "signal": command("signal", "{}", "go", make=make_run),
+    "resolve": command("resolve", "{}", "--outcome", "fail", make=uncertain),
+    "approve": command("approve", "{}", "--deny", make=pending),
     "replay": command("replay", "{}", make=make_event),
     "sync_agents": command("sync_agents"),
     "prepare": command("prepare"),
