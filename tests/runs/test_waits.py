@@ -1,0 +1,272 @@
+"""A waiting run is a row; whatever it waits for wakes it once, also what came before the wait was there."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db.models.functions import Now
+
+from agents import AgentRun, ApprovalExpired
+from runs import waits
+from runs.approvals import decide
+from runs.cancel import cancel
+from runs.models import Approval, Attempt, Notification, Run, Wait
+from runs.requeue import requeue
+from runs.states import RunStatus
+from tests.runs.durable import Lab, lab
+from tests.triggers.factories import make_event
+from triggers.models import Event
+from triggers.signals import signal
+
+__all__ = ["lab"]
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def paid(run: AgentRun) -> Any:
+    event = run.wait_for_event("invoice.paid", match={"customer.id": 7}, timeout="7d")
+    return event and event.data["number"]
+
+
+def test_a_waiting_run_has_no_process_and_no_place_in_the_queue(lab: Lab) -> None:
+    run = lab.run(lambda run: run.sleep("3d"))
+
+    assert (run.status, run.ready_at, run.due_at, run.attempt) == ("waiting", None, None, 0)
+    wait = Wait.objects.get()
+    assert (wait.key, wait.kind) == ("sleep#1", "time")
+    assert timedelta(days=2, hours=23) < wait.due_at - wait.created_at < timedelta(days=3, minutes=1)
+    assert not waits.end_due(10)
+
+
+def test_an_event_that_matches_wakes_the_run_and_is_given_to_it(lab: Lab) -> None:
+    run = lab.run(paid)
+    make_event(type="invoice.paid", data={"customer": {"id": 8}, "number": 1})
+    make_event(type="invoice.sent", data={"customer": {"id": 7}, "number": 2})
+    make_event(type="invoice.paid", data={"customer": 7, "number": 3})
+    make_event(type="invoice.paid", data=None)
+    assert lab.go_on(run).status == "waiting"
+
+    wanted = make_event(type="invoice.paid", data={"customer": {"id": 7.0}, "number": 4})
+    run = lab.go_on(run)
+
+    assert (run.status, run.result) == ("succeeded", 4)
+    assert Wait.objects.get().event_id == wanted.id
+
+
+def test_an_event_that_came_before_the_wait_is_not_missed(lab: Lab) -> None:
+    def body(run: AgentRun) -> Any:
+        run.step(
+            "provoke", lambda: make_event(type="invoice.paid", data={"customer": {"id": 7}, "number": 4}).pk and None
+        )
+        run.step("see it dispatched", lambda: None)
+        return paid(run)
+
+    assert lab.run(body).result == 4
+
+
+def test_an_event_of_before_the_run_is_none_of_its(lab: Lab) -> None:
+    make_event(type="invoice.paid", data={"customer": {"id": 7}, "number": 4})
+    lab.look()
+
+    assert lab.run(paid).status == "waiting"
+
+
+def test_each_wait_takes_an_event_of_its_own_in_their_order(lab: Lab) -> None:
+    def body(run: AgentRun) -> list[Any]:
+        run.step(
+            "provoke",
+            lambda: [make_event(type="tick", data={"n": n}).pk for n in (1, 2)] and None,
+        )
+        return [found.data["n"] for found in (run.wait_for_event("tick"), run.wait_for_event("tick")) if found]
+
+    assert lab.run(body).result == [1, 2]
+
+
+def test_a_wait_whose_time_is_over_gives_nothing(lab: Lab) -> None:
+    run = lab.later(lab.run(paid))
+
+    assert (run.status, run.result, Wait.objects.get().status) == ("succeeded", None, "expired")
+
+
+def test_the_dispatcher_looks_back_for_whoever_died_before_he_could(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def provoke() -> None:
+        make_event(type="tick", data={"n": 1})
+        Event.objects.update(dispatched_at=Now())
+
+    def body(run: AgentRun) -> Any:
+        run.step("provoke", provoke)
+        found = run.wait_for_event("tick")
+        return found and found.data["n"]
+
+    monkeypatch.setattr("runs.executor.look_back", lambda claim: None)
+    run = lab.run(body)
+    assert run.status == "waiting"
+    assert waits.look_back() == 1
+
+    assert lab.go_on(run).result == 1
+
+
+def test_nobody_looks_back_twice(lab: Lab) -> None:
+    lab.run(paid)
+
+    assert Wait.objects.get().looked_at
+    assert waits.look_back() == 0
+
+
+def test_a_signal_wakes_the_run_it_is_for(lab: Lab) -> None:
+    def body(run: AgentRun) -> Any:
+        found = run.wait_for_signal("go", timeout="1d")
+        return found and found.data
+
+    one, other = lab.run(body), lab.run(body)
+    signal(one.id, "stop", None, "test")
+    signal(one.id, "go", {"speed": 2}, "test")
+
+    assert lab.go_on(one).result == {"speed": 2}
+    assert lab.go_on(other).status == "waiting"
+
+
+def approve(run: AgentRun) -> Any:
+    answer = run.ask_approval("Refund?", arguments={"cents": 100}, expires="2d")
+    return [answer.decision, bool(answer), answer.arguments, answer.by, answer.reason]
+
+
+def test_an_approval_lets_the_run_go_on_with_what_was_approved(lab: Lab) -> None:
+    run = lab.run(approve)
+    asked = Approval.objects.get()
+    assert (asked.question, asked.arguments, asked.status) == ("Refund?", {"cents": 100}, "pending")
+    assert Notification.objects.get().text == "Asks for approval: Refund?"
+    decide(asked.id, decision="edit", by="ada", arguments={"cents": 50}, reason="half")
+
+    assert lab.go_on(run).result == ["edited", True, {"cents": 50}, "ada", "half"]
+
+
+@pytest.mark.parametrize("decision", ["approve", "deny"])
+def test_a_decision_is_given_to_the_run(lab: Lab, decision: Any) -> None:
+    run = lab.run(approve)
+    decide(Approval.objects.get().id, decision=decision, by="ada")
+
+    said = "approved" if decision == "approve" else "denied"
+    assert lab.go_on(run).result == [said, decision == "approve", {"cents": 100}, "ada", ""]
+
+
+def test_an_approval_nobody_decided_counts_as_denied(lab: Lab) -> None:
+    run = lab.later(lab.run(approve))
+
+    assert run.result[:2] == ["expired", False]
+    assert Approval.objects.get().status == "expired"
+
+
+def test_an_approval_nobody_decided_may_fail_the_run(lab: Lab) -> None:
+    run = lab.later(lab.run(lambda run: run.ask_approval("Go?", expires="1h", on_expiry="fail") and None))
+
+    assert run.status == "failed"
+    assert ApprovalExpired.__name__ in run.error
+
+
+def test_an_approval_is_good_for_what_was_asked_and_nothing_else(lab: Lab) -> None:
+    run = lab.run(approve)
+    decide(Approval.objects.get().id, decision="approve", by="ada")
+    lab.declare(lambda run: run.ask_approval("Refund?", arguments={"cents": 100_000}) and None)
+
+    assert lab.go_on(run).status == "uncertain"
+
+
+def test_a_cancelled_wait_is_closed_and_a_requeue_opens_it_again(lab: Lab) -> None:
+    run = lab.run(approve)
+    due_at = Wait.objects.get().due_at
+    cancel(run.id, by="test")
+    assert Wait.objects.get().status == "closed"
+    assert Approval.objects.get().status == "closed"
+
+    requeue(run.id, by="test")
+    run = lab.go_on(run)
+
+    assert (run.status, Wait.objects.get().status, Wait.objects.get().due_at) == ("waiting", "open", due_at)
+    assert Notification.objects.count() == 1
+    decide(Approval.objects.get().id, decision="approve", by="ada")
+    assert lab.go_on(run).status == "succeeded"
+
+
+def test_a_waiting_run_frees_its_key_unless_it_holds_it(lab: Lab) -> None:
+    key: dict[str, Any] = {"key": f"{UUID(int=1)}:k", "slot": 1}
+    free = lab.run(lambda run: run.sleep("1d"), policy={"overlap": "skip"}, **key)
+    assert (free.status, free.slot) == ("waiting", None)
+
+    queued = lab.run(lambda run: run.sleep("1d"), policy={"overlap": "queue"}, **key)
+    assert (queued.status, queued.slot) == ("waiting", 1)
+
+
+def test_a_woken_run_lines_up_for_its_key(lab: Lab) -> None:
+    key = f"{UUID(int=1)}:k"
+    run = lab.run(lambda run: run.sleep("1d"), policy={"overlap": "skip"}, key=key, slot=1)
+    other = lab.run(lambda run: run.sleep("9d"), policy={"overlap": "skip", "hold_key": True}, key=key, slot=1)
+    assert other.slot == 1
+    lab.declare(lambda run: run.sleep("1d"))
+    Wait.objects.filter(run=run).update(due_at=Now())
+    assert lab.go_on(run).status == RunStatus.QUEUED
+
+    cancel(other.id, by="test")
+
+    assert lab.go_on(run).status == "succeeded"
+
+
+def test_children_are_made_with_the_step_and_gathered(lab: Lab) -> None:
+    def body(run: AgentRun) -> Any:
+        children = [run.spawn("child", {"n": n}, key=str(n)) for n in range(3)]
+        return run.gather(*children)
+
+    lab.declare(lambda run: run.input["n"] * 2, name="child", durable=False)
+    run = lab.run(body)
+
+    assert (run.status, run.result) == ("succeeded", [0, 2, 4])
+    children = Run.objects.filter(parent_id=run.id)
+    assert {(child.status, child.root_id, child.depth) for child in children} == {("succeeded", run.root_id, 1)}
+
+
+def test_a_child_that_fails_fails_the_gathering_and_is_told_by_join(lab: Lab) -> None:
+    def fail(run: AgentRun) -> None:
+        raise ValueError("no")
+
+    lab.declare(fail, name="child", retries=0)
+    gathered = lab.run(lambda run: run.gather(run.spawn("child")))
+    joined = lab.run(lambda run: [end.status for end in run.join(run.spawn("child"))])
+
+    assert (gathered.status, "ChildFailed" in gathered.error) == ("failed", True)
+    assert (joined.status, joined.result) == ("succeeded", ["failed"])
+
+
+def test_what_a_child_gave_stays_as_it_was_gathered(lab: Lab) -> None:
+    seen: list[Any] = []
+
+    def body(run: AgentRun) -> None:
+        seen.append([end.status for end in run.join(run.spawn("child"))])
+        run.step("use", lambda: None)
+        run.sleep("1d")
+
+    def fail(run: AgentRun) -> None:
+        raise ValueError("no")
+
+    lab.declare(fail, name="child", retries=0)
+    run = lab.run(body)
+    lab.declare(lambda run: None, name="child")
+    requeue(Run.objects.get(parent_id=run.id).id, by="test")
+    lab.go_on(run)
+    lab.later(run)
+
+    assert seen == [["failed"], ["failed"]]
+
+
+def test_a_run_woken_by_time_begins_a_new_chain(lab: Lab) -> None:
+    run = lab.run(lambda run: run.sleep("1d"), depth=5, chain=["a", "b"])
+    run = lab.later(run)
+
+    assert (run.depth, run.chain) == (0, [])
+
+
+def test_an_attempt_that_ends_in_a_wait_keeps_its_number(lab: Lab) -> None:
+    run = lab.later(lab.run(lambda run: run.sleep("1d")))
+
+    assert [(one.number, one.outcome) for one in run.attempts.all()] == [(1, "waiting"), (1, "succeeded")]
+    assert Attempt.objects.count() == 2
