@@ -154,7 +154,7 @@ def test_a_decision_is_given_to_the_run(lab: Lab, decision: Any) -> None:
 def test_an_approval_nobody_decided_counts_as_denied(lab: Lab) -> None:
     run = lab.later(lab.run(approve))
 
-    assert run.result[:2] == ["expired", False]
+    assert run.result == ["expired", False, {"cents": 100}, "", ""]
     assert Approval.objects.get().status == "expired"
 
 
