@@ -9,6 +9,7 @@ class ConfigConfig(AppConfig):
     def ready(self) -> None:
         from config import alarms, checks, finished  # noqa: F401
         from runs.alarms import TOPIC as ALARM
+        from runs.effects import EMITTED, SCHEDULE, WAKEUP
         from runs.spawn import CHILD_FINISHED, children_finished
         from runs.wiring import wiring
         from triggers.feedback import record_emitted
@@ -16,18 +17,18 @@ class ConfigConfig(AppConfig):
         from triggers.periodic import send_periodic_task
         from triggers.reading import find_event, read_events
         from triggers.signals import signal
-        from triggers.wakeups import STANDING, WAKE, check_ahead, set_standing, wake
+        from triggers.wakeups import check_ahead, set_standing, wake
 
         wiring.read_events = read_events
         wiring.find_event = find_event
         wiring.check_ahead = check_ahead
         wiring.signal = signal
         wiring.inside = {
-            "event": record_emitted,
+            EMITTED: record_emitted,
             "run.finished": finished.tell,
             CHILD_FINISHED: children_finished,
-            WAKE: wake,
-            STANDING: set_standing,
+            WAKEUP: wake,
+            SCHEDULE: set_standing,
         }
         wiring.outside = {PERIODIC_TASK: send_periodic_task}
         wiring.by_task = {ALARM: alarms.send}

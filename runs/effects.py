@@ -2,24 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
-from django.conf import settings
-
 from agents.effects import Effects, Emission, Standing, Wake
-from agents.exceptions import Permanent
 from agents.storable import storable
 from runs.claim import Claim
 from runs.outcome import NoticeRow, Outbound
 from runs.spawn import enqueue_children
-from runs.sql import fetch
+from runs.wiring import wiring
 
 EMITTED = "event"  # the outbox topic of emitted events
 WAKEUP = "wakeup"
 SCHEDULE = "schedule"
-PENDING = """
-SELECT count(*) FROM (SELECT FROM runs_outboxmessage WHERE topic = 'wakeup' AND key = %s::text LIMIT %s::int) pending
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,15 +30,14 @@ def rows_of(claim: Claim, effects: Effects) -> Rows:
     Permanent: something is no JSON, or a limit is passed."""
     if not effects:
         return Rows()
+    soonest = timedelta()
     if effects.wakes or effects.standings:
-        _require_trigger(claim)
-    if effects.wakes:
-        _refuse_too_many_wakes(claim, len(effects.wakes))
+        soonest = wiring.check_ahead(claim.trigger_id, effects)
     enqueue_children(claim, effects.children)
     return Rows(
         outbound=[
             *(emitted(claim, emission) for emission in effects.emissions),
-            *(_wakeup(claim, wake) for wake in effects.wakes),
+            *(_wakeup(claim, wake, soonest) for wake in effects.wakes),
             *(_schedule(claim, standing) for standing in effects.standings),
         ],
         notices=[
@@ -70,7 +64,7 @@ def emitted(claim: Claim, emission: Emission) -> Outbound:
     return Outbound(topic=EMITTED, key=key, payload=storable(payload, f"the emitted event {emission.type!r}"))
 
 
-def _wakeup(claim: Claim, wake: Wake) -> Outbound:
+def _wakeup(claim: Claim, wake: Wake, soonest: timedelta) -> Outbound:
     payload: dict[str, Any] = {
         "trigger": str(claim.trigger_id),
         "run": str(claim.run_id),
@@ -79,7 +73,10 @@ def _wakeup(claim: Claim, wake: Wake) -> Outbound:
         "reason": wake.reason,
     }
     return Outbound(
-        topic=WAKEUP, key=str(claim.trigger_id), payload=storable(payload, "the data of wake_in"), due_in=wake.after
+        topic=WAKEUP,
+        key=str(claim.trigger_id),
+        payload=storable(payload, "the data of wake_in"),
+        due_in=max(wake.after, soonest),
     )
 
 
@@ -93,15 +90,3 @@ def _schedule(claim: Claim, standing: Standing) -> Outbound:
         "every": standing.every.total_seconds() if standing.every else None,
     }
     return Outbound(topic=SCHEDULE, key=str(claim.trigger_id), payload=payload)
-
-
-def _require_trigger(claim: Claim) -> None:
-    if claim.trigger_id is None:
-        raise Permanent("this run was spawned by another: it has no trigger of its own to wake or to schedule")
-
-
-def _refuse_too_many_wakes(claim: Claim, new: int) -> None:
-    most = settings.WAKEFUL_MAX_WAKES
-    [(pending,)] = fetch(PENDING, [str(claim.trigger_id), most])
-    if pending + new > most:
-        raise Permanent(f"trigger {claim.trigger!r} has {pending} wakes ahead; WAKEFUL_MAX_WAKES allows {most}")

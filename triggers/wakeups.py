@@ -16,6 +16,7 @@ from django.conf import settings
 from agents.effects import Effects, Standing
 from agents.exceptions import Permanent
 from runs.audit import record, record_about
+from runs.effects import WAKEUP
 from runs.models import OutboxMessage
 from triggers.accept import Incoming, accept, builtin_source
 from triggers.calendar import Rule, RuleError
@@ -26,8 +27,6 @@ from triggers.schedules import add_schedule, parse_rule, remove, rule_of, set_ru
 
 log = structlog.get_logger(__name__)
 
-WAKE = "wakeup"  # outbox topics
-STANDING = "schedule"
 EVENT_TYPE = "run.wakeup"
 NAME_LENGTH = 200  # of a schedule
 BY = "dispatcher"
@@ -45,7 +44,7 @@ class Ahead:
 
 def pending(trigger: Trigger, limit: int = 100) -> list[Ahead]:
     """The next wakes that runs of this trigger have set for it, soonest first."""
-    messages = OutboxMessage.objects.filter(topic=WAKE, key=str(trigger.pk)).order_by("available_at", "id")
+    messages = OutboxMessage.objects.filter(topic=WAKEUP, key=str(trigger.pk)).order_by("available_at", "id")
     return [
         Ahead(
             due_at=message.available_at,
@@ -86,7 +85,7 @@ def _check(standing: Standing, slug: str) -> None:
 
 def _refuse_too_many(trigger_id: UUID, slug: str, effects: Effects) -> None:
     most = settings.WAKEFUL_MAX_WAKES
-    wakes = OutboxMessage.objects.filter(topic=WAKE, key=str(trigger_id))[: most + 1].count() + len(effects.wakes)
+    wakes = OutboxMessage.objects.filter(topic=WAKEUP, key=str(trigger_id))[: most + 1].count() + len(effects.wakes)
     standing = set(_standing(slug).filter(trigger=trigger_id).values_list("task__name", flat=True)[: most + 1])
     for wanted in effects.standings:
         (standing.add if wanted.cron or wanted.every else standing.discard)(_name(slug, wanted.name))

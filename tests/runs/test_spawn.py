@@ -105,7 +105,7 @@ def test_spawning_again_makes_no_second_child(parent: Claim) -> None:
     enqueue_children(parent, children(parent, 4, at_once=1))
 
     runs = spawned(parent)
-    assert [run.input["n"] for run in runs] == [0, 1, 2, 3]
+    assert [run.input for run in runs] == [{"n": n} for n in range(4)]
     assert [run.slot for run in runs] == [1, None, None, None]
 
 
