@@ -1,0 +1,112 @@
+"""What a person does for durable runs, in a browser, on the running stack: approve with other arguments, resolve what
+nobody could know, fork from the step that failed."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.acceptance.test_operators_day import log_in
+from tests.stack import Stack, StackMaker, eventually
+
+USER_APPS = Path(__file__).resolve().parent.parent / "userapps"
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def running(make_stack: StackMaker) -> Stack:
+    stack = make_stack(env={"WAKEFUL_APPS": "desk", "PYTHONPATH": str(USER_APPS)})
+    stack.manage("prepare")
+    return stack.up()
+
+
+@pytest.fixture
+def desk(running: Stack, page: Page) -> Page:
+    log_in(page, running)
+    return page
+
+
+def test_a_waiting_run_is_approved_with_other_arguments(running: Stack, desk: Page) -> None:
+    fire(running, "refund", {"invoice": "2026-118"})
+    run_in(running, "refund", "waiting")
+
+    desk.reload()
+    expect(desk.get_by_role("link", name=re.compile("1 Approvals to decide"))).to_be_visible()
+    desk.get_by_role("link", name=re.compile("^approval Approvals 1$")).click()
+    desk.get_by_role("link", name="Refund invoice 2026-118?").click()
+    expect(desk.get_by_text("refund asks: Refund invoice 2026-118?")).to_be_visible()
+
+    open_dialog(desk, "Edit and approve")
+    desk.locator("[name=arguments]").fill('{"invoice": "2026-118", "cents": }')
+    submit(desk, "Approve these")
+    expect(desk.locator("#modal-content").get_by_text(re.compile("not JSON"))).to_be_visible()
+    desk.locator("[name=arguments]").fill('{"invoice": "2026-118", "cents": 100}')
+    desk.locator("[name=reason]").fill("only the shipping")
+    submit(desk, "Approve these")
+
+    expect(desk.get_by_text("Edited by admin:admin: Refund invoice 2026-118?")).to_be_visible()
+    assert run_in(running, "refund", "succeeded")["result"] == {"refunded": 100}
+    expect(desk.get_by_role("link", name=re.compile("^approval Approvals$"))).to_be_visible()
+
+
+def test_an_uncertain_run_is_resolved_with_what_somebody_found_out(running: Stack, desk: Page) -> None:
+    fire(running, "charge", {})
+    run = run_in(running, "charge", "uncertain")
+
+    desk.reload()
+    desk.get_by_role("link", name=re.compile("Uncertain runs 1$")).click()
+    expect(desk.get_by_text(f"{run['id']}:charge card")).to_be_visible()
+    desk.locator("#result_list").get_by_role("link", name="charge", exact=True).first.click()
+    expect(desk.get_by_text("What was about to be sent")).to_be_visible()
+    expect(desk.locator("pre", has_text='"cents": 4200').first).to_be_visible()
+
+    open_dialog(desk, "Resolve")
+    desk.get_by_label(re.compile("It happened")).check()
+    desk.locator("[name=result]").fill('{"id": "ch_7"}')
+    submit(desk, "Resolve")
+
+    expect(desk.get_by_text("Resolved.", exact=True)).to_be_visible()
+    assert run_in(running, "charge", "succeeded")["result"] == {"charge": "ch_7"}
+
+
+def test_a_failed_run_is_forked_from_the_step_that_failed_with_another_input(running: Stack, desk: Page) -> None:
+    fire(running, "import", {"rows": -1})
+    failed = run_in(running, "import", "failed")
+
+    desk.get_by_role("link", name=re.compile("Failed runs$")).click()
+    desk.locator("#result_list").get_by_role("link", name="import", exact=True).first.click()
+    entry = desk.locator("[data-key=write]")
+    expect(entry.locator("summary")).to_contain_text("Permanent: -1 rows cannot be written")
+    entry.locator("summary").click()
+    entry.get_by_role("link", name="Fork from here").click()
+    expect(desk.locator("[name=step]")).to_have_value("write")
+    desk.locator("[name=input]").fill('{"rows": 3}')
+    submit(desk, "Fork")
+
+    expect(desk.get_by_text("Forked: this is the new run.")).to_be_visible()
+    fork = run_in(running, "import", "succeeded")
+    assert fork["forked_from_id"] == failed["id"]
+    assert fork["result"] == {"read_by": str(failed["id"]), "written": 3}
+    desk.reload()
+    expect(desk.locator("#causes").get_by_text("fork of")).to_be_visible()
+
+
+def fire(stack: Stack, trigger: str, data: Any) -> None:
+    assert stack.api("POST", f"/api/v1/triggers/{trigger}/fire/", {"data": data}).status == 202
+
+
+def run_in(stack: Stack, agent: str, status: str) -> dict[str, Any]:
+    """The run of the agent that is in this status, as soon as there is one."""
+    found = eventually(lambda: stack.query("SELECT * FROM runs_run WHERE agent = %s AND status = %s", agent, status))
+    return found[0]
+
+
+def open_dialog(page: Page, button: str) -> None:
+    page.get_by_role("link", name=button).click()
+
+
+def submit(page: Page, button: str) -> None:
+    page.locator("#modal-content").get_by_role("button", name=button).click()
