@@ -173,10 +173,10 @@ class RunButtons(Panel):
         run = Run.objects.only("status", "payload_removed_at").filter(pk=object_id).first()
         if run is None:
             return []
-        has_payload = run.payload_removed_at is None
+        has_payload, is_forked = run.payload_removed_at is None, Run.objects.filter(forked_from_id=run.pk).exists()
         possible = {
             "runs_run_resolve_run": run.status == RunStatus.UNCERTAIN,
-            "runs_run_requeue_run": run.status in REQUEUEABLE and has_payload,
+            "runs_run_requeue_run": run.status in REQUEUEABLE and has_payload and not is_forked,
             "runs_run_fork_run": has_payload,
             "runs_run_signal_run": run.status in LIVE,
             "runs_run_cancel_run": run.status in LIVE,

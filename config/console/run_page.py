@@ -18,7 +18,7 @@ from config.console.uncertain import notice_of_uncertain
 from config.console.waiting import open_wait_of, waiting_for
 from config.console.waterfall import waterfall
 from runs.models import NIL, Attempt, Notification, ProcessedEvent, Run, Wait
-from runs.states import LIVE, RunStatus
+from runs.states import LIVE, REQUEUEABLE, RunStatus
 from triggers.models import Event
 
 SHOWN = 20  # attempts, events and notifications of one run
@@ -35,7 +35,7 @@ def sections_of(run: Run, request: HttpRequest) -> list[Section]:
         sections.append(Text(title=f"Traceback of attempt {attempts[0].number}", text=attempts[0].traceback))
     if run.result is not None:
         sections.append(Text(title="Result", text=pretty(run.result)))
-    sections += waterfall(run, request, may_fork=request.user.has_perm("runs.fork_run"))
+    sections += waterfall(run, request, may_fork=_may_fork(run, request))
     sections += [_attempts(attempts), _events(run, events), causal_tree(run), *_notifications(run)]
     sections.append(entries_of("run", run.pk))
     sections += [
@@ -74,7 +74,13 @@ def _notices(run: Run) -> list[Section]:
         and ProcessedEvent.objects.filter(run_id=run.pk, event_id__in=run.event_ids).exists()
     ):
         details = ["Its event has been processed, so it cannot be requeued; replay the event instead."]
+    if run.status in REQUEUEABLE and (fork := Run.objects.filter(forked_from_id=run.pk).order_by("id").last()):
+        details = [format_html("It was forked: {} does its work now.", run_link(fork.pk))]
     return [Notice(text=in_words(run), level=level, details=details)]
+
+
+def _may_fork(run: Run, request: HttpRequest) -> bool:
+    return run.payload_removed_at is None and request.user.has_perm("runs.fork_run")
 
 
 def _waiting(wait: Wait) -> Notice:

@@ -9,7 +9,7 @@ from tests.config.console.conftest import LogIn
 from tests.config.console.factories import make_failed_run, page_of
 from tests.config.console.test_actions import press
 from tests.runs.factories import make_run
-from tests.runs.journals import make_step
+from tests.runs.journals import make_fork, make_step
 from tests.triggers.factories import make_trigger
 from triggers.models import Event
 
@@ -139,3 +139,14 @@ def test_buttons_are_those_its_state_allows(admin: Client, status: str, offered:
     actions = admin.get(page_of(NOUN, make_run(status=status))).context["actions_detail"]
 
     assert {action["title"] for action in actions} == offered
+
+
+def test_forked_run_leads_to_its_fork_and_is_not_requeued(admin: Client) -> None:
+    run = make_failed_run(make_trigger())
+    fork = make_fork(run)
+
+    page = admin.get(page_of(NOUN, run))
+
+    assert "does its work now" in page.content.decode()
+    assert page_of(NOUN, fork) in page.content.decode()
+    assert {action["title"] for action in page.context["actions_detail"]} == {"Fork"}
