@@ -82,10 +82,12 @@ SELECT wanted.type, shape.match_shape FROM unnest(%s::text[]) AS wanted(type) CR
     FROM walk WHERE walk.match_shape IS NOT NULL
   ) SELECT match_shape FROM walk WHERE match_shape IS NOT NULL) shape
 """
+# An event may be dispatched after a run's look back took it, when that run waits for the next of its kind.
 HITS = """
 SELECT wait.id, hit.event_id FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[]) AS hit(event_id, type, shape, hash)
 JOIN runs_wait wait ON wait.status = 'open' AND wait.kind = 'event' AND wait.event_type = hit.type AND wait.match_shape = hit.shape
   AND wait.match_hash = hit.hash
+WHERE NOT EXISTS (SELECT FROM runs_wait taken WHERE taken.event_id = hit.event_id AND taken.run_id = wait.run_id)
 """
 UNLOOKED = """
 SELECT wait.id, wait.kind, wait.run_id, wait.event_type, wait.match, run.event_ids[1], run.created_at,

@@ -1,0 +1,55 @@
+"""An event that a run has taken is not taken again by its next wait, whoever comes first: the look back or the dispatcher."""
+
+from typing import Any
+
+import pytest
+
+from agents import AgentRun
+from runs import waits
+from runs.models import Run, Wait
+from tests.runs.durable import Lab, lab
+from tests.triggers.factories import make_event
+
+__all__ = ["lab"]
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def twice(run: AgentRun) -> Any:
+    run.step("provoke", lambda: None)
+    events = [run.wait_for_event("invoice.paid", timeout="1d") for _ in range(2)]
+    return [event and event.data["number"] for event in events]
+
+
+def test_what_the_look_back_took_the_dispatcher_does_not_give_to_the_next_wait(lab: Lab) -> None:
+    run = lab.run(twice)
+    make_event(type="invoice.paid", data={"number": 1})
+    Wait.objects.update(looked_at=None)
+    execute_look_back(run)
+
+    run = lab.go_on(run)
+
+    assert run.status == "waiting"
+    assert [(wait.key, wait.status) for wait in run.waits.order_by("position")] == [
+        ("event invoice.paid#1", "done"),
+        ("event invoice.paid#2", "open"),
+    ]
+
+
+def test_the_next_wait_gets_the_next_event_of_the_same_batch(lab: Lab) -> None:
+    run = lab.run(twice)
+    make_event(type="invoice.paid", data={"number": 1})
+    Wait.objects.update(looked_at=None)
+    execute_look_back(run)
+    lab.claim_and_execute()
+    Wait.objects.filter(status="open").update(looked_at=None)
+    make_event(type="invoice.paid", data={"number": 2})
+
+    run = lab.go_on(run)
+
+    assert (run.status, run.result) == ("succeeded", [1, 2])
+
+
+def execute_look_back(run: Run) -> None:
+    """By somebody who is quicker than the dispatcher."""
+    assert waits.look_back(run.pk) == 1
