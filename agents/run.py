@@ -154,15 +154,16 @@ class AgentRun:
         return Spawned(id=UUID(self._leave(_place(f"spawn {name}", key), act)), agent=name)
 
     def wake_in(self, after: Duration, data: Any = None, *, reason: str = "", key: str = "") -> None:
-        """Wake this run's own trigger again so much later, by an event of type `run.wakeup` with this `data`. The pending
-        ones of a trigger are limited (WAKEFUL_MAX_WAKES)."""
+        """Wake this run's own trigger again so much later, by an event of type `run.wakeup`. It says what this run's event
+        said, so that keys and filters go on working, with a dictionary as `data` laid over it, or other `data` in its
+        place. The pending ones of a trigger are limited (WAKEFUL_MAX_WAKES)."""
         delay = parse_duration(after)
         if not timedelta() < delay <= LONGEST:
             raise ValueError(f"wake_in({after!r}): give a time ahead, at most ten years")
 
         def act(step: str) -> None:
             name = step or self._name(key, len(self.effects.wakes))
-            self.effects.wakes.append(Wake(after=delay, data=data, key=name, reason=reason))
+            self.effects.wakes.append(Wake(after=delay, data=self._laid_over(data), key=name, reason=reason))
 
         self._leave(_place("wake_in", key), act)
 
@@ -333,6 +334,12 @@ class AgentRun:
         if self._journal is None or self._journal.effects is not None:
             return draw()
         return self._journal.value(_place(name), draw)
+
+    def _laid_over(self, data: Any) -> Any:
+        said = self.event.data if self.events else None
+        if isinstance(said, dict) and isinstance(data, dict):
+            return {**said, **data}
+        return said if data is None else data
 
     def _name(self, key: str, ordinal: int) -> str:
         """What an effect is called within the run."""

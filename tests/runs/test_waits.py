@@ -11,7 +11,7 @@ from agents import AgentRun, ApprovalExpired
 from runs import waits
 from runs.approvals import decide
 from runs.cancel import cancel
-from runs.models import Approval, Attempt, Notification, Run, Wait
+from runs.models import Approval, Attempt, Notification, OutboxMessage, Run, Wait
 from runs.requeue import requeue
 from runs.states import RunStatus
 from tests.runs.durable import Lab, lab
@@ -35,6 +35,7 @@ def test_a_waiting_run_has_no_process_and_no_place_in_the_queue(lab: Lab) -> Non
     assert (run.status, run.ready_at, run.due_at, run.attempt) == ("waiting", None, None, 0)
     wait = Wait.objects.get()
     assert (wait.key, wait.kind) == ("sleep#1", "time")
+    assert wait.due_at
     assert timedelta(days=2, hours=23) < wait.due_at - wait.created_at < timedelta(days=3, minutes=1)
     assert not waits.end_due(10)
 
@@ -256,6 +257,15 @@ def test_what_a_child_gave_stays_as_it_was_gathered(lab: Lab) -> None:
     lab.later(run)
 
     assert seen == [["failed"], ["failed"]]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"), [(None, {"id": 7}), ({"n": 1}, {"id": 7, "n": 1}), ({"id": 8}, {"id": 8}), ("text", "text")]
+)
+def test_a_wake_says_what_the_event_said_with_what_is_given_laid_over_it(lab: Lab, data: Any, said: Any) -> None:
+    lab.run(lambda run: run.wake_in("1d", data), data={"id": 7})
+
+    assert OutboxMessage.objects.get(topic="wakeup").payload["data"] == said
 
 
 def test_a_run_woken_by_time_begins_a_new_chain(lab: Lab) -> None:
