@@ -13,6 +13,7 @@ from runs.states import RunStatus
 from tests.api import Api
 from tests.config.console.factories import list_of, make_failed_run, make_one_of_each, make_source, page_of
 from tests.config.console.test_actions import press
+from tests.config.console.test_pages import NOUNS
 from tests.runs.factories import make_run
 from tests.triggers.factories import make_event, make_trigger
 from triggers.secrets import rotate
@@ -20,19 +21,6 @@ from triggers.secrets import rotate
 pytestmark = pytest.mark.django_db
 
 ROLES = ("viewer", "operator", "approver")
-SEEN = (
-    "triggers_event",
-    "triggers_trigger",
-    "triggers_schedule",
-    "triggers_source",
-    "triggers_apitoken",
-    "runs_run",
-    "runs_approval",
-    "runs_worker",
-    "runs_alarm",
-    "runs_notification",
-    "runs_auditentry",
-)
 PAGES = ("/admin/runs/queue/processes/", "/admin/runs/queue/restored/", "/admin/django_celery_results/taskresult/")
 
 
@@ -55,7 +43,7 @@ def test_everybody_sees_everything(role: str) -> None:
     rows = make_one_of_each(1)
     client = log_in_as(role)
 
-    for noun in SEEN:
+    for noun in NOUNS:
         assert client.get(list_of(noun)).status_code == 200, noun
         assert client.get(page_of(noun, rows[noun])).status_code == 200, noun
     for path in ("/admin/", *PAGES):
