@@ -12,6 +12,7 @@ class ConfigConfig(AppConfig):
         from runs.effects import EMITTED, SCHEDULE, WAKEUP
         from runs.spawn import CHILD_FINISHED, children_finished
         from runs.wiring import wiring
+        from triggers.admission import loop_rate
         from triggers.feedback import record_emitted
         from triggers.periodic import TOPIC as PERIODIC_TASK
         from triggers.periodic import send_periodic_task
@@ -22,6 +23,7 @@ class ConfigConfig(AppConfig):
         wiring.read_events = read_events
         wiring.find_event = find_event
         wiring.check_ahead = check_ahead
+        wiring.loop_spacing = lambda: loop_rate().spacing
         wiring.signal = signal
         wiring.inside = {
             EMITTED: record_emitted,

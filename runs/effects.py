@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from agents.effects import Effects, Emission, Standing, Wake
@@ -30,14 +29,13 @@ def rows_of(claim: Claim, effects: Effects) -> Rows:
     Permanent: something is no JSON, or a limit is passed."""
     if not effects:
         return Rows()
-    soonest = timedelta()
     if effects.wakes or effects.standings:
-        soonest = wiring.check_ahead(claim.trigger_id, effects)
+        wiring.check_ahead(claim.trigger_id, effects)
     enqueue_children(claim, effects.children)
     return Rows(
         outbound=[
             *(emitted(claim, emission) for emission in effects.emissions),
-            *(_wakeup(claim, wake, soonest) for wake in effects.wakes),
+            *(_wakeup(claim, wake) for wake in effects.wakes),
             *(_schedule(claim, standing) for standing in effects.standings),
         ],
         notices=[
@@ -64,7 +62,7 @@ def emitted(claim: Claim, emission: Emission) -> Outbound:
     return Outbound(topic=EMITTED, key=key, payload=storable(payload, f"the emitted event {emission.type!r}"))
 
 
-def _wakeup(claim: Claim, wake: Wake, soonest: timedelta) -> Outbound:
+def _wakeup(claim: Claim, wake: Wake) -> Outbound:
     payload: dict[str, Any] = {
         "trigger": str(claim.trigger_id),
         "run": str(claim.run_id),
@@ -76,7 +74,7 @@ def _wakeup(claim: Claim, wake: Wake, soonest: timedelta) -> Outbound:
         topic=WAKEUP,
         key=str(claim.trigger_id),
         payload=storable(payload, "the data of wake_in"),
-        due_in=max(wake.after, soonest),
+        due_in=max(wake.after, wiring.loop_spacing()),
     )
 
 

@@ -18,7 +18,8 @@ from runs.nudge import nudge_dispatcher
 from runs.sql import execute, fetch
 from runs.wiring import Sought, wiring
 
-# A wait by time alone begins a new causal chain: what happens every so often is no loop.
+# A wait by time alone begins a new causal chain: what happens every so often is no loop. One that is shorter than the rate of
+# loops spaces them does not: it would be a way round that rate.
 END = """
 WITH locked AS MATERIALIZED (
   SELECT run.id AS run_id, wait.id AS wait_id, {event} AS event_id
@@ -28,14 +29,15 @@ WITH locked AS MATERIALIZED (
 ), ended AS (
   UPDATE runs_wait SET status = {status}, ended_at = clock_timestamp(), event_id = locked.event_id
   FROM locked WHERE runs_wait.id = locked.wait_id AND runs_wait.status = 'open'
-  RETURNING runs_wait.id, runs_wait.run_id, runs_wait.kind
+  RETURNING runs_wait.id, runs_wait.run_id,
+    runs_wait.kind = 'time' AND runs_wait.due_at - runs_wait.created_at >= %(spacing)s::interval AS is_new
 )
 UPDATE runs_run SET
   status = 'queued', status_reason = '',
   ready_at = CASE WHEN key IS NULL OR slot IS NOT NULL THEN clock_timestamp() END,
   due_at = CASE WHEN key IS NOT NULL AND slot IS NULL THEN clock_timestamp() END,
-  depth = CASE WHEN ended.kind = 'time' THEN 0 ELSE depth END,
-  chain = CASE WHEN ended.kind = 'time' THEN '{}' ELSE chain END
+  depth = CASE WHEN ended.is_new THEN 0 ELSE depth END,
+  chain = CASE WHEN ended.is_new THEN '{}' ELSE chain END
 FROM ended WHERE runs_run.id = ended.run_id AND runs_run.status = 'waiting'
 RETURNING ended.id
 """
@@ -181,7 +183,7 @@ def lookups(shapes: Sequence[str], data: Any) -> list[tuple[str, str]]:
 
 
 def _ended(statement: str, parameters: dict[str, Any]) -> int:
-    ended = len(fetch(statement, parameters))
+    ended = len(fetch(statement, {**parameters, "spacing": wiring.loop_spacing()}))
     if ended:
         nudge_dispatcher()
     return ended

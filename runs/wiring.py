@@ -37,8 +37,12 @@ def _unwired(event_ids: Sequence[UUID]) -> list[Event]:
     raise RuntimeError("runs.wiring.wiring.read_events is not set; config.apps wires it")
 
 
-def _unwired_ahead(trigger_id: UUID | None, effects: Effects) -> timedelta:
+def _unwired_ahead(trigger_id: UUID | None, effects: Effects) -> None:
     raise RuntimeError("runs.wiring.wiring.check_ahead is not set; config.apps wires it")
+
+
+def _unwired_spacing() -> timedelta:
+    raise RuntimeError("runs.wiring.wiring.loop_spacing is not set; config.apps wires it")
 
 
 def _unwired_signal(run_id: UUID, name: str, data: Any, by: str) -> UUID:
@@ -51,8 +55,10 @@ class Wiring:
     find_event: Callable[[Sought], UUID | None] = (
         _unwired_search  # the first such event, of any that were dispatched or not
     )
-    # May a run of this trigger set these wakes and schedules (Permanent: why not), and how soon may a wake come?
-    check_ahead: Callable[[UUID | None, Effects], timedelta] = _unwired_ahead
+    check_ahead: Callable[[UUID | None, Effects], None] = (
+        _unwired_ahead  # Permanent: why a trigger's run must not set these
+    )
+    loop_spacing: Callable[[], timedelta] = _unwired_spacing  # how long a loop of triggers takes at least, on average
     signal: Callable[[UUID, str, Any, str], UUID] = _unwired_signal  # to a run, by name, with data, by whom; the event
     inside: dict[str, InsideHandler] = field(default_factory=dict)
     outside: dict[str, OutsideHandler] = field(default_factory=dict)

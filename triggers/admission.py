@@ -135,11 +135,16 @@ def close(window: OpenWindow, match: Match, ledger: Ledger) -> None:
     ledger.closed.append((window, run_id))
 
 
+def loop_rate() -> Rate:
+    """How often any loop of triggers may go round."""
+    return Rate.parse(settings.WAKEFUL_LOOP_RATE)
+
+
 def _slow_down(match: Match, ledger: Ledger) -> Refusal | None:
     """Count what closes a loop; refuse it where that loop has gone round as often as it may."""
     if match.loop is None:
         return None
-    rate, use = Rate.parse(settings.WAKEFUL_LOOP_RATE), ledger.uses[match.loop]
+    rate, use = loop_rate(), ledger.uses[match.loop]
     until = use.next_start(rate, ledger.now)
     if until > ledger.now:
         said = f"{match.led_here} is a loop, and {match.chain[-1]} has woken {match.rule.slug} {rate.words} in it"

@@ -41,6 +41,10 @@ class Rate:
         return cls(limit=int(limit), period=timedelta(seconds=seconds))
 
     @property
+    def spacing(self) -> timedelta:
+        return self.period / self.limit
+
+    @property
     def words(self) -> str:
         """Such as "20 times in 1 min"."""
         return f"{self.limit} {'time' if self.limit == 1 else 'times'} in {in_words(self.period)}"

@@ -13,7 +13,8 @@ from runs.prune import LAG as LAG_OF_RUNS
 from runs.prune import PAYLOADS as PAYLOADS_OF_RUNS
 from runs.sql import execute, fetch
 from runs.sweep import Step, Walk, few, first_id_at
-from triggers.intake import Intake, Rate
+from triggers.admission import loop_rate
+from triggers.intake import Intake
 from triggers.models import Event, Trigger
 from triggers.payloads import not_needed, remove_payloads
 
@@ -98,7 +99,7 @@ def live_origins(day: date) -> set[UUID]:
 
 def longest_period() -> timedelta:
     """The longest time any trigger's rate looks back, or that of loops."""
-    longest = max(timedelta(days=1), Rate.parse(settings.WAKEFUL_LOOP_RATE).period)
+    longest = max(timedelta(days=1), loop_rate().period)
     for policy in Trigger.objects.values_list("policy", flat=True):
         with suppress(ValueError):
             if rate := Intake.load(policy).rate:

@@ -21,7 +21,6 @@ from runs.models import OutboxMessage
 from triggers.accept import Incoming, accept, builtin_source
 from triggers.calendar import Rule, RuleError
 from triggers.declarations import rule_as_json
-from triggers.intake import Rate
 from triggers.models import Schedule, Trigger
 from triggers.schedules import add_schedule, parse_rule, remove, rule_of, set_rule
 
@@ -59,8 +58,8 @@ def pending(trigger: Trigger, limit: int = 100) -> list[Ahead]:
 # Setting them: called in the commit of the run
 
 
-def check_ahead(trigger_id: UUID | None, effects: Effects) -> timedelta:
-    """How soon a wake may come at the earliest. Permanent says why a run of this trigger must not set what it wants to."""
+def check_ahead(trigger_id: UUID | None, effects: Effects) -> None:
+    """Permanent says why a run of this trigger must not set what it wants to."""
     if trigger_id is None:
         raise Permanent("this run was spawned by another: it has no trigger of its own to wake or to give a schedule")
     names = [wake.key for wake in effects.wakes]
@@ -70,7 +69,6 @@ def check_ahead(trigger_id: UUID | None, effects: Effects) -> timedelta:
     for standing in effects.standings:
         _check(standing, slug)
     _refuse_too_many(trigger_id, slug, effects)
-    return _soonest()
 
 
 def _check(standing: Standing, slug: str) -> None:
@@ -94,11 +92,6 @@ def _refuse_too_many(trigger_id: UUID, slug: str, effects: Effects) -> None:
             f"trigger {slug!r} would have {wakes} wakes and {len(standing)} schedules ahead that its runs have set; "
             f"WAKEFUL_MAX_WAKES is {most}"
         )
-
-
-def _soonest() -> timedelta:
-    rate = Rate.parse(settings.WAKEFUL_LOOP_RATE)
-    return rate.period / rate.limit
 
 
 # When they are due, or committed: handlers of the outbox

@@ -68,7 +68,8 @@ class Lab:
 
     def later(self, run: Run) -> Run:
         """What it waits for by time is due, and so is its backoff."""
-        Wait.objects.filter(run=run, status="open").exclude(due_at=None).update(due_at=Now())
+        sleeping = Wait.objects.filter(run=run, status="open").exclude(due_at=None)
+        sleeping.update(created_at=F("created_at") - (F("due_at") - Now()), due_at=Now())
         execute_sql("UPDATE runs_run SET due_at = clock_timestamp() WHERE id = %s AND due_at IS NOT NULL", [run.id])
         return self.go_on(run)
 

@@ -245,3 +245,22 @@ def test_two_agents_that_wake_each_other_are_stopped_by_the_rate_and_seen(lab: L
     assert run.status == "succeeded"
     assert Run.objects.filter(trigger__in=["ping", "pong"]).count() == 6
     assert "ping → pong → ping" in Decision.objects.get(outcome="loop").reason
+
+
+@pytest.mark.parametrize(("slept", "is_loop"), [(timedelta(seconds=2), True), (timedelta(seconds=3), False)])
+def test_only_a_sleep_as_long_as_the_rate_demands_begins_a_new_chain(
+    lab: Lab, settings: Any, slept: timedelta, is_loop: bool
+) -> None:
+    settings.WAKEFUL_LOOP_RATE = "20/1m"
+    make_trigger("end", types=["end"])
+    lab.declare(double, "end", durable=False)
+
+    def body(run: AgentRun) -> None:
+        run.sleep(slept)
+        run.emit("end")
+
+    run = lab.run(body, chain=["end"], depth=3)
+    lab.later(run)
+
+    emitted = Event.objects.get(type="end")
+    assert (emitted.chain, emitted.depth) == ((["end", "durable"], 4) if is_loop else (["durable"], 1))

@@ -115,12 +115,6 @@ def test_the_wakes_of_a_trigger_are_listed_soonest_first(trigger: Trigger) -> No
     assert found[0].due_at > timezone.now()
 
 
-def test_no_wake_comes_sooner_than_loops_may_go_round(trigger: Trigger, settings: Any) -> None:
-    settings.WAKEFUL_LOOP_RATE = "20/1m"
-
-    assert check_ahead(trigger.pk, Effects(wakes=[wake()])) == timedelta(seconds=3)
-
-
 def test_a_trigger_has_only_so_many_wakes_and_schedules_ahead(trigger: Trigger, settings: Any) -> None:
     settings.WAKEFUL_MAX_WAKES = 3
     put(trigger, due_in=timedelta(days=1))
