@@ -1,7 +1,8 @@
-"""The demo: the sources its agents listen to, and a signed request to paste for one of them."""
+"""The demo: the sources its agents listen to, and signed requests to paste for one of them."""
 
 import hmac
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -12,7 +13,7 @@ from django.db import transaction
 from triggers.models import Secret, Source
 from triggers.secrets import decrypt, rotate
 
-SLUG = "demo"  # a shop that sends orders, see agents.library.order_intake
+SLUG = "demo"  # a shop that sends orders and takes them back, see agents.library.order_intake and order_refund
 GITHUB = "github"  # see agents.library.github_issue_triage
 BY = "demo"
 SETTINGS = {
@@ -25,7 +26,10 @@ SETTINGS = {
     "type_path": "type",
 }
 # Signed as it stands, with nothing in it that goes stale: the same line works tomorrow.
-BODY = json.dumps({"type": "order.placed", "order": "A-1001", "total": "42.50"}, separators=(",", ":"))
+ORDER = {"order": "A-1001"}
+PLACED = {"type": "order.placed", **ORDER, "total": "42.50"}
+REFUND = {"type": "refund.requested", **ORDER}
+RETURNED = {"type": "parcel.returned", **ORDER}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,17 +37,20 @@ class Demo:
     """What a person needs to try the demo."""
 
     curl: str
+    refund: str
+    returned: str
 
 
 def load_demo() -> Demo:
-    """Make the demo's sources, once; the request to paste has a fresh delivery id every time."""
+    """Make the demo's sources, once; the requests to paste have fresh delivery ids every time."""
     with transaction.atomic():
         source, _ = Source.objects.get_or_create(slug=SLUG, defaults={"kind": "hmac", "settings": SETTINGS})
         secret = _secret(source) or rotate(source, by=BY).encode()
         github, is_new = Source.objects.get_or_create(slug=GITHUB, defaults={"kind": "github"})
         if is_new:
             rotate(github, by=BY)
-    return Demo(curl=_curl(source, secret))
+    placed, refund, returned = (_curl(source, secret, data) for data in (PLACED, REFUND, RETURNED))
+    return Demo(curl=placed, refund=refund, returned=returned)
 
 
 def _secret(source: Source) -> bytes | None:
@@ -55,11 +62,11 @@ def _secret(source: Source) -> bytes | None:
         return None
 
 
-def _curl(source: Source, secret: bytes) -> str:
-    how = source.settings
-    signature = how["prefix"] + hmac.digest(secret, BODY.encode(), how["algorithm"]).hex()
+def _curl(source: Source, secret: bytes, data: Mapping[str, str]) -> str:
+    how, body = source.settings, json.dumps(data, separators=(",", ":"))
+    signature = how["prefix"] + hmac.digest(secret, body.encode(), how["algorithm"]).hex()
     url = f"http://127.0.0.1:{settings.WAKEFUL_PORT}/hooks/{source.slug}/"
     return (
         f"curl -i {url} -H 'Content-Type: application/json' -H '{how['id_header']}: {uuid4()}' "
-        f"-H '{how['header']}: {signature}' -d '{BODY}'"
+        f"-H '{how['header']}: {signature}' -d '{body}'"
     )

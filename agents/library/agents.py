@@ -2,6 +2,7 @@ from . import (  # noqa: F401  (importing an agent's file registers it)
     github_issue_triage,
     heartbeat,
     order_intake,
+    order_refund,
     order_shipment,
     reminder,
     triage_digest,

@@ -23,6 +23,16 @@ def test_the_printed_request_is_accepted_and_its_repetition_is_a_duplicate(clien
     assert Event.objects.get().type == "order.placed"
 
 
+def test_what_waits_and_what_lets_it_go_on_can_be_pasted_too(client: Client) -> None:
+    demo = load_demo()
+
+    assert [paste(client, curl).status_code for curl in (demo.refund, demo.returned)] == [202, 202]
+    assert list(Event.objects.order_by("seq").values_list("type", "data__order")) == [
+        ("refund.requested", "A-1001"),
+        ("parcel.returned", "A-1001"),
+    ]
+
+
 def test_every_start_prints_a_new_delivery_of_the_same_source(client: Client) -> None:
     first, second = load_demo().curl, load_demo().curl
 

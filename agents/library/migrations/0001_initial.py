@@ -20,6 +20,7 @@ class Migration(migrations.Migration):
                 ('total', models.DecimalField(decimal_places=2, max_digits=12)),
                 ('placed_at', models.DateTimeField()),
                 ('shipped_at', models.DateTimeField(null=True)),
+                ('refunded', models.DecimalField(decimal_places=2, max_digits=12, null=True)),
             ],
         ),
         migrations.CreateModel(

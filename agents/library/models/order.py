@@ -8,6 +8,7 @@ class Order(models.Model):
     total = models.DecimalField(max_digits=12, decimal_places=2)
     placed_at = models.DateTimeField()
     shipped_at = models.DateTimeField(null=True)
+    refunded = models.DecimalField(max_digits=12, decimal_places=2, null=True)
 
     def __str__(self) -> str:
         return self.number

@@ -15,6 +15,13 @@ from runs.management.operator import operator
 from runs.pause import EVERY, pause
 from runs.queues import find_queue
 
+# Each request alone on its line: to be copied whole.
+TRY = """Try:
+{curl}
+Then an agent that waits: it asks whether to refund that order, at {site}/admin/runs/approval/
+{refund}
+And once you have approved it, it waits for the goods:
+{returned}"""
 PAUSED = """Paused: events are accepted and become runs; none of them starts until `manage.py resume`.
 After a restore, first see {restored}"""
 
@@ -23,7 +30,7 @@ class Command(BaseCommand):
     help = "Migrate, sync the agents, make sure the admin can log in, load the demo if wanted; safe to repeat."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--demo", action="store_true", help="load the demo and print a signed request for it")
+        parser.add_argument("--demo", action="store_true", help="load the demo and print signed requests for it")
         parser.add_argument("--paused", action="store_true", help="pause all queues, before anything is started")
 
     def handle(self, *, demo: bool, paused: bool, **options: Any) -> None:
@@ -37,8 +44,7 @@ class Command(BaseCommand):
         self.stdout.write(f"Admin  {site}/admin/  user: admin  password: {ensure_admin()}")
         self.stdout.write(f"API    {site}/api/schema/  token: WAKEFUL_API_TOKEN in {settings.WAKEFUL_HOME / 'env'}")
         if demo:
-            # Alone on its line: to be copied whole.
-            self.stdout.write(f"Try:\n{load_demo().curl}")
+            self.stdout.write(TRY.format(**vars(load_demo()), site=site))
         if find_queue(EVERY).is_paused:
             self.stdout.write(PAUSED.format(restored=f"{site}/admin/runs/queue/restored/"))
 

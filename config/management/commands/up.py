@@ -27,7 +27,7 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--demo", action="store_true", help="load the demo and print a signed request for it")
+        parser.add_argument("--demo", action="store_true", help="load the demo and print signed requests for it")
         parser.add_argument(
             "--paused", action="store_true", help="start with all queues paused, as after a restore: no run starts"
         )
