@@ -10,12 +10,13 @@ from runs.sql import fetch
 from runs.wiring import Sought
 from triggers.models import Event as EventRow
 
-# Two looks, each by its own index: the undispatched ones are few, the others are entered at dispatch. Ids are ordered by
-# the clocks of the processes that accepted them, so that the first one is five minutes early; `seq` is exact.
+# One that has lost its payload says nothing any more. Two looks, each by its own index: the undispatched ones are few,
+# the others are entered at dispatch. Ids are ordered by the clocks of the processes that accepted them, so that the first
+# one is five minutes early; `seq` is exact.
 FIND = """
 SELECT event.id FROM (
   SELECT id, seq, data, subject, received_at FROM triggers_event
-  WHERE type = %(type)s::text AND dispatched_at IS NOT NULL AND id >= %(first)s::uuid
+  WHERE type = %(type)s::text AND dispatched_at IS NOT NULL AND id >= %(first)s::uuid AND payload_removed_at IS NULL
     AND (%(match)s::jsonb IS NULL OR data @> %(match)s::jsonb)
   UNION ALL
   SELECT id, seq, data, subject, received_at FROM triggers_event
@@ -28,8 +29,8 @@ ORDER BY event.seq LIMIT 1
 """
 FIND_BY_SUBJECT = """
 SELECT id FROM triggers_event
-WHERE subject = %(subject)s::text AND subject <> '' AND type = %(type)s::text AND (%(match)s::jsonb IS NULL OR data @> %(match)s::jsonb)
-  AND id <> ALL (%(but)s::uuid[])
+WHERE subject = %(subject)s::text AND subject <> '' AND type = %(type)s::text AND payload_removed_at IS NULL
+  AND (%(match)s::jsonb IS NULL OR data @> %(match)s::jsonb) AND id <> ALL (%(but)s::uuid[])
 ORDER BY seq LIMIT 1
 """
 EARLY = 5 * 60 * 1000  # milliseconds

@@ -12,9 +12,11 @@ from runs.models import Approval, Run, Step, Sweep, Wait
 from runs.requeue import requeue
 from runs.states import LIVE, RunStatus
 from runs.sweep import set_out_afresh
+from runs.wiring import Sought
 from tests.old_rows import ago, old_event, old_run
 from tests.runs.journals import make_approval, make_child, make_fork, make_step, make_wait
 from triggers.models import Event
+from triggers.reading import find_event
 
 pytestmark = pytest.mark.django_db
 
@@ -162,6 +164,20 @@ def test_an_event_that_a_live_runs_wait_took_stays() -> None:
 
     assert Event.objects.get(pk=taken.pk).data == {"name": "Ada"}
     assert not Event.objects.filter(pk=other.pk).exists()
+
+
+def test_a_wait_that_looks_back_finds_no_event_that_has_lost_its_payload() -> None:
+    own = old_event(33)
+    run = old_run(own, status=RunStatus.QUEUED, created_at=ago(days=33))
+    old_event(32, type="invoice.paid")
+    sought = Sought(
+        type="invoice.paid", match={}, subject="", run_id=run.id, after_event=own.id, since=run.created_at, but=[]
+    )
+    assert find_event(sought) is not None
+
+    pruned()
+
+    assert find_event(sought) is None
 
 
 def test_an_event_that_a_run_took_loses_its_payload_with_the_runs_own() -> None:
