@@ -21,7 +21,7 @@ from runs.cancel import cancel, stop
 from runs.enqueue import NewRun, enqueue
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
-from runs.models import NIL, Approval, Run, Step, Wait
+from runs.models import NIL, Approval, Notification, Run, Step, Wait
 from runs.policy import Policy
 from runs.sql import execute, fetch
 from runs.states import FINISHED, RunStatus
@@ -165,6 +165,13 @@ def _copy_journal(origin: Run, fork_id: UUID, position: int) -> None:
             approval.decision = approval.decided_by = approval.decided_digest = approval.reason = ""
             approval.decided_arguments = approval.decided_at = None
     Approval.objects.bulk_create(approvals)
+    Notification.objects.bulk_create(
+        Notification(
+            sender=origin.agent, run_id=fork_id, text=f"Asks again for approval, in a fork: {approval.question}"
+        )
+        for approval in approvals
+        if not approval.decision
+    )
     # The body opens a wait that was closed when it comes to it; the person has as long as the first time.
     Wait.objects.filter(run_id=fork_id, key__in=asked_again).update(
         status=Wait.Status.CLOSED, due_at=Now() + (F("due_at") - F("created_at")), created_at=Now(), ended_at=Now()

@@ -75,6 +75,8 @@ class Outcome:
     wait: WaitEntry | None = None
 
 
+GOES_ON = frozenset({RunStatus.QUEUED, RunStatus.WAITING, RunStatus.UNCERTAIN})
+
 # That a run has finished is told on a grid of half seconds: singly, the dispatcher would spend more on hearing of runs
 # than on dispatching them (measured: a third of all CPU).
 FINISHED_MESSAGE = """
@@ -97,7 +99,7 @@ WITH gone AS (
     result = %(result)s::jsonb,
     error = %(error)s::text,
     finished_at = CASE WHEN %(finished)s::boolean THEN clock_timestamp() END
-  WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND NOT (%(queued)s::boolean AND cancel_requested_at IS NOT NULL) {guard}
+  WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND NOT (%(goes_on)s::boolean AND cancel_requested_at IS NOT NULL) {guard}
   RETURNING id, key, agent, trigger, trigger_id, event_ids, replay_id, attempt, worker_id, pid, claimed_at, parent_id
 )"""
 ATTEMPTED = """attempted AS (
@@ -197,15 +199,15 @@ def take_blocked_away(key: str, *, reason: str, but: UUID | None = None, most: i
 
 
 def _leave(gone: str, ticket: Ticket, outcome: Outcome, **how: Any) -> bool:
-    if outcome.status == RunStatus.QUEUED:
+    if outcome.status in GOES_ON:
         if ticket.key and not _keeps_place(ticket, outcome):
             keys.lock(ticket.key)
         if _execute(gone, ticket, outcome, **how):
             return True
         if not _cancel_requested(ticket):
             return False
-        # It must not go back to the queue: whoever asked was told that it stops.
-        outcome = replace(outcome, status=RunStatus.CANCELLED, reason="cancelled", due_in=None)
+        # It must not go on, nor ask anybody anything: whoever asked was told that it stops.
+        outcome = replace(outcome, status=RunStatus.CANCELLED, reason="cancelled", due_in=None, wait=None, notices=())
     if ticket.key:
         keys.lock(ticket.key)
     return _execute(gone, ticket, outcome, **how)
@@ -260,6 +262,7 @@ def _execute(
         "fenced": fenced,
         "status": outcome.status,
         "queued": outcome.status == RunStatus.QUEUED,
+        "goes_on": outcome.status in GOES_ON,
         "keeps_place": _keeps_place(ticket, outcome),
         "finished": outcome.status in FINISHED,
         "reason": outcome.reason,

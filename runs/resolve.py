@@ -43,7 +43,8 @@ def resolve(run_id: UUID, *, outcome: Answer, by: str, result: Any = None) -> Ru
             _settle(step, outcome, result)
         # A person's answer is progress, so the attempts count anew.
         Run.objects.filter(pk=run_id).update(attempt=0)
-        take_away(ticket_of(run), _outcome(run, outcome, by), expected=RunStatus.UNCERTAIN)
+        if not take_away(ticket_of(run), _outcome(run, outcome, by), expected=RunStatus.UNCERTAIN):
+            raise IllegalState(f"run {run_id} has moved on", run.status)
         audit.record(by, "resolve", run, outcome=outcome, **({"step": step.key} if step else {}))
         failpoint("before_resolve_commit")
     run.refresh_from_db()
