@@ -39,6 +39,7 @@ class EventSerializer(serializers.ModelSerializer[Event]):
             "cause_event_id",
             "cause_run_id",
             "depth",
+            "chain",
         ]
         read_only_fields = fields
 
