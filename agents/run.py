@@ -32,6 +32,7 @@ from .state import State
 KEY_LENGTH = 200
 SIGNAL = "run.signal"  # the type of the events that are signals
 LONGEST = timedelta(days=3660)
+SHORTEST_WAKE = timedelta(seconds=1)  # a wake begins a new causal chain, so no loop guard stops a round of them
 Duration = str | float | timedelta
 T = TypeVar("T")
 
@@ -158,8 +159,8 @@ class AgentRun:
         said, so that keys and filters go on working, with a dictionary as `data` laid over it, or other `data` in its
         place. The pending ones of a trigger are limited (WAKEFUL_MAX_WAKES)."""
         delay = parse_duration(after)
-        if not timedelta() < delay <= LONGEST:
-            raise ValueError(f"wake_in({after!r}): give a time ahead, at most ten years")
+        if not SHORTEST_WAKE <= delay <= LONGEST:
+            raise ValueError(f"wake_in({after!r}): give a time from a second to ten years ahead")
 
         def act(step: str) -> None:
             name = step or self._name(key, len(self.effects.wakes))

@@ -27,8 +27,8 @@ UNION ALL SELECT 'queued', 'due', count(*) FROM runs_run WHERE status = 'queued'
 UNION ALL SELECT 'queued', 'blocked', count(*) FROM runs_run
   WHERE status = 'queued' AND key IS NOT NULL AND ready_at IS NULL AND due_at IS NULL
 UNION ALL SELECT 'running', '', count(*) FROM runs_run WHERE status = 'running'
-UNION ALL SELECT 'waiting', '', count(*) FROM runs_run WHERE status IN ('uncertain', 'waiting') AND status = 'waiting'
-UNION ALL SELECT 'uncertain', '', count(*) FROM runs_run WHERE status IN ('uncertain', 'waiting') AND status = 'uncertain'
+UNION ALL SELECT 'waiting', '', count(*) FROM runs_run WHERE status = 'waiting'
+UNION ALL SELECT 'uncertain', '', count(*) FROM runs_run WHERE status = 'uncertain'
 UNION ALL SELECT 'failed', '', count(*) FROM runs_run WHERE status = 'failed'
 """
 OLDEST_READY = """

@@ -53,7 +53,7 @@ NEEDED = {
 
 def problems(now: Situation) -> list[Problem]:
     """Everything that is wrong, the worst first."""
-    found = [*_missing(now), *_stuck(now), *_queues(now), *_late(now), *_triggers(now)]
+    found = [*_missing(now), *_stuck(now), *_queues(now), *_late(now), *_triggers(now), *_parked(now)]
     return sorted(found, key=lambda problem: problem.severity != BAD)
 
 
@@ -268,6 +268,18 @@ def _triggers(now: Situation) -> Iterator[Problem]:
                 lasted=timedelta(seconds=one.paused),
                 alarm_after=AT_ONCE,
             )
+
+
+def _parked(now: Situation) -> Iterator[Problem]:
+    if now.uncertain:
+        yield Problem(
+            name="uncertain",
+            severity=WARNING,
+            text=f"{_count(now.uncertain, 'run')} uncertain: whether a step happened, or how to go on, only a person can say.",
+            remedy="Open Uncertain runs, find out what happened, and say so.",
+            lasted=AT_ONCE,
+            alarm_after=AT_ONCE,
+        )
 
 
 def _span(seconds: float) -> str:

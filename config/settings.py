@@ -63,6 +63,7 @@ WAKEFUL_SHUTDOWN_GRACE = env.duration("WAKEFUL_SHUTDOWN_GRACE", "20s", "time a s
 WAKEFUL_ATOMIC_TIMEOUT = env.duration("WAKEFUL_ATOMIC_TIMEOUT", "60s", "longest transaction of an atomic agent")
 WAKEFUL_DURABLE_TIMEOUT = env.duration("WAKEFUL_DURABLE_TIMEOUT", "15m", "longest time a durable agent runs between two waits")
 WAKEFUL_MAX_OUTPUT = env.count("WAKEFUL_MAX_OUTPUT", 2**20, "bytes of the largest output of a step, as JSON")
+WAKEFUL_MAX_ENTRIES = env.count("WAKEFUL_MAX_ENTRIES", 20_000, "steps, values and waits in the journal of one run")
 WAKEFUL_MAX_CHILDREN = env.count("WAKEFUL_MAX_CHILDREN", 1000, "runs that one run may spawn")
 WAKEFUL_MAX_WAKES = env.count("WAKEFUL_MAX_WAKES", 100, "wakes and schedules that the runs of one trigger may have set ahead")
 WAKEFUL_MAX_DEPTH = env.count("WAKEFUL_MAX_DEPTH", 8, "links of a causal chain of events and runs")

@@ -73,6 +73,7 @@ SELECT json_build_object(
     SELECT slug, failures_in_a_row AS failures, paused_reason,
       extract(epoch FROM clock_timestamp() - paused_at)::float8 AS paused
     FROM triggers_trigger WHERE enabled AND failures_in_a_row >= %(failures)s::int ORDER BY slug LIMIT 1000) failing),
+  'uncertain', (SELECT count(*) FROM (SELECT FROM runs_run WHERE status = 'uncertain' LIMIT %(counted)s::int) parked),
   'alarms', (SELECT coalesce(json_agg(name), '[]') FROM runs_alarm WHERE ended_at IS NULL)
 )
 """  # noqa: S608  (our own parts)
@@ -153,6 +154,7 @@ class Situation:
     transaction: Transaction | None = None
     slots: list[Slot] = field(default_factory=list)
     failing: list[Failing]
+    uncertain: int = 0
     alarms: list[str]
 
     def alive(self, kind: str) -> list[Process]:

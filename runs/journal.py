@@ -147,7 +147,8 @@ class Journal:
             with self.inside(begun), self._limit(begun):
                 output = body()
         except (StepTimedOut, Exception) as error:
-            raise self.fail(begun, error) from error
+            failure = self.fail(begun, error)
+            raise failure from (None if failure is error else error)
         finally:
             self._leave_thread()
         return self.complete(begun, output)
@@ -255,8 +256,16 @@ class Journal:
 
     def _new(self, key: str, wish: StepWish) -> Begun:
         self._expect(key, is_keyed=bool(wish.place.key))
+        return Begun(key, self._place(), bool(wish.place.key), wish)
+
+    def _place(self) -> int:
         self.position += 1
-        return Begun(key, self.position, bool(wish.place.key), wish)
+        if self.position >= settings.WAKEFUL_MAX_ENTRIES:
+            raise Permanent(
+                f"the journal of this run has {self.position:,} entries, as many as WAKEFUL_MAX_ENTRIES allows. Let one "
+                "step do more, or let the run end and wake again (run.wake_in)"
+            )
+        return self.position
 
     def _known(self, known: RecordedStep, wish: StepWish) -> Begun:
         begun = Begun(known.key, known.position, known.is_keyed, wish)
@@ -284,12 +293,12 @@ class Journal:
             self.unasked.pop(key, None)
             return known.output
         self._expect(key, is_keyed=is_keyed)
-        self.position += 1
+        position = self._place()
         drawn = storable(draw(), key)
         self.pending.append(
             StepEntry(
                 key=key,
-                position=self.position,
+                position=position,
                 is_keyed=is_keyed,
                 effect=Effect.VALUE,
                 status=Status.DONE,
@@ -396,11 +405,9 @@ class Journal:
 
     def _wait_entry(self, key: str, wish: WaitWish) -> WaitEntry:
         known = self.waits.get(key)
-        if known is None:
-            self.position += 1
         place: dict[str, Any] = {
             "key": key,
-            "position": known.position if known else self.position,
+            "position": known.position if known else self._place(),
             "is_keyed": bool(wish.place.key),
         }
         match wish:

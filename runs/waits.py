@@ -7,8 +7,13 @@ place is ready at once; the timers line the others up for theirs.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
+
+import structlog
+from django.db import OperationalError
+from psycopg.errors import QueryCanceled
 
 from agents.run import SIGNAL
 from runs.entries import hash_at
@@ -17,6 +22,8 @@ from runs.models import Wait
 from runs.nudge import nudge_dispatcher
 from runs.sql import execute, fetch
 from runs.wiring import Sought, wiring
+
+log = structlog.get_logger(__name__)
 
 # A wait by time alone begins a new causal chain: what happens every so often is no loop. One that is shorter than the rate of
 # loops spaces them does not: it would be a way round that rate.
@@ -149,31 +156,39 @@ def look_back(run_id: UUID | None = None, limit: int = 100) -> int:
     The wait is committed by now, and this reads a newer snapshot: an event either was there, and is found here, or is
     dispatched later, and finds the wait. The same goes for the end of a child.
     """
-    ended = 0
-    for wait_id, kind, owner, type, match, first_event, created_at, taken in fetch(
-        UNLOOKED, {"run": run_id, "limit": limit}
-    ):
-        failpoint("before_look_back")
-        if kind == Wait.Kind.CHILDREN:
-            found = end_without_children([owner])
-        else:
-            event_id = wiring.find_event(
-                Sought(
-                    type=type,
-                    match=json.loads(match),
-                    subject=str(owner) if type == SIGNAL else "",
-                    run_id=owner,
-                    after_event=first_event,
-                    since=created_at,
-                    but=taken,
-                )
-            )
-            found = end_by_events({wait_id: event_id}) if event_id else 0
-        ended += found
-        if not found:
-            execute(LOOKED, [wait_id])
-        failpoint("after_look_back")
+    owed = fetch(UNLOOKED, {"run": run_id, "limit": limit})
+    return sum(_look_back(*row) for row in owed)
+
+
+def _look_back(wait_id: int, kind: str, owner: UUID, type: str, match: str | None, *origin: Any) -> int:
+    failpoint("before_look_back")
+    if kind == Wait.Kind.CHILDREN:
+        ended = end_without_children([owner])
+    else:
+        event_id = _find(owner, type, json.loads(match or "{}"), *origin)
+        ended = end_by_events({wait_id: event_id}) if event_id else 0
+    if not ended:
+        execute(LOOKED, [wait_id])
+    failpoint("after_look_back")
     return ended
+
+
+def _find(
+    owner: UUID, type: str, match: Mapping[str, Any], first_event: UUID | None, since: datetime, taken: Sequence[UUID]
+) -> UUID | None:
+    subject = str(owner) if type == SIGNAL else ""
+    try:
+        return wiring.find_event(
+            Sought(
+                type=type, match=match, subject=subject, run_id=owner, after_event=first_event, since=since, but=taken
+            )
+        )
+    except OperationalError as error:
+        if not isinstance(error.__cause__, QueryCanceled):
+            raise
+        # The dispatcher would try it for ever, and do nothing else.
+        log.exception("wait.not_looked_back", run=str(owner), type=type)
+        return None
 
 
 def lookups(shapes: Sequence[str], data: Any) -> list[tuple[str, str]]:

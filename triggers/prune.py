@@ -36,7 +36,8 @@ WITH live AS (
   UNION ALL SELECT root_id, event_ids FROM runs_run
     WHERE status IN ('queued', 'running', 'uncertain', 'waiting') AND key IS NOT NULL
   UNION ALL SELECT root_id, event_ids FROM runs_run WHERE status = 'running'
-  UNION ALL SELECT root_id, event_ids FROM runs_run WHERE status IN ('uncertain', 'waiting')
+  UNION ALL SELECT root_id, event_ids FROM runs_run WHERE status = 'uncertain'
+  UNION ALL SELECT root_id, event_ids FROM runs_run WHERE status = 'waiting'
   UNION ALL SELECT root_id, event_ids FROM triggers_window
   UNION ALL SELECT root_id, ARRAY[id] FROM triggers_event WHERE dispatched_at IS NULL
   UNION ALL SELECT (payload->>'root_id')::uuid, ARRAY[(payload->>'cause_event_id')::uuid] FROM runs_outboxmessage

@@ -392,6 +392,19 @@ def test_an_output_that_is_too_large_says_what_to_do(lab: Lab, settings: Any) ->
     assert "WAKEFUL_MAX_OUTPUT" in run.error
 
 
+def test_a_journal_does_not_grow_for_ever(lab: Lab, settings: Any) -> None:
+    settings.WAKEFUL_MAX_ENTRIES = 3
+
+    def body(run: AgentRun) -> None:
+        while True:
+            run.sleep(0)
+
+    run = lab.run(body)
+
+    assert run.status == "failed"
+    assert "WAKEFUL_MAX_ENTRIES" in run.error
+
+
 def test_a_step_may_have_a_timeout(lab: Lab) -> None:
     import time
 
