@@ -7,6 +7,7 @@ query, level by level, so that of a large tree what is nearest is shown.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import ClassVar
 from uuid import UUID
 
@@ -21,7 +22,7 @@ from triggers.models import Event
 LEVELS_UP = 12  # an event and the run that emitted it are two
 LEVELS_DOWN = 6
 CAUSES = 3  # events of one run that are followed up
-BREADTH = 10  # shown of what one thing led to
+BREADTH = 10  # shown of each kind of thing that one thing led to
 COUNTED = 1_000  # of these at most is counted how many more there are
 NODES = 150  # of one direction
 
@@ -53,7 +54,9 @@ WITH RECURSIVE down (level, kind, id, relation, of, others) AS (
   UNION ALL
   SELECT down.level + 1, effect.kind, effect.id, effect.relation, down.id, effect.others
   FROM down CROSS JOIN LATERAL (
-    SELECT found.*, greatest(count(*) OVER () - %(breadth)s, 0) AS others FROM (
+    SELECT kind, id, relation, greatest(total - %(breadth)s, 0) AS others FROM (
+     SELECT found.*, count(*) OVER (PARTITION BY relation) AS total,
+            row_number() OVER (PARTITION BY relation ORDER BY id) AS place FROM (
       (SELECT 'event' AS kind, event.id, 'emitted' AS relation FROM triggers_event event
        WHERE down.kind = 'run' AND event.cause_run_id = down.id LIMIT %(counted)s)
       UNION ALL
@@ -76,7 +79,8 @@ WITH RECURSIVE down (level, kind, id, relation, of, others) AS (
       UNION ALL
       (SELECT 'run', wait.run_id, 'woke' FROM runs_wait wait
        WHERE down.kind = 'event' AND wait.event_id = down.id LIMIT %(counted)s)
-    ) found ORDER BY found.id LIMIT %(breadth)s
+     ) found
+    ) counted WHERE place <= %(breadth)s ORDER BY relation, place
   ) effect WHERE down.level < %(levels)s
 ) SELECT level, kind, id, relation, of, others FROM down LIMIT %(nodes)s
 """
@@ -84,8 +88,8 @@ WITH RECURSIVE down (level, kind, id, relation, of, others) AS (
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """A run or an event of the tree, how it hangs together with the one it hangs on, and how many like it are not
-    shown there."""
+    """A run or an event of the tree, how it hangs together with the one it hangs on, and how many that hang there in the
+    same way are not shown."""
 
     level: int
     kind: str
@@ -161,14 +165,15 @@ def _lines(run: Run, nodes: Sequence[Node], named: dict[UUID, Line]) -> Iterable
         if id in followed:
             return
         followed.add(id)
-        others = 0
-        for node in hanging.get(id, {}).values():
-            gone = Line(level=0, relation="", what=f"{node.kind} {node.id}, which is gone")
-            yield replace(named.get(node.id, gone), level=level, relation=node.relation)
-            yield from below(node.id, level + 1)
-            others = max(others, node.others)
-        if others:
-            yield Line(level=level, relation="", what=_more(others))
+        for relation, alike in groupby(hanging.get(id, {}).values(), key=lambda node: node.relation):
+            others = 0
+            for node in alike:
+                gone = Line(level=0, relation="", what=f"{node.kind} {node.id}, which is gone")
+                yield replace(named.get(node.id, gone), level=level, relation=relation)
+                yield from below(node.id, level + 1)
+                others = node.others
+            if others:
+                yield Line(level=level, relation=relation, what=_more(others))
 
     return below(run.pk, 1)
 

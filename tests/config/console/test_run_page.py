@@ -269,10 +269,11 @@ def test_broad_tree_says_how_many_more_there_are() -> None:
     run = make_run(status="succeeded")
     for _ in range(BREADTH + 37):
         make_child(run)
+    emit(run)
 
     down = causal_tree(run).down
 
-    assert len(down) == BREADTH + 1
+    assert [line.relation for line in down] == ["emitted", *["spawned"] * (BREADTH + 1)]
     assert down[-1].what == "… 37 more"
 
 
