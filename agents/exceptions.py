@@ -66,3 +66,11 @@ class ApprovalExpired(AgentError):
 
 class DeclarationError(Exception):
     """An agent's declaration makes no sense; the message names the agent and the fix."""
+
+
+PERMANENT = (Permanent, NetworkRefused, ChildFailed, ApprovalExpired)
+
+
+def is_permanent(error: BaseException) -> bool:
+    """Would another attempt fail the same way?"""
+    return isinstance(error, PERMANENT) or (isinstance(error, StepFailed) and error.permanent)

@@ -1,5 +1,6 @@
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from .exceptions import Permanent
@@ -20,3 +21,14 @@ def storable(value: Any, what: str) -> Any:
     if NUL.search(text):
         raise Permanent(f"{what} contains a NUL character, which PostgreSQL cannot store; remove it")
     return value
+
+
+def shown(arguments: Sequence[Any]) -> list[Any]:
+    """What a step is about to send, as far as it is JSON; its text otherwise."""
+    found = []
+    for argument in arguments:
+        try:
+            found.append(storable(argument, "an argument"))
+        except Permanent:
+            found.append(repr(argument)[:1000].replace("\x00", ""))
+    return found

@@ -9,7 +9,6 @@ only a person knows) is an Interrupted, after which this journal gives nothing m
 import json
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -22,7 +21,7 @@ from django.db import InterfaceError, OperationalError, connection, transaction
 from uuid_utils.compat import uuid7
 
 from agents.effects import Effects
-from agents.exceptions import Permanent, Retry, StepFailed
+from agents.exceptions import Permanent, Retry, StepFailed, is_permanent
 from agents.journal import (
     ApprovalWish,
     ChildrenWish,
@@ -34,19 +33,20 @@ from agents.journal import (
     WaitWish,
 )
 from agents.network import network_refused
-from agents.storable import storable
+from agents.places import Places
+from agents.storable import shown, storable
 from runs import recorded
 from runs.claim import Claim
 from runs.deadline import deadline
 from runs.effects import Rows, rows_of
-from runs.entries import ApprovalEntry, StepEntry, WaitEntry, digest_of, match_of
+from runs.entries import ApprovalEntry, StepEntry, WaitEntry
 from runs.exceptions import Interrupted, RunLost, StepTimedOut
 from runs.failpoints import failpoint
 from runs.models import Approval, Attempt, Step, Wait
 from runs.outcome import NoticeRow, Outcome
 from runs.progress import commit, forget_intent, record_late
 from runs.recorded import RecordedStep, RecordedWait
-from runs.retry import as_permanent, describe, is_permanent
+from runs.retry import as_permanent, describe
 from runs.session import writing
 from runs.states import RunStatus
 
@@ -95,14 +95,11 @@ class Journal:
         entries: Sequence[RecordedStep | RecordedWait] = [*steps, *waits]
         self.last = self.position = max((entry.position for entry in entries), default=-1)
         self.unasked = {entry.key: entry.position for entry in entries if not entry.is_keyed}
-        self.asked: set[str] = set()
-        self.numbers: Counter[str] = Counter()
+        self.places = Places()
         self.pending: list[StepEntry] = []  # values that no commit has written down yet
         self.has_progressed = False
         self.interruption: BaseException | None = None  # once there is one, nothing goes on
         self.outcome: Outcome | None = None  # what that makes of the run, if it is not lost
-        self.under_way = 0
-        self.thread = threading.get_ident()
         self.lock = threading.RLock()
 
     # What the body sees
@@ -131,13 +128,10 @@ class Journal:
     @contextmanager
     def inside(self, begun: Begun) -> Iterator[None]:
         token = _current.set(begun)
-        with self.lock:
-            self.under_way += 1
         try:
-            yield
+            with self.places.occupied():
+                yield
         finally:
-            with self.lock:
-                self.under_way -= 1
             _current.reset(token)
 
     def perform(self, begun: Begun, body: Callable[[], Any]) -> Any:
@@ -235,22 +229,7 @@ class Journal:
     def _ask(self, place: Place) -> str:
         if self.interruption:
             raise self.interruption
-        if step := _current.get():
-            raise Permanent(
-                f"{place.name!r} inside step {step.key!r}: a step is done as a whole, so take steps, waits and values "
-                "before it or after it, and hand it what it needs"
-            )
-        is_parallel = self.under_way > 0 or threading.get_ident() != self.thread
-        if is_parallel and not place.key:
-            raise Permanent(f"{place.name!r} runs beside others, so it needs a key of its own: give it key=…")
-        if place.is_numbered:
-            self.numbers[place.name] += 1
-            key = f"{place.name}#{self.numbers[place.name]}"
-        else:
-            key = f"{place.name}:{place.key}" if place.key else place.name
-        if key in self.asked:
-            raise Permanent(f"{key!r} is used twice in this run: give each its own name, or a key=…")
-        self.asked.add(key)
+        key = self.places.ask(place, inside=self.step_key)
         self.unasked.pop(key, None)
         return key
 
@@ -312,7 +291,7 @@ class Journal:
         if connection.in_atomic_block:
             raise Permanent(f"step {begun.key!r} inside transaction.atomic(): a step has a commit of its own")
         if begun.wish.effect == "at_most_once":
-            begun.arguments = _shown(begun.wish.arguments)
+            begun.arguments = shown(begun.wish.arguments)
             self._commit_alone(begun.entry(Status.STARTED))
             failpoint("after_intent_commit")
         elif begun.wish.effect == "idempotent" and self.pending:
@@ -431,18 +410,7 @@ class Journal:
 
     def _compare(self, known: RecordedWait, wish: WaitWish) -> None:
         """Does the code wait for what the journal says it does? An approval is good for what was asked, and nothing else."""
-        kinds = {
-            TimeWish: Wait.Kind.TIME, EventWish: Wait.Kind.EVENT, ApprovalWish: Wait.Kind.APPROVAL,
-            ChildrenWish: Wait.Kind.CHILDREN,
-        }  # fmt: skip
-        fits = known.kind == kinds[type(wish)]
-        if fits and isinstance(wish, EventWish):
-            fits = (known.event_type, known.match_shape, known.match_hash) == (wish.type, *match_of(wish.match))
-        if fits and isinstance(wish, ApprovalWish):
-            fits = known.digest == digest_of(wish.question, wish.arguments)
-        if fits and isinstance(wish, ChildrenWish):
-            fits = list(known.children) == list(wish.children)
-        if not fits:
+        if not known.fits(wish):
             self._park(f"its journal has {known.key!r} as a wait for something else than the code waits for now")
 
     def _suspend(self, wait: WaitEntry) -> NoReturn:
@@ -512,7 +480,7 @@ class Journal:
 
     def _leave_thread(self) -> None:
         """Sessions of the body's own threads end with each step: nobody else would end them."""
-        if threading.get_ident() != self.thread:
+        if not self.places.is_own_thread:
             connection.close()
 
 
@@ -526,14 +494,3 @@ def _is_gone(error: BaseException) -> bool:
 def _listed(keys: Sequence[str]) -> str:
     shown = ", ".join(repr(key) for key in keys[:5])
     return shown + (f" and {len(keys) - 5} more" if len(keys) > 5 else "")
-
-
-def _shown(arguments: Sequence[Any]) -> list[Any]:
-    """What a step is about to send, as far as it is JSON; its text otherwise."""
-    shown = []
-    for argument in arguments:
-        try:
-            shown.append(storable(argument, "an argument"))
-        except Permanent:
-            shown.append(repr(argument)[:1000].replace("\x00", ""))
-    return shown

@@ -7,8 +7,9 @@ from typing import Any
 from uuid import UUID
 
 from agents.exceptions import Permanent, StepFailed
-from agents.journal import EXPIRED, Answer, Ended
+from agents.journal import EXPIRED, Answer, ApprovalWish, ChildrenWish, Ended, EventWish, TimeWish, WaitWish
 from agents.run import Event
+from runs.entries import digest_of, match_of
 from runs.models import Approval, Run, Wait
 from runs.sql import fetch
 from runs.wiring import wiring
@@ -68,6 +69,19 @@ class RecordedWait:
     @property
     def is_over(self) -> bool:
         return self.status in (Wait.Status.DONE, Wait.Status.EXPIRED)
+
+    def fits(self, wish: WaitWish) -> bool:
+        """Is this the wait that the code wishes for now? An approval is good for what was asked, and nothing else."""
+        match wish:
+            case TimeWish():
+                return self.kind == Wait.Kind.TIME
+            case EventWish():
+                sought = (wish.type, *match_of(wish.match))
+                return self.kind == Wait.Kind.EVENT and (self.event_type, self.match_shape, self.match_hash) == sought
+            case ApprovalWish():
+                return self.kind == Wait.Kind.APPROVAL and self.digest == digest_of(wish.question, wish.arguments)
+            case ChildrenWish():
+                return self.kind == Wait.Kind.CHILDREN and list(self.children) == list(wish.children)
 
     @property
     def event(self) -> Event:

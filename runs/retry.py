@@ -3,19 +3,14 @@
 import traceback
 from datetime import timedelta
 
-from agents.exceptions import ApprovalExpired, ChildFailed, NetworkRefused, Permanent, Retry, StepFailed
+from agents.exceptions import Permanent, Retry, is_permanent
 from runs.claim import Claim
 from runs.exceptions import DeadlineExceeded
 from runs.models import Attempt
 from runs.outcome import Outcome
 from runs.states import RunStatus
 
-PERMANENT = (Permanent, NetworkRefused, ChildFailed, ApprovalExpired)
 READ_ONLY = "25006"  # PostgreSQL: read_only_sql_transaction
-
-
-def is_permanent(error: BaseException) -> bool:
-    return isinstance(error, PERMANENT) or (isinstance(error, StepFailed) and error.permanent)
 
 
 def as_permanent(error: BaseException) -> BaseException:
