@@ -273,7 +273,7 @@ def test_a_schedule_tells_its_rule_and_its_next_fires() -> None:
 def test_sources_are_listed_without_their_secrets() -> None:
     sources = Api().get("sources/").body["results"]
 
-    assert {"api-ci", "cli", "manual", "run", "schedule"} == {source["slug"] for source in sources}
+    assert {"api-ci", "cli", "manual", "run", "schedule", "wakeup"} == {source["slug"] for source in sources}
     assert set(sources[0]) == {"id", "slug", "kind", "enabled", "created_at"}
 
 
