@@ -16,9 +16,11 @@ from django.db.models.functions import Now
 from uuid_utils.compat import uuid7
 
 from agents.ids import run_id as id_of
+from agents.run import SIGNAL
 from runs import audit, keys
 from runs.cancel import cancel, stop
 from runs.enqueue import NewRun, enqueue
+from runs.entries import match_of
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
 from runs.models import NIL, Approval, Notification, Run, Step, Wait
@@ -70,9 +72,10 @@ def fork(run_id: UUID, *, by: str, step: str = "", input: Any = None, has_input:
         origin = _lock(run_id)
         position = _position(origin, step)
         if origin.status == RunStatus.RUNNING:
-            raise IllegalState(
-                f"run {run_id} is still running, and was asked to stop: fork it once it has", origin.status
+            why = (
+                "was asked to stop: fork it once it has" if origin.cancel_requested_at else "began just now: try again"
             )
+            raise IllegalState(f"run {run_id} is running, and {why}", origin.status)
         _require_finished(origin, position)
         if origin.status not in FINISHED:
             stop(origin, f"{by}, who forked it")
@@ -156,6 +159,7 @@ def _copy_journal(origin: Run, fork_id: UUID, position: int) -> None:
     parameters = {"run": origin.pk, "fork": fork_id, "position": position}
     execute(COPY_STEPS, parameters)
     execute(COPY_WAITS, parameters)
+    _readdress_signals(fork_id)
     asked_again = _granted(origin, position) if _repeats(origin, position) else []
     copies = dict(Wait.objects.filter(run_id=fork_id, kind=Wait.Kind.APPROVAL).values_list("key", "id"))
     approvals = list(Approval.objects.filter(wait__run=origin, wait__position__lt=position).select_related("wait"))
@@ -176,6 +180,14 @@ def _copy_journal(origin: Run, fork_id: UUID, position: int) -> None:
     Wait.objects.filter(run_id=fork_id, key__in=asked_again).update(
         status=Wait.Status.CLOSED, due_at=Now() + (F("due_at") - F("created_at")), created_at=Now(), ended_at=Now()
     )
+
+
+def _readdress_signals(fork_id: UUID) -> None:
+    """A signal is waited for by the run's own id: as a replay of the fork will ask for it."""
+    for wait in Wait.objects.filter(run_id=fork_id, event_type=SIGNAL, match__isnull=False):
+        wait.match = {**(wait.match or {}), "run": str(fork_id)}
+        wait.match_shape, wait.match_hash = match_of(wait.match)
+        wait.save(update_fields=["match", "match_shape", "match_hash"])
 
 
 def _repeats(origin: Run, position: int) -> bool:

@@ -273,7 +273,7 @@ def test_a_running_run_is_forked_once_it_has_stopped(monkeypatch: pytest.MonkeyP
         Run.objects.filter(pk=run_id).update(status=RunStatus.CANCELLED, finished_at=timezone.now())
 
     monkeypatch.setattr(forking, "watch", stops)
-    new = fork(origin.id, step="c", by="ada") if origin.steps.filter(key="c") else fork(origin.id, step="b", by="ada")
+    new = fork(origin.id, step="b", by="ada")
 
     assert journal_of(new) == ["a"]
 
@@ -283,11 +283,29 @@ def test_a_running_run_that_does_not_stop_in_time_is_not_forked(monkeypatch: pyt
     origin = make_run()
     make_running(origin)
 
-    with pytest.raises(IllegalState, match="still running, and was asked to stop") as refusal:
+    with pytest.raises(IllegalState, match="is running, and was asked to stop") as refusal:
         fork(origin.id, by="ada")
 
     assert refusal.value.status == "running"
     assert Run.objects.get().cancel_requested_at is not None
+
+
+def test_a_run_that_begins_while_it_is_being_forked_is_not_closed_under_its_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    origin = make_run()
+    lock = forking._lock
+
+    def lock_late(run_id: UUID) -> Run:
+        make_running(origin)
+        return lock(run_id)
+
+    monkeypatch.setattr(forking, "_lock", lock_late)
+
+    with pytest.raises(IllegalState, match="began just now"):
+        fork(origin.id, by="ada")
+
+    assert Run.objects.count() == 1
 
 
 def test_a_running_run_that_cannot_be_forked_is_not_stopped() -> None:

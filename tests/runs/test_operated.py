@@ -242,3 +242,18 @@ def test_a_signal_wakes_the_run_that_waits_for_it(lab: Lab) -> None:
     signal(run.id, name="go", data={"fast": True}, by="ada")
 
     assert lab.go_on(run).result == {"fast": True}
+
+
+def test_a_fork_knows_the_signal_that_the_first_run_was_given(lab: Lab, desk: Desk) -> None:
+    def body(run: AgentRun) -> list[Any]:
+        return [run.wait_for_signal("go").data, run.step("write", desk.do, "write"), run.wait_for_signal("on").data]  # type: ignore[union-attr]
+
+    run = lab.run(body)
+    signal(run.id, name="go", data=1, by="ada")
+    run = lab.go_on(run)
+
+    new = lab.go_on(fork(run.id, step="write", by="ada"))
+    assert new.status == "waiting"
+    signal(new.id, name="on", data=2, by="ada")
+
+    assert lab.go_on(new).result == [1, "did write", 2]
