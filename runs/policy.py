@@ -6,11 +6,12 @@ from typing import Any
 
 from django.conf import settings
 
+from agents import registry
 from agents.agent import Agent
 
 TEXTS = frozenset({"queue", "overlap"})
 WHOLE = frozenset({"priority", "retries", "pause_after"})
-YES_OR_NO = frozenset({"durable", "hold_key"})
+NATURE = ("durable", "hold_key")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +44,7 @@ class Policy:
     @classmethod
     def of_agent(cls, agent: Agent) -> "Policy":
         """As the agent's author declared it."""
-        return cls.load(declared_by(agent))
+        return cls.load({**declared_by(agent), **nature_of(agent.name)})
 
     @classmethod
     def of_run(cls, stored: Mapping[str, Any]) -> "Policy":
@@ -68,6 +69,15 @@ class Policy:
         return timedelta(seconds=seconds * uniform(0.8, 1.2))  # noqa: S311 (no secret)
 
 
+def nature_of(agent: str) -> dict[str, bool]:
+    """What of an agent's policy is its code's alone, and no operator's: such as that it is durable."""
+    try:
+        known = registry.get(agent)
+    except KeyError:
+        return {}
+    return {name: getattr(known, name) for name in NATURE}
+
+
 def declared_by(agent: Agent) -> dict[str, Any]:
     """What an agent's declaration says of how its runs are executed."""
     return {
@@ -76,8 +86,6 @@ def declared_by(agent: Agent) -> dict[str, Any]:
         "timeout": agent.timeout.total_seconds() if agent.timeout else 0,
         "retries": agent.retries,
         "pause_after": agent.pause_after,
-        "durable": agent.durable,
-        "hold_key": agent.hold_key,
     }
 
 
@@ -86,7 +94,7 @@ def _checked(name: str, value: Any) -> Any:
         if isinstance(value, str) and value:
             return value
         raise ValueError(f"policy: {name} is {value!r}, not a name")
-    if name in YES_OR_NO:
+    if name in NATURE:
         if isinstance(value, bool):
             return value
         raise ValueError(f"policy: {name} is {value!r}, neither true nor false")

@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 from django.db.backends.signals import connection_created
 
 from runs.sql import execute, fetch
@@ -29,9 +29,11 @@ def read_only(session_name: str) -> Iterator[None]:
         yield
     finally:
         _name = ""
-        if connection.connection is not None and not connection.connection.closed:
-            with suppress(Exception):  # a broken session is not used again
+        if connection.connection is not None:
+            try:
                 execute(READ_WRITE)
+            except DatabaseError:
+                connection.close()  # the next run of this process must not find it as it is
 
 
 def _prepare(connection: Any, **kwargs: Any) -> None:

@@ -14,7 +14,7 @@ from runs import keys, waits
 from runs.cancel import lock_runs, replace_others
 from runs.enqueue import enqueue, join, unstarted
 from runs.failpoints import failpoint
-from runs.policy import Policy
+from runs.policy import Policy, nature_of
 from runs.sql import database_now, execute, execute_many, fetch
 from triggers import rates, windows
 from triggers.admission import Ledger, Match, Refusal, admit, close, match_of
@@ -104,7 +104,7 @@ class Rules:
 def rule_of(trigger: Trigger) -> Rule:
     try:
         policy, intake, problem = (
-            Policy.load({**trigger.policy, "overlap": trigger.overlap}),
+            Policy.load({**trigger.policy, **nature_of(trigger.agent), "overlap": trigger.overlap}),
             Intake.load(trigger.policy),
             "",
         )

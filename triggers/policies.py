@@ -5,13 +5,14 @@ from dataclasses import asdict
 from typing import Any
 
 from agents.agent import Agent
-from runs.policy import Policy, declared_by
+from runs.policy import NATURE, Policy, declared_by
 from triggers.intake import Intake
 from triggers.models import Trigger
 
 MOST_AT_ONCE = 1000
 INTAKE = {"rate": "", "overflow": "delay", "debounce": 0, "batch": 0, "max_wait": 0}
-DEFAULTS = {name: value for name, value in asdict(Policy()).items() if name != "overlap"} | INTAKE
+OTHERWISE_SAID = frozenset({"overlap", *NATURE})  # by a column of the trigger, or by the agent's code
+DEFAULTS = {name: value for name, value in asdict(Policy()).items() if name not in OTHERWISE_SAID} | INTAKE
 
 
 def policy_of(agent: Agent) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from runs.models import Approval, Attempt, Notification, OutboxMessage, Run, Wai
 from runs.requeue import requeue
 from runs.states import RunStatus
 from tests.runs.durable import Lab, lab
-from tests.triggers.factories import make_event
+from tests.triggers.factories import make_event, make_trigger
 from triggers.models import Event
 from triggers.signals import signal
 
@@ -280,3 +280,13 @@ def test_an_attempt_that_ends_in_a_wait_keeps_its_number(lab: Lab) -> None:
 
     assert [(one.number, one.outcome) for one in run.attempts.all()] == [(1, "waiting"), (1, "succeeded")]
     assert Attempt.objects.count() == 2
+
+
+def test_that_an_agent_is_durable_is_its_codes_to_say_whoever_made_the_trigger(lab: Lab) -> None:
+    lab.declare(lambda run: run.sleep("1d"), hold_key=True)
+    make_trigger(agent="durable", types=["go"], overlap="skip", policy={"retries": 1})
+    make_event(type="go")
+    lab.look()
+
+    policy = Run.objects.get().policy
+    assert (policy["durable"], policy["hold_key"], policy["retries"], policy["timeout"]) == (True, True, 1, 900.0)
