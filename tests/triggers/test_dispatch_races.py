@@ -86,7 +86,7 @@ def test_what_joined_a_run_while_it_was_being_claimed_is_handed_over(monkeypatch
     first = arrive()
     worker = Worker.objects.create(id=uuid4(), kind="worker", host="h", pid=1, version="1", concurrency=1)
     slowly = claiming.CLAIM_UNLIMITED.replace(
-        "AND stopped_at IS NULL", "AND stopped_at IS NULL AND pg_sleep(1) IS NOT NULL", 1
+        "AND worker.stopped_at IS NULL", "AND worker.stopped_at IS NULL AND pg_sleep(1) IS NOT NULL", 1
     )
     monkeypatch.setattr(claiming, "CLAIM_UNLIMITED", slowly)
     claimer = Elsewhere(lambda: claim_next(worker.id, "default", {"greeter": "1"}))
