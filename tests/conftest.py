@@ -26,7 +26,10 @@ django.setup()
 # A login in a test need not be slow to guess.
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
-from tests.stack import Stack, StackMaker, Template  # noqa: E402  (they need the settings)
+from django.db import connection  # noqa: E402  (these need the settings)
+
+from tests.pristine import Pristine  # noqa: E402
+from tests.stack import Stack, StackMaker, Template  # noqa: E402
 
 
 def pytest_unconfigure() -> None:
@@ -49,6 +52,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
+    """As pytest-django has it; emptied and filled again in less time."""
+    with django_db_blocker.unblock():
+        pristine = Pristine(connection)
+    vars(connection.ops).update(execute_sql_flush=pristine.empty)
+    vars(connection.creation).update(deserialize_db_from_string=pristine.refill)
+
+
+@pytest.fixture(scope="session")
 def servers() -> TestServers:
     """The servers of this run. Never kill these: a fault test takes `make_stack(own_servers=True)`."""
     return _servers
@@ -65,6 +77,15 @@ def template(servers: TestServers) -> Iterator[Template]:
 def make_stack(template: Template, tmp_path: Path, django_db_blocker: Any) -> Iterator[StackMaker]:
     """A function that makes stacks with other settings: see `StackMaker`."""
     with StackMaker(template, tmp_path, django_db_blocker) as maker:
+        yield maker
+
+
+@pytest.fixture(scope="module")
+def make_shared_stack(
+    template: Template, tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any
+) -> Iterator[StackMaker]:
+    """The same for stacks that the tests of a module share."""
+    with StackMaker(template, tmp_path_factory.mktemp("shared"), django_db_blocker) as maker:
         yield maker
 
 

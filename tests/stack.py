@@ -12,7 +12,8 @@ One process at a time: `worker = stack.start("worker", concurrency=2, env={"WAKE
 `worker.kill()` (kill -9, its children too), `worker.freeze()` / `worker.thaw()` (SIGSTOP / SIGCONT, children too),
 `worker.stop()` (SIGTERM, waits), `worker.restart()`, `worker.children()`, `worker.output()`.
 
-Other settings: `make_stack(env={"WAKEFUL_APPS": "shop", "PYTHONPATH": folder})` (migrates the user's apps as well).
+Other settings: `make_stack(env={"WAKEFUL_APPS": "shop", "PYTHONPATH": folder})` (migrates the user's apps as well); with
+`agents=True` the triggers that its agents declare are there. `SHOP` are those of tests/userapps/shop.
 Servers that may be killed: `stack = make_stack(own_servers=True)`, then `stack.servers.postgres.kill()`, `.start()`,
 `stack.servers.valkey.kill()`, `.start()`, `.flush()`.
 
@@ -46,6 +47,8 @@ from tests.servers import SETTINGS, TestServers
 
 ROOT = Path(__file__).resolve().parent.parent
 START_UP = 30.0  # seconds a process may need to become ready
+SHOP = {"WAKEFUL_APPS": "shop", "PYTHONPATH": str(ROOT / "tests" / "userapps")}
+SHAPING = ("WAKEFUL_APPS", "WAKEFUL_DEMO", "PYTHONPATH")  # settings that decide what a prepared database holds
 T = TypeVar("T")
 
 
@@ -197,7 +200,7 @@ class Stack:
         self.processes: list[Process] = []
         self._blocker = blocker
         self.env = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("WAKEFUL_", "DJANGO_", "PG"))},
+            **surroundings(),
             **SETTINGS,
             "DJANGO_SETTINGS_MODULE": "config.settings",
             "PYTHONUNBUFFERED": "1",
@@ -211,9 +214,9 @@ class Stack:
 
     # Processes
 
-    def up(self, *, workers: int = 1, concurrency: int = 2) -> "Stack":
-        """Start web, beat, dispatcher and workers; return when all are ready."""
-        started = [self.start(kind, wait=False) for kind in ("web", "beat", "dispatcher")]
+    def up(self, *, workers: int = 1, concurrency: int = 2, beat: bool = True) -> "Stack":
+        """Start web, beat (unless told otherwise), dispatcher and workers; return when all are ready."""
+        started = [self.start(kind, wait=False) for kind in ("web", *(["beat"] if beat else []), "dispatcher")]
         started += [self.start("worker", concurrency=concurrency, wait=False) for _ in range(workers)]
         for process in started:
             process.wait_ready()
@@ -270,18 +273,7 @@ class Stack:
         self, *arguments: str, check: bool = True, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run a `manage.py` command on this stack."""
-        done = subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            env={**self.env, **(env or {})},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-            stdin=subprocess.DEVNULL,
-        )
-        assert not check or done.returncode == 0, f"manage.py {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}"
-        return done
+        return manage({**self.env, **(env or {})}, *arguments, check=check)
 
     def stop(self) -> None:
         """Kill whatever still runs."""
@@ -361,23 +353,25 @@ class Stack:
 
 
 class Template:
-    """A migrated database; copying it is 20 times faster than migrating again."""
+    """Migrated databases, one for each set of apps; copying one is 20 times faster than migrating again."""
 
     def __init__(self, servers: TestServers) -> None:
         self.servers = servers
-        self.name = f"wakeful_template_{os.getpid()}"
-        self.is_ready = False
+        self.names: dict[tuple[object, ...], str] = {}
 
-    def copy(self, name: str) -> str:
-        """The URL of a new database like this one."""
-        if not self.is_ready:
-            self._execute(f'CREATE DATABASE "{self.name}"')
-            migrate(
-                {**os.environ, **self.servers.env, "DATABASE_URL": database_url(self.servers.database_url, self.name)}
-            )
-            self.is_ready = True
-        self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{self.name}"')
+    def copy(self, name: str, env: Mapping[str, str], *, agents: bool) -> str:
+        """The URL of a new database for a stack with these settings."""
+        shape = (agents, *(env.get(setting) for setting in SHAPING))
+        if shape not in self.names:
+            self.names[shape] = self._make(f"wakeful_template_{os.getpid()}_{len(self.names)}", env, agents)
+        self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{self.names[shape]}"')
         return database_url(self.servers.database_url, name)
+
+    def _make(self, name: str, env: Mapping[str, str], agents: bool) -> str:
+        self._execute(f'CREATE DATABASE "{name}"')
+        there = {**self.servers.env, "DATABASE_URL": database_url(self.servers.database_url, name)}
+        prepare({**surroundings(), **there, **env}, agents=agents)
+        return name
 
     def drop(self, name: str) -> None:
         self._execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
@@ -392,7 +386,8 @@ class Template:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.drop(self.name)
+        for name in self.names.values():
+            self.drop(name)
 
 
 class StackMaker:
@@ -404,24 +399,27 @@ class StackMaker:
         self._blocker = blocker
         self._cleanup = ExitStack()
 
-    def __call__(self, *, env: Mapping[str, str] | None = None, own_servers: bool = False) -> Stack:
-        """A stack with these settings on top; `own_servers` gives it a PostgreSQL and a Valkey that may be killed."""
+    def __call__(
+        self, *, env: Mapping[str, str] | None = None, own_servers: bool = False, agents: bool = False
+    ) -> Stack:
+        """A stack with these settings on top; `own_servers` gives it a PostgreSQL and a Valkey that may be killed, `agents`
+        the triggers that its agents declare."""
         number = next(_numbers)
         folder = self._folder / f"stack-{number}"
         folder.mkdir()
         stack = (
             self._on_own_servers(folder, env or {})
             if own_servers
-            else self._on_shared_servers(folder, env or {}, number)
+            else self._on_shared_servers(folder, env or {}, number, agents)
         )
         self._cleanup.callback(stack.stop)
-        if own_servers or "WAKEFUL_APPS" in stack.env:
-            migrate(stack.env)
+        if own_servers:
+            prepare(stack.env, agents=agents)
         return stack
 
-    def _on_shared_servers(self, folder: Path, env: Mapping[str, str], number: int) -> Stack:
+    def _on_shared_servers(self, folder: Path, env: Mapping[str, str], number: int, agents: bool) -> Stack:
         name = f"wakeful_stack_{os.getpid()}_{number}"
-        url = self._template.copy(name)
+        url = self._template.copy(name, env, agents=agents)
         self._cleanup.callback(self._template.drop, name)
         # Redis has 16 databases; the tests of one run come one after the other.
         parts = urlsplit(self._template.servers.redis_url)
@@ -453,17 +451,36 @@ class StackMaker:
         self._cleanup.close()
 
 
-def migrate(env: Mapping[str, str]) -> None:
-    """`manage.py migrate` in a process of its own."""
+def surroundings() -> dict[str, str]:
+    """The environment of this process, but for what is said of Wakeful and its servers."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("WAKEFUL_", "DJANGO_", "PG"))}
+
+
+def manage(env: Mapping[str, str], *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """A `manage.py` command in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "manage.py", "migrate", "--no-input", "-v0"],
+        [sys.executable, "manage.py", *arguments],
         env=env,
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
     )
-    assert done.returncode == 0, f"migrate failed:\n{done.stdout}{done.stderr}"
+    assert not check or done.returncode == 0, f"manage.py {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}"
+    return done
+
+
+def migrate(env: Mapping[str, str]) -> None:
+    manage(env, "migrate", "--no-input", "-v0")
+
+
+def prepare(env: Mapping[str, str], *, agents: bool) -> None:
+    """Migrate, the demo's tables too; with `agents` write down the triggers that the agents of this environment declare."""
+    migrate({**env, "WAKEFUL_DEMO": "1"})
+    if agents:
+        manage(env, "sync_agents")
 
 
 def database_url(url: str, name: str) -> str:

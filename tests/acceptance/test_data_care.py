@@ -1,30 +1,31 @@
 """What is done with the data of a running system: a person erased, a key changed, triggers moved, old rows pruned."""
 
 import json
-from pathlib import Path
 
 import pytest
 from cryptography.fernet import Fernet
 
 from tests.old_rows import old_event, old_run
-from tests.stack import Answer, Stack, StackMaker, eventually
+from tests.stack import SHOP, Answer, Stack, StackMaker, eventually
 from triggers.models import Source
 from triggers.secrets import add_secret
 from triggers.tokens import ALL, ensure_token
 
-USER_APPS = Path(__file__).resolve().parent.parent / "userapps"
 ADA = "ada@example.com"
 SECRET = "a-secret-that-both-sides-know"
 TABLES = ("triggers_event", "runs_run", "runs_attempt", "runs_notification", "triggers_decision", "runs_auditentry")
 
 
 @pytest.fixture
-def running(make_stack: StackMaker) -> Stack:
-    stack = make_stack(env={"WAKEFUL_APPS": "shop", "PYTHONPATH": str(USER_APPS)})
-    stack.manage("sync_agents")
+def stack(make_stack: StackMaker) -> Stack:
+    return make_stack(env=SHOP, agents=True)
+
+
+@pytest.fixture
+def running(stack: Stack) -> Stack:
     with stack.orm():
         ensure_token("ci", stack.env["WAKEFUL_API_TOKEN"], [ALL])
-    return stack.up()
+    return stack.up(beat=False)
 
 
 def tell_of_ada(stack: Stack) -> Answer:
@@ -91,13 +92,13 @@ def test_the_encryption_key_is_changed_while_a_sender_goes_on(running: Stack) ->
     assert deliver(2) == 202
 
 
-def test_pruning_by_hand_takes_what_it_said_it_would(running: Stack) -> None:
-    with running.orm():
+def test_pruning_by_hand_takes_what_it_said_it_would(stack: Stack) -> None:
+    with stack.orm():
         for days in (100, 50, 1):
             old_run(old_event(days), days=days)
 
     def prune(*arguments: str) -> dict[str, int]:
-        steps = json.loads(running.manage("prune", "--json", *arguments).stdout)
+        steps = json.loads(stack.manage("prune", "--json", *arguments).stdout)
         return {one["name"]: one["rows"] for one in steps if one["rows"]}
 
     foreseen = prune("--dry-run")
@@ -105,4 +106,4 @@ def test_pruning_by_hand_takes_what_it_said_it_would(running: Stack) -> None:
     assert foreseen == {"runs.payload": 2, "runs": 1, "events.payload": 2, "events": 1}
     assert prune() == foreseen
     assert prune("--afresh") == {}
-    assert len(running.query("SELECT id FROM runs_run")) == len(running.query("SELECT id FROM triggers_event")) == 2
+    assert len(stack.query("SELECT id FROM runs_run")) == len(stack.query("SELECT id FROM triggers_event")) == 2

@@ -1,24 +1,20 @@
 """The same services through their two doors for programs: API and command line, on the running stack."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.stack import Stack, StackMaker, eventually
+from tests.stack import SHOP, Stack, StackMaker, eventually
 from triggers.tokens import ALL, ensure_token
 
-USER_APPS = Path(__file__).resolve().parent.parent / "userapps"
 
-
-@pytest.fixture
-def running(make_stack: StackMaker) -> Stack:
-    stack = make_stack(env={"WAKEFUL_APPS": "shop", "PYTHONPATH": str(USER_APPS)})
-    stack.manage("sync_agents")
+@pytest.fixture(scope="module")
+def running(make_shared_stack: StackMaker) -> Stack:
+    stack = make_shared_stack(env=SHOP, agents=True)
     with stack.orm():
         ensure_token("ci", stack.env["WAKEFUL_API_TOKEN"], [ALL])
-    return stack.up()
+    return stack.up(beat=False)
 
 
 def the_run_of(stack: Stack, event: str, trigger: str) -> Any:

@@ -5,7 +5,6 @@ import hmac
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -14,23 +13,20 @@ from cloudevents.core.bindings.http import HTTPMessage, to_binary_event, to_stru
 from cloudevents.core.v1.event import CloudEvent
 from standardwebhooks import Webhook
 
-from tests.stack import Answer, Stack, StackMaker, eventually
+from tests.stack import SHOP, Answer, Stack, StackMaker, eventually
 from tests.triggers.sources.webhooks.deliveries import recorded
 from triggers.models import Source
 from triggers.secrets import rotate
 from triggers.tokens import ALL, ensure_token
 
-USER_APPS = Path(__file__).parents[1] / "userapps"
 ENDED = """
 SELECT status, result, error FROM runs_run WHERE event_ids = ARRAY[%s::uuid] AND agent = %s AND finished_at IS NOT NULL
 """
 
 
-@pytest.fixture
-def running(make_stack: StackMaker) -> Stack:
-    stack = make_stack(env={"WAKEFUL_DEMO": "1", "WAKEFUL_APPS": "shop", "PYTHONPATH": str(USER_APPS)})
-    stack.manage("sync_agents")
-    return stack.up()
+@pytest.fixture(scope="module")
+def running(make_shared_stack: StackMaker) -> Stack:
+    return make_shared_stack(env={"WAKEFUL_DEMO": "1", **SHOP}, agents=True).up(beat=False)
 
 
 def new_source(stack: Stack, slug: str, kind: str) -> str:

@@ -1,21 +1,18 @@
 """An operator's day in a browser, on the running stack: a schedule that works, and a failure that is put right."""
 
 import re
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.stack import Stack, StackMaker, eventually
-
-USER_APPS = Path(__file__).resolve().parent.parent / "userapps"
+from tests.stack import SHOP, Stack, StackMaker, eventually
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
 def running(make_stack: StackMaker) -> Stack:
-    stack = make_stack(env={"WAKEFUL_APPS": "shop", "PYTHONPATH": str(USER_APPS)})
+    stack = make_stack(env=SHOP)
     stack.manage("prepare")
     return stack.up()
 

@@ -1,13 +1,12 @@
 """Policies on the real thing: what a dispatcher and workers make of events that come in quick succession."""
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.integration.protocol import emit, in_status, runs
-from tests.stack import Stack, StackMaker, Template, eventually
+from tests.stack import Stack, StackMaker, eventually
 
 AGENTS = """
 import asyncio
@@ -59,18 +58,16 @@ async def late(run: AgentRun) -> None:
 
 
 @pytest.fixture(scope="module")
-def stack(template: Template, tmp_path_factory: pytest.TempPathFactory, django_db_blocker: Any) -> Iterator[Stack]:
+def stack(make_shared_stack: StackMaker, tmp_path_factory: pytest.TempPathFactory) -> Stack:
     """One for all tests: each has an agent of its own."""
     folder = tmp_path_factory.mktemp("elsewhere")
     (folder / "pace").mkdir()
     (folder / "pace" / "__init__.py").touch()
     (folder / "pace" / "agents.py").write_text(AGENTS)
-    with StackMaker(template, folder, django_db_blocker) as make_stack:
-        stack = make_stack(env={"WAKEFUL_APPS": "pace", "PYTHONPATH": str(folder)})
-        stack.manage("sync_agents")
-        stack.start("dispatcher", wait=False)
-        stack.start("worker", concurrency=4)
-        yield stack
+    stack = make_shared_stack(env={"WAKEFUL_APPS": "pace", "PYTHONPATH": str(folder)}, agents=True)
+    stack.start("dispatcher", wait=False)
+    stack.start("worker", concurrency=4)
+    return stack
 
 
 def send(stack: Stack, type: str, count: int, **data: Any) -> list[str]:

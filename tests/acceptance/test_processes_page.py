@@ -13,9 +13,9 @@ pytestmark = pytest.mark.browser
 LOOK = "2s"  # a process is missed after three of these
 
 
-@pytest.fixture
-def running(make_stack: StackMaker) -> Stack:
-    stack = make_stack(env={"WAKEFUL_SAFETY_LOOK": LOOK, "WAKEFUL_ALARM_AFTER": "1s", "WAKEFUL_DEMO": "1"})
+@pytest.fixture(scope="module")
+def running(make_shared_stack: StackMaker) -> Stack:
+    stack = make_shared_stack(env={"WAKEFUL_SAFETY_LOOK": LOOK, "WAKEFUL_ALARM_AFTER": "1s", "WAKEFUL_DEMO": "1"})
     stack.manage("prepare", "--demo")
     return stack.up()
 

@@ -26,17 +26,15 @@ RATE = 4.0  # deliveries a second: little enough for any machine
 FAULTS = [POSTGRES_KILLED, POSTGRES_RESTARTED] if os.environ.get("WAKEFUL_FULL") else [POSTGRES_KILLED]
 
 
-@pytest.fixture
-def shop(make_stack: StackMaker) -> Shop:
-    """A whole Wakeful on servers that may be killed, with a source."""
-    stack = make_stack(env=SETTINGS, own_servers=True)
-    stack.manage("sync_agents")
-    return Shop(stack.up())
+@pytest.fixture(scope="module")
+def shop(make_shared_stack: StackMaker) -> Shop:
+    """A whole Wakeful on servers that may be killed, with a source; what a test kills comes back."""
+    return Shop(make_shared_stack(env=SETTINGS, own_servers=True, agents=True).up())
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_postgresql_restarted_under_load_costs_no_rate_and_nothing_that_was_accepted(shop: Shop, fault: Fault) -> None:
-    recovery = recover(shop, fault, rate=RATE, before=8, after=20)
+    recovery = recover(shop, fault, rate=RATE, before=6, after=14)
 
     assert (recovery.missing, recovery.twice) == (0, 0)
     assert recovery.back_after is not None

@@ -12,13 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
-from tests.stack import Process, Stack, StackMaker, eventually
+from tests.stack import SHOP, Process, Stack, StackMaker, eventually
 from triggers.models import Source, Trigger
 from triggers.secrets import rotate
 
@@ -26,7 +25,6 @@ DELIVERIES = 3000 if os.environ.get("WAKEFUL_FULL") else 600
 DUPLICATES = DELIVERIES // 3
 TRIGGERS = {"first": "effect", "second": "effect-b", "third": "effect-b"}
 SENDERS = 8
-USER_APPS = Path(__file__).parents[1] / "userapps"
 SIGNED = {"header": "X-Signature", "template": "{body}", "id_path": "id", "type_path": "type"}
 
 BACKLOG = """
@@ -58,9 +56,9 @@ class Sender:
 
 @pytest.mark.timeout(600)
 def test_every_trigger_has_one_effect_per_event_whatever_is_killed_or_forgotten(make_stack: StackMaker) -> None:
-    stack = make_stack(env={"WAKEFUL_APPS": "shop", "PYTHONPATH": str(USER_APPS)})
+    stack = make_stack(env=SHOP)
     sender = a_flood_with_three_triggers(stack)
-    stack.up(workers=3)
+    stack.up(workers=3, beat=False)
     began = time.monotonic()
 
     answers, max_backlog = deliver_amid_trouble(

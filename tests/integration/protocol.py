@@ -1,20 +1,16 @@
 """What the protocol tests say again and again: stacks with the shop's agents, events, and what the database has."""
 
-from pathlib import Path
 from typing import Any
 
 import redis
 
-from tests.stack import Process, Stack, StackMaker, eventually
+from tests.stack import SHOP, Process, Stack, StackMaker, eventually
 from triggers.accept import Incoming, accept, builtin_source
-
-USERAPPS = Path(__file__).resolve().parent.parent / "userapps"
 
 
 def shop_stack(make_stack: StackMaker, **env: str) -> Stack:
     """A stack with the shop's agents and a dispatcher; workers are the test's to start."""
-    stack = make_stack(env={"WAKEFUL_APPS": "shop", "PYTHONPATH": str(USERAPPS), **env})
-    stack.manage("sync_agents")
+    stack = make_stack(env={**SHOP, **env}, agents=True)
     stack.start("dispatcher")
     return stack
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.stack import Process, Stack, StackMaker, eventually
 
-LOOK = 1.0  # seconds; a process is missed after three of these, a worker after its lease of 8 s
+LOOK = 1.0  # seconds; a process is missed after three of these, a worker after its lease
 PATIENCE = 60.0
 
 
@@ -68,6 +68,7 @@ def monitor() -> Iterator[Monitor]:
 def watched(make_stack: StackMaker, monitor: Monitor) -> Stack:
     look = f"{LOOK}s"
     env = {"WAKEFUL_SAFETY_LOOK": look, "WAKEFUL_HEARTBEAT_EVERY": look, "WAKEFUL_ALARM_AFTER": look}
+    env |= {"WAKEFUL_LEASE": "3s", "WAKEFUL_LEASE_RENEW": "1s"}
     return make_stack(env={**env, "WAKEFUL_HEARTBEAT_URL": monitor.url, "WAKEFUL_ALARM_URL": monitor.url})
 
 
