@@ -16,9 +16,9 @@ import psycopg
 import redis
 
 from bench.names import READY
+from bench.own_stack import own_stack
 from config import children, embedded
-from tests.servers import reachable_folder
-from tests.stack import ROOT, Stack, eventually, migrate
+from tests.stack import ROOT, Stack, eventually
 
 CONCURRENCY = 2
 SETTINGS = {"WAKEFUL_APPS": "bench", "WAKEFUL_LOG_LEVEL": "WARNING", "WAKEFUL_MAX_BACKLOG": "1000000"}
@@ -94,24 +94,13 @@ class Ground:
 def ground(peers: Sequence[str] = ()) -> Iterator[Ground]:
     """Everything in a temporary home of its own, with fsync as in production; all of it is gone afterwards."""
     with ExitStack() as at_end:
-        home = at_end.enter_context(reachable_folder())
-        servers = at_end.enter_context(embedded.servers(home, durable=True, say=lambda line: None))
-        assert servers.postgres
-        assert servers.valkey
-        stack = Stack(
-            home,
-            database_url=servers.postgres.url,
-            redis_url=servers.valkey.url,
-            env=SETTINGS,
-            servers=servers,
-            blocker=None,
-        )
-        at_end.callback(stack.stop)
-        migrate(stack.env)
-        stack.manage("sync_agents")
+        stack = at_end.enter_context(own_stack(SETTINGS))
+        postgres, valkey = stack.servers.postgres, stack.servers.valkey
+        assert postgres
+        assert valkey
         beside = []
         for name in peers:
-            peer = START_PEER[name](home, servers.postgres, servers.valkey)
+            peer = START_PEER[name](stack.folder, postgres, valkey)
             for process in peer.processes:
                 at_end.callback(children.kill_group, process)
             beside.append(peer)
@@ -119,7 +108,7 @@ def ground(peers: Sequence[str] = ()) -> Iterator[Ground]:
             stack.start(kind, concurrency=CONCURRENCY)
         for peer in beside:
             peer.sleep()
-        yield Ground(postgres=servers.postgres, valkey=servers.valkey, stack=stack, peers=beside)
+        yield Ground(postgres=postgres, valkey=valkey, stack=stack, peers=beside)
 
 
 def bare_env() -> dict[str, str]:

@@ -7,20 +7,18 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from bench.ground import Load
+from bench.own_stack import own_stack
 from bench.recovery_load import SOURCE
 from config import embedded
-from tests.servers import SETTINGS as SECRETS
-from tests.servers import reachable_folder
-from tests.stack import ROOT, Process, Stack, eventually, migrate
+from tests.stack import SHOP, Process, Stack, eventually
 
-SETTINGS = {"WAKEFUL_APPS": "shop", "PYTHONPATH": f"{ROOT / 'tests' / 'userapps'}", "WAKEFUL_LOG_LEVEL": "WARNING"}
+SETTINGS = {**SHOP, "WAKEFUL_LOG_LEVEL": "WARNING"}
 MAKE_SOURCE = f"""
 from triggers.models import Source
 from triggers.secrets import rotate
@@ -139,28 +137,6 @@ def section(say: Callable[[str], None]) -> Iterator[str]:
         yield ""
         say(f"recovery: {KILLS} children and {KILLS} workers killed")
         yield from kills_table(claims_after_killed_children(shop, KILLS), claims_after_killed_workers(shop, KILLS))
-
-
-@contextmanager
-def own_stack(env: Mapping[str, str], *, durable: bool = True) -> Iterator[Stack]:
-    """A migrated stack on servers of its own, which may be killed; none of its processes run yet."""
-    with ExitStack() as at_end:
-        home = at_end.enter_context(reachable_folder())
-        servers = at_end.enter_context(embedded.servers(home, durable=durable, say=lambda line: None))
-        assert servers.postgres
-        assert servers.valkey
-        stack = Stack(
-            home,
-            database_url=servers.postgres.url,
-            redis_url=servers.valkey.url,
-            env={**SECRETS, **env},
-            servers=servers,
-            blocker=None,
-        )
-        at_end.callback(stack.stop)
-        migrate(stack.env)
-        stack.manage("sync_agents")
-        yield stack
 
 
 # Load

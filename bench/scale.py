@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 
 from bench.ground import Load
-from bench.recovery import own_stack
+from bench.own_stack import own_stack
 from bench.scale_queue import BOUND, SORTS, Queued, measure
 from bench.scale_rows import add_past
 

@@ -1,0 +1,30 @@
+"""A stack on servers of its own, so that nothing else is measured, and that may be killed."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+
+from config import embedded
+from tests.servers import reachable_folder
+from tests.stack import Stack, prepare
+
+
+@contextmanager
+def own_stack(env: Mapping[str, str], *, durable: bool = True) -> Iterator[Stack]:
+    """Migrated, its agents synced, in a temporary home; `durable`: with fsync, as in production. None of its processes
+    run yet, and all of it is gone afterwards."""
+    with ExitStack() as at_end:
+        home = at_end.enter_context(reachable_folder())
+        servers = at_end.enter_context(embedded.servers(home, durable=durable, say=lambda line: None))
+        assert servers.postgres
+        assert servers.valkey
+        stack = Stack(
+            home,
+            database_url=servers.postgres.url,
+            redis_url=servers.valkey.url,
+            env=env,
+            servers=servers,
+            blocker=None,
+        )
+        at_end.callback(stack.stop)
+        prepare(stack.env, agents=True)
+        yield stack
