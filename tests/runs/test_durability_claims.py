@@ -53,10 +53,9 @@ def test_state_that_is_read_in_the_body_conflicts_with_whoever_wrote_it_since_an
         run.step("count", lambda: run.state.set("count", run.state.get("count", 0) + 1))
 
     for body, status in [(in_the_body, "failed"), (in_one_step, "succeeded")]:
-        run = lab.run(body)
-        AgentState.objects.update_or_create(agent="durable", name="count", defaults={"value": 5})
-        AgentState.objects.update(revision=7)
-        run = lab.later(run)
+        run = lab.run(body, policy={"retries": 1})
+        AgentState.objects.update_or_create(agent="durable", name="count", defaults={"value": 5, "revision": 7})
+        run = lab.later(lab.later(run))
         assert run.status == status
         assert ("StateConflict" in run.error) == (status == "failed")
 
