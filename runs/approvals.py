@@ -43,7 +43,8 @@ def decide(
         if decision == "edit" and approval.arguments is None:
             raise ValueError("it was asked without arguments, so there are none to edit: approve or deny it")
         _write(approval, decision, by, arguments, reason)
-        end_these([approval.wait_id])
+        if not end_these([approval.wait_id]):
+            raise IllegalState(f"run {approval.wait.run_id} does not wait for approval {approval_id}", approval.status)
         audit.record(by, decision, approval, run=str(approval.wait.run_id), digest=approval.digest)
         failpoint("before_decide_commit")
     failpoint("after_decide_commit")
