@@ -1,0 +1,19 @@
+"""Which SQL statements write, as far as their text tells."""
+
+import re
+from typing import Any
+
+VERBS = "INSERT|UPDATE|DELETE|MERGE|TRUNCATE|COPY|CREATE|ALTER|DROP|GRANT|REVOKE|REFRESH|REINDEX|COMMENT|LOCK|CALL|DO|IMPORT|SECURITY"
+BEFORE = r"(?:\s|\(|--[^\n]*\n|/\*.*?\*/)*"
+WRITES = re.compile(
+    rf"{BEFORE}(?:(?:{VERBS})\b|WITH\b.*[()]\s*(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM|MERGE\s+INTO)\b)", re.I | re.S
+)
+
+
+def text_of(statement: Any) -> str:
+    """A statement as Django's wrappers are handed it: text, or psycopg's composed SQL."""
+    return statement if isinstance(statement, str) else str(statement.as_string(None))
+
+
+def is_write(text: str) -> bool:
+    return WRITES.match(text) is not None
