@@ -50,7 +50,9 @@ def execute(claim: Claim, claim_another: ClaimAnother = lambda: None) -> Claim |
         if outcome is not None:
             record(claim, outcome)
             if outcome.wait is not None:
-                look_back(claim)
+                failpoint("after_wait_commit")
+                if outcome.wait.kind in waits.LOOKED_BACK_FOR:
+                    look_back(claim)
     except RunLost:
         log.warning("run.fenced", run=str(claim.run_id), agent=claim.agent, epoch=claim.epoch)
         return None
@@ -151,7 +153,6 @@ def interrupted(journal: Journal, error: BaseException) -> Outcome:
 
 def look_back(claim: Claim) -> None:
     """For what came before the run's wait was there. Without a database for it, the dispatcher does."""
-    failpoint("after_wait_commit")
     with contextlib.suppress(*CONNECTION_ERRORS):
         waits.look_back(claim.run_id)
 

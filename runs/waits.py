@@ -46,15 +46,25 @@ UPDATE runs_run SET
   depth = CASE WHEN ended.is_new THEN 0 ELSE depth END,
   chain = CASE WHEN ended.is_new THEN '{}' ELSE chain END
 FROM ended WHERE runs_run.id = ended.run_id AND runs_run.status = 'waiting'
-RETURNING ended.id
+RETURNING {told}
 """
+# A crash of the server may take away what is found again by the next look: its commit need not be on disk at once.
+LAZILY = "set_config('synchronous_commit', 'off', true)"
 
 
-def _end(*, waits: str, which: str = "", event: str = "NULL::uuid", status: str = "'done'", patience: str = "") -> str:
-    parts = {"{waits}": waits, "{which}": which, "{event}": event, "{status}": status, "{patience}": patience}
+def _end(
+    *,
+    waits: str,
+    which: str = "",
+    event: str = "NULL::uuid",
+    status: str = "'done'",
+    patience: str = "",
+    told: str = "ended.id",
+) -> str:
+    parts = {"waits": waits, "which": which, "event": event, "status": status, "patience": patience, "told": told}
     statement = END
     for name, part in parts.items():
-        statement = statement.replace(name, part)
+        statement = statement.replace(f"{{{name}}}", part)
     return statement
 
 
@@ -69,6 +79,7 @@ END_THESE = _end(waits="runs_wait wait", which="AND wait.id = ANY(%(ids)s::bigin
 END_BY_EVENT = _end(
     waits="unnest(%(ids)s::bigint[], %(events)s::uuid[]) AS hit(wait_id, event_id) JOIN runs_wait wait ON wait.id = hit.wait_id",
     event="hit.event_id",
+    told=LAZILY,
 )
 # A parent waits for children of which none lives any more. Children that are pruned have finished. They are known by id
 # alone: a fork waits for the children of the run it was forked from.
@@ -77,6 +88,7 @@ END_WITHOUT_CHILDREN = _end(
     which="""AND wait.run_id = ANY(%(parents)s::uuid[]) AND wait.kind = 'children' AND NOT EXISTS (
       SELECT FROM runs_run child WHERE child.id = ANY(wait.children)
       AND child.status IN ('queued', 'running', 'waiting', 'uncertain'))""",
+    told=LAZILY,
 )
 # The shapes of the matches of each type: one step down the index for each, however many wait.
 SHAPES = """
@@ -98,14 +110,19 @@ JOIN runs_wait wait ON wait.status = 'open' AND wait.kind = 'event' AND wait.eve
   AND wait.match_hash = hit.hash
 WHERE NOT EXISTS (SELECT FROM runs_wait taken WHERE taken.event_id = hit.event_id AND taken.run_id = wait.run_id)
 """
+# Nothing that ends another kind of wait can have come before it.
+LOOKED_BACK_FOR = (Wait.Kind.EVENT, Wait.Kind.CHILDREN)
 UNLOOKED = """
 SELECT wait.id, wait.kind, wait.run_id, wait.event_type, wait.match, run.event_ids[1], run.created_at,
   ARRAY(SELECT event_id FROM runs_wait taken WHERE taken.run_id = wait.run_id AND event_id IS NOT NULL)
 FROM runs_wait wait JOIN runs_run run ON run.id = wait.run_id
 WHERE wait.status = 'open' AND wait.looked_at IS NULL AND wait.kind IN ('event', 'children')
-  AND (%(run)s::uuid IS NULL OR wait.run_id = %(run)s::uuid) ORDER BY wait.id LIMIT %(limit)s::int
 """
-LOOKED = "UPDATE runs_wait SET looked_at = clock_timestamp() WHERE id = %s::bigint AND status = 'open'"
+UNLOOKED_OF = f"{UNLOOKED} AND wait.run_id = %(run)s::uuid"
+UNLOOKED_OF_ALL = f"{UNLOOKED} ORDER BY wait.id LIMIT %(limit)s::int"
+LOOKED = """
+UPDATE runs_wait SET looked_at = clock_timestamp() WHERE id = %s::bigint AND status = 'open' RETURNING {told}
+""".replace("{told}", LAZILY)
 
 
 def end_due(limit: int) -> int:
@@ -156,7 +173,7 @@ def look_back(run_id: UUID | None = None, limit: int = 100) -> int:
     The wait is committed by now, and this reads a newer snapshot: an event either was there, and is found here, or is
     dispatched later, and finds the wait. The same goes for the end of a child.
     """
-    owed = fetch(UNLOOKED, {"run": run_id, "limit": limit})
+    owed = fetch(UNLOOKED_OF, {"run": run_id}) if run_id else fetch(UNLOOKED_OF_ALL, {"limit": limit})
     return sum(_look_back(*row) for row in owed)
 
 
