@@ -2,106 +2,105 @@ from typing import Any
 
 import pytest
 
+from agents import Answer, StepFailed
 from agents.library.models import Order
 from agents.library.order_refund import order_refund
-from runs.approvals import decide
-from runs.models import Approval, Notification, Run, Step
-from runs.requeue import requeue
-from tests.runs.durable import Lab, lab
-from tests.triggers.factories import make_event
+from agents.testing import AgentResult, Crashed, Journal, run_agent
 
-__all__ = ["lab"]
+pytestmark = pytest.mark.django_db
 
-pytestmark = pytest.mark.django_db(transaction=True)
+WISH = {"order": "A-1"}
+APPROVAL, PARCEL = "approval#1", "event parcel.returned#1"
 
 
 def an_order() -> Order:
     return Order.objects.create(number="A-1", total="42.50", placed_at="2026-11-20T00:00Z")
 
 
-def wish(lab: Lab, number: Any = "A-1") -> Run:
-    return lab.run(order_refund.body, data={"order": number}, declared={"retries": 0})
-
-
-def answer(lab: Lab, run: Run, decision: Any, **given: Any) -> Run:
-    decide(Approval.objects.get(wait__run=run).pk, decision=decision, by="admin:ada", **given)
-    return lab.go_on(run)
+def wish(answer: str | Answer, parcel: Any = WISH, **given: Any) -> AgentResult:
+    return run_agent(order_refund, data=WISH, waits={APPROVAL: answer, PARCEL: parcel}, **given)
 
 
 def refunded() -> str:
     return str(Order.objects.get().refunded)
 
 
-def test_money_is_given_back_once_a_person_has_said_so_and_the_goods_are_here(lab: Lab) -> None:
+def test_money_is_given_back_once_a_person_has_said_so_and_the_goods_are_here() -> None:
     an_order()
 
-    run = wish(lab)
-    assert (run.status, refunded()) == ("waiting", "None")
-    assert Approval.objects.get().arguments == {"amount": "42.50"}
-    run = answer(lab, run, "approve")
-    assert (run.status, refunded()) == ("waiting", "None")
-    make_event(type="parcel.returned", data={"order": "A-1"})
-    run = lab.go_on(run)
+    done = wish(Answer(decision="approved", arguments={"amount": "42.50"}, by="admin:ada"))
 
-    assert (run.status, run.result) == ("succeeded", {"order": "A-1", "refunded": "42.50", "new": True})
+    assert done.result == {"order": "A-1", "refunded": "42.50", "new": True}
     assert refunded() == "42.50"
-    assert "Refunded 42.50 of order A-1, granted by admin:ada" in Notification.objects.values_list("text", flat=True)
-    assert [step.effect for step in Step.objects.order_by("position")] == ["read", "transactional", "transactional"]
+    assert [notice.text for notice in done.notifications] == ["Refunded 42.50 of order A-1, granted by admin:ada"]
 
 
-def test_goods_that_are_back_before_anybody_has_decided_are_not_waited_for_again(lab: Lab) -> None:
-    an_order()
-    run = wish(lab)
-    make_event(type="parcel.returned", data={"order": "A-1"})
-
-    assert answer(lab, run, "approve").status == "succeeded"
-    assert refunded() == "42.50"
-
-
-def test_a_person_may_give_back_less_but_not_more(lab: Lab) -> None:
+def test_it_asks_before_it_waits_and_waits_before_it_pays() -> None:
     an_order()
 
-    for amount, status in [("50", "failed"), ("0", "failed"), ("much", "failed"), ("40", "succeeded")]:
-        run = wish(lab)
-        make_event(type="parcel.returned", data={"order": "A-1"})
-        assert answer(lab, run, "edit", arguments={"amount": amount}).status == status
+    done = wish("approved")
+
+    assert done.journal.keys == ["find the order", APPROVAL, PARCEL, "refund", "notify#1"]
+
+
+def test_a_crash_after_the_money_was_given_back_gives_none_twice() -> None:
+    an_order()
+    journal = Journal()
+
+    with pytest.raises(Crashed):
+        wish("approved", journal=journal, crash_after="refund")
+    done = wish("approved", journal=journal)
+
+    assert (done.steps, done.result["refunded"]) == (["notify#1"], "42.50")
+
+
+def test_a_person_may_give_back_less() -> None:
+    an_order()
+
+    wish(Answer(decision="edited", arguments={"amount": 40}))
 
     assert refunded() == "40.00"
 
 
-def test_what_is_denied_is_not_given_back(lab: Lab) -> None:
+@pytest.mark.parametrize("edited", [{"amount": "50"}, {"amount": 0}, {"amount": "much"}, {}, [], "40"])
+def test_an_amount_that_cannot_be_given_back_fails_with_what_to_do(edited: Any) -> None:
     an_order()
 
-    run = answer(lab, wish(lab), "deny")
+    with pytest.raises(StepFailed, match="fork the run from its approval") as raised:
+        wish(Answer(decision="edited", arguments=edited))
 
-    assert run.result == {"order": "A-1", "refunded": None, "because": "denied"}
+    assert raised.value.permanent
     assert refunded() == "None"
 
 
-def test_goods_that_do_not_return_are_told_of(lab: Lab) -> None:
+@pytest.mark.parametrize("answer", ["denied", "expired"])
+def test_what_nobody_grants_is_not_given_back(answer: str) -> None:
     an_order()
 
-    run = lab.later(answer(lab, wish(lab), "approve"))
-
-    assert run.result == {"order": "A-1", "refunded": None, "because": "not returned"}
-    assert Notification.objects.filter(text__contains="have not returned within 14 days").exists()
+    assert wish(answer).result == {"order": "A-1", "refunded": None, "because": answer}
+    assert refunded() == "None"
 
 
-def test_a_refund_that_was_given_is_not_asked_for_again(lab: Lab) -> None:
+def test_goods_that_do_not_return_are_told_of() -> None:
+    an_order()
+
+    done = wish("approved", parcel=None)
+
+    assert (done.result["because"], refunded()) == ("not returned", "None")
+    assert "have not returned within 14 days" in done.notifications[0].text
+
+
+def test_a_refund_that_was_given_is_not_asked_for_again() -> None:
     Order.objects.filter(pk=an_order().pk).update(refunded="42.50")
 
-    run = wish(lab)
-
-    assert run.result == {"order": "A-1", "refunded": "42.50", "new": False}
-    assert not Approval.objects.exists()
+    assert run_agent(order_refund, data=WISH).result == {"order": "A-1", "refunded": "42.50", "new": False}
 
 
-def test_an_unknown_order_fails_until_it_is_there_and_the_run_is_requeued(lab: Lab) -> None:
-    run = wish(lab)
-    assert run.status == "failed"
-    assert "send it as order.placed, then requeue" in run.error
+def test_an_unknown_order_fails_until_it_is_there_and_the_run_is_requeued() -> None:
+    journal = Journal()
+    with pytest.raises(StepFailed, match="'A-1' is not known.*requeue"):
+        wish("approved", journal=journal)
 
     an_order()
-    requeue(run.id, by="test")
 
-    assert lab.go_on(run).status == "waiting"
+    assert wish("approved", journal=journal).result["refunded"] == "42.50"
