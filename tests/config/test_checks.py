@@ -19,6 +19,7 @@ KEY = Fernet.generate_key().decode()
         ({"WAKEFUL_NOTIFY_THROTTLE": timedelta(milliseconds=30)}, "wakeful.E006"),
         ({"WAKEFUL_QUEUES": []}, "wakeful.E007"),
         ({"WAKEFUL_QUEUES": ["default", "all"]}, "wakeful.E008"),
+        ({"WAKEFUL_LOOP_RATE": "often"}, "wakeful.E009"),
         ({"WAKEFUL_KEEP_EVENTS": timedelta(days=29)}, "wakeful.E020"),
         ({"WAKEFUL_KEEP_EVENTS": timedelta(days=2)}, "wakeful.W020"),
         ({"WAKEFUL_PRUNE_BUDGET": timedelta(hours=2)}, "wakeful.W021"),

@@ -202,7 +202,7 @@ def test_a_durable_run_sets_its_next_wake_once_however_often_its_body_is_replaye
 
     assert run.status == "succeeded"
     [message] = OutboxMessage.objects.filter(topic="wakeup")
-    assert timedelta(minutes=55) < message.available_at - timezone.now() <= timedelta(hours=1)
+    assert timedelta(hours=1) <= message.available_at - message.created_at < timedelta(minutes=61)
     assert [str(schedule) for schedule in Schedule.objects.filter(trigger=trigger)] == ["durable/nightly"]
 
     OutboxMessage.objects.filter(pk=message.pk).update(available_at=timezone.now())
@@ -221,7 +221,7 @@ def test_a_wake_for_this_very_moment_comes_when_loops_may_go_round(lab: Lab, set
     )
 
     message = OutboxMessage.objects.get(topic="wakeup")
-    assert timedelta(seconds=2) < message.available_at - timezone.now() <= timedelta(seconds=3)
+    assert timedelta(seconds=3) <= message.available_at - message.created_at < timedelta(seconds=30)
 
 
 def test_one_wake_too_many_fails_the_run(lab: Lab, settings: Any) -> None:
