@@ -8,6 +8,7 @@ import pytest
 from config import retention
 from runs import prune
 from runs.exceptions import IllegalState
+from runs.fork import fork
 from runs.models import Approval, Run, Step, Sweep, Wait
 from runs.requeue import requeue
 from runs.states import LIVE, RunStatus
@@ -76,12 +77,14 @@ def test_the_journal_of_a_live_run_stays_however_old() -> None:
     assert Approval.objects.get().question == "Call Ada?"
 
 
-def test_a_run_whose_journal_was_emptied_is_not_requeued() -> None:
+def test_a_run_whose_journal_was_emptied_is_neither_requeued_nor_forked() -> None:
     run = durable_run(31, status=RunStatus.FAILED)
     pruned()
 
     with pytest.raises(IllegalState, match="payload"):
         requeue(run.id, by="test")
+    with pytest.raises(IllegalState, match="payload"):
+        fork(run.id, by="test")
 
 
 # Who may ask for what a run gave
