@@ -9,7 +9,6 @@ from django.utils.html import format_html
 
 from config.console.audit import entries_of
 from config.console.causal_tree import causal_tree
-from config.console.journal import Entry
 from config.console.links import event_link, joined, link, page, run_link
 from config.console.moments import moment
 from config.console.run_words import LEVELS, duration_of, first_line, has_worker, in_words, is_blocked, took, trigger_of
@@ -35,7 +34,7 @@ def sections_of(run: Run, request: HttpRequest) -> list[Section]:
         sections.append(Text(title=f"Traceback of attempt {attempts[0].number}", text=attempts[0].traceback))
     if run.result is not None:
         sections.append(Text(title="Result", text=pretty(run.result)))
-    sections += waterfall(run, request, may_fork=_may_fork(run, request))
+    sections += waterfall(run, request)
     sections += [_attempts(attempts), _events(run, events), causal_tree(run), *_notifications(run)]
     sections.append(entries_of("run", run.pk))
     sections += [
@@ -47,12 +46,6 @@ def sections_of(run: Run, request: HttpRequest) -> list[Section]:
         sections.append(Text(title="Input", text=pretty(run.input), folded=True))
     sections.append(Text(title="Policy, as it was at dispatch", text=pretty(run.policy), folded=True))
     return sections
-
-
-def entry_sections(run: Run, entry: Entry) -> list[Section]:
-    """A page of its own for one entry of the journal."""
-    said: list[Section] = [Text(title=one.label, text=one.text) for one in entry.said]
-    return [Facts(rows=[("Run", run_link(run.pk, run.agent)), *entry.facts]), *said]
 
 
 def _notices(run: Run) -> list[Section]:
@@ -77,10 +70,6 @@ def _notices(run: Run) -> list[Section]:
     if run.status in REQUEUEABLE and (fork := Run.objects.filter(forked_from_id=run.pk).order_by("id").last()):
         details = [format_html("It was forked: {} does its work now.", run_link(fork.pk))]
     return [Notice(text=in_words(run), level=level, details=details)]
-
-
-def _may_fork(run: Run, request: HttpRequest) -> bool:
-    return run.payload_removed_at is None and request.user.has_perm("runs.fork_run")
 
 
 def _waiting(wait: Wait) -> Notice:

@@ -1,6 +1,7 @@
 """The list of runs: what runs, what does not and why, what failed, what a person must decide on."""
 
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib import admin
@@ -9,19 +10,22 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Exists, Func, OuterRef, Q, QuerySet, TextField
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from django.urls import URLPattern, path
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.registry import all_agents
 from config.console.bulk_of_runs import Deed, carry_out_or_ask
-from config.console.journal import read_entry
+from config.console.journal_entry import Opened, open_entry
+from config.console.links import run_link
 from config.console.moments import moment
 from config.console.pages import plain_page
 from config.console.panel import LOOKED_THROUGH, column, is_list, newest
 from config.console.run_buttons import RunButtons
-from config.console.run_page import entry_sections, sections_of
+from config.console.run_page import sections_of
 from config.console.run_words import STATUS_COLOURS, duration_of, first_line, in_words, trigger_of
-from config.console.sections import Section
+from config.console.sections import Facts, Section, Text
 from config.console.uncertain import doubt_about, unproved_step_of, with_doubts
 from config.console.waiting import with_open_waits
 from runs.alive import alive
@@ -162,7 +166,7 @@ class RunPanel(RunButtons):
     def reason(self, run: Run) -> SafeString | str:
         if run.status in (RunStatus.FAILED, RunStatus.CANCELLED):
             return first_line(run.error or run.status_reason)
-        return in_words(run) if run.status in LIVE else ""
+        return as_one(in_words(run)) if run.status in LIVE else ""
 
     # Of uncertain ones
 
@@ -172,7 +176,7 @@ class RunPanel(RunButtons):
 
     @column("what is not known")
     def doubt(self, run: Run) -> SafeString | str:
-        return doubt_about(run)
+        return as_one(doubt_about(run))
 
     @column("idempotency key", empty_value="–")
     def sent_under(self, run: Run) -> str | None:
@@ -195,16 +199,32 @@ class RunPanel(RunButtons):
         return sections_of(obj, request)
 
     def entry_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """One entry of its journal, with all it holds."""
+        """One entry of its journal: for the run's page, where somebody opens it there, or on a page of its own."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        run = get_object_or_404(Run, pk=object_id)
-        entry = read_entry(run, request.GET.get("key", ""))
-        if entry is None:
+        run = get_object_or_404(Run.objects.only("id", "agent", "payload_removed_at"), pk=object_id)
+        opened = open_entry(run, request.GET.get("key", ""))
+        if opened is None:
             raise Http404("Its journal has no such entry.")
-        return plain_page(
-            self, request, title=f"{entry.kind.capitalize()} {entry.key}", sections=entry_sections(run, entry), obj=run
-        )
+        if request.headers.get("HX-Request"):
+            may_fork = self.has_fork_permission(request) and run.payload_removed_at is None
+            return TemplateResponse(
+                request, "admin/console/entry.html", {"opened": opened, "fork": _fork_url(run, opened, may_fork)}
+            )
+        sections: list[Section] = [Facts(rows=[("Run", run_link(run.pk, run.agent)), *opened.facts])]
+        sections += [Text(title=label, text=text) for label, text in opened.texts]
+        title = f"{opened.entry.kind.capitalize()} {opened.entry.key}"
+        return plain_page(self, request, title=title, sections=sections, obj=run)
+
+
+def _fork_url(run: Run, opened: Opened, may_fork: bool) -> str:
+    query = urlencode({"step": opened.entry.key})
+    return f"{reverse('admin:runs_run_fork_run', args=[run.pk])}?{query}" if may_fork else ""
+
+
+def as_one(words: SafeString | str) -> SafeString:
+    # On a narrow screen a cell's parts stand side by side.
+    return format_html("<span>{}</span>", words)
 
 
 def _has_worker() -> Exists:

@@ -40,8 +40,7 @@ class Row:
     entry: Entry
     bar: Bar
     took: str
-    whole_url: str
-    fork_url: str
+    url: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +83,7 @@ class Waterfall:
         return f"{self.url}?{urlencode(query)}#journal"
 
 
-def waterfall(run: Run, request: HttpRequest, *, may_fork: bool) -> list[Waterfall]:
+def waterfall(run: Run, request: HttpRequest) -> list[Waterfall]:
     """The page the request asks for; none of a run that did all it did in one transaction."""
     page = read_page(run, request)
     if not page.steps and not page.waits:
@@ -96,18 +95,17 @@ def waterfall(run: Run, request: HttpRequest, *, may_fork: bool) -> list[Waterfa
     if page.number == 1 and attempts:
         start = min(start, attempts[0][0])
     axis = Axis(start, end, [(began, ended) for began, ended, _ in attempts])
-    url = reverse("admin:runs_run_change", args=[run.pk])
-    fork = reverse("admin:runs_run_fork_run", args=[run.pk]) if may_fork else ""
+    entry_url = reverse("admin:runs_run_entry", args=[run.pk])
     return [
         Waterfall(
             page=page,
-            rows=[_row(entry, axis, now, run, fork) for entry in page.entries],
+            rows=[_row(entry, axis, now, entry_url) for entry in page.entries],
             attempts=[_bar(axis, *attempt, title=attempt[2]) for attempt in attempts],
             start=instant(axis.start),
             end=instant(axis.end),
             shortened=axis.shortened,
             shade=_shade(axis),
-            url=url,
+            url=reverse("admin:runs_run_change", args=[run.pk]),
         )
     ]
 
@@ -125,14 +123,12 @@ def _attempts(run: Run, start: datetime, end: datetime, now: datetime) -> list[t
     return ended
 
 
-def _row(entry: Entry, axis: Axis, now: datetime, run: Run, fork: str) -> Row:
-    query = urlencode({"key": entry.key})
+def _row(entry: Entry, axis: Axis, now: datetime, url: str) -> Row:
     return Row(
         entry=entry,
         bar=_bar(axis, entry.began, entry.ended or now, entry.state),
         took=took(entry.began, entry.ended) if entry.ended or entry.kind == "wait" else "",
-        whole_url=f"{reverse('admin:runs_run_entry', args=[run.pk])}?{query}",
-        fork_url=fork and f"{fork}?{urlencode({'step': entry.key})}",
+        url=f"{url}?{urlencode({'key': entry.key})}",
     )
 
 

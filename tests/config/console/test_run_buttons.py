@@ -8,6 +8,7 @@ from runs.states import RunStatus
 from tests.config.console.conftest import LogIn
 from tests.config.console.factories import make_failed_run, page_of
 from tests.config.console.test_actions import press
+from tests.config.console.test_run_page import opened
 from tests.runs.factories import make_run
 from tests.runs.journals import make_fork, make_step
 from tests.triggers.factories import make_trigger
@@ -31,7 +32,7 @@ def test_each_entry_offers_a_fork_that_begins_there(admin: Client) -> None:
     run = make_failed_run(make_trigger())
     make_step(run, "mail:7&8", status="failed", error="no")
 
-    assert "fork_run/?step=mail%3A7%268" in admin.get(page_of(NOUN, run)).content.decode()
+    assert "fork_run/?step=mail%3A7%268" in opened(admin, run, "mail:7&8")
     dialog = admin.get(page_of(NOUN, run).replace("change", "fork_run"), {"step": "mail:7&8"}).content.decode()
     assert 'value="mail:7&amp;8"' in dialog
 
@@ -121,9 +122,9 @@ def test_nobody_does_it_without_permission(log_in: LogIn, button: str) -> None:
 
 
 def test_viewer_is_offered_no_fork(log_in: LogIn) -> None:
-    run = uncertain()
+    run, viewer = uncertain(), log_in(*VIEWER)
 
-    assert "fork_run" not in log_in(*VIEWER).get(page_of(NOUN, run)).content.decode()
+    assert "fork_run" not in viewer.get(page_of(NOUN, run)).content.decode() + opened(viewer, run, "pay")
 
 
 @pytest.mark.parametrize(

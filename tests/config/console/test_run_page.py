@@ -28,6 +28,14 @@ def shown(client: Client, run: Run, **query: Any) -> str:
     return client.get(page_of("runs_run", run), query).content.decode()
 
 
+def entry_of(run: Run) -> str:
+    return reverse("admin:runs_run_entry", args=[run.pk])
+
+
+def opened(client: Client, run: Run, key: str) -> str:
+    return client.get(entry_of(run), {"key": key}, headers={"HX-Request": "true"}).content.decode()
+
+
 def journal(client: Client, run: Run, **query: Any) -> Waterfall:
     sections = client.get(page_of("runs_run", run), query).context["sections"]
     [drawn] = [section for section in sections if isinstance(section, Waterfall)]
@@ -125,10 +133,8 @@ def test_idempotency_key_is_shown_where_one_is_sent(admin: Client) -> None:
     make_step(run, "mail", effect="idempotent")
     make_step(run, "count", effect="transactional")
 
-    said = shown(admin, run)
-
-    assert f"{run.pk}:mail" in said
-    assert f"{run.pk}:count" not in said
+    assert f"{run.pk}:mail" in opened(admin, run, "mail")
+    assert "Idempotency key" not in opened(admin, run, "count")
 
 
 def test_atomic_run_has_no_journal(admin: Client) -> None:
@@ -168,20 +174,31 @@ def test_run_page_costs_the_same_for_ten_steps_and_for_a_thousand(admin: Client)
     assert for_short < 40
 
 
-def test_large_output_is_cut_and_its_own_page_has_all(admin: Client) -> None:
+def test_entry_that_is_opened_shows_all_it_holds_and_only_then_is_it_read(admin: Client) -> None:
     run = make_run(status="failed")
-    make_step(run, "read: all", output={"text": "x" * 5000 + "the end"})
+    make_step(run, "read: all", output={"text": "x" * 5000 + "the end"}, arguments=[7])
 
     assert "the end" not in shown(admin, run)
-    assert "The beginning of 5019 characters" in shown(admin, run)
-    entry = admin.get(reverse("admin:runs_run_entry", args=[run.pk]), {"key": "read: all"}).content.decode()
-    assert "the end" in entry
+    assert "the end" in opened(admin, run, "read: all")
+    page = admin.get(entry_of(run), {"key": "read: all"}).content.decode()
+    assert "the end" in page
+    assert "Step read: all" in page
+
+
+def test_wait_that_is_opened_leads_to_what_came(admin: Client) -> None:
+    run, event = make_run(status="succeeded"), make_event()
+    make_wait(run, "event", status="done", key="paid", event_id=event.pk, match={"customer": 7})
+
+    said = opened(admin, run, "paid")
+
+    assert page_of("triggers_event", event) in said
+    assert "&quot;customer&quot;: 7" in said
 
 
 def test_entry_is_shown_to_those_who_may_see_runs(log_in: LogIn) -> None:
     run = make_run(status="failed")
     make_step(run, "mail")
-    path = reverse("admin:runs_run_entry", args=[run.pk])
+    path = entry_of(run)
 
     assert log_in("auth.view_user").get(path, {"key": "mail"}).status_code == 403
     assert log_in("runs.view_run", name="bob").get(path, {"key": "mail"}).status_code == 200
@@ -192,7 +209,7 @@ def test_outputs_are_shown_without_trusting_them(admin: Client) -> None:
     run = make_run(status="failed")
     make_step(run, "<script>alert(1)</script>", output="<script>alert(2)</script>")
 
-    assert "<script>alert(" not in shown(admin, run)
+    assert "<script>alert(" not in shown(admin, run) + opened(admin, run, "<script>alert(1)</script>")
 
 
 # What is not known
