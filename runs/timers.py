@@ -18,7 +18,8 @@ SELECT
   EXISTS (SELECT FROM runs_run run JOIN runs_worker worker ON worker.id = run.worker_id
           WHERE run.status = 'running' AND worker.stopped_at IS NOT NULL),
   (SELECT min(due_at) FROM runs_run WHERE status = 'queued' AND due_at IS NOT NULL) - clock_timestamp(),
-  (SELECT min(due_at) FROM runs_wait WHERE status = 'open' AND due_at IS NOT NULL) - clock_timestamp(),
+  (SELECT min(due_at) FROM runs_wait WHERE status = 'open' AND due_at IS NOT NULL
+   AND (looked_at IS NOT NULL OR kind NOT IN ('event', 'children'))) - clock_timestamp(),
   (SELECT min(created_at) + %(owed)s::interval FROM runs_wait
    WHERE status = 'open' AND looked_at IS NULL AND kind IN ('event', 'children')) - clock_timestamp(),
   (SELECT min(available_at) FROM runs_outboxmessage) - clock_timestamp(),

@@ -68,9 +68,11 @@ def _end(
     return statement
 
 
-# The clock is read once, in a query of its own, so that the index leaves out what is due some day.
+# The clock is read once, in a query of its own, so that the index leaves out what is due some day. Nothing is over before
+# somebody has looked whether it had come by then.
 END_DUE = _end(
     waits="""(SELECT * FROM runs_wait WHERE status = 'open' AND due_at <= (SELECT clock_timestamp())
+      AND (looked_at IS NOT NULL OR kind NOT IN ('event', 'children'))
     ORDER BY due_at LIMIT %(limit)s::int) wait""",
     status="CASE runs_wait.kind WHEN 'time' THEN 'done' ELSE 'expired' END",
     patience="SKIP LOCKED",

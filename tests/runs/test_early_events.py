@@ -1,14 +1,17 @@
-"""An event that a run has taken is not taken again by its next wait, whoever comes first: the look back or the dispatcher."""
+"""What came before a wait was there ends it, and that wait alone, whoever comes first: the look back, the dispatcher or the
+timer."""
 
 from typing import Any
 
 import pytest
+from django.db.models.functions import Now
 
 from agents import AgentRun
 from runs import waits
 from runs.models import Run, Wait
 from tests.runs.durable import Lab, lab
 from tests.triggers.factories import make_event
+from triggers.models import Event
 
 __all__ = ["lab"]
 
@@ -53,3 +56,35 @@ def test_the_next_wait_gets_the_next_event_of_the_same_batch(lab: Lab) -> None:
 def execute_look_back(run: Run) -> None:
     """By somebody who is quicker than the dispatcher."""
     assert waits.look_back(run.pk) == 1
+
+
+def test_a_wait_is_not_over_before_somebody_has_looked_for_what_came_before_it(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def come() -> None:
+        event = make_event(type="invoice.paid", data={"number": 1})
+        Event.objects.filter(pk=event.pk).update(dispatched_at=Now())
+
+    def body(run: AgentRun) -> Any:
+        run.step("provoke", come)
+        event = run.wait_for_event("invoice.paid", timeout=0)
+        return event and event.data["number"]
+
+    with monkeypatch.context() as held:
+        held.setattr("runs.executor.look_back", lambda claim: None)  # not yet
+        run = lab.run(body)
+    assert not waits.end_due(10)
+    execute_look_back(run)
+
+    run = lab.go_on(run)
+
+    assert (run.status, run.result) == ("succeeded", 1)
+
+
+def test_a_wait_for_which_nothing_came_is_over_once_that_is_known(lab: Lab) -> None:
+    def body(run: AgentRun) -> Any:
+        return run.wait_for_event("invoice.paid", timeout=0)
+
+    run = lab.run(body)
+
+    assert (run.status, run.result) == ("succeeded", None)
