@@ -21,7 +21,6 @@ from runs.exceptions import IllegalState
 from runs.models import Approval
 from runs.strict_json import Unreadable, parse_json, require_storable
 
-SIGNER = signing.Signer(salt="runs.approval")
 HEADERS = {
     "X-Robots-Tag": "noindex, nofollow",
     # Not no-referrer: with that, browsers send `Origin: null` along with the form, which the CSRF check refuses.
@@ -32,9 +31,14 @@ HEADERS = {
 CHOICES = [("approve", "approve"), ("edit", "approve with edited arguments"), ("deny", "deny")]
 
 
+def signer() -> signing.Signer:
+    # Made when it is needed: without a secret key this module is imported all the same, and the system check says so.
+    return signing.Signer(salt="runs.approval")
+
+
 def approval_link(approval: Approval) -> str:
     """The path of the page on which whoever has it may decide this approval."""
-    return reverse("approval", args=[SIGNER.sign_object([str(approval.pk), approval.digest])])
+    return reverse("approval", args=[signer().sign_object([str(approval.pk), approval.digest])])
 
 
 def as_text(arguments: Any) -> str:
@@ -100,7 +104,7 @@ class ApprovalLinkView(View):
 def _approval(token: str) -> Approval:
     """The approval a link is for; 404 where it was not signed by us, is for something else, or the run is gone."""
     try:
-        id, digest = SIGNER.unsign_object(token)
+        id, digest = signer().unsign_object(token)
         approval = Approval.objects.select_related("wait__run").get(pk=UUID(id))
     except (signing.BadSignature, ValueError, TypeError, Approval.DoesNotExist):
         raise Http404 from None

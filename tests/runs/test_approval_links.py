@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from runs.approval_links import SIGNER, approval_link
+from runs.approval_links import approval_link, signer
 from runs.approvals import decide
 from runs.cancel import cancel
 from runs.models import Approval, Run, Wait
@@ -191,7 +191,7 @@ def test_a_link_outlives_what_retention_takes_away() -> None:
     assert "Denied by ada" in text_of(Client().get(link))
 
 
-@pytest.mark.parametrize("token", ["nonsense", SIGNER.sign_object(["no-uuid", "d"]), SIGNER.sign_object(7)])
+@pytest.mark.parametrize("token", ["nonsense", signer().sign_object(["no-uuid", "d"]), signer().sign_object(7)])
 def test_a_link_that_was_not_made_here_leads_nowhere(token: str) -> None:
     assert Client().get(f"/approvals/{token}/").status_code == 404
     assert Client().post(f"/approvals/{token}/", {"decision": "approve"}).status_code == 404
