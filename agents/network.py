@@ -8,25 +8,46 @@ from typing import Any
 
 from .exceptions import NetworkRefused
 
-REFUSED = frozenset({"socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto", "socket.sendmsg"})
+CALLS = frozenset({"socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto", "socket.sendmsg"})
+
+PROCESSES = frozenset({"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork", "os.forkpty"})
 
 # A context variable, so that other threads of the process (error trackers, exporters) are left alone.
 _refusal: ContextVar[str | None] = ContextVar("network_refusal", default=None)
+_everywhere: str | None = None
 _installed = False
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    if event in REFUSED and (refusal := _refusal.get()) is not None:
+    if event in CALLS and (refusal := _refusal.get() or _everywhere) is not None:
         raise NetworkRefused(refusal.format(event=event))
+    if event in PROCESSES and _everywhere is not None:
+        raise NetworkRefused(_everywhere.format(event=event))
+
+
+def _install() -> None:
+    global _installed
+    if not _installed:
+        sys.addaudithook(_audit)
+        _installed = True
+
+
+@contextmanager
+def outside_refused(text: str) -> Iterator[None]:
+    """Within, no thread of this process connects to anywhere or starts a process; `{event}` in the text is what it tried."""
+    global _everywhere
+    _install()
+    _everywhere = text
+    try:
+        yield
+    finally:
+        _everywhere = None
 
 
 @contextmanager
 def network_refused(agent: str, step: str = "") -> Iterator[None]:
     """Within, a connection attempt from this thread raises NetworkRefused. PostgreSQL's own does not count: libpq is C."""
-    global _installed
-    if not _installed:
-        sys.addaudithook(_audit)
-        _installed = True
+    _install()
     who = f"step {step!r} of agent {agent!r} is transactional" if step else f"agent {agent!r} is atomic"
     fix = (
         'Give it effect="read", "idempotent" or "at_most_once".'

@@ -1,14 +1,14 @@
 """What an agent leaves behind, as the rows that are committed with its run or its step."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agents.effects import Effects, Emission, Standing, Wake
 from agents.storable import storable
 from runs.claim import Claim
 from runs.outcome import NoticeRow, Outbound
-from runs.spawn import enqueue_children
+from runs.spawn import enqueue_children, runs_of
 from runs.wiring import wiring
 
 EMITTED = "event"  # the outbox topic of emitted events
@@ -43,6 +43,13 @@ def rows_of(claim: Claim, effects: Effects) -> Rows:
             for notice in effects.notices
         ],
     )
+
+
+def check(claim: Claim, effects: Effects) -> None:
+    """May the run leave this behind? Nothing is inserted. Permanent: something is no JSON, or a limit is passed."""
+    rows_of(claim, replace(effects, children=[]))
+    if effects.children:
+        runs_of(claim, effects.children)
 
 
 def emitted(claim: Claim, emission: Emission) -> Outbound:

@@ -12,6 +12,7 @@ import structlog
 from django.db import IntegrityError, InterfaceError, OperationalError, connection, transaction
 
 from agents import AgentRun, AsyncAgentRun, registry
+from agents.journal import Journal as AnyJournal
 from agents.network import network_refused
 from runs import waits
 from runs.claim import Claim
@@ -93,7 +94,7 @@ def attempt(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> Ou
         return outcome_of(error, claim)
 
 
-def run_of(claim: Claim, journal: Journal | None = None) -> AgentRun:
+def run_of(claim: Claim, journal: AnyJournal | None = None) -> AgentRun:
     return AgentRun(
         id=claim.run_id,
         agent=claim.agent,

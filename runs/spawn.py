@@ -70,13 +70,18 @@ def enqueue_children(claim: Claim, children: Sequence[Child]) -> None:
     are there already. Permanent says which limit is passed, or that there is no such agent."""
     if not children:
         return
-    _refuse_too_many(claim, children)
-    runs = [_run_of(claim, child) for child in children]
+    runs = runs_of(claim, children)
     limited = sorted({run.key for run in runs if run.key})
     for key in limited:
         keys.lock(key)
     enqueue(runs)
     keys.promote(limited)
+
+
+def runs_of(claim: Claim, children: Sequence[Child]) -> list[NewRun]:
+    """The runs that these children would be. Permanent says which limit is passed, or that there is no such agent."""
+    _refuse_too_many(claim, children)
+    return [_run_of(claim, child) for child in children]
 
 
 def _refuse_too_many(claim: Claim, children: Sequence[Child]) -> None:

@@ -1,7 +1,8 @@
 """
 runs.exceptions.IllegalState
 ├── TriggerDisabled    nothing wakes an agent through this trigger
-└── PayloadRemoved     nothing can be woken by this event any more
+├── PayloadRemoved     nothing can be woken by this event any more
+└── NotWanted          by today's rules the trigger would not wake on the event
 """
 
 from uuid import UUID
@@ -21,6 +22,13 @@ class PayloadRemoved(IllegalState):
 
     def __init__(self, event_id: UUID) -> None:
         super().__init__(
-            f"Event {event_id} has lost its payload to retention or erasure: there is nothing to replay.",
+            f"Event {event_id} has lost its payload to retention or erasure: there is nothing to run again.",
             status="payload_removed",
         )
+
+
+class NotWanted(IllegalState):
+    """By today's rules the trigger would not wake on the event; says why."""
+
+    def __init__(self, slug: str, why: str) -> None:
+        super().__init__(f"Today trigger {slug} would not wake on it: {why}.", status="not_wanted")

@@ -1,0 +1,113 @@
+import json
+import os
+import sys
+from argparse import ArgumentParser
+from contextlib import redirect_stdout
+from threading import Timer
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError
+from rest_framework.utils.encoders import JSONEncoder
+
+from runs.exceptions import IllegalState
+from runs.management.operator import operator
+from runs.shadow import LIMIT, Outcome, Shadow
+from triggers.models import Event, Trigger
+from triggers.shadow import candidates, shadow_event
+
+HARD_LIMIT = LIMIT + 4.0  # seconds; a body that nothing interrupts loses its process
+
+
+class Command(BaseCommand):
+    help = (
+        "Show what a past event would do with today's code and rules: everything happens in a transaction that is rolled "
+        "back, and nobody outside is called. Sequences may advance. Exit code 1 where nothing could be tried."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("event", metavar="EVENT")
+        parser.add_argument("--trigger", metavar="SLUG", help="only this one, instead of all that want the event today")
+        parser.add_argument(
+            "--run",
+            type=UUID,
+            metavar="RUN",
+            help="the run whose journal says what came of calls and waits (default: the newest)",
+        )
+        parser.add_argument("--by", default="", help="who asks, for the audit log (default: you)")
+        parser.add_argument("--json", action="store_true", dest="as_json", help="print a JSON list")
+
+    def handle(
+        self, *, event: str, trigger: str | None, run: UUID | None, by: str, as_json: bool, **options: Any
+    ) -> None:
+        found = _event(event)
+        try:
+            triggers = [_trigger(trigger)] if trigger else [one.trigger for one in candidates(found) if not one.why_not]
+            tried = [self._try(found, one, run, by or operator()) for one in triggers]
+        except IllegalState as refusal:
+            raise CommandError(str(refusal)) from None
+        if not tried:
+            raise CommandError("No trigger wants this event today. With --trigger SLUG it says why not.")
+        if as_json:
+            self.stdout.write(json.dumps([one.dump() for one in tried], cls=JSONEncoder, indent=2))
+        else:
+            for one in tried:
+                self._tell(one)
+
+    def _try(self, event: Event, trigger: Trigger, run: UUID | None, by: str) -> Shadow:
+        last_resort = Timer(HARD_LIMIT, os._exit, [1])
+        last_resort.daemon = True
+        if getattr(self, "_called_from_command_line", False):
+            last_resort.start()
+        # What the agent prints is not part of the answer.
+        with redirect_stdout(sys.stderr):
+            tried = shadow_event(event, trigger, by=by, run_id=run)
+        if tried.stop is None or tried.stop.kind != "limit":
+            last_resort.cancel()
+        return tried
+
+    def _tell(self, tried: Shadow) -> None:
+        self.stdout.write(f"{tried.trigger}: {in_words(tried)} ({tried.seconds:.2f} s; rolled back)")
+        for entry in tried.entries:
+            self.stdout.write(f"  {entry.key}: {entry.how}")
+        for change in tried.changes:
+            counts = f"{change.inserted} inserted, {change.updated} updated, {change.deleted} deleted"
+            self.stdout.write(f"  {change.table}: {counts}")
+        for statement in tried.statements:
+            state = f" [{statement.state}]" if statement.state else ""
+            self.stdout.write(f"  {statement.sql} {statement.parameters}{state}")
+        for name, left in vars(tried.left).items():
+            for one in left:
+                self.stdout.write(f"  {name}: {one}")
+        if tried.traceback:
+            self.stdout.write(tried.traceback)
+
+
+def in_words(tried: Shadow) -> str:
+    match tried.outcome:
+        case Outcome.SUCCEEDS:
+            return f"would succeed with {json.dumps(tried.result, ensure_ascii=False)}"
+        case Outcome.FAILS:
+            return f"would fail: {tried.error}"
+        case Outcome.RETRIES:
+            return f"would be tried again later: {tried.error}"
+    stop = tried.stop
+    if stop is None:
+        return "stopped"
+    arguments = f" {json.dumps(stop.arguments, ensure_ascii=False)}" if stop.arguments is not None else ""
+    return f"stopped: {stop.said}{arguments}"
+
+
+def _event(id: str) -> Event:
+    try:
+        return Event.objects.select_related("source").get(pk=id)
+    except (Event.DoesNotExist, ValidationError):
+        raise CommandError("no such event") from None
+
+
+def _trigger(slug: str) -> Trigger:
+    try:
+        return Trigger.objects.get(slug=slug)
+    except Trigger.DoesNotExist:
+        raise CommandError(f"no such trigger: {slug}") from None
