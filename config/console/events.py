@@ -1,3 +1,4 @@
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +13,7 @@ from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
-from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminSelectWidget
+from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminSelectMultipleWidget
 
 from config.console.audit import entries_of
 from config.console.bulk import carry_out
@@ -81,11 +82,12 @@ class EraseForm(BaseDialogForm):  # type: ignore[misc]
 class ReplayForm(BaseDialogForm):  # type: ignore[misc]
     """Which triggers get the event again."""
 
-    trigger = forms.ModelChoiceField(
+    triggers = forms.ModelMultipleChoiceField(
         queryset=Trigger.objects.filter(enabled=True).order_by("slug"),
         required=False,
-        empty_label="every trigger that matches now",
-        widget=UnfoldAdminSelectWidget,
+        widget=UnfoldAdminSelectMultipleWidget(attrs={"size": 8}),
+        label="Only to these triggers",
+        help_text="None chosen: every trigger that matches now. Several: with Ctrl or ⌘.",
     )
 
 
@@ -182,8 +184,9 @@ class EventPanel(Panel):
     )
     def replay_event(self, request: HttpRequest, form: ReplayForm, object_id: str) -> HttpResponse:
         event = Event.objects.defer("data", "body").get(pk=object_id)
-        trigger = form.cleaned_data["trigger"]
-        attempt(request, lambda: replay(event, trigger=trigger, by=acting(request)), done="Replayed.")
+        for trigger in form.cleaned_data["triggers"] or [None]:
+            to = f" to {trigger}" if trigger else ""
+            attempt(request, partial(replay, event, trigger=trigger, by=acting(request)), done=f"Replayed{to}.")
         return leave(request, page("triggers_event", object_id))
 
     def has_erase_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:

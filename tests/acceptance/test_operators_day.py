@@ -26,7 +26,7 @@ def test_a_schedule_is_made_and_a_failed_run_is_requeued(running: Stack, page: P
     eventually(lambda: running.query("SELECT id FROM runs_run WHERE agent = 'ticker' AND status = 'succeeded'"))
     open_latest_run(page, running, agent="ticker")
     expect(page.get_by_text("Succeeded: everything it did is committed.")).to_be_visible()
-    expect(page.get_by_text("schedule.fired")).to_be_visible()
+    expect(page.get_by_role("cell", name="schedule.fired")).to_be_visible()
 
     fire(page, running, trigger="failing")
     eventually(lambda: running.query("SELECT id FROM runs_run WHERE agent = 'failing' AND status = 'failed'"))

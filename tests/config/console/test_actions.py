@@ -160,14 +160,14 @@ def test_disabled_triggers_are_not_fired_in_bulk(admin: Client) -> None:
     assert told == ["1 fired.", "1 refused: they are disabled"]
 
 
-def test_replay_goes_to_all_or_to_one(admin: Client) -> None:
-    event, trigger = make_event(), make_trigger()
+def test_replay_goes_to_all_or_to_those_that_are_chosen(admin: Client) -> None:
+    event, first, second = make_event(), make_trigger("first"), make_trigger("second")
 
     press(admin, "triggers_event", event, "replay_event")
-    press(admin, "triggers_event", event, "replay_event", trigger=str(trigger.pk))
+    press(admin, "triggers_event", event, "replay_event", triggers=[str(first.pk), str(second.pk)])
     choose(admin, "triggers_event", "replay_chosen", event)
 
-    assert [one.trigger for one in Redispatch.objects.order_by("pk")] == [None, trigger, None]
+    assert [one.trigger for one in Redispatch.objects.order_by("pk")] == [None, first, second, None]
 
 
 def test_schedule_is_paused_resumed_and_run_now(admin: Client) -> None:
