@@ -60,8 +60,8 @@ class Up:
         )
 
     def paste_curl(self) -> tuple[int, dict[str, str]]:
-        """Paste the printed request into a shell; status and body."""
-        curl = re.findall(r"(curl -i .*)", self.said())[-1]
+        """Paste the printed order into a shell; status and body."""
+        curl = re.findall(r"(curl -i .*order\.placed.*)", self.said())[-1]
         done = subprocess.run(["bash", "-c", curl], capture_output=True, text=True, check=True)
         head, _, body = done.stdout.replace("\r", "").partition("\n\n")
         return int(head.split()[1]), json.loads(body)
@@ -141,8 +141,18 @@ def test_from_nothing_to_a_run_and_back_again(home: Path, started: list[Up]) -> 
     up.interrupt()
 
 
-def test_after_a_restore_everything_starts_but_no_run_until_it_is_resumed(home: Path, started: list[Up]) -> None:
-    started.append(up := Up(home, free_port(), "--paused"))
+def test_a_stack_whose_supervisor_was_killed_leaves_nothing_in_the_way_and_starts_paused_if_told_to(
+    home: Path, started: list[Up]
+) -> None:
+    port = free_port()
+    started.append(first := Up(home, port))
+    first.wait_ready()
+    left = first.descendants()
+    first.process.kill()
+    first.process.wait()
+    eventually(lambda: not [process for process in left if command_of(process.pid)], timeout=30)
+
+    started.append(up := Up(home, port, "--paused"))
     up.wait_ready()
 
     assert "Paused: events are accepted and become runs; none of them starts until `manage.py resume`." in up.said()
@@ -181,20 +191,6 @@ def test_a_second_stack_on_the_same_home_is_refused(running: Up, started: list[U
 
     assert second.process.wait(PATIENCE) == 1
     assert f"Another stack (process {running.process.pid}) already runs on {running.home}" in second.said()
-
-
-def test_a_stack_whose_supervisor_was_killed_leaves_nothing_in_the_way(home: Path, started: list[Up]) -> None:
-    port = free_port()
-    started.append(first := Up(home, port))
-    first.wait_ready()
-    left = first.descendants()
-    first.process.kill()
-    first.process.wait()
-
-    eventually(lambda: not [process for process in left if command_of(process.pid)], timeout=30)
-    started.append(second := Up(home, port))
-    second.wait_ready()
-    second.interrupt()
 
 
 def statuses_of(up: Up, event: str) -> list[str]:

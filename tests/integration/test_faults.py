@@ -4,10 +4,21 @@ import os
 import signal
 import time
 
+import pytest
+
 from tests.integration.protocol import effects, emit, flush_broker, in_status, outcomes, run_of, runs, shop_stack, split
-from tests.stack import StackMaker, eventually
+from tests.stack import Stack, StackMaker, eventually
 
 LEASE = 8  # seconds
+SHORT_LEASE = {"WAKEFUL_LEASE": "3s", "WAKEFUL_LEASE_RENEW": "1s"}
+
+
+@pytest.fixture(scope="module")
+def served(make_shared_stack: StackMaker) -> Stack:
+    """A dispatcher and a worker that survive what these tests do to its children."""
+    stack = shop_stack(make_shared_stack)
+    stack.start("worker", concurrency=2)
+    return stack
 
 
 def test_a_killed_workers_run_is_handed_on_within_15_seconds(make_stack: StackMaker) -> None:
@@ -28,10 +39,9 @@ def test_a_killed_workers_run_is_handed_on_within_15_seconds(make_stack: StackMa
     assert effects(stack, event) == 1
 
 
-def test_a_killed_childs_run_goes_on_at_once(make_stack: StackMaker) -> None:
-    stack = shop_stack(make_stack)
-    stack.start("worker", concurrency=2)
-    event = emit(stack, "sleep.a", "1", key="k", seconds=2)
+def test_a_killed_childs_run_goes_on_at_once(served: Stack) -> None:
+    stack = served
+    event = emit(stack, "sleep.a", "killed", key="killed", seconds=2)
     run = in_status(stack, event, "running")
     time.sleep(0.5)
 
@@ -46,7 +56,7 @@ def test_a_killed_childs_run_goes_on_at_once(make_stack: StackMaker) -> None:
 
 
 def test_a_frozen_workers_locks_do_not_block_its_successor(make_stack: StackMaker) -> None:
-    stack = shop_stack(make_stack)
+    stack = shop_stack(make_stack, **SHORT_LEASE)
     workers = [stack.start("worker", concurrency=1) for _ in range(2)]
     event = emit(stack, "hold.a", "1", seconds=2)
     run = in_status(stack, event, "running")
@@ -75,7 +85,7 @@ def test_a_frozen_workers_locks_do_not_block_its_successor(make_stack: StackMake
 
 
 def test_a_run_frozen_before_its_body_runs_it_on_a_live_connection_and_is_fenced(make_stack: StackMaker) -> None:
-    stack = shop_stack(make_stack)
+    stack = shop_stack(make_stack, **SHORT_LEASE)
     first = stack.start("worker", concurrency=1, env={"WAKEFUL_FAILPOINTS": "after_claim=stop*1"})
     event = emit(stack, "effect.a", "1")
     run = in_status(stack, event, "running")
@@ -123,35 +133,38 @@ def test_a_stopping_worker_releases_a_long_run_with_its_attempt_given_back(make_
     assert effects(stack, event) == 0
 
 
-def test_a_body_past_its_timeout_fails_the_run(make_stack: StackMaker) -> None:
-    stack = shop_stack(make_stack)
-    stack.start("worker", concurrency=1)
+def test_a_body_past_its_timeout_fails_the_run(served: Stack) -> None:
+    stack = served
     stack.query("UPDATE triggers_trigger SET policy = policy || '{\"timeout\": 1}' WHERE slug = 'sleeper'")
-    event = emit(stack, "sleep.a", "1", key="k", seconds=20)
+    event = emit(stack, "sleep.a", "slow", key="slow", seconds=20)
 
     run = in_status(stack, event, "failed")
+    stack.query("UPDATE triggers_trigger SET policy = policy - 'timeout' WHERE slug = 'sleeper'")
 
     assert outcomes(stack, run) == ["deadline"]
     assert effects(stack, event) == 0
 
 
-def test_a_body_that_will_not_stop_is_killed_and_its_child_replaced(make_stack: StackMaker) -> None:
-    stack = shop_stack(make_stack)
-    stack.start("worker", concurrency=1)
-    event = emit(stack, "stubborn.a", "1", seconds=60)
+def test_a_body_that_will_not_stop_is_killed_and_its_child_replaced(served: Stack) -> None:
+    stack = served
+    worker = stack.processes[-1]
+    children = len(worker.children())
+    event = emit(stack, "stubborn.a", "stubborn", seconds=60)
+    killed = in_status(stack, event, "running")["pid"]
 
     run = in_status(stack, event, "failed", timeout=20)
 
     assert outcomes(stack, run) == ["deadline"]
-    assert in_status(stack, emit(stack, "effect.a", "2"), "succeeded")
+    eventually(lambda: len(worker.children()) == children)
+    assert killed not in {child.pid for child in worker.children()}
+    assert in_status(stack, emit(stack, "effect.a", "after stubborn"), "succeeded")
 
 
-def test_a_running_run_is_cancelled_and_its_key_freed(make_stack: StackMaker) -> None:
-    stack = shop_stack(make_stack)
-    stack.start("worker", concurrency=1)
-    first = emit(stack, "sleep.a", "1", key="k", seconds=25)
+def test_a_running_run_is_cancelled_and_its_key_freed(served: Stack) -> None:
+    stack = served
+    first = emit(stack, "sleep.a", "cancelled", key="cancelled", seconds=25)
     run = in_status(stack, first, "running")
-    second = emit(stack, "sleep.a", "2", key="k", seconds=0)
+    second = emit(stack, "sleep.a", "after cancelled", key="cancelled", seconds=0)
     assert run_of(stack, second)["ready_at"] is None
 
     with stack.orm():
@@ -165,14 +178,13 @@ def test_a_running_run_is_cancelled_and_its_key_freed(make_stack: StackMaker) ->
     assert effects(stack, first) == 0
 
 
-def test_a_flushed_redis_costs_a_second_not_a_run(make_stack: StackMaker) -> None:
-    stack = shop_stack(make_stack)
-    stack.start("worker", concurrency=2)
+def test_a_flushed_redis_costs_a_second_not_a_run(served: Stack) -> None:
+    stack = served
     busy = [emit(stack, "sleep.a", f"busy-{n}", key=str(n), seconds=2) for n in range(2)]
     for event in busy:
         in_status(stack, event, "running")
     waiting = [emit(stack, "effect.a", f"waiting-{n}") for n in range(10)]
-    eventually(lambda: len(runs(stack, "agent = 'effect'")) == 10)
+    eventually(lambda: len(runs(stack, "agent = 'effect' AND event_ids <@ %s::uuid[]", waiting)) == 10)
 
     flush_broker(stack)
 
