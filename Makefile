@@ -35,6 +35,7 @@ check: .venv/dev ## ruff, types, migrations, Django's checks
 CHAOS = $(PY) -m tests.chaos $(if $(SEEDS),--seeds $(SEEDS)) $(if $(APPS),--apps $(APPS)) $(if $(EVENTS),--events $(EVENTS)) \
 	$(if $(INVARIANTS),--invariants $(INVARIANTS)) $(ARGS)
 FLOOD = tests/acceptance/test_three_thousand.py
+DURABLE = tests/integration/test_durable_failpoints.py tests/integration/test_wait_moments.py
 
 chaos: export WAKEFUL_FULL = 1
 chaos: export WAKEFUL_PROOF_SECONDS = 180
@@ -47,7 +48,7 @@ else ifdef ALL
 	@exec $(PY) -m pytest -s -o timeout=600 tests/integration tests/acceptance/test_recovery.py $(FLOOD) tests/chaos/broken_builds.py
 else
 	@$(CHAOS)
-	@exec $(PY) -m pytest -s -o timeout=600 $(FLOOD)
+	@exec $(PY) -m pytest -s -o timeout=600 $(FLOOD) $(DURABLE)
 endif
 
 bench: .venv/bench/ready ## measurements of this machine, beside Celery, Procrastinate and DBOS; see bench/README.md
