@@ -1,9 +1,9 @@
-"""The README's durable agent does what the README and docs/agents.md say of it."""
+"""The durable agents of README.md and docs/agents.md do what stands there."""
 
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -60,6 +60,45 @@ def test_after_a_crash_nobody_is_welcomed_twice(shop: Shop) -> None:
     done = run_agent(shop.onboarding, journal=journal, waits=CALLED)
 
     assert (done.steps, shop.welcomed) == (["notify#1"], [7])
+
+
+def test_the_documents_checkout_takes_its_steps_under_the_keys_it_says() -> None:
+    sent: list[str] = []
+
+    def post(path: str, data: Any, idempotency_key: str) -> Any:
+        sent.append(idempotency_key)
+        return SimpleNamespace(status=200, json=lambda: data)
+
+    checkout = declared_in_document(
+        "checkout",
+        ask_for_prices=lambda cart: {"tea": 5},
+        book_order=lambda cart, prices: {"number": "A-1", "parcels": ["p1", "p2"]},
+        post=post,
+        send_mail=lambda number: None,
+    )
+
+    done = run_agent(checkout, data={"cart": 7})
+
+    assert done.steps == ["prices", "book", "label:p1", "label:p2", "mail"]
+    assert [key.partition(":")[2] for key in sent] == ["label:p1", "label:p2"]
+
+
+def test_the_documents_async_agent_gathers_steps() -> None:
+    async def ask_shop(shop: str) -> str:
+        return shop
+
+    compare = declared_in_document("compare", ask_shop=ask_shop, save_best=lambda offers: None)
+
+    assert run_agent(compare, input={"shops": ["a", "b"]}).steps == ["ask:a", "ask:b", "save"]
+
+
+def declared_in_document(name: str, **names: Any) -> Agent:
+    """The agent of docs/agents.md, with what it calls."""
+    document = (ROOT / "docs" / "agents.md").read_text()
+    [code] = [code for code in re.findall(r"```python\n(.*?)```", document, re.DOTALL) if f"def {name}(" in code]
+    exec(compile(code, "agents.md", "exec"), names)  # noqa: S102 (our own document)
+    agent: Agent = names[name]
+    return agent
 
 
 def test_what_the_document_says_of_testing_it_holds(shop: Shop) -> None:
