@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
-from django.db import DatabaseError, connection, transaction
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection, transaction
 from django.db.backends.signals import connection_created
 
 from runs.sql import execute, fetch
@@ -24,8 +24,8 @@ def read_only(session_name: str) -> Iterator[None]:
     """Within, every session of this process that says nothing else can only read, those of other threads too."""
     global _name
     _name = session_name
-    fetch(READ_ONLY)
     try:
+        fetch(READ_ONLY)
         yield
     finally:
         _name = ""
@@ -37,7 +37,7 @@ def read_only(session_name: str) -> Iterator[None]:
 
 
 def _prepare(connection: Any, **kwargs: Any) -> None:
-    if _name:
+    if _name and connection.alias == DEFAULT_DB_ALIAS:
         with connection.cursor() as cursor:
             cursor.execute(NAMED_READ_ONLY, [_name])
 

@@ -1,0 +1,45 @@
+"""The sessions of a durable run: read-only as long as its body runs, and nobody else's."""
+
+import psycopg
+import pytest
+from django.db import OperationalError, connection, connections
+
+from agents import AgentRun
+from runs.session import read_only
+from runs.sql import fetch
+from tests.runs.durable import Lab, lab
+
+__all__ = ["lab"]
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_a_session_that_dies_before_the_body_leaves_no_read_only_process_behind() -> None:
+    end_session()
+    with pytest.raises(OperationalError), read_only("wakeful:run:1"):
+        pass
+    connection.close()
+
+    assert fetch("SHOW default_transaction_read_only") == [("off",)]
+
+
+def test_another_database_of_the_project_is_left_as_it_is(lab: Lab) -> None:
+    other = connections["default"].copy(alias="other")
+
+    def body(run: AgentRun) -> list[str]:
+        with other.cursor() as cursor:
+            cursor.execute("SHOW default_transaction_read_only")
+            return list(cursor.fetchone())
+
+    run = lab.run(body)
+    other.close()
+
+    assert run.result == ["off"]
+
+
+def end_session() -> None:
+    """The server ends this thread's session."""
+    connection.ensure_connection()
+    info = connection.connection.info
+    with psycopg.connect(info.dsn, password=info.password, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s)", [info.backend_pid])
