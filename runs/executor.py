@@ -14,7 +14,7 @@ from django.db import IntegrityError, InterfaceError, OperationalError, connecti
 from agents import AgentRun, AsyncAgentRun, registry
 from agents.journal import Journal as AnyJournal
 from agents.network import network_refused
-from runs import waits
+from runs import recorded, waits
 from runs.claim import Claim
 from runs.deadline import run_within
 from runs.exceptions import RunLost
@@ -124,14 +124,15 @@ def run_atomic(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) ->
 
 def run_durable(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> Outcome | None:
     """Replay the body up to where its journal ends, and on. An outcome: it waits, is parked, or is to be tried again."""
-    agent, journal = registry.get(claim.agent), Journal(claim)
-    run = run_of(claim, journal)
-    try:
-        with read_only(claim.session_name):
+    agent = registry.get(claim.agent)
+    with read_only(claim.session_name, *recorded.queries_of(claim.run_id)) as rows:
+        journal = Journal(claim, *recorded.of_rows(*rows))
+        run = run_of(claim, journal)
+        try:
             result = run_within(agent, AsyncAgentRun(run, journal) if agent.is_async else run, claim.policy.timeout)
             journal.require_end()
-    except BaseException as error:
-        return interrupted(journal, error)
+        except BaseException as error:
+            return interrupted(journal, error)
     failpoint("after_body")
     with transaction.atomic():
         finish(claim, result, run.effects, journal.pending)

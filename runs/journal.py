@@ -87,8 +87,7 @@ _current: ContextVar[Begun | None] = ContextVar("step", default=None)
 
 
 class Journal:
-    def __init__(self, claim: Claim) -> None:
-        steps, waits = recorded.read(claim.run_id)
+    def __init__(self, claim: Claim, steps: Sequence[RecordedStep], waits: Sequence[RecordedWait]) -> None:
         self.claim = claim
         self.steps = {step.key: step for step in steps}
         self.waits = {wait.key: wait for wait in waits}

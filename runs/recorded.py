@@ -11,7 +11,7 @@ from agents.journal import EXPIRED, Answer, ApprovalWish, ChildrenWish, Ended, E
 from agents.run import Event
 from runs.entries import digest_of, match_of
 from runs.models import Approval, Run, Wait
-from runs.sql import fetch
+from runs.sql import Query, Row, fetch_together
 from runs.wiring import wiring
 
 STEPS = """
@@ -117,10 +117,16 @@ class RecordedWait:
 
 def read(run_id: UUID) -> tuple[list[RecordedStep], list[RecordedWait]]:
     """The whole journal of a run."""
-    return (
-        [RecordedStep(*row) for row in fetch(STEPS, [run_id])],
-        [RecordedWait(*row) for row in fetch(WAITS, [run_id])],
-    )
+    return of_rows(*fetch_together(*queries_of(run_id)))
+
+
+def queries_of(run_id: UUID) -> list[Query]:
+    """What `of_rows` makes a journal of."""
+    return [(STEPS, [run_id]), (WAITS, [run_id])]
+
+
+def of_rows(steps: Sequence[Row], waits: Sequence[Row]) -> tuple[list[RecordedStep], list[RecordedWait]]:
+    return [RecordedStep(*row) for row in steps], [RecordedWait(*row) for row in waits]
 
 
 def ended(children: Sequence[UUID]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import psycopg
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection, transaction
 from django.db.backends.signals import connection_created
 
-from runs.sql import execute, fetch
+from runs.sql import Query, Row, execute, fetch_together
 
 READ_ONLY = "SELECT set_config('default_transaction_read_only', 'on', false)"
 # Also of what the body's threads open: by its name a rescuer finds and ends every session of a run.
@@ -20,13 +20,14 @@ _name = ""
 
 
 @contextmanager
-def read_only(session_name: str) -> Iterator[None]:
-    """Within, every session of this process that says nothing else can only read, those of other threads too."""
+def read_only(session_name: str, *queries: Query) -> Iterator[list[list[Row]]]:
+    """Within, every session of this process that says nothing else can only read, those of other threads too. The rows of
+    the queries come with the same round trip."""
     global _name
     _name = session_name
     try:
-        fetch(READ_ONLY)
-        yield
+        _, *found = fetch_together((READ_ONLY, ()), *queries)
+        yield found
     finally:
         _name = ""
         if connection.connection is not None:

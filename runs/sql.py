@@ -7,6 +7,8 @@ from typing import Any
 from django.db import connection
 
 Parameters = Sequence[Any] | Mapping[str, Any]
+Query = tuple[str, Parameters]
+Row = tuple[Any, ...]
 
 
 def fetch(statement: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
@@ -14,6 +16,17 @@ def fetch(statement: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
         cursor.execute(statement, parameters)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows
+
+
+def fetch_together(*queries: Query) -> list[list[Row]]:
+    """The rows of several queries, asked in one round trip; outside a transaction they are one."""
+    connection.ensure_connection()
+    driver: Any = connection.connection
+    cursors = [connection.cursor() for _ in queries]
+    with connection.wrap_database_errors, driver.pipeline():
+        for cursor, (statement, parameters) in zip(cursors, queries, strict=True):
+            cursor.execute(statement, parameters)
+    return [cursor.fetchall() for cursor in cursors]
 
 
 def execute(statement: str, parameters: Parameters = ()) -> int:

@@ -25,6 +25,9 @@ from runs.wiring import Sought, wiring
 
 log = structlog.get_logger(__name__)
 
+# Parameters that say how many rows there are stand in a query of their own: PostgreSQL would otherwise find a plan for each
+# number of them cheaper than one for all, and plan anew every time, which takes longer than to execute it.
+
 # A wait by time alone begins a new causal chain: what happens every so often is no loop. One that is shorter than the rate of
 # loops spaces them does not: it would be a way round that rate.
 END = """
@@ -73,13 +76,14 @@ def _end(
 END_DUE = _end(
     waits="""(SELECT * FROM runs_wait WHERE status = 'open' AND due_at <= (SELECT clock_timestamp())
       AND (looked_at IS NOT NULL OR kind NOT IN ('event', 'children'))
-    ORDER BY due_at LIMIT %(limit)s::int) wait""",
+    ORDER BY due_at LIMIT (SELECT %(limit)s::int)) wait""",
     status="CASE runs_wait.kind WHEN 'time' THEN 'done' ELSE 'expired' END",
     patience="SKIP LOCKED",
 )
-END_THESE = _end(waits="runs_wait wait", which="AND wait.id = ANY(%(ids)s::bigint[])")
+END_THESE = _end(waits="runs_wait wait", which="AND wait.id = ANY((SELECT %(ids)s::bigint[])::bigint[])")
 END_BY_EVENT = _end(
-    waits="unnest(%(ids)s::bigint[], %(events)s::uuid[]) AS hit(wait_id, event_id) JOIN runs_wait wait ON wait.id = hit.wait_id",
+    waits="""unnest((SELECT %(ids)s::bigint[]), (SELECT %(events)s::uuid[])) AS hit(wait_id, event_id)
+    JOIN runs_wait wait ON wait.id = hit.wait_id""",
     event="hit.event_id",
     told=LAZILY,
 )
@@ -87,14 +91,14 @@ END_BY_EVENT = _end(
 # alone: a fork waits for the children of the run it was forked from.
 END_WITHOUT_CHILDREN = _end(
     waits="runs_wait wait",
-    which="""AND wait.run_id = ANY(%(parents)s::uuid[]) AND wait.kind = 'children' AND NOT EXISTS (
+    which="""AND wait.run_id = ANY((SELECT %(parents)s::uuid[])::uuid[]) AND wait.kind = 'children' AND NOT EXISTS (
       SELECT FROM runs_run child WHERE child.id = ANY(wait.children)
       AND child.status IN ('queued', 'running', 'waiting', 'uncertain'))""",
     told=LAZILY,
 )
 # The shapes of the matches of each type: one step down the index for each, however many wait.
 SHAPES = """
-SELECT wanted.type, shape.match_shape FROM unnest(%s::text[]) AS wanted(type) CROSS JOIN LATERAL (
+SELECT wanted.type, shape.match_shape FROM unnest((SELECT %s::text[])) AS wanted(type) CROSS JOIN LATERAL (
   WITH RECURSIVE walk AS (
     (SELECT match_shape FROM runs_wait
      WHERE status = 'open' AND kind = 'event' AND event_type = wanted.type ORDER BY match_shape LIMIT 1)
@@ -107,7 +111,8 @@ SELECT wanted.type, shape.match_shape FROM unnest(%s::text[]) AS wanted(type) CR
 """
 # An event may be dispatched after a run's look back took it, when that run waits for the next of its kind.
 HITS = """
-SELECT wait.id, hit.event_id FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[]) AS hit(event_id, type, shape, hash)
+SELECT wait.id, hit.event_id
+FROM unnest((SELECT %s::uuid[]), (SELECT %s::text[]), (SELECT %s::text[]), (SELECT %s::text[])) AS hit(event_id, type, shape, hash)
 JOIN runs_wait wait ON wait.status = 'open' AND wait.kind = 'event' AND wait.event_type = hit.type AND wait.match_shape = hit.shape
   AND wait.match_hash = hit.hash
 WHERE NOT EXISTS (SELECT FROM runs_wait taken WHERE taken.event_id = hit.event_id AND taken.run_id = wait.run_id)
