@@ -9,6 +9,7 @@ from uuid import UUID
 
 from .effects import Effects
 from .exceptions import Permanent
+from .storable import storable
 
 Effect = Literal["transactional", "read", "idempotent", "at_most_once"]
 OnExpiry = Literal["deny", "fail"]
@@ -29,6 +30,7 @@ class Place:
             raise Permanent(f"a step's name is a text, not {self.name!r}")
         if len(self.name) + len(self.key) > KEY_LENGTH:
             raise Permanent(f"step {self.name[:50]!r}: name and key have over {KEY_LENGTH} characters")
+        storable([self.name, self.key], f"the key of {self.name!r}")
 
 
 @dataclass(frozen=True, kw_only=True)

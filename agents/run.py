@@ -1,3 +1,4 @@
+import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from .journal import (
     TimeWish,
 )
 from .state import State
+from .storable import storable
 
 KEY_LENGTH = 200
 SIGNAL = "run.signal"  # the type of the events that are signals
@@ -242,11 +244,8 @@ class AgentRun:
         `match` says what values its data has at which paths: {"customer.id": 7}."""
         if not isinstance(type, str) or not type:
             raise ValueError(f"wait_for_event({type!r}): name the event's type")
-        for path, value in (match or {}).items():
-            if not isinstance(path, str) or isinstance(value, (dict, list, tuple)):
-                raise ValueError(f"wait_for_event({type!r}): match {path!r} is a path and a single value")
         wish = EventWish(
-            place=_place(f"event {type}", key), type=type, match=dict(match or {}), timeout=_ahead("timeout", timeout)
+            place=_place(f"event {type}", key), type=type, match=_match(type, match), timeout=_ahead("timeout", timeout)
         )
         came = self._durable("wait_for_event").wait(wish)
         return None if came is EXPIRED else came
@@ -275,15 +274,15 @@ class AgentRun:
     ) -> Answer:
         """Ask a person, and wait for the answer: true if it was granted. `arguments` are what is to be done; the person
         may edit them, so go by those of the answer. Raises ApprovalExpired where `on_expiry` is "fail"."""
-        if not isinstance(question, str) or not question:
-            raise ValueError(f"ask_approval({question!r}): ask something, as a text")
+        if not all(isinstance(text, str) for text in (question, detail)) or not question:
+            raise ValueError(f"ask_approval({question!r}): ask something, as a text; so is the detail")
         if on_expiry not in ("deny", "fail"):
             raise ValueError(f'ask_approval: on_expiry {on_expiry!r} is not "deny" or "fail"')
         wish = ApprovalWish(
             place=_place("approval", key),
-            question=question,
-            detail=detail,
-            arguments=arguments,
+            question=storable(question, "what is asked"),
+            detail=storable(detail, "the detail of what is asked"),
+            arguments=json.loads(json.dumps(storable(arguments, f"the arguments of {question!r}"))),
             expires=_ahead("expires", expires),
             on_expiry=on_expiry,
         )
@@ -358,6 +357,16 @@ def step_wish(
         timeout=_ahead("timeout", timeout),
         arguments=arguments,
     )
+
+
+def _match(type: str, match: Mapping[str, Any] | None) -> dict[str, Any]:
+    found: dict[str, Any] = storable(dict(match or {}), f"the match of wait_for_event({type!r})")
+    for path, value in found.items():
+        if not isinstance(path, str) or isinstance(value, (dict, list, tuple)):
+            raise ValueError(f"wait_for_event({type!r}): match {path!r} is a path and a single value")
+        if any(other.startswith(f"{path}.") for other in found):
+            raise ValueError(f"wait_for_event({type!r}): {path!r} cannot be a value and have one below it")
+    return found
 
 
 def _place(name: str, key: str = "") -> Place:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import structlog
-from django.db import IntegrityError, InterfaceError, OperationalError, connection, transaction
+from django.db import DataError, IntegrityError, InterfaceError, OperationalError, connection, transaction
 
-from agents import AgentRun, AsyncAgentRun, registry
+from agents import AgentRun, AsyncAgentRun, Permanent, registry
 from agents.journal import Journal as AnyJournal
 from agents.network import network_refused
 from runs import recorded, waits
@@ -23,10 +23,10 @@ from runs.finish import finish
 from runs.journal import Journal
 from runs.models import Attempt, Run
 from runs.outcome import Outcome, leave
-from runs.retry import outcome_of
+from runs.retry import describe, outcome_of
 from runs.session import read_only
 from runs.sql import fetch
-from runs.states import RunStatus
+from runs.states import FINISHED, RunStatus
 from runs.wiring import wiring
 
 log = structlog.get_logger(__name__)
@@ -198,6 +198,11 @@ def record(claim: Claim, outcome: Outcome) -> None:
         # After a lost connection the first try may have committed; the attempt it wrote says so.
         if not Attempt.objects.filter(run_id=claim.run_id, epoch=claim.epoch).exists():
             raise
+    except (DataError, TypeError, ValueError) as error:
+        if outcome.status in FINISHED:
+            raise
+        # Something of it cannot be stored, at no attempt: better a failed run than a dead process for each.
+        record(claim, outcome_of(Permanent(f"it cannot be recorded: {describe(error)}"), claim))
 
 
 def release(reason: str) -> Outcome:
