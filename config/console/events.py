@@ -7,6 +7,7 @@ from django.contrib import admin, messages
 from django.db.models import Exists, IntegerField, OuterRef, Q, QuerySet
 from django.db.models.expressions import RawSQL
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.template.defaultfilters import pluralize
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -21,17 +22,25 @@ from config.console.decisions import cells_of
 from config.console.dialogs import attempt, dialog, leave
 from config.console.links import event_link, link, page, run_link
 from config.console.moments import distance, moment
+from config.console.pages import form_page
 from config.console.panel import LOOKED_THROUGH, Panel, acting, button, column, newest
 from config.console.run_words import duration_of, first_line, run_list
 from config.console.sections import Facts, Notice, Section, Table, Text, pretty
+from config.console.shadow_page import ShadowForm, not_wanting, tried
 from runs.alive import alive
 from runs.ids import runs_of_event, runs_of_events
 from runs.models import NIL, Run
 from triggers.erasure import Selection, erase, erase_event
+from triggers.exceptions import PayloadRemoved
 from triggers.models import Decision, Event, Redelivery, Redispatch, Trigger
 from triggers.replay import replay
+from triggers.shadow import candidates
 
 SHOWN = 50
+EXPLAINED = (
+    "The event goes through today's code in a transaction that is rolled back. Calls to the outside and waits are answered by "
+    "the journal of the run it started, and nobody is called."
+)
 # The range of run ids that share the event's time prefix: see runs.ids.runs_of_event.
 RUNS_STARTED = """(
     SELECT count(*) FROM runs_run run
@@ -104,7 +113,7 @@ class EventPanel(Panel):
     )
     ordering = ("-id",)
     actions = ("replay_chosen",)
-    actions_detail = ("replay_event", "erase_event")
+    actions_detail = ("replay_event", "shadow_event", "erase_event")
 
     # Lists
 
@@ -189,6 +198,29 @@ class EventPanel(Panel):
             attempt(request, partial(replay, event, trigger=trigger, by=acting(request)), done=f"Replayed{to}.")
         return leave(request, page("triggers_event", object_id))
 
+    @button("Shadow run", permissions=["replay"], icon="science", url_path="shadow")
+    def shadow_event(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        event = get_object_or_404(Event.objects.select_related("source"), pk=object_id)
+        back = page("triggers_event", object_id)
+        try:
+            wanting = candidates(event)
+        except PayloadRemoved as gone:
+            messages.error(request, str(gone))
+            return leave(request, back)
+        initial = {"trigger": request.GET.get("trigger", ""), "run": request.GET.get("run", "")}
+        form = ShadowForm(wanting, request.POST or None, initial=initial)
+        told = tried(request, event, form) if form.is_valid() else [Notice(text=EXPLAINED)]
+        return form_page(
+            self,
+            request,
+            form,
+            title="Shadow run: what would it do today?",
+            submit="Try it",
+            back=back,
+            sections=[*told, *not_wanting(wanting)],
+            obj=event,
+        )
+
     def has_erase_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
         return request.user.has_perm("triggers.erase_event")
 
@@ -222,7 +254,8 @@ class EventPanel(Panel):
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
         is_gone = Event.objects.filter(pk=object_id, payload_removed_at__isnull=False).exists()
         actions = super().get_actions_detail(request, object_id)
-        return [one for one in actions if not (is_gone and one.action_name == "triggers_event_replay_event")]
+        need_payload = ("triggers_event_replay_event", "triggers_event_shadow_event")
+        return [one for one in actions if not (is_gone and one.action_name in need_payload)]
 
     # One event
 

@@ -1,10 +1,13 @@
 """What a person may do to a run: every button opens a dialog, and calls one service."""
 
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django import forms
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
@@ -110,7 +113,7 @@ RESOLVE = dialog(
 class RunButtons(Panel):
     """The buttons of the run's page."""
 
-    actions_detail = ("resolve_run", "requeue_run", "fork_run", "signal_run", "cancel_run")
+    actions_detail = ("resolve_run", "requeue_run", "fork_run", "signal_run", "shadow_run", "cancel_run")
 
     def has_requeue_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
         return request.user.has_perm("runs.requeue_run")
@@ -126,6 +129,9 @@ class RunButtons(Panel):
 
     def has_resolve_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
         return request.user.has_perm("runs.resolve_run")
+
+    def has_shadow_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("triggers.replay_event")
 
     @button("Requeue", permissions=["requeue"], icon="replay", variant=ActionVariant.PRIMARY, dialog=REQUEUE)
     def requeue_run(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
@@ -161,6 +167,15 @@ class RunButtons(Panel):
 
         return submit(request, SIGNAL, form, act, field="name", done="Signalled.", back=page("runs_run", object_id))
 
+    @button("Shadow run", permissions=["shadow"], icon="science", url_path="shadow")
+    def shadow_run(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """The event's page for it, with this run's journal to answer."""
+        run = get_object_or_404(Run.objects.only("id", "trigger", "event_ids"), pk=object_id)
+        if not run.event_ids:
+            raise Http404("No event woke it.")
+        query = urlencode({"trigger": run.trigger, "run": run.pk})
+        return redirect(f"{reverse('admin:triggers_event_shadow_event', args=[run.event_ids[-1]])}?{query}")
+
     @button("Resolve", permissions=["resolve"], icon="rule", variant=ActionVariant.WARNING, dialog=RESOLVE)
     def resolve_run(self, request: HttpRequest, form: ResolveForm, object_id: str) -> HttpResponse:
         def act() -> None:
@@ -170,7 +185,7 @@ class RunButtons(Panel):
         return submit(request, RESOLVE, form, act, field="outcome", done="Resolved.", back=page("runs_run", object_id))
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
-        run = Run.objects.only("status", "payload_removed_at").filter(pk=object_id).first()
+        run = Run.objects.only("status", "payload_removed_at", "event_ids").filter(pk=object_id).first()
         if run is None:
             return []
         has_payload, is_forked = run.payload_removed_at is None, Run.objects.filter(forked_from_id=run.pk).exists()
@@ -178,6 +193,7 @@ class RunButtons(Panel):
             "runs_run_resolve_run": run.status == RunStatus.UNCERTAIN,
             "runs_run_requeue_run": run.status in REQUEUEABLE and has_payload and not is_forked,
             "runs_run_fork_run": has_payload,
+            "runs_run_shadow_run": has_payload and bool(run.event_ids),
             "runs_run_signal_run": run.status in LIVE,
             "runs_run_cancel_run": run.status in LIVE,
         }

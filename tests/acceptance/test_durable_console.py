@@ -1,5 +1,5 @@
 """What a person does for durable runs, in a browser, on the running stack: approve with other arguments, resolve what
-nobody could know, fork from the step that failed."""
+nobody could know, fork from the step that failed, and try a past event without doing it."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture
 def running(make_stack: StackMaker) -> Stack:
-    stack = make_stack(env={"WAKEFUL_APPS": "desk", "PYTHONPATH": str(USER_APPS)})
+    stack = make_stack(env={"WAKEFUL_APPS": "desk,shop", "PYTHONPATH": str(USER_APPS)})
     stack.manage("prepare")
     return stack.up()
 
@@ -94,6 +94,38 @@ def test_a_failed_run_is_forked_from_the_step_that_failed_with_another_input(run
     expect(desk.locator("#causes").get_by_text("fork of")).to_be_visible()
 
 
+def test_a_past_event_is_tried_with_todays_code_and_says_what_it_would_change(running: Stack, desk: Page) -> None:
+    event = running.manage("emit", "effect.left", "--data", '{"n": 7}').stdout.strip()
+    run_in(running, "effect", "succeeded")
+    effects = "SELECT count(*) FROM shop_effect"
+    eventually(lambda: not running.query("SELECT 1 FROM runs_run WHERE status IN ('queued', 'running')"))
+    before = running.query(effects)
+
+    desk.goto(f"{running.url}/admin/triggers/event/{event}/change/")
+    desk.get_by_role("link", name="Shadow run").click()
+    desk.locator("[name=trigger]").select_option("effect")
+    try_it(desk)
+
+    expect(desk.get_by_text("It would succeed.")).to_be_visible()
+    expect(desk.get_by_role("row", name="shop_effect 1 0 0")).to_be_visible()
+    expect(desk.locator("code", has_text='INSERT INTO "shop_effect"')).to_be_visible()
+    expect(desk.get_by_role("cell", name="effected")).to_be_visible()
+    assert running.query(effects) == before
+    assert running.query("SELECT 1 FROM runs_auditentry WHERE action = 'shadow' AND by = 'admin:admin'")
+
+
+def test_a_shadow_of_a_waiting_run_stops_where_a_person_would_be_asked(running: Stack, desk: Page) -> None:
+    fire(running, "refund", {"invoice": "2026-119"})
+    run = run_in(running, "refund", "waiting")
+
+    desk.goto(f"{running.url}/admin/runs/run/{run['id']}/change/")
+    desk.get_by_role("link", name="Shadow run").click()
+    try_it(desk)
+
+    expect(desk.get_by_text(re.compile("Stopped at .* an approval: Refund invoice 2026-119"))).to_be_visible()
+    expect(desk.locator("pre", has_text='"cents": 12900')).to_be_visible()
+
+
 def fire(stack: Stack, trigger: str, data: Any) -> None:
     assert stack.api("POST", f"/api/v1/triggers/{trigger}/fire/", {"data": data}).status == 202
 
@@ -110,3 +142,8 @@ def open_dialog(page: Page, button: str) -> None:
 
 def submit(page: Page, button: str) -> None:
     page.locator("#modal-content").get_by_role("button", name=button).click()
+
+
+def try_it(page: Page) -> None:
+    # A process is started for it.
+    page.get_by_role("button", name="Try it").click(timeout=60_000)

@@ -183,6 +183,8 @@ ELSEWHERE = {
     "triggers.source edit",
     "triggers.event erase_event",  # tests/triggers/test_erasure.py
     "triggers.trigger try_filter",
+    "triggers.event shadow_event",  # in a process of its own: tests/triggers/test_shadow.py
+    "runs.run shadow_run",  # leads to the same
     "django_celery_beat.periodictask add",
     "django_celery_beat.periodictask change",
     *(
@@ -224,7 +226,7 @@ COMMANDS: dict[str, Door] = {
     "prepare": command("prepare"),
     "prune": command("prune", "--budget", "1s"),
 }
-# These look, or run the installation; rotate_keys, erase and import_triggers are tested beside what they do.
+# These look, or run the installation; rotate_keys, erase, import_triggers and shadow are tested beside what they do.
 OTHER_COMMANDS = {
     "doctor",
     "verify",
@@ -235,6 +237,7 @@ OTHER_COMMANDS = {
     "rotate_keys",
     "erase",
     "import_triggers",
+    "shadow",
 }
 
 

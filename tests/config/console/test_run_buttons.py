@@ -130,10 +130,10 @@ def test_viewer_is_offered_no_fork(log_in: LogIn) -> None:
 @pytest.mark.parametrize(
     ("status", "offered"),
     [
-        ("uncertain", {"Resolve", "Fork", "Signal", "Cancel"}),
-        ("waiting", {"Fork", "Signal", "Cancel"}),
-        ("failed", {"Requeue", "Fork"}),
-        ("succeeded", {"Fork"}),
+        ("uncertain", {"Resolve", "Fork", "Signal", "Shadow run", "Cancel"}),
+        ("waiting", {"Fork", "Signal", "Shadow run", "Cancel"}),
+        ("failed", {"Requeue", "Fork", "Shadow run"}),
+        ("succeeded", {"Fork", "Shadow run"}),
     ],
 )
 def test_buttons_are_those_its_state_allows(admin: Client, status: str, offered: set[str]) -> None:
@@ -150,4 +150,4 @@ def test_forked_run_leads_to_its_fork_and_is_not_requeued(admin: Client) -> None
 
     assert "does its work now" in page.content.decode()
     assert page_of(NOUN, fork) in page.content.decode()
-    assert {action["title"] for action in page.context["actions_detail"]} == {"Fork"}
+    assert {action["title"] for action in page.context["actions_detail"]} == {"Fork", "Shadow run"}
