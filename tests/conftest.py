@@ -26,10 +26,7 @@ django.setup()
 # A login in a test need not be slow to guess.
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
-from django.db import connection  # noqa: E402  (these need the settings)
-
-from tests.pristine import Pristine  # noqa: E402
-from tests.stack import Stack, StackMaker, Template  # noqa: E402
+from tests.stack import Stack, StackMaker, Template  # noqa: E402  (they need the settings)
 
 
 def pytest_unconfigure() -> None:
@@ -49,15 +46,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.django_db(**{**marker.kwargs, "serialized_rollback": True}), append=False)
         if {"browser", "page"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("browser")
-
-
-@pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
-    """As pytest-django has it; emptied and filled again in less time."""
-    with django_db_blocker.unblock():
-        pristine = Pristine(connection)
-    vars(connection.ops).update(execute_sql_flush=pristine.empty)
-    vars(connection.creation).update(deserialize_db_from_string=pristine.refill)
 
 
 @pytest.fixture(scope="session")
