@@ -162,7 +162,7 @@ def hash_at(paths: Sequence[str], data: Any) -> str | None:
 
 
 def hash_of(values: Sequence[Any]) -> str:
-    return sha256(canonical([_number(value) for value in values]).encode()).hexdigest()
+    return sha256(canonical(values).encode()).hexdigest()
 
 
 def digest_of(question: str, arguments: Any) -> str:
@@ -171,12 +171,20 @@ def digest_of(question: str, arguments: Any) -> str:
 
 
 def canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    """JSON as text, the same for what is the same: also after PostgreSQL has had it."""
+    return json.dumps(_numbers(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
-def _number(value: Any) -> Any:
+def _numbers(value: Any) -> Any:
     # JSON has one kind of number: 7 and 7.0 are the same.
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case dict():
+            return {name: _numbers(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [_numbers(inner) for inner in value]
+    return value
 
 
 def _json(value: Any) -> str | None:

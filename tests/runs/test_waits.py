@@ -11,6 +11,7 @@ from agents import AgentRun, ApprovalExpired
 from runs import waits
 from runs.approvals import decide
 from runs.cancel import cancel
+from runs.entries import digest_of
 from runs.models import Approval, Attempt, Notification, OutboxMessage, Run, Wait
 from runs.requeue import requeue
 from runs.states import RunStatus
@@ -150,6 +151,15 @@ def test_a_decision_is_given_to_the_run(lab: Lab, decision: Any) -> None:
 
     said = "approved" if decision == "approve" else "denied"
     assert lab.go_on(run).result == [said, decision == "approve", {"cents": 100}, "ada", ""]
+
+
+def test_a_large_number_in_what_is_asked_is_the_same_after_it_was_stored(lab: Lab) -> None:
+    run = lab.run(lambda run: run.ask_approval("Go?", arguments={"many": [1e16, 2.0, 0.5]}).decision)
+    asked = Approval.objects.get()
+    assert digest_of(asked.question, asked.arguments) == asked.digest
+    decide(asked.id, decision="approve", by="ada")
+
+    assert lab.go_on(run).result == "approved"
 
 
 def test_an_approval_nobody_decided_counts_as_denied(lab: Lab) -> None:
