@@ -18,15 +18,19 @@ from runs.session import writing
 from runs.sql import execute, fetch
 from runs.states import RunStatus
 
-# The first progress of a claim begins to count attempts anew; after that the fence need only hold the row.
+# The first progress of a claim begins to count attempts anew; after that the fence need only hold the row. A thread that
+# the body left behind still bears the run's epoch when the run waits or has finished: so the state counts too, in a way
+# that does not send the planner to the small partial index.
 FIRST = """
 WITH fenced AS (
-  UPDATE runs_run SET attempt = 0 WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int
+  UPDATE runs_run SET attempt = 0
+  WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND coalesce(status, '') = 'running'
   RETURNING id, worker_id, cancel_requested_at
 )"""
 FURTHER = """
 WITH fenced AS MATERIALIZED (
-  SELECT id, worker_id, cancel_requested_at FROM runs_run WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int
+  SELECT id, worker_id, cancel_requested_at FROM runs_run
+  WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND coalesce(status, '') = 'running'
   FOR NO KEY UPDATE
 )"""
 # Is this process asked to give the run back?

@@ -1,10 +1,15 @@
 """The sessions of a durable run: read-only as long as its body runs, and nobody else's."""
 
+import contextlib
+from threading import Event, Thread
+
 import psycopg
 import pytest
+from django.contrib.auth.models import Group
 from django.db import OperationalError, connection, connections
 
 from agents import AgentRun
+from runs.models import Step
 from runs.session import read_only
 from runs.sql import fetch
 from tests.runs.durable import Lab, lab
@@ -35,6 +40,36 @@ def test_another_database_of_the_project_is_left_as_it_is(lab: Lab) -> None:
     other.close()
 
     assert run.result == ["off"]
+
+
+def test_a_thread_that_outlives_the_body_commits_nothing(lab: Lab) -> None:
+    may_go_on = Event()
+
+    def straggle(run: AgentRun) -> None:
+        with contextlib.suppress(BaseException):
+            run.step("late", lambda: may_go_on.wait(5) and make_group("late"), key="1")
+        with contextlib.suppress(BaseException):
+            run.step("later", lambda: make_group("later"), key="1")
+        connection.close()
+
+    threads: list[Thread] = []
+
+    def body(run: AgentRun) -> None:
+        run.step("first", lambda: make_group("first"))
+        threads.append(Thread(target=straggle, args=[run]))
+        threads[0].start()
+
+    run = lab.run(body)
+    may_go_on.set()
+    threads[0].join()
+
+    assert run.status == "succeeded"
+    assert [group.name for group in Group.objects.all()] == ["first"]
+    assert [step.key for step in Step.objects.all()] == ["first"]
+
+
+def make_group(name: str) -> None:
+    Group.objects.create(name=name)
 
 
 def end_session() -> None:
