@@ -314,6 +314,8 @@ class Journal:
         try:
             with writing():
                 is_wanted_back = self._commit(entries, Rows())
+                if is_wanted_back and any(entry.status == Status.STARTED for entry in entries):
+                    transaction.set_rollback(True)  # it stops here, so nobody need ask whether it happened
                 failpoint("before_intent_commit")
         except Exception as error:
             self._lost(error)
