@@ -338,6 +338,11 @@ class Journal:
 
     def _record_failure(self, begun: Begun, error: BaseException) -> Exception:
         kind, message = type(error).__name__, describe(error).partition(": ")[2]
+        with self.lock:
+            if begun.position < self.position:
+                # What was begun beside it did not come after it: its failure stands behind them, and is tried again.
+                self.position += 1
+                begun.position = self.position
         failed = begun.entry(
             Status.FAILED,
             error=message,
