@@ -326,11 +326,12 @@ class Journal:
         is_progress = any(entry.status == Status.DONE for entry in entries)
         with self.lock:
             drawn, is_first = list(self.pending), is_progress and not self.has_progressed
+        written = {entry.key for entry in drawn}
         is_wanted_back = commit(self.claim, [*drawn, *entries], rows, is_first=is_first)
 
         def committed() -> None:
             with self.lock:
-                self.pending = [entry for entry in self.pending if entry not in drawn]
+                self.pending = [entry for entry in self.pending if entry.key not in written]
                 self.has_progressed |= is_progress
 
         transaction.on_commit(committed)

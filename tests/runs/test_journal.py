@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import time
 from threading import Thread
 from typing import Any
 from uuid import UUID
@@ -240,6 +241,19 @@ def test_values_are_the_same_on_every_replay(lab: Lab) -> None:
 
     assert seen[:2] == seen[2:]
     assert isinstance(seen[0][1], UUID)
+
+
+def test_thousands_of_values_cost_no_more_than_they_are(lab: Lab) -> None:
+    def body(run: AgentRun) -> None:
+        for _ in range(4000):
+            run.random()
+        run.step("use them", lambda: None)
+
+    began = time.monotonic()
+    run = lab.run(body)
+
+    assert run.status == "succeeded"
+    assert time.monotonic() - began < 5
 
 
 def test_what_a_step_emits_is_committed_with_it_and_once(lab: Lab) -> None:
