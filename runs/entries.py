@@ -74,7 +74,8 @@ JOURNALED = """journaled AS (
     %(step_errors)s::text[], %(step_kinds)s::text[], %(step_permanent)s::boolean[], %(step_took)s::float8[])
     AS entry(key, position, is_keyed, effect, status, attempts, arguments, output, error, error_kind, is_permanent, took)
   ON CONFLICT (run_id, key) DO UPDATE SET
-    position = excluded.position, status = excluded.status, epoch = excluded.epoch, attempts = excluded.attempts, output = excluded.output, error = excluded.error,
+    position = excluded.position,
+    status = excluded.status, epoch = excluded.epoch, attempts = excluded.attempts, output = excluded.output, error = excluded.error,
     error_kind = excluded.error_kind, is_permanent = excluded.is_permanent, ended_at = excluded.ended_at
 )"""
 # A wait that a cancel has closed is opened again by the requeued run; its time runs on.

@@ -46,8 +46,12 @@ def test_a_thread_that_outlives_the_body_commits_nothing(lab: Lab) -> None:
     may_go_on = Event()
 
     def straggle(run: AgentRun) -> None:
+        def late() -> None:
+            may_go_on.wait(5)
+            make_group("late")
+
         with contextlib.suppress(BaseException):
-            run.step("late", lambda: may_go_on.wait(5) and make_group("late"), key="1")
+            run.step("late", late, key="1")
         with contextlib.suppress(BaseException):
             run.step("later", lambda: make_group("later"), key="1")
         connection.close()
