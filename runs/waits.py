@@ -72,15 +72,21 @@ def _end(
 
 
 # The clock is read once, in a query of its own, so that the index leaves out what is due some day. Nothing is over before
-# somebody has looked whether it had come by then.
+# somebody has looked whether it had come by then. The limit is part of the text, and ending them another statement: for how
+# many are due PostgreSQL has a guess that makes it read all runs.
+DUE = """
+SELECT id FROM runs_wait WHERE status = 'open' AND due_at <= (SELECT clock_timestamp())
+  AND (looked_at IS NOT NULL OR kind NOT IN ('event', 'children'))
+ORDER BY due_at LIMIT {limit}
+"""
+THESE = "AND wait.id = ANY((SELECT %(ids)s::bigint[])::bigint[])"
 END_DUE = _end(
-    waits="""(SELECT * FROM runs_wait WHERE status = 'open' AND due_at <= (SELECT clock_timestamp())
-      AND (looked_at IS NOT NULL OR kind NOT IN ('event', 'children'))
-    ORDER BY due_at LIMIT (SELECT %(limit)s::int)) wait""",
+    waits="runs_wait wait",
+    which=THESE,
     status="CASE runs_wait.kind WHEN 'time' THEN 'done' ELSE 'expired' END",
     patience="SKIP LOCKED",
 )
-END_THESE = _end(waits="runs_wait wait", which="AND wait.id = ANY((SELECT %(ids)s::bigint[])::bigint[])")
+END_THESE = _end(waits="runs_wait wait", which=THESE)
 END_BY_EVENT = _end(
     waits="""unnest((SELECT %(ids)s::bigint[]), (SELECT %(events)s::uuid[])) AS hit(wait_id, event_id)
     JOIN runs_wait wait ON wait.id = hit.wait_id""",
@@ -134,7 +140,8 @@ UPDATE runs_wait SET looked_at = clock_timestamp() WHERE id = %s::bigint AND sta
 
 def end_due(limit: int) -> int:
     """End the waits whose time is over, and queue their runs; how many."""
-    return _ended(END_DUE, {"limit": limit})
+    due = [id for (id,) in fetch(DUE.replace("{limit}", str(limit)))]
+    return _ended(END_DUE, {"ids": due}) if due else 0
 
 
 def end_these(wait_ids: Sequence[int]) -> int:

@@ -1,25 +1,28 @@
 """Looks that go on all day read what they are after, and nothing of what only waits."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.utils import timezone
 
-from runs import outbox, timers
+from runs import outbox, timers, waits
+from runs.lease import patience
 from runs.models import OutboxMessage
-from runs.sql import execute, fetch
+from runs.sql import Parameters, execute, fetch
 from tests.runs.factories import make_run
 
 pytestmark = pytest.mark.django_db
 
 
-def steps_of(statement: str, parameters: list[Any]) -> Iterator[dict[str, Any]]:
+def steps_of(statement: str, parameters: Parameters, *, is_large: bool = False) -> Iterator[dict[str, Any]]:
     """The steps of the plan that does for any parameters, with what each met."""
     execute("SET LOCAL plan_cache_mode = force_generic_plan")
-    execute("SET LOCAL enable_seqscan = off")  # of so few rows it would be the cheapest
+    if not is_large:
+        execute("SET LOCAL enable_seqscan = off")  # of so few rows it would be the cheapest
     [(plan,)] = fetch(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters)
     steps = [(plan if isinstance(plan, list) else json.loads(plan))[0]["Plan"]]
     while steps:
@@ -50,3 +53,75 @@ def test_delivery_passes_over_no_message_that_is_to_be_sent_later(statement: str
 
     assert any("available_at <=" in step.get("Index Cond", "") for step in steps)
     assert not any(step.get("Rows Removed by Filter") for step in steps)
+
+
+WAITS: dict[str, tuple[str, Parameters]] = {
+    "DUE": (waits.DUE.replace("{limit}", "500"), []),
+    "END_DUE": (waits.END_DUE, {"ids": [1, 2]}),
+    "END_THESE": (waits.END_THESE, {"ids": [1, 2]}),
+    "END_BY_EVENT": (waits.END_BY_EVENT, {"ids": [1, 2], "events": [uuid4(), uuid4()]}),
+    "END_WITHOUT_CHILDREN": (waits.END_WITHOUT_CHILDREN, {"parents": [uuid4()]}),
+    "SHAPES": (waits.SHAPES, [["bench.awaited"]]),
+    "HITS": (waits.HITS, [[uuid4()], ["bench.awaited"], ['["number"]'], ["a hash"]]),
+    "UNLOOKED_OF": (waits.UNLOOKED_OF, {"run": uuid4()}),
+    "UNLOOKED_OF_ALL": (waits.UNLOOKED_OF_ALL, {"limit": 100}),
+    "LOOK": (timers.LOOK, {**patience(), "owed": timers.LOOK_BACK_OWED}),
+}
+
+
+@pytest.fixture
+def waiting() -> Callable[[int], None]:
+    """So many more runs that wait, for the time, an event of one type or a person."""
+
+    def add(count: int) -> None:
+        execute(RUNS_THAT_WAIT, [count])
+        execute(THEIR_WAITS, [])
+        execute("ANALYZE runs_run, runs_wait")
+
+    return add
+
+
+RUNS_THAT_WAIT = """
+INSERT INTO runs_run (id, queue, agent, version, trigger, event_ids, policy, priority, replay_id, root_id, depth, status, status_reason,
+                      attempt, epoch, key_limit, error)
+SELECT gen_random_uuid(), 'default', 'a', '1', '', ARRAY[gen_random_uuid()], '{}', 5, gen_random_uuid(), gen_random_uuid(), 0, 'waiting',
+       '', 0, 1, 1, '' FROM generate_series(1, %s)
+"""
+THEIR_WAITS = """
+INSERT INTO runs_wait (run_id, key, position, is_keyed, kind, status, due_at, event_type, match, match_shape, match_hash, children,
+                       looked_at)
+SELECT id, 'w', 0, false, kind, 'open', now() + interval '30 days', CASE kind WHEN 'event' THEN 'bench.awaited' ELSE '' END, '{}',
+       CASE kind WHEN 'event' THEN '["number"]' ELSE '' END, id::text, '{}', now()
+FROM (SELECT id, (ARRAY['time', 'event', 'approval'])[1 + (row_number() OVER ())::int %% 3] AS kind FROM runs_run) made
+"""
+
+
+@pytest.mark.parametrize("name", WAITS)
+@pytest.mark.parametrize("count", [100, 20_000])
+def test_what_wakes_runs_reads_no_more_the_more_of_them_wait(
+    name: str, count: int, waiting: Callable[[int], None]
+) -> None:
+    statement, given = WAITS[name]
+    parameters = {**given, "spacing": timedelta(seconds=1)} if isinstance(given, Mapping) else given
+    waiting(count)
+
+    steps = list(steps_of(statement, parameters, is_large=count > 1000))
+
+    read_whole = [step["Relation Name"] for step in steps if step["Node Type"] == "Seq Scan"]
+    assert not {"runs_run", "runs_wait"} & set(read_whole)
+    assert sum(step.get("Rows Removed by Filter", 0) for step in steps) < 10
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_what_wakes_runs_is_planned_once(name: str, waiting: Callable[[int], None]) -> None:
+    """Planning takes longer than the look itself."""
+    statement, given = WAITS[name]
+    parameters = {**given, "spacing": timedelta(seconds=1)} if isinstance(given, Mapping) else given
+    waiting(1000)
+
+    for _ in range(12):
+        fetch(statement, parameters)
+
+    # psycopg prepares a statement at its second use, PostgreSQL settles on a plan at the sixth of that.
+    [(planned,)] = fetch("SELECT custom_plans FROM pg_prepared_statements ORDER BY prepare_time DESC LIMIT 1")
+    assert planned <= 5
