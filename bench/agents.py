@@ -1,8 +1,9 @@
 """The agents that are measured; the bench's stack gets them by WAKEFUL_APPS=bench."""
 
 import time
+from datetime import timedelta
 
-from agents import AgentRun, agent, on
+from agents import AgentRun, Retry, agent, on
 from bench.names import DRAINED
 from runs.sql import execute
 
@@ -21,3 +22,73 @@ def last(run: AgentRun) -> None:
 @agent("bench.first_line", triggers=[on.event("bench.ping")])
 def first_line(run: AgentRun) -> float:
     return time.time()
+
+
+# Durable ones. Each says in `marks` when (seconds of this process's own clock) it passed what is measured.
+
+marks: list[float] = []
+COUNT = {"count": "event.data.count"}
+
+
+@agent("bench.steps", durable=True, input=COUNT | {"inserts": "event.data.inserts"}, triggers=[on.event("bench.steps")])
+def steps(run: AgentRun) -> None:
+    """`count` steps that do nothing, or that insert one row each."""
+    body = insert if run.input["inserts"] else nothing
+    marks.append(time.perf_counter())
+    for number in range(run.input["count"]):
+        run.step(f"step-{number}", body, number)
+    marks.append(time.perf_counter())
+
+
+@agent("bench.resumed", durable=True, retries=1000, input=COUNT, triggers=[on.event("bench.resumed")])
+def resumed(run: AgentRun) -> None:
+    """`count` steps, and then again from the top."""
+    for number in range(run.input["count"]):
+        run.step(f"step-{number}", nothing, number)
+    marks.append(time.perf_counter())
+    raise Retry(after=0)
+
+
+@agent("bench.sleeper", durable=True, input=COUNT, triggers=[on.event("bench.sleeper")])
+def sleeper(run: AgentRun) -> None:
+    for _ in range(run.input["count"]):
+        marks.append(time.perf_counter())
+        run.sleep(timedelta(microseconds=1))
+        marks.append(time.perf_counter())
+
+
+@agent(
+    "bench.listener",
+    durable=True,
+    input=COUNT | {"name": "event.data.name", "tells": "event.data.tells"},
+    triggers=[on.event("bench.listener")],
+)
+def listener(run: AgentRun) -> list[float]:
+    """`count` events waited for; when each was there, in seconds since 1970."""
+    seen = []
+    for number in range(run.input["count"]):
+        marks.append(time.perf_counter())
+        run.wait_for_event("bench.answer", match={"to": run.input["name"], "number": number})
+        marks.append(time.perf_counter())
+        seen.append(run.step(f"seen-{number}", time.time, effect="read") if run.input["tells"] else 0.0)
+    return seen
+
+
+def nothing(number: int) -> None:
+    pass
+
+
+def insert(number: int) -> None:
+    execute("INSERT INTO bench_row (number) VALUES (%s::int)", [number])
+
+
+@agent("bench.waiter", durable=True)
+def waiter(run: AgentRun) -> None:
+    """Waits once, for what its input says."""
+    match run.input["for"]:
+        case "time":
+            run.sleep("30d")
+        case "event":
+            run.wait_for_event("bench.awaited", match={"number": run.input["number"]})
+        case "approval":
+            run.ask_approval("May it go on?")

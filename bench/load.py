@@ -1,8 +1,10 @@
-"""Load for Wakeful, in a process of its own: `fill COUNT` or `send COUNT RATE`; what it saw goes to standard output."""
+"""Load for Wakeful, in a process of its own: `fill COUNT`, `send COUNT RATE`, `answer COUNT` or
+`wake NUMBER`; what it saw goes to standard output."""
 
 import json
 import sys
 import time
+from dataclasses import replace
 from typing import Any
 
 import django
@@ -12,6 +14,7 @@ django.setup()
 
 from bench.accepts import SECRET  # noqa: E402
 from bench.pace import await_word, paced  # noqa: E402
+from runs.models import Wait  # noqa: E402
 from triggers.accept import Incoming, accept, builtin_source  # noqa: E402
 from triggers.models import Source  # noqa: E402
 from triggers.secrets import add_secret  # noqa: E402
@@ -57,6 +60,32 @@ def send(count: int, rate: float) -> dict[str, tuple[float, float]]:
     return sent
 
 
+def answer(count: int) -> dict[str, Any]:
+    """Send a run that waits for one event after the other each of them once it waits; when each was sent, in seconds
+    since 1970."""
+    name, sent = str(time.time_ns()), []
+    await_word()
+    data = {"count": count, "name": name, "tells": True}
+    [begun] = accept([replace(incoming("bench.listener", name), data=data)])
+    for number in range(count):
+        while not Wait.objects.filter(
+            run__event_ids=[begun.event_id], key=f"event bench.answer#{number + 1}", looked_at__isnull=False
+        ).exists():
+            time.sleep(0.005)
+        time.sleep(0.1)  # everything is asleep again
+        sent.append(time.time())
+        accept([replace(incoming("bench.answer", f"{name}-{number}"), data={"to": name, "number": number})])
+    return {"event": str(begun.event_id), "sent": sent}
+
+
+def wake(number: int) -> dict[str, float]:
+    """An event that every run waits for which waits for that number; when it was sent, in seconds since 1970."""
+    await_word()
+    sent = time.time()
+    accept([replace(incoming("bench.awaited", str(time.time_ns())), data={"number": number})])
+    return {"sent": sent}
+
+
 def open_door() -> None:
     """A source that takes webhooks at /hooks/bench/."""
     source = Source.objects.create(slug="bench", kind="standard_webhooks")
@@ -68,4 +97,5 @@ if __name__ == "__main__":
     if command == "open-door":
         open_door()
         sys.exit()
-    print(json.dumps(fill(int(arguments[0])) if command == "fill" else send(int(arguments[0]), float(arguments[1]))))
+    made = {"fill": fill, "answer": answer, "wake": wake}.get(command)
+    print(json.dumps(made(int(arguments[0])) if made else send(int(arguments[0]), float(arguments[1]))))

@@ -1,8 +1,10 @@
 """When a process that makes load does what."""
 
+import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from bench.names import READY
 
@@ -20,3 +22,11 @@ def paced(count: int, rate: float) -> Iterator[int]:
     for number in range(count):
         time.sleep(max(0.0, began + number / rate - time.monotonic()))
         yield number
+
+
+def serve(commands: Mapping[str, Callable[..., Any]]) -> None:
+    """Do what each line from standard input says, a JSON list of a command and its arguments, and answer with a line."""
+    print(READY, flush=True)
+    for line in sys.stdin:
+        command, *arguments = json.loads(line)
+        print(json.dumps(commands[command](*arguments)), flush=True)

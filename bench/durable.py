@@ -1,0 +1,180 @@
+"""What a durable step, a wait and a resume cost, beside DBOS Transact, in turns, on one PostgreSQL."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import psutil
+
+from bench.ground import Load, bare_env, new_database
+from bench.machine import cpu_model
+from bench.names import READY
+from bench.own_stack import own_stack
+from bench.peers import spread
+from tests.stack import ROOT, Stack, eventually
+
+# No parent renews the lease of a process that only stands for a worker's child.
+SETTINGS = {
+    "WAKEFUL_APPS": "bench",
+    "WAKEFUL_LOG_LEVEL": "WARNING",
+    "WAKEFUL_LEASE": "1h",
+    "ALLOWED_HOSTS": "localhost",
+}
+DBOS_POOL = "postgresql+psycopg://"
+
+Say = Callable[[str], None]
+Samples = dict[str, dict[str, list[float]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How often and how much is measured."""
+
+    repeats: int = 7
+    steps: int = 100  # of one run
+    waits: int = 20  # of one run
+    pings: int = 20  # of one run
+    resumed: Sequence[int] = field(default_factory=lambda: (10, 100, 1000))
+    resumed_steps: int = 300  # of all resumes of one length in one repeat, but at least one resume
+
+
+def section(say: Say, plan: Plan | None = None) -> Iterator[str]:
+    """Lines of Markdown."""
+    plan = plan or Plan()
+    say("durable: starting PostgreSQL, a process of ours and one of DBOS")
+    with pair() as (stack, ours, theirs):
+        samples = measure(plan, ours, theirs, say)
+        latencies = first_lines(plan, stack, ours, theirs, say)
+    yield from table(plan, samples, latencies)
+
+
+def measure(plan: Plan, ours: "Measured", theirs: "Measured", say: Say) -> Samples:
+    asked: dict[str, tuple[Any, ...]] = {
+        "step that does nothing": ("steps", plan.steps, False),
+        "step with one INSERT": ("steps", plan.steps, True),
+        "sleep": ("sleeps", plan.waits),
+        "event that is there already": ("early", plan.waits),
+        **{
+            f"resume, {count:,} steps": ("resumes", count, max(1, plan.resumed_steps // count))
+            for count in plan.resumed
+        },
+    }
+    samples: Samples = {what: {"ours": [], "theirs": []} for what in asked}
+    for number in range(plan.repeats + 1):
+        say(f"durable: {f'{number} of {plan.repeats}' if number else 'to warm up'}")
+        for what, command in asked.items():
+            for name, process in (("ours", ours), ("theirs", theirs)):
+                answer = process.ask(*command)
+                if number:
+                    samples[what][name].append(median(answer) if isinstance(answer, list) else answer)
+    return samples
+
+
+def first_lines(plan: Plan, stack: Stack, ours: "Measured", theirs: "Measured", say: Say) -> dict[str, list[float]]:
+    """Seconds from sending what a run waits for to the line after the wait: ours by a dispatcher, the broker and a worker."""
+    ours.sleep()
+    found: dict[str, list[float]] = {"ours": [], "theirs": []}
+    stack.start("dispatcher")
+    stack.start("worker", concurrency=2)
+    for number in range(plan.repeats + 1):
+        say(f"durable: what is waited for comes, {f'{number} of {plan.repeats}' if number else 'to warm up'}")
+        by_us = median(answered(stack, plan.pings))
+        by_them = median(theirs.ask("late", plan.pings))
+        if number:
+            found["ours"].append(by_us)
+            found["theirs"].append(by_them)
+    return found
+
+
+def answered(stack: Stack, count: int) -> list[float]:
+    said = Load("bench.load", ["answer", count], {**stack.env, "WAKEFUL_LEASE": "8s"}).go()
+
+    def seen() -> list[float]:
+        query = "SELECT run.result FROM runs_run run WHERE run.event_ids = ARRAY[%s::uuid] AND status = 'succeeded'"
+        rows = stack.query(query, said["event"])
+        return rows[0]["result"] if rows else []
+
+    return [at - sent for at, sent in zip(eventually(seen, 30), said["sent"], strict=True)]
+
+
+def table(plan: Plan, samples: Samples, latencies: dict[str, list[float]]) -> Iterator[str]:
+    yield f"{cpu_model()} × {os.cpu_count()}, load average {os.getloadavg()[0]:.1f}; {plan.repeats} repeats in turns."
+    yield ""
+    yield "| ms | DBOS | Wakeful | ours / DBOS |"
+    yield "|---|---|---|---|"
+    rows = {**samples, "event sent → line after the wait": latencies}
+    for what, by in rows.items():
+        cells = [spread([value * 1e3 for value in by[name]], "{:.2f}") for name in ("theirs", "ours")]
+        yield f"| {what} | {' | '.join(cells)} | {median(by['ours']) / median(by['theirs']):.2f} |"
+    yield ""
+    least, most = (median(samples[f"resume, {count:,} steps"]["ours"]) for count in (plan.resumed[0], plan.resumed[-1]))
+    each = (most - least) / (plan.resumed[-1] - plan.resumed[0])
+    yield f"Resume: {least * 1e3 - each * plan.resumed[0] * 1e3:.1f} ms and {each * 1e6:.0f} µs a step."
+
+
+# Processes
+
+
+class Measured:
+    """A process that does what it is asked and says what it took; stopped while it is not asked."""
+
+    def __init__(self, module: str, env: Mapping[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", module],
+            env=dict(env),
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout
+        if self.process.stdout.readline() != f"{READY}\n":
+            raise RuntimeError(f"{module} ended with {self.process.wait()}")
+        self.sleep()
+
+    def ask(self, *command: Any) -> Any:
+        assert self.process.stdin
+        assert self.process.stdout
+        psutil.Process(self.process.pid).resume()
+        self.process.stdin.write(f"{json.dumps(command)}\n")
+        self.process.stdin.flush()
+        said = self.process.stdout.readline()
+        if not said:
+            raise RuntimeError(f"{command} ended with {self.process.wait()}")
+        self.sleep()
+        return json.loads(said)
+
+    def sleep(self) -> None:
+        psutil.Process(self.process.pid).suspend()
+
+
+@contextmanager
+def pair() -> Iterator[tuple[Stack, Measured, Measured]]:
+    with ExitStack() as at_end:
+        stack = at_end.enter_context(own_stack(SETTINGS))
+        assert stack.servers.postgres
+        url = new_database(stack.servers.postgres, "dbos").replace("postgres://", DBOS_POOL)
+        ours = Measured("bench.durable_run", stack.env)
+        at_end.callback(ours.process.kill)
+        theirs = Measured("bench.dbos_durable", {**bare_env(), "BENCH_DATABASE": url})
+        at_end.callback(theirs.process.kill)
+        yield stack, ours, theirs
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.durable", description=__doc__)
+    parser.add_argument("--repeats", type=int, default=Plan().repeats)
+    options = parser.parse_args()
+    for line in section(lambda what: print(f"… {what}", file=sys.stderr, flush=True), Plan(repeats=options.repeats)):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
