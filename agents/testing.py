@@ -68,6 +68,8 @@ from .run import SIGNAL, AgentRun, Event
 from .storable import storable
 from .writes import is_write, text_of
 
+DECISIONS = ("approved", "edited", "denied", "expired")
+
 
 class Crashed(BaseException):
     """The process died where `crash_after` said."""
@@ -324,12 +326,18 @@ def _came(key: str, wish: WaitWish, said: Any) -> Any:
         case EventWish():
             return EXPIRED if said is None else _event(wish, said)
         case ApprovalWish():
-            return said if isinstance(said, Answer) else Answer(decision=said, arguments=wish.arguments)
+            return said if isinstance(said, Answer) else _decided(key, wish, said)
         case ChildrenWish() if said is not None:
             if len(said) != len(wish.children):
                 raise ValueError(f"waits[{key!r}]: {len(said)} answers for {len(wish.children)} children")
             return [end if isinstance(end, Ended) else Ended(status="succeeded", result=end) for end in said]
     return EXPIRED
+
+
+def _decided(key: str, wish: ApprovalWish, said: Any) -> Answer:
+    if said not in DECISIONS:
+        raise ValueError(f"waits[{key!r}]: {said!r} is none of {', '.join(DECISIONS)}, and no Answer")
+    return Answer(decision=said, arguments=wish.arguments)
 
 
 def _event(wish: EventWish, said: Any) -> Event:

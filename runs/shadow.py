@@ -1,7 +1,7 @@
 """Shadow run: what a run would do with today's code, tried out in one transaction that is rolled back, whatever happens.
 
-Connections to anywhere else and new processes are refused, so nothing of it is left but what sequences have given out, and
-files it wrote. Waits for locks end after a second: nobody who works in earnest stands behind it for long.
+Connections to anywhere else, other databases too, and new processes are refused. So nothing of it is left but what sequences
+have given out, and files it wrote. Waits for locks end after a second: nobody stands behind it for long.
 """
 
 import time
@@ -12,10 +12,12 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
+from django.db.backends.signals import connection_created
 
 from agents import Agent, AgentRun, AsyncAgentRun, Retry, registry
 from agents.effects import Effects
+from agents.exceptions import Permanent
 from agents.network import network_refused, outside_refused
 from agents.storable import storable
 from runs import effects
@@ -78,7 +80,7 @@ def shadow(claim: Claim, origin: UUID | None = None) -> Shadow:
     """
     agent = _agent(claim)
     tried = Shadow(agent=agent.name, trigger=claim.trigger, version=agent.version, run_id=claim.run_id, origin=origin)
-    with outside_refused(REFUSED), read_only(SESSION), _rolled_back():
+    with outside_refused(REFUSED), _other_databases_refused(), read_only(SESSION), _rolled_back():
         recorder, began = Recorder(), time.monotonic()
         with connection.execute_wrapper(recorder):
             _try(agent, claim, tried)
@@ -96,6 +98,24 @@ def _agent(claim: Claim) -> Agent:
         return registry.get(claim.agent)
     except KeyError:
         raise IllegalState(f"This process has no code for agent {claim.agent!r}.", status="no_code") from None
+
+
+@contextmanager
+def _other_databases_refused() -> Iterator[None]:
+    for other in connections.all(initialized_only=True):
+        if other.alias != DEFAULT_DB_ALIAS:
+            other.close()
+    connection_created.connect(_refuse_other_databases)
+    try:
+        yield
+    finally:
+        connection_created.disconnect(_refuse_other_databases)
+
+
+def _refuse_other_databases(connection: Any, **kwargs: Any) -> None:
+    if connection.alias != DEFAULT_DB_ALIAS:
+        connection.close()
+        raise Permanent(f"a shadow run has no part in database {connection.alias!r}: that would not be rolled back")
 
 
 class _Undone(Exception):

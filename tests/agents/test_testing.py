@@ -177,6 +177,11 @@ def test_a_wait_without_an_answer_is_named(wait: Callable[[AgentRun], Any], name
         run_agent(durable(wait))
 
 
+def test_a_decision_that_there_is_not_is_a_mistake_of_the_test() -> None:
+    with pytest.raises(ValueError, match="True is none of approved"):
+        run_agent(durable(lambda run: run.ask_approval("Now?")), waits={"approval#1": True})
+
+
 def test_time_passes_for_the_run_as_it_sleeps() -> None:
     def body(run: AgentRun) -> float:
         began = run.now()

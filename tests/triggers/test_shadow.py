@@ -13,6 +13,7 @@ import pytest
 from django.contrib.auth.models import Group, Permission, User
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection, transaction
+from django.db.backends.signals import connection_created
 
 from agents import AgentRun, AsyncAgentRun, Permanent, Retry, StepFailed
 from agents.models import AgentState
@@ -248,6 +249,16 @@ def test_other_sessions_of_its_threads_may_only_read(scene: Scene) -> None:
 
     assert scene.shadow().outcome == Outcome.SUCCEEDS
     assert "read-only transaction" in errors[0]
+
+
+def test_another_database_is_refused(scene: Scene) -> None:
+    def body(run: AgentRun) -> None:
+        other = connection.copy(alias="other")
+        connection_created.send(sender=type(other), connection=other)  # as at its first query
+
+    scene.set(body, durable=False)
+
+    assert "no part in database 'other'" in scene.shadow().error
 
 
 def test_it_stands_behind_nobodys_lock_for_longer_than_a_second(scene: Scene) -> None:
