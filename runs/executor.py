@@ -107,6 +107,14 @@ def run_of(claim: Claim, journal: AnyJournal | None = None) -> AgentRun:
 
 
 def run_atomic(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> Outcome | None:
+    # Its code is durable no more, or not yet in this worker's version.
+    if claim.policy.durable and recorded.has_entries(claim.run_id):
+        return Outcome(
+            status=RunStatus.UNCERTAIN,
+            attempt=Attempt.Outcome.UNCERTAIN,
+            reason="it has a journal, and the code that this worker has of its agent is atomic, so all would be done again",
+            holds_key=claim.policy.holds_key_while_waiting(claim.key_limit),
+        )
     agent, run = registry.get(claim.agent), run_of(claim)
     with transaction.atomic():
         # In this order: a late alarm inside the refusal's own exit would leave it on for the next run.

@@ -24,6 +24,10 @@ SELECT wait.key, wait.position, wait.is_keyed, wait.kind, wait.status, wait.even
 FROM runs_wait wait LEFT JOIN runs_approval approval ON approval.wait_id = wait.id WHERE wait.run_id = %s::uuid
 """
 
+HAS_ENTRIES = """
+SELECT EXISTS (SELECT FROM runs_step WHERE run_id = %(run)s::uuid) OR EXISTS (SELECT FROM runs_wait WHERE run_id = %(run)s::uuid)
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedStep:
@@ -118,6 +122,11 @@ class RecordedWait:
 def read(run_id: UUID) -> tuple[list[RecordedStep], list[RecordedWait]]:
     """The whole journal of a run."""
     return of_rows(*fetch_together(*queries_of(run_id)))
+
+
+def has_entries(run_id: UUID) -> bool:
+    """Has this run a journal?"""
+    return bool(fetch(HAS_ENTRIES, {"run": run_id})[0][0])
 
 
 def queries_of(run_id: UUID) -> list[Query]:

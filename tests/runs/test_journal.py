@@ -14,6 +14,7 @@ from django.db import connection, transaction
 
 from agents import AgentRun, AsyncAgentRun, Permanent, Retry, StepFailed
 from runs.models import Attempt, Notification, OutboxMessage, ProcessedEvent, Run, Step
+from runs.resolve import resolve
 from runs.states import RunStatus
 from tests.runs.durable import Lab, lab
 
@@ -332,6 +333,27 @@ def test_code_that_goes_on_differently_after_the_journal_fits(lab: Lab) -> None:
     run = lab.later(run)
 
     assert (run.status, run.result) == ("succeeded", "b")
+
+
+def test_code_that_is_durable_no_more_does_not_do_all_of_it_again(lab: Lab) -> None:
+    calls: list[str] = []
+
+    def durable(run: AgentRun) -> None:
+        run.step("one", lambda: calls.append("one"))
+        run.sleep("1d")
+
+    def atomic(run: AgentRun) -> None:
+        calls.append("atomic")
+
+    run = lab.run(durable)
+    lab.declare(atomic, durable=False)
+    run = lab.later(run)
+    assert (run.status, calls) == ("uncertain", ["one"])
+    assert "atomic" in run.status_reason
+
+    lab.declare(durable)
+    resolve(run.id, outcome="did_not_happen", by="test")
+    assert (lab.go_on(run).status, calls) == ("succeeded", ["one"])
 
 
 def test_a_name_used_twice_needs_keys(lab: Lab) -> None:
