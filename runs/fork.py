@@ -4,7 +4,8 @@ An unfinished run that is forked is closed, so that no two do the same work: one
 transaction; one that is running is asked to stop first, since a journal that still grows cannot be copied. What is
 copied are journal rows: children stay those of the first run, and the fork is nobody's child.
 
-A decision counts once. Where the fork is to repeat what was done after something was approved, it asks for that again.
+A decision counts once. Where the fork is to repeat what was done after something was approved, or an earlier fork of the
+same run may have done it, it asks for that again.
 """
 
 from typing import Any
@@ -160,7 +161,8 @@ def _copy_journal(origin: Run, fork_id: UUID, position: int) -> None:
     execute(COPY_STEPS, parameters)
     execute(COPY_WAITS, parameters)
     _readdress_signals(fork_id)
-    asked_again = _granted(origin, position) if _repeats(origin, position) else []
+    was_forked = Run.objects.filter(forked_from_id=origin.pk).exclude(pk=fork_id).exists()
+    asked_again = _granted(origin, position) if was_forked or _repeats(origin, position) else []
     copies = dict(Wait.objects.filter(run_id=fork_id, kind=Wait.Kind.APPROVAL).values_list("key", "id"))
     approvals = list(Approval.objects.filter(wait__run=origin, wait__position__lt=position).select_related("wait"))
     for approval in approvals:

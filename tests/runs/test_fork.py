@@ -179,6 +179,15 @@ def test_what_was_approved_and_is_still_to_be_done_needs_no_second_decision(orig
     assert (copy.status, copy.decided_by, copy.wait.status) == ("approved", "admin:bob", "done")
 
 
+def test_a_decision_is_good_for_one_fork() -> None:
+    origin = make_refunded("idempotent", "failed")
+
+    first, second = (fork(origin.id, step="refund", by="ada") for _ in range(2))
+
+    assert Approval.objects.get(wait__run=first).status == "approved"
+    assert Approval.objects.get(wait__run=second).status == "closed"
+
+
 def test_a_denial_is_not_asked_again() -> None:
     origin = make_refunded()
     Approval.objects.update(decision="deny")
