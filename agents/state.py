@@ -29,7 +29,8 @@ class State:
     def set(self, name: str, value: Any) -> None:
         """Write a JSON value; StateConflict (a retry) if another run wrote it after this one read it."""
         self._leave(Place(name=f"set state {name}", is_numbered=True), lambda step: self._write(name, value))
-        self._revisions[name] = self._revisions.get(name, 0) + 1
+        if name in self._revisions:
+            self._revisions[name] += 1
 
     def _read(self, name: str) -> list[Any] | None:
         row = self._rows().filter(name=name).values_list("value", "revision").first()
@@ -43,8 +44,9 @@ class State:
 
         seen = self._revisions.get(name)
         if seen is None:
+            # Nothing was read that another run could have changed; and a replay would not know of this.
             found = self._read(name)
-            seen = self._revisions[name] = found[1] if found else 0
+            seen = found[1] if found else 0
         if seen == 0:
             _, written = AgentState.objects.get_or_create(agent=self._agent, name=name, defaults={"value": value})
         else:

@@ -13,6 +13,7 @@ from django.contrib.auth.models import Group
 from django.db import connection, transaction
 
 from agents import AgentRun, AsyncAgentRun, Permanent, Retry, StepFailed
+from agents.models import AgentState
 from runs.models import Attempt, Notification, OutboxMessage, ProcessedEvent, Run, Step
 from runs.resolve import resolve
 from runs.states import RunStatus
@@ -291,6 +292,19 @@ def test_state_is_read_once_and_written_in_a_step(lab: Lab) -> None:
 
     assert seen == [0, 0]
     assert AgentState.objects.get(agent="durable").value == 1
+
+
+def test_state_that_is_set_and_never_read_may_be_set_again_after_a_wait(lab: Lab) -> None:
+    AgentState.objects.create(agent="durable", name="phase", value="of an earlier run", revision=7)
+
+    def body(run: AgentRun) -> None:
+        run.state.set("phase", "begun")
+        run.sleep("1d")
+        run.state.set("phase", "done")
+
+    run = lab.later(lab.run(body))
+
+    assert (run.status, run.error, AgentState.objects.get().value) == ("succeeded", "", "done")
 
 
 @pytest.mark.parametrize(
