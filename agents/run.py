@@ -342,8 +342,9 @@ class AgentRun:
         return said if data is None else data
 
     def _name(self, key: str, ordinal: int) -> str:
-        """What an effect is called within the run."""
-        step = self._journal.step_key if self._journal else ""
+        """What an effect is called within the run. The first slash ends the step's key, so those in it are written as in a
+        JSON pointer: no two effects have one name, of which only one would be recorded."""
+        step = self._journal.step_key.replace("~", "~0").replace("/", "~1") if self._journal else ""
         return "/".join(filter(None, (step, key or str(ordinal + 1))))
 
 

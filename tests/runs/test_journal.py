@@ -18,6 +18,7 @@ from runs.models import Attempt, Notification, OutboxMessage, ProcessedEvent, Ru
 from runs.resolve import resolve
 from runs.states import RunStatus
 from tests.runs.durable import Lab, lab
+from triggers.models import Event
 
 __all__ = ["lab"]
 
@@ -276,6 +277,16 @@ def test_what_a_step_emits_is_committed_with_it_and_once(lab: Lab) -> None:
         ("plain", f"{run.id}:emit plain#1"),
     ]
     assert Notification.objects.filter(run_id=run.id).count() == 1
+
+
+def test_what_two_steps_emit_is_told_apart_whatever_their_keys(lab: Lab) -> None:
+    def body(run: AgentRun) -> None:
+        run.step("import", lambda: run.emit("imported", 1, key="b/c"), key="a")
+        run.step("import", lambda: run.emit("imported", 2, key="c"), key="a/b")
+
+    lab.run(body)
+
+    assert [event.data for event in Event.objects.filter(type="imported").order_by("seq")] == [1, 2]
 
 
 def test_state_is_read_once_and_written_in_a_step(lab: Lab) -> None:
