@@ -11,7 +11,7 @@ from agents.journal import EXPIRED, Answer, ApprovalWish, ChildrenWish, Ended, E
 from agents.run import Event
 from runs.entries import digest_of, match_of
 from runs.models import Approval, Run, Wait
-from runs.sql import Query, Row, fetch_together
+from runs.sql import Query, Row, fetch, fetch_together
 from runs.wiring import wiring
 
 STEPS = """
