@@ -16,9 +16,9 @@ USER_APPS = Path(__file__).resolve().parent.parent / "userapps"
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture
-def running(make_stack: StackMaker) -> Stack:
-    stack = make_stack(env={"WAKEFUL_APPS": "desk,shop", "PYTHONPATH": str(USER_APPS)})
+@pytest.fixture(scope="module")
+def running(make_shared_stack: StackMaker) -> Stack:
+    stack = make_shared_stack(env={"WAKEFUL_APPS": "desk,shop", "PYTHONPATH": str(USER_APPS)}, agents=True)
     stack.manage("prepare")
     return stack.up()
 
@@ -124,6 +124,7 @@ def test_a_shadow_of_a_waiting_run_stops_where_a_person_would_be_asked(running: 
 
     expect(desk.get_by_text(re.compile("Stopped at .* an approval: Refund invoice 2026-119"))).to_be_visible()
     expect(desk.locator("pre", has_text='"cents": 12900')).to_be_visible()
+    assert running.api("POST", f"/api/v1/runs/{run['id']}/cancel/").status == 200
 
 
 def fire(stack: Stack, trigger: str, data: Any) -> None:
