@@ -25,6 +25,9 @@ class Points:
             return int((self.folder / f"{name}.hit").read_text())
         return 0
 
+    def any_hit(self) -> bool:
+        return any(self.folder.glob("*.hit"))
+
     def release(self, name: str) -> None:
         """Let the process that stands still there go on; nobody else will stop there."""
         for file in (name, f"{name}.hit"):

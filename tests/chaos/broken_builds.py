@@ -19,6 +19,10 @@ KILLED_AFTER_ITS_DELETE = Scenario(point=Point(name="after_early_delete", kind="
 KILLED_AFTER_ITS_MARK = Scenario(point=Point(name="after_early_mark", kind="dispatcher"), fault=Fault.KILL)
 KILLED_CHILD = Scenario(point=Point(name="after_body", kind="worker", child=True), fault=Fault.KILL)
 CHILDREN_KILLED = Scenario(special="children_killed_again_and_again")
+KILLED_AFTER_AN_UNWRITTEN_CALL = Scenario(
+    point=Point(name="after_unwritten_call", kind="worker", child=True), fault=Fault.KILL
+)
+DECIDED_TWICE = Scenario(special="people_decide_at_once")
 
 # What stands behind the fence: without these three, an old owner's commit is refused nowhere.
 BEHIND_THE_FENCE = (
@@ -37,6 +41,9 @@ BROKEN = {
         "an event is recorded once",
     ),
     "outbox_deletes_first": (KILLED_AFTER_ITS_DELETE, (), "drained: what a run emitted is there"),
+    "intent_after_call": (KILLED_AFTER_AN_UNWRITTEN_CALL, (), "what may happen at most once was called at most once"),
+    "no_look_back": (KILLED_CHILD, (), "nobody's time was over though what was waited for had come before"),
+    "decisions_without_a_lock": (DECIDED_TWICE, (), "an approval is used once, for what was decided"),
     "marks_before_it_decides": (KILLED_AFTER_ITS_MARK, (), "every event is explained"),
 }
 

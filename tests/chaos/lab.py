@@ -1,10 +1,12 @@
 """The stack that seeds are played on. It stays up from seed to seed; only what a fault has killed is started again."""
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime, timedelta
@@ -14,10 +16,13 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
+from psycopg.rows import dict_row
 
 from config import embedded
 from config.verify import Invariant, Report, invariants_in, verify
 from tests.chaos.load import Delivery, History, Senders
+from tests.points import Points
+from tests.receiver import Receiver, receiving
 from tests.servers import test_servers
 from tests.stack import Process, Stack, migrate
 
@@ -37,27 +42,46 @@ SELECT (SELECT count(*) FROM triggers_event WHERE dispatched_at IS NULL)
      + (SELECT count(*) FROM triggers_window)
      + (SELECT count(*) FROM runs_run WHERE status IN ('queued', 'running'))
      + (SELECT count(*) FROM runs_outboxmessage)
+     + (SELECT count(*) FROM runs_run WHERE status = 'waiting' AND agent = ANY (%s))
      + (SELECT count(*) FROM triggers_schedule schedule JOIN django_celery_beat_periodictask task ON task.id = schedule.task_id
         WHERE schedule.next_fire_at IS NOT NULL AND task.expires IS NOT NULL)
 """
 
 
+DONE = """
+SELECT (SELECT count(*) FROM lab_effect WHERE began_at >= %(since)s) AS effects,
+       (SELECT count(*) FROM runs_step WHERE started_at >= %(since)s AND status = 'done' AND effect <> 'value') AS steps,
+       (SELECT count(*) FROM runs_wait WHERE ended_at >= %(since)s AND status <> 'closed') AS "waits that ended",
+       (SELECT count(*) FROM runs_approval WHERE decided_at >= %(since)s) AS "approvals decided",
+       (SELECT count(*) FROM runs_run WHERE created_at >= %(since)s AND parent_id IS NOT NULL) AS "children",
+       (SELECT count(*) FROM runs_auditentry WHERE at >= %(since)s AND action = 'resolve') AS "uncertain runs resolved"
+"""
+UNCERTAIN = """
+SELECT runs_run.id, step.key FROM runs_run LEFT JOIN runs_step step ON step.run_id = runs_run.id AND step.status = 'started'
+WHERE runs_run.status = 'uncertain'
+"""
+# The lab's own agents wait for seconds; a user's may wait for days.
+WAITING = ["stepping", "patient", "asking", "family", "sprout"]
+
+
 class Lab:
     """A stack, the failpoints of its processes, and somebody who starts again what has died."""
 
-    def __init__(self, stack: Stack, *, own: Sequence[Invariant], is_lab: bool, crew: Mapping[str, int]) -> None:
+    def __init__(
+        self, stack: Stack, *, own: Sequence[Invariant], is_lab: bool, crew: Mapping[str, int], receiver: Receiver
+    ) -> None:
         self.stack = stack
+        self.receiver = receiver
+        self.noted: Counter[str] = Counter()  # calls that are written down, by path
         self.own = own
         self.is_lab = is_lab
         self.crew = crew
-        self.points = stack.folder / "points"
+        self.points = {kind: Points(stack.folder / "points" / kind) for kind in KINDS}
         self.history = History(stack.folder / "history.jsonl")
         self.secret = b""
         self.restarts = 0
         self.keep_down: set[Process] = set()
         self.lease = timedelta(seconds=float(stack.env.get("WAKEFUL_LEASE", "8s").rstrip("s")))
-        for kind in KINDS:
-            (self.points / kind).mkdir(parents=True)
 
     # Its processes
 
@@ -68,8 +92,7 @@ class Lab:
 
     def begin(self, kind: str, env: Mapping[str, str] | None = None) -> Process:
         """One more process; it is not waited for."""
-        armed = {"WAKEFUL_FAILPOINTS": str(self.points / kind)}
-        return self.stack.start(kind, concurrency=2, env={**armed, **(env or {})}, wait=False)
+        return self.stack.start(kind, concurrency=2, env={**self.points[kind].env, **(env or {})}, wait=False)
 
     def of(self, kind: str) -> list[Process]:
         return [process for process in self.stack.processes if process.kind == kind]
@@ -105,24 +128,6 @@ class Lab:
         [worker] = self.stack.query("SELECT pid FROM runs_worker WHERE id = %s", run["worker_id"]) or [{"pid": 0}]
         return next((process for process in self.of("worker") if process.pid == worker["pid"]), None)
 
-    # Its failpoints
-
-    def arm(self, kind: str, name: str, action: str) -> None:
-        waiting = self.points / kind / f".{name}"
-        waiting.write_text(action)
-        waiting.rename(self.points / kind / name)
-
-    def hit(self, kind: str, name: str) -> int:
-        """The pid of the process that came there; 0 if none has."""
-        with suppress(FileNotFoundError, ValueError):
-            return int((self.points / kind / f"{name}.hit").read_text())
-        return 0
-
-    def release(self, kind: str, name: str) -> None:
-        """Let the process that stands still there go on; nobody else will stop there."""
-        for file in (name, f"{name}.hit"):
-            (self.points / kind / file).unlink(missing_ok=True)
-
     # Its database
 
     def now(self) -> datetime:
@@ -132,7 +137,7 @@ class Lab:
     def left(self) -> int:
         """How much is still to be done; -1 while the database is away."""
         try:
-            return int(next(iter(self.stack.query(LEFT)[0].values())))
+            return int(next(iter(self.stack.query(LEFT, WAITING if self.is_lab else [])[0].values())))
         except psycopg.Error:
             return -1
 
@@ -150,14 +155,30 @@ class Lab:
     def drained(self, timeout: float) -> bool:
         return bool(self.wait_until(lambda: self.left() == 0, timeout))
 
+    def uncertain(self) -> list[dict[str, Any]]:
+        """Runs that need a person, with the step that is unproved."""
+        return self.stack.query(UNCERTAIN) if self.is_lab else []
+
+    def note_calls(self) -> None:
+        """Write down what the receiver has been told since the last time."""
+        for path, calls in list(self.receiver.calls.items()):
+            for key, said in calls[self.noted[path] :]:
+                run, _, step = key.partition(":")
+                note = "INSERT INTO lab_call (path, run, step, said) VALUES (%s, %s, %s, %s)"
+                self.stack.query(note, path, run, step, json.dumps(said))
+                self.noted[path] += 1
+
     def verify(self, since: datetime | None) -> Report:
+        self.note_calls()
         with self.stack.orm():
             return verify(since=since, drained=True, accepted=self.history.accepted(), own=self.own)
 
-    def effects(self, since: datetime) -> int:
-        """How many the lab's agents have left; those of a user's agents are for his invariants to count."""
-        query = "SELECT count(*) FROM lab_effect WHERE began_at >= %s"
-        return int(self.stack.query(query, since)[0]["count"]) if self.is_lab else 0
+    def done(self, since: datetime) -> dict[str, int]:
+        """What the lab's agents have done; what a user's agents have is for his invariants to count."""
+        if not self.is_lab:
+            return {}
+        with psycopg.connect(self.stack.database_url, row_factory=dict_row) as connection:
+            return dict(connection.execute(DONE, {"since": since}).fetchone() or {})
 
     # What is sent to it
 
@@ -244,7 +265,8 @@ def lab(
         env.pop("LAB_PATCHES", None)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    with test_servers(given={}) as servers:
+    with test_servers(given={}) as servers, receiving() as receiver:
+        env["LAB_RECEIVER"] = receiver.address
         stack = Stack(
             folder,
             database_url=servers.database_url,
@@ -258,7 +280,7 @@ def lab(
             if is_lab or invariants
             else []
         )
-        here = Lab(stack, own=own, is_lab=is_lab, crew=crew)
+        here = Lab(stack, own=own, is_lab=is_lab, crew=crew, receiver=receiver)
         try:
             migrate(stack.env)
             here.prepare()

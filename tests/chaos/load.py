@@ -18,7 +18,7 @@ from tests.stack import Stack
 
 LEAST = 40  # events of a seed
 GIVE_UP = 90.0  # seconds a sender goes on trying
-BY_API = ("lab.slow", "lab.flaky", "lab.batched", "lab.joining", "lab.narrow")
+BY_API = ("lab.slow", "lab.flaky", "lab.batched", "lab.joining", "lab.narrow", "lab.asking", "lab.reply")
 UNHEARD = (OSError, http.client.HTTPException)
 
 
@@ -152,6 +152,9 @@ def lab_load(seed: int, random: Random) -> Iterator[list[Delivery]]:
         *[delivery("lab.rated", number) for number in range(6)],
         *[delivery("lab.settled", number, key=f"{seed}-d{number % 2}") for number in range(6)],
         *[delivery("lab.narrow", number) for number in range(5)],
+        *[delivery("lab.stepping", number) for number in range(5)],
+        *[delivery("lab.asking", number) for number in range(4)],
+        *[delivery("lab.family", number) for number in range(2)],
         delivery("lab.doomed", 0),
         delivery("lab.late", 0),
     ]
@@ -159,6 +162,14 @@ def lab_load(seed: int, random: Random) -> Iterator[list[Delivery]]:
     yield from (with_duplicates(mixed[start::4], random) for start in range(4))
     for key in range(3):
         yield with_duplicates([delivery("lab.ordered", number, key=f"{seed}-o{key}") for number in range(8)], random)
+    yield with_duplicates([delivery("lab.wavering", number, key=f"{seed}-w") for number in range(4)], random)
+    # Somebody waits for two replies; the third of them gets only one. They come at once, or when it is waited for.
+    for of in range(3):
+        replies = [
+            delivery("lab.reply", number, key=str(of), to={"of": f"{seed}-{of}", "reply": number})
+            for number in range(1 if of == 2 else 2)
+        ]
+        yield [delivery("lab.patient", of, of=f"{seed}-{of}"), *with_duplicates(replies, random)]
 
 
 def with_duplicates(deliveries: Sequence[Delivery], random: Random) -> list[Delivery]:

@@ -14,12 +14,13 @@ from tests.chaos.needs import request
 
 # Not of agents whose order, or whose last run, is to be judged.
 CANCEL = """
-SELECT id FROM runs_run WHERE status IN ('queued', 'running') AND agent IN ('plain-b', 'pooled', 'flaky', 'joining', 'single', 'rated')
+SELECT id FROM runs_run WHERE status IN ('queued', 'running', 'waiting')
+  AND agent IN ('plain-b', 'pooled', 'flaky', 'joining', 'single', 'rated', 'stepping', 'patient', 'asking', 'family', 'sprout')
 ORDER BY md5(id::text || %s) LIMIT 1
 """
 REQUEUE = """
 SELECT id FROM runs_run WHERE status IN ('failed', 'cancelled') AND created_at > %s
-  AND agent IN ('plain-b', 'pooled', 'flaky', 'joining', 'single', 'doomed')
+  AND agent IN ('plain-b', 'pooled', 'flaky', 'joining', 'single', 'doomed', 'stepping', 'patient', 'asking', 'family')
 ORDER BY md5(id::text || %s) LIMIT 1
 """
 ACTIONS = 8
@@ -39,12 +40,12 @@ def _meddle(lab: Lab, senders: Senders, random: Random) -> None:
             match random.choice(["cancel", "cancel", "requeue", "pause"]):
                 case "cancel":
                     for run in lab.stack.query(CANCEL, str(number)):
-                        request(lab, senders, f"/api/v1/runs/{run['id']}/cancel/")
+                        request(lab, senders, f"/api/v1/runs/{run['id']}/cancel/", {})
                 case "requeue":
                     for run in lab.stack.query(REQUEUE, senders.since, str(number)):
-                        request(lab, senders, f"/api/v1/runs/{run['id']}/requeue/")
+                        request(lab, senders, f"/api/v1/runs/{run['id']}/requeue/", {})
                 case "pause":
-                    request(lab, senders, "/api/v1/triggers/plain-b/pause/", b'{"reason": "chaos"}')
+                    request(lab, senders, "/api/v1/triggers/plain-b/pause/", {"reason": "chaos"})
     until_resumed(lab, senders)
 
 
@@ -53,6 +54,6 @@ def until_resumed(lab: Lab, senders: Senders) -> None:
     give_up_at = time.monotonic() + 90
     while time.monotonic() < give_up_at:
         with suppress(*UNHEARD):
-            if request(lab, senders, "/api/v1/triggers/plain-b/resume/", b'{"held": "run"}') in (200, 409):
+            if request(lab, senders, "/api/v1/triggers/plain-b/resume/", {"held": "run"}) in (200, 409):
                 return
         time.sleep(0.3)

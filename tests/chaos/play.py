@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -9,6 +10,7 @@ from typing import Any
 
 from config.verify import Report
 from tests.chaos import specials
+from tests.chaos.deciding import decide, settle
 from tests.chaos.lab import Lab, demand_that_others_go_on, servers_of, thaw
 from tests.chaos.load import Senders, lab_load, users_load
 from tests.chaos.meddling import meddle
@@ -23,6 +25,10 @@ RARE = (
     "before_send",
     "after_send",
     "holding_rows",
+    "before_decide_commit",
+    "after_decide_commit",
+    "before_look_back",
+    "after_look_back",
 )  # reached once a seed, perhaps
 DRAIN = 60.0
 
@@ -38,7 +44,7 @@ class Played:
     failures: list[str]
     report: Report
     restarts: int
-    effects: int
+    done: Mapping[str, int]
 
     @property
     def holds(self) -> bool:
@@ -76,7 +82,7 @@ class Totals:
                 "duplicates refused": counts["duplicates"],
                 "runs": sum(counts["runs"].values()),
                 "runs that succeeded": counts["runs"].get("succeeded", 0),
-                "effects": played.effects,
+                **played.done,
                 "attempts lost": counts["attempts"].get("lost", 0),
                 "attempts released": counts["attempts"].get("released", 0),
                 "attempts failed": counts["attempts"].get("failed", 0),
@@ -91,7 +97,7 @@ def play(lab: Lab, seed: int, scenario: Scenario, *, events: Path | None = None,
     began, restarts = time.monotonic(), lab.restarts
     senders = lab.senders(seed)
     if scenario.point and scenario.fault:
-        lab.arm(scenario.point.kind, scenario.point.name, action_of(scenario.point, scenario.fault, random))
+        lab.points[scenario.point.kind].arm(scenario.point.name, action_of(scenario.point, scenario.fault, random))
     if lab.is_lab:
         lab.make_ticks(seed, TICKS)
     load = lab_load(seed, random) if events is None else users_load(seed, events, random)
@@ -100,6 +106,7 @@ def play(lab: Lab, seed: int, scenario: Scenario, *, events: Path | None = None,
 
     if lab.is_lab:
         meddle(lab, senders, random)
+        decide(lab, senders, random)
 
     try:
         if scenario.point and scenario.fault:
@@ -112,7 +119,7 @@ def play(lab: Lab, seed: int, scenario: Scenario, *, events: Path | None = None,
     lab.wait_until(senders.is_done, 120)
     senders.close()
     lab.wait_ready()
-    lab.drained(drain)
+    settle(lab, senders, drain)
     report = lab.verify(senders.since)
     failures = [*senders.failures, *mended(lab)]
     return Played(
@@ -123,7 +130,7 @@ def play(lab: Lab, seed: int, scenario: Scenario, *, events: Path | None = None,
         failures=failures,
         report=report,
         restarts=lab.restarts - restarts,
-        effects=lab.effects(senders.since),
+        done=lab.done(senders.since),
     )
 
 
@@ -137,12 +144,12 @@ def strike(lab: Lab, senders: Senders, point: Point, fault: Fault, random: Rando
     """Have a process meet the fault at the point; False: none came there."""
     try:
         MEET[point.need](lab, senders)
-        pid = lab.wait_until(lambda: lab.hit(point.kind, point.name), REACH)
+        pid = lab.wait_until(lambda: lab.points[point.kind].hit(point.name), REACH)
         if pid:
             follow_up(lab, senders, point, fault, pid, random)
         return bool(pid)
     finally:
-        lab.release(point.kind, point.name)
+        lab.points[point.kind].release(point.name)
 
 
 def follow_up(lab: Lab, senders: Senders, point: Point, fault: Fault, pid: int, random: Random) -> None:
@@ -157,7 +164,7 @@ def follow_up(lab: Lab, senders: Senders, point: Point, fault: Fault, pid: int, 
             time.sleep(random.uniform(0, 0.5))
             go_on_before = random.random() < 0.5
             if go_on_before:
-                lab.release(point.kind, point.name)
+                lab.points[point.kind].release(point.name)
                 time.sleep(0.3)
             postgres.start()
         case Fault.POSTGRES_RESTARTED:
@@ -167,7 +174,7 @@ def follow_up(lab: Lab, senders: Senders, point: Point, fault: Fault, pid: int, 
             valkey.flush()
         case Fault.REDIS_GONE:
             valkey.kill()
-            lab.release(point.kind, point.name)
+            lab.points[point.kind].release(point.name)
             lab.wait_until(lambda: None, random.uniform(1, 4))
             valkey.start()
 

@@ -13,7 +13,7 @@ import psycopg
 
 from tests.chaos.lab import Lab, demand_that_others_go_on, servers_of, skewed_clock
 from tests.chaos.load import Delivery, Senders
-from tests.chaos.needs import busy
+from tests.chaos.needs import ask, busy
 
 HELD = 3.5  # seconds: longer than anybody's lock_timeout
 
@@ -194,3 +194,18 @@ def everything_replaced_in_order(lab: Lab, senders: Senders, random: Random) -> 
     for thread in stoppers:
         thread.join()
     return True
+
+
+def people_decide_at_once(lab: Lab, senders: Senders, random: Random) -> bool:
+    """All of them what each run asks, each in another way."""
+    event = lab.emit(senders, "lab.asking", number=50, expires=15)
+    query = """
+    SELECT approval.id FROM runs_approval approval JOIN runs_wait wait ON wait.id = wait_id JOIN runs_run run ON run.id = run_id
+    WHERE %s::uuid = ANY (event_ids) AND decision = ''
+    """
+    found = lab.wait_until(lambda: lab.stack.query(query, event), 20) or []
+    choices: list[dict[str, Any]] = [{"decision": "edit", "arguments": {"cents": cents}} for cents in range(4)]
+    for asked in found:
+        for choice in [*choices, {"decision": "approve"}]:
+            ask(lab, senders, f"/api/v1/approvals/{asked['id']}/decide/", choice)
+    return bool(found)

@@ -11,6 +11,7 @@ from agents import AgentRun, Retry, agent, on
 from runs.failpoints import failpoint
 from runs.sql import database_now
 
+from . import durable  # noqa: F401  (its agents)
 from .models import Effect, Shared
 
 

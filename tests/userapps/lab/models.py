@@ -21,6 +21,30 @@ class Effect(models.Model):
         return f"{self.agent} on {self.event}"
 
 
+class Deed(models.Model):
+    """What a transactional step of a durable agent did and committed. Without a unique constraint, for the same reason."""
+
+    run = models.UUIDField()
+    step = models.TextField(help_text="its key in the journal")
+    approval = models.UUIDField(null=True, help_text="the approval on whose strength it was done")
+    arguments = models.JSONField(null=True, help_text="what was approved")
+
+    def __str__(self) -> str:
+        return f"{self.step} of {self.run}"
+
+
+class Call(models.Model):
+    """A call that the receiver outside has had, as it says itself; the suite writes these down before it checks."""
+
+    path = models.TextField()
+    run = models.UUIDField()
+    step = models.TextField(help_text="its key in the journal: the rest of the idempotency key")
+    said = models.JSONField()
+
+    def __str__(self) -> str:
+        return f"{self.path} of {self.run}:{self.step}"
+
+
 class Shared(models.Model):
     """Rows that several agents lock."""
 

@@ -4,6 +4,7 @@ the checker must notice."""
 import time
 from collections.abc import Iterable
 from datetime import timedelta
+from itertools import cycle
 from typing import Any
 
 
@@ -117,3 +118,62 @@ def marks_before_it_decides() -> None:
         return settle(matched)
 
     dispatch.settle_matched = settle_matched
+
+
+def intent_after_call() -> None:
+    """What may happen at most once is written down when it has happened."""
+    from runs.failpoints import failpoint
+    from runs.journal import Journal
+
+    prepare, complete = Journal._prepare, Journal.complete
+
+    def prepare_others(journal: Any, begun: Any) -> None:
+        if begun.wish.effect != "at_most_once":
+            prepare(journal, begun)
+
+    def complete_later(journal: Any, begun: Any, output: Any) -> Any:
+        if begun.wish.effect == "at_most_once":
+            failpoint("after_unwritten_call")
+        return complete(journal, begun, output)
+
+    Journal._prepare, Journal.complete = prepare_others, complete_later  # type: ignore[method-assign]
+
+
+def no_look_back() -> None:
+    """Nobody looks for what came before a wait was there, and everybody thinks that somebody has."""
+    from runs import waits
+
+    def look_away(run_id: Any = None, limit: int = 100) -> int:
+        waits.execute("UPDATE runs_wait SET looked_at = clock_timestamp() WHERE status = 'open' AND looked_at IS NULL")
+        return 0
+
+    waits.look_back = look_away
+
+
+def decisions_without_a_lock() -> None:
+    """Whoever decides looks whether somebody has, takes a moment, and then decides over what others have said."""
+    from django.db.models.functions import Now
+
+    from runs import approvals
+    from runs.entries import digest_of
+    from runs.models import Approval
+
+    read, moments = approvals._read, cycle((0.0, 3.0))  # seconds: long enough to go on by what the other one said
+
+    def look_for_a_moment(approval_id: Any) -> Any:
+        found = read(approval_id)
+        time.sleep(next(moments))
+        return found
+
+    def overwrite(approval: Any, decision: str, by: str, arguments: Any, reason: str) -> None:
+        decided = arguments if decision == "edit" else approval.arguments if decision == "approve" else None
+        digest = "" if decision == "deny" else digest_of(approval.question, decided)
+        Approval.objects.filter(pk=approval.pk).update(
+            decision=decision, decided_by=by, decided_at=Now(), decided_arguments=decided, decided_digest=digest
+        )
+
+    def end_or_say_so(wait_ids: Any) -> int:
+        return end(wait_ids) or len(wait_ids)
+
+    end = approvals.end_these
+    approvals._lock, approvals._write, approvals.end_these = look_for_a_moment, overwrite, end_or_say_so

@@ -24,6 +24,26 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
+            name="Deed",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("run", models.UUIDField()),
+                ("step", models.TextField(help_text="its key in the journal")),
+                ("approval", models.UUIDField(help_text="the approval on whose strength it was done", null=True)),
+                ("arguments", models.JSONField(help_text="what was approved", null=True)),
+            ],
+        ),
+        migrations.CreateModel(
+            name="Call",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("path", models.TextField()),
+                ("run", models.UUIDField()),
+                ("step", models.TextField(help_text="its key in the journal: the rest of the idempotency key")),
+                ("said", models.JSONField()),
+            ],
+        ),
+        migrations.CreateModel(
             name="Shared",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
