@@ -56,7 +56,7 @@ class Command(BaseCommand):
                 self._tell(one)
 
     def _try(self, event: Event, trigger: Trigger, run: UUID | None, by: str) -> Shadow:
-        last_resort = Timer(HARD_LIMIT, os._exit, [1])
+        last_resort = Timer(HARD_LIMIT, _give_up)
         last_resort.daemon = True
         if getattr(self, "_called_from_command_line", False):
             last_resort.start()
@@ -82,6 +82,13 @@ class Command(BaseCommand):
                 self.stdout.write(f"  {name}: {one}")
         if tried.traceback:
             self.stdout.write(tried.traceback)
+
+
+def _give_up() -> None:
+    os.write(
+        2, f"CommandError: It had not stopped after {HARD_LIMIT:g} s, and was ended. Nothing of it is left.\n".encode()
+    )
+    os._exit(1)
 
 
 def in_words(tried: Shadow) -> str:
