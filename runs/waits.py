@@ -102,6 +102,8 @@ END_WITHOUT_CHILDREN = _end(
       AND child.status IN ('queued', 'running', 'waiting', 'uncertain'))""",
     told=LAZILY,
 )
+# Of any type, by the least of them: EXISTS may look through all waits that are over.
+EVENTS_ARE_AWAITED = "(SELECT min(event_type) FROM runs_wait WHERE status = 'open' AND kind = 'event') IS NOT NULL"
 # The shapes of the matches of each type: one step down the index for each, however many wait.
 SHAPES = """
 SELECT wanted.type, shape.match_shape FROM unnest((SELECT %s::text[])) AS wanted(type) CROSS JOIN LATERAL (

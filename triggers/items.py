@@ -12,6 +12,7 @@ import cel
 
 from runs.models import NIL
 from runs.sql import fetch
+from runs.waits import EVENTS_ARE_AWAITED
 from triggers.admission import Match, Refusal, hold_or_stop, refuse
 from triggers.matching import ExpressionError, Index, Rule, context_of, group_of, input_of, passes
 from triggers.models import Decision, Event
@@ -22,7 +23,7 @@ BATCH_BYTES = 4 * 2**20  # of payloads; one event may be larger, and is then a b
 READ = """
 SELECT event.id, source.slug, event.type, event.subject, coalesce(event.time, event.received_at), event.target_id, event.root_id,
        event.depth, event.chain, item.redispatch_id, item.trigger_id, item.replay_id,
-       greatest(octet_length(event.body), pg_column_size(event.data), 0)
+       greatest(octet_length(event.body), pg_column_size(event.data), 0), (SELECT {awaited})
 FROM (
   (SELECT seq, id AS event_id, NULL::bigint AS redispatch_id, NULL::uuid AS trigger_id, %(nil)s::uuid AS replay_id
    FROM triggers_event WHERE dispatched_at IS NULL ORDER BY seq LIMIT %(limit)s::int)
@@ -34,7 +35,7 @@ FROM (
 JOIN triggers_event event ON event.id = item.event_id
 JOIN triggers_source source ON source.id = event.source_id
 ORDER BY item.seq
-"""
+""".replace("{awaited}", EVENTS_ARE_AWAITED)
 DATA = "SELECT id, data FROM triggers_event WHERE id = ANY(%s::uuid[])"
 
 
@@ -55,6 +56,7 @@ class Item:
     trigger_id: UUID | None = None
     replay_id: UUID = NIL_REPLAY
     bytes: int = 0
+    may_be_awaited: bool = True  # did any run wait for an event when this was read?
 
     @property
     def is_resumption(self) -> bool:

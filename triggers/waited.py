@@ -9,8 +9,8 @@ from triggers.items import Item, read_data
 
 def waits_ended_by(items: Sequence[Item]) -> dict[int, UUID]:
     """Open wait → the event that ends it; by index, however many wait. Ask after the events are committed: a wait that is
-    registered later looks back by itself."""
-    new = [item for item in items if not item.is_resumption]
+    registered later, or since they were read, looks back by itself."""
+    new = [item for item in items if item.may_be_awaited and not item.is_resumption]
     shapes = waits.shapes_of(item.type for item in new) if new else {}
     awaited = [item for item in new if item.type in shapes]
     if not awaited:

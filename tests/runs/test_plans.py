@@ -1,7 +1,7 @@
 """Looks that go on all day read what they are after, and nothing of what only waits."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -61,6 +61,7 @@ WAITS: dict[str, tuple[str, Parameters]] = {
     "END_THESE": (waits.END_THESE, {"ids": [1, 2]}),
     "END_BY_EVENT": (waits.END_BY_EVENT, {"ids": [1, 2], "events": [uuid4(), uuid4()]}),
     "END_WITHOUT_CHILDREN": (waits.END_WITHOUT_CHILDREN, {"parents": [uuid4()]}),
+    "EVENTS_ARE_AWAITED": (f"SELECT {waits.EVENTS_ARE_AWAITED}", []),
     "SHAPES": (waits.SHAPES, [["bench.awaited"]]),
     "HITS": (waits.HITS, [[uuid4()], ["bench.awaited"], ['["number"]'], ["a hash"]]),
     "UNLOOKED_OF": (waits.UNLOOKED_OF, {"run": uuid4()}),
