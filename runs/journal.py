@@ -176,7 +176,10 @@ class Journal:
         error = as_permanent(error)
         if begun.wish.effect == "at_most_once" and not is_permanent(error):
             if isinstance(error, Retry):
-                forget_intent(self.claim, begun.key)
+                try:
+                    forget_intent(self.claim, begun.key)
+                except Exception as lost:
+                    self._lost(lost)
                 return error
             self._park(f"step {begun.key!r} raised {describe(error)}; nobody knows whether it happened")
         if isinstance(error, Retry):
