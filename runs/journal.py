@@ -157,10 +157,12 @@ class Journal:
                 rows = rows_of(self.claim, begun.effects)
                 is_wanted_back = self._commit([begun.entry(Status.DONE, output=json.loads(text))], rows)
                 failpoint("before_step_commit")
+        except Permanent as error:  # it leaves behind what it must not
+            raise self.fail(begun, error) from error
         except Exception as error:
             if begun.wish.effect == "at_most_once":
                 # It happened, so that must be known, whoever owns the run by now.
-                record_late(self.claim, begun.key, text)
+                record_late(self.claim, begun.key, text, begun.effects)
             self._lost(error)
         finally:
             self._leave_thread()

@@ -6,9 +6,10 @@ from datetime import timedelta
 
 from django.db import DatabaseError, connection, transaction
 
+from agents.effects import Effects
 from runs import keys
 from runs.claim import Claim
-from runs.effects import Rows
+from runs.effects import Rows, rows_of
 from runs.entries import JOURNALED, StepEntry, step_parameters
 from runs.exceptions import RunLost
 from runs.models import Run, Step
@@ -45,9 +46,11 @@ WHERE run_id = %s::uuid AND runs_step.key = %s::text AND runs_step.status = 'sta
 """
 # By the claim that wrote the intent, and by nobody else: whoever owns the run by now has not done it again.
 RECORD_LATE = """
-UPDATE runs_step SET status = 'done', output = %s::jsonb, ended_at = clock_timestamp()
-WHERE run_id = %s::uuid AND key = %s::text AND status = 'started' AND epoch = %s::int
-"""
+WITH late AS (
+  UPDATE runs_step SET status = 'done', output = %(output)s::jsonb, ended_at = clock_timestamp()
+  WHERE run_id = %(id)s::uuid AND key = %(key)s::text AND status = 'started' AND epoch = %(epoch)s::int
+  RETURNING run_id AS id
+)"""
 LATE_PATIENCE = 10.0  # seconds of a missing database
 
 
@@ -75,15 +78,16 @@ def forget_intent(claim: Claim, key: str) -> None:
             raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
 
 
-def record_late(claim: Claim, key: str, output: str) -> None:
+def record_late(claim: Claim, key: str, output: str, effects: Effects) -> None:
     """What may happen at most once has happened, but the claim that did it has lost its run, or its database. Write that
-    down all the same; a run that is parked over it goes on."""
+    down all the same, with what it leaves behind; a run that is parked over it goes on."""
     give_up_at = time.monotonic() + LATE_PATIENCE
     while True:
         try:
             with writing():
-                if execute(RECORD_LATE, [output, claim.run_id, key, claim.epoch]):
-                    _unpark(claim)
+                run = _locked(claim)
+                if _record_late(claim, key, output, effects):
+                    _unpark(run)
             return
         except DatabaseError:
             if time.monotonic() > give_up_at:
@@ -92,10 +96,25 @@ def record_late(claim: Claim, key: str, output: str) -> None:
             time.sleep(0.2)
 
 
-def _unpark(claim: Claim) -> None:
+def _locked(claim: Claim) -> Run:
+    """The key first, then the run, like everybody."""
     if claim.key:
         keys.lock(claim.key)
-    run = Run.objects.select_for_update().get(pk=claim.run_id)
+    return Run.objects.select_for_update().get(pk=claim.run_id)
+
+
+def _record_late(claim: Claim, key: str, output: str, effects: Effects) -> bool:
+    with transaction.atomic():
+        rows = rows_of(claim, effects)
+        parts = {SENT: rows.outbound, NOTED: rows.notices}
+        hanging = "".join(f", {part}" for part, needed in parts.items() if needed).replace("{run}", "late")
+        parameters = {"output": output, "id": claim.run_id, "key": key, "epoch": claim.epoch, **effect_parameters(rows)}
+        recorded = bool(fetch(f"{RECORD_LATE}{hanging} SELECT id FROM late", parameters))
+        transaction.set_rollback(not recorded)  # the children too
+    return recorded
+
+
+def _unpark(run: Run) -> None:
     if run.status != RunStatus.UNCERTAIN or run.steps.filter(status=Step.Status.STARTED).exists():
         return
     due_in = timedelta() if run.key and run.slot is None else None

@@ -1,16 +1,18 @@
 """What may happen at most once, where something else happens at the same time."""
 
 import contextlib
+from typing import Any
 
 import pytest
 from django.db.models.functions import Now
 
-from agents import AgentRun, Retry
-from runs.models import Step, Worker
+from agents import AgentRun, Retry, StepFailed
+from runs.models import Notification, Step, Worker
 from runs.session import writing
 from tests.runs.durable import Lab, lab
-from tests.runs.test_durability_claims import in_another_session
+from tests.runs.test_durability_claims import in_another_session, park
 from tests.runs.test_durable_sessions import end_session
+from triggers.models import Event
 
 __all__ = ["lab"]
 
@@ -30,6 +32,37 @@ def test_a_body_does_not_go_on_past_an_intent_that_could_not_be_taken_back(lab: 
     run = lab.later(lab.run(body, policy={"retries": 1}))
 
     assert (run.status, Step.objects.get().status) == ("uncertain", "started")
+
+
+def test_what_it_emits_is_not_lost_where_its_answer_comes_late(lab: Lab) -> None:
+    def charge(run: AgentRun) -> str:
+        run.emit("paid", {"cents": 100})
+        run.notify("Paid")
+        in_another_session(lambda: park(run))
+        return "ch_1"
+
+    run = lab.run(lambda run: run.step("charge", charge, run, effect="at_most_once"))
+
+    assert (run.status, run.result) == ("succeeded", "ch_1")
+    assert Event.objects.get(type="paid").data == {"cents": 100}
+    assert Notification.objects.get().text == "Paid"
+
+
+@pytest.mark.parametrize("effect", ["idempotent", "at_most_once"])
+def test_a_call_that_leaves_behind_what_it_must_not_has_failed(lab: Lab, effect: Any) -> None:
+    def call(run: AgentRun) -> None:
+        run.emit("said", object())
+
+    def body(run: AgentRun) -> str:
+        try:
+            run.step("call", call, run, effect=effect)
+        except StepFailed as error:
+            return error.kind
+        return "done"
+
+    run = lab.run(body)
+
+    assert (run.status, run.result, Step.objects.get().status) == ("succeeded", "Permanent", "failed")
 
 
 def test_a_worker_that_stops_before_the_call_leaves_nobody_in_doubt(lab: Lab) -> None:
