@@ -23,6 +23,7 @@ from runs.finish import finish
 from runs.journal import Journal
 from runs.models import Attempt, Run
 from runs.outcome import Outcome, leave
+from runs.progress import go_on_if_proved
 from runs.retry import describe, outcome_of
 from runs.session import read_only
 from runs.sql import fetch
@@ -54,6 +55,9 @@ def execute(claim: Claim, claim_another: ClaimAnother = lambda: None) -> Claim |
                 failpoint("after_wait_commit")
                 if outcome.wait.kind in waits.LOOKED_BACK_FOR:
                     look_back(claim)
+            if outcome.unproved:
+                with contextlib.suppress(*CONNECTION_ERRORS):
+                    go_on_if_proved(claim, outcome.unproved)
     except RunLost:
         log.warning("run.fenced", run=str(claim.run_id), agent=claim.agent, epoch=claim.epoch)
         return None

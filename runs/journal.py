@@ -255,7 +255,9 @@ class Journal:
         if known.status == Status.DONE:
             begun.is_recorded, begun.output = True, known.output
         elif known.status == Status.STARTED:
-            self._park(f"step {known.key!r} was begun and never ended; nobody knows whether it happened")
+            self._park(
+                f"step {known.key!r} was begun and never ended; nobody knows whether it happened", unproved=known.key
+            )
         elif known.effect == Effect.AT_MOST_ONCE or self._goes_on_after(known):
             raise known.failure
         else:
@@ -448,7 +450,7 @@ class Journal:
 
     # Ends
 
-    def _park(self, reason: str) -> NoReturn:
+    def _park(self, reason: str, unproved: str = "") -> NoReturn:
         self._interrupt(
             Outcome(
                 status=RunStatus.UNCERTAIN,
@@ -456,6 +458,7 @@ class Journal:
                 reason=reason,
                 entries=self.pending,
                 holds_key=self._holds_key,
+                unproved=unproved,
             )
         )
 

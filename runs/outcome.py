@@ -58,7 +58,7 @@ class NoticeRow:
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """What becomes of a run. `attempt` None: no attempt ended with it. `due_in` is a backoff. `holds_key`: it keeps its
-    place while it waits."""
+    place while it waits. `unproved` is the step that it is parked over, if it is."""
 
     status: RunStatus
     attempt: Attempt.Outcome | None = None
@@ -73,6 +73,7 @@ class Outcome:
     notices: Sequence[NoticeRow] = field(default_factory=tuple)
     entries: Sequence[StepEntry] = field(default_factory=tuple)
     wait: WaitEntry | None = None
+    unproved: str = ""
 
 
 GOES_ON = frozenset({RunStatus.QUEUED, RunStatus.WAITING, RunStatus.UNCERTAIN})

@@ -7,11 +7,16 @@ import pytest
 from django.db.models.functions import Now
 
 from agents import AgentRun, Retry, StepFailed
+from agents.effects import Effects
+from runs.executor import execute
 from runs.models import Notification, Step, Worker
+from runs.progress import record_late
 from runs.session import writing
 from tests.runs.durable import Lab, lab
+from tests.runs.factories import make_run
 from tests.runs.test_durability_claims import in_another_session, park
 from tests.runs.test_durable_sessions import end_session
+from tests.triggers.factories import make_event
 from triggers.models import Event
 
 __all__ = ["lab"]
@@ -63,6 +68,27 @@ def test_a_call_that_leaves_behind_what_it_must_not_has_failed(lab: Lab, effect:
     run = lab.run(body)
 
     assert (run.status, run.result, Step.objects.get().status) == ("succeeded", "Permanent", "failed")
+
+
+def test_an_answer_that_is_recorded_as_the_run_is_being_parked_is_not_missed(lab: Lab) -> None:
+    def die() -> None:
+        raise SystemExit
+
+    def pay(run: AgentRun) -> Any:
+        return run.step("pay", die, effect="at_most_once")
+
+    def hear_late(run: AgentRun) -> Any:
+        in_another_session(lambda: record_late(claim, "pay", '"paid"', Effects()))
+        return pay(run)
+
+    lab.declare(pay)
+    run = make_run(event_id=make_event().id, trigger="durable", policy={"retries": 1, "durable": True})
+    [claim] = filter(None, [lab.claim()])
+    execute(claim)
+    lab.declare(hear_late)
+    run = lab.later(run)
+
+    assert (run.status, run.result) == ("succeeded", "paid")
 
 
 def test_a_worker_that_stops_before_the_call_leaves_nobody_in_doubt(lab: Lab) -> None:
