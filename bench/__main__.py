@@ -1,4 +1,4 @@
-"""Measure Wakeful on this machine: beside its peers, where its time goes, at scale, and after faults."""
+"""Measure Wakeful on this machine: beside its peers, where its time goes, at scale, while many runs wait, and after faults."""
 
 import argparse
 import sys
@@ -10,9 +10,9 @@ from importlib import import_module
 from bench import peers
 
 Section = Callable[[Callable[[str], None]], Iterator[str]]
-SECTIONS = ("peers", "profile", "scale", "recovery")
+SECTIONS = ("peers", "durable", "profile", "waits", "scale", "recovery")
 # What fits into twelve minutes; the others are asked for by name.
-UNASKED = ("peers", "profile")
+UNASKED = ("peers", "durable", "profile")
 
 
 def main() -> None:

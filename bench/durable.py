@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from statistics import median
@@ -41,8 +41,7 @@ class Plan:
     steps: int = 100  # of one run
     waits: int = 20  # of one run
     pings: int = 20  # of one run
-    resumed: Sequence[int] = field(default_factory=lambda: (10, 100, 1000))
-    resumed_steps: int = 300  # of all resumes of one length in one repeat, but at least one resume
+    resumes: Mapping[int, int] = field(default_factory=lambda: {10: 3, 100: 3, 1000: 1})  # steps → in one repeat
 
 
 def section(say: Say, plan: Plan | None = None) -> Iterator[str]:
@@ -61,10 +60,7 @@ def measure(plan: Plan, ours: "Measured", theirs: "Measured", say: Say) -> Sampl
         "step with one INSERT": ("steps", plan.steps, True),
         "sleep": ("sleeps", plan.waits),
         "event that is there already": ("early", plan.waits),
-        **{
-            f"resume, {count:,} steps": ("resumes", count, max(1, plan.resumed_steps // count))
-            for count in plan.resumed
-        },
+        **{f"resume, {count:,} steps": ("resumes", count, times) for count, times in plan.resumes.items()},
     }
     samples: Samples = {what: {"ours": [], "theirs": []} for what in asked}
     for number in range(plan.repeats + 1):
@@ -114,9 +110,10 @@ def table(plan: Plan, samples: Samples, latencies: dict[str, list[float]]) -> It
         cells = [spread([value * 1e3 for value in by[name]], "{:.2f}") for name in ("theirs", "ours")]
         yield f"| {what} | {' | '.join(cells)} | {median(by['ours']) / median(by['theirs']):.2f} |"
     yield ""
-    least, most = (median(samples[f"resume, {count:,} steps"]["ours"]) for count in (plan.resumed[0], plan.resumed[-1]))
-    each = (most - least) / (plan.resumed[-1] - plan.resumed[0])
-    yield f"Resume: {least * 1e3 - each * plan.resumed[0] * 1e3:.1f} ms and {each * 1e6:.0f} µs a step."
+    few, many = min(plan.resumes), max(plan.resumes)
+    least, most = (median(samples[f"resume, {count:,} steps"]["ours"]) for count in (few, many))
+    each = (most - least) / max(1, many - few)
+    yield f"Our resume: {(least - each * few) * 1e3:.1f} ms, and {each * 1e6:.0f} µs for each step."
 
 
 # Processes
