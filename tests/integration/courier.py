@@ -52,9 +52,9 @@ class Courier:
         return run_of(self.stack, event)
 
     def waiting(self, event: str, key: str) -> dict[str, Any]:
-        """The run of an event, once it waits for this."""
-        query = "%s::uuid = ANY(event_ids) AND status = 'waiting' AND status_reason = %s"
-        return eventually(lambda: runs(self.stack, query, event, key))[0]
+        """The run of an event, once it has come to wait for this, though that may be over by now."""
+        query = "EXISTS (SELECT FROM runs_wait WHERE run_id = runs_run.id AND runs_wait.key = %s) AND %s::uuid = ANY(event_ids)"
+        return eventually(lambda: runs(self.stack, query, key, event))[0]
 
     def finished(self, event: str, timeout: float = 30) -> dict[str, Any]:
         """The run of an event, once it has finished; whatever it is uncertain of on the way is resolved."""
