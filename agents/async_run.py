@@ -1,14 +1,16 @@
 """What an `async def` agent with durable=True is given: the same run, awaitable."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
 
-from .journal import Begun, Effect, Journal
+from .journal import Begun, Effect, Journal, StepWish
+from .places import needs_key
 from .run import AgentRun, Duration, step_wish
 
 T = TypeVar("T")
@@ -41,6 +43,10 @@ class AsyncAgentRun:
     def __init__(self, run: AgentRun, journal: Journal) -> None:
         self._run = run
         self._journal = journal
+        self._under_way = 0  # steps
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
+        self._has_ended = False
         self.state = AsyncState(run)
 
     def __getattr__(self, name: str) -> Any:
@@ -64,12 +70,34 @@ class AsyncAgentRun:
                 f"step {name!r} is transactional, so its body is a plain function (def): its transaction belongs to one "
                 "thread. Give it another effect, or make it a plain function"
             )
-        begun = await _in_the_main_thread(self._journal.begin, wish)
-        if begun.is_recorded:
-            return begun.output
-        if not iscoroutinefunction(body):
-            return await _in_the_main_thread(self._journal.perform, begun, partial(body, *arguments))
-        return await self._await(begun, partial(body, *arguments), wish.seconds)
+        with self._beside(wish):
+            begun = await _in_the_main_thread(self._journal.begin, wish)
+            if begun.is_recorded:
+                return begun.output
+            if not iscoroutinefunction(body):
+                return await _in_the_main_thread(self._journal.perform, begun, partial(body, *arguments))
+            return await self._await(begun, partial(body, *arguments), wish.seconds)
+
+    async def finish_steps(self) -> None:
+        """Once the body has ended: its steps that are under way come to their end, and no other begins. They would be
+        repeated otherwise, or nobody would know what came of them."""
+        self._has_ended = True
+        await self._is_idle.wait()
+
+    @contextmanager
+    def _beside(self, wish: StepWish) -> Iterator[None]:
+        if self._has_ended:
+            raise asyncio.CancelledError
+        if self._under_way and not wish.place.key and not self._journal.step_key:
+            raise needs_key(wish.place)
+        self._under_way += 1
+        self._is_idle.clear()
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._is_idle.set()
 
     async def _await(self, begun: Begun, body: Callable[[], Any], seconds: float | None) -> Any:
         with self._journal.inside(begun):

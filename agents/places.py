@@ -9,6 +9,10 @@ from .exceptions import Permanent
 from .journal import Place
 
 
+def needs_key(place: Place) -> Permanent:
+    return Permanent(f"{place.name!r} runs beside others, so it needs a key of its own: give it key=…")
+
+
 class Places:
     """The keys one execution of a body asks for; each names one entry, the same on every replay."""
 
@@ -42,7 +46,7 @@ class Places:
             )
         with self._lock:
             if not place.key and (self._under_way or not self.is_own_thread):
-                raise Permanent(f"{place.name!r} runs beside others, so it needs a key of its own: give it key=…")
+                raise needs_key(place)
             if place.is_numbered:
                 self._numbers[place.name] += 1
                 key = f"{place.name}#{self._numbers[place.name]}"

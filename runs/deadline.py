@@ -56,8 +56,24 @@ async def _awaited(agent: Agent, run: AgentRun | AsyncAgentRun, seconds: float) 
     # A signal would strike the thread that waits for the coroutine, not the coroutine.
     try:
         async with asyncio.timeout(seconds) as limit:
-            return True, await agent.body(run)
+            return True, await _to_its_end(agent, run)
     except TimeoutError:
         if not limit.expired():
             raise
         return False, None
+
+
+async def _to_its_end(agent: Agent, run: AgentRun | AsyncAgentRun) -> Any:
+    """The body's result, once its steps have come to their end too: a failure, or a wait, does not stop those beside it."""
+    finish_steps = run.finish_steps if isinstance(run, AsyncAgentRun) else None
+    try:
+        result = await agent.body(run)
+    except asyncio.CancelledError:
+        raise
+    except BaseException:
+        if finish_steps:
+            await finish_steps()
+        raise
+    if finish_steps:
+        await finish_steps()
+    return result
