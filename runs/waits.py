@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from django.db import OperationalError
+from django.db import InterfaceError, OperationalError
 from psycopg.errors import QueryCanceled
 
 from agents.run import SIGNAL
@@ -91,8 +91,10 @@ END_BY_EVENT = _end(
     waits="""unnest((SELECT %(ids)s::bigint[]), (SELECT %(events)s::uuid[])) AS hit(wait_id, event_id)
     JOIN runs_wait wait ON wait.id = hit.wait_id""",
     event="hit.event_id",
+    patience="SKIP LOCKED",
     told=LAZILY,
 )
+STILL_OPEN = "SELECT id FROM runs_wait WHERE id = ANY((SELECT %s::bigint[])::bigint[]) AND status = 'open'"
 # A parent waits for children of which none lives any more. Children that are pruned have finished. They are known by id
 # alone: a fork waits for the children of the run it was forked from.
 END_WITHOUT_CHILDREN = _end(
@@ -151,12 +153,14 @@ def end_these(wait_ids: Sequence[int]) -> int:
     return _ended(END_THESE, {"ids": list(wait_ids)})
 
 
-def end_by_events(hits: Mapping[int, UUID]) -> int:
-    """End waits (by id) by the event each waited for, in the caller's transaction; how many were still open."""
+def end_by_events(hits: Mapping[int, UUID]) -> set[UUID]:
+    """End waits (by id) by the event each waited for, in the caller's transaction. Of runs that somebody has locked nobody
+    can tell yet whether they go on waiting: the events that are to be looked at again."""
     if not hits:
-        return 0
+        return set()
     ids = sorted(hits)
-    return _ended(END_BY_EVENT, {"ids": ids, "events": [hits[id] for id in ids]})
+    _ended(END_BY_EVENT, {"ids": ids, "events": [hits[id] for id in ids]})
+    return {hits[id] for (id,) in fetch(STILL_OPEN, [ids])}
 
 
 def end_without_children(parent_ids: Iterable[UUID]) -> int:
@@ -196,14 +200,16 @@ def look_back(run_id: UUID | None = None, limit: int = 100) -> int:
 def _look_back(wait_id: int, kind: str, owner: UUID, type: str, match: str | None, *origin: Any) -> int:
     failpoint("before_look_back")
     if kind == Wait.Kind.CHILDREN:
-        ended = end_without_children([owner])
+        has_come = end_without_children([owner]) > 0
     else:
         event_id = _find(owner, type, json.loads(match or "{}"), *origin)
-        ended = end_by_events({wait_id: event_id}) if event_id else 0
-    if not ended:
+        has_come = event_id is not None
+        if event_id and end_by_events({wait_id: event_id}):
+            return 0  # somebody has locked the run: this look is still owed
+    if not has_come:
         execute(LOOKED, [wait_id])
     failpoint("after_look_back")
-    return ended
+    return int(has_come)
 
 
 def _find(
@@ -216,8 +222,8 @@ def _find(
                 type=type, match=match, subject=subject, run_id=owner, after_event=first_event, since=since, but=taken
             )
         )
-    except OperationalError as error:
-        if not isinstance(error.__cause__, QueryCanceled):
+    except Exception as error:
+        if isinstance(error, (OperationalError, InterfaceError)) and not isinstance(error.__cause__, QueryCanceled):
             raise
         # The dispatcher would try it for ever, and do nothing else.
         log.exception("wait.not_looked_back", run=str(owner), type=type)

@@ -164,8 +164,10 @@ def dispatch_items(items: Sequence[Item], rules: Rules) -> Batch:
             return Batch(standby=True)
         if rules.have_changed():
             return Batch(left=len(items))
+        unheard = waits.end_by_events(awaited)
+        for one in matched:
+            one.is_unheard = one.item.event_id in unheard
         batch = settle_matched(still_undispatched(matched))
-        waits.end_by_events(awaited)
         failpoint("before_dispatch_commit")
     failpoint("after_dispatch_commit")
     return batch
@@ -173,7 +175,7 @@ def dispatch_items(items: Sequence[Item], rules: Rules) -> Batch:
 
 def settle_matched(matched: Sequence[Matched]) -> Batch:
     """Admit in `seq` order. An event that needs a key whose lock is taken is left to the next batch, and with it every
-    later event of its keys: the order per key is the order of arrival."""
+    later event of its keys: the order per key is the order of arrival. The same goes for one that a locked run waits for."""
     wanted = {key for one in matched for key in one.keys}
     locked = lock_keys([match for one in matched for match in one.matches])
     kept = without_busy(matched, wanted - locked)
@@ -291,7 +293,7 @@ def trace_collected(ledger: Ledger) -> None:
 def without_busy(matched: Sequence[Matched], busy: set[str]) -> list[Matched]:
     kept = []
     for one in matched:
-        if one.keys & busy:
+        if one.is_unheard or one.keys & busy:
             busy = busy | one.keys
         else:
             kept.append(one)
@@ -338,7 +340,8 @@ def give_up(item: Item, rules: Rules, error: Exception) -> Batch:
     with transaction.atomic():
         if not _try_lock():
             return Batch(standby=True)
-        waits.end_by_events(awaited)
+        if waits.end_by_events(awaited):
+            return Batch(left=1)
         record([give_up_on([item.event_id], rule.id, item.replay_id, error) for rule in wanted])
         mark_dispatched([item])
     return Batch(dispatched=1)

@@ -70,6 +70,7 @@ class Matched:
     item: Item
     matches: list[Match] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
+    is_unheard: bool = False  # does a run wait for it that somebody has locked?
 
     @property
     def keys(self) -> set[str]:

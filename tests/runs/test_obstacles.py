@@ -1,6 +1,8 @@
 """What one obstacle may keep from going on: nothing but itself."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from uuid import uuid4
 
 import psycopg
@@ -10,11 +12,33 @@ from django.db import connection
 from django.db.models.functions import Now
 from kombu.pools import ProducerPool
 
-from runs import relay
+from runs import relay, waits
 from runs.listen import set_timeouts
-from runs.models import Run, Worker
+from runs.models import Run, Wait, Worker
 from runs.rescue import Rescuer
+from tests.runs.durable import Lab, lab
 from tests.runs.factories import make_run
+from tests.triggers.factories import make_event
+from triggers.dispatch import Rules, dispatch
+from triggers.models import Event
+
+__all__ = ["lab"]
+
+
+@contextmanager
+def lock_on(run: Run) -> Iterator[None]:
+    """Somebody holds the run's row, and this session waits for locks no longer than a dispatcher's does."""
+    wanted = ("host", "port", "user", "password", "dbname")
+    parameters = {name: value for name, value in connection.get_connection_params().items() if name in wanted}
+    with psycopg.connect(**parameters) as holder:
+        holder.execute("SELECT FROM runs_run WHERE id = %s FOR UPDATE", [run.id])
+        set_timeouts()
+        yield
+        holder.rollback()
+
+
+def status_of(run: Run) -> str:
+    return Run.objects.get(pk=run.pk).status
 
 
 @pytest.mark.django_db(transaction=True, serialized_rollback=True)
@@ -27,17 +51,55 @@ def test_a_lock_on_one_lost_run_does_not_keep_the_others_from_being_rescued() ->
         owned = {"worker": worker, "pid": pid, "claimed_at": Now(), "deadline_at": Now(), "attempt": 1, "epoch": 1}
         Run.objects.filter(pk=run.pk).update(status="running", **owned)
 
-    wanted = ("host", "port", "user", "password", "dbname")
-    parameters = {name: value for name, value in connection.get_connection_params().items() if name in wanted}
-    with psycopg.connect(**parameters) as holder:
-        holder.execute("SELECT FROM runs_run WHERE id = %s FOR UPDATE", [locked.id])
-        set_timeouts()
+    with lock_on(locked):
         assert Rescuer().rescue() == 2
-        holder.rollback()
 
     assert [Run.objects.get(pk=run.pk).status for run in (locked, *others)] == ["running", "queued", "queued"]
     assert Rescuer().rescue() == 1
     connection.close()  # its timeouts are no other test's
+
+
+@pytest.mark.django_db(transaction=True, serialized_rollback=True)
+def test_a_lock_on_a_run_that_waits_for_an_event_keeps_no_other_event_from_being_dispatched(lab: Lab) -> None:
+    locked, other = (lab.run(lambda run, n=n: run.wait_for_event("paid", match={"n": n}) and None) for n in (1, 2))
+    event, _ = (make_event(type="paid", data={"n": n}) for n in (1, 2))
+
+    with lock_on(locked):
+        assert dispatch(Rules()).dispatched == 1
+        assert status_of(other) == "queued"
+    assert dispatch(Rules()).dispatched == 1
+
+    assert status_of(locked) == "queued"
+    assert Wait.objects.get(run=locked).event_id == event.pk
+
+
+@pytest.mark.django_db(transaction=True, serialized_rollback=True)
+def test_a_lock_on_a_run_that_is_to_be_looked_back_for_keeps_no_other_from_it(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runs.executor.look_back", lambda *owed: None)
+    locked, other = (lab.run(lambda run, n=n: run.wait_for_event("paid", match={"n": n}) and None) for n in (1, 2))
+    for n in (1, 2):
+        make_event(type="paid", data={"n": n})
+    Event.objects.update(dispatched_at=Now())
+
+    with lock_on(locked):
+        assert waits.look_back() == 1
+        assert status_of(other) == "queued"
+    assert waits.look_back() == 1
+
+    assert status_of(locked) == "queued"
+
+
+@pytest.mark.django_db(transaction=True, serialized_rollback=True)
+def test_a_wait_that_cannot_be_looked_back_for_is_left_to_what_comes(lab: Lab) -> None:
+    run = lab.run(lambda run: run.wait_for_event("paid", match={"n": 1}) and None)
+    Wait.objects.update(looked_at=None, match={"a": 1, "a.b": 2})  # which no value can match
+
+    assert waits.look_back() == 0
+
+    make_event(type="paid", data={"n": 1})
+    assert lab.go_on(run).status == "succeeded"
 
 
 def test_a_broker_that_is_away_says_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
