@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 from uuid import UUID
 
+import structlog
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection, transaction
 from uuid_utils.compat import uuid7
@@ -49,6 +50,8 @@ from runs.recorded import RecordedStep, RecordedWait
 from runs.retry import as_permanent, describe
 from runs.session import writing
 from runs.states import RunStatus
+
+log = structlog.get_logger(__name__)
 
 Effect, Status = Step.Effect, Step.Status
 
@@ -305,14 +308,26 @@ class Journal:
             self._commit_alone()
 
     def _perform_in_transaction(self, begun: Begun, body: Callable[[], Any]) -> Any:
-        with writing():
-            with self.inside(begun), network_refused(self.claim.agent, begun.key), self._limit(begun):
-                output = body()
-            failpoint("after_step_body")
-            text = self._text(begun, output)
-            rows = rows_of(self.claim, begun.effects)
-            is_wanted_back = self._commit([begun.entry(Status.DONE, output=json.loads(text))], rows)
-            failpoint("before_step_commit")
+        text, is_wanted_back, is_committed = "", False, False
+
+        def committed() -> None:
+            nonlocal is_committed
+            is_committed = True
+
+        try:
+            with writing():
+                transaction.on_commit(committed)  # before whatever the body has done then
+                with self.inside(begun), network_refused(self.claim.agent, begun.key), self._limit(begun):
+                    output = body()
+                failpoint("after_step_body")
+                text = self._text(begun, output)
+                rows = rows_of(self.claim, begun.effects)
+                is_wanted_back = self._commit([begun.entry(Status.DONE, output=json.loads(text))], rows)
+                failpoint("before_step_commit")
+        except Exception:
+            if not is_committed:
+                raise
+            log.warning("step.error_after_commit", run=str(self.claim.run_id), step=begun.key, exc_info=True)
         failpoint("after_step_commit")
         self._go_on(is_wanted_back)
         return json.loads(text)

@@ -89,6 +89,23 @@ def test_a_step_that_fails_leaves_nothing_of_its_own(lab: Lab) -> None:
     assert Step.objects.get().status == "failed"
 
 
+def test_a_step_that_is_committed_is_done_whatever_its_hooks_raise(lab: Lab) -> None:
+    def add() -> str:
+        def fail() -> None:
+            raise OSError("no mail today")
+
+        transaction.on_commit(fail)
+        return Group.objects.create(name=f"{Group.objects.count()}").name
+
+    def body(run: AgentRun) -> Any:
+        return run.step("add", add)
+
+    run = lab.later(lab.run(body, policy={"retries": 1}))
+
+    assert (run.status, run.result, Group.objects.count()) == ("succeeded", "0", 1)
+    assert [(step.status, step.output) for step in Step.objects.all()] == [("done", "0")]
+
+
 def test_a_recorded_failure_is_raised_again_where_something_came_after_it(lab: Lab) -> None:
     tries: list[int] = []
 
