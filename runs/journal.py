@@ -66,6 +66,7 @@ class Begun:
     wish: StepWish
     attempts: int = 1
     is_recorded: bool = False
+    is_over: bool = False
     output: Any = None
     arguments: Any = None
     effects: Effects = field(default_factory=Effects)
@@ -109,6 +110,10 @@ class Journal:
     @property
     def effects(self) -> Effects | None:
         step = _current.get()
+        if step and step.is_over:
+            raise Permanent(
+                f"step {step.key!r} is over, and a task that it began is not: nothing can be left with it any more"
+            )
         return step.effects if step else None
 
     @property
@@ -134,6 +139,7 @@ class Journal:
             with self.places.occupied():
                 yield
         finally:
+            begun.is_over = True
             _current.reset(token)
 
     def perform(self, begun: Begun, body: Callable[[], Any]) -> Any:

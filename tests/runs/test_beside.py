@@ -91,3 +91,23 @@ def test_a_failure_lets_the_step_beside_it_come_to_its_end_and_no_other_begin(la
     assert run.error.startswith("StepFailed: step 'call:bad'")
     assert sorted(calls) == ["bad", "good"]
     assert {step.key: step.status for step in Step.objects.all()} == {"call:good": "done", "call:bad": "failed"}
+
+
+def test_what_a_task_would_leave_with_a_step_that_is_over_is_refused_not_lost(lab: Lab) -> None:
+    tasks: list[asyncio.Task[None]] = []
+
+    async def emit_late(run: AsyncAgentRun) -> None:
+        await asyncio.sleep(0.1)
+        await run.emit("late", 1)
+
+    async def begin(run: AsyncAgentRun) -> None:
+        tasks.append(asyncio.create_task(emit_late(run)))
+
+    async def body(run: AsyncAgentRun) -> None:
+        await run.step("begin", begin, run, effect="idempotent")
+        await tasks[0]
+
+    run = lab.run(body)
+
+    assert run.status == "failed"
+    assert "step 'begin' is over" in run.error
