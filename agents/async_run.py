@@ -75,7 +75,8 @@ class AsyncAgentRun:
             if begun.is_recorded:
                 return begun.output
             if not iscoroutinefunction(body):
-                return await _in_the_main_thread(self._journal.perform, begun, partial(body, *arguments))
+                with self._run.state.undone_by_failure():
+                    return await _in_the_main_thread(self._journal.perform, begun, partial(body, *arguments))
             return await self._await(begun, partial(body, *arguments), wish.seconds)
 
     async def finish_steps(self) -> None:

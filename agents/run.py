@@ -202,7 +202,8 @@ class AgentRun:
         if begun.is_recorded:
             output: T = begun.output
             return output
-        done: T = journal.perform(begun, partial(body, *arguments))
+        with self.state.undone_by_failure():
+            done: T = journal.perform(begun, partial(body, *arguments))
         return done
 
     @property

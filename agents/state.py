@@ -1,4 +1,5 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from .exceptions import StateConflict
@@ -31,6 +32,16 @@ class State:
         self._leave(Place(name=f"set state {name}", is_numbered=True), lambda step: self._write(name, value))
         if name in self._revisions:
             self._revisions[name] += 1
+
+    @contextmanager
+    def undone_by_failure(self) -> Iterator[None]:
+        """Within a step: what it has set was never set if it fails."""
+        seen = dict(self._revisions)
+        try:
+            yield
+        except BaseException:
+            self._revisions = seen
+            raise
 
     def _read(self, name: str) -> list[Any] | None:
         row = self._rows().filter(name=name).values_list("value", "revision").first()

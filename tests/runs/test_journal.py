@@ -335,6 +335,21 @@ def test_state_that_is_set_and_never_read_may_be_set_again_after_a_wait(lab: Lab
     assert (run.status, run.error, AgentState.objects.get().value) == ("succeeded", "", "done")
 
 
+def test_state_that_a_failed_step_has_set_was_never_set(lab: Lab) -> None:
+    def fail(run: AgentRun) -> None:
+        run.state.set("count", run.state.get("count", 0) + 1)
+        raise Permanent("no")
+
+    def body(run: AgentRun) -> None:
+        with contextlib.suppress(StepFailed):
+            run.step("count", fail, run)
+        run.state.set("count", 5)
+
+    run = lab.run(body)
+
+    assert (run.status, AgentState.objects.get().value) == ("succeeded", 5)
+
+
 @pytest.mark.parametrize(
     ("after", "expected"),
     [
