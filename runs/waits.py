@@ -94,7 +94,10 @@ END_BY_EVENT = _end(
     patience="SKIP LOCKED",
     told=LAZILY,
 )
-STILL_OPEN = "SELECT id FROM runs_wait WHERE id = ANY((SELECT %s::bigint[])::bigint[]) AND status = 'open'"
+STILL_OPEN = """
+SELECT wait.id FROM runs_wait wait JOIN runs_run run ON run.id = wait.run_id
+WHERE wait.id = ANY((SELECT %s::bigint[])::bigint[]) AND wait.status = 'open' AND run.status = 'waiting'
+"""
 # A parent waits for children of which none lives any more. Children that are pruned have finished. They are known by id
 # alone: a fork waits for the children of the run it was forked from.
 END_WITHOUT_CHILDREN = _end(

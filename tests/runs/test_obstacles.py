@@ -74,6 +74,15 @@ def test_a_lock_on_a_run_that_waits_for_an_event_keeps_no_other_event_from_being
 
 
 @pytest.mark.django_db(transaction=True, serialized_rollback=True)
+def test_a_wait_that_somebody_left_open_by_hand_keeps_no_event_from_being_dispatched(lab: Lab) -> None:
+    run = lab.run(lambda run: run.wait_for_event("paid") and None)
+    Run.objects.filter(pk=run.pk).update(status="cancelled", finished_at=Now())
+    make_event(type="paid", data={})
+
+    assert dispatch(Rules()).dispatched == 1
+
+
+@pytest.mark.django_db(transaction=True, serialized_rollback=True)
 def test_a_lock_on_a_run_that_is_to_be_looked_back_for_keeps_no_other_from_it(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
