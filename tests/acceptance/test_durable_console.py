@@ -52,6 +52,24 @@ def test_a_waiting_run_is_approved_with_other_arguments(running: Stack, desk: Pa
     expect(desk.get_by_role("link", name=re.compile("^approval Approvals$"))).to_be_visible()
 
 
+def test_whoever_has_the_link_decides_without_logging_in(running: Stack, page: Page) -> None:
+    fire(running, "refund", {"invoice": "2026-117"})
+    run = run_in(running, "refund", "waiting")
+    [asked] = running.api("GET", "/api/v1/approvals/?status=pending").json()["results"]
+
+    page.goto(asked["url"])
+    expect(page.get_by_role("heading")).to_have_text("Refund invoice 2026-117?")
+    page.get_by_label("Arguments").fill('{"invoice": "2026-117", "cents": 600}')
+    page.get_by_label("Reason").fill("half of it")
+    page.get_by_role("button", name="Approve", exact=True).click()
+    expect(page.get_by_text("You have edited the arguments")).to_be_visible()
+    page.get_by_role("button", name="Approve with edited arguments").click()
+
+    expect(page.get_by_text("Edited by link on")).to_be_visible()
+    expect(page.get_by_role("button")).to_have_count(0)
+    assert running.api("GET", f"/api/v1/runs/{run['id']}/?wait=30").json()["result"] == {"refunded": 600}
+
+
 def test_an_uncertain_run_is_resolved_with_what_somebody_found_out(running: Stack, desk: Page) -> None:
     fire(running, "charge", {})
     run = run_in(running, "charge", "uncertain")
