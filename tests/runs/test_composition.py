@@ -216,9 +216,7 @@ def test_a_wake_for_this_very_moment_comes_when_loops_may_go_round(lab: Lab, set
     settings.WAKEFUL_LOOP_RATE = "1/1m"
     trigger = make_trigger("durable")
 
-    lab.run(
-        lambda run: run.wake_in(1), trigger_id=trigger.id, declared={"durable": False}, policy={"durable": False}
-    )
+    lab.run(lambda run: run.wake_in(1), trigger_id=trigger.id, declared={"durable": False}, policy={"durable": False})
 
     message = OutboxMessage.objects.get(topic="wakeup")
     assert timedelta(minutes=1) <= message.available_at - message.created_at < timedelta(minutes=2)
