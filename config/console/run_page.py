@@ -104,7 +104,11 @@ def _facts(run: Run, events: list[Event]) -> Facts:
             ("Agent", f"{run.agent} ({run.version})" if run.version else run.agent),
             ("Began on version", run.begun_version if run.begun_version != run.version else ""),
             ("Trigger", trigger_of(run)),
-            ("Attempt", f"{run.attempt} of {retries + 1}" if isinstance(retries, int) else run.attempt),
+            # None counts since the last progress: what the run has been claimed for stands in its own table.
+            (
+                "Attempt",
+                run.attempt and (f"{run.attempt} of {retries + 1}" if isinstance(retries, int) else run.attempt),
+            ),
             ("Created", moment(run.created_at)),
             ("Due", run.due_at and moment(run.due_at)),
             ("Ready since", run.ready_at and moment(run.ready_at)),
