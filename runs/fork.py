@@ -24,6 +24,7 @@ from runs.enqueue import NewRun, enqueue
 from runs.entries import match_of
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
+from runs.locking import lock_run
 from runs.models import NIL, Approval, Notification, Run, Step, Wait
 from runs.policy import Policy
 from runs.sql import execute, fetch
@@ -70,7 +71,7 @@ def fork(run_id: UUID, *, by: str, step: str = "", input: Any = None, has_input:
     """
     _stop_running(run_id, step, by)
     with transaction.atomic():
-        origin = _lock(run_id)
+        origin = lock_run(run_id)
         position = _position(origin, step)
         if origin.status == RunStatus.RUNNING:
             why = (
@@ -101,14 +102,6 @@ def _stop_running(run_id: UUID, step: str, by: str) -> None:
     run.refresh_from_db(fields=["status"])
     if run.status == RunStatus.SUCCEEDED:
         raise IllegalState(f"run {run_id} succeeded before it could be stopped", run.status)
-
-
-def _lock(run_id: UUID) -> Run:
-    """The key first, then the run, like everybody."""
-    key = Run.objects.values_list("key", flat=True).get(pk=run_id)
-    if key:
-        keys.lock(key)
-    return Run.objects.select_for_update().get(pk=run_id)
 
 
 def _position(run: Run, step: str) -> int:

@@ -6,7 +6,7 @@ empty too.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Protocol
@@ -242,7 +242,7 @@ def _parts(ticket: Ticket, outcome: Outcome, expected: RunStatus | None) -> str:
         # One without a place counts too: with a limit of 1 others may have waited behind it.
         PROMOTED: ticket.key is not None and not _keeps_place(ticket, outcome),
     }
-    return "".join(f", {part}" for part, is_needed in parts.items() if is_needed).replace("{run}", "gone")
+    return hanging(parts, on="gone")
 
 
 def _execute(
@@ -287,6 +287,17 @@ def _execute(
         else:
             nudge_dispatcher()
     return left
+
+
+def hanging(parts: Mapping[str, Any], *, on: str) -> str:
+    """Those of the parts that are needed, to follow the part of a statement that they hang on."""
+    return "".join(f", {part}" for part, is_needed in parts.items() if is_needed).replace("{run}", on)
+
+
+def back_in_line(run: Run, reason: str) -> Outcome:
+    """For a run that a person, or a late answer, lets go on: without a place of its key it lines up for one, by the timers."""
+    due_in = timedelta() if run.key and run.slot is None else None
+    return Outcome(status=RunStatus.QUEUED, reason=reason, due_in=due_in)
 
 
 class Leaves(Protocol):

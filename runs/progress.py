@@ -2,18 +2,17 @@
 
 import time
 from collections.abc import Sequence
-from datetime import timedelta
 
 from django.db import DatabaseError, connection, transaction
 
 from agents.effects import Effects
-from runs import keys
 from runs.claim import Claim
 from runs.effects import Rows, rows_of
 from runs.entries import JOURNALED, StepEntry, step_parameters
 from runs.exceptions import RunLost
+from runs.locking import lock_run
 from runs.models import Run, Step
-from runs.outcome import NOTED, SENT, Outcome, effect_parameters, take_away
+from runs.outcome import NOTED, SENT, back_in_line, effect_parameters, hanging, take_away
 from runs.rescue import ticket_of
 from runs.session import writing
 from runs.sql import execute, fetch
@@ -59,14 +58,13 @@ def commit(claim: Claim, entries: Sequence[StepEntry], rows: Rows, *, is_first: 
     """Write entries, and what a step leaves behind, as the last statement of a transaction. Is the run wanted back, to be
     released or cancelled? RunLost: it is somebody else's, roll back and stop."""
     parts = {JOURNALED: entries, SENT: rows.outbound, NOTED: rows.notices}
-    hanging = "".join(f", {part}" for part, needed in parts.items() if needed).replace("{run}", "fenced")
     parameters = {
         "id": claim.run_id,
         "epoch": claim.epoch,
         **(step_parameters(entries) if entries else {}),
         **effect_parameters(rows),
     }
-    found = fetch(f"{FIRST if is_first else FURTHER}{hanging}{WANTED_BACK}", parameters)
+    found = fetch(f"{FIRST if is_first else FURTHER}{hanging(parts, on='fenced')}{WANTED_BACK}", parameters)
     if not found:
         raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
     return bool(found[0][0])
@@ -86,7 +84,7 @@ def record_late(claim: Claim, key: str, output: str, effects: Effects) -> None:
     while True:
         try:
             with writing():
-                run = _locked(claim)
+                run = lock_run(claim.run_id)
                 if _record_late(claim, key, output, effects):
                     _unpark(run)
             return
@@ -101,25 +99,17 @@ def go_on_if_proved(claim: Claim, key: str) -> None:
     """The answer that a run was parked for may have been recorded while it was being parked, when nobody could know that
     it would be."""
     with transaction.atomic():
-        run = _locked(claim)
+        run = lock_run(claim.run_id)
         if run.steps.filter(key=key, status=Step.Status.DONE).exists():
             _unpark(run)
-
-
-def _locked(claim: Claim) -> Run:
-    """The key first, then the run, like everybody."""
-    if claim.key:
-        keys.lock(claim.key)
-    return Run.objects.select_for_update().get(pk=claim.run_id)
 
 
 def _record_late(claim: Claim, key: str, output: str, effects: Effects) -> bool:
     with transaction.atomic():
         rows = rows_of(claim, effects)
         parts = {SENT: rows.outbound, NOTED: rows.notices}
-        hanging = "".join(f", {part}" for part, needed in parts.items() if needed).replace("{run}", "late")
         parameters = {"output": output, "id": claim.run_id, "key": key, "epoch": claim.epoch, **effect_parameters(rows)}
-        recorded = bool(fetch(f"{RECORD_LATE}{hanging}{RECORDED}", parameters))
+        recorded = bool(fetch(f"{RECORD_LATE}{hanging(parts, on='late')}{RECORDED}", parameters))
         transaction.set_rollback(not recorded)  # the children too
     return recorded
 
@@ -127,10 +117,6 @@ def _record_late(claim: Claim, key: str, output: str, effects: Effects) -> bool:
 def _unpark(run: Run) -> None:
     if run.status != RunStatus.UNCERTAIN or run.steps.filter(status=Step.Status.STARTED).exists():
         return
-    due_in = timedelta() if run.key and run.slot is None else None
     with transaction.atomic():
-        take_away(
-            ticket_of(run),
-            Outcome(status=RunStatus.QUEUED, reason="what was uncertain was recorded late", due_in=due_in),
-            expected=RunStatus.UNCERTAIN,
-        )
+        outcome = back_in_line(run, "what was uncertain was recorded late")
+        take_away(ticket_of(run), outcome, expected=RunStatus.UNCERTAIN)

@@ -7,6 +7,7 @@ from django.db.models.functions import Now
 from runs import audit, keys
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
+from runs.locking import lock_run
 from runs.models import ProcessedEvent, Run
 from runs.nudge import nudge_dispatcher
 from runs.sequence import next_value
@@ -18,10 +19,7 @@ def requeue(run_id: UUID, *, by: str) -> Run:
     but waits for its key. Raises Run.DoesNotExist, or IllegalState when it is neither failed nor cancelled, its events
     have been processed after all, it has been forked, or it has lost its payload."""
     with transaction.atomic():
-        run = Run.objects.get(pk=run_id)
-        if run.key:
-            keys.lock(run.key)
-        run = Run.objects.select_for_update().get(pk=run_id)  # locked against a fork
+        run = lock_run(run_id)  # against a fork, too
         if fork := Run.objects.filter(forked_from_id=run_id).order_by("id").last():
             raise IllegalState(
                 f"run {run_id} was forked: run {fork.pk} does its work now, so requeue or fork that", run.status

@@ -1,7 +1,6 @@
 """Deciding what an uncertain run could not know: whether a step that may happen at most once has happened."""
 
 import json
-from datetime import timedelta
 from typing import Any, Literal, get_args
 from uuid import UUID
 
@@ -9,11 +8,12 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Now
 
-from runs import audit, keys
+from runs import audit
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
+from runs.locking import lock_run
 from runs.models import Run, Step
-from runs.outcome import Outcome, take_away
+from runs.outcome import Outcome, back_in_line, take_away
 from runs.rescue import ticket_of
 from runs.states import RunStatus
 
@@ -29,7 +29,7 @@ def resolve(run_id: UUID, *, outcome: Answer, by: str, result: Any = None) -> Ru
     """
     _check(outcome, result)
     with transaction.atomic():
-        run = _lock(run_id)
+        run = lock_run(run_id)
         if run.status != RunStatus.UNCERTAIN:
             raise IllegalState(f"run {run_id} is {run.status}; only an uncertain one is resolved", run.status)
         step = run.steps.filter(status=Step.Status.STARTED).order_by("position").first()
@@ -60,14 +60,6 @@ def _check(outcome: str, result: Any) -> None:
         raise ValueError(f"the result is larger than WAKEFUL_MAX_OUTPUT, {settings.WAKEFUL_MAX_OUTPUT} bytes")
 
 
-def _lock(run_id: UUID) -> Run:
-    """The key first, then the run, like everybody: in the other order two could wait for each other."""
-    key = Run.objects.values_list("key", flat=True).get(pk=run_id)
-    if key:
-        keys.lock(key)
-    return Run.objects.select_for_update().get(pk=run_id)
-
-
 def _settle(step: Step, outcome: Answer, result: Any) -> None:
     """A step of a run that fails stays as unproved as it was: whoever requeues it is asked again."""
     unproved = Step.objects.filter(run_id=step.run_id, key=step.key, status=Step.Status.STARTED)
@@ -80,6 +72,4 @@ def _settle(step: Step, outcome: Answer, result: Any) -> None:
 def _outcome(run: Run, outcome: Answer, by: str) -> Outcome:
     if outcome == "fail":
         return Outcome(status=RunStatus.FAILED, reason=f"resolved by {by}: it failed", error=run.status_reason)
-    # Without a place of its key it lines up for one, by the timers.
-    due_in = timedelta() if run.key and run.slot is None else None
-    return Outcome(status=RunStatus.QUEUED, reason=f"resolved by {by}", due_in=due_in)
+    return back_in_line(run, f"resolved by {by}")

@@ -303,13 +303,13 @@ def test_a_run_that_begins_while_it_is_being_forked_is_not_closed_under_its_work
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     origin = make_run()
-    lock = forking._lock
+    lock = forking.lock_run
 
     def lock_late(run_id: UUID) -> Run:
         make_running(origin)
         return lock(run_id)
 
-    monkeypatch.setattr(forking, "_lock", lock_late)
+    monkeypatch.setattr(forking, "lock_run", lock_late)
 
     with pytest.raises(IllegalState, match="began just now"):
         fork(origin.id, by="ada")
