@@ -7,13 +7,13 @@ from threading import Timer
 from typing import Any
 from uuid import UUID
 
-from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from rest_framework.utils.encoders import JSONEncoder
 
 from runs.exceptions import IllegalState
 from runs.management.operator import operator
 from runs.shadow import LIMIT, Outcome, Shadow
+from triggers.management.named import event_named, trigger_named
 from triggers.models import Event, Trigger
 from triggers.shadow import candidates, shadow_event
 
@@ -41,9 +41,11 @@ class Command(BaseCommand):
     def handle(
         self, *, event: str, trigger: str | None, run: UUID | None, by: str, as_json: bool, **options: Any
     ) -> None:
-        found = _event(event)
+        found = event_named(event)
         try:
-            triggers = [_trigger(trigger)] if trigger else [one.trigger for one in candidates(found) if not one.why_not]
+            triggers = (
+                [trigger_named(trigger)] if trigger else [one.trigger for one in candidates(found) if not one.why_not]
+            )
             tried = [self._try(found, one, run, by or operator()) for one in triggers]
         except IllegalState as refusal:
             raise CommandError(str(refusal)) from None
@@ -104,17 +106,3 @@ def in_words(tried: Shadow) -> str:
         return "stopped"
     arguments = f" {json.dumps(stop.arguments, ensure_ascii=False)}" if stop.arguments is not None else ""
     return f"stopped: {stop.said}{arguments}"
-
-
-def _event(id: str) -> Event:
-    try:
-        return Event.objects.select_related("source").get(pk=id)
-    except (Event.DoesNotExist, ValidationError):
-        raise CommandError("no such event") from None
-
-
-def _trigger(slug: str) -> Trigger:
-    try:
-        return Trigger.objects.get(slug=slug)
-    except Trigger.DoesNotExist:
-        raise CommandError(f"no such trigger: {slug}") from None

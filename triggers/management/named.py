@@ -1,0 +1,20 @@
+"""What a command's arguments name; CommandError where there is no such thing."""
+
+from django.core.exceptions import ValidationError
+from django.core.management import CommandError
+
+from triggers.models import Event, Trigger
+
+
+def event_named(id: str) -> Event:
+    try:
+        return Event.objects.select_related("source").get(pk=id)
+    except (Event.DoesNotExist, ValidationError):
+        raise CommandError("no such event") from None
+
+
+def trigger_named(slug: str) -> Trigger:
+    try:
+        return Trigger.objects.get(slug=slug)
+    except Trigger.DoesNotExist:
+        raise CommandError(f"no such trigger: {slug}") from None
