@@ -85,9 +85,9 @@ def attempt(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> Ou
         open_session(claim)
     except CONNECTION_ERRORS:
         return release("the database was gone before the body began")
-    execute = run_durable if registry.get(claim.agent).durable else run_atomic
+    run_body = run_durable if registry.get(claim.agent).durable else run_atomic
     try:
-        return execute(claim, claim_another, along)
+        return run_body(claim, claim_another, along)
     except RunLost:
         raise
     except BaseException as error:

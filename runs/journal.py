@@ -248,9 +248,9 @@ class Journal:
 
     def _new(self, key: str, wish: StepWish) -> Begun:
         self._expect(key, is_keyed=bool(wish.place.key))
-        return Begun(key, self._place(), bool(wish.place.key), wish)
+        return Begun(key, self._next_position(), bool(wish.place.key), wish)
 
-    def _place(self) -> int:
+    def _next_position(self) -> int:
         self.position += 1
         if self.position >= settings.WAKEFUL_MAX_ENTRIES:
             raise Permanent(
@@ -287,7 +287,7 @@ class Journal:
             self.unasked.pop(key, None)
             return known.output
         self._expect(key, is_keyed=is_keyed)
-        position = self._place()
+        position = self._next_position()
         drawn = storable(draw(), key)
         self.pending.append(
             StepEntry(
@@ -421,7 +421,7 @@ class Journal:
         known = self.waits.get(key)
         place: dict[str, Any] = {
             "key": key,
-            "position": known.position if known else self._place(),
+            "position": known.position if known else self._next_position(),
             "is_keyed": bool(wish.place.key),
         }
         match wish:

@@ -1,5 +1,5 @@
 """What a person does for durable runs, in a browser, on the running stack: approve with other arguments, resolve what
-nobody could know, fork from the step that failed, and try a past event without doing it."""
+nobody could know, fork from the step that failed, and try without doing it (more of that: test_shadow_run.py)."""
 
 import re
 from pathlib import Path
@@ -110,26 +110,6 @@ def test_a_failed_run_is_forked_from_the_step_that_failed_with_another_input(run
     assert fork["result"] == {"read_by": str(failed["id"]), "written": 3}
     desk.reload()
     expect(desk.locator("#causes").get_by_text("fork of")).to_be_visible()
-
-
-def test_a_past_event_is_tried_with_todays_code_and_says_what_it_would_change(running: Stack, desk: Page) -> None:
-    event = running.manage("emit", "effect.left", "--data", '{"n": 7}').stdout.strip()
-    run_in(running, "effect", "succeeded")
-    effects = "SELECT count(*) FROM shop_effect"
-    eventually(lambda: not running.query("SELECT 1 FROM runs_run WHERE status IN ('queued', 'running')"))
-    before = running.query(effects)
-
-    desk.goto(f"{running.url}/admin/triggers/event/{event}/change/")
-    desk.get_by_role("link", name="Shadow run").click()
-    desk.locator("[name=trigger]").select_option("effect")
-    try_it(desk)
-
-    expect(desk.get_by_text("It would succeed.")).to_be_visible()
-    expect(desk.get_by_role("row", name="shop_effect 1 0 0")).to_be_visible()
-    expect(desk.locator("code", has_text='INSERT INTO "shop_effect"')).to_be_visible()
-    expect(desk.get_by_role("cell", name="effected")).to_be_visible()
-    assert running.query(effects) == before
-    assert running.query("SELECT 1 FROM runs_auditentry WHERE action = 'shadow' AND by = 'admin:admin'")
 
 
 def test_a_shadow_of_a_waiting_run_stops_where_a_person_would_be_asked(running: Stack, desk: Page) -> None:
