@@ -27,7 +27,7 @@ from runs.states import LIVE, REQUEUEABLE, RunStatus
 
 OUTCOMES = {
     "happened": "It happened: enter its result below, and the run goes on with it",
-    "did_not_happen": "It did not happen: the run goes on and does it",
+    "did_not_happen": "It did not happen, and cannot any more: the run goes on and does it",
     "fail": "Let the run fail",
 }
 # Without a step that could have happened, there is nothing to enter a result for.
