@@ -10,6 +10,7 @@ from django.utils import timezone
 from runs import fork as forking
 from runs.exceptions import IllegalState
 from runs.fork import fork
+from runs.locking import lock_run
 from runs.models import NIL, Approval, AuditEntry, Run, Wait, Worker
 from runs.requeue import requeue
 from runs.states import RunStatus
@@ -303,11 +304,10 @@ def test_a_run_that_begins_while_it_is_being_forked_is_not_closed_under_its_work
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     origin = make_run()
-    lock = forking.lock_run
 
     def lock_late(run_id: UUID) -> Run:
         make_running(origin)
-        return lock(run_id)
+        return lock_run(run_id)
 
     monkeypatch.setattr(forking, "lock_run", lock_late)
 
