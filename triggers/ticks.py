@@ -44,17 +44,17 @@ REFUSED = (DataError, IntegrityError, ValidationError)
 LOOK = """
 SELECT clock_timestamp(),
        EXISTS (SELECT 1 FROM triggers_schedule WHERE stale),
-       (SELECT min(next_fire_at) FROM triggers_schedule WHERE next_fire_at IS NOT NULL AND NOT stale)
+       (SELECT min(due_at) FROM triggers_schedule WHERE due_at IS NOT NULL AND NOT stale)
 """
 CLAIM = """
 SELECT schedule.id FROM triggers_schedule schedule JOIN django_celery_beat_periodictask task ON task.id = schedule.task_id
 WHERE {which} ORDER BY {order} LIMIT %s::int FOR UPDATE SKIP LOCKED
 """
 STALE = "schedule.stale"
-DUE = "schedule.next_fire_at <= %s::timestamptz AND NOT schedule.stale"
+DUE = "schedule.due_at <= %s::timestamptz AND NOT schedule.stale"
 THIS = " AND schedule.id = %s::bigint"
 ADVANCE = """
-UPDATE triggers_schedule schedule SET next_fire_at = owed.next, last_fire_at = coalesce(owed.last, schedule.last_fire_at),
+UPDATE triggers_schedule schedule SET next_fire_at = owed.next, due_at = owed.next, last_fire_at = coalesce(owed.last, schedule.last_fire_at),
        problem = owed.problem, stale = false
 FROM unnest(%s::bigint[], %s::timestamptz[], %s::timestamptz[], %s::text[]) AS owed (id, next, last, problem)
 WHERE schedule.id = owed.id
@@ -108,7 +108,7 @@ def settle(limit: int = BATCH) -> int:
 
 def fire_due(now: datetime, limit: int = BATCH) -> int:
     """Fire what is due at `now`, one batch; how many schedules were."""
-    fired = _batch(DUE, [now], "schedule.next_fire_at, schedule.id", limit, partial(_fire, now))
+    fired = _batch(DUE, [now], "schedule.due_at, schedule.id", limit, partial(_fire, now))
     if fired:
         failpoint("after_tick_commit")
     return fired
@@ -137,7 +137,7 @@ def _alone(id: int, which: str, parameters: list[int | datetime], act: Callable[
     except REFUSED as error:
         log.exception("beat.schedule_refused", id=id)
         problem = f"{type(error).__name__}: {error}"
-        Schedule.objects.filter(id=id).update(stale=False, spec="", next_fire_at=None, problem=problem)
+        Schedule.objects.filter(id=id).update(stale=False, spec="", next_fire_at=None, due_at=None, problem=problem)
 
 
 def _claim(which: str, parameters: list[int | datetime], order: str, limit: int) -> list[int]:
@@ -159,7 +159,8 @@ def _load(ids: Sequence[int]) -> list[Schedule]:
 def _settle(schedules: Sequence[Schedule]) -> None:
     for schedule in schedules:
         _settle_one(schedule)
-        schedule.save(update_fields=["stale", "problem", "spec", "anchor_at", "next_fire_at"])
+        schedule.due_at = schedule.next_fire_at
+        schedule.save(update_fields=["stale", "problem", "spec", "anchor_at", "next_fire_at", "due_at"])
     failpoint("before_settle_commit")
 
 

@@ -34,58 +34,195 @@ DROP TRIGGER event_immutable ON triggers_event;
 DROP FUNCTION triggers_refuse_event_change();
 """
 
-# `PeriodicTask.save()` has side effects and `.update()` sends no signal; only the table sees every edit.
+# `PeriodicTask.save()` has side effects and `.update()` sends no signal; only the tables see every edit. Each one marks the
+# schedule stale and keeps what had held until then (triggers.models.Revision).
 STALE = """
-CREATE FUNCTION triggers_mark_task_stale() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION triggers_state(
+  task django_celery_beat_periodictask, crontab django_celery_beat_crontabschedule,
+  "interval" django_celery_beat_intervalschedule, clocked django_celery_beat_clockedschedule,
+  solar django_celery_beat_solarschedule, schedule triggers_schedule
+) RETURNS jsonb LANGUAGE sql STABLE AS $$
+  SELECT jsonb_strip_nulls(jsonb_build_object(
+    'enabled', task.enabled, 'one_off', task.one_off, 'start', task.start_time, 'end', task.expires,
+    'crontab', CASE WHEN crontab.id IS NOT NULL THEN jsonb_build_object(
+      'minute', crontab.minute, 'hour', crontab.hour, 'day_of_month', crontab.day_of_month,
+      'month', crontab.month_of_year, 'day_of_week', crontab.day_of_week, 'zone', crontab.timezone) END,
+    'interval', CASE WHEN "interval".id IS NOT NULL THEN jsonb_build_object('every', "interval".every, 'period', "interval".period) END,
+    'clocked', clocked.clocked_time,
+    'solar', CASE WHEN solar.id IS NOT NULL THEN jsonb_build_object(
+      'event', solar.event, 'latitude', solar.latitude, 'longitude', solar.longitude) END,
+    'anchor', schedule.anchor_at, 'spec', schedule.spec,
+    'catch_up', schedule.catch_up, 'catch_up_max', schedule.catch_up_max,
+    'catch_up_window', extract(epoch FROM schedule.catch_up_window)::float8,
+    'jitter', extract(epoch FROM schedule.jitter)::float8, 'spread', extract(epoch FROM schedule.spread)::float8,
+    'active_hours', schedule.active_hours, 'active_zone', schedule.active_zone, 'max_fires', schedule.max_fires,
+    'exclude', (SELECT jsonb_object_agg(calendar.slug, calendar.days)
+      FROM triggers_schedule_exclude link JOIN triggers_exclusioncalendar calendar ON calendar.id = link.exclusioncalendar_id
+      WHERE link.schedule_id = schedule.id)))
+$$;
+
+CREATE FUNCTION triggers_editor() RETURNS text LANGUAGE sql STABLE AS $$
+  SELECT current_user || coalesce(' by ' || nullif(current_setting('application_name'), ''), '')
+$$;
+
+CREATE FUNCTION triggers_task_edited() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  edit timestamptz := clock_timestamp();
 BEGIN
-  INSERT INTO triggers_schedule (task_id, catch_up, spec, stale, edited_at, problem)
-    VALUES (NEW.id, 'latest', '', true, clock_timestamp(), '')
+  IF TG_OP = 'UPDATE' THEN
+    -- What was made in this very transaction has no past.
+    INSERT INTO triggers_revision (schedule_id, until, by, state)
+    SELECT schedule.id, edit, triggers_editor(), triggers_state(OLD, crontab, "interval", clocked, solar, schedule)
+    FROM triggers_schedule schedule
+    LEFT JOIN django_celery_beat_crontabschedule crontab ON crontab.id = OLD.crontab_id
+    LEFT JOIN django_celery_beat_intervalschedule "interval" ON "interval".id = OLD.interval_id
+    LEFT JOIN django_celery_beat_clockedschedule clocked ON clocked.id = OLD.clocked_id
+    LEFT JOIN django_celery_beat_solarschedule solar ON solar.id = OLD.solar_id
+    WHERE schedule.task_id = NEW.id AND schedule.created_at < now();
+  END IF;
+  INSERT INTO triggers_schedule (task_id, stale, edited_at, created_at, paused_at)
+    VALUES (NEW.id, true, edit, now(), CASE WHEN NOT NEW.enabled THEN edit END)
     ON CONFLICT (task_id) DO UPDATE SET
       stale = true,
       edited_at = excluded.edited_at,
-      -- Switched off and on again it begins afresh: what fell in between was not missed.
-      spec = CASE WHEN OLD.enabled = NEW.enabled THEN triggers_schedule.spec ELSE '' END,
-      next_fire_at = CASE WHEN OLD.enabled = NEW.enabled THEN triggers_schedule.next_fire_at END;
+      paused_at = CASE WHEN NOT NEW.enabled THEN coalesce(triggers_schedule.paused_at, edit) END,
+      paused_by = CASE WHEN NOT NEW.enabled THEN triggers_schedule.paused_by ELSE '' END,
+      paused_note = CASE WHEN NOT NEW.enabled THEN triggers_schedule.paused_note ELSE '' END;
   PERFORM pg_notify('wakeful_beat', '');
   RETURN NULL;
 END $$;
 CREATE TRIGGER schedule_made AFTER INSERT ON django_celery_beat_periodictask
-  FOR EACH ROW EXECUTE FUNCTION triggers_mark_task_stale();
+  FOR EACH ROW EXECUTE FUNCTION triggers_task_edited();
 -- `save()` writes every column: what did not change is no edit.
 CREATE TRIGGER schedule_stale AFTER UPDATE ON django_celery_beat_periodictask FOR EACH ROW WHEN (
     (OLD.enabled, OLD.crontab_id, OLD.interval_id, OLD.clocked_id, OLD.solar_id, OLD.start_time, OLD.expires, OLD.one_off)
     IS DISTINCT FROM
     (NEW.enabled, NEW.crontab_id, NEW.interval_id, NEW.clocked_id, NEW.solar_id, NEW.start_time, NEW.expires, NEW.one_off))
-  EXECUTE FUNCTION triggers_mark_task_stale();
+  EXECUTE FUNCTION triggers_task_edited();
 
-CREATE FUNCTION triggers_mark_tasks_of_rule_stale() RETURNS trigger LANGUAGE plpgsql AS $$
+{RULES}
+-- The columns of the schedule itself that decide when it fires.
+CREATE FUNCTION triggers_schedule_edited() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  EXECUTE format('UPDATE triggers_schedule s SET stale = true, edited_at = clock_timestamp() FROM django_celery_beat_periodictask t'
-                 ' WHERE s.task_id = t.id AND t.%I = $1', TG_ARGV[0]) USING NEW.id;
+  NEW.stale := true;
+  NEW.edited_at := clock_timestamp();
+  IF OLD.created_at < now() THEN
+    INSERT INTO triggers_revision (schedule_id, until, by, state)
+    SELECT OLD.id, NEW.edited_at, triggers_editor(), triggers_state(periodic, crontab, "interval", clocked, solar, OLD)
+    FROM django_celery_beat_periodictask periodic
+    LEFT JOIN django_celery_beat_crontabschedule crontab ON crontab.id = periodic.crontab_id
+    LEFT JOIN django_celery_beat_intervalschedule "interval" ON "interval".id = periodic.interval_id
+    LEFT JOIN django_celery_beat_clockedschedule clocked ON clocked.id = periodic.clocked_id
+    LEFT JOIN django_celery_beat_solarschedule solar ON solar.id = periodic.solar_id
+    WHERE periodic.id = OLD.task_id;
+  END IF;
+  PERFORM pg_notify('wakeful_beat', '');
+  RETURN NEW;
+END $$;
+CREATE TRIGGER schedule_stale BEFORE UPDATE ON triggers_schedule FOR EACH ROW WHEN (
+    (OLD.jitter, OLD.spread, OLD.active_hours, OLD.active_zone, OLD.max_fires,
+     OLD.catch_up, OLD.catch_up_max, OLD.catch_up_window)
+    IS DISTINCT FROM
+    (NEW.jitter, NEW.spread, NEW.active_hours, NEW.active_zone, NEW.max_fires,
+     NEW.catch_up, NEW.catch_up_max, NEW.catch_up_window))
+  EXECUTE FUNCTION triggers_schedule_edited();
+
+-- Which days it leaves out: a calendar given to it, taken from it, or edited. `days` is what the calendar said before.
+CREATE FUNCTION triggers_exclusion_edited(this bigint, slug text, days text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO triggers_revision (schedule_id, until, by, state)
+  SELECT schedule.id, clock_timestamp(), triggers_editor(), jsonb_set(
+    triggers_state(periodic, crontab, "interval", clocked, solar, schedule) || '{"exclude": {}}'::jsonb,
+    '{exclude}',
+    coalesce((SELECT jsonb_object_agg(calendar.slug, calendar.days)
+      FROM triggers_schedule_exclude link JOIN triggers_exclusioncalendar calendar ON calendar.id = link.exclusioncalendar_id
+      WHERE link.schedule_id = this AND calendar.slug <> triggers_exclusion_edited.slug), '{}')
+    || CASE WHEN days IS NULL THEN '{}' ELSE jsonb_build_object(triggers_exclusion_edited.slug, days) END)
+  FROM triggers_schedule schedule
+  JOIN django_celery_beat_periodictask periodic ON periodic.id = schedule.task_id
+  LEFT JOIN django_celery_beat_crontabschedule crontab ON crontab.id = periodic.crontab_id
+  LEFT JOIN django_celery_beat_intervalschedule "interval" ON "interval".id = periodic.interval_id
+  LEFT JOIN django_celery_beat_clockedschedule clocked ON clocked.id = periodic.clocked_id
+  LEFT JOIN django_celery_beat_solarschedule solar ON solar.id = periodic.solar_id
+  WHERE schedule.id = this AND schedule.created_at < now();
+  UPDATE triggers_schedule SET stale = true, edited_at = clock_timestamp() WHERE id = this;
+  PERFORM pg_notify('wakeful_beat', '');
+END $$;
+CREATE FUNCTION triggers_exclusion_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF TG_OP = 'INSERT' THEN
+    PERFORM triggers_exclusion_edited(NEW.schedule_id, calendar.slug, NULL)
+    FROM triggers_exclusioncalendar calendar WHERE calendar.id = NEW.exclusioncalendar_id;
+  ELSE
+    PERFORM triggers_exclusion_edited(OLD.schedule_id, calendar.slug, calendar.days)
+    FROM triggers_exclusioncalendar calendar WHERE calendar.id = OLD.exclusioncalendar_id;
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER schedule_stale AFTER INSERT OR DELETE ON triggers_schedule_exclude
+  FOR EACH ROW EXECUTE FUNCTION triggers_exclusion_changed();
+CREATE FUNCTION triggers_calendar_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM triggers_exclusion_edited(link.schedule_id, OLD.slug, OLD.days)
+  FROM triggers_schedule_exclude link WHERE link.exclusioncalendar_id = OLD.id ORDER BY link.schedule_id;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER schedule_stale AFTER UPDATE OF days ON triggers_exclusioncalendar
+  FOR EACH ROW WHEN (OLD.days IS DISTINCT FROM NEW.days) EXECUTE FUNCTION triggers_calendar_changed();
+
+-- An installation of django-celery-beat: what its own scheduler has fired is not owed.
+INSERT INTO triggers_schedule (task_id, stale, accounted_until)
+  SELECT id, true, last_run_at FROM django_celery_beat_periodictask ON CONFLICT DO NOTHING;
+"""
+# An edited row of rules reaches every schedule that shares it.
+RULE = """
+CREATE FUNCTION triggers_{table}_edited() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  edit timestamptz := clock_timestamp();
+BEGIN
+  INSERT INTO triggers_revision (schedule_id, until, by, state)
+  SELECT schedule.id, edit, triggers_editor(), triggers_state(periodic, {crontab}, {interval}, {clocked}, {solar}, schedule)
+  FROM django_celery_beat_periodictask periodic JOIN triggers_schedule schedule ON schedule.task_id = periodic.id
+  WHERE periodic.{table}_id = NEW.id AND schedule.created_at < now();
+  UPDATE triggers_schedule schedule SET stale = true, edited_at = edit FROM django_celery_beat_periodictask periodic
+  WHERE schedule.task_id = periodic.id AND periodic.{table}_id = NEW.id;
   PERFORM pg_notify('wakeful_beat', '');
   RETURN NULL;
 END $$;
-CREATE TRIGGER schedule_stale AFTER UPDATE ON django_celery_beat_crontabschedule
-  FOR EACH ROW WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION triggers_mark_tasks_of_rule_stale('crontab_id');
-CREATE TRIGGER schedule_stale AFTER UPDATE ON django_celery_beat_intervalschedule
-  FOR EACH ROW WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION triggers_mark_tasks_of_rule_stale('interval_id');
-CREATE TRIGGER schedule_stale AFTER UPDATE ON django_celery_beat_clockedschedule
-  FOR EACH ROW WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION triggers_mark_tasks_of_rule_stale('clocked_id');
-CREATE TRIGGER schedule_stale AFTER UPDATE ON django_celery_beat_solarschedule
-  FOR EACH ROW WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION triggers_mark_tasks_of_rule_stale('solar_id');
-
-INSERT INTO triggers_schedule (task_id, catch_up, spec, stale, problem)
-  SELECT id, 'latest', '', true, '' FROM django_celery_beat_periodictask ON CONFLICT DO NOTHING;
+CREATE TRIGGER schedule_stale AFTER UPDATE ON django_celery_beat_{table}schedule
+  FOR EACH ROW WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION triggers_{table}_edited();
 """
+KINDS = ("crontab", "interval", "clocked", "solar")
+
+
+def edits_of(kind: str) -> str:
+    return RULE.format(table=kind, **{one: "OLD" if one == kind else "NULL" for one in KINDS})
+
+
+STALE = STALE.replace("{RULES}", "".join(edits_of(kind) for kind in KINDS))
 DROP_STALE = """
+DROP TRIGGER schedule_stale ON triggers_exclusioncalendar;
+DROP TRIGGER schedule_stale ON triggers_schedule_exclude;
+DROP TRIGGER schedule_stale ON triggers_schedule;
 DROP TRIGGER schedule_made ON django_celery_beat_periodictask;
 DROP TRIGGER schedule_stale ON django_celery_beat_periodictask;
 DROP TRIGGER schedule_stale ON django_celery_beat_crontabschedule;
 DROP TRIGGER schedule_stale ON django_celery_beat_intervalschedule;
 DROP TRIGGER schedule_stale ON django_celery_beat_clockedschedule;
 DROP TRIGGER schedule_stale ON django_celery_beat_solarschedule;
-DROP FUNCTION triggers_mark_task_stale();
-DROP FUNCTION triggers_mark_tasks_of_rule_stale();
+DROP FUNCTION triggers_calendar_changed();
+DROP FUNCTION triggers_exclusion_changed();
+DROP FUNCTION triggers_exclusion_edited(bigint, text, text);
+DROP FUNCTION triggers_schedule_edited();
+DROP FUNCTION triggers_task_edited();
+DROP FUNCTION triggers_crontab_edited();
+DROP FUNCTION triggers_interval_edited();
+DROP FUNCTION triggers_clocked_edited();
+DROP FUNCTION triggers_solar_edited();
+DROP FUNCTION triggers_editor();
+DROP FUNCTION triggers_state(
+  django_celery_beat_periodictask, django_celery_beat_crontabschedule, django_celery_beat_intervalschedule,
+  django_celery_beat_clockedschedule, django_celery_beat_solarschedule, triggers_schedule);
 """
 
 # Each event changes once, at dispatch, and its entry in the index of the undispatched dies with that: the dispatcher's
@@ -103,6 +240,8 @@ STORAGE = {
     "triggers_window": SMALL,
     "triggers_schedule": SMALL,
     "triggers_rateuse": IN_PLACE,
+    "triggers_skip": APPENDED,
+    "triggers_revision": APPENDED,
 }
 
 

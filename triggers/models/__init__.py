@@ -1,19 +1,26 @@
+from .backfill import Backfill, BackfillTick
 from .decision import Decision
 from .event import Event, Redelivery, Redispatch
-from .schedule import Schedule
+from .exclusion_calendar import ExclusionCalendar
+from .schedule import Revision, Schedule, Skip
 from .source import ApiToken, Secret, Source
 from .trigger import Trigger
 from .window import RateUse, Window
 
 __all__ = [
     "ApiToken",
+    "Backfill",
+    "BackfillTick",
     "Decision",
     "Event",
+    "ExclusionCalendar",
     "RateUse",
     "Redelivery",
     "Redispatch",
+    "Revision",
     "Schedule",
     "Secret",
+    "Skip",
     "Source",
     "Trigger",
     "Window",

@@ -1,43 +1,198 @@
+from datetime import timedelta
+
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.db.models.functions import Now
 from django_celery_beat.models import PeriodicTask
 
+from .exclusion_calendar import ExclusionCalendar
 from .trigger import Trigger
+
+NONE = timedelta(0)
 
 
 class Schedule(models.Model):
     """When a PeriodicTask row fires next. One with a trigger wakes an agent through an event; one without is the
-    user's ordinary periodic task. Every PeriodicTask has one: row triggers on its tables see to it."""
+    user's ordinary periodic task. Every PeriodicTask has one: row triggers on its tables see to it.
+
+    A *nominal* time is what the rule names, a *due* time that plus jitter and spread. Every nominal time up to
+    `accounted_until` is an event (or a sent task), or lies in a Skip that says why it is none."""
+
+    class Kind(models.TextChoices):
+        SCHEDULE = "schedule", "schedule"
+        HEARTBEAT = "heartbeat", "heartbeat"
+        REMINDER = "reminder", "reminder"
 
     class CatchUp(models.TextChoices):
         LATEST = "latest", "only the latest missed fire"
         SKIP = "skip", "none of the missed fires"
         ALL = "all", "every missed fire"
 
+    class Rest(models.TextChoices):
+        """Why it has no next fire."""
+
+        OFF = "off", "switched off"
+        DONE = "done", "it was to fire once, and has"
+        USED_UP = "used_up", "it has fired as often as it may"
+        OVER = "over", "its rule names no further time, or its end has come"
+        PROBLEM = "problem", "its rule cannot be carried out"
+
     task = models.OneToOneField(PeriodicTask, models.CASCADE, related_name="wakeful")
     trigger = models.ForeignKey(Trigger, models.CASCADE, null=True, blank=True, related_name="schedules")
-    catch_up = models.TextField(choices=CatchUp, default=CatchUp.LATEST)
-    next_fire_at = models.DateTimeField(null=True, help_text="the next nominal time (UTC); null: it will not fire")
-    last_fire_at = models.DateTimeField(null=True, help_text="the last nominal time accounted for (UTC)")
+    kind = models.TextField(choices=Kind, db_default=Kind.SCHEDULE, default=Kind.SCHEDULE)
+    data = models.JSONField(null=True, blank=True, help_text="what its events say besides their times")
+
+    catch_up = models.TextField(choices=CatchUp, db_default=CatchUp.LATEST, default=CatchUp.LATEST)
+    catch_up_max = models.PositiveIntegerField(
+        null=True, blank=True, help_text="with all: of the missed fires at most so many, the newest; null: every one"
+    )
+    catch_up_window = models.DurationField(
+        null=True, blank=True, help_text="what was missed longer ago than this is not caught up; null: however long ago"
+    )
+    jitter = models.DurationField(
+        db_default=NONE, default=NONE, help_text="each fire comes later by less than this, another time each"
+    )
+    spread = models.DurationField(
+        db_default=NONE,
+        default=NONE,
+        help_text="every fire comes later by the same part of this, its own to each schedule",
+    )
+    active_hours = models.TextField(
+        db_default="", default="", blank=True, help_text='such as "mon-fri 09:00-17:00", in its zone; empty: always'
+    )
+    active_zone = models.TextField(
+        db_default="",
+        default="",
+        blank=True,
+        help_text="of active hours and excluded days; empty: the crontab's, or UTC",
+    )
+    exclude = models.ManyToManyField(ExclusionCalendar, blank=True, related_name="schedules")
+    max_fires = models.PositiveIntegerField(null=True, blank=True, help_text="it retires after so many")
+    pace_min = models.DurationField(null=True, blank=True, help_text="a heartbeat's agent may not set its pace faster")
+    pace_max = models.DurationField(null=True, blank=True, help_text="a heartbeat's agent may not set its pace slower")
+
+    next_fire_at = models.DateTimeField(null=True, help_text="the next nominal time (UTC); null: see `rest`")
+    due_at = models.DateTimeField(null=True, help_text="when that is to fire: the nominal time plus jitter and spread")
+    accounted_until = models.DateTimeField(null=True, help_text="no nominal time up to here (UTC) is still owed")
+    last_fire_at = models.DateTimeField(null=True, help_text="the nominal time that fired last (UTC)")
+    fired_at = models.DateTimeField(null=True, help_text="when it really fired last")
+    fires = models.PositiveBigIntegerField(db_default=0, default=0, help_text="how often it has fired")
+    rest = models.TextField(choices=Rest, db_default="", default="", blank=True)
+    problem = models.TextField(
+        db_default="", default="", blank=True, help_text="why it cannot fire, until it is edited"
+    )
+
     anchor_at = models.DateTimeField(null=True, help_text="an interval's nominal times are anchor + k × every")
     spec = models.TextField(
-        default="", help_text="what next_fire_at was computed from; a change of it moves the anchor"
+        db_default="", default="", help_text="what next_fire_at was computed from; a change of it moves the anchor"
     )
-    stale = models.BooleanField(default=True, help_text="its row was edited: recompute before firing")
+    stale = models.BooleanField(db_default=True, default=True, help_text="it was edited: recompute before firing")
     edited_at = models.DateTimeField(
-        db_default=Now(), help_text="the last edit of its rule; fires are counted from there"
+        db_default=Now(), help_text="the last edit of what decides when it fires; fires are counted from there"
     )
-    problem = models.TextField(default="", blank=True, help_text="why it cannot fire, until its rule is edited")
+    created_at = models.DateTimeField(db_default=Now())
+    paused_at = models.DateTimeField(null=True, help_text="since when it is switched off")
+    paused_by = models.TextField(db_default="", default="", blank=True)
+    paused_note = models.TextField(db_default="", default="", blank=True)
 
     class Meta:
+        permissions = [("backfill_schedule", "Can backfill schedules")]
         constraints = [
-            models.CheckConstraint(name="schedule_catch_up_known", condition=Q(catch_up__in=["latest", "skip", "all"]))
+            models.CheckConstraint(name="schedule_catch_up_known", condition=Q(catch_up__in=["latest", "skip", "all"])),
+            models.CheckConstraint(
+                name="schedule_kind_known", condition=Q(kind__in=["schedule", "heartbeat", "reminder"])
+            ),
+            models.CheckConstraint(
+                name="schedule_rest_known", condition=Q(rest__in=["", "off", "done", "used_up", "over", "problem"])
+            ),
+            models.CheckConstraint(
+                name="schedule_durations_not_negative",
+                condition=Q(jitter__gte=NONE, spread__gte=NONE)
+                & (Q(catch_up_window=None) | Q(catch_up_window__gt=NONE))
+                & (Q(pace_min=None) | Q(pace_min__gt=NONE)),
+            ),
+            models.CheckConstraint(
+                name="schedule_counts_positive",
+                condition=(Q(catch_up_max=None) | Q(catch_up_max__gte=1)) & (Q(max_fires=None) | Q(max_fires__gte=1)),
+            ),
+            models.CheckConstraint(
+                name="schedule_heartbeat_has_a_pace",
+                condition=Q(kind="heartbeat", pace_min__lte=F("pace_max")) | Q(pace_min=None, pace_max=None),
+            ),
+            models.CheckConstraint(
+                name="schedule_due_after_nominal",
+                condition=Q(next_fire_at=None, due_at=None) | Q(due_at__gte=F("next_fire_at")),
+            ),
         ]
         indexes = [
-            models.Index(fields=["next_fire_at"], name="schedule_due", condition=Q(next_fire_at__isnull=False)),
+            models.Index(fields=["due_at"], name="schedule_due", condition=Q(due_at__isnull=False, stale=False)),
             models.Index(fields=["id"], name="schedule_stale", condition=Q(stale=True)),
+            # Normally empty: what should fire and does not know when.
+            models.Index(fields=["id"], name="schedule_unarmed", condition=Q(due_at=None, stale=False, rest="")),
         ]
 
     def __str__(self) -> str:
         return str(self.task.name)
+
+    @property
+    def status(self) -> str:
+        """active, paused, or done, used_up, over, problem: what keeps it from firing ever again unless it is edited."""
+        if self.rest and self.rest != self.Rest.OFF:
+            return self.rest
+        return "active" if self.task.enabled else "paused"
+
+
+class Skip(models.Model):
+    """Nominal times of a schedule that did not fire, one after the other and for one reason."""
+
+    class Reason(models.TextChoices):
+        MISSED = "missed", "they were missed, and its catch-up policy does not fire them"
+        WINDOW = "window", "they were missed too long ago for its catch-up window"
+        MOST = "most", "more were missed than it may catch up"
+        INACTIVE = "inactive", "they are outside its active hours"
+        EXCLUDED = "excluded", "an exclusion calendar names their day"
+        PAUSED = "paused", "it was switched off"
+        PACED = "paced", "its agent had set another pace"
+        ELSEWHERE = "elsewhere", "another scheduler had fired it meanwhile"
+        REFUSED = "refused", "it could not be fired"
+
+    # No constraint: Beat may be writing one while its schedule is being deleted. Retention takes what is left over.
+    schedule = models.ForeignKey(Schedule, models.CASCADE, related_name="skips", db_index=False, db_constraint=False)
+    reason = models.TextField(choices=Reason)
+    first = models.DateTimeField(help_text="the first nominal time (UTC)")
+    last = models.DateTimeField(help_text="the last nominal time (UTC)")
+    count = models.PositiveIntegerField(null=True, help_text="how many; null: too many to count")
+    detail = models.TextField(db_default="", default="", blank=True, help_text="such as the name of the holiday")
+    created_at = models.DateTimeField(db_default=Now(), help_text="when that was decided")
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(name="skip_in_order", condition=Q(last__gte=F("first"))),
+            models.UniqueConstraint(fields=["schedule", "last"], name="skip_once"),
+        ]
+        indexes = [models.Index(fields=["created_at"], name="skip_by_age")]
+
+    def __str__(self) -> str:
+        return f"{self.schedule_id}: {self.reason} from {self.first} to {self.last}"
+
+
+class Revision(models.Model):
+    """What decided when a schedule fires, up to an edit of it. Written by row triggers, so that no edit is missed,
+    by whatever way it came; what holds now is in the rows themselves."""
+
+    # No constraint: what goes with a deleted schedule is an edit of it. Retention takes what is left over.
+    schedule = models.ForeignKey(
+        Schedule, models.CASCADE, related_name="revisions", db_index=False, db_constraint=False
+    )
+    until = models.DateTimeField(help_text="the edit that ended it (UTC)")
+    by = models.TextField(help_text="the database user and application that edited it")
+    state = models.JSONField(help_text="the columns as they were; see triggers.state")
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["schedule", "until"], name="revision_by_schedule"),
+            models.Index(fields=["until"], name="revision_by_age"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.schedule_id} until {self.until}"
