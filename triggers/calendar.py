@@ -41,7 +41,11 @@ LONGEST_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 class RuleError(ValueError):
-    """A rule makes no sense; the message says which part of it and what to write instead."""
+    """A rule makes no sense; the message says which part of it and what to write instead, `field` which column it is of."""
+
+    def __init__(self, message: str, *, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,59 @@
+"""The days an exclusion calendar names, one a line: a date, a range of dates, or a day of every year. Pure."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from triggers.calendar import RuleError
+
+EXAMPLES = "2026-12-25 Christmas, 2026-12-24..2027-01-06 Break, or *-05-01 Labour Day"
+LINE = re.compile(r"(\*|\d{4})-(\d\d)-(\d\d)(?:\s*\.\.\s*(\d{4})-(\d\d)-(\d\d))?(?:\s+(.*))?")
+LEAP_YEAR = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExcludedDays:
+    """Each with its label: the words behind it, or else the day as it is written."""
+
+    ranges: tuple[tuple[date, date, str], ...] = ()
+    yearly: Mapping[tuple[int, int], str]
+
+    @classmethod
+    def parse(cls, text: str) -> "ExcludedDays":
+        """From its lines, of which blank ones and those that begin with # say nothing; RuleError names the wrong one."""
+        ranges: list[tuple[date, date, str]] = []
+        yearly: dict[tuple[int, int], str] = {}
+        for number, line in enumerate(text.splitlines(), start=1):
+            if line := line.partition("#")[0].strip():
+                try:
+                    _read(line, ranges, yearly)
+                except ValueError as error:
+                    raise RuleError(
+                        f"line {number}, {line!r}: {error}; write such as {EXAMPLES}", field="days"
+                    ) from None
+        return cls(ranges=tuple(ranges), yearly=yearly)
+
+    def label(self, day: date) -> str | None:
+        """What the day is called, where it is excluded."""
+        named = next((label for first, last, label in self.ranges if first <= day <= last), None)
+        return named or self.yearly.get((day.month, day.day))
+
+
+def _read(line: str, ranges: list[tuple[date, date, str]], yearly: dict[tuple[int, int], str]) -> None:
+    match = LINE.fullmatch(line)
+    if match is None:
+        raise ValueError("this is no day")
+    year, month, day, *until, words = match.groups()
+    label = words or line
+    if year == "*":
+        if any(until):
+            raise ValueError("a range needs its years")
+        first = date(LEAP_YEAR, int(month), int(day))
+        yearly.setdefault((first.month, first.day), label)
+        return
+    first = date(int(year), int(month), int(day))
+    last = date(*map(int, until)) if any(until) else first
+    if last < first:
+        raise ValueError("the range ends before it begins")
+    ranges.append((first, last, label))
