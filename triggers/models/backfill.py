@@ -1,8 +1,7 @@
-import uuid
-
 from django.db import models
 from django.db.models import F, Q
 from django.db.models.functions import Now
+from uuid_utils.compat import uuid7
 
 from .schedule import Schedule
 
@@ -15,7 +14,7 @@ class Backfill(models.Model):
         DONE = "done", "done"
         CANCELLED = "cancelled", "cancelled"
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     schedule = models.ForeignKey(Schedule, models.CASCADE, related_name="backfills")
     start = models.DateTimeField(help_text="the first instant of the range (UTC)")
     end = models.DateTimeField(help_text="the instant before which the range ends (UTC)")
@@ -24,10 +23,10 @@ class Backfill(models.Model):
     priority = models.SmallIntegerField(help_text="of its runs; smaller is sooner")
     status = models.TextField(choices=Status, default=Status.RUNNING)
     position = models.DateTimeField(help_text="nominal times before this (UTC) have been taken")
-    total = models.PositiveIntegerField(null=True, help_text="nominal times of the range; null: not counted yet")
+    total = models.PositiveIntegerField(help_text="nominal times of the range, as counted at its start and at its end")
     by = models.TextField()
     created_at = models.DateTimeField(db_default=Now())
-    ended_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True, help_text="when the last of its runs had ended")
 
     class Meta:
         constraints = [
@@ -36,8 +35,15 @@ class Backfill(models.Model):
             models.CheckConstraint(
                 name="backfill_status_known", condition=Q(status__in=["running", "done", "cancelled"])
             ),
+            # One that was cancelled has not ended while runs of it go on.
+            models.CheckConstraint(
+                name="backfill_done_has_ended",
+                condition=Q(status="running", ended_at=None)
+                | Q(status="done", ended_at__isnull=False)
+                | Q(status="cancelled"),
+            ),
         ]
-        indexes = [models.Index(fields=["id"], name="backfill_running", condition=Q(status="running"))]
+        indexes = [models.Index(fields=["id"], name="backfill_underway", condition=Q(ended_at=None))]
 
     def __str__(self) -> str:
         return f"{self.schedule} from {self.start} to {self.end}"
@@ -51,7 +57,7 @@ class BackfillTick(models.Model):
         THERE = "there", "it had fired already"
         SUCCEEDED = "succeeded", "its run succeeded"
         FAILED = "failed", "its run failed"
-        CANCELLED = "cancelled", "its run was cancelled"
+        CANCELLED = "cancelled", "it was cancelled"
         REFUSED = "refused", "it became no run; its event's decision says why"
 
     backfill = models.ForeignKey(Backfill, models.CASCADE, related_name="ticks", db_index=False)
