@@ -15,7 +15,7 @@ from uuid_utils.compat import uuid7
 
 from runs.failpoints import failpoint
 from runs.nudge import nudge_dispatcher
-from runs.sql import execute, fetch
+from runs.sql import execute, execute_many, fetch
 from triggers.models import Source
 
 
@@ -77,24 +77,31 @@ def accept(incoming: Sequence[Incoming]) -> list[Accepted]:
     return accepted
 
 
+def accept_ticks(ticks: Sequence[Incoming]) -> None:
+    """Record events that we made ourselves, many at a time, in the caller's transaction. One that is there already stays
+    as it is, and is no redelivery. The caller wakes the dispatcher."""
+    if ticks:
+        execute_many(INSERT, [_columns(uuid7(), tick, "") for tick in ticks])
+
+
 def _record(event: Incoming) -> Accepted:
     event_id = uuid7()
     body_sha256 = sha256(event.body).hexdigest() if event.body is not None else ""
-    inserted = fetch(
-        INSERT,
-        [
-            event_id, event.source_id, event.ce_source, event.ce_id, event.type, event.subject, event.time,
-            None if event.data is None else Jsonb(event.data), event.data_error, event.body, Jsonb(event.headers), body_sha256,
-            event.target_id, event.root_id or event_id, event.cause_event_id, event.cause_run_id, event.depth,
-            list(event.chain),
-        ],
-    )  # fmt: skip
-    if inserted:
+    if fetch(INSERT, _columns(event_id, event, body_sha256)):
         return Accepted(event_id=event_id, duplicate=False)
 
     [(first_id, first_sha256)] = fetch(FIRST, [event.source_id, event.ce_source, event.ce_id])
     execute(FLAG, [first_id, body_sha256, body_sha256 != first_sha256])
     return Accepted(event_id=first_id, duplicate=True)
+
+
+def _columns(event_id: UUID, event: Incoming, body_sha256: str) -> list[Any]:
+    return [
+        event_id, event.source_id, event.ce_source, event.ce_id, event.type, event.subject, event.time,
+        None if event.data is None else Jsonb(event.data), event.data_error, event.body, Jsonb(event.headers), body_sha256,
+        event.target_id, event.root_id or event_id, event.cause_event_id, event.cause_run_id, event.depth,
+        list(event.chain),
+    ]  # fmt: skip
 
 
 @cache

@@ -101,8 +101,10 @@ def work() -> timedelta:
     """One batch of stale schedules and one of due ones; how long there is nothing to do, zero if there was something."""
     look = ticks.look()
     done = 0
+    if look.has_unarmed:
+        done += ticks.rearm()
     if look.has_stale:
-        done += ticks.settle()
+        done += ticks.settle(look.now)
     if look.is_due:
         done += ticks.fire_due(look.now)
     return timedelta(0) if done else time_until_next(look)

@@ -1,36 +1,45 @@
 """What is due becomes events. Any number of Beats may do this at once: due rows are claimed, and a tick is recorded,
 its schedule advanced and its task counted in one transaction, so every nominal time is accounted for exactly once.
 
-1. An edit of a schedule's row marks it stale, in the editor's transaction. A stale schedule is computed anew before it
-   may fire. An edit that changes nothing (the same rule written again, another name) moves nothing.
+1. An edit marks a schedule stale and keeps what had held until then (Revision), in the editor's transaction. A stale
+   schedule is settled before it may fire: what its past states still owed is accounted for, then it is armed anew.
+   An edit that changes nothing (the same rule written again, another name) moves nothing.
 2. A schedule row and its task row are locked together or not at all: an editor locks the task first and then, through
    the table's trigger, the schedule. What is locked is skipped, never waited for, so there is no deadlock.
 3. The rules are read after the locks, in a new statement: an edit that came just before the claim is seen.
-4. A nominal time is *on time* until it is GRACE old, or, once a later one is due as well, LAG old: that much lateness
-   is Beat's own (a busy machine, a restart), and no policy drops such a tick. What is older was *missed*: `all` fires
-   each of them, `latest` the newest unless one on time fires anyway, `skip` none.
-5. Only the database's clock decides what is due. The instant is an argument so that tests can choose it.
+4. A nominal time is *on time* until its due time is GRACE old, or, once a later one is due as well, LAG old: that much
+   lateness is Beat's own (a busy machine, a restart), and no policy drops such a tick. What is older was *missed*:
+   `all` fires each of them, `latest` the newest unless one on time fires anyway, `skip` none.
+5. What does not fire is a Skip with its reason, written when `accounted_until` passes it.
+6. Where django-celery-beat's own scheduler has run meanwhile (`last_run_at` is later than our last fire), what it fired
+   is not owed.
+7. Only the database's clock decides what is due. The instant is an argument so that tests can choose it.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice, takewhile
-from typing import cast
+from typing import Any
+from uuid import UUID
 
 import structlog
 from django.core.exceptions import ValidationError
-from django.db import DataError, IntegrityError, connection, transaction
+from django.db import DataError, IntegrityError, transaction
+from django_celery_beat.models import PeriodicTask
 
 from runs.failpoints import failpoint
 from runs.models import OutboxMessage
 from runs.nudge import nudge_dispatcher
-from triggers.accept import Incoming, accept, builtin_source
-from triggers.calendar import Clocked, Interval, Rule, RuleError, just_before, latest_fire, next_fires
-from triggers.models import Schedule
+from runs.sql import database_now, execute, execute_many, fetch
+from triggers.accept import Incoming, accept_ticks, builtin_source
+from triggers.calendar import Clocked, Interval, RuleError, just_before
+from triggers.models import Schedule, Skip
 from triggers.periodic import message_of
-from triggers.schedules import rule_of
+from triggers.plan import EVER, Plan, Stretch
+from triggers.state import ROWS, STATE, State
 
 log = structlog.get_logger(__name__)
 
@@ -40,10 +49,12 @@ GRACE = timedelta(seconds=30)
 LAG = timedelta(seconds=2)
 EVENT_TYPE = "schedule.fired"
 REFUSED = (DataError, IntegrityError, ValidationError)
+Reason, Rest, CatchUp = Skip.Reason, Schedule.Rest, Schedule.CatchUp
 
 LOOK = """
 SELECT clock_timestamp(),
-       EXISTS (SELECT 1 FROM triggers_schedule WHERE stale),
+       EXISTS (SELECT FROM triggers_schedule WHERE stale),
+       EXISTS (SELECT FROM triggers_schedule WHERE due_at IS NULL AND NOT stale AND rest = ''),
        (SELECT min(due_at) FROM triggers_schedule WHERE due_at IS NOT NULL AND NOT stale)
 """
 CLAIM = """
@@ -53,19 +64,48 @@ WHERE {which} ORDER BY {order} LIMIT %s::int FOR UPDATE SKIP LOCKED
 STALE = "schedule.stale"
 DUE = "schedule.due_at <= %s::timestamptz AND NOT schedule.stale"
 THIS = " AND schedule.id = %s::bigint"
+LOAD = f"""
+SELECT schedule.id, schedule.task_id, periodic.name, schedule.trigger_id, schedule.data, {STATE}, schedule.next_fire_at,
+       schedule.accounted_until, schedule.last_fire_at, schedule.fired_at, schedule.fires, schedule.spec, schedule.anchor_at,
+       schedule.created_at, schedule.edited_at, periodic.last_run_at
+FROM {ROWS} WHERE schedule.id = ANY(%s::bigint[]) ORDER BY schedule.id
+"""  # noqa: S608  (our own parts)
+PAST = """
+SELECT revision.schedule_id, revision.state, revision.until FROM triggers_revision revision
+JOIN triggers_schedule schedule ON schedule.id = revision.schedule_id
+WHERE revision.schedule_id = ANY(%s::bigint[]) AND revision.until > coalesce(schedule.accounted_until, schedule.created_at)
+ORDER BY revision.until, revision.id
+"""
 ADVANCE = """
-UPDATE triggers_schedule schedule SET next_fire_at = owed.next, due_at = owed.next, last_fire_at = coalesce(owed.last, schedule.last_fire_at),
-       problem = owed.problem, stale = false
-FROM unnest(%s::bigint[], %s::timestamptz[], %s::timestamptz[], %s::text[]) AS owed (id, next, last, problem)
+UPDATE triggers_schedule schedule SET next_fire_at = owed.next, due_at = owed.due,
+       -- What retires it is an edit of its task: nothing before that is owed either.
+       accounted_until = CASE WHEN owed.retires THEN greatest(owed.accounted, clock_timestamp()) ELSE owed.accounted END,
+       last_fire_at = coalesce(owed.last, schedule.last_fire_at), fires = schedule.fires + owed.count,
+       fired_at = CASE WHEN owed.count > 0 THEN owed.now ELSE schedule.fired_at END,
+       spec = owed.spec, anchor_at = owed.anchor, rest = owed.rest, problem = owed.problem, stale = owed.unsettled
+FROM unnest(%s::bigint[], %s::timestamptz[], %s::timestamptz[], %s::timestamptz[], %s::timestamptz[], %s::int[],
+            %s::timestamptz[], %s::text[], %s::timestamptz[], %s::text[], %s::text[], %s::boolean[], %s::boolean[])
+     AS owed (id, next, due, accounted, last, count, now, spec, anchor, rest, problem, retires, unsettled)
 WHERE schedule.id = owed.id
 """
-# Only these columns: PeriodicTask.save() has side effects, and none of this is an edit. A one-shot retires with its fire.
+# Only these columns: PeriodicTask.save() has side effects, and none of this is an edit. What has fired for the last time
+# is switched off, so that no other scheduler fires it again.
 COUNT = """
 UPDATE django_celery_beat_periodictask task
 SET last_run_at = CASE WHEN owed.count > 0 THEN %s::timestamptz ELSE task.last_run_at END,
-    total_run_count = task.total_run_count + owed.count, enabled = task.enabled AND NOT task.one_off
-FROM unnest(%s::int[], %s::int[]) AS owed (id, count) WHERE task.id = owed.id
+    total_run_count = task.total_run_count + owed.count, enabled = task.enabled AND NOT owed.retires
+FROM unnest(%s::int[], %s::int[], %s::boolean[]) AS owed (id, count, retires)
+WHERE task.id = owed.id AND (owed.count > 0 OR owed.retires)
 """
+SKIP = """
+INSERT INTO triggers_skip (schedule_id, reason, first, last, count, detail)
+VALUES (%s::bigint, %s::text, %s::timestamptz, %s::timestamptz, %s::int, %s::text) ON CONFLICT DO NOTHING
+"""
+REFUSE = """
+UPDATE triggers_schedule SET stale = false, spec = '', next_fire_at = NULL, due_at = NULL, rest = 'problem', problem = %s::text
+WHERE id = %s::bigint
+"""
+REARM = "UPDATE triggers_schedule SET stale = true WHERE due_at IS NULL AND NOT stale AND rest = ''"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +114,7 @@ class Look:
 
     now: datetime
     has_stale: bool
+    has_unarmed: bool
     next_due: datetime | None
 
     @property
@@ -82,28 +123,91 @@ class Look:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Owed:
-    """What a schedule owes at an instant."""
+class Claimed:
+    """A schedule with its task, locked and read."""
 
-    schedule: Schedule
-    events: Sequence[Incoming] = ()
-    messages: Sequence[OutboxMessage] = ()
+    id: int
+    task_id: int
+    name: str
+    trigger_id: UUID | None
+    data: Any
+    state: State
+    next_fire_at: datetime | None
+    accounted_until: datetime | None
+    last_fire_at: datetime | None
+    fired_at: datetime | None
+    fires: int
+    spec: str
+    anchor_at: datetime | None
+    created_at: datetime
+    edited_at: datetime
+    last_run_at: datetime | None
+    past: Sequence[
+        tuple[State, datetime]
+    ] = ()  # what held before its edits that are not accounted for, each until when
+
+    @property
+    def ran_elsewhere(self) -> datetime | None:
+        """When another scheduler fired it last, if it has since we did."""
+        at = self.last_run_at
+        return at if at and (self.fired_at is None or at > self.fired_at) else None
+
+
+@dataclass(kw_only=True)
+class Owed:
+    """What a schedule owes, brought up to date while it is worked out."""
+
+    claimed: Claimed
+    accounted: datetime
+    spec: str
+    anchor: datetime | None
+    fires: list[tuple[datetime, datetime]] = field(default_factory=list)  # nominal and due
+    skips: list[Stretch] = field(default_factory=list)
     next: datetime | None = None
-    last: datetime | None = None  # the last nominal time accounted for, fired or not
+    due: datetime | None = None
+    rest: str = ""
     problem: str = ""
+    retires: bool = False
+    unsettled: bool = False  # its past owes more than one transaction should hold
+
+    @property
+    def count(self) -> int:
+        return len(self.fires)
+
+    @property
+    def last(self) -> datetime | None:
+        return self.fires[-1][0] if self.fires else None
+
+    def arm(self, plan: Plan, after: datetime) -> None:
+        self.next = next(plan.fires(after), None)
+        self.due = plan.due(self.next) if self.next else None
+        self.rest = "" if self.next else Rest.OVER
+
+    def retire(self, rest: str) -> None:
+        self.next, self.due, self.rest, self.retires = None, None, rest, True
+
+    def refuse(self, reason: str) -> None:
+        log.error("beat.schedule_refused", schedule=self.claimed.name, reason=reason)
+        self.next, self.due, self.rest, self.problem = None, None, Rest.PROBLEM, reason
 
 
 def look() -> Look:
     """One cheap statement; all an idle Beat asks."""
-    with connection.cursor() as cursor:
-        cursor.execute(LOOK)
-        now, has_stale, next_due = cursor.fetchone()
-    return Look(now=now, has_stale=has_stale, next_due=next_due)
+    [(now, has_stale, has_unarmed, next_due)] = fetch(LOOK)
+    return Look(now=now, has_stale=has_stale, has_unarmed=has_unarmed, next_due=next_due)
 
 
-def settle(limit: int = BATCH) -> int:
-    """Compute stale schedules anew; how many were."""
-    return _batch(STALE, [], "schedule.id", limit, _settle)
+def rearm() -> int:
+    """Have schedules settled that should fire and know no next time, by whatever that came about; how many there are."""
+    count = execute(REARM)
+    log.warning("beat.rearmed", schedules=count)
+    return count
+
+
+def settle(now: datetime | None = None, limit: int = BATCH) -> int:
+    """Account for what stale schedules owed before their edits, and arm them anew; how many were."""
+    at = now or database_now()
+    return _batch(STALE, [], "schedule.id", limit, partial(_settle, at))
 
 
 def fire_due(now: datetime, limit: int = BATCH) -> int:
@@ -115,7 +219,7 @@ def fire_due(now: datetime, limit: int = BATCH) -> int:
 
 
 def _batch(
-    which: str, parameters: list[int | datetime], order: str, limit: int, act: Callable[[Sequence[Schedule]], None]
+    which: str, parameters: list[int | datetime], order: str, limit: int, act: Callable[[Sequence[Claimed]], None]
 ) -> int:
     """Claim and act in one transaction; how many were claimed. A batch that is refused is done schedule by schedule."""
     ids: list[int] = []
@@ -130,168 +234,279 @@ def _batch(
     return len(ids)
 
 
-def _alone(id: int, which: str, parameters: list[int | datetime], act: Callable[[Sequence[Schedule]], None]) -> None:
+def _alone(id: int, which: str, parameters: list[int | datetime], act: Callable[[Sequence[Claimed]], None]) -> None:
     try:
         with transaction.atomic():
             act(_load(_claim(which + THIS, [*parameters, id], "schedule.id", 1)))
     except REFUSED as error:
         log.exception("beat.schedule_refused", id=id)
-        problem = f"{type(error).__name__}: {error}"
-        Schedule.objects.filter(id=id).update(stale=False, spec="", next_fire_at=None, due_at=None, problem=problem)
+        execute(REFUSE, [f"{type(error).__name__}: {error}", id])
 
 
 def _claim(which: str, parameters: list[int | datetime], order: str, limit: int) -> list[int]:
-    with connection.cursor() as cursor:
-        cursor.execute(CLAIM.format(which=which, order=order), [*parameters, limit])
-        return [id for (id,) in cursor.fetchall()]
+    return [id for (id,) in fetch(CLAIM.format(which=which, order=order), [*parameters, limit])]
 
 
-def _load(ids: Sequence[int]) -> list[Schedule]:
+def _load(ids: Sequence[int]) -> list[Claimed]:
     if not ids:
         return []
-    related = ("task__crontab", "task__interval", "task__clocked", "task__solar")
-    return list(Schedule.objects.filter(id__in=ids).select_related(*related).order_by("id"))
+    names = [name for name in Claimed.__dataclass_fields__ if name != "past"]
+    return [_claimed(dict(zip(names, row, strict=True))) for row in fetch(LOAD, [list(ids)])]
 
 
-# Computing anew
+def _claimed(row: dict[str, Any]) -> Claimed:
+    data = None if row["data"] is None else json.loads(row["data"])
+    return Claimed(**{**row, "data": data, "state": State(row["id"], json.loads(row["state"]))})
 
 
-def _settle(schedules: Sequence[Schedule]) -> None:
-    for schedule in schedules:
-        _settle_one(schedule)
-        schedule.due_at = schedule.next_fire_at
-        schedule.save(update_fields=["stale", "problem", "spec", "anchor_at", "next_fire_at", "due_at"])
+# Settling: past states first, each up to the edit that ended it
+
+
+def _settle(now: datetime, schedules: Sequence[Claimed]) -> None:
+    if schedules:
+        past: dict[int, list[tuple[State, datetime]]] = {}
+        for id, state, until in fetch(PAST, [[schedule.id for schedule in schedules]]):
+            past.setdefault(id, []).append((State(id, json.loads(state)), until))
+        _record([_settled(replace(one, past=past.get(one.id, ())), now) for one in schedules], now)
     failpoint("before_settle_commit")
 
 
-def _settle_one(schedule: Schedule) -> None:
-    schedule.stale, schedule.problem = False, ""
-    if not schedule.task.enabled:
-        schedule.spec, schedule.next_fire_at = "", None
-    else:
-        try:
-            _compute(schedule)
-        except RuleError as error:
-            log.error("beat.schedule_refused", schedule=schedule.task.name, reason=str(error))
-            schedule.spec, schedule.next_fire_at, schedule.problem = "", None, str(error)
+def _settled(schedule: Claimed, now: datetime) -> Owed:
+    begun = schedule.accounted_until or (schedule.created_at if schedule.past else schedule.edited_at)
+    owed = Owed(claimed=schedule, accounted=begun, spec=schedule.spec, anchor=schedule.anchor_at)
+    was_off = False
+    for state, until in schedule.past:
+        if until > owed.accounted:
+            _account_for_past(owed, state, until, now, was_off)
+        if owed.unsettled:
+            return owed
+        was_off = not state.enabled
+    if not schedule.state.enabled:
+        return _switched_off(owed)
+    try:
+        _arm(owed, was_off)
+    except RuleError as error:
+        owed.spec = ""
+        owed.refuse(str(error))
+    return owed
 
 
-def _compute(schedule: Schedule) -> None:
-    task = schedule.task
-    rule = rule_of(task)
-    spec = f"{rule}, from {task.start_time.isoformat()}" if task.start_time else str(rule)
-    is_edited = spec != schedule.spec
-    if isinstance(rule, Interval):
-        if is_edited or schedule.anchor_at is None:
-            schedule.anchor_at = task.start_time or schedule.edited_at
-        rule = replace(rule, anchor=schedule.anchor_at)
-    schedule.spec = spec
-    after = _accounted_until(schedule, rule, is_edited)
-    schedule.next_fire_at = next(next_fires(rule, after, start=task.start_time, end=task.expires), None)
+def _account_for_past(owed: Owed, state: State, until: datetime, now: datetime, was_off: bool) -> None:
+    try:
+        _follow(owed, state, owed.accounted, was_off)
+        plan = _leave_to_the_other(owed, state.plan(owed.anchor))
+        if not state.enabled:
+            owed.skips += plan.together(owed.accounted, until, Reason.PAUSED)
+        elif (first := next(plan.fires(owed.accounted), None)) and first <= until:
+            newest = first if plan.once else plan.latest(first, until)[-1]
+            _decide(owed, state, plan, first, newest, now, TICKS)
+            owed.unsettled = owed.accounted < newest
+        if state.enabled and not plan.once and not owed.unsettled:
+            owed.skips += plan.account(owed.accounted, until, [], [(EVER, Reason.MISSED)])
+    except RuleError:
+        pass  # it could not be carried out then, and the log says so
+    if not owed.unsettled:
+        owed.accounted = max(owed.accounted, until)
 
 
-def _accounted_until(schedule: Schedule, rule: Rule, is_edited: bool) -> datetime:
-    """The instant after which nominal times count: none before it fires any more, none after it may be lost."""
-    if isinstance(rule, Clocked):
+def _follow(owed: Owed, state: State, since: datetime, was_off: bool) -> bool:
+    """Anchor the rule of a state that begins; was it another one before? An interval that was off begins afresh as well."""
+    spec = state.spec
+    is_new = spec != owed.spec
+    if isinstance(state.rule(), Interval) and (is_new or was_off or owed.anchor is None):
+        owed.anchor = state.start or owed.claimed.ran_elsewhere or since
+    owed.spec = spec
+    return is_new
+
+
+def _arm(owed: Owed, was_off: bool) -> None:
+    schedule, state = owed.claimed, owed.claimed.state
+    has_fired = state.one_off and owed.count > 0
+    is_new = _follow(owed, state, owed.accounted, was_off)
+    plan = _leave_to_the_other(owed, state.plan(owed.anchor))
+    begun = owed.accounted
+    if isinstance(plan.rule, Clocked) and is_new:
         # However late its row came, it fires, once.
-        return schedule.last_fire_at or just_before(rule.at)
-    after = schedule.edited_at
-    if schedule.next_fire_at:
-        # What was due before the edit and has not fired yet must not be swallowed by it.
-        pending = just_before(schedule.next_fire_at)
-        after = min(after, pending) if is_edited else pending
-    return max(after, schedule.last_fire_at or after)
+        begun = min(begun, just_before(plan.rule.at))
+    if has_fired and not is_new:
+        owed.retire(Rest.DONE)
+    elif _used_up(owed):
+        owed.retire(Rest.USED_UP)
+    else:
+        owed.arm(plan, begun)
+        if owed.rest and state.one_off and schedule.last_fire_at:
+            owed.rest = Rest.DONE
+
+
+def _switched_off(owed: Owed) -> Owed:
+    schedule = owed.claimed
+    if schedule.state.one_off and (schedule.last_fire_at or owed.count):
+        owed.rest = Rest.DONE
+    else:
+        owed.rest = Rest.USED_UP if _used_up(owed) else Rest.OFF
+    return owed
+
+
+def _used_up(owed: Owed) -> bool:
+    most = owed.claimed.state.max_fires
+    return most is not None and owed.claimed.fires + owed.count >= most
+
+
+def _leave_to_the_other(owed: Owed, plan: Plan) -> Plan:
+    """Account for what another scheduler has fired; an interval goes on from its last fire."""
+    at = owed.claimed.ran_elsewhere
+    if at is None or at <= owed.accounted:
+        return plan
+    owed.skips += plan.together(owed.accounted, at, Reason.ELSEWHERE)
+    owed.accounted = at
+    if isinstance(plan.rule, Interval):
+        owed.anchor = at
+        plan = replace(plan, rule=replace(plan.rule, anchor=at))
+    return plan
 
 
 # Firing
 
 
-def _fire(now: datetime, schedules: Sequence[Schedule]) -> None:
+def _fire(now: datetime, schedules: Sequence[Claimed]) -> None:
     if schedules:
         share = max(1, TICKS // len(schedules))
         _record([_owed(schedule, now, share) for schedule in schedules], now)
         failpoint("before_tick_commit")
 
 
-def _owed(schedule: Schedule, now: datetime, share: int) -> Owed:
-    task = schedule.task
+def _owed(schedule: Claimed, now: datetime, share: int) -> Owed:
+    begun = schedule.accounted_until or schedule.edited_at
+    owed = Owed(claimed=schedule, accounted=begun, spec=schedule.spec, anchor=schedule.anchor_at)
+    state, first = schedule.state, schedule.next_fire_at
     try:
-        rule = rule_of(task, schedule.anchor_at)
+        plan = state.plan(owed.anchor)
+        if schedule.ran_elsewhere and first and first <= schedule.ran_elsewhere:
+            plan = _leave_to_the_other(owed, plan)
+            first = next(plan.fires(owed.accounted), None)
+        if first and plan.due(first) <= now:
+            newest = first if plan.once else _newest_due(plan, first, now)
+            _decide(owed, state, plan, first, newest, now, share)
+        if state.one_off and first and first <= owed.accounted:
+            owed.retire(Rest.DONE)
+        elif _used_up(owed):
+            owed.retire(Rest.USED_UP)
+        else:
+            owed.arm(plan, owed.accounted)
     except RuleError as error:
-        log.error("beat.schedule_refused", schedule=task.name, reason=str(error))
-        return Owed(schedule=schedule, problem=str(error))
-
-    fires, last = _fires(schedule, rule, now, share)
-    following = None if task.one_off else next(next_fires(rule, last, end=task.expires), None)
-    if schedule.trigger_id:
-        events = [_event(schedule, nominal) for nominal in fires]
-        return Owed(schedule=schedule, events=events, next=following, last=last)
-    try:
-        messages = [message_of(task, nominal) for nominal in fires]
-    except RuleError as error:
-        log.error("beat.task_refused", schedule=task.name, reason=str(error))
-        return Owed(schedule=schedule, next=following, last=last, problem=str(error))
-    return Owed(schedule=schedule, messages=messages, next=following, last=last)
+        owed.refuse(str(error))
+    return owed
 
 
-def _fires(schedule: Schedule, rule: Rule, now: datetime, share: int) -> tuple[list[datetime], datetime]:
-    """The nominal times that fire at `now` by the catch-up policy, at most `share` of those it must all catch up, and
-    the last one thereby accounted for."""
-    first, end = cast(datetime, schedule.next_fire_at), schedule.task.expires
-    if schedule.task.one_off:
-        newest = first
-    elif schedule.catch_up == Schedule.CatchUp.ALL:
-        later = takewhile(lambda fire: fire <= now, next_fires(rule, first, end=end))
-        fires = [first, *islice(later, share - 1)]
-        return fires, fires[-1]
-    else:
-        newest = latest_fire(rule, first, now, end=end)
+def _newest_due(plan: Plan, first: datetime, now: datetime) -> datetime:
+    *earlier, newest = plan.latest(first, now, 2)
+    return earlier[-1] if earlier and plan.due(newest) > now else newest
 
-    fires = _on_time(rule, first, newest, now)
-    if not fires and schedule.catch_up != Schedule.CatchUp.SKIP:
+
+def _decide(owed: Owed, state: State, plan: Plan, first: datetime, newest: datetime, now: datetime, share: int) -> None:
+    """Fire what is owed from `first` to `newest` by the catch-up policy, at most `share` of what must all be caught up,
+    and account for the rest."""
+    on_time = _on_time(plan, first, newest, now)
+    window = state.catch_up_window
+    floor = first if window is None else max(first, min(now - window, *on_time[:1]))
+    missed: list[tuple[datetime, str]] = [(floor, Reason.WINDOW)] if floor > first else []
+    fires = on_time
+    if state.catch_up == CatchUp.ALL:
+        if state.catch_up_max is not None:
+            kept = plan.latest(first, newest, state.catch_up_max + len(on_time))[0]
+            if kept > floor:
+                floor, missed = kept, [*missed, (kept, Reason.MOST)]
+        fires = list(islice(_between(plan, floor, newest), share))
+    elif not on_time and state.catch_up == CatchUp.LATEST and newest >= floor:
         fires = [newest]
-    if first not in fires:
-        _log_missed(schedule, first, fires, now)
-    return fires, newest
+    if state.max_fires is not None:
+        fires = fires[: max(0, state.max_fires - owed.claimed.fires - owed.count)]
+    until = fires[-1] if fires and state.catch_up == CatchUp.ALL else newest
+    if fires != [newest] or first != newest or plan.is_limited:
+        if not plan.once:
+            owed.skips += plan.account(owed.accounted, until, fires, [*missed, (EVER, Reason.MISSED)])
+        elif not fires:
+            owed.skips += plan.together(just_before(first), first, Reason.WINDOW if missed else Reason.MISSED)
+        if first not in fires:
+            _log_missed(owed.claimed, state, first, fires, now)
+    owed.fires += [(nominal, plan.due(nominal)) for nominal in fires]
+    owed.accounted = max(owed.accounted, until)
 
 
-def _on_time(rule: Rule, first: datetime, newest: datetime, now: datetime) -> list[datetime]:
-    recent = next_fires(rule, max(just_before(first), now - LAG))
-    fires = list(takewhile(lambda fire: fire <= newest, recent))
-    return fires or [newest] * (now - newest <= GRACE)
+def _between(plan: Plan, first: datetime, last: datetime) -> Iterable[datetime]:
+    return takewhile(lambda fire: fire <= last, plan.fires(just_before(first)))
 
 
-def _event(schedule: Schedule, nominal: datetime) -> Incoming:
-    nominal = nominal.astimezone(UTC)
-    return Incoming(
-        source_id=builtin_source("schedule"),
-        ce_source=schedule.task.name,
-        ce_id=f"{schedule.task_id}:{nominal.isoformat()}",
-        type=EVENT_TYPE,
-        time=nominal,
-        data={"schedule": schedule.task.name, "nominal": nominal.isoformat()},
-        target_id=schedule.trigger_id,
-    )
+def _on_time(plan: Plan, first: datetime, newest: datetime, now: datetime) -> list[datetime]:
+    since = max(first, now - LAG - plan.jitter - plan.spread)
+    fires = [nominal for nominal in _between(plan, since, newest) if plan.due(nominal) >= now - LAG]
+    return fires or [newest] * (now - plan.due(newest) <= GRACE)
 
 
-def _log_missed(schedule: Schedule, first: datetime, fires: Sequence[datetime], now: datetime) -> None:
+def _log_missed(schedule: Claimed, state: State, first: datetime, fires: Sequence[datetime], now: datetime) -> None:
     log.warning(
         "beat.ticks_missed",
-        schedule=schedule.task.name,
-        policy=schedule.catch_up,
+        schedule=schedule.name,
+        policy=state.catch_up,
         missed_from=first.isoformat(),
         late=str(now - first),
         fires=[fire.isoformat() for fire in fires],
     )
 
 
+# Recording
+
+
 def _record(owed: Sequence[Owed], now: datetime) -> None:
-    accept([event for each in owed for event in each.events])
-    OutboxMessage.objects.bulk_create(message for each in owed for message in each.messages)
-    with connection.cursor() as cursor:
-        counts = [len(each.events) + len(each.messages) for each in owed]
-        cursor.execute(COUNT, [now, [each.schedule.task_id for each in owed], counts])
-        # After the count: a one-shot that retires would otherwise be left stale.
-        columns = [(each.schedule.pk, each.next, each.last, each.problem) for each in owed]
-        cursor.execute(ADVANCE, [list(column) for column in zip(*columns, strict=True)])
-    nudge_dispatcher()
+    accept_ticks([_event(one, nominal, due) for one in owed for nominal, due in one.fires if one.claimed.trigger_id])
+    OutboxMessage.objects.bulk_create(_messages(owed))
+    skips = [(one.claimed.id, skip) for one in owed for skip in one.skips]
+    if skips:
+        execute_many(
+            SKIP, [(id, str(skip.reason), skip.first, skip.last, skip.count, skip.detail) for id, skip in skips]
+        )
+    counts = [(one.claimed.task_id, one.count, one.retires) for one in owed]
+    execute(COUNT, [now, *(list(column) for column in zip(*counts, strict=True))])
+    # After the count: one that retires would otherwise be left stale.
+    columns = [
+        (one.claimed.id, one.next, one.due, one.accounted, one.last, one.count, now, one.spec, one.anchor, str(one.rest),
+         one.problem, one.retires, one.unsettled)
+        for one in owed
+    ]  # fmt: skip
+    execute(ADVANCE, [list(column) for column in zip(*columns, strict=True)])
+    if any(one.count for one in owed):
+        nudge_dispatcher()
+
+
+def _event(owed: Owed, nominal: datetime, due: datetime) -> Incoming:
+    schedule, nominal = owed.claimed, nominal.astimezone(UTC)
+    data = {"schedule": schedule.name, "nominal": nominal.isoformat(), "due": due.astimezone(UTC).isoformat()}
+    return Incoming(
+        source_id=builtin_source("schedule"),
+        ce_source=schedule.name,
+        ce_id=f"{schedule.task_id}:{nominal.isoformat()}",
+        type=EVENT_TYPE,
+        time=nominal,
+        data=data if schedule.data is None else {**data, "data": schedule.data},
+        target_id=schedule.trigger_id,
+    )
+
+
+def _messages(owed: Sequence[Owed]) -> list[OutboxMessage]:
+    """The user's ordinary tasks; one whose columns make no message says so, and goes on once they do."""
+    ordinary = [one for one in owed if one.fires and one.claimed.trigger_id is None]
+    if not ordinary:
+        return []
+    tasks: Mapping[int, PeriodicTask] = PeriodicTask.objects.in_bulk([one.claimed.task_id for one in ordinary])
+    messages: list[OutboxMessage] = []
+    for one in ordinary:
+        try:
+            messages += [message_of(tasks[one.claimed.task_id], nominal) for nominal, _ in one.fires]
+        except RuleError as error:
+            log.error("beat.task_refused", schedule=one.claimed.name, reason=str(error))
+            one.skips += [
+                Stretch(reason=Reason.REFUSED, first=nominal, last=nominal, count=1, detail=str(error)[:500])
+                for nominal, _ in one.fires
+            ]
+            one.fires, one.problem = [], str(error)
+    return messages

@@ -19,7 +19,7 @@ from runs.models import OutboxMessage
 from tests.triggers.factories import make_trigger
 from triggers import schedules, ticks
 from triggers.calendar import Clocked, Cron, Interval, Rule
-from triggers.models import Event, Schedule, Trigger
+from triggers.models import Event, Revision, Schedule, Skip, Trigger
 from triggers.periodic import send_periodic_task
 
 pytestmark = pytest.mark.django_db
@@ -46,9 +46,15 @@ def make_schedule(
 def settled(schedule: Schedule, edited_at: datetime | None = None) -> Schedule:
     """What Beat makes of its last edit, dated as the test needs it."""
     if edited_at:
-        Schedule.objects.filter(pk=schedule.pk).update(edited_at=edited_at)
+        date_edit(schedule, edited_at)
     ticks.settle()
     return Schedule.objects.select_related("task").get(pk=schedule.pk)
+
+
+def date_edit(schedule: Schedule, at: datetime) -> None:
+    """Let the last edit have been made at another time than now."""
+    Revision.objects.filter(schedule=schedule, until__lt=NINE - timedelta(days=365)).update(until=at)
+    Schedule.objects.filter(pk=schedule.pk).update(edited_at=at)
 
 
 def every(length: timedelta) -> Interval:
@@ -66,6 +72,10 @@ def nominals() -> list[datetime]:
     return [event.time for event in Event.objects.filter(type="schedule.fired").order_by("seq") if event.time]
 
 
+def skipped() -> list[tuple[str, datetime, datetime, int | None]]:
+    return list(Skip.objects.order_by("id").values_list("reason", "first", "last", "count"))
+
+
 # Ticks and their events
 
 
@@ -78,7 +88,11 @@ def test_due_tick_becomes_an_event_for_its_trigger() -> None:
     event = Event.objects.select_related("source").get()
     assert (event.source.slug, event.type, event.time) == ("schedule", "schedule.fired", nominal)
     assert (event.ce_source, event.ce_id) == ("digest", f"{schedule.task_id}:2050-03-07T08:30:00+00:00")
-    assert event.data == {"schedule": "digest", "nominal": "2050-03-07T08:30:00+00:00"}
+    assert event.data == {
+        "schedule": "digest",
+        "nominal": "2050-03-07T08:30:00+00:00",
+        "due": "2050-03-07T08:30:00+00:00",
+    }
     assert event.target_id == schedule.trigger_id
 
 
@@ -329,12 +343,14 @@ def test_enabling_again_counts_afresh_and_catches_nothing_up(beat_saw_it_off: bo
     task = PeriodicTask.objects.filter(pk=schedule.task_id)
 
     task.update(enabled=False)
+    date_edit(schedule, NINE + 0.25 * HOUR)
     if beat_saw_it_off:
         settled(schedule)
     task.update(enabled=True)
 
     assert settled(schedule, NINE + 5.25 * HOUR).next_fire_at == NINE + 6.25 * HOUR
     assert fire_all(NINE + 6 * HOUR) == []
+    assert skipped() == [("paused", NINE + HOUR, NINE + 5 * HOUR, 5)]
 
 
 def test_edit_does_not_swallow_a_tick_that_was_due_before_it() -> None:

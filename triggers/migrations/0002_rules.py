@@ -61,6 +61,11 @@ CREATE FUNCTION triggers_state(
       WHERE link.schedule_id = schedule.id)))
 $$;
 
+-- What is still being made has no past.
+CREATE FUNCTION triggers_is_new(schedule triggers_schedule) RETURNS boolean LANGUAGE sql STABLE AS $$
+  SELECT schedule.accounted_until IS NULL AND schedule.created_at > clock_timestamp() - interval '5 s'
+$$;
+
 CREATE FUNCTION triggers_editor() RETURNS text LANGUAGE sql STABLE AS $$
   SELECT current_user || coalesce(' by ' || nullif(current_setting('application_name'), ''), '')
 $$;
@@ -70,7 +75,6 @@ DECLARE
   edit timestamptz := clock_timestamp();
 BEGIN
   IF TG_OP = 'UPDATE' THEN
-    -- What was made in this very transaction has no past.
     INSERT INTO triggers_revision (schedule_id, until, by, state)
     SELECT schedule.id, edit, triggers_editor(), triggers_state(OLD, crontab, "interval", clocked, solar, schedule)
     FROM triggers_schedule schedule
@@ -78,10 +82,10 @@ BEGIN
     LEFT JOIN django_celery_beat_intervalschedule "interval" ON "interval".id = OLD.interval_id
     LEFT JOIN django_celery_beat_clockedschedule clocked ON clocked.id = OLD.clocked_id
     LEFT JOIN django_celery_beat_solarschedule solar ON solar.id = OLD.solar_id
-    WHERE schedule.task_id = NEW.id AND schedule.created_at < now();
+    WHERE schedule.task_id = NEW.id AND NOT triggers_is_new(schedule);
   END IF;
   INSERT INTO triggers_schedule (task_id, stale, edited_at, created_at, paused_at)
-    VALUES (NEW.id, true, edit, now(), CASE WHEN NOT NEW.enabled THEN edit END)
+    VALUES (NEW.id, true, edit, edit, CASE WHEN NOT NEW.enabled THEN edit END)
     ON CONFLICT (task_id) DO UPDATE SET
       stale = true,
       edited_at = excluded.edited_at,
@@ -106,7 +110,7 @@ CREATE FUNCTION triggers_schedule_edited() RETURNS trigger LANGUAGE plpgsql AS $
 BEGIN
   NEW.stale := true;
   NEW.edited_at := clock_timestamp();
-  IF OLD.created_at < now() THEN
+  IF NOT triggers_is_new(OLD) THEN
     INSERT INTO triggers_revision (schedule_id, until, by, state)
     SELECT OLD.id, NEW.edited_at, triggers_editor(), triggers_state(periodic, crontab, "interval", clocked, solar, OLD)
     FROM django_celery_beat_periodictask periodic
@@ -144,7 +148,7 @@ BEGIN
   LEFT JOIN django_celery_beat_intervalschedule "interval" ON "interval".id = periodic.interval_id
   LEFT JOIN django_celery_beat_clockedschedule clocked ON clocked.id = periodic.clocked_id
   LEFT JOIN django_celery_beat_solarschedule solar ON solar.id = periodic.solar_id
-  WHERE schedule.id = this AND schedule.created_at < now();
+  WHERE schedule.id = this AND NOT triggers_is_new(schedule);
   UPDATE triggers_schedule SET stale = true, edited_at = clock_timestamp() WHERE id = this;
   PERFORM pg_notify('wakeful_beat', '');
 END $$;
@@ -183,7 +187,7 @@ BEGIN
   INSERT INTO triggers_revision (schedule_id, until, by, state)
   SELECT schedule.id, edit, triggers_editor(), triggers_state(periodic, {crontab}, {interval}, {clocked}, {solar}, schedule)
   FROM django_celery_beat_periodictask periodic JOIN triggers_schedule schedule ON schedule.task_id = periodic.id
-  WHERE periodic.{table}_id = NEW.id AND schedule.created_at < now();
+  WHERE periodic.{table}_id = NEW.id AND NOT triggers_is_new(schedule);
   UPDATE triggers_schedule schedule SET stale = true, edited_at = edit FROM django_celery_beat_periodictask periodic
   WHERE schedule.task_id = periodic.id AND periodic.{table}_id = NEW.id;
   PERFORM pg_notify('wakeful_beat', '');
@@ -220,6 +224,7 @@ DROP FUNCTION triggers_interval_edited();
 DROP FUNCTION triggers_clocked_edited();
 DROP FUNCTION triggers_solar_edited();
 DROP FUNCTION triggers_editor();
+DROP FUNCTION triggers_is_new(triggers_schedule);
 DROP FUNCTION triggers_state(
   django_celery_beat_periodictask, django_celery_beat_crontabschedule, django_celery_beat_intervalschedule,
   django_celery_beat_clockedschedule, django_celery_beat_solarschedule, triggers_schedule);
