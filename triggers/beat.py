@@ -19,7 +19,7 @@ from django.db import connection
 from runs.lease import Presence
 from runs.listen import Listener, set_timeouts
 from runs.models import Worker
-from triggers import ticks
+from triggers import reconcile, ticks
 from triggers.schedules import install_static
 
 log = structlog.get_logger(__name__)
@@ -38,6 +38,8 @@ class Scheduler(beat.Scheduler):
         self.is_connected = False
         self.is_lost = False  # and somebody has been told
         self.is_looking = False
+        self.walk = reconcile.Walk()
+        self.walks_at = 0.0
         super().__init__(*args, **kwargs)
         self.max_interval = int(settings.WAKEFUL_SAFETY_LOOK.total_seconds())
 
@@ -66,9 +68,15 @@ class Scheduler(beat.Scheduler):
             if not self.is_connected:
                 self.connect()
             self.presence.renew()
+            self.reconcile()
             return work()
         finally:
             self.is_looking = False
+
+    def reconcile(self) -> None:
+        if time.monotonic() >= self.walks_at:
+            self.walks_at = time.monotonic() + settings.WAKEFUL_SAFETY_LOOK.total_seconds()
+            self.walk.step()
 
     def connect(self) -> None:
         # Listening begins before the first look, so that no edit falls in between.
@@ -102,7 +110,7 @@ def work() -> timedelta:
     look = ticks.look()
     done = 0
     if look.has_unarmed:
-        done += ticks.rearm()
+        done += reconcile.rearm()
     if look.has_stale:
         done += ticks.settle(look.now)
     if look.is_due:

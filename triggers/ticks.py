@@ -105,7 +105,6 @@ REFUSE = """
 UPDATE triggers_schedule SET stale = false, spec = '', next_fire_at = NULL, due_at = NULL, rest = 'problem', problem = %s::text
 WHERE id = %s::bigint
 """
-REARM = "UPDATE triggers_schedule SET stale = true WHERE due_at IS NULL AND NOT stale AND rest = ''"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,13 +194,6 @@ def look() -> Look:
     """One cheap statement; all an idle Beat asks."""
     [(now, has_stale, has_unarmed, next_due)] = fetch(LOOK)
     return Look(now=now, has_stale=has_stale, has_unarmed=has_unarmed, next_due=next_due)
-
-
-def rearm() -> int:
-    """Have schedules settled that should fire and know no next time, by whatever that came about; how many there are."""
-    count = execute(REARM)
-    log.warning("beat.rearmed", schedules=count)
-    return count
 
 
 def settle(now: datetime | None = None, limit: int = BATCH) -> int:
@@ -408,7 +400,7 @@ def _decide(owed: Owed, state: State, plan: Plan, first: datetime, newest: datet
     and account for the rest."""
     on_time = _on_time(plan, first, newest, now)
     window = state.catch_up_window
-    floor = first if window is None else max(first, min(now - window, *on_time[:1]))
+    floor = first if window is None else max(first, min([now - window, *on_time[:1]]))
     missed: list[tuple[datetime, str]] = [(floor, Reason.WINDOW)] if floor > first else []
     fires = on_time
     if state.catch_up == CatchUp.ALL:

@@ -21,6 +21,7 @@ from triggers import schedules, ticks
 from triggers.calendar import Clocked, Cron, Interval, Rule
 from triggers.models import Event, Revision, Schedule, Skip, Trigger
 from triggers.periodic import send_periodic_task
+from triggers.schedule_policy import SchedulePolicy
 
 pytestmark = pytest.mark.django_db
 
@@ -33,10 +34,10 @@ def make_schedule(
     rule: Rule | None = None, *, trigger: Trigger | None = None, seen_at: datetime = NINE, **fields: Any
 ) -> Schedule:
     """A schedule that was edited at `seen_at` and settled."""
-    trigger = trigger or make_trigger("digest", types=[])
+    trigger = trigger or Trigger.objects.filter(slug="digest").first() or make_trigger("digest", types=[])
     catch_up = fields.pop("catch_up", "latest")
     schedule = schedules.add_schedule(
-        trigger, name=fields.pop("name", "digest"), rule=rule or every(MINUTE), catch_up=catch_up
+        trigger, name=fields.pop("name", "digest"), rule=rule or every(MINUTE), policy=SchedulePolicy(catch_up=catch_up)
     )
     if fields:
         PeriodicTask.objects.filter(pk=schedule.task_id).update(**fields)

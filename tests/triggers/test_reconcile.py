@@ -1,0 +1,83 @@
+"""Nothing that should fire is forgotten, whoever wrote the rows and however."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from django.db import connection
+from django_celery_beat.models import PeriodicTask
+
+from tests.triggers.test_beat import HOUR, NINE, every, make_schedule
+from triggers import ticks
+from triggers.models import Schedule
+from triggers.reconcile import Walk, rearm
+
+pytestmark = pytest.mark.django_db
+
+
+@contextmanager
+def triggers_disabled() -> Iterator[None]:
+    """As while a dump is being restored."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")
+        yield
+        cursor.execute("SET LOCAL session_replication_role = origin")
+
+
+def test_enabled_schedule_without_a_next_fire_is_armed_again() -> None:
+    schedule = make_schedule(every(HOUR))
+    Schedule.objects.filter(pk=schedule.pk).update(next_fire_at=None, due_at=None)
+
+    assert ticks.look().has_unarmed
+    assert rearm() == 1
+    ticks.settle()
+
+    schedule.refresh_from_db()
+    assert schedule.next_fire_at == NINE + HOUR
+    assert not ticks.look().has_unarmed
+
+
+def test_schedule_that_says_why_it_rests_is_left_alone() -> None:
+    make_schedule(every(HOUR), enabled=False)
+
+    assert not ticks.look().has_unarmed
+    assert Walk().step() == 0
+
+
+def test_task_restored_without_its_schedule_gets_one() -> None:
+    schedule = make_schedule(every(HOUR))
+    with triggers_disabled():
+        Schedule.objects.filter(pk=schedule.pk).delete()
+
+    assert Walk().step() == 1
+    ticks.settle()
+
+    assert Schedule.objects.get(task=schedule.task_id).next_fire_at is not None
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_task_switched_behind_the_row_triggers_is_found(enabled: bool) -> None:
+    schedule = make_schedule(every(HOUR), enabled=not enabled)
+    with triggers_disabled():
+        PeriodicTask.objects.filter(pk=schedule.task_id).update(enabled=enabled)
+
+    walk = Walk()
+    assert walk.step() == 1
+    ticks.settle()
+
+    schedule.refresh_from_db()
+    assert (schedule.next_fire_at is not None) == enabled
+    assert walk.step() == 0
+
+
+def test_walk_begins_again_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triggers.reconcile.PIECE", 1)
+    ids = sorted(make_schedule(every(HOUR), name=name).task_id for name in ("one", "two"))
+    walk = Walk()
+
+    reached = []
+    for _ in range(4):
+        walk.step()
+        reached.append(walk.reached)
+
+    assert reached == [ids[0], ids[1], 0, ids[0]]
