@@ -1,0 +1,487 @@
+"""Why did this not run at 09:00? Every instant of a schedule has an honest answer."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from django.db import connection
+from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask
+
+from runs.audit import record
+from runs.models import NIL, AuditEntry, Worker
+from runs.sql import database_now
+from tests.runs.factories import make_run
+from tests.triggers.factories import make_trigger
+from triggers import ticks
+from triggers.models import Decision, Event, ExclusionCalendar, Revision, Schedule, Trigger
+from triggers.past import periods_of
+from triggers.why import Answer, Verdict, why
+
+pytestmark = pytest.mark.django_db
+
+VIENNA = ZoneInfo("Europe/Vienna")
+MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+MONDAY = datetime(2050, 3, 7, tzinfo=UTC)
+NINE = MONDAY + 8 * HOUR  # in Vienna
+LONG_AGO = datetime(2049, 1, 1, tzinfo=UTC)
+
+
+def make_schedule(
+    cron: str = "0 9 * * *",
+    *,
+    zone: str = "Europe/Vienna",
+    since: datetime = MONDAY,
+    trigger: Trigger | None = None,
+    **task: Any,
+) -> Schedule:
+    """A schedule of a crontab that was made and settled at `since`."""
+    minute, hour, day, month, weekday = cron.split()
+    rule = CrontabSchedule.objects.create(
+        minute=minute, hour=hour, day_of_month=day, month_of_year=month, day_of_week=weekday, timezone=zone
+    )
+    return made(PeriodicTask.objects.create(name="digest", task="t", crontab=rule, **task), since, trigger)
+
+
+def made(task: PeriodicTask, since: datetime, trigger: Trigger | None = None) -> Schedule:
+    trigger = trigger or make_trigger("digest", types=[])
+    Schedule.objects.filter(task=task).update(trigger=trigger, created_at=since, edited_at=since)
+    return beat(Schedule.objects.get(task=task), since)
+
+
+def edit(schedule: Schedule, at: datetime, by: str = "", **fields: Any) -> Schedule:
+    """Change columns of its rows, as at another time than now; who did it is in the audit log."""
+    own = {name: value for name, value in fields.items() if hasattr(Schedule, name)}
+    task = {name: value for name, value in fields.items() if name not in own}
+    if own:
+        Schedule.objects.filter(pk=schedule.pk).update(**own)
+    if task:
+        PeriodicTask.objects.filter(pk=schedule.task_id).update(**task)
+    if by:
+        note = {"note": schedule.paused_note} if schedule.paused_note else {}
+        record(by, "edit", schedule, **note)
+        AuditEntry.objects.filter(at__lt=LONG_AGO).update(at=at)
+    return dated(schedule, at)
+
+
+def dated(schedule: Schedule, at: datetime) -> Schedule:
+    """Let every edit since the last call have been made at another time than now."""
+    if Revision.objects.filter(schedule=schedule, until__lt=LONG_AGO).update(until=at):
+        Schedule.objects.filter(pk=schedule.pk).update(edited_at=at)
+    return fresh(schedule)
+
+
+def beat(schedule: Schedule, now: datetime) -> Schedule:
+    """Let Beat do at an instant what there is to do."""
+    ticks.settle(now)
+    while ticks.fire_due(now):
+        pass
+    return dated(schedule, now)
+
+
+def fresh(schedule: Schedule) -> Schedule:
+    return Schedule.objects.select_related("task", "trigger").get(pk=schedule.pk)
+
+
+def ask(schedule: Schedule, at: datetime | str, *, now: datetime = NINE + 30 * DAY, **options: Any) -> Answer:
+    at = datetime.fromisoformat(at) if isinstance(at, str) else at
+    return why(fresh(schedule), at, now=now, **options)
+
+
+def alive(since: datetime, until: datetime) -> None:
+    """A Beat that ran from one instant to another."""
+    Worker.objects.create(
+        kind="beat",
+        host="a",
+        pid=1,
+        version="1",
+        started_at=since,
+        seen_at=until,
+        stopped_at=until,
+        stopped_reason="stopped",
+    )
+
+
+# It fired
+
+
+def test_a_time_that_ran_says_so_and_leads_to_its_run() -> None:
+    schedule = beat(make_schedule(), NINE)
+    event = Event.objects.get()
+    run = make_run(status="succeeded", event_id=event.pk, trigger="digest", trigger_id=schedule.trigger_id)
+
+    answer = ask(schedule, "2050-03-07T09:00")
+
+    assert answer.verdict == Verdict.RAN
+    assert answer.text.startswith("It did run: it fired at ") and "its run succeeded" in answer.text
+    assert (answer.nominal, answer.event_id, answer.run_id) == (NINE, event.pk, run.pk)
+
+
+def test_a_time_whose_event_started_no_run_says_which_decision_was_taken() -> None:
+    schedule = beat(make_schedule(), NINE)
+    Decision.objects.create(
+        event=Event.objects.get(), trigger=schedule.trigger, replay_id=NIL, outcome="overlap", reason="run 7 is live"
+    )
+
+    answer = ask(schedule, "2050-03-07T09:00")
+
+    assert answer.verdict == Verdict.NO_RUN
+    assert "started no run (overlap: run 7 is live)" in answer.text
+    assert answer.decision and answer.decision.outcome == "overlap"
+
+
+def test_an_event_that_waits_for_the_dispatcher_says_so() -> None:
+    answer = ask(beat(make_schedule(), NINE), "2050-03-07T09:00")
+
+    assert (answer.verdict, "waits to be dispatched" in answer.text) == (Verdict.FIRED, True)
+
+
+def test_a_schedule_that_was_renamed_since_is_found_by_its_trigger() -> None:
+    now = database_now()
+    nominal = now.replace(second=0, microsecond=0)
+    schedule = beat(make_schedule("* * * * *", zone="UTC", since=nominal - MINUTE), nominal)
+
+    edit(schedule, now, name="renamed")
+
+    assert ask(schedule, nominal, now=now).verdict == Verdict.FIRED
+
+
+def test_a_late_fire_says_since_when_no_beat_was_alive() -> None:
+    now = database_now()
+    nominal = (now - 2 * HOUR).replace(minute=0, second=0, microsecond=0)
+    schedule = make_schedule("0 * * * *", zone="UTC", since=nominal - MINUTE)
+    alive(nominal - DAY, nominal - 10 * MINUTE)
+    alive(now - MINUTE, now)
+
+    answer = ask(beat(schedule, nominal + MINUTE), nominal, now=now)
+
+    assert answer.text.startswith("It fired late, at ")
+    assert f"No Beat was alive from {say(nominal - 10 * MINUTE)} until {say(now - MINUTE)}." in answer.text
+
+
+def say(at: datetime) -> str:
+    clock = f"{at:%H:%M:%S}" if at.second else f"{at:%H:%M}"
+    return f"{at:%a %-d %b %Y}, {clock} (UTC)"
+
+
+def test_an_ordinary_task_was_handed_to_celery() -> None:
+    interval = IntervalSchedule.objects.create(every=1, period="hours")
+    task = PeriodicTask.objects.create(name="clean", task="shop.clean", interval=interval)
+    Schedule.objects.filter(task=task).update(created_at=MONDAY, edited_at=MONDAY)
+    schedule = beat(Schedule.objects.get(task=task), MONDAY)
+
+    answer = ask(beat(schedule, MONDAY + HOUR), MONDAY + HOUR)
+
+    assert (answer.verdict, "handed to Celery" in answer.text) == (Verdict.SENT, True)
+
+
+# It was skipped
+
+
+def test_a_missed_time_says_which_policy_and_when_no_beat_was_alive() -> None:
+    schedule = make_schedule("0 * * * *")
+    alive(MONDAY - DAY, NINE - 10 * MINUTE)
+    alive(NINE + 150 * MINUTE, NINE + DAY)
+    beat(schedule, NINE - 20 * MINUTE)
+
+    answer = ask(beat(schedule, NINE + 150 * MINUTE), "2050-03-07T09:00")
+
+    assert answer.verdict == Verdict.SKIPPED
+    assert answer.skip and answer.skip.reason == "missed"
+    assert "“latest” fires only the newest of the missed times" in answer.text
+    assert "No Beat was alive from Mon 7 Mar 2050, 08:50 (Europe/Vienna) until Mon 7 Mar 2050, 11:30" in answer.text
+
+
+def test_a_time_outside_active_hours_says_which_these_are() -> None:
+    schedule = make_schedule("0 * * * *")
+    edit(schedule, MONDAY, active_hours="10:00-12:00")
+
+    passed = ask(beat(schedule, NINE + 3 * HOUR), "2050-03-07T09:00")
+    ahead = ask(schedule, "2050-03-08T09:00")
+
+    assert (passed.verdict, ahead.verdict) == (Verdict.SKIPPED, Verdict.CLOSED)
+    assert "outside its active hours (10:00-12:00)" in passed.text
+    assert "outside its active hours (10:00-12:00)" in ahead.text
+
+
+def test_an_excluded_day_says_which_holiday_it_is() -> None:
+    schedule = make_schedule()
+    calendar = ExclusionCalendar.objects.create(slug="at", days="2050-03-08 Foundation Day")
+    schedule.exclude.add(calendar)
+    dated(schedule, MONDAY + HOUR)
+
+    beat(schedule, NINE + 2 * DAY)
+
+    assert "Its day is excluded: at: Foundation Day." in ask(schedule, "2050-03-08T09:00").text
+
+
+def test_a_time_in_a_pause_says_who_paused_it_and_when_it_ended() -> None:
+    schedule = make_schedule()
+    edit(schedule, MONDAY + HOUR, by="admin:ada", enabled=False)
+
+    meanwhile = ask(beat(schedule, NINE), "2050-03-07T09:00")
+    edit(schedule, NINE + HOUR, by="admin:bob", enabled=True)
+    afterwards = ask(beat(schedule, NINE + 2 * HOUR), "2050-03-07T09:00")
+
+    assert meanwhile.verdict == Verdict.PAUSED
+    assert meanwhile.text == "It was paused by admin:ada at Mon 7 Mar 2050, 02:00 (Europe/Vienna) and still is."
+    assert (afterwards.verdict, afterwards.skip and afterwards.skip.reason) == (Verdict.SKIPPED, "paused")
+    assert "until Mon 7 Mar 2050, 10:00 (Europe/Vienna), when admin:bob resumed it." in afterwards.text
+
+
+def test_a_pause_by_sql_names_whom_the_database_saw() -> None:
+    schedule = make_schedule()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE django_celery_beat_periodictask SET enabled = false WHERE id = %s::int", [schedule.task_id]
+        )
+    dated(schedule, MONDAY + HOUR)
+
+    assert "(in the database) at Mon 7 Mar 2050" in ask(schedule, "2050-03-07T09:00").text
+
+
+# What held then
+
+
+def test_before_it_was_made_there_was_nothing_to_run() -> None:
+    assert ask(make_schedule(), "2050-03-06T09:00").verdict == Verdict.NOT_MADE
+
+
+def test_a_time_its_rule_does_not_name_says_the_rule_and_the_times_around() -> None:
+    answer = ask(beat(make_schedule(), NINE + DAY), "2050-03-07T10:00")
+
+    assert answer.verdict == Verdict.NOT_NAMED
+    assert "At 09:00 (Europe/Vienna)" in answer.text
+    assert answer.nearest == (NINE, NINE + DAY)
+
+
+def test_a_changed_zone_explains_why_the_old_time_is_not_named_any_more() -> None:
+    schedule = beat(make_schedule(), NINE)
+    tokyo = CrontabSchedule.objects.create(minute="0", hour="9", timezone="Asia/Tokyo")
+    edit(schedule, NINE + HOUR, by="admin:ada", crontab=tokyo)
+
+    answer = ask(beat(schedule, NINE + 3 * DAY), NINE + DAY)
+
+    assert answer.verdict == Verdict.NOT_NAMED
+    assert "It is" not in answer.text and "At 09:00 (Asia/Tokyo)" in answer.text
+    until = "Until Mon 7 Mar 2050, 18:00 (Asia/Tokyo) it was “At 09:00 (Europe/Vienna)”, changed by admin:ada."
+    assert until in answer.text
+
+
+def test_a_later_rule_explains_the_expectation_too() -> None:
+    schedule = make_schedule("0 10 * * *")
+    beat(schedule, NINE + 2 * HOUR)
+    nine = CrontabSchedule.objects.create(minute="0", hour="9", timezone="Europe/Vienna")
+    edit(schedule, NINE + DAY - HOUR, by="cli:deploy", crontab=nine)
+
+    answer = ask(beat(schedule, NINE + DAY), "2050-03-07T09:00")
+
+    assert (
+        "Only since Tue 8 Mar 2050, 08:00 (Europe/Vienna) is it “At 09:00 (Europe/Vienna)”, changed by cli:deploy."
+        in answer.text
+    )
+
+
+def test_each_time_is_read_on_the_clock_of_the_rule_that_held_then() -> None:
+    schedule = beat(make_schedule(), NINE)
+    tokyo = CrontabSchedule.objects.create(minute="0", hour="9", timezone="Asia/Tokyo")
+    edit(schedule, NINE + HOUR, crontab=tokyo)
+    beat(schedule, MONDAY + DAY)
+
+    assert ask(schedule, "2050-03-07T09:00").nominal == NINE
+    assert ask(schedule, "2050-03-08T09:00").nominal == MONDAY + DAY
+
+
+def test_before_its_start_and_after_its_end() -> None:
+    schedule = make_schedule(start_time=NINE + DAY, expires=NINE + 2 * DAY)
+    beat(schedule, NINE + 3 * DAY)
+
+    assert ask(schedule, "2050-03-07T09:00").verdict == Verdict.NOT_STARTED
+    assert ask(schedule, "2050-03-08T09:00").verdict == Verdict.FIRED
+    assert ask(schedule, "2050-03-10T09:00").verdict == Verdict.ENDED
+
+
+def test_after_its_last_fire_it_has_retired() -> None:
+    schedule = make_schedule()
+    edit(schedule, MONDAY, max_fires=2)
+    beat(schedule, NINE)
+    beat(schedule, NINE + DAY)
+
+    answer = ask(schedule, "2050-03-09T09:00")
+
+    assert answer.verdict == Verdict.RETIRED
+    assert answer.text == "It was to fire 2 times, and had: the last time at Tue 8 Mar 2050, 09:00 (Europe/Vienna)."
+
+
+def test_a_one_shot_fires_once_and_nothing_after() -> None:
+    clocked = ClockedSchedule.objects.create(clocked_time=NINE)
+    task = PeriodicTask.objects.create(name="digest", task="t", clocked=clocked, one_off=True)
+    schedule = beat(made(task, MONDAY), NINE)
+
+    assert ask(schedule, NINE).verdict == Verdict.FIRED
+    assert ask(schedule, NINE + DAY).verdict in (Verdict.NOT_NAMED, Verdict.RETIRED)
+
+
+def test_a_rule_that_cannot_be_carried_out_says_what_is_wrong_with_it() -> None:
+    schedule = make_schedule()
+    CrontabSchedule.objects.update(hour="25")
+    dated(schedule, MONDAY + HOUR)
+
+    answer = ask(beat(schedule, NINE), NINE)
+
+    assert (answer.verdict, "hour 25 is not between 0 and 23" in answer.text) == (Verdict.BROKEN, True)
+
+
+# Clock changes: Sunday 27 March and Sunday 30 October 2050
+
+
+def test_a_time_that_did_not_exist_fired_at_the_end_of_the_gap() -> None:
+    schedule = make_schedule("30 2 * * *")
+    beat(schedule, datetime(2050, 3, 27, 12, tzinfo=UTC))
+
+    answer = ask(schedule, "2050-03-27T02:30")
+
+    assert answer.verdict == Verdict.FIRED
+    assert answer.nominal == datetime(2050, 3, 27, 1, tzinfo=UTC)
+    assert answer.text.startswith("02:30 does not exist on 27 March 2050 in Europe/Vienna: the clocks go forward")
+
+
+def test_a_time_that_came_twice_fired_the_first_time() -> None:
+    schedule = make_schedule("30 2 * * *", since=datetime(2050, 10, 29, tzinfo=UTC))
+    beat(schedule, datetime(2050, 10, 30, 12, tzinfo=UTC))
+
+    by_the_clock = ask(schedule, "2050-10-30T02:30", now=datetime(2050, 11, 1, tzinfo=UTC))
+    second_time = ask(schedule, "2050-10-30T02:30+01:00", now=datetime(2050, 11, 1, tzinfo=UTC))
+
+    assert by_the_clock.nominal == datetime(2050, 10, 30, 0, 30, tzinfo=UTC)
+    assert by_the_clock.text.startswith("02:30 comes twice on 30 October 2050")
+    assert second_time.verdict == Verdict.TWICE
+    assert second_time.event_id == by_the_clock.event_id
+
+
+def test_a_beat_that_was_down_across_the_change_is_part_of_the_answer() -> None:
+    schedule = make_schedule("30 2 * * *", since=datetime(2050, 3, 26, 12, tzinfo=UTC))
+    edit(schedule, datetime(2050, 3, 26, 12, tzinfo=UTC), catch_up="skip")
+    alive(datetime(2050, 3, 20, tzinfo=UTC), datetime(2050, 3, 27, 0, 30, tzinfo=UTC))
+    alive(datetime(2050, 3, 27, 5, tzinfo=UTC), datetime(2050, 4, 1, tzinfo=UTC))
+    beat(schedule, datetime(2050, 3, 27, 5, tzinfo=UTC))
+
+    answer = ask(schedule, "2050-03-27T02:30")
+
+    assert (answer.verdict, answer.skip and answer.skip.reason) == (Verdict.SKIPPED, "missed")
+    assert "does not exist" in answer.text and "No Beat was alive from Sun 27 Mar 2050, 01:30" in answer.text
+
+
+# Not yet
+
+
+def test_a_time_to_come_says_when_it_fires() -> None:
+    schedule = make_schedule()
+    edit(schedule, MONDAY, jitter=10 * MINUTE)
+    beat(schedule, MONDAY + MINUTE)
+
+    answer = ask(schedule, "2050-03-07T09:00", now=MONDAY + HOUR)
+
+    assert answer.verdict == Verdict.TO_COME
+    assert "jitter and spread move it by" in answer.text
+
+
+def test_a_paused_trigger_is_told_of_before_it_holds_the_event() -> None:
+    schedule = make_schedule(trigger=make_trigger("digest", types=[], paused_at=MONDAY, paused_reason="broken"))
+
+    assert "its event will be held" in ask(schedule, NINE, now=MONDAY + HOUR).text
+
+
+def test_a_due_time_that_has_not_fired_says_that_no_beat_is_alive() -> None:
+    schedule = make_schedule()
+    alive(MONDAY - DAY, NINE - HOUR)
+
+    answer = ask(schedule, NINE, now=NINE + 10 * MINUTE)
+
+    assert answer.verdict == Verdict.LATE
+    assert "no Beat has been alive since Mon 7 Mar 2050, 08:00 (Europe/Vienna)" in answer.text
+
+
+def test_a_due_time_that_a_live_beat_has_not_fired_points_to_its_log() -> None:
+    schedule = make_schedule()
+    alive(MONDAY - DAY, NINE + HOUR)
+
+    assert "although a Beat is alive" in ask(schedule, NINE, now=NINE + 10 * MINUTE).text
+
+
+def test_an_edit_that_is_not_worked_in_yet_is_told_of() -> None:
+    schedule = make_schedule()
+    alive(MONDAY - DAY, NINE + HOUR)
+    edit(schedule, NINE - MINUTE, expires=NINE + DAY)
+
+    assert "Beat is working in its edit of Mon 7 Mar 2050, 08:59" in ask(schedule, NINE, now=NINE + MINUTE).text
+
+
+def test_what_is_older_than_retention_is_not_guessed() -> None:
+    schedule = beat(make_schedule(), NINE)
+    Event.objects.all().delete()
+
+    assert ask(schedule, NINE, now=NINE + 200 * DAY).verdict == Verdict.FORGOTTEN
+
+
+# Every nominal time has an answer
+
+
+def pause(random: Random) -> dict[str, Any]:
+    return {"enabled": False}
+
+
+def resume(random: Random) -> dict[str, Any]:
+    return {"enabled": True}
+
+
+def new_rule(random: Random) -> dict[str, Any]:
+    if random.random() < 0.5:
+        every, _ = IntervalSchedule.objects.get_or_create(every=random.choice([7, 20, 45, 90]), period="minutes")
+        return {"interval": every, "crontab": None}
+    zone = random.choice(["UTC", "Europe/Vienna", "Australia/Lord_Howe", "Asia/Kathmandu"])
+    hour = random.choice(["*", "*/2", "2", "1,2,3", "9-17"])
+    minute = random.choice(["0", "30", "*/20"])
+    return {"interval": None, "crontab": CrontabSchedule.objects.create(minute=minute, hour=hour, timezone=zone)}
+
+
+def new_policy(random: Random) -> dict[str, Any]:
+    return {
+        "catch_up": random.choice(["latest", "skip", "all"]),
+        "catch_up_max": random.choice([None, 2]),
+        "catch_up_window": random.choice([None, 3 * HOUR]),
+        "jitter": random.choice([timedelta(), 5 * MINUTE]),
+        "active_hours": random.choice(["", "08:00-16:00"]),
+    }
+
+
+def new_end(random: Random) -> dict[str, Any]:
+    return random.choice([{"one_off": True}, {"one_off": False}, {"max_fires": 3}, {"max_fires": None}])
+
+
+EDITS: list[Callable[[Random], dict[str, Any]]] = [pause, resume, resume, new_rule, new_policy, new_end]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_nominal_time_of_a_random_history_is_explained(seed: int) -> None:
+    random = Random(seed)
+    now = start = datetime(2050, 3, 26, 12, tzinfo=UTC)
+    schedule = make_schedule("0 * * * *", since=start)
+
+    while now < start + 36 * HOUR:
+        now += random.choice([MINUTE, 10 * MINUTE, HOUR, 5 * HOUR])
+        if random.random() < 0.4:
+            edit(schedule, now, **random.choice(EDITS)(random))
+        if random.random() < 0.7:
+            schedule = beat(schedule, now)
+
+    schedule = fresh(schedule)
+    for period in periods_of(schedule):
+        at, end = period.since, min(period.until or now, now)
+        while (nominal := period.owns(at, end)) is not None:
+            answer = why(schedule, nominal, timedelta(microseconds=1), now=now)
+            assert answer.verdict != Verdict.UNKNOWN, (nominal, answer)
+            assert (answer.verdict == Verdict.FIRED) == Event.objects.filter(time=nominal).exists(), (nominal, answer)
+            at = nominal + timedelta(microseconds=1)

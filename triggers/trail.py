@@ -1,0 +1,83 @@
+"""What became of a nominal time that fired: its event, and the run or the decision that came of it."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import QuerySet
+
+from runs.ids import runs_of_event
+from runs.models import NIL, Run
+from runs.sweep import first_id_at
+from triggers.accept import builtin_source
+from triggers.models import BackfillTick, Decision, Event, Redispatch, Schedule
+
+FOLLOWING = 200  # events of its trigger that are looked through where the schedule had another name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trail:
+    """`run` is the first one it started, unless only a replay started any; `decision` the newest."""
+
+    event: Event
+    run: Run | None
+    decision: Decision | None
+    replays: list[Redispatch]
+    backfill: BackfillTick | None
+
+    @property
+    def nominal(self) -> datetime:
+        return self.event.time or self.event.received_at
+
+
+def trail_of(event: Event) -> Trail:
+    runs = list(runs_of_event(event.pk).defer("input", "result").order_by("seq"))
+    first = [run for run in runs if str(run.replay_id) == NIL] or runs
+    return Trail(
+        event=event,
+        run=first[0] if first else None,
+        decision=Decision.objects.filter(event=event).order_by("-created_at", "-id").first(),
+        replays=list(Redispatch.objects.filter(event=event).exclude(replay_id=NIL).order_by("id")),
+        backfill=BackfillTick.objects.select_related("backfill").filter(event_id=event.pk).order_by("id").first(),
+    )
+
+
+def event_between(schedule: Schedule, start: datetime, end: datetime) -> Event | None:
+    """The event of its first nominal time from `start` on and before `end`."""
+    # By the unique index: nominal times of one schedule sort as their ids do, to the second.
+    prefix = f"{schedule.task_id}:"
+    events = _ticks().filter(
+        ce_source=schedule.task.name,
+        ce_id__gte=prefix + _to_the_second(start),
+        ce_id__lt=prefix + _to_the_second(end + timedelta(seconds=1)),
+    )
+    return next(_between(events.order_by("time"), schedule, start, end), None)
+
+
+def event_by_trigger(schedule: Schedule, start: datetime, end: datetime) -> Event | None:
+    """The same by what its trigger had soon after: it is not found by a name that the schedule did not have then."""
+    trigger = schedule.trigger
+    if trigger is None:
+        return None
+    since = first_id_at(start)
+    runs = Run.objects.filter(trigger=trigger.slug, id__gte=since).order_by("id")
+    decisions = Decision.objects.filter(trigger=trigger, event_id__gte=since).order_by("event_id")
+    ids = {id for held in runs.values_list("event_ids", flat=True)[:FOLLOWING] for id in held}
+    ids.update(decisions.values_list("event_id", flat=True)[:FOLLOWING])
+    undispatched = _ticks().filter(dispatched_at=None, target_id=trigger.pk)
+    found = [*_ticks().filter(id__in=ids), *undispatched.order_by("seq")[:FOLLOWING]]
+    return next(_between(found, schedule, start, end), None)
+
+
+def _between(events: Iterable[Event], schedule: Schedule, start: datetime, end: datetime) -> Iterator[Event]:
+    for event in events:
+        if event.time and start <= event.time < end and event.ce_id.startswith(f"{schedule.task_id}:"):
+            yield event
+
+
+def _ticks() -> QuerySet[Event]:
+    return Event.objects.filter(source=builtin_source("schedule")).defer("body", "headers")
+
+
+def _to_the_second(instant: datetime) -> str:
+    return f"{instant:%Y-%m-%dT%H:%M:%S}"
