@@ -262,12 +262,13 @@ def instant_of(local: datetime, zone: ZoneInfo) -> datetime:
     instant = local.replace(tzinfo=zone).astimezone(UTC)
     if instant.astimezone(zone).replace(tzinfo=None) == local:
         return instant
-    return _end_of_gap(local.replace(tzinfo=zone, fold=1).astimezone(UTC), instant, zone)
+    # The two readings of a local time in a gap lie on either side of the change.
+    return change_of_clock(local.replace(tzinfo=zone, fold=1).astimezone(UTC), instant, zone)
 
 
-def _end_of_gap(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
-    # In a gap the two readings of a local time lie on either side of the change: halve the way to it.
-    offset = after.astimezone(zone).utcoffset()
+def change_of_clock(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
+    """The instant between two at which a zone takes on the offset of the later one."""
+    before, offset = before.replace(microsecond=0), after.astimezone(zone).utcoffset()
     while after - before > timedelta(seconds=1):
         middle = before + timedelta(seconds=(after - before) // timedelta(seconds=2))
         if middle.astimezone(zone).utcoffset() == offset:

@@ -14,7 +14,7 @@ from hashlib import sha256
 from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
 
-from triggers.calendar import Interval, Rule, instant_of, just_before, latest_fire, next_fires
+from triggers.calendar import Interval, Rule, change_of_clock, instant_of, just_before, latest_fire, next_fires
 from triggers.exclusions import ExcludedDays
 from triggers.hours import ActiveHours
 
@@ -90,9 +90,11 @@ class Plan:
                 detail = f"{name}: {label}" if label else name
                 return Closure(reason="excluded", detail=detail, until=self._midnight_after(local.date()))
         if self.hours:
-            is_open, change = self._period(instant, self.hours)
+            is_open, until = self._period(instant, self.hours)
             if not is_open:
-                return Closure(reason="inactive", detail=self.hours.text, until=change)
+                # On an excluded day the reason is another one.
+                until = min(until, self._midnight_after(local.date())) if self.days else until
+                return Closure(reason="inactive", detail=self.hours.text, until=until)
         return None
 
     def latest(self, first: datetime, until: datetime, count: int = 1) -> list[datetime]:
@@ -167,7 +169,11 @@ class Plan:
         if end <= instant:
             # In an hour that the clock shows twice: it is the second showing that ends.
             end = change.replace(tzinfo=self.zone, fold=1).astimezone(UTC)
-        return is_open, max(end, instant + timedelta(seconds=1))
+        end = max(end, instant + timedelta(seconds=1))
+        if end.astimezone(self.zone).utcoffset() != local.utcoffset():
+            # What the clock shows again may be open again: the period is looked at anew where the clock changes.
+            end = change_of_clock(instant, end, self.zone)
+        return is_open, end
 
     def _midnight_after(self, day: date) -> datetime:
         return instant_of(datetime.combine(day + timedelta(days=1), time()), self.zone)

@@ -1,0 +1,205 @@
+"""Which nominal times fire, and when."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import islice, pairwise
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from triggers.calendar import Clocked, Cron, Interval, Rule
+from triggers.exclusions import ExcludedDays
+from triggers.hours import ActiveHours
+from triggers.plan import EVER, Plan, Stretch
+
+VIENNA = ZoneInfo("Europe/Vienna")
+MONDAY = datetime(2050, 3, 7, tzinfo=UTC)
+MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+MISSED = [(EVER, "missed")]
+
+
+def plan(rule: Rule | None = None, *, hours: str = "", days: str = "", **fields: Any) -> Plan:
+    return Plan(
+        rule=rule or Interval(every=HOUR, anchor=MONDAY),
+        hours=ActiveHours.parse(hours) if hours else None,
+        days=[("holidays", ExcludedDays.parse(days))] if days else [],
+        **fields,
+    )
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+# What is closed
+
+
+def test_nothing_fires_outside_active_hours() -> None:
+    office = plan(hours="mon-fri 09:00-11:00")
+    fires = list(islice(office.fires(at("2050-03-11T09:30")), 3))
+    assert fires == [at("2050-03-11T10:00"), at("2050-03-14T09:00"), at("2050-03-14T10:00")]
+
+
+def test_active_hours_are_those_of_its_zone() -> None:
+    office = plan(hours="09:00-10:00", zone=VIENNA)
+    assert next(office.fires(MONDAY)) == at("2050-03-07T08:00")
+
+
+def test_excluded_day_lasts_from_midnight_to_midnight_in_its_zone() -> None:
+    office = plan(days="2050-03-08 Founders' day", zone=VIENNA)
+    hours = [
+        fire for fire in islice(office.fires(MONDAY), 60) if at("2050-03-07T20:00") <= fire < at("2050-03-09T02:00")
+    ]
+    assert hours == [at("2050-03-07T20:00") + k * HOUR for k in range(3)] + [
+        at("2050-03-08T23:00") + k * HOUR for k in range(3)
+    ]
+
+
+def test_rule_that_only_names_closed_times_never_fires() -> None:
+    assert list(plan(Cron.parse("0 3 * * *"), hours="09:00-17:00").fires(MONDAY)) == []
+
+
+def test_a_fast_schedule_is_not_walked_through_its_nights() -> None:
+    every_second = plan(Interval(every=timedelta(seconds=1), anchor=MONDAY), hours="09:00-09:01")
+    year = list(islice(every_second.fires(MONDAY), 60 * 50))
+    assert year[-1] == at("2050-04-25T09:00:59")
+
+
+def test_second_showing_of_an_hour_closes_where_it_ends() -> None:
+    """03:00 summer time is 02:00 again on 30 October 2050; 02:15 to 02:45 is active twice."""
+    night = plan(Interval(every=10 * MINUTE, anchor=MONDAY), hours="02:15-02:45", zone=VIENNA)
+    fires = list(islice(night.fires(at("2050-10-29T22:00")), 6))
+    assert fires == [at(f"2050-10-30T0{hour}:{minute}") for hour in (0, 1) for minute in (20, 30, 40)]
+
+
+# Due times
+
+
+@settings(deadline=None)
+@given(
+    every=st.integers(1, 7200),
+    jitter=st.integers(0, 10_000),
+    spread=st.integers(0, 10_000),
+    seed=st.text(),
+)
+def test_fires_keep_their_order_however_they_are_moved(every: int, jitter: int, spread: int, seed: str) -> None:
+    moved = plan(
+        Interval(every=timedelta(seconds=every), anchor=MONDAY),
+        jitter=timedelta(seconds=jitter),
+        spread=timedelta(seconds=spread),
+        seed=seed,
+    )
+    nominals = list(islice(moved.fires(MONDAY), 20))
+    for nominal, following in pairwise(nominals):
+        assert nominal <= moved.due(nominal) < following
+        assert moved.due(nominal) - nominal <= timedelta(seconds=jitter + spread)
+
+
+def test_spread_is_the_same_every_time_and_another_for_each_schedule() -> None:
+    offsets = [
+        {spread.due(nominal) - nominal for nominal in islice(spread.fires(MONDAY), 10)}
+        for spread in (plan(spread=30 * MINUTE, seed=str(number)) for number in range(50))
+    ]
+    assert all(len(each) == 1 for each in offsets)
+    assert len(set.union(*offsets)) == 50
+
+
+def test_jitter_is_another_every_time_and_the_same_to_everybody() -> None:
+    [mine, yours] = [
+        [jittered.due(nominal) for nominal in islice(jittered.fires(MONDAY), 10)]
+        for jittered in (plan(jitter=30 * MINUTE, seed="7") for _ in range(2))
+    ]
+    assert mine == yours
+    assert len({due - due.replace(minute=0, second=0, microsecond=0) for due in mine}) == 10
+
+
+# Accounting
+
+
+def stretch(reason: str, first: str, last: str, count: int | None, detail: str = "") -> Stretch:
+    return Stretch(reason=reason, first=at(first), last=at(last), count=count, detail=detail)
+
+
+def test_every_nominal_time_has_one_reason() -> None:
+    office = plan(hours="09:00-12:00", days="2050-03-08 Founders' day")
+    fired = [at("2050-03-07T10:00"), at("2050-03-09T09:00")]
+
+    assert office.account(at("2050-03-07T07:30"), at("2050-03-09T09:00"), fired, MISSED) == [
+        stretch("inactive", "2050-03-07T08:00", "2050-03-07T08:00", 1, "09:00-12:00"),
+        stretch("missed", "2050-03-07T09:00", "2050-03-07T09:00", 1),
+        stretch("missed", "2050-03-07T11:00", "2050-03-07T11:00", 1),
+        stretch("inactive", "2050-03-07T12:00", "2050-03-07T23:00", 12, "09:00-12:00"),
+        stretch("excluded", "2050-03-08T00:00", "2050-03-08T23:00", 24, "holidays: Founders' day"),
+        stretch("inactive", "2050-03-09T00:00", "2050-03-09T08:00", 9, "09:00-12:00"),
+    ]
+
+
+def test_what_was_missed_has_its_reason_by_its_age() -> None:
+    reasons = [(at("2050-03-07T03:00"), "window"), (at("2050-03-07T05:00"), "most"), (EVER, "missed")]
+
+    assert plan().account(MONDAY, at("2050-03-07T06:00"), [at("2050-03-07T05:00")], reasons) == [
+        stretch("window", "2050-03-07T01:00", "2050-03-07T02:00", 2),
+        stretch("most", "2050-03-07T03:00", "2050-03-07T04:00", 2),
+        stretch("missed", "2050-03-07T06:00", "2050-03-07T06:00", 1),
+    ]
+
+
+def test_days_of_one_reason_are_one_stretch() -> None:
+    weekly = plan(Cron.parse("0 3 * * *"), hours="09:00-17:00")
+    assert weekly.account(MONDAY, MONDAY + 30 * DAY, [], MISSED) == [
+        stretch("inactive", "2050-03-07T03:00", "2050-04-05T03:00", 30, "09:00-17:00")
+    ]
+
+
+def test_nobody_counts_a_year_of_minutes() -> None:
+    [minutes] = plan(Cron.parse("* * * * *")).account(MONDAY, MONDAY + 365 * DAY, [], MISSED)
+    assert (minutes.count, minutes.last) == (None, MONDAY + 365 * DAY)
+
+
+RULES = st.one_of(
+    st.integers(1, 200).map(lambda minutes: Interval(every=minutes * MINUTE, anchor=MONDAY - DAY)),
+    st.sampled_from(["*/7 * * * *", "30 */5 * * *", "0 9 * * mon-fri", "15 2 * * *"]).map(
+        lambda text: Cron.parse(text, "Europe/Vienna")
+    ),
+    st.integers(0, 4000).map(lambda minutes: Clocked(at=MONDAY + minutes * MINUTE)),
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    rule=RULES,
+    hours=st.sampled_from(["", "09:00-17:00", "mon-fri 08:30-12:00, sat 22:00-02:00", "02:15-02:45"]),
+    days=st.sampled_from(["", "2050-03-08 Founders' day", "2050-03-26..2050-03-28"]),
+    begin=st.integers(0, 20 * 1440),
+    length=st.integers(1, 2 * 1440),
+    data=st.data(),
+)
+def test_account_is_that_of_looking_at_each_nominal_time(
+    rule: Rule, hours: str, days: str, begin: int, length: int, data: st.DataObject
+) -> None:
+    some = plan(rule, hours=hours, days=days, zone=VIENNA)
+    after, until = MONDAY + begin * MINUTE, MONDAY + (begin + length) * MINUTE
+    raw = [nominal for nominal in islice(some.raw(after), 5000) if nominal <= until]
+    opened = [nominal for nominal in raw if some.closed(nominal) is None]
+    fired = sorted(data.draw(st.sets(st.sampled_from(opened)))) if opened else []
+
+    stretches = some.account(after, until, fired, MISSED)
+
+    said = {}
+    for one in stretches:
+        covered = [nominal for nominal in raw if one.first <= nominal <= one.last]
+        assert len(covered) == one.count
+        assert not set(covered) & said.keys()
+        said |= dict.fromkeys(covered, one.reason)
+    closures = {nominal: closure.reason for nominal in raw if (closure := some.closed(nominal))}
+    assert said == closures | {nominal: "missed" for nominal in opened if nominal not in fired}
+
+
+@pytest.mark.parametrize("count", [1, 3, 50])
+def test_latest_are_the_last_of_all(count: int) -> None:
+    office = plan(hours="mon-fri 09:00-17:00")
+    first, until = next(office.fires(MONDAY)), MONDAY + 20 * DAY
+    everything = [fire for fire in islice(office.fires(MONDAY), 200) if fire <= until]
+    assert office.latest(first, until, count) == everything[-count:]
