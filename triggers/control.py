@@ -61,7 +61,7 @@ def resume(trigger: Trigger, *, held: Literal["run", "drop"] = "run", by: str) -
     """Let the trigger's events through again; those held meanwhile are run in their order, or dropped."""
     with transaction.atomic():
         # A batch under way may have read the trigger as paused: what it is holding must be there to be found below.
-        _wait_for_dispatch()
+        wait_for_dispatch()
         changed = Trigger.objects.filter(pk=trigger.pk, paused_at__isnull=False).update(
             paused_at=None, paused_reason="", failures_in_a_row=0
         )
@@ -74,7 +74,8 @@ def resume(trigger: Trigger, *, held: Literal["run", "drop"] = "run", by: str) -
     return trigger
 
 
-def _wait_for_dispatch() -> None:
+def wait_for_dispatch() -> None:
+    """Let the batch that is under way commit, and keep the next one waiting until this transaction ends."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s::int, %s::int)", dispatch.LOCK)
 

@@ -14,6 +14,7 @@ from runs.models import NIL
 from runs.sql import fetch
 from runs.waits import EVENTS_ARE_AWAITED
 from triggers.admission import Match, Refusal, hold_or_stop, refuse
+from triggers.backfilled import Terms, terms_of
 from triggers.matching import ExpressionError, Index, Rule, context_of, group_of, input_of, passes
 from triggers.models import Decision, Event
 
@@ -57,6 +58,7 @@ class Item:
     replay_id: UUID = NIL_REPLAY
     bytes: int = 0
     may_be_awaited: bool = True  # did any run wait for an event when this was read?
+    backfill: Terms | None = None
 
     @property
     def is_resumption(self) -> bool:
@@ -79,15 +81,25 @@ class Matched:
 
 def read_items(limit: int) -> list[Item]:
     """The next events to dispatch, in `seq` order: at most `limit`, or what BATCH_BYTES hold, but always one."""
-    names = list(Item.__dataclass_fields__)
+    names = [name for name in Item.__dataclass_fields__ if name != "backfill"]
     rows = [dict(zip(names, row, strict=True)) for row in fetch(READ, {"limit": limit, "nil": NIL_REPLAY})]
-    items = [Item(**{**row, "chain": tuple(row["chain"])}) for row in rows]
+    return with_backfills(fitting([Item(**{**row, "chain": tuple(row["chain"])}) for row in rows]))
+
+
+def fitting(items: list[Item]) -> list[Item]:
     total = 0
     for count, item in enumerate(items):
         total += item.bytes
         if total > BATCH_BYTES:
             return items[: max(count, 1)]
     return items
+
+
+def with_backfills(items: list[Item]) -> list[Item]:
+    """Those that a backfill has fired know it. Where there is no tick nobody asks."""
+    ticks = [item.event_id for item in items if item.source == "schedule" and item.replay_id == NIL_REPLAY]
+    terms = terms_of(ticks)
+    return [replace(item, backfill=terms[item.event_id]) if item.event_id in terms else item for item in items]
 
 
 def match_items(items: Sequence[Item], index: Index) -> list[Matched]:
@@ -111,6 +123,7 @@ def match_item(item: Item, rules: Sequence[Rule], data: Any) -> Matched:
 
 def match(item: Item, rule: Rule, event: cel.Context) -> Match | Refusal | None:
     """None: the event does not pass the rule's filter."""
+    rule = item.backfill.applied_to(rule) if item.backfill else rule
     found = bare_match(item, rule)
     try:
         # An event aimed at a trigger (a tick, a manual fire) does not ask for its filter.
