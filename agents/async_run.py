@@ -15,7 +15,7 @@ from .run import AgentRun, Duration, step_wish
 
 T = TypeVar("T")
 AWAITED = frozenset(
-    {"emit", "notify", "spawn", "wake_in", "schedule", "now", "uuid", "random", "sleep", "sleep_until"}
+    {"emit", "notify", "spawn", "wake_in", "next_check", "schedule", "now", "uuid", "random", "sleep", "sleep_until"}
     | {"wait_for_event", "wait_for_signal", "ask_approval", "join", "gather"}
 )
 

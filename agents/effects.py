@@ -57,6 +57,14 @@ class Standing:
     every: timedelta | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """The run's heartbeat is to come next so much later than the run ends; its schedule keeps that within bounds."""
+
+    after: timedelta
+    reason: str = ""
+
+
 @dataclass
 class Effects:
     emissions: list[Emission] = field(default_factory=list)
@@ -64,6 +72,7 @@ class Effects:
     children: list[Child] = field(default_factory=list)
     wakes: list[Wake] = field(default_factory=list)
     standings: list[Standing] = field(default_factory=list)
+    paces: list[Pace] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return any(vars(self).values())

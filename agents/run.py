@@ -11,7 +11,7 @@ import structlog
 
 from .agent import Agent
 from .durations import parse_duration
-from .effects import Child, Effects, Emission, Notice, Standing, Urgency, Wake
+from .effects import Child, Effects, Emission, Notice, Pace, Standing, Urgency, Wake
 from .exceptions import ApprovalExpired, ChildFailed, Permanent
 from .ids import child_id
 from .journal import (
@@ -169,6 +169,14 @@ class AgentRun:
             self.effects.wakes.append(Wake(after=delay, data=self._laid_over(data), key=name, reason=reason))
 
         self._leave(_place("wake_in", key), act)
+
+    def next_check(self, delay: Duration, reason: str = "") -> None:
+        """Let this run's heartbeat come next so much later than this run ends (in a durable one: than this step), within
+        the pace that its schedule allows. Of several the last counts; a run that fails has said nothing."""
+        if not isinstance(reason, str):
+            raise ValueError(f"next_check: the reason is a text, not {reason!r}")
+        pace = Pace(after=_ahead("next_check", delay), reason=reason)
+        self._leave(_place("next_check"), lambda step: self.effects.paces.append(pace))
 
     def schedule(self, name: str, *, cron: str = "", tz: str = "UTC", every: Duration | None = None) -> None:
         """Give this run's own trigger a schedule of that name, or another rule to the one it has; with neither `cron` nor

@@ -48,7 +48,7 @@ from django.db import connection, transaction
 
 from .agent import Agent
 from .async_run import AsyncAgentRun
-from .effects import Child, Effects, Emission, Notice, Standing, Wake
+from .effects import Child, Effects, Emission, Notice, Pace, Standing, Wake
 from .exceptions import Permanent, StepFailed
 from .execution import Begun, Execution, as_stored
 from .journal import (
@@ -123,6 +123,7 @@ class AgentResult:
     children: list[Child] = field(default_factory=list)
     wakes: list[Wake] = field(default_factory=list)
     schedules: list[Standing] = field(default_factory=list)
+    pace: Pace | None = None
     steps: list[str] = field(default_factory=list)
     journal: Journal = field(default_factory=Journal)
 
@@ -200,6 +201,7 @@ def _result(result: Any, effects: Effects, steps: list[str], journal: Journal) -
         children=effects.children,
         wakes=effects.wakes,
         schedules=effects.standings,
+        pace=effects.paces[-1] if effects.paces else None,
         steps=steps,
         journal=journal,
     )
@@ -212,6 +214,8 @@ def _check(effects: Effects) -> None:
         storable(child.input, f"the input of a child, {child.agent!r},")
     for wake in effects.wakes:
         storable(wake.data, "the data of wake_in")
+    for pace in effects.paces:
+        storable(pace.reason, "the reason of next_check")
 
 
 class _TestExecution(Execution):

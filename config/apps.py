@@ -9,11 +9,12 @@ class ConfigConfig(AppConfig):
     def ready(self) -> None:
         from config import alarms, checks, finished  # noqa: F401
         from runs.alarms import TOPIC as ALARM
-        from runs.effects import EMITTED, SCHEDULE, WAKEUP
+        from runs.effects import EMITTED, PACE, SCHEDULE, WAKEUP
         from runs.spawn import CHILD_FINISHED, children_finished
         from runs.wiring import wiring
         from triggers.admission import loop_rate
         from triggers.feedback import record_emitted
+        from triggers.heartbeats import set_pace
         from triggers.periodic import TOPIC as PERIODIC_TASK
         from triggers.periodic import send_periodic_task
         from triggers.reading import find_event, read_events
@@ -31,6 +32,7 @@ class ConfigConfig(AppConfig):
             CHILD_FINISHED: children_finished,
             WAKEUP: wake,
             SCHEDULE: set_standing,
+            PACE: set_pace,
         }
         wiring.outside = {PERIODIC_TASK: send_periodic_task}
         wiring.by_task = {ALARM: alarms.send}

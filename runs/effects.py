@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agents.effects import Effects, Emission, Standing, Wake
+from agents.effects import Effects, Emission, Pace, Standing, Wake
 from agents.storable import storable
 from runs.claim import Claim
 from runs.outcome import NoticeRow, Outbound
@@ -14,6 +14,7 @@ from runs.wiring import wiring
 EMITTED = "event"  # the outbox topic of emitted events
 WAKEUP = "wakeup"
 SCHEDULE = "schedule"
+PACE = "pace"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,7 @@ def rows_of(claim: Claim, effects: Effects) -> Rows:
     Permanent: something is no JSON, or a limit is passed."""
     if not effects:
         return Rows()
-    if effects.wakes or effects.standings:
+    if effects.wakes or effects.standings or effects.paces:
         wiring.check_ahead(claim.trigger_id, effects)
     enqueue_children(claim, effects.children)
     return Rows(
@@ -37,6 +38,7 @@ def rows_of(claim: Claim, effects: Effects) -> Rows:
             *(emitted(claim, emission) for emission in effects.emissions),
             *(_wakeup(claim, wake) for wake in effects.wakes),
             *(_schedule(claim, standing) for standing in effects.standings),
+            *(_pace(claim, pace) for pace in effects.paces[-1:]),
         ],
         notices=[
             NoticeRow(sender=claim.agent, text=storable(notice.text, "its notification"), urgency=notice.urgency)
@@ -95,3 +97,13 @@ def _schedule(claim: Claim, standing: Standing) -> Outbound:
         "every": standing.every.total_seconds() if standing.every else None,
     }
     return Outbound(topic=SCHEDULE, key=str(claim.trigger_id), payload=payload)
+
+
+def _pace(claim: Claim, pace: Pace) -> Outbound:
+    payload = {
+        "trigger": str(claim.trigger_id),
+        "run": str(claim.run_id),
+        "after": pace.after.total_seconds(),
+        "reason": pace.reason,
+    }
+    return Outbound(topic=PACE, key=str(claim.trigger_id), payload=storable(payload, "the reason of next_check"))

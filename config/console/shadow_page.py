@@ -157,6 +157,11 @@ def _left(left: dict[str, Any]) -> list[Section]:
             ("Name", "Rule"),
             [(one["name"], _rule(one)) for one in left["standings"]],
         ),
+        (
+            "Pace it would set its heartbeat",
+            ("Next check after", "Reason"),
+            [(_span(one["after"]), one["reason"] or "–") for one in left["paces"][-1:]],
+        ),
     ]
     return [Table(title=title, headers=headers, rows=rows, empty="") for title, headers, rows in tables if rows]
 

@@ -1,4 +1,4 @@
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -75,6 +75,24 @@ def test_an_unknown_urgency_is_refused() -> None:
 
     with pytest.raises(ValueError, match="panic"):
         a_run().notify("fire", urgency=urgency)
+
+
+def test_the_next_check_is_so_much_later_and_has_a_reason() -> None:
+    run = a_run()
+
+    run.next_check("10m")
+    run.next_check(7200, "quiet night")
+
+    assert [(pace.after, pace.reason) for pace in run.effects.paces] == [
+        (timedelta(minutes=10), ""),
+        (timedelta(hours=2), "quiet night"),
+    ]
+
+
+@pytest.mark.parametrize(("delay", "reason"), [("soon", ""), (-1, ""), ("4000d", ""), ("1h", 7)])
+def test_a_next_check_that_makes_no_sense_is_refused(delay: Any, reason: Any) -> None:
+    with pytest.raises(ValueError):
+        a_run().next_check(delay, reason)
 
 
 def test_now_is_aware() -> None:

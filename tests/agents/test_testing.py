@@ -11,6 +11,7 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from agents import Agent, AgentRun, Answer, AsyncAgentRun, Permanent, Retry, StepFailed, agent
+from agents.effects import Pace
 from agents.exceptions import NetworkRefused
 from agents.models import AgentState
 from agents.testing import Crashed, Journal, Parked, Unanswered, run_agent
@@ -34,6 +35,13 @@ def test_what_the_run_would_commit_is_handed_to_the_test() -> None:
     ]
     assert [(notice.text, notice.urgency) for notice in done.notifications] == [("booked", "low")]
     assert run_agent(invoicer).result == {"invoices": 2}
+
+
+def test_the_pace_that_a_heartbeat_asked_for_is_shown() -> None:
+    watcher = agent("watcher")(lambda run: run.next_check("10m") or run.next_check("2h", "quiet night"))
+
+    assert run_agent(watcher).pace == Pace(after=timedelta(hours=2), reason="quiet night")
+    assert run_agent(agent("sleeper")(lambda run: None)).pace is None
 
 
 def test_the_test_says_what_woke_the_agent() -> None:
@@ -314,13 +322,15 @@ def test_an_async_durable_agent_is_run_alike() -> None:
         )
         await run.sleep("1d")
         await run.emit("found", found)
+        await run.next_check("1h")
         return found
 
     with pytest.raises(Crashed):
         run_agent(durable(body), data=3, journal=journal, crash_after="set state seen#1")
     done = run_agent(durable(body), journal=journal)
 
-    assert (done.result, sorted(done.steps)) == ([2, 4], ["emit found#1", "fetch:1", "fetch:2"])
+    assert (done.result, sorted(done.steps)) == ([2, 4], ["emit found#1", "fetch:1", "fetch:2", "next_check#1"])
+    assert done.pace == Pace(after=timedelta(hours=1))
     assert AgentState.objects.get().value == 3
 
 

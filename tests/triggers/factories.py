@@ -1,13 +1,15 @@
 """Rows for tests, with sane defaults."""
 
+from datetime import timedelta
 from typing import Any
 
 from django.utils import timezone
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from uuid_utils.compat import uuid7
 
 from runs.models import NIL
 from triggers.accept import Incoming, accept, builtin_source
-from triggers.models import Decision, Event, Trigger
+from triggers.models import Decision, Event, Schedule, Trigger
 
 
 def make_trigger(slug: str = "greeter", **fields: Any) -> Trigger:
@@ -28,3 +30,14 @@ def make_event(*, type: str = "visitor.came", **fields: Any) -> Event:
 def hold(event: Event, trigger: Trigger, *, replay_id: Any = NIL) -> Decision:
     """The decision the dispatcher takes on an event of a paused trigger."""
     return Decision.objects.create(event=event, trigger=trigger, replay_id=replay_id, outcome="held")
+
+
+def make_heartbeat(slug: str = "watch", *, agent: str = "", **columns: Any) -> Schedule:
+    """Every 30 minutes; its agent may set a pace from 5 minutes to 4 hours."""
+    trigger = make_trigger(slug, agent=agent or slug, types=[], overlap=Trigger.Overlap.QUEUE_ONE)
+    interval, _ = IntervalSchedule.objects.get_or_create(every=30, period="minutes")
+    task = PeriodicTask.objects.create(name=slug, task="triggers.fire_schedule", interval=interval)
+    pace = {"pace_min": timedelta(minutes=5), "pace_max": timedelta(hours=4)}
+    columns = {"kind": Schedule.Kind.HEARTBEAT, "trigger": trigger, **pace, **columns}
+    Schedule.objects.filter(task=task).update(**columns)
+    return Schedule.objects.select_related("task", "trigger").get(task=task)

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from rest_framework.utils.encoders import JSONEncoder
 
-from agents.effects import Child, Effects, Emission, Notice, Standing, Wake
+from agents.effects import Child, Effects, Emission, Notice, Pace, Standing, Wake
 from config.console.shadow_page import told
 from runs.recorder import Statement, TableChange
 from runs.shadow import Outcome, Shadow
@@ -77,6 +77,7 @@ def test_success_tells_rows_statements_and_what_is_left_behind() -> None:
             children=[Child(id=uuid4(), agent="checker", input=[1], key="0")],
             wakes=[Wake(after=timedelta(days=30), data=None, key="0", reason="review")],
             standings=[Standing(name="daily", cron="0 9 * * *"), Standing(name="often", every=timedelta(hours=2))],
+            paces=[Pace(after=timedelta(hours=2), reason="quiet")],
         ),
     )
 
@@ -87,6 +88,7 @@ def test_success_tells_rows_statements_and_what_is_left_behind() -> None:
     assert said["Notifications"].rows == [("high", "Look!")]
     assert said["Runs it would spawn"].rows[0][0] == "checker"
     assert said["Wakes it would set"].rows[0][:2] == ("30 d", "review")
+    assert said["Pace it would set its heartbeat"].rows == [("2 h", "quiet")]
     assert said["Schedules it would give itself"].rows == [("daily", "0 9 * * * (UTC)"), ("often", "every 2 h")]
     assert said["Entries of its journal"].rows == [("mail", "idempotent", "answered by the journal")]
     assert "old" in said["Entries of its journal"].note
