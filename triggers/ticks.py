@@ -284,6 +284,7 @@ def _settled(schedule: Claimed, now: datetime) -> Owed:
 
 
 def _account_for_past(owed: Owed, state: State, until: datetime, now: datetime, was_off: bool) -> None:
+    before = owed.count
     try:
         _follow(owed, state, owed.accounted, was_off)
         plan = _leave_to_the_other(owed, state.plan(owed.anchor))
@@ -293,7 +294,8 @@ def _account_for_past(owed: Owed, state: State, until: datetime, now: datetime, 
             newest = first if plan.once else plan.latest(first, until)[-1]
             _decide(owed, state, plan, first, newest, now, TICKS)
             owed.unsettled = owed.accounted < newest
-        if state.enabled and not plan.once and not owed.unsettled:
+        is_over = plan.once and owed.count > before
+        if state.enabled and not is_over and not owed.unsettled:
             owed.skips += plan.account(owed.accounted, until, [], [(EVER, Reason.MISSED)])
     except RuleError:
         pass  # it could not be carried out then, and the log says so
@@ -415,10 +417,9 @@ def _decide(owed: Owed, state: State, plan: Plan, first: datetime, newest: datet
         fires = fires[: max(0, state.max_fires - owed.claimed.fires - owed.count)]
     until = fires[-1] if fires and state.catch_up == CatchUp.ALL else newest
     if fires != [newest] or first != newest or plan.is_limited:
-        if not plan.once:
-            owed.skips += plan.account(owed.accounted, until, fires, [*missed, (EVER, Reason.MISSED)])
-        elif not fires:
-            owed.skips += plan.together(just_before(first), first, Reason.WINDOW if missed else Reason.MISSED)
+        # Of an instant whose row came late, what there is to account for lies before that row.
+        begun = min(owed.accounted, just_before(first)) if plan.once else owed.accounted
+        owed.skips += plan.account(begun, until, fires, [*missed, (EVER, Reason.MISSED)])
         if first not in fires:
             _log_missed(owed.claimed, state, first, fires, now)
     owed.fires += [(nominal, plan.due(nominal)) for nominal in fires]

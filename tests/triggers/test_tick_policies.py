@@ -1,0 +1,286 @@
+"""Every nominal time is accounted for: it fired, was caught up, or is a skip that says why."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django_celery_beat.models import ClockedSchedule, CrontabSchedule, PeriodicTask
+
+from tests.triggers.test_beat import (
+    HOUR,
+    MINUTE,
+    NINE,
+    date_edit,
+    every,
+    fire_all,
+    make_schedule,
+    nominals,
+    settled,
+    skipped,
+)
+from triggers import ticks
+from triggers.calendar import Clocked, Cron
+from triggers.models import Event, ExclusionCalendar, Revision, Schedule, Skip
+
+pytestmark = pytest.mark.django_db
+
+DAY = timedelta(days=1)
+
+
+def make(rule: Any = None, *, seen_at: datetime = NINE, task: dict[str, Any] | None = None, **columns: Any) -> Schedule:
+    """A schedule with policy columns, settled."""
+    schedule = make_schedule(rule or every(HOUR), seen_at=seen_at, **(task or {}))
+    Schedule.objects.filter(pk=schedule.pk).update(accounted_until=None, stale=True, **columns)
+    Revision.objects.all().delete()
+    return settled(schedule, seen_at)
+
+
+def fresh(schedule: Schedule) -> Schedule:
+    return Schedule.objects.select_related("task").get(pk=schedule.pk)
+
+
+# Due times
+
+
+def test_spread_fires_later_and_the_event_tells_all_three_times() -> None:
+    schedule = make(spread=30 * MINUTE)
+    due = schedule.due_at
+    assert due and schedule.next_fire_at and schedule.next_fire_at < due < schedule.next_fire_at + 30 * MINUTE
+
+    assert fire_all(due - timedelta(microseconds=1)) == []
+    assert fire_all(due) == [NINE + HOUR]
+
+    event = Event.objects.get()
+    assert event.data["nominal"] == (NINE + HOUR).isoformat()
+    assert event.data["due"] == due.isoformat()
+    assert event.received_at
+
+
+def test_tick_that_jitter_holds_back_is_neither_late_nor_missed() -> None:
+    schedule = make(every(10 * MINUTE), jitter=9 * MINUTE, catch_up="skip")
+    dues = []
+    for _ in range(5):
+        due = fresh(schedule).due_at
+        assert due
+        dues.append(due)
+        fire_all(due + timedelta(seconds=1))
+
+    assert nominals() == [NINE + k * 10 * MINUTE for k in range(1, 6)]
+    assert skipped() == []
+    assert len({due.minute % 10 for due in dues}) > 1
+
+
+# Closed times
+
+
+def test_what_active_hours_close_is_accounted_for_when_the_next_fire_comes() -> None:
+    schedule = make(active_hours="09:00-11:30")
+
+    fire_all(NINE + HOUR)
+    fire_all(NINE + 2 * HOUR)
+    assert fire_all(NINE + 5 * HOUR) == [NINE + HOUR, NINE + 2 * HOUR]
+    assert fire_all(NINE + DAY) == [NINE + HOUR, NINE + 2 * HOUR, NINE + DAY]
+
+    assert skipped() == [("inactive", NINE + 3 * HOUR, NINE + 23 * HOUR, 21)]
+    assert fresh(schedule).accounted_until == NINE + DAY
+
+
+def test_excluded_days_do_not_fire_and_say_which_day_it_was() -> None:
+    schedule = make(Cron.parse("0 9 * * *"))
+    schedule.exclude.add(ExclusionCalendar.objects.create(slug="holidays", days="2050-03-09 Founders' day"))
+    settled(schedule, NINE + MINUTE)
+
+    for day in range(1, 4):
+        fire_all(NINE + day * DAY)
+
+    assert nominals() == [NINE + DAY, NINE + 3 * DAY]
+    skip = Skip.objects.get()
+    assert (skip.reason, skip.first, skip.detail) == ("excluded", NINE + 2 * DAY, "holidays: Founders' day")
+
+
+def test_edit_of_an_exclusion_calendar_counts_at_once() -> None:
+    schedule = make(Cron.parse("0 9 * * *"))
+    calendar = ExclusionCalendar.objects.create(slug="holidays", days="")
+    schedule.exclude.add(calendar)
+    settled(schedule, NINE + MINUTE)
+
+    ExclusionCalendar.objects.filter(pk=calendar.pk).update(days="2050-03-08")
+
+    assert fresh(schedule).stale
+    assert settled(schedule, NINE + 2 * MINUTE).next_fire_at == NINE + 2 * DAY
+    assert Revision.objects.filter(schedule=schedule).latest("id").state["exclude"] == {"holidays": ""}
+
+
+# Limits
+
+
+def test_schedule_retires_after_its_last_fire() -> None:
+    schedule = make(max_fires=2)
+
+    for hour in range(1, 5):
+        fire_all(NINE + hour * HOUR)
+
+    assert nominals() == [NINE + HOUR, NINE + 2 * HOUR]
+    schedule = fresh(schedule)
+    assert (schedule.rest, schedule.status, schedule.task.enabled, schedule.fires) == ("used_up", "used_up", False, 2)
+    assert not schedule.stale
+
+
+def test_missed_fires_do_not_pass_the_most_there_may_be() -> None:
+    schedule = make(max_fires=3, catch_up="all")
+
+    assert fire_all(NINE + 10 * HOUR) == [NINE + HOUR, NINE + 2 * HOUR, NINE + 3 * HOUR]
+    assert fresh(schedule).rest == "used_up"
+
+
+def test_end_of_a_schedule_is_said() -> None:
+    schedule = make(task={"expires": NINE + 1.5 * HOUR})
+
+    fire_all(NINE + HOUR)
+
+    assert (fresh(schedule).next_fire_at, fresh(schedule).rest) == (None, "over")
+
+
+# Catching up
+
+
+def test_all_catches_up_the_newest_so_many() -> None:
+    make(catch_up="all", catch_up_max=3)
+
+    assert fire_all(NINE + 10.5 * HOUR) == [NINE + k * HOUR for k in (8, 9, 10)]
+    assert skipped() == [("most", NINE + HOUR, NINE + 7 * HOUR, 7)]
+
+
+def test_the_most_to_catch_up_holds_over_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ticks, "TICKS", 2)
+    make(catch_up="all", catch_up_max=5)
+
+    assert fire_all(NINE + 10.5 * HOUR) == [NINE + k * HOUR for k in range(6, 11)]
+
+
+@pytest.mark.parametrize("catch_up", ["all", "latest"])
+def test_nothing_is_caught_up_that_is_older_than_the_window(catch_up: str) -> None:
+    make(every(10 * HOUR), catch_up=catch_up, catch_up_window=5 * HOUR)
+
+    assert fire_all(NINE + 38 * HOUR) == []
+    assert skipped() == [("window", NINE + 10 * HOUR, NINE + 30 * HOUR, 3)]
+
+
+def test_what_is_on_time_is_in_every_window() -> None:
+    make(catch_up="all", catch_up_window=timedelta(seconds=1))
+    assert fire_all(NINE + HOUR + timedelta(seconds=20)) == [NINE + HOUR]
+
+
+def test_late_one_shot_outside_its_window_is_skipped_and_says_so() -> None:
+    schedule = make(Clocked(at=NINE + HOUR), catch_up_window=HOUR)
+
+    assert fire_all(NINE + 5 * HOUR) == []
+    assert skipped() == [("window", NINE + HOUR, NINE + HOUR, 1)]
+    assert fresh(schedule).status == "done"
+
+
+def test_latest_says_which_were_missed() -> None:
+    make(catch_up="latest")
+
+    assert fire_all(NINE + 4.5 * HOUR) == [NINE + 4 * HOUR]
+    assert skipped() == [("missed", NINE + HOUR, NINE + 3 * HOUR, 3)]
+
+
+# Edits that come before Beat has done what was owed
+
+
+def test_tick_that_was_due_before_an_edit_fires_by_the_rule_that_held() -> None:
+    schedule = make(Cron.parse("0 10 * * *"))
+    CrontabSchedule.objects.update(hour="12")
+    date_edit(schedule, NINE + 2 * HOUR)
+
+    ticks.settle(NINE + 2.5 * HOUR)
+
+    assert nominals() == [NINE + HOUR]
+    assert fresh(schedule).next_fire_at == NINE + 3 * HOUR
+
+
+def test_edits_one_after_the_other_are_each_accounted_for() -> None:
+    """Beat is away: 10:00 was due, a pause from 10:30 to 12:30, then every two hours from there."""
+    schedule = make(catch_up="all")
+    task = PeriodicTask.objects.filter(pk=schedule.task_id)
+    for minutes, enabled in ((90, False), (210, True)):
+        task.update(enabled=enabled)
+        date_edit(schedule, NINE + minutes * MINUTE)
+
+    ticks.settle(NINE + 5 * HOUR)
+
+    assert fire_all(NINE + 5 * HOUR) == [NINE + HOUR, NINE + 4.5 * HOUR]
+    assert skipped() == [("paused", NINE + 2 * HOUR, NINE + 3 * HOUR, 2)]
+
+
+def test_one_shot_that_was_due_before_an_edit_does_not_fire_again_after_it() -> None:
+    schedule = make(Clocked(at=NINE + HOUR))
+    Schedule.objects.filter(pk=schedule.pk).update(catch_up="all")
+    date_edit(schedule, NINE + 2 * HOUR)
+
+    ticks.settle(NINE + 2 * HOUR)
+
+    assert fire_all(NINE + 3 * HOUR) == [NINE + HOUR]
+    assert fresh(schedule).status == "done"
+
+
+def test_one_shot_whose_instant_fell_into_a_pause_is_over() -> None:
+    schedule = make(Clocked(at=NINE + HOUR))
+    task = PeriodicTask.objects.filter(pk=schedule.task_id)
+    task.update(enabled=False)
+    date_edit(schedule, NINE + 0.5 * HOUR)
+    task.update(enabled=True)
+    date_edit(schedule, NINE + 2 * HOUR)
+    ticks.settle(NINE + 2 * HOUR)
+
+    assert fire_all(NINE + 3 * HOUR) == []
+    assert skipped() == [("paused", NINE + HOUR, NINE + HOUR, 1)]
+    assert fresh(schedule).rest == "over"
+
+
+def test_one_shot_moved_after_its_fire_fires_again() -> None:
+    schedule = make(Clocked(at=NINE + HOUR))
+    fire_all(NINE + HOUR)
+    later = ClockedSchedule.objects.create(clocked_time=NINE + 5 * HOUR)
+    PeriodicTask.objects.filter(pk=schedule.task_id).update(clocked=later, enabled=True)
+    date_edit(schedule, NINE + 2 * HOUR)
+    ticks.settle(NINE + 2 * HOUR)
+
+    assert fire_all(NINE + 5 * HOUR) == [NINE + HOUR, NINE + 5 * HOUR]
+
+
+def test_more_than_one_transaction_holds_is_owed_batch_by_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ticks, "TICKS", 4)
+    schedule = make(catch_up="all")
+    Schedule.objects.filter(pk=schedule.pk).update(jitter=MINUTE)
+    date_edit(schedule, NINE + 10.5 * HOUR)
+
+    while ticks.look().has_stale:
+        ticks.settle(NINE + 10.5 * HOUR)
+
+    assert nominals() == [NINE + k * HOUR for k in range(1, 11)]
+    assert skipped() == []
+
+
+# Another scheduler
+
+
+def test_what_another_scheduler_has_fired_is_not_owed() -> None:
+    schedule = make(Cron.parse("0 * * * *"), catch_up="all")
+    fire_all(NINE + HOUR)
+    elsewhere = NINE + 5 * HOUR + timedelta(seconds=3)
+    PeriodicTask.objects.filter(pk=schedule.task_id).update(last_run_at=elsewhere)
+
+    assert fire_all(NINE + 6 * HOUR) == [NINE + HOUR, NINE + 6 * HOUR]
+    assert skipped() == [("elsewhere", NINE + 2 * HOUR, NINE + 5 * HOUR, 4)]
+
+
+def test_interval_goes_on_from_where_another_scheduler_left_it() -> None:
+    schedule = make()
+    PeriodicTask.objects.filter(pk=schedule.task_id).update(last_run_at=NINE + 5.5 * HOUR)
+
+    fire_all(NINE + 5.6 * HOUR)
+
+    assert fresh(schedule).next_fire_at == NINE + 6.5 * HOUR
+    assert nominals() == []
