@@ -10,27 +10,34 @@ from runs.ids import runs_of_event
 from runs.models import NIL, Run
 from runs.sweep import first_id_at
 from triggers.accept import builtin_source
-from triggers.models import BackfillTick, Decision, Event, Redispatch, Schedule
+from triggers.models import Backfill, BackfillTick, Decision, Event, Redispatch, Schedule
 
 FOLLOWING = 200  # events of its trigger that are looked through where the schedule had another name
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trail:
-    """`run` is the first one it started, unless only a replay started any; `decision` the newest."""
+    """`run` is the first one it started, unless only a replay started any; `decision` the newest; `backfills` are those
+    that came by this nominal time."""
 
     event: Event
     run: Run | None
     decision: Decision | None
     replays: list[Redispatch]
-    backfill: BackfillTick | None
+    backfills: list[BackfillTick]
 
     @property
     def nominal(self) -> datetime:
         return self.event.time or self.event.received_at
 
+    @property
+    def backfill(self) -> Backfill | None:
+        """The one that made its event."""
+        made = (tick for tick in self.backfills if tick.event_id == self.event.pk)
+        return next((tick.backfill for tick in made if tick.outcome != BackfillTick.Outcome.THERE), None)
 
-def trail_of(event: Event) -> Trail:
+
+def trail_of(schedule: Schedule, event: Event) -> Trail:
     runs = list(runs_of_event(event.pk).defer("input", "result").order_by("seq"))
     first = [run for run in runs if str(run.replay_id) == NIL] or runs
     return Trail(
@@ -38,7 +45,7 @@ def trail_of(event: Event) -> Trail:
         run=first[0] if first else None,
         decision=Decision.objects.filter(event=event).order_by("-created_at", "-id").first(),
         replays=list(Redispatch.objects.filter(event=event).exclude(replay_id=NIL).order_by("id")),
-        backfill=BackfillTick.objects.select_related("backfill").filter(event_id=event.pk).order_by("id").first(),
+        backfills=list(_backfilled(schedule).filter(nominal=event.time)),
     )
 
 
@@ -51,7 +58,11 @@ def event_between(schedule: Schedule, start: datetime, end: datetime) -> Event |
         ce_id__gte=prefix + _to_the_second(start),
         ce_id__lt=prefix + _to_the_second(end + timedelta(seconds=1)),
     )
-    return next(_between(events.order_by("time"), schedule, start, end), None)
+    if event := next(_between(events.order_by("time"), schedule, start, end), None):
+        return event
+    # What is fired a second time has another id.
+    tick = _backfilled(schedule).filter(nominal__gte=start, nominal__lt=end).order_by("nominal").first()
+    return Event.objects.defer("body", "headers").filter(pk=tick.event_id).first() if tick else None
 
 
 def event_by_trigger(schedule: Schedule, start: datetime, end: datetime) -> Event | None:
@@ -73,6 +84,10 @@ def _between(events: Iterable[Event], schedule: Schedule, start: datetime, end: 
     for event in events:
         if event.time and start <= event.time < end and event.ce_id.startswith(f"{schedule.task_id}:"):
             yield event
+
+
+def _backfilled(schedule: Schedule) -> QuerySet[BackfillTick]:
+    return BackfillTick.objects.select_related("backfill").filter(backfill__schedule=schedule.pk).order_by("id")
 
 
 def _ticks() -> QuerySet[Event]:

@@ -20,7 +20,7 @@ from runs.models import Run
 from runs.sql import database_now
 from runs.states import RunStatus
 from triggers import local_time
-from triggers.calendar import Cron, RuleError, just_before
+from triggers.calendar import Cron, RuleError, just_before, zone_of
 from triggers.local_time import say
 from triggers.models import Decision, Event, Schedule, Skip
 from triggers.outages import silence_at
@@ -138,8 +138,10 @@ def _zone_at(periods: Sequence[Period], at: datetime) -> tzinfo:
 
 
 def _zone_of(period: Period) -> tzinfo:
+    """Of its crontab; else that of its active hours, or UTC."""
     try:
-        return period.state.zone
+        own = "" if period.state.values.get("crontab") else period.state.values.get("active_zone")
+        return zone_of(own) if own else period.state.zone
     except RuleError:
         return UTC
 
@@ -153,11 +155,11 @@ def _what_fired(question: _Question) -> Answer | None:
 
 
 def _of_event(question: _Question, event: Event) -> Answer:
-    trail = trail_of(event)
+    trail = trail_of(question.schedule, event)
     verdict, came_of_it = _came_of(trail)
     late, reason = _lateness(question, trail)
     if trail.backfill:
-        fired = f"It was backfilled by {trail.backfill.backfill.by}, and fired at {question.say(event.received_at)}"
+        fired = f"It was backfilled by {trail.backfill.by}, and fired at {question.say(event.received_at)}"
     elif late > ON_TIME:
         fired = f"It fired late, at {question.say(event.received_at)}, {in_words(late)} after it was due"
     elif verdict == Verdict.RAN:
@@ -238,9 +240,10 @@ def _facts_of(question: _Question, trail: Trail, late: timedelta) -> list[tuple[
             ("Decision", f"{trail.decision.outcome}: {trail.decision.reason or trail.decision.get_outcome_display()}")
         )
     facts += [("Replayed", f"by {one.by}, {question.say(one.created_at)}") for one in trail.replays]
-    if trail.backfill:
-        whole = trail.backfill.backfill
-        facts.append(("Backfill", f"by {whole.by}, of {question.say(whole.start)} to {question.say(whole.end)}"))
+    for tick in trail.backfills:
+        whole = tick.backfill
+        extent = f"{question.say(whole.start)} to {question.say(whole.end)}"
+        facts.append(("Backfill", f"by {whole.by}, of {extent}: {tick.get_outcome_display()}"))
     return facts
 
 
