@@ -229,6 +229,15 @@ def test_one_off_interval_fires_once() -> None:
     assert fire_all(NINE + 9 * HOUR) == [NINE + HOUR]
 
 
+def test_closed_times_before_a_one_off_fires_are_skips() -> None:
+    schedule = make_schedule(every(HOUR), one_off=True)
+    Schedule.objects.filter(pk=schedule.pk).update(active_hours="12:00-13:00")
+    settled(schedule, NINE)
+
+    assert fire_all(NINE + 9 * HOUR) == [NINE + 3 * HOUR]
+    assert skipped() == [("inactive", NINE + HOUR, NINE + 2 * HOUR, 2)]
+
+
 def test_interval_with_a_start_begins_there() -> None:
     make_schedule(every(HOUR), start_time=NINE + 90 * MINUTE, catch_up="all")
 
