@@ -24,7 +24,7 @@ from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
 from runs.sql import database_now, fetch
 from triggers.backfill_outcomes import cancel_queued, drop_waiting, held, open_ticks, settle
-from triggers.backfill_ticks import fire, in_utc, nominal_times
+from triggers.backfill_ticks import fire, in_utc, nominal_times, plan_of
 from triggers.calendar import RuleError
 from triggers.control import wait_for_dispatch
 from triggers.exceptions import TriggerDisabled
@@ -37,7 +37,6 @@ BATCH = 200  # nominal times of one transaction
 MOST = 100_000  # nominal times of one backfill
 LEAST_URGENT = 9
 LOOK_EVERY = timedelta(seconds=1)  # while one is under way
-UNDERWAY = "EXISTS (SELECT FROM triggers_backfill WHERE ended_at IS NULL)"  # whether to `advance`, for Beat's look
 NOTIFY = "SELECT pg_notify('wakeful_beat', '')"
 COUNTS = """
 SELECT backfill_id, outcome, count(*) FROM triggers_backfilltick
@@ -190,7 +189,7 @@ def _refuse_range(start: datetime, end: datetime) -> None:
 
 
 def _count(schedule: Schedule, start: datetime, end: datetime) -> int:
-    total = sum(1 for _ in islice(nominal_times(schedule, start, end), MOST + 1))
+    total = sum(1 for _ in islice(nominal_times(plan_of(schedule, start), start, end), MOST + 1))
     if total > MOST:
         raise RuleError(f"the range has more than {MOST:,} nominal times; choose a shorter one", field="end")
     if not total:
@@ -203,11 +202,10 @@ def _count(schedule: Schedule, start: datetime, end: datetime) -> int:
 
 def _advance(id: UUID) -> bool:
     """One batch of one backfill, in one transaction; is there more to do at once?"""
-    related = ("schedule__task__crontab", "schedule__task__interval", "schedule__task__clocked", "schedule__trigger")
-    locked = Backfill.objects.select_for_update(skip_locked=True, of=("self",)).select_related(*related)
+    locked = Backfill.objects.select_for_update(skip_locked=True, of=("self",))
     try:
         with transaction.atomic():
-            backfill = locked.filter(pk=id, ended_at=None).first()
+            backfill = locked.select_related("schedule__task", "schedule__trigger").filter(pk=id, ended_at=None).first()
             return backfill is not None and _advance_locked(backfill)
     except REFUSED:
         # One that cannot go on must not keep the others from it.
@@ -239,7 +237,7 @@ def _obstacle(backfill: Backfill) -> str:
     if schedule.stale:
         return "its schedule has just been edited"
     try:
-        nominal_times(schedule, backfill.position, backfill.end)
+        plan_of(schedule, backfill.start)
     except RuleError as error:
         return f"its schedule cannot be carried out: {error}"
     return ""
@@ -251,8 +249,9 @@ def _feed(backfill: Backfill) -> bool:
     size = min(room, BATCH)
     if size <= 0:
         return False
-    nominals = list(islice(nominal_times(backfill.schedule, backfill.position, backfill.end), size))
-    fired = fire(backfill, nominals)
+    plan = plan_of(backfill.schedule, backfill.start)
+    nominals = list(islice(nominal_times(plan, backfill.position, backfill.end), size))
+    fired = fire(backfill, plan, nominals)
     may_be_more = len(nominals) == size
     backfill.position = nominals[-1] + timedelta(microseconds=1) if may_be_more else backfill.end
     backfill.save(update_fields=["position"])

@@ -8,11 +8,12 @@ from uuid import UUID
 
 from runs.sql import fetch
 from triggers.accept import Incoming, accept, builtin_source
-from triggers.calendar import Interval, Rule, just_before, next_fires
+from triggers.calendar import Interval, Rule, just_before
 from triggers.models import Backfill, BackfillTick, Schedule
-from triggers.schedules import rule_of
+from triggers.plan import Plan
+from triggers.state import State
+from triggers.ticks import EVENT_TYPE
 
-EVENT_TYPE = "schedule.fired"
 KNOWN = """
 SELECT "time", id FROM triggers_event
 WHERE source_id = %s::uuid AND ce_source = %s::text AND ce_id = ANY(%s::text[])
@@ -22,25 +23,29 @@ Outcome = BackfillTick.Outcome
 
 def in_utc(schedule: Schedule, at: datetime) -> datetime:
     """An instant; one without an offset is in the schedule's zone."""
-    zone = schedule.task.crontab.timezone if schedule.task.crontab else UTC
-    return (at if at.tzinfo else at.replace(tzinfo=zone)).astimezone(UTC)
+    return (at if at.tzinfo else at.replace(tzinfo=State.of(schedule).zone)).astimezone(UTC)
 
 
-def nominal_times(schedule: Schedule, start: datetime, end: datetime) -> Iterator[datetime]:
-    """Its nominal times from `start` on and before `end`, by its rule as it is now. RuleError if that cannot be carried
-    out."""
-    task = schedule.task
-    rule = _carried_back(rule_of(task, schedule.anchor_at or task.start_time or schedule.edited_at), start)
-    fires = next_fires(rule, just_before(start), start=task.start_time, end=task.expires)
-    return takewhile(lambda nominal: nominal < end, fires)
+def plan_of(schedule: Schedule, start: datetime) -> Plan:
+    """When it fires, as its rows are now, from an instant on; an interval's grid goes on into the past of its anchor.
+    RuleError if it cannot be carried out."""
+    state = State.of(schedule)
+    plan = state.plan(schedule.anchor_at or state.start or schedule.edited_at)
+    return replace(plan, rule=_carried_back(plan.rule, start), once=False)
 
 
-def fire(backfill: Backfill, nominals: Sequence[datetime]) -> int:
+def nominal_times(plan: Plan, start: datetime, end: datetime) -> Iterator[datetime]:
+    """Those that are open, from `start` on and before `end`."""
+    return takewhile(lambda nominal: nominal < end, plan.fires(just_before(start)))
+
+
+def fire(backfill: Backfill, plan: Plan, nominals: Sequence[datetime]) -> int:
     """Make their events, and a tick of each; how many events there were not yet."""
     known = _known(backfill, nominals)
     new = [nominal for nominal in nominals if nominal not in known]
     ticks = [(nominal, event_id, Outcome.THERE) for nominal, event_id in known.items()]
-    for nominal, event in zip(new, accept([_event(backfill, nominal) for nominal in new]), strict=True):
+    accepted = accept([_event(backfill, nominal, plan.due(nominal)) for nominal in new])
+    for nominal, event in zip(new, accepted, strict=True):
         ticks.append((nominal, event.event_id, Outcome.THERE if event.duplicate else Outcome.OPEN))
     BackfillTick.objects.bulk_create(
         BackfillTick(backfill=backfill, nominal=nominal, event_id=event_id, outcome=outcome)
@@ -50,7 +55,6 @@ def fire(backfill: Backfill, nominals: Sequence[datetime]) -> int:
 
 
 def _carried_back(rule: Rule, start: datetime) -> Rule:
-    """An interval's grid goes on into the past of its anchor."""
     if isinstance(rule, Interval) and rule.anchor and rule.anchor > start:
         steps = -((start - rule.anchor) // rule.every)
         return replace(rule, anchor=rule.anchor - steps * rule.every)
@@ -67,12 +71,12 @@ def _identity(backfill: Backfill, nominal: datetime) -> str:
     return f"{prefix}:{nominal.astimezone(UTC).isoformat()}"
 
 
-def _event(backfill: Backfill, nominal: datetime) -> Incoming:
+def _event(backfill: Backfill, nominal: datetime, due: datetime) -> Incoming:
     schedule, nominal = backfill.schedule, nominal.astimezone(UTC)
     data = {
         "schedule": schedule.task.name,
         "nominal": nominal.isoformat(),
-        "due": nominal.isoformat(),
+        "due": due.astimezone(UTC).isoformat(),
         "backfill": str(backfill.pk),
     }
     return Incoming(
