@@ -25,11 +25,13 @@ from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError
 from triggers.matching import ExpressionError, compile_expression
 from triggers.models import Schedule, Trigger
 from triggers.policies import check_policy, policy_of
+from triggers.rule_rows import rule_of
+from triggers.schedule_policy import SchedulePolicy
+from triggers.schedules import VANISHED
 
 COLUMNS = ("agent", "source", "types", "filter", "input", "key", "key_limit", "overlap", "policy")
 EDITABLE = (*COLUMNS[1:], "enabled")
 LOCK = 0x5A6E  # of pg_advisory_xact_lock: one sync at a time
-VANISHED = "vanished"  # in `declared`: what was on when the declaration went
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,7 +215,7 @@ def _create(wanted: Wanted) -> Change:
 
 
 def _add_schedule(trigger: Trigger, rule: Rule, catch_up: CatchUp) -> str:
-    schedules.add_schedule(trigger, name=trigger.slug, rule=rule, catch_up=catch_up)
+    schedules.add_schedule(trigger, name=trigger.slug, rule=rule, policy=SchedulePolicy(catch_up=catch_up))
     return _in_words(rule)
 
 
@@ -233,7 +235,7 @@ def _adopt_edits(trigger: Trigger, schedule: Schedule | None) -> None:
 
 def _row_rule(schedule: Schedule) -> Any:
     try:
-        return rule_as_json(schedules.rule_of(schedule.task))
+        return rule_as_json(rule_of(schedule.task))
     except RuleError as error:
         return str(error)
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from triggers.calendar import RuleError
-from triggers.declarations import COLUMNS, VANISHED, rule_as_json
+from triggers.declarations import COLUMNS, rule_as_json
 from triggers.models import Schedule, Source, Trigger
-from triggers.schedules import is_past, rule_of
+from triggers.rule_rows import rule_of
+from triggers.schedules import VANISHED, is_declared, is_past
 from triggers.sources.webhooks.scheme import schemes
 
 FORMAT = "wakeful triggers"
@@ -48,12 +49,6 @@ def export_triggers(slugs: Collection[str] = ()) -> Export:
         "schedules": [entry for schedule in schedules if (entry := _schedule(schedule, notes))],
     }
     return Export(content=content, notes=notes)
-
-
-def is_declared(schedule: Schedule) -> bool:
-    """Does the code declare it? Its trigger may have others, made by operators."""
-    trigger = schedule.trigger
-    return trigger is not None and "rule" in (trigger.declared or {}) and schedule.task.name == trigger.slug
 
 
 def _has_vanished(trigger: Trigger, notes: list[str]) -> bool:

@@ -16,18 +16,20 @@ from agents import registry
 from runs.audit import record
 from triggers.calendar import Rule, RuleError
 from triggers.declarations import COLUMNS, LOCK, override, rule_as_json
-from triggers.export import FORMAT, RELATED, VERSION, is_declared
+from triggers.export import FORMAT, RELATED, VERSION
 from triggers.matching import ExpressionError, compile_expression
 from triggers.models import Schedule, Source, Trigger
 from triggers.policies import check_policy
+from triggers.rule_rows import rule_of
+from triggers.schedule_policy import SchedulePolicy
 from triggers.schedules import (
     create_schedule,
     edit_schedule,
+    is_declared,
     is_past,
     parse_rule,
     pause_schedule,
     resume_schedule,
-    rule_of,
 )
 from triggers.sources.webhooks.fields import InvalidSettings
 from triggers.sources.webhooks.scheme import schemes
@@ -304,7 +306,10 @@ def _import_schedule(entry: Entry, here: Here, done: Import, by: str) -> None:
     if schedule is None:
         catch_up = entry.get("catch_up", "latest")
         trigger = here.triggers[entry["trigger"]]
-        schedule = create_schedule(name=name, trigger=trigger, catch_up=catch_up, by=by, **given)
+        if rule is None:
+            return
+        policy = SchedulePolicy.parse({"catch_up": catch_up})
+        schedule = create_schedule(name=name, trigger=trigger, rule=rule, policy=policy, by=by)
         done.changes.append(
             _new(
                 f"schedule {name}",
@@ -312,7 +317,7 @@ def _import_schedule(entry: Entry, here: Here, done: Import, by: str) -> None:
             )
         )
         if not entry.get("enabled", True):
-            pause_schedule(schedule, by)
+            pause_schedule(schedule, by=by)
         return
     changed = _differences(
         {field: entry[field] for field in ("catch_up", "enabled") if field in entry},
@@ -321,10 +326,11 @@ def _import_schedule(entry: Entry, here: Here, done: Import, by: str) -> None:
     if rule and before != rule:
         changed["rule"] = (before and rule_as_json(before), rule_as_json(rule))
     if "rule" in changed or "catch_up" in changed:
-        rule_given = given if "rule" in changed else {}
-        edit_schedule(schedule, **rule_given, catch_up=entry["catch_up"] if "catch_up" in changed else None, by=by)
+        said = {name: entry[name] for name in ("catch_up",) if name in changed}
+        policy = SchedulePolicy.parse(said, SchedulePolicy.of(schedule))
+        edit_schedule(schedule, rule=rule if "rule" in changed else None, policy=policy, by=by)
     if "enabled" in changed:
-        (resume_schedule if entry["enabled"] else pause_schedule)(schedule, by)
+        (resume_schedule if entry["enabled"] else pause_schedule)(schedule, by=by)
     if changed:
         done.changes.append(Change(what=f"schedule {name}", is_new=False, fields=changed))
 

@@ -1,30 +1,37 @@
-"""Schedules as rows: what a person does to one, and the only place that writes django-celery-beat's rows.
-
-A rule's row is never edited, for others may share it: a changed rule is another row.
-"""
+"""Schedules as rows: what a person does to one. An edit changes the rows and nothing else; Beat sees to the rest."""
 
 import json
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import chain, islice
-from zoneinfo import ZoneInfo
+from typing import Any
+from uuid import UUID
 
 import structlog
 from celery import Celery
 from celery.schedules import crontab
 from django.db import DatabaseError, transaction
 from django.utils.text import slugify
-from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask
+from django_celery_beat.models import PeriodicTask
 from django_celery_beat.schedulers import ModelEntry
 
 from agents import registry
-from agents.on import CatchUp
 from runs.audit import record
 from runs.exceptions import IllegalState
+from runs.nudge import nudge_dispatcher
 from runs.sql import database_now
 from triggers import policies
-from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError, next_fires
+from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError, zone_of
+from triggers.control import fire
+from triggers.exclusion_calendars import calendars_named
+from triggers.exclusions import ExcludedDays
 from triggers.models import Schedule, Trigger
+from triggers.periodic import message_of
+from triggers.plan import Plan
+from triggers.rule_rows import point
+from triggers.rule_rows import rule_of as rule_of
+from triggers.schedule_policy import SchedulePolicy
+from triggers.state import spec_of
 
 log = structlog.get_logger(__name__)
 
@@ -34,66 +41,111 @@ BACKEND_CLEANUP = {
     "options": {"expire_seconds": 12 * 3600},
 }
 FIRE_TASK = "triggers.fire_schedule"  # what these rows do under another scheduler than ours
+VANISHED = "vanished"  # in `Trigger.declared`: what was on when the declaration went
+DEFAULT = SchedulePolicy()
 Every = str | float | timedelta
 
 
 def create_schedule(
     *,
     name: str,
+    rule: Rule,
     agent: str = "",
     trigger: Trigger | None = None,
-    cron: str = "",
-    tz: str = "UTC",
-    every: Every | None = None,
-    at: str | datetime | None = None,
-    catch_up: CatchUp = "latest",
+    policy: SchedulePolicy = DEFAULT,
     by: str,
 ) -> Schedule:
-    """Wake an agent by a new trigger of its own, or an existing trigger, on a new schedule; RuleError if it makes no sense."""
-    rule = parse_rule(cron=cron, tz=tz, every=every, at=at)
-    _refuse_past(rule)
+    """Wake an agent by a new trigger of its own, or an existing trigger, on a new schedule. RuleError if that makes no
+    sense: its `field` names what to change."""
     _refuse_taken(name)
+    policy.check()
+    _refuse_never(rule, policy)
     with transaction.atomic():
         trigger = trigger or _create_trigger(name, agent)
-        schedule = add_schedule(trigger, name=name, rule=rule, catch_up=catch_up)
-        record(by, "create", schedule, name=name, rule=rule.words, catch_up=catch_up, trigger=trigger.slug)
+        schedule = add_schedule(trigger, name=name, rule=rule, policy=policy)
+        chosen = _dumped(policy, policy.changes_from(DEFAULT))
+        record(by, "create", schedule, name=name, rule=rule.words, trigger=trigger.slug, **chosen)
     return schedule
 
 
 def edit_schedule(
-    schedule: Schedule,
-    *,
-    cron: str = "",
-    tz: str = "UTC",
-    every: Every | None = None,
-    at: str | datetime | None = None,
-    catch_up: CatchUp | None = None,
-    by: str,
+    schedule: Schedule, *, rule: Rule | None = None, policy: SchedulePolicy | None = None, by: str
 ) -> Schedule:
-    """Give it another rule (one of cron, every, at), another catch-up policy, or both; a deploy will keep these."""
-    rule = parse_rule(cron=cron, tz=tz, every=every, at=at) if cron or every is not None or at is not None else None
-    if rule:
-        _refuse_past(rule)
+    """Give it another rule, another policy, or both; a deploy will keep what differs. What stays the same is no edit.
+    RuleError if it makes no sense: its `field` names what to change."""
     with transaction.atomic():
-        if rule:
+        # Locked before it is compared, and the task before the schedule: everybody locks them in this order.
+        PeriodicTask.objects.select_for_update().get(pk=schedule.task_id)
+        schedule = _read_again(schedule)
+        now_rule, now_policy = _rule_here(schedule), SchedulePolicy.of(schedule)
+        policy = policy or now_policy
+        changed = policy.changes_from(now_policy)
+        is_other = rule is not None and rule != now_rule
+        if changed or is_other:
+            policy.check()
+            if other := rule or now_rule:
+                _refuse_never(other, policy)
+        if rule and is_other:
             set_rule(schedule, rule)
-            _take_over(schedule, "rule")
-        if catch_up:
-            Schedule.objects.filter(pk=schedule.pk).update(catch_up=catch_up)
-            _take_over(schedule, "catch_up")
-        record(by, "edit", schedule, rule=rule.words if rule else None, catch_up=catch_up)
-    schedule.refresh_from_db()
-    return schedule
+        if changed:
+            policy.apply(schedule)
+        _take_over(schedule, ["rule"] * is_other + changed)
+        if changed or is_other:
+            said = {"rule": rule.words} if rule and is_other else {}
+            record(by, "edit", schedule, **said, **_dumped(policy, changed))
+    return _read_again(schedule)
 
 
-def pause_schedule(schedule: Schedule, by: str) -> Schedule:
+def pause_schedule(schedule: Schedule, *, by: str, note: str = "") -> Schedule:
     """Stop it until it is resumed; what falls in between is not missed and never caught up."""
-    return _switch(schedule, False, "pause", by)
+    with transaction.atomic():
+        _switch(schedule, False)
+        Schedule.objects.filter(pk=schedule.pk).update(paused_by=by, paused_note=note)
+        record(by, "pause", schedule, name=schedule.task.name, note=note)
+    return _read_again(schedule)
 
 
-def resume_schedule(schedule: Schedule, by: str) -> Schedule:
-    """Let it fire again, counted from now."""
-    return _switch(schedule, True, "resume", by)
+def resume_schedule(schedule: Schedule, *, by: str) -> Schedule:
+    """Let it fire again, counted from now. IllegalState if it never would, with what to change first."""
+    with transaction.atomic():
+        _refuse_spent(schedule)
+        _switch(schedule, True)
+        record(by, "resume", schedule, name=schedule.task.name)
+    return _read_again(schedule)
+
+
+def fire_schedule(schedule: Schedule, *, by: str) -> UUID | None:
+    """Run it now, as it goes on by itself: the id of the event for its trigger, None for an ordinary task, whose message
+    is sent. TriggerDisabled if nothing would wake; RuleError if the task's arguments are not JSON."""
+    with transaction.atomic():
+        if trigger := schedule.trigger:
+            data = {"schedule": schedule.task.name}
+            event_id = fire(trigger, data=data if schedule.data is None else {**data, "data": schedule.data}, by=by)
+        else:
+            event_id = None
+            message_of(schedule.task, database_now()).save()
+            nudge_dispatcher()
+        record(by, "fire", schedule, name=schedule.task.name, event=event_id and str(event_id))
+    return event_id
+
+
+def delete_schedule(schedule: Schedule, *, by: str) -> None:
+    """Delete it; its trigger, its events and its runs stay. IllegalState if the code declares it."""
+    if is_declared(schedule):
+        raise IllegalState(
+            f"Schedule {schedule.task.name} is declared in the code, and the next deploy would bring it back:"
+            " pause it, or take it out of the code.",
+            status="declared",
+        )
+    with transaction.atomic():
+        record(by, "delete", schedule, name=schedule.task.name)
+        remove(schedule)
+
+
+def is_declared(schedule: Schedule) -> bool:
+    """Does the code declare it? Its trigger may have others, made by operators."""
+    declared = (schedule.trigger and schedule.trigger.declared) or {}
+    return "rule" in declared and VANISHED not in declared and schedule.task.name == schedule.trigger.slug  # type: ignore[union-attr]
 
 
 def parse_rule(
@@ -107,37 +159,21 @@ def parse_rule(
     return Interval.parse(every) if every is not None else Clocked.parse(at or "")
 
 
-def rule_of(task: PeriodicTask, anchor: datetime | None = None) -> Rule:
-    """What a row's rule says; RuleError if it says nothing that can be carried out."""
-    if crontab := task.crontab:
-        return Cron(
-            minute=crontab.minute,
-            hour=crontab.hour,
-            day_of_month=crontab.day_of_month,
-            month=crontab.month_of_year,
-            day_of_week=crontab.day_of_week,
-            zone=ZoneInfo(str(crontab.timezone)),
-        )
-    if interval := task.interval:
-        try:
-            return Interval(every=timedelta(**{interval.period: interval.every}), anchor=anchor)
-        except OverflowError:
-            raise RuleError(f"an interval of {interval.every} {interval.period} leaves the calendar") from None
-    if task.clocked:
-        return Clocked(at=task.clocked.clocked_time)
-    if task.solar:
-        raise RuleError("solar rules are not supported; use a crontab, an interval or a clocked time")
-    raise RuleError("it has no crontab, interval or clocked time")
-
-
-def upcoming(schedule: Schedule, count: int = 5) -> list[datetime]:
-    """Its next nominal times, in its own zone (UTC for intervals and clocked ones); none if it is off or cannot fire."""
-    task = schedule.task
-    zone = task.crontab.timezone if task.crontab else UTC
+def upcoming(schedule: Schedule, count: int = 10) -> list[datetime]:
+    """Its next nominal times that fire, in its own zone; none if it is off or cannot fire. Reads its task and calendars."""
     try:
+        zone = _zone(rule_of(schedule.task), SchedulePolicy.of(schedule))
         return [fire.astimezone(zone) for fire in islice(_fires_ahead(schedule), count)]
     except RuleError:
         return []
+
+
+def preview(rule: Rule, policy: SchedulePolicy = DEFAULT, count: int = 10) -> list[datetime]:
+    """The next nominal times that such a schedule would fire at, in its own zone; RuleError if it never would."""
+    policy.check()
+    _refuse_never(rule, policy)
+    fires = islice(_plan(rule, policy).fires(database_now()), policy.max_fires)
+    return [fire.astimezone(_zone(rule, policy)) for fire in islice(fires, count)]
 
 
 def describe(schedule: Schedule) -> str:
@@ -148,31 +184,63 @@ def describe(schedule: Schedule) -> str:
         return str(error)
 
 
-def _fires_ahead(schedule: Schedule) -> Iterator[datetime]:
+def plan_of(schedule: Schedule) -> Plan:
+    """When it fires while it is on, by its rows; RuleError if they say nothing that can be carried out."""
+    task, policy = schedule.task, SchedulePolicy.of(schedule)
+    days = [(calendar.slug, ExcludedDays.parse(calendar.days)) for calendar in schedule.exclude.all()]
+    rule = rule_of(task, _anchor(schedule))
+    return policy.plan(rule, days=days, seed=str(schedule.pk), once=task.one_off)
+
+
+def _anchor(schedule: Schedule) -> datetime | None:
+    """Of its interval, as Beat will have it where Beat has not seen its last edit yet."""
     task = schedule.task
-    if not task.enabled or schedule.problem:
+    if schedule.stale and (schedule.next_fire_at is None or spec_of(rule_of(task), task.start_time) != schedule.spec):
+        return task.start_time or schedule.edited_at
+    return schedule.anchor_at
+
+
+def _fires_ahead(schedule: Schedule) -> Iterator[datetime]:
+    if not schedule.task.enabled or schedule.problem:
         return
+    plan = plan_of(schedule)
     if schedule.stale:
         # Beat has not seen the edit yet, but this is what it will make of it.
-        fires = next_fires(rule_of(task, task.start_time), schedule.edited_at, start=task.start_time, end=task.expires)
+        fires = plan.fires(schedule.edited_at)
     elif schedule.next_fire_at:
-        later = next_fires(rule_of(task, schedule.anchor_at), schedule.next_fire_at, end=task.expires)
+        later = () if schedule.task.one_off else plan.fires(schedule.next_fire_at)
         fires = chain([schedule.next_fire_at], later)
     else:
         return
-    yield from islice(fires, 1) if task.one_off else fires
+    left = None if schedule.max_fires is None else max(0, schedule.max_fires - schedule.fires)
+    yield from islice(fires, left)
+
+
+def _plan(rule: Rule, policy: SchedulePolicy) -> Plan:
+    days = [(calendar.slug, ExcludedDays.parse(calendar.days)) for calendar in calendars_named(policy.exclude)]
+    return policy.plan(rule, days=days, once=isinstance(rule, Clocked))
+
+
+def _zone(rule: Rule, policy: SchedulePolicy) -> tzinfo:
+    if isinstance(rule, Cron):
+        return rule.zone
+    return zone_of(policy.active_zone) if policy.active_zone else UTC
 
 
 # Writing the rows
 
 
-def add_schedule(trigger: Trigger, *, name: str, rule: Rule, catch_up: CatchUp) -> Schedule:
+def add_schedule(trigger: Trigger, *, name: str, rule: Rule, policy: SchedulePolicy = DEFAULT) -> Schedule:
     """A new PeriodicTask with its Schedule, which the task's table made itself; off if it is for an instant that is past."""
     task = PeriodicTask(name=name, task=FIRE_TASK, args=json.dumps([trigger.slug]), enabled=not is_past(rule))
-    _point(task, rule)
-    task.save()
-    Schedule.objects.filter(task=task).update(trigger=trigger, catch_up=catch_up)
-    return Schedule.objects.select_related("task", "trigger").get(task=task)
+    task.start_time, task.expires = policy.start, policy.end
+    point(task, rule)
+    with transaction.atomic():
+        task.save()
+        Schedule.objects.filter(task=task).update(trigger=trigger)
+        schedule = Schedule.objects.select_related("task", "trigger").get(task=task)
+        policy.apply(schedule)
+    return _read_again(schedule)
 
 
 def set_rule(schedule: Schedule, rule: Rule) -> None:
@@ -180,7 +248,7 @@ def set_rule(schedule: Schedule, rule: Rule) -> None:
     task = PeriodicTask.objects.select_related("wakeful").get(pk=schedule.task_id)
     has_fired = task.one_off and task.wakeful.last_fire_at is not None
     task.enabled = (task.enabled or has_fired) and not is_past(rule)
-    _point(task, rule)
+    point(task, rule)
     task.save()
 
 
@@ -212,55 +280,55 @@ def install_static(app: Celery) -> None:
             log.exception("beat.static_entry_refused", entry=name)
 
 
-def _point(task: PeriodicTask, rule: Rule) -> None:
-    task.crontab = task.interval = task.clocked = task.solar = None
-    task.one_off = isinstance(rule, Clocked)
-    if isinstance(rule, Cron):
-        task.crontab = _crontab_row(rule)
-    elif isinstance(rule, Interval):
-        task.interval = _interval_row(rule)
-    else:
-        task.clocked = ClockedSchedule.objects.get_or_create(clocked_time=rule.at)[0]
+def _switch(schedule: Schedule, enabled: bool) -> None:
+    # Locked, so that of two who switch it only one is told that he did.
+    task = PeriodicTask.objects.select_for_update().get(pk=schedule.task_id)
+    if task.enabled == enabled:
+        off = schedule.rest if schedule.rest not in ("", Schedule.Rest.OFF) else "paused"
+        status = "active" if enabled else off
+        raise IllegalState(f"Schedule {task.name} is {status} already.", status=status)
+    set_enabled(schedule, enabled)
 
 
-def _crontab_row(rule: Cron) -> CrontabSchedule:
-    fields = {
-        "minute": rule.minute,
-        "hour": rule.hour,
-        "day_of_month": rule.day_of_month,
-        "month_of_year": rule.month,
-        "day_of_week": rule.day_of_week,
-        "timezone": rule.zone,
-    }
-    return CrontabSchedule.objects.filter(**fields).first() or CrontabSchedule.objects.create(**fields)
+def _refuse_spent(schedule: Schedule) -> None:
+    name, most = schedule.task.name, schedule.max_fires
+    if most is not None and schedule.fires >= most:
+        raise IllegalState(
+            f"Schedule {name} has fired {schedule.fires} times and may {most}: raise max_fires, or clear it, first.",
+            status=Schedule.Rest.USED_UP,
+        )
+    try:
+        if next(plan_of(schedule).fires(database_now()), None) is not None:
+            return
+    except RuleError:
+        return  # Beat will say so
+    raise IllegalState(
+        f"Schedule {name} would never fire again ({describe(schedule)}): give it another rule, or a later end, first.",
+        status=Schedule.Rest.OVER,
+    )
 
 
-def _interval_row(rule: Interval) -> IntervalSchedule:
-    for period in ("days", "hours", "minutes", "seconds", "microseconds"):
-        every, rest = divmod(rule.every, timedelta(**{period: 1}))
-        if not rest and every < 2**31:
-            fields = {"every": every, "period": period}
-            return IntervalSchedule.objects.filter(**fields).first() or IntervalSchedule.objects.create(**fields)
-    raise RuleError(f"{rule.words} is too precise for its length; give it in whole seconds")
+def _rule_here(schedule: Schedule) -> Rule | None:
+    try:
+        return rule_of(schedule.task)
+    except RuleError:
+        return None
 
 
-def _switch(schedule: Schedule, enabled: bool, action: str, by: str) -> Schedule:
-    with transaction.atomic():
-        # Locked, so that of two who switch it only one is told that he did.
-        task = PeriodicTask.objects.select_for_update().get(pk=schedule.task_id)
-        if task.enabled == enabled:
-            status = "active" if enabled else "paused"
-            raise IllegalState(f"Schedule {task.name} is {status} already.", status=status)
-        set_enabled(schedule, enabled)
-        record(by, action, schedule, name=task.name)
-    schedule.refresh_from_db()
-    return schedule
+def _read_again(schedule: Schedule) -> Schedule:
+    related = ("task__crontab", "task__interval", "task__clocked", "task__solar", "trigger")
+    return Schedule.objects.select_related(*related).get(pk=schedule.pk)
 
 
-def _take_over(schedule: Schedule, field: str) -> None:
+def _dumped(policy: SchedulePolicy, names: Sequence[str]) -> dict[str, Any]:
+    dumped = policy.dump()
+    return {name: dumped[name] for name in names}
+
+
+def _take_over(schedule: Schedule, fields: Sequence[str]) -> None:
     trigger = schedule.trigger
-    if trigger and trigger.declared is not None and field not in trigger.overrides:
-        trigger.overrides = sorted([*trigger.overrides, field])
+    if fields and trigger and is_declared(schedule) and not set(fields) <= set(trigger.overrides):
+        trigger.overrides = sorted({*trigger.overrides, *fields})
         trigger.save(update_fields=["overrides"])
 
 
@@ -269,23 +337,36 @@ def _create_trigger(name: str, agent: str) -> Trigger:
         policy = policies.policy_of(registry.get(agent))
     except KeyError:
         known = ", ".join(known.name for known in registry.all_agents()) or "none"
-        raise RuleError(f"there is no agent {agent!r}; the agents are: {known}") from None
+        raise RuleError(f"there is no agent {agent!r}; the agents are: {known}", field="agent") from None
     slug = slugify(name)[:100]
     if not slug or Trigger.objects.filter(slug=slug).exists():
-        raise RuleError(f"{name!r} gives the trigger the slug {slug!r}, which is empty or taken; choose another name")
+        raise RuleError(
+            f"{name!r} gives the trigger the slug {slug!r}, which is empty or taken; choose another name", field="name"
+        )
     return Trigger.objects.create(slug=slug, agent=agent, overlap=Trigger.Overlap.SKIP, policy=policy)
 
 
-def _refuse_past(rule: Rule) -> None:
+def _refuse_never(rule: Rule, policy: SchedulePolicy) -> None:
     if is_past(rule):
-        raise RuleError(f"{rule.words}: that is past, so it would never fire")
+        raise RuleError(f"{rule.words}: that is past, so it would never fire", field="when")
+    plan = _plan(rule, policy)
+    if next(plan.fires(database_now()), None) is not None:
+        return
+    nominal = next(plan.raw(database_now()), None)
+    if nominal is None:
+        raise RuleError(f"{rule.words}: that leaves no time between its start and its end", field="end")
+    closure = plan.closed(nominal)
+    field = "exclude" if closure and closure.reason == "excluded" else "active_hours"
+    raise RuleError(
+        f"{rule.words}: every fire is closed out ({closure and closure.detail}); open a time for it", field=field
+    )
 
 
 def _refuse_taken(name: str) -> None:
     if not name.strip() or len(name) > 200:
-        raise RuleError("a schedule's name has 1 to 200 characters")
+        raise RuleError("a schedule's name has 1 to 200 characters", field="name")
     if PeriodicTask.objects.filter(name=name).exists():
-        raise RuleError(f"there is a schedule {name!r} already; choose another name")
+        raise RuleError(f"there is a schedule {name!r} already; choose another name", field="name")
 
 
 def is_past(rule: Rule) -> bool:

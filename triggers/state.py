@@ -88,8 +88,7 @@ class State:
     @property
     def spec(self) -> str:
         """The rule and where it starts, to tell whether an edit changed them; RuleError as `rule`."""
-        rule = str(self.rule())
-        return f"{rule}, from {self.start.isoformat()}" if self.start else rule
+        return spec_of(self.rule(), self.start)
 
     def rule(self, anchor: datetime | None = None) -> Rule:
         """RuleError if it says nothing that can be carried out."""
@@ -128,6 +127,11 @@ class State:
             return self.rule().words
         except RuleError as error:
             return str(error)
+
+
+def spec_of(rule: Rule, start: datetime | None) -> str:
+    """A rule and where it starts, as `Schedule.spec` has them."""
+    return f"{rule}, from {start.isoformat()}" if start else str(rule)
 
 
 def states_of(schedule: Schedule) -> list[tuple[State, datetime, datetime | None]]:

@@ -21,8 +21,10 @@ from runs.models import OutboxMessage
 from triggers.accept import Incoming, accept, builtin_source
 from triggers.calendar import Rule, RuleError
 from triggers.declarations import rule_as_json
+from triggers.heartbeats import require_heartbeat
 from triggers.models import Schedule, Trigger
-from triggers.schedules import add_schedule, parse_rule, remove, rule_of, set_rule
+from triggers.rule_rows import rule_of
+from triggers.schedules import add_schedule, parse_rule, remove, set_rule
 
 log = structlog.get_logger(__name__)
 
@@ -61,11 +63,15 @@ def pending(trigger: Trigger, limit: int = 100) -> list[Ahead]:
 def check_ahead(trigger_id: UUID | None, effects: Effects) -> None:
     """Permanent says why a run of this trigger must not set what it wants to."""
     if trigger_id is None:
-        raise Permanent("this run was spawned by another: it has no trigger of its own to wake or to give a schedule")
+        raise Permanent(
+            "this run was spawned by another: it has no trigger of its own to wake, to pace or to give a schedule"
+        )
     names = [wake.key for wake in effects.wakes]
     if twice := {name for name in names if names.count(name) > 1}:
         raise Permanent(f"this run sets two wakes under the key {min(twice)!r}; give each a key of its own")
     slug = Trigger.objects.filter(pk=trigger_id).values_list("slug", flat=True).first() or ""
+    if effects.paces:
+        require_heartbeat(trigger_id, slug)
     for standing in effects.standings:
         _check(standing, slug)
     _refuse_too_many(trigger_id, slug, effects)
@@ -142,7 +148,7 @@ def _set(trigger: Trigger, payload: dict[str, Any]) -> None:
             record(by, "delete", schedule, name=name)
             remove(schedule)
     elif schedule is None:
-        made = add_schedule(trigger, name=name, rule=rule, catch_up="latest")
+        made = add_schedule(trigger, name=name, rule=rule)
         record(by, "create", made, name=name, rule=rule.words, trigger=trigger.slug)
     elif _says(schedule) != rule_as_json(rule):
         set_rule(schedule, rule)

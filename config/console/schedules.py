@@ -28,6 +28,8 @@ from runs.exceptions import RunError
 from triggers.calendar import RuleError
 from triggers.control import fire
 from triggers.models import Schedule, Trigger
+from triggers.rule_rows import rule_of
+from triggers.schedule_policy import SchedulePolicy
 from triggers.schedules import (
     create_schedule,
     describe,
@@ -36,7 +38,6 @@ from triggers.schedules import (
     pause_schedule,
     remove,
     resume_schedule,
-    rule_of,
     upcoming,
 )
 
@@ -344,9 +345,9 @@ def _create(form: NewScheduleForm, by: str) -> Schedule | None:
             name=cleaned["name"],
             agent=cleaned["agent"],
             trigger=cleaned["trigger"],
-            catch_up=cleaned["catch_up"],
+            rule=parse_rule(**cleaned["rule"]),
+            policy=SchedulePolicy(catch_up=cleaned["catch_up"]),
             by=by,
-            **cleaned["rule"],
         )
     except RuleError as error:
         form.add_error(None, str(error))
@@ -356,12 +357,10 @@ def _create(form: NewScheduleForm, by: str) -> Schedule | None:
 def _save(form: RuleForm, schedule: Schedule, by: str) -> bool:
     # An unchanged rule is not written: an interval would begin to count anew.
     wanted = {"catch_up": schedule.catch_up, **rule_as_initial(parse_rule(**form.cleaned_data["rule"]))}
-    rule = form.cleaned_data["rule"] if wanted != _initial(schedule) else {}
-    catch_up = form.cleaned_data["catch_up"] if "catch_up" in form.changed_data else None
-    if not rule and not catch_up:
-        return True
+    rule = parse_rule(**form.cleaned_data["rule"]) if wanted != _initial(schedule) else None
+    policy = SchedulePolicy.parse({"catch_up": form.cleaned_data["catch_up"]}, SchedulePolicy.of(schedule))
     try:
-        edit_schedule(schedule, catch_up=catch_up, by=by, **rule)
+        edit_schedule(schedule, rule=rule, policy=policy, by=by)
     except RuleError as error:
         form.add_error(None, str(error))
         return False

@@ -33,9 +33,9 @@ from runs.audit import record
 from runs.exceptions import RunError
 from runs.models import Run
 from triggers.control import fire, pause, resume
-from triggers.declarations import VANISHED, override, reset_overrides
+from triggers.declarations import override, reset_overrides
 from triggers.models import Decision, Schedule, Trigger
-from triggers.schedules import describe
+from triggers.schedules import VANISHED, describe
 
 HELD = Decision.Outcome.HELD
 SHOWN = 20

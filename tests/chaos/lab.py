@@ -219,12 +219,15 @@ class Lab:
             from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
             from triggers import schedules
+            from triggers.calendar import Interval
             from triggers.models import Trigger
+            from triggers.schedule_policy import SchedulePolicy
 
             with transaction.atomic():
                 trigger = Trigger.objects.get(slug="tick")
                 name = f"tick-{seed}-{uuid4().hex[:6]}"
-                made = schedules.create_schedule(name=name, trigger=trigger, every="1s", catch_up="all", by="chaos")
+                policy, rule = SchedulePolicy(catch_up="all"), Interval.parse("1s")
+                made = schedules.create_schedule(name=name, trigger=trigger, rule=rule, policy=policy, by="chaos")
                 ends_at = made.edited_at + timedelta(seconds=seconds)
                 PeriodicTask.objects.filter(pk=made.task_id).update(expires=ends_at)
                 every, _ = IntervalSchedule.objects.get_or_create(every=1, period="seconds")

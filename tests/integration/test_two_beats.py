@@ -20,10 +20,14 @@ from tests.stack import Process, Stack, StackMaker, eventually
 from tests.triggers.factories import make_trigger
 from triggers import schedules, ticks
 from triggers.accept import builtin_source
+from triggers.calendar import Interval
 from triggers.models import Event, Schedule
+from triggers.rule_rows import rule_of
+from triggers.schedule_policy import SchedulePolicy
 
 PROOF = float(os.environ.get("WAKEFUL_PROOF_SECONDS", "20"))  # seconds
 SECOND = timedelta(seconds=1)
+ALL = SchedulePolicy(catch_up="all")
 
 
 def make_ticker(stack: Stack, *, every: str = "1s", length: timedelta | None = None, slug: str = "ticker") -> Schedule:
@@ -31,7 +35,9 @@ def make_ticker(stack: Stack, *, every: str = "1s", length: timedelta | None = N
     # In one transaction, so that no Beat sees it before it has its end.
     with stack.orm(), transaction.atomic():
         trigger = make_trigger(slug, agent="ticker", types=[], overlap="allow")
-        schedule = schedules.create_schedule(name=slug, trigger=trigger, every=every, catch_up="all", by="cli:test")
+        schedule = schedules.create_schedule(
+            name=slug, trigger=trigger, rule=Interval.parse(every), policy=ALL, by="cli:test"
+        )
         if length:
             ends_at = schedule.edited_at + length
             PeriodicTask.objects.filter(pk=schedule.task_id).update(expires=ends_at)
@@ -99,7 +105,7 @@ def test_racing_tickers_account_for_every_tick_once(make_stack: StackMaker) -> N
         trigger = make_trigger("race", types=[], overlap="allow")
         for number in range(30):
             schedules.create_schedule(
-                name=f"race {number}", trigger=trigger, every=1 + number % 7, catch_up="all", by="cli:test"
+                name=f"race {number}", trigger=trigger, rule=Interval.parse(1 + number % 7), policy=ALL, by="cli:test"
             )
         ticks.settle()
         start = max(Schedule.objects.values_list("edited_at", flat=True))
@@ -112,7 +118,7 @@ def test_racing_tickers_account_for_every_tick_once(make_stack: StackMaker) -> N
             ticker.join()
 
         for schedule in Schedule.objects.select_related("task"):
-            rule = schedules.rule_of(schedule.task, schedule.anchor_at)
+            rule = rule_of(schedule.task, schedule.anchor_at)
             expected = list(fires_until(rule.fires, schedule.edited_at, end))
             fired = Event.objects.filter(ce_source=schedule.task.name).order_by("time")
             assert list(fired.values_list("time", flat=True)) == expected

@@ -287,7 +287,7 @@ def test_a_list_costs_a_fixed_number_of_queries(path: str, django_assert_max_num
     api = Api()
     api.get(path)
 
-    with django_assert_max_num_queries(2):
+    with django_assert_max_num_queries(3):
         assert api.get(path).status == 200
 
 

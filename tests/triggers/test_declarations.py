@@ -1,4 +1,5 @@
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from io import StringIO
@@ -14,13 +15,15 @@ from runs.exceptions import IllegalState
 from runs.models import AuditEntry
 from tests.triggers.factories import make_trigger
 from triggers import schedules, ticks
-from triggers.calendar import RuleError
+from triggers.calendar import Clocked, Cron, Interval, RuleError
 from triggers.declarations import override, reset_overrides, sync
 from triggers.models import Event, Schedule, Trigger
+from triggers.schedule_policy import SchedulePolicy
 from triggers.tasks import fire_schedule
 
 pytestmark = pytest.mark.django_db
 
+HOURLY = Interval.parse("1h")
 FUTURE = datetime(2050, 12, 1, 8, 0, tzinfo=UTC)
 Declare = Callable[..., None]
 
@@ -268,7 +271,9 @@ def test_edit_that_came_another_way_is_taken_for_an_override(declare: Declare) -
 def test_edited_schedule_survives_a_deploy_until_it_is_given_back(declare: Declare) -> None:
     declare("digest", on.cron("0 9 * * *"))
     sync()
-    schedules.edit_schedule(task_of("digest").wakeful, every="20m", catch_up="skip", by="admin:ada")
+    schedules.edit_schedule(
+        task_of("digest").wakeful, rule=Interval.parse("20m"), policy=SchedulePolicy(catch_up="skip"), by="admin:ada"
+    )
     declare("digest", on.cron("0 10 * * *", missed="all"))
 
     sync()
@@ -333,7 +338,7 @@ def test_operators_own_triggers_and_schedules_are_left_alone(declare: Declare) -
     make_trigger("mine")
     declare("digest", on.event("x"))
     sync()
-    schedules.create_schedule(name="extra", trigger=trigger_of("digest"), every="1h", by="admin:ada")
+    schedules.create_schedule(name="extra", trigger=trigger_of("digest"), rule=HOURLY, by="admin:ada")
 
     assert sync() == []
     assert trigger_of("mine").enabled
@@ -347,7 +352,7 @@ def test_schedule_for_an_agent_makes_its_trigger(declare: Declare) -> None:
     declare("digest", retries=1)
 
     schedule = schedules.create_schedule(
-        name="Morning digest", agent="digest", cron="0 9 * * mon-fri", tz="Europe/Vienna", by="admin:ada"
+        name="Morning digest", agent="digest", rule=Cron.parse("0 9 * * mon-fri", "Europe/Vienna"), by="admin:ada"
     )
 
     trigger = trigger_of("morning-digest")
@@ -360,28 +365,43 @@ def test_schedule_for_an_agent_makes_its_trigger(declare: Declare) -> None:
 @pytest.mark.parametrize(
     ("wrong", "complaint"),
     [
-        ({"agent": "nobody", "every": "1h"}, "there is no agent 'nobody'; the agents are: digest"),
-        ({"agent": "digest"}, "exactly one of cron, every and at"),
-        ({"agent": "digest", "every": "1h", "cron": "* * * * *"}, "exactly one of"),
-        ({"agent": "digest", "at": "2001-01-01T00:00Z"}, "that is past"),
-        ({"agent": "digest", "every": "1h", "name": "taken"}, "'taken' already"),
-        ({"agent": "digest", "every": "1h", "name": " "}, "1 to 200 characters"),
-        ({"agent": "digest", "every": "1h", "name": "!!!"}, "empty or taken"),
+        ({"agent": "nobody"}, "agent: there is no agent 'nobody'; the agents are: digest"),
+        ({"rule": Clocked.parse("2001-01-01T00:00Z")}, "when: once, at 2001-01-01 00:00:00 UTC: that is past"),
+        ({"name": "taken"}, "name: .*'taken' already"),
+        ({"name": " "}, "name: .*1 to 200 characters"),
+        ({"name": "!!!"}, "name: .*empty or taken"),
+        ({"policy": SchedulePolicy(catch_up_max=3)}, "catch_up_max: .*choose catch_up all"),
+        (
+            {"policy": SchedulePolicy(exclude=("nowhere",))},
+            "exclude: there is no calendar 'nowhere'; the calendars are: none yet",
+        ),
+        (
+            {
+                "policy": SchedulePolicy(start=FUTURE, end=FUTURE + timedelta(minutes=1)),
+                "rule": Cron.parse("0 9 * * *"),
+            },
+            "end: .*no time between",
+        ),
+        (
+            {"policy": SchedulePolicy(active_hours="10:00-11:00"), "rule": Cron.parse("0 9 * * *")},
+            "active_hours: .*10:00-11:00",
+        ),
     ],
 )
 def test_schedule_that_makes_no_sense_is_refused(declare: Declare, wrong: dict[str, Any], complaint: str) -> None:
     declare("digest")
-    schedules.create_schedule(name="taken", agent="digest", every="1h", by="admin:ada")
+    schedules.create_schedule(name="taken", agent="digest", rule=HOURLY, by="admin:ada")
 
-    with pytest.raises(RuleError, match=complaint):
-        schedules.create_schedule(**{"name": "new", "by": "admin:ada", **wrong})
+    with pytest.raises(RuleError) as refused:
+        schedules.create_schedule(**{"name": "new", "agent": "digest", "rule": HOURLY, "by": "admin:ada", **wrong})
 
+    assert re.match(complaint, f"{refused.value.field}: {refused.value}")
     assert Trigger.objects.count() == Schedule.objects.count() == 1
 
 
 def test_pausing_and_resuming_a_schedule(declare: Declare) -> None:
     declare("digest")
-    schedule = schedules.create_schedule(name="digest", agent="digest", every="1h", by="admin:ada")
+    schedule = schedules.create_schedule(name="digest", agent="digest", rule=HOURLY, by="admin:ada")
 
     assert not schedules.pause_schedule(schedule, by="admin:ada").task.enabled
     with pytest.raises(IllegalState, match="paused already"):
@@ -393,7 +413,9 @@ def test_pausing_and_resuming_a_schedule(declare: Declare) -> None:
 
 def test_upcoming_fires_are_shown_in_the_schedules_zone(declare: Declare) -> None:
     declare("digest")
-    schedule = schedules.create_schedule(name="d", agent="digest", cron="0 9 * * *", tz="Europe/Vienna", by="cli:ada")
+    schedule = schedules.create_schedule(
+        name="d", agent="digest", rule=Cron.parse("0 9 * * *", "Europe/Vienna"), by="cli:ada"
+    )
     ticks.settle()
     schedule.refresh_from_db()
 
@@ -406,7 +428,7 @@ def test_upcoming_fires_are_shown_in_the_schedules_zone(declare: Declare) -> Non
 
 def test_upcoming_of_a_one_shot_is_one(declare: Declare) -> None:
     declare("digest")
-    schedule = schedules.create_schedule(name="d", agent="digest", at=FUTURE, by="cli:ada")
+    schedule = schedules.create_schedule(name="d", agent="digest", rule=Clocked(at=FUTURE), by="cli:ada")
     assert schedules.upcoming(schedule) == [FUTURE]  # before Beat has seen it
     ticks.settle()
     schedule.refresh_from_db()
@@ -416,7 +438,7 @@ def test_upcoming_of_a_one_shot_is_one(declare: Declare) -> None:
 
 def test_upcoming_of_a_paused_schedule_is_none(declare: Declare) -> None:
     declare("digest")
-    schedule = schedules.create_schedule(name="d", agent="digest", every="1h", by="cli:ada")
+    schedule = schedules.create_schedule(name="d", agent="digest", rule=HOURLY, by="cli:ada")
 
     assert schedules.upcoming(schedules.pause_schedule(schedule, by="cli:ada")) == []
 
@@ -434,9 +456,7 @@ def test_under_another_scheduler_the_task_still_wakes_its_trigger(declare: Decla
 def test_a_schedule_that_a_run_has_set_is_never_taken_for_the_declared_one(declare: Declare) -> None:
     declare("digest", on.event("digest.wanted"))
     sync()
-    schedules.add_schedule(
-        trigger_of("digest"), name="digest/nightly", rule=schedules.parse_rule(every="1d"), catch_up="latest"
-    )
+    schedules.add_schedule(trigger_of("digest"), name="digest/nightly", rule=Interval.parse("1d"))
     declare("digest", on.every("5m"))
     sync()
 

@@ -15,11 +15,13 @@ from runs.models import AuditEntry
 from tests.runs.test_commands import run_command
 from tests.stack import StackMaker
 from triggers import declarations
+from triggers.calendar import Clocked, Cron, Interval
 from triggers.control import pause
 from triggers.export import export_triggers
 from triggers.importing import Import, ImportRefused, import_triggers
 from triggers.models import Schedule, Source, Trigger
-from triggers.schedules import create_schedule, edit_schedule, pause_schedule
+from triggers.schedule_policy import SchedulePolicy
+from triggers.schedules import create_schedule, edit_schedule, parse_rule, pause_schedule
 from triggers.secrets import rotate
 
 
@@ -46,11 +48,14 @@ def make_triggers() -> None:
         slug="vip", agent="greeter", source="shop", types=["customer.*"], filter="event.data.vip", input={"id": "event.data.id"},
         key="event.data.id", key_limit=3, overlap="queue", policy={"retries": 1, "rate": "10/h", "debounce": 5},
     )  # fmt: skip
-    create_schedule(name="mornings", trigger=vip, cron="30 8 * * *", tz="Asia/Kathmandu", catch_up="all", by="test")
-    create_schedule(name="often", trigger=vip, every="90s", by="test")
-    pause_schedule(create_schedule(name="then", trigger=vip, at="2050-01-01T08:00:00+02:00", by="test"), by="test")
+    mornings, then = Cron.parse("30 8 * * *", "Asia/Kathmandu"), Clocked.parse("2050-01-01T08:00:00+02:00")
+    create_schedule(name="mornings", trigger=vip, rule=mornings, policy=SchedulePolicy(catch_up="all"), by="test")
+    create_schedule(name="often", trigger=vip, rule=Interval.parse("90s"), by="test")
+    pause_schedule(create_schedule(name="then", trigger=vip, rule=then, by="test"), by="test")
     declarations.override(Trigger.objects.get(slug="billing"), {"policy": {"priority": 1}, "enabled": False}, by="test")
-    edit_schedule(Schedule.objects.get(trigger__slug="digest"), cron="0 7 * * *", tz="Europe/Vienna", by="test")
+    edit_schedule(
+        Schedule.objects.get(trigger__slug="digest"), rule=Cron.parse("0 7 * * *", "Europe/Vienna"), by="test"
+    )
 
 
 def empty_the_system() -> None:
@@ -379,7 +384,13 @@ def test_whatever_operators_make_comes_through_the_file_as_it_was(
             Trigger.objects.create(slug=slug, **fields)
         for number, (rule, catch_up, is_on) in enumerate(schedules if triggers else []):
             owner = Trigger.objects.get(slug=sorted(triggers)[number % len(triggers)])
-            made = create_schedule(name=f"schedule {number} ☃", trigger=owner, catch_up=catch_up, by="test", **rule)
+            made = create_schedule(
+                name=f"schedule {number} ☃",
+                trigger=owner,
+                rule=parse_rule(**rule),
+                policy=SchedulePolicy(catch_up=catch_up),
+                by="test",
+            )
             if not is_on:
                 pause_schedule(made, by="test")
         exported = content()

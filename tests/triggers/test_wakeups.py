@@ -14,6 +14,7 @@ from runs.ids import runs_of_event
 from runs.models import AuditEntry, OutboxMessage
 from runs.outbox import deliver_inside
 from tests.triggers.factories import make_trigger
+from triggers.calendar import Cron
 from triggers.control import pause
 from triggers.dispatch import Rules, dispatch
 from triggers.models import Decision, Event, Schedule, Trigger
@@ -192,7 +193,7 @@ def test_one_that_an_operator_paused_stays_paused(trigger: Trigger) -> None:
 
 
 def test_a_name_that_another_schedule_has_is_left_to_it_and_that_is_recorded(trigger: Trigger) -> None:
-    create_schedule(name="onboarding/nightly", trigger=make_trigger("other"), cron="0 5 * * *", by="ada")
+    create_schedule(name="onboarding/nightly", trigger=make_trigger("other"), rule=Cron.parse("0 5 * * *"), by="ada")
 
     set_standing([standing(trigger, every=60.0)])
 

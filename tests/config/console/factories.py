@@ -10,6 +10,7 @@ from runs.states import RunStatus
 from tests.runs.factories import make_run
 from tests.runs.journals import make_approval, make_step
 from tests.triggers.factories import make_event, make_trigger
+from triggers.calendar import Cron
 from triggers.models import ApiToken, Schedule, Source, Trigger
 from triggers.schedules import create_schedule
 from triggers.tokens import create_token
@@ -54,7 +55,9 @@ def make_failed_run(trigger: Trigger, **fields: Any) -> Run:
 
 
 def make_schedule(name: str) -> Schedule:
-    return create_schedule(name=name, trigger=make_trigger(name), cron="0 9 * * mon-fri", tz="Europe/Vienna", by="test")
+    return create_schedule(
+        name=name, trigger=make_trigger(name), rule=Cron.parse("0 9 * * mon-fri", "Europe/Vienna"), by="test"
+    )
 
 
 def make_source(slug: str = "billing", **fields: Any) -> Source:
