@@ -10,6 +10,7 @@ from rest_framework.routers import SimpleRouter
 from config.queue_api import QueueResource
 from runs.api import ApprovalResource, RunResource
 from triggers.api import EventResource, ScheduleResource, SourceResource, TriggerResource
+from triggers.backfill_api import BackfillResource
 
 router = SimpleRouter()
 router.register("events", EventResource)
@@ -18,6 +19,7 @@ router.register("approvals", ApprovalResource)
 router.register("queues", QueueResource, basename="queue")
 router.register("triggers", TriggerResource)
 router.register("schedules", ScheduleResource)
+router.register("backfills", BackfillResource)
 router.register("sources", SourceResource)
 
 urlpatterns = [

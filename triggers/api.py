@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from runs.resource import BySlug, Refusal, Resource
+from triggers.backfill_api import BackfillAction
 from triggers.control import fire, pause, resume
 from triggers.models import Event, Redispatch, Schedule, Source, Trigger
 from triggers.replay import replay
@@ -103,13 +104,17 @@ class TriggerResource(ListModelMixin, RetrieveModelMixin, Resource):
         return Response(self.get_serializer(trigger).data)
 
 
-class ScheduleResource(ListModelMixin, RetrieveModelMixin, Resource):
+class ScheduleResource(BackfillAction, ListModelMixin, RetrieveModelMixin, Resource):
     """What fires by the clock."""
 
-    required_permissions = {"list": "triggers.view_schedule", "retrieve": "triggers.view_schedule"}
+    required_permissions = {
+        "list": "triggers.view_schedule",
+        "retrieve": "triggers.view_schedule",
+        "backfill": "triggers.backfill_schedule",
+    }
     queryset = Schedule.objects.select_related(
         "trigger", "task__crontab", "task__interval", "task__clocked", "task__solar"
-    )
+    ).prefetch_related("exclude")
     serializer_class = ScheduleSerializer
 
 

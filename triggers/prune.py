@@ -1,4 +1,5 @@
-"""What retention takes of events, and of what hangs on them. An event that is still needed stays as it is."""
+"""What retention takes of events and of what hangs on them, and of what tells why there is none. An event that is still
+needed stays as it is."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -12,7 +13,7 @@ from django.conf import settings
 from runs.prune import LAG as LAG_OF_RUNS
 from runs.prune import PAYLOADS as PAYLOADS_OF_RUNS
 from runs.sql import execute, fetch
-from runs.sweep import Step, Walk, few, first_id_at
+from runs.sweep import COUNT_FEW, DELETE_FEW, Deletion, Step, Walk, few, first_id_at
 from triggers.admission import loop_rate
 from triggers.intake import Intake
 from triggers.models import Event, Trigger
@@ -48,6 +49,18 @@ UNION SELECT cause FROM old, unnest(old.event_ids) member
   JOIN triggers_event event ON event.id = member, LATERAL (VALUES (event.id), (event.cause_event_id)) origin (cause)
   WHERE cause IS NOT NULL
 """
+PAST = "created_at < clock_timestamp() - %(keep)s::interval"
+# What Beat has yet to account for, it reads there.
+SETTLED = """
+until < clock_timestamp() - %(keep)s::interval AND NOT EXISTS (
+  SELECT FROM triggers_schedule schedule WHERE schedule.id = schedule_id AND schedule.stale
+    AND coalesce(schedule.accounted_until, schedule.created_at) < triggers_revision.until)
+"""
+ENDED = "ended_at < clock_timestamp() - %(keep)s::interval"
+OF_ENDED = f"backfill_id IN (SELECT id FROM triggers_backfill WHERE {ENDED})"  # noqa: S608
+EMPTIED = (
+    f"{ENDED} AND NOT EXISTS (SELECT FROM triggers_backfilltick tick WHERE tick.backfill_id = triggers_backfill.id)"
+)
 IDLE = "starts[cardinality(starts)] < clock_timestamp() - %(keep)s::interval"
 
 
@@ -72,8 +85,23 @@ def steps() -> list[Step]:
     return [
         walk(name="events.payload", keep=payloads, judge=old_payload, foresee=old_payload_then, remove=remove_payloads),
         walk(name="events", keep=events, judge=old, foresee=old_then, remove=delete_events),
+        few("skips", "triggers_skip", key="id", which=PAST, keep=events),
+        few("revisions", "triggers_revision", key="id", which=SETTLED, keep=events),
+        few("backfills.ticks", "triggers_backfilltick", key="id", which=OF_ENDED, keep=events),
+        backfills(events),
         few("rates", "triggers_rateuse", key="key", which=IDLE, keep=longest_period()),
     ]
+
+
+def backfills(keep: timedelta) -> Deletion:
+    """Of those that ended long ago; their ticks go before them."""
+    names = {"table": "triggers_backfill", "key": "id"}
+    return Deletion(
+        name="backfills",
+        keep=keep,
+        delete=DELETE_FEW.format(**names, which=EMPTIED),
+        which=COUNT_FEW.format(**names, which=ENDED),
+    )
 
 
 def came_before(ids: Sequence[UUID], instant: datetime, **fields: Any) -> list[UUID]:

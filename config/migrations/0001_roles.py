@@ -10,7 +10,7 @@ LOOKED_AT = ("agents", "runs", "triggers", "django_celery_beat", "django_celery_
 HIDDEN = ("view_secret",)
 OPERATED = {
     "runs": ("requeue_run", "cancel_run", "fork_run", "signal_run", "resolve_run", "pause_queue"),
-    "triggers": ("fire_trigger", "pause_trigger", "replay_event"),
+    "triggers": ("fire_trigger", "pause_trigger", "replay_event", "backfill_schedule"),
 }
 
 

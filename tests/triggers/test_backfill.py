@@ -1,22 +1,28 @@
 """A past range of a schedule is fired: each nominal time once, a few at a time, and what came of each is known."""
 
+import json
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from io import StringIO
+from threading import Barrier, Thread
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from django.contrib.auth.models import Group
+from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
 from agents import Permanent
+from config import retention
 from runs.cancel import cancel
 from runs.exceptions import IllegalState
 from runs.models import NIL, AuditEntry, Run
 from runs.requeue import requeue
 from runs.sql import database_now
+from tests.api import Api
 from tests.triggers.factories import make_event, make_trigger
 from tests.triggers.test_overlap import claim, end, start
 from triggers import dispatch as dispatching
@@ -27,7 +33,8 @@ from triggers.calendar import RuleError
 from triggers.control import pause, resume
 from triggers.dispatch import Rules, dispatch
 from triggers.exceptions import TriggerDisabled
-from triggers.models import Backfill, Decision, Event, Redelivery, Schedule, Trigger
+from triggers.models import Backfill, BackfillTick, Decision, Event, Redelivery, Schedule, Trigger
+from triggers.prune import steps
 from triggers.replay import replay
 
 pytestmark = pytest.mark.django_db
@@ -375,8 +382,7 @@ def test_the_end_of_its_run_is_the_outcome_of_a_nominal_time(ends: Callable[[], 
 
     status, counted = now_of(backfill)
     assert (status, backfill.ended_at is not None) == ("done", True)
-    assert counted == replace(Progress(total=1, taken=1), **{outcome: 1})
-    assert (counted.ended, counted.share) == (1, 1.0)
+    assert (counted.ended, counted.share, getattr(counted, outcome)) == (1, 1.0, 1)
 
 
 def test_what_became_no_run_is_refused() -> None:
@@ -612,3 +618,167 @@ def test_the_range_may_end_now() -> None:
     backfill = start_backfill(schedule, start=now - 10 * MINUTE, end=now, by="cli:ada")
 
     assert backfill.total == 10
+
+
+def ended_ago(backfill: Backfill, days: int) -> None:
+    ended_at = database_now() - days * DAY
+    Backfill.objects.filter(pk=backfill.pk).update(status="done", ended_at=ended_at)
+
+
+def test_a_backfill_that_ended_long_ago_goes_with_its_ticks_and_no_other_does() -> None:
+    schedule = make_schedule()
+    old, young, underway = (begin(schedule, 2, again=True) for _ in range(3))
+    ended_ago(old, 91)
+    ended_ago(young, 89)
+
+    counted = {step.name: step.count() for step in steps()}
+    removed = {one.name: one.rows for one in retention.prune() if one.rows}
+
+    assert (counted["backfills.ticks"], counted["backfills"]) == (2, 1)
+    assert removed == {"backfills.ticks": 2, "backfills": 1}
+    assert set(Backfill.objects.values_list("pk", flat=True)) == {young.pk, underway.pk}
+    assert BackfillTick.objects.count() == 4
+
+
+# By the API and the command line
+
+
+def test_a_post_starts_a_backfill_and_it_can_be_looked_at() -> None:
+    schedule = make_schedule("0 9 * * *", "Europe/Vienna")
+    body = {"start": "2025-03-07", "end": "2025-03-09T00:00+01:00", "at_once": 2, "priority": 8}
+    api = Api()
+
+    answer = api.post(f"schedules/{schedule.pk}/backfill/", body)
+    advance()
+    seen = api.get(f"backfills/{answer.body['id']}/").body
+
+    assert (answer.status, answer.body["progress"]["total"]) == (202, 2)
+    assert {name: seen[name] for name in ("schedule", "start", "end", "at_once", "priority", "again", "status", "by")} == {
+        "schedule": schedule.pk, "start": "2025-03-06T23:00:00Z", "end": "2025-03-08T23:00:00Z", "at_once": 2,
+        "priority": 8, "again": False, "status": "running", "by": "token:ci",
+    }  # fmt: skip
+    assert (seen["progress"]["taken"], seen["progress"]["open"]) == (2, 2)
+
+
+def test_backfills_are_listed_newest_first_and_by_schedule() -> None:
+    schedule = make_schedule()
+    first, second = begin(schedule, 1), begin(schedule, 2)
+    api = Api()
+
+    listed = api.get("backfills/", schedule=schedule.pk).body["results"]
+
+    assert [(one["id"], one["progress"]["there"]) for one in listed] == [(str(second.pk), 1), (str(first.pk), 0)]
+    assert api.get("backfills/", schedule=schedule.pk + 1).body["results"] == []
+
+
+def test_a_page_of_backfills_costs_the_same_whatever_their_number() -> None:
+    schedule = make_schedule()
+    api = Api()
+
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as asked:
+            assert api.get("backfills/").status == 200
+        return len(asked)
+
+    ended_ago(begin(schedule, 1), 0)
+    queries()  # the token's first use is written down
+    before = queries()
+    for _ in range(3):
+        ended_ago(begin(schedule, 1, again=True), 0)
+
+    assert queries() == before
+
+
+def test_the_api_cancels_once() -> None:
+    backfill = begin(make_schedule(), 1)
+    api = Api()
+
+    first, second = (api.post(f"backfills/{backfill.pk}/cancel/") for _ in range(2))
+
+    assert (first.status, first.body["status"], first.body["progress"]["cancelled"]) == (200, "cancelled", 1)
+    assert (second.status, second.body["status"]) == (409, "cancelled")
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"start": "yesterday"}, "start"),
+        ({"end": "2025-03-07T09:00"}, "end"),
+        ({"at_once": 0}, "at_once"),
+        ({"priority": 12}, "priority"),
+        ({"agian": True}, "agian"),
+    ],
+)
+def test_the_api_names_the_field_that_makes_no_sense(change: dict[str, Any], field: str) -> None:
+    schedule = make_schedule()
+    body = {"start": "2025-03-07T09:00", "end": "2025-03-07T12:00", **change}
+
+    answer = Api().post(f"schedules/{schedule.pk}/backfill/", body)
+
+    assert (answer.status, list(answer.body)) == (400, [field])
+    assert not Backfill.objects.exists()
+
+
+def test_starting_and_cancelling_need_a_permission_of_their_own() -> None:
+    backfill = begin(make_schedule(), 1)
+    paths = [f"schedules/{backfill.schedule_id}/backfill/", f"backfills/{backfill.pk}/cancel/"]
+    reader = Api(["triggers.view_schedule", "triggers.view_backfill"], name="reader")
+    granted = Group.objects.get(name="operator").permissions.values_list("content_type__app_label", "codename")
+    operator = Api([f"{app}.{codename}" for app, codename in granted], name="operator")
+
+    assert reader.get("backfills/").status == 200
+    assert [reader.post(path).status for path in paths] == [403, 403]
+    assert [operator.post(path).status for path in paths] == [400, 200]
+
+
+def test_the_command_starts_a_backfill_by_the_schedules_name() -> None:
+    make_schedule()
+    out = StringIO()
+
+    call_command(
+        "backfill", "hourly", "--from", "2025-03-07T09:00", "--to", "2025-03-07T11:00", "--at-once", "2", "--again", "--json",
+        stdout=out,
+    )  # fmt: skip
+
+    told = json.loads(out.getvalue())
+    backfill = Backfill.objects.get()
+    assert (told["id"], told["progress"]["total"]) == (str(backfill.pk), 2)
+    assert (backfill.at_once, backfill.again, backfill.start) == (2, True, NINE)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "end", "told"), [("daily", "2025-03-08", "No such schedule"), ("hourly", "2025-03-06", "ends before")]
+)
+def test_the_command_says_what_is_wrong(schedule: str, end: str, told: str) -> None:
+    make_schedule()
+
+    with pytest.raises(CommandError, match=told):
+        call_command("backfill", schedule, "--from", "2025-03-07", "--to", end)
+
+
+# Several Beats
+
+
+@pytest.mark.django_db(transaction=True)
+def test_any_number_of_beats_fire_each_nominal_time_once() -> None:
+    schedule = make_schedule("* * * * *")
+    backfill = start_backfill(schedule, start=NINE, end=NINE + 2 * HOUR, at_once=100, by="cli:ada")
+    together = Barrier(3)
+
+    def advance_for_a_while() -> None:
+        try:
+            together.wait(20)
+            for _ in range(20):
+                advance()
+        finally:
+            connection.close()
+
+    beats = [Thread(target=advance_for_a_while) for _ in range(3)]
+    for beat in beats:
+        beat.start()
+    for beat in beats:
+        beat.join(60)
+
+    assert nominals() == [NINE + minute * MINUTE for minute in range(120)]
+    assert progress(backfill) == Progress(total=120, taken=120, open=120)
+    assert not Redelivery.objects.exists()
