@@ -19,9 +19,10 @@ from django.utils import timezone
 
 from config.embedded.binaries import OLDEST_POSTGRES
 from config.health import broker_answers, pending_migrations
-from config.problems import problems
+from config.problems import NAMED, problems
 from config.situation import look
 from runs.sql import database_now
+from triggers.missed import Missed, missed_lately
 from triggers.models import Secret
 from triggers.secrets import decrypt
 
@@ -151,8 +152,16 @@ def processes() -> Iterator[Finding]:
     wrong = problems(now)
     for problem in wrong:
         yield Finding(problem.text, problem.remedy)
+    if missed := missed_lately(NAMED + 1):
+        yield Finding(_missed(missed))
     if not wrong:
         yield Finding("events are dispatched as they come, schedules fire on time, and no run waits in vain")
+
+
+def _missed(missed: list[Missed]) -> str:
+    named = ", ".join(f"{one.name} ({one.count} ×, {one.reasons})" for one in missed[:NAMED])
+    more = " and others" if len(missed) > NAMED else ""
+    return f"missed by schedules in the last day: {named}{more}; `manage.py schedules why NAME --at TIME` says why"
 
 
 def broker() -> Iterator[Finding]:

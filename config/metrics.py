@@ -1,6 +1,7 @@
 """/metrics for Prometheus, read from the database at every scrape: the same numbers from whichever web process answers."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
 from typing import Any
 
 from django.db import connection
@@ -13,7 +14,11 @@ from prometheus_client.registry import Collector
 
 from config.problems import problems
 from config.situation import look
+from runs.sql import database_now
+from runs.sweep import first_id_at
+from triggers.accept import builtin_source
 
+MINUTE = timedelta(minutes=1)
 # Each count reads one narrow partial index. Ages are by the database's clock, and 0 where nothing waits.
 EVENTS = "SELECT count(*) FROM triggers_event WHERE dispatched_at IS NULL"
 OLDEST_EVENT = """
@@ -43,8 +48,23 @@ SELECT coalesce(greatest(extract(epoch FROM clock_timestamp() - min(available_at
 PROCESSES = "SELECT kind, count(*) FILTER (WHERE stopped_at IS NULL) FROM runs_worker GROUP BY kind"
 SEEN = "SELECT kind, extract(epoch FROM clock_timestamp() - max(seen_at))::float8 FROM runs_worker GROUP BY kind"
 SCHEDULE_LATENESS = """
-SELECT coalesce(greatest(extract(epoch FROM clock_timestamp() - min(next_fire_at)), 0), 0)::float8
-FROM triggers_schedule WHERE next_fire_at IS NOT NULL
+SELECT coalesce(greatest(extract(epoch FROM clock_timestamp() - min(due_at)), 0), 0)::float8
+FROM triggers_schedule WHERE due_at IS NOT NULL AND NOT stale
+"""
+NEXT_DUE = """
+SELECT extract(epoch FROM min(due_at) - clock_timestamp())::float8 FROM triggers_schedule WHERE due_at IS NOT NULL AND NOT stale
+HAVING min(due_at) IS NOT NULL
+"""
+# Of what may be long, the newest end.
+SKIPS = """
+SELECT reason, sum(coalesce(count, 1)) FROM (
+  SELECT reason, count FROM triggers_skip WHERE created_at > clock_timestamp() - interval '1 hour'
+  ORDER BY created_at DESC LIMIT 10000) newest
+GROUP BY reason
+"""
+FIRES = """
+SELECT count(*) FILTER (WHERE source_id = %s::uuid) FROM (
+  SELECT source_id FROM triggers_event WHERE id >= %s::uuid ORDER BY id DESC LIMIT 100000) newest
 """
 PAUSED_TRIGGERS = "SELECT count(*) FROM triggers_trigger WHERE enabled AND paused_at IS NOT NULL"
 
@@ -82,6 +102,18 @@ class DatabaseCollector(Collector):
             "wakeful_process_seen_seconds", "Time since any process of a kind was seen", _rows(SEEN), labels=("kind",)
         )
         yield _gauge("wakeful_schedule_late_seconds", "How late the most overdue schedule is", _rows(SCHEDULE_LATENESS))
+        yield _gauge("wakeful_schedule_next_seconds", "Time until the next schedule is due", _rows(NEXT_DUE))
+        yield _gauge(
+            "wakeful_schedule_fires",
+            "Events that schedules made in the last minute, among the newest 100,000 events",
+            _rows(FIRES, [builtin_source("schedule"), first_id_at(database_now() - MINUTE)]),
+        )
+        yield _gauge(
+            "wakeful_schedule_skips",
+            "Nominal times that were skipped in the last hour, among the newest 10,000 stretches of them",
+            _rows(SKIPS),
+            labels=("reason",),
+        )
         yield _gauge("wakeful_triggers_paused", "Enabled triggers that are paused", _rows(PAUSED_TRIGGERS))
         yield from _situation()
 
@@ -117,9 +149,9 @@ def metrics(request: HttpRequest) -> HttpResponse:
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
 
-def _rows(query: str) -> list[tuple[Any, ...]]:
+def _rows(query: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
-        cursor.execute(query)
+        cursor.execute(query, parameters)
         return list(cursor.fetchall())
 
 

@@ -13,6 +13,7 @@ from runs.queues import SAMPLE, QueueState
 
 BAD, WARNING = Alarm.Severity.BAD, Alarm.Severity.WARNING
 AT_ONCE = timedelta()
+NAMED = 5  # things of a kind that a sentence names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,15 @@ NEEDED = {
 
 def problems(now: Situation) -> list[Problem]:
     """Everything that is wrong, the worst first."""
-    found = [*_missing(now), *_stuck(now), *_queues(now), *_late(now), *_triggers(now), *_parked(now)]
+    found = [
+        *_missing(now),
+        *_stuck(now),
+        *_broken(now),
+        *_queues(now),
+        *_late(now),
+        *_triggers(now),
+        *_parked(now),
+    ]
     return sorted(found, key=lambda problem: problem.severity != BAD)
 
 
@@ -146,6 +155,33 @@ def _stuck(now: Situation) -> Iterator[Problem]:
             lasted=timedelta(seconds=late),
             alarm_after=settings.WAKEFUL_ALARM_AFTER,
         )
+    if now.alive(Worker.Kind.BEAT) and now.schedules_unsettled:
+        age = now.unsettled_age or 0
+        yield Problem(
+            name="edits",
+            severity=BAD,
+            text=f"{_count(now.schedules_unsettled, 'edited schedule')} not armed anew, the oldest for {_span(age)}, although "
+            "beat is alive: none of these fires meanwhile.",
+            remedy="Read beat's log (`journalctl -u wakeful-beat`), and look at the oldest transaction: one that holds a lock "
+            "on them stops it.",
+            lasted=timedelta(seconds=age),
+            alarm_after=settings.WAKEFUL_ALARM_AFTER,
+        )
+
+
+def _broken(now: Situation) -> Iterator[Problem]:
+    if not now.broken:
+        return
+    named = "; ".join(f"{one.name} ({one.problem})" for one in now.broken[:NAMED])
+    more = " and others" if len(now.broken) > NAMED else ""
+    yield Problem(
+        name="schedules-broken",
+        severity=BAD,
+        text=f"Of the schedules that are on, some cannot fire: {named}{more}.",
+        remedy="Edit the rule of each, or pause it: `manage.py schedules pause NAME`.",
+        lasted=AT_ONCE,
+        alarm_after=AT_ONCE,
+    )
 
 
 def _queues(now: Situation) -> Iterator[Problem]:

@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 COUNTED = 10_000  # nobody needs to know by how much a backlog is longer
 STOPPED_SHOWN = 20
+BROKEN_SHOWN = 20  # schedules
 SLOT_TRANSACTIONS, SLOT_BYTES = 1_000_000, 2**30  # what an unread replication slot may keep from being cleaned up
 LATE = timedelta(seconds=30)  # three safety looks: what waits longer is not waiting its turn
 
@@ -51,9 +52,19 @@ SELECT json_build_object(
   'undelivered_age', (SELECT extract(epoch FROM clock_timestamp() - min(created_at))::float8 FROM {FIRST_MESSAGES}
     WHERE last_error <> ''),
   'delivery_error', (SELECT left(last_error, 300) FROM {FIRST_MESSAGES} WHERE last_error <> '' ORDER BY id LIMIT 1),
-  'schedules_late', (SELECT count(*) FROM triggers_schedule WHERE next_fire_at < clock_timestamp() - %(late)s::interval),
-  'schedule_age', (SELECT extract(epoch FROM clock_timestamp() - min(next_fire_at))::float8 FROM triggers_schedule
-    WHERE next_fire_at IS NOT NULL),
+  'schedules_late', (SELECT count(*) FROM (
+    SELECT FROM triggers_schedule WHERE NOT stale AND due_at < clock_timestamp() - %(late)s::interval
+    LIMIT %(counted)s::int) late),
+  'schedule_age', (SELECT extract(epoch FROM clock_timestamp() - min(due_at))::float8 FROM triggers_schedule
+    WHERE due_at IS NOT NULL AND NOT stale),
+  'schedules_unsettled', (SELECT count(*) FROM (SELECT FROM triggers_schedule
+    WHERE stale AND edited_at < clock_timestamp() - %(late)s::interval LIMIT %(counted)s::int) unsettled),
+  'unsettled_age', (SELECT extract(epoch FROM clock_timestamp() - min(edited_at))::float8 FROM (
+    SELECT edited_at FROM triggers_schedule WHERE stale LIMIT %(counted)s::int) unsettled),
+  'broken', (SELECT coalesce(json_agg(broken), '[]') FROM (
+    SELECT periodic.name, schedule.problem FROM triggers_schedule schedule
+    JOIN django_celery_beat_periodictask periodic ON periodic.id = schedule.task_id
+    WHERE schedule.rest = 'problem' AND periodic.enabled ORDER BY schedule.id LIMIT %(broken)s::int) broken),
   'transaction', (SELECT row_to_json(oldest) FROM (
     SELECT pid, coalesce(usename, '') AS "user", application_name AS application, coalesce(state, '') AS state,
       left(query, 200) AS query, '' AS prepared, extract(epoch FROM clock_timestamp() - xact_start)::float8 AS age
@@ -136,6 +147,14 @@ class Failing:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Broken:
+    """A schedule that is on and cannot fire."""
+
+    name: str
+    problem: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Situation:
     """Ages are seconds, None where nothing waits; a negative lateness is still to come."""
 
@@ -151,6 +170,9 @@ class Situation:
     delivery_error: str | None = None
     schedules_late: int = 0
     schedule_age: float | None = None
+    schedules_unsettled: int = 0
+    unsettled_age: float | None = None
+    broken: list[Broken] = field(default_factory=list)
     transaction: Transaction | None = None
     slots: list[Slot] = field(default_factory=list)
     failing: list[Failing]
@@ -184,6 +206,7 @@ def look() -> Situation:
             "stopped": STOPPED_SHOWN,
             "counted": COUNTED,
             "late": LATE,
+            "broken": BROKEN_SHOWN,
             "failures": settings.WAKEFUL_ALARM_FAILURES,
             "slot_transactions": SLOT_TRANSACTIONS,
             "slot_bytes": SLOT_BYTES,
@@ -196,6 +219,7 @@ def look() -> Situation:
             "queues": _each(QueueState, seen["queues"]),
             "slots": _each(Slot, seen["slots"]),
             "failing": _each(Failing, seen["failing"]),
+            "broken": _each(Broken, seen["broken"]),
             "transaction": Transaction(**seen["transaction"]) if seen["transaction"] else None,
         }
     )

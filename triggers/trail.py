@@ -45,7 +45,7 @@ def trail_of(schedule: Schedule, event: Event) -> Trail:
         run=first[0] if first else None,
         decision=Decision.objects.filter(event=event).order_by("-created_at", "-id").first(),
         replays=list(Redispatch.objects.filter(event=event).exclude(replay_id=NIL).order_by("id")),
-        backfills=list(_backfilled(schedule).filter(nominal=event.time)),
+        backfills=list(_backfilled(schedule).filter(nominal=event.time or event.received_at)),
     )
 
 

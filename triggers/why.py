@@ -7,11 +7,12 @@ is looked for from the instant on and before `width` later, so that "09:00" is t
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import islice, takewhile
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from django.conf import settings
 
@@ -29,6 +30,7 @@ from triggers.plan import Plan
 from triggers.trail import Trail, event_between, event_by_trigger, trail_of
 
 MINUTE = timedelta(minutes=1)
+IN_UTC = ZoneInfo("UTC")
 ON_TIME = timedelta(seconds=30)  # later than this needs a reason; as in triggers.ticks
 LOOKED_BACK = timedelta(days=5 * 366)  # for the nominal time before the one asked for
 
@@ -77,7 +79,7 @@ class _Question:
     schedule: Schedule
     start: datetime
     end: datetime
-    zone: tzinfo
+    zone: ZoneInfo
     note: str
     now: datetime
     periods: Sequence[Period]
@@ -97,7 +99,7 @@ def why(
     at: datetime,
     width: timedelta = MINUTE,
     *,
-    zone: tzinfo | None = None,
+    zone: ZoneInfo | None = None,
     now: datetime | None = None,
 ) -> Answer:
     """What became of the schedule at `at`, and why it did not fire. A time without an offset is one of `zone`, or of the
@@ -114,7 +116,7 @@ def why(
     )
 
 
-def _ask(schedule: Schedule, at: datetime, width: timedelta, zone: tzinfo | None, now: datetime) -> _Question:
+def _ask(schedule: Schedule, at: datetime, width: timedelta, zone: ZoneInfo | None, now: datetime) -> _Question:
     periods = periods_of(schedule)
     zone = zone or _zone_at(periods, at)
     asked = local_time.read(at, zone)
@@ -128,7 +130,7 @@ def _ask(schedule: Schedule, at: datetime, width: timedelta, zone: tzinfo | None
     )  # fmt: skip
 
 
-def _zone_at(periods: Sequence[Period], at: datetime) -> tzinfo:
+def _zone_at(periods: Sequence[Period], at: datetime) -> ZoneInfo:
     """The zone of the rule that held at a local time, each rule's own clock read."""
     for period in reversed(periods):
         zone = _zone_of(period)
@@ -137,13 +139,13 @@ def _zone_at(periods: Sequence[Period], at: datetime) -> tzinfo:
     return _zone_of(periods[0])
 
 
-def _zone_of(period: Period) -> tzinfo:
+def _zone_of(period: Period) -> ZoneInfo:
     """Of its crontab; else that of its active hours, or UTC."""
     try:
         own = "" if period.state.values.get("crontab") else period.state.values.get("active_zone")
         return zone_of(own) if own else period.state.zone
     except RuleError:
-        return UTC
+        return IN_UTC
 
 
 # What fired
@@ -338,7 +340,7 @@ def _what_came_twice(question: _Question) -> Answer | None:
         return None
     before = why(question.schedule, first, question.end - question.start, zone=question.zone, now=question.now)
     clock = local_time.clock(question.start, question.zone)
-    text = f"{clock} came twice that night, and it fires the first time, at {local_time.clock(named, UTC)} UTC. {before.text}"
+    text = f"{clock} came twice that night, and it fires the first time, at {local_time.clock(named, IN_UTC)} UTC. {before.text}"
     return replace(before, verdict=Verdict.TWICE, text=text, at=question.start)
 
 

@@ -21,6 +21,7 @@ from config.problems import problems
 from config.situation import look
 from runs.models import Run
 from runs.states import RunStatus
+from triggers.missed import missed_lately
 from triggers.models import Decision, Event, Schedule, Trigger
 from triggers.schedules import describe
 
@@ -115,7 +116,7 @@ def _tile(label: str, rows: QuerySet[Any], url: str, *, note: str = "", level: s
 
 
 def _sections() -> Sequence[Section]:
-    return [_paused_triggers(), _failed_runs(), _next_fires()]
+    return [_paused_triggers(), _failed_runs(), *_missed_fires(), _next_fires()]
 
 
 def _paused_triggers() -> Table:
@@ -148,6 +149,21 @@ def _failed_runs() -> Table:
         ],
         empty="None has failed.",
     )
+
+
+def _missed_fires() -> list[Table]:
+    """Nothing to look at where nothing was missed."""
+    missed = missed_lately(SHOWN)
+    table = Table(
+        title="Missed by schedules in the last day",
+        headers=("Schedule", "How many", "The latest", "Why"),
+        rows=[
+            (link(page("triggers_schedule", one.schedule_id), one.name), one.count, moment(one.last), one.reasons)
+            for one in missed
+        ],
+        empty="None.",
+    )
+    return [table] if missed else []
 
 
 def _next_fires() -> Table:

@@ -92,5 +92,5 @@ def test_a_scrape_costs_a_fixed_number_of_queries(django_assert_num_queries: Any
         make_event()
         make_run()
 
-    with django_assert_num_queries(13):
+    with django_assert_num_queries(17):
         scrape()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from config.problems import Problem, problems
-from config.situation import Failing, Process, Situation, Slot, Transaction
+from config.situation import Broken, Failing, Process, Situation, Slot, Transaction
 from runs.queues import QueueState
 
 IDLE_QUEUE: dict[str, Any] = {
@@ -134,6 +134,16 @@ def test_workers_that_are_all_stopping_are_as_good_as_none() -> None:
         ({"undispatched": 12, "undispatched_age": 180.0}, "backlog", "12 events are waiting for dispatch"),
         ({"outbox": 1, "outbox_late": 60.0}, "outbox", "1 message is in the outbox"),
         ({"schedules_late": 2, "schedule_age": 60.0}, "schedules", "2 schedules are late"),
+        (
+            {"schedules_unsettled": 1, "unsettled_age": 90.0},
+            "edits",
+            "1 edited schedule is not armed anew, the oldest for 1 min 30 s, although beat is alive",
+        ),
+        (
+            {"broken": [Broken(name="digest", problem="hour 25 is not between 0 and 23")]},
+            "schedules-broken",
+            "some cannot fire: digest (hour 25 is not between 0 and 23).",
+        ),
         (
             {
                 "transaction": Transaction(

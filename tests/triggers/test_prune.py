@@ -15,6 +15,7 @@ from django.contrib.sessions.models import Session
 from django.core.management import call_command
 from django.db import connection, transaction
 from django.utils import timezone
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from django_celery_results.models import TaskResult
 
 from config import retention
@@ -25,7 +26,7 @@ from tests.old_rows import ago, old_event, old_run
 from tests.triggers.factories import hold, make_paused_trigger, make_trigger
 from triggers.accept import Incoming, accept, builtin_source
 from triggers.exceptions import PayloadRemoved
-from triggers.models import Decision, Event, RateUse, Redelivery, Redispatch, Window
+from triggers.models import Decision, Event, RateUse, Redelivery, Redispatch, Revision, Schedule, Skip, Window
 from triggers.replay import replay
 
 pytestmark = pytest.mark.django_db
@@ -64,6 +65,34 @@ def test_an_older_event_goes_with_all_that_hangs_on_it() -> None:
 
     for model in (Event, Run, Decision, Redelivery, Redispatch, ProcessedEvent):
         assert not model.objects.exists(), model
+
+
+def test_what_tells_why_a_schedule_did_not_fire_stays_as_long_as_events() -> None:
+    schedule = make_schedule()
+    for days in (89, 91):
+        skip = Skip.objects.create(schedule=schedule, reason="missed", first=ago(days=days), last=ago(days=days))
+        Skip.objects.filter(pk=skip.pk).update(created_at=ago(days=days))
+        Revision.objects.create(schedule=schedule, until=ago(days=days), by="ada", state={})
+
+    assert pruned() == {"skips": 1, "revisions": 1}
+
+    assert Skip.objects.get().created_at > ago(days=90)
+    assert Revision.objects.get().until > ago(days=90)
+
+
+def test_what_beat_has_yet_to_account_for_stays() -> None:
+    schedule = make_schedule(stale=True, accounted_until=ago(days=100))
+    Revision.objects.create(schedule=schedule, until=ago(days=95), by="ada", state={})
+
+    assert pruned() == {}
+
+
+def make_schedule(**columns: Any) -> Schedule:
+    task = PeriodicTask.objects.create(
+        name="digest", task="t", interval=IntervalSchedule.objects.create(every=1, period="days")
+    )
+    Schedule.objects.filter(task=task).update(**{"stale": False, **columns})
+    return Schedule.objects.get(task=task)
 
 
 # Who still needs an event

@@ -124,7 +124,11 @@ def test_a_time_that_ran_says_so_and_leads_to_its_run() -> None:
 def test_a_time_whose_event_started_no_run_says_which_decision_was_taken() -> None:
     schedule = beat(make_schedule(), NINE)
     Decision.objects.create(
-        event=Event.objects.get(), trigger=schedule.trigger, replay_id=NIL, outcome="overlap", reason="run 7 is live"
+        event=Event.objects.get(),
+        trigger=Trigger.objects.get(),
+        replay_id=NIL,
+        outcome="overlap",
+        reason="run 7 is live",
     )
 
     answer = ask(schedule, "2050-03-07T09:00")

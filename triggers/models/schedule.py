@@ -129,6 +129,7 @@ class Schedule(models.Model):
             models.Index(fields=["id"], name="schedule_stale", condition=Q(stale=True)),
             # Normally empty: what should fire and does not know when.
             models.Index(fields=["id"], name="schedule_unarmed", condition=Q(due_at=None, stale=False, rest="")),
+            models.Index(fields=["id"], name="schedule_problem", condition=Q(rest="problem")),
         ]
 
     def __str__(self) -> str:
@@ -170,7 +171,15 @@ class Skip(models.Model):
             models.CheckConstraint(name="skip_in_order", condition=Q(last__gte=F("first"))),
             models.UniqueConstraint(fields=["schedule", "last"], name="skip_once"),
         ]
-        indexes = [models.Index(fields=["created_at"], name="skip_by_age")]
+        indexes = [
+            models.Index(fields=["created_at"], name="skip_by_age"),
+            # What somebody may have waited for in vain, among the many that are closed or paused on purpose.
+            models.Index(
+                fields=["created_at"],
+                name="skip_missed",
+                condition=Q(reason__in=["missed", "window", "most", "refused"]),
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.schedule_id}: {self.reason} from {self.first} to {self.last}"
