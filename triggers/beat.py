@@ -19,7 +19,7 @@ from django.db import connection
 from runs.lease import Presence
 from runs.listen import Listener, set_timeouts
 from runs.models import Worker
-from triggers import reconcile, ticks
+from triggers import backfill, reconcile, ticks
 from triggers.schedules import install_static
 
 log = structlog.get_logger(__name__)
@@ -39,7 +39,7 @@ class Scheduler(beat.Scheduler):
         self.is_lost = False  # and somebody has been told
         self.is_looking = False
         self.walk = reconcile.Walk()
-        self.walks_at = 0.0
+        self.walks_at = self.backfills_at = 0.0  # by the process's clock
         super().__init__(*args, **kwargs)
         self.max_interval = int(settings.WAKEFUL_SAFETY_LOOK.total_seconds())
 
@@ -69,9 +69,34 @@ class Scheduler(beat.Scheduler):
                 self.connect()
             self.presence.renew()
             self.reconcile()
-            return work()
+            return self.work()
         finally:
             self.is_looking = False
+
+    def work(self) -> timedelta:
+        """One batch of stale schedules, one of due ones, one of each backfill; how long there is nothing to do, zero if
+        there was something."""
+        look = ticks.look()
+        done = 0
+        if look.has_unarmed:
+            done += reconcile.rearm()
+        if look.has_stale:
+            done += ticks.settle(look.now)
+        if look.is_due:
+            done += ticks.fire_due(look.now)
+        if look.has_backfills:
+            done += self.advance_backfills()
+        if done:
+            return timedelta(0)
+        wait = time_until_next(look)
+        return min(wait, backfill.LOOK_EVERY) if look.has_backfills else wait
+
+    def advance_backfills(self) -> bool:
+        if time.monotonic() < self.backfills_at:
+            return False
+        more = backfill.advance()
+        self.backfills_at = time.monotonic() + (0 if more else backfill.LOOK_EVERY.total_seconds())
+        return more
 
     def reconcile(self) -> None:
         if time.monotonic() >= self.walks_at:
@@ -103,19 +128,6 @@ class Scheduler(beat.Scheduler):
         connection.close()  # it may have been left in the middle of a statement
         with contextlib.suppress(DjangoDatabaseError):
             self.presence.close()
-
-
-def work() -> timedelta:
-    """One batch of stale schedules and one of due ones; how long there is nothing to do, zero if there was something."""
-    look = ticks.look()
-    done = 0
-    if look.has_unarmed:
-        done += reconcile.rearm()
-    if look.has_stale:
-        done += ticks.settle(look.now)
-    if look.is_due:
-        done += ticks.fire_due(look.now)
-    return timedelta(0) if done else time_until_next(look)
 
 
 def time_until_next(look: ticks.Look) -> timedelta:

@@ -55,6 +55,7 @@ LOOK = """
 SELECT clock_timestamp(),
        EXISTS (SELECT FROM triggers_schedule WHERE stale),
        EXISTS (SELECT FROM triggers_schedule WHERE due_at IS NULL AND NOT stale AND rest = ''),
+       EXISTS (SELECT FROM triggers_backfill WHERE ended_at IS NULL),
        (SELECT min(due_at) FROM triggers_schedule WHERE due_at IS NOT NULL AND NOT stale)
 """
 CLAIM = """
@@ -114,6 +115,7 @@ class Look:
     now: datetime
     has_stale: bool
     has_unarmed: bool
+    has_backfills: bool
     next_due: datetime | None
 
     @property
@@ -192,8 +194,8 @@ class Owed:
 
 def look() -> Look:
     """One cheap statement; all an idle Beat asks."""
-    [(now, has_stale, has_unarmed, next_due)] = fetch(LOOK)
-    return Look(now=now, has_stale=has_stale, has_unarmed=has_unarmed, next_due=next_due)
+    [row] = fetch(LOOK)
+    return Look(**dict(zip(Look.__dataclass_fields__, row, strict=True)))
 
 
 def settle(now: datetime | None = None, limit: int = BATCH) -> int:
