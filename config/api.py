@@ -11,6 +11,7 @@ from config.queue_api import QueueResource
 from runs.api import ApprovalResource, RunResource
 from triggers.api import EventResource, ScheduleResource, SourceResource, TriggerResource
 from triggers.backfill_api import BackfillResource
+from triggers.upcoming_api import UpcomingResource
 
 router = SimpleRouter()
 router.register("events", EventResource)
@@ -20,6 +21,7 @@ router.register("queues", QueueResource, basename="queue")
 router.register("triggers", TriggerResource)
 router.register("schedules", ScheduleResource)
 router.register("backfills", BackfillResource)
+router.register("upcoming", UpcomingResource, basename="upcoming")
 router.register("sources", SourceResource)
 
 urlpatterns = [

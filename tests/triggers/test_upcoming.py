@@ -72,7 +72,7 @@ def one_of_each() -> Trigger:
     armed("cleanup", "4")
     put_wake(trigger, NINE + MINUTE, "quarterly review")
     make_wait(make_run(status="waiting", trigger="order", agent="seller"), key="sleep#1", due_at=NINE + 2 * MINUTE)
-    late = {"status": "queued", "ready_at": None, "trigger": "mailer"}
+    late: dict[str, Any] = {"status": "queued", "ready_at": None, "trigger": "mailer"}
     make_run(**late, due_at=NINE + 3 * MINUTE, attempt=2, error="OSError: no route\nmore")
     make_run(**late, due_at=NINE + 4 * MINUTE)
     return trigger
