@@ -50,6 +50,7 @@ LAG = timedelta(seconds=2)
 EVENT_TYPE = "schedule.fired"
 REFUSED = (DataError, IntegrityError, ValidationError)
 Reason, Rest, CatchUp = Skip.Reason, Schedule.Rest, Schedule.CatchUp
+MISSED = (Reason.MISSED, Reason.WINDOW, Reason.MOST)
 
 LOOK = """
 SELECT clock_timestamp(),
@@ -367,7 +368,9 @@ def _leave_to_the_other(owed: Owed, plan: Plan) -> Plan:
 def _fire(now: datetime, schedules: Sequence[Claimed]) -> None:
     if schedules:
         share = max(1, TICKS // len(schedules))
-        _record([_owed(schedule, now, share) for schedule in schedules], now)
+        owed = [_owed(schedule, now, share) for schedule in schedules]
+        _record(owed, now)
+        _log_missed(owed)
         failpoint("before_tick_commit")
 
 
@@ -392,6 +395,13 @@ def _owed(schedule: Claimed, now: datetime, share: int) -> Owed:
     except RuleError as error:
         owed.refuse(str(error))
     return owed
+
+
+def _log_missed(owed: Sequence[Owed]) -> None:
+    """One line, however many schedules an outage has hit; each says for itself what it missed."""
+    hit = [one for one in owed if any(skip.reason in MISSED for skip in one.skips)]
+    if hit:
+        log.warning("beat.ticks_missed", schedules=len(hit), such_as=[one.claimed.name for one in hit[:5]])
 
 
 def _newest_due(plan: Plan, first: datetime, now: datetime) -> datetime:
@@ -422,8 +432,6 @@ def _decide(owed: Owed, state: State, plan: Plan, first: datetime, newest: datet
         # Of an instant whose row came late, what there is to account for lies before that row.
         begun = min(owed.accounted, just_before(first)) if plan.once else owed.accounted
         owed.skips += plan.account(begun, until, fires, [*missed, (EVER, Reason.MISSED)])
-        if first not in fires:
-            _log_missed(owed.claimed, state, first, fires, now)
     owed.fires += [(nominal, plan.due(nominal)) for nominal in fires]
     owed.accounted = max(owed.accounted, until)
 
@@ -436,17 +444,6 @@ def _on_time(plan: Plan, first: datetime, newest: datetime, now: datetime) -> li
     since = max(first, now - LAG - plan.jitter - plan.spread)
     fires = [nominal for nominal in _between(plan, since, newest) if plan.due(nominal) >= now - LAG]
     return fires or [newest] * (now - plan.due(newest) <= GRACE)
-
-
-def _log_missed(schedule: Claimed, state: State, first: datetime, fires: Sequence[datetime], now: datetime) -> None:
-    log.warning(
-        "beat.ticks_missed",
-        schedule=schedule.name,
-        policy=state.catch_up,
-        missed_from=first.isoformat(),
-        late=str(now - first),
-        fires=[fire.isoformat() for fire in fires],
-    )
 
 
 # Recording
