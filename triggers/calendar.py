@@ -254,7 +254,9 @@ def zone_of(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise RuleError(f"there is no zone {name!r}; write an IANA name, such as Europe/Vienna or UTC") from None
+        raise RuleError(
+            f"there is no zone {name!r}; write an IANA name, such as Europe/Vienna or UTC", field="tz"
+        ) from None
 
 
 def instant_of(local: datetime, zone: ZoneInfo) -> datetime:
