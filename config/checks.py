@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 
+from config.problems import OUR_SCHEDULER
 from triggers.intake import Rate
 
 LOCAL = {"127.0.0.1", "localhost", "[::1]", "testserver"}
@@ -126,6 +127,20 @@ def atomic_timeout(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
             )
         ]
     return []
+
+
+@register(deploy=True)
+def scheduler(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+    if settings.CELERY_BEAT_SCHEDULER == OUR_SCHEDULER:
+        return []
+    return [
+        Warning(
+            f"CELERY_BEAT_SCHEDULER is {settings.CELERY_BEAT_SCHEDULER}.",
+            hint="It knows no catch-up, jitter, active hours, excluded days or limits, records no skips, and fires once only "
+            f"while a single Beat runs. Unset it for {OUR_SCHEDULER}.",
+            id="wakeful.W004",
+        )
+    ]
 
 
 @register(Tags.database)

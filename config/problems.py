@@ -13,6 +13,7 @@ from runs.queues import SAMPLE, QueueState
 
 BAD, WARNING = Alarm.Severity.BAD, Alarm.Severity.WARNING
 AT_ONCE = timedelta()
+OUR_SCHEDULER = "triggers.beat:Scheduler"
 NAMED = 5  # things of a kind that a sentence names
 
 
@@ -68,6 +69,8 @@ def problems(now: Situation) -> list[Problem]:
 
 def _missing(now: Situation) -> Iterator[Problem]:
     for kind, (effect, command) in NEEDED.items():
+        if kind == Worker.Kind.BEAT and settings.CELERY_BEAT_SCHEDULER != OUR_SCHEDULER:
+            continue  # nobody else's leaves a trace of being alive
         alive = now.alive(kind)
         if all(process.draining for process in alive):
             age = now.unseen.get(kind)

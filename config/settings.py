@@ -35,6 +35,7 @@ WAKEFUL_PORT = env.count("WAKEFUL_PORT", 8000, "port of the web process, on 127.
 WAKEFUL_APPS = env.words("WAKEFUL_APPS", "", "your own Django apps, found through PYTHONPATH")
 WAKEFUL_DEMO = env.flag("WAKEFUL_DEMO", False, "the agents and models of agents.library; `up --demo` sets it")
 WAKEFUL_QUEUES = env.words("WAKEFUL_QUEUES", "default", "queues a worker serves unless told otherwise")
+CELERY_BEAT_SCHEDULER = env.text("CELERY_BEAT_SCHEDULER", "triggers.beat:Scheduler", "what fires schedules; `django_celery_beat.schedulers:DatabaseScheduler` goes back to django-celery-beat's own")
 WAKEFUL_CONCURRENCY = env.count("WAKEFUL_CONCURRENCY", 2, "children of the worker that `manage.py up` starts")
 WAKEFUL_ENCRYPTION_KEYS = env.words("WAKEFUL_ENCRYPTION_KEYS", "", "Fernet keys for secrets at rest: the first encrypts, all decrypt", secret=True)
 WAKEFUL_ADMIN_PASSWORD = env.text("WAKEFUL_ADMIN_PASSWORD", "", "password of the user `admin` that `up` sets up", secret=True)
@@ -204,7 +205,6 @@ SPECTACULAR_SETTINGS = {
 
 # Celery carries doorbells ("queue Q has work") and the user's own PeriodicTasks; PostgreSQL is the queue.
 CELERY_TIMEZONE = "UTC"
-CELERY_BEAT_SCHEDULER = "triggers.beat:Scheduler"
 CELERY_TASK_DEFAULT_QUEUE = "celery"
 CELERY_TASK_QUEUES = [Queue("celery"), *(Queue(f"runs.{name}", routing_key=f"runs.{name}") for name in WAKEFUL_QUEUES)]
 CELERY_TASK_ACKS_LATE = False  # the broker's ack means nothing: the run's row is the guarantee

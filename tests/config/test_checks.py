@@ -25,6 +25,7 @@ KEY = Fernet.generate_key().decode()
         ({"WAKEFUL_PRUNE_BUDGET": timedelta(hours=2)}, "wakeful.W021"),
         ({"WAKEFUL_ENCRYPTION_KEYS": []}, "wakeful.W001"),
         ({"WAKEFUL_ATOMIC_TIMEOUT": timedelta(hours=1)}, "wakeful.W002"),
+        ({"CELERY_BEAT_SCHEDULER": "django_celery_beat.schedulers:DatabaseScheduler"}, "wakeful.W004"),
     ],
 )
 def test_a_wrong_combination_has_an_id_and_a_hint(settings: Any, wrong: dict[str, Any], expected: str) -> None:

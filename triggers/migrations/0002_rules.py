@@ -173,10 +173,11 @@ BEGIN
 END $$;
 CREATE TRIGGER schedule_stale AFTER UPDATE OF days ON triggers_exclusioncalendar
   FOR EACH ROW WHEN (OLD.days IS DISTINCT FROM NEW.days) EXECUTE FUNCTION triggers_calendar_changed();
-
--- An installation of django-celery-beat: what its own scheduler has fired is not owed.
+"""
+# An installation of django-celery-beat: what its own scheduler has fired is not owed.
+TAKE_OVER = """
 INSERT INTO triggers_schedule (task_id, stale, accounted_until)
-  SELECT id, true, last_run_at FROM django_celery_beat_periodictask ON CONFLICT DO NOTHING;
+  SELECT id, true, last_run_at FROM django_celery_beat_periodictask ON CONFLICT DO NOTHING
 """
 # An edited row of rules reaches every schedule that shares it.
 RULE = """
@@ -273,4 +274,6 @@ class Migration(migrations.Migration):
             )
             for table, settings in STORAGE.items()
         ],
+        # Last: a table is not altered in the transaction that has written to it.
+        migrations.RunSQL(TAKE_OVER, migrations.RunSQL.noop),
     ]
