@@ -21,7 +21,6 @@ from django.db.models.functions import Now
 
 from runs.audit import record
 from runs.exceptions import IllegalState
-from runs.failpoints import failpoint
 from runs.sql import database_now, fetch
 from triggers.backfill_outcomes import cancel_queued, drop_waiting, held, open_ticks, settle
 from triggers.backfill_ticks import fire, in_utc, nominal_times, plan_of
@@ -166,6 +165,10 @@ def _trigger_of(schedule: Schedule) -> Trigger:
             " Only a schedule that wakes an agent can be backfilled",
             field="schedule",
         )
+    if schedule.kind == Schedule.Kind.HEARTBEAT:
+        raise RuleError(
+            f"{schedule} is a heartbeat: it looks at how things are now, of which none is missing", field="schedule"
+        )
     if not trigger.enabled:
         raise TriggerDisabled(trigger.slug)
     return trigger
@@ -221,7 +224,6 @@ def _advance_locked(backfill: Backfill) -> bool:
     has_more = not _obstacle(backfill) and _feed(backfill)
     if not has_more:
         _end_if_over(backfill)
-    failpoint("before_backfill_commit")
     return has_more
 
 

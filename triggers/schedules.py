@@ -25,7 +25,7 @@ from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError, zone_of
 from triggers.control import fire
 from triggers.exclusion_calendars import calendars_named
 from triggers.exclusions import ExcludedDays
-from triggers.models import Schedule, Trigger
+from triggers.models import Backfill, Schedule, Trigger
 from triggers.periodic import message_of
 from triggers.plan import Plan
 from triggers.rule_rows import point
@@ -262,7 +262,10 @@ def set_enabled(schedule: Schedule, enabled: bool) -> None:
 
 def remove(schedule: Schedule) -> None:
     """Delete it with its task."""
-    PeriodicTask.objects.get(pk=schedule.task_id).delete()
+    with transaction.atomic():
+        # Locked, so that no tick is added to a backfill that is being deleted.
+        list(Backfill.objects.select_for_update().filter(schedule=schedule).values_list("pk"))
+        PeriodicTask.objects.get(pk=schedule.task_id).delete()
 
 
 def install_static(app: Celery) -> None:

@@ -1,6 +1,7 @@
 """A past range of a schedule is fired: each nominal time once, a few at a time, and what came of each is known."""
 
 import json
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from io import StringIO
@@ -21,8 +22,9 @@ from runs.cancel import cancel
 from runs.exceptions import IllegalState
 from runs.models import NIL, AuditEntry, Run
 from runs.requeue import requeue
-from runs.sql import database_now
+from runs.sql import database_now, fetch
 from tests.api import Api
+from tests.stack import eventually
 from tests.triggers.factories import make_event, make_trigger
 from tests.triggers.test_overlap import claim, end, start
 from triggers import dispatch as dispatching
@@ -36,6 +38,7 @@ from triggers.exceptions import TriggerDisabled
 from triggers.models import Backfill, BackfillTick, Decision, Event, Redelivery, Schedule, Trigger
 from triggers.prune import steps
 from triggers.replay import replay
+from triggers.schedules import delete_schedule
 
 pytestmark = pytest.mark.django_db
 
@@ -188,6 +191,13 @@ def test_an_ordinary_periodic_task_is_refused_with_the_reason() -> None:
 
     with pytest.raises(RuleError, match="ordinary periodic task"):
         begin(settled(schedule.task))
+
+
+def test_a_heartbeat_is_refused_for_its_agent_sets_the_pace_of_what_is_to_come() -> None:
+    schedule = make_schedule(every=30, kind="heartbeat", pace_min=5 * MINUTE, pace_max=HOUR)
+
+    with pytest.raises(RuleError, match="heartbeat"):
+        begin(schedule)
 
 
 def test_a_disabled_trigger_is_refused_and_a_paused_schedule_is_not() -> None:
@@ -782,3 +792,41 @@ def test_any_number_of_beats_fire_each_nominal_time_once() -> None:
     assert nominals() == [NINE + minute * MINUTE for minute in range(120)]
     assert progress(backfill) == Progress(total=120, taken=120, open=120)
     assert not Redelivery.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_schedule_can_be_deleted_while_its_backfill_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule = make_schedule()
+    start_backfill(schedule, start=NINE, end=NINE + 3 * HOUR, by="cli:ada")
+    fired, go_on = threading.Event(), threading.Event()
+    failures: list[Exception] = []
+
+    def about_to_commit(backfill: Backfill) -> None:
+        fired.set()
+        go_on.wait(20)
+
+    def elsewhere(act: Callable[[], Any]) -> Thread:
+        def on_a_connection_of_its_own() -> None:
+            try:
+                act()
+            except Exception as error:
+                failures.append(error)
+            finally:
+                connection.close()
+
+        thread = Thread(target=on_a_connection_of_its_own)
+        thread.start()
+        return thread
+
+    monkeypatch.setattr("triggers.backfill._end_if_over", about_to_commit)
+    beat = elsewhere(advance)
+    assert fired.wait(20)
+    person = elsewhere(lambda: delete_schedule(schedule, by="cli:ada"))
+    eventually(lambda: fetch("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
+    go_on.set()
+    for thread in (beat, person):
+        thread.join(20)
+
+    assert not failures
+    assert not Backfill.objects.exists()
+    assert not BackfillTick.objects.exists()
