@@ -103,8 +103,8 @@ class Span:
 def _soonest(rows: QuerySet[Any], field: str, limit: int, only: Q) -> QuerySet[Any]:
     """By the index on the field and nothing else: of thousands that have one time all would be read to be sorted, and with
     rows joined to them the index might not be used. A filter looks through the first SEEN."""
-    ids = rows.order_by(field).values_list("pk", flat=True)
-    chosen = rows.model._default_manager.filter(only, pk__in=list(ids[: SEEN if only else limit])).order_by(field)
+    ids = list(rows.order_by(field).values_list("pk", flat=True)[: SEEN if only else limit])
+    chosen: QuerySet[Any] = rows.model._default_manager.filter(only, pk__in=ids).order_by(field)
     return chosen[:limit]
 
 

@@ -23,7 +23,7 @@ class UpcomingQuery(Query):
     agent = serializers.CharField(required=False, default="")
 
 
-class ComingSerializer(serializers.Serializer[Coming]):
+class ComingSerializer(serializers.Serializer[Any]):
     at = serializers.DateTimeField(help_text="when it is due; past: it is late")
     nominal = serializers.DateTimeField(allow_null=True, help_text="the time that its schedule names")
     kind = serializers.ChoiceField(choices=KINDS)

@@ -5,9 +5,11 @@ from agents import AgentRun, Permanent, agent
 
 @agent("reminder")
 def reminder(run: AgentRun) -> dict[str, Any]:
-    """Tells a person something, at the time of the schedule an operator makes for it: input `text`, or the schedule's name."""
+    """Tells a person something at its time: the text of a reminder, the input `text` of a trigger, or its schedule's name."""
     given = run.input if isinstance(run.input, dict) else {}
-    text = given.get("text") or given.get("schedule")
+    data = given.get("data")
+    told = data.get("text") if isinstance(data, dict) else None
+    text = given.get("text") or told or given.get("schedule")
     if not text:
         raise Permanent(
             'it does not say what of: give the trigger an input such as {"text": "\'Renew the certificate\'"}'

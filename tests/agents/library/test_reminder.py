@@ -15,9 +15,11 @@ pytestmark = pytest.mark.django_db
         ({"schedule": "renew-certificate", "nominal": "…"}, {"text": "Renew the certificate"}, "Renew the certificate"),
         ({"schedule": "renew-certificate", "nominal": "…"}, None, "renew-certificate"),
         ({"text": "Call Ada"}, None, "Call Ada"),
+        ({"schedule": "reminder 1", "data": {"text": "Call Ada"}}, None, "Call Ada"),
+        ({"schedule": "nightly", "data": [1]}, None, "nightly"),
     ],
 )
-def test_it_reminds_of_the_input_or_else_of_its_schedules_name(data: Any, input: Any, text: str) -> None:
+def test_it_reminds_of_the_text_or_else_of_its_schedules_name(data: Any, input: Any, text: str) -> None:
     done = run_agent(reminder, data=data, input=input)
 
     assert [notice.text for notice in done.notifications] == [f"Reminder: {text}"]
