@@ -4,19 +4,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import takewhile
-from uuid import UUID
 
+from runs.nudge import nudge_dispatcher
 from runs.sql import fetch
-from triggers.accept import Incoming, accept, builtin_source
+from triggers.accept import Incoming, accept_ticks, builtin_source
 from triggers.calendar import Interval, Rule, just_before
 from triggers.models import Backfill, BackfillTick, Schedule
 from triggers.plan import Plan
 from triggers.state import State
-from triggers.ticks import EVENT_TYPE
+from triggers.ticks import event_of
 
-KNOWN = """
-SELECT "time", id FROM triggers_event
-WHERE source_id = %s::uuid AND ce_source = %s::text AND ce_id = ANY(%s::text[])
+EVENTS = """
+SELECT "time", id, coalesce(data->>'backfill' = %s::text, false) FROM triggers_event
+WHERE source_id = %s::uuid AND ce_source = %s::text AND ce_id = ANY(%s::text[]) ORDER BY "time"
 """
 Outcome = BackfillTick.Outcome
 
@@ -41,17 +41,16 @@ def nominal_times(plan: Plan, start: datetime, end: datetime) -> Iterator[dateti
 
 def fire(backfill: Backfill, plan: Plan, nominals: Sequence[datetime]) -> int:
     """Make their events, and a tick of each; how many events there were not yet."""
-    known = _known(backfill, nominals)
-    new = [nominal for nominal in nominals if nominal not in known]
-    ticks = [(nominal, event_id, Outcome.THERE) for nominal, event_id in known.items()]
-    accepted = accept([_event(backfill, nominal, plan.due(nominal)) for nominal in new])
-    for nominal, event in zip(new, accepted, strict=True):
-        ticks.append((nominal, event.event_id, Outcome.THERE if event.duplicate else Outcome.OPEN))
+    ticks = [_event(backfill, nominal, plan.due(nominal)) for nominal in nominals]
+    accept_ticks(ticks)
+    nudge_dispatcher()
+    ids = [tick.ce_id for tick in ticks]
+    events = fetch(EVENTS, [str(backfill.pk), builtin_source("schedule"), backfill.schedule.task.name, ids])
     BackfillTick.objects.bulk_create(
-        BackfillTick(backfill=backfill, nominal=nominal, event_id=event_id, outcome=outcome)
-        for nominal, event_id, outcome in sorted(ticks)
+        BackfillTick(backfill=backfill, nominal=nominal, event_id=id, outcome=Outcome.OPEN if is_new else Outcome.THERE)
+        for nominal, id, is_new in events
     )
-    return len(new)
+    return sum(is_new for *_, is_new in events)
 
 
 def _carried_back(rule: Rule, start: datetime) -> Rule:
@@ -61,30 +60,8 @@ def _carried_back(rule: Rule, start: datetime) -> Rule:
     return rule
 
 
-def _known(backfill: Backfill, nominals: Sequence[datetime]) -> dict[datetime, UUID]:
-    ids = [_identity(backfill, nominal) for nominal in nominals]
-    return dict(fetch(KNOWN, [builtin_source("schedule"), backfill.schedule.task.name, ids]))
-
-
-def _identity(backfill: Backfill, nominal: datetime) -> str:
-    prefix = f"backfill:{backfill.pk}" if backfill.again else backfill.schedule.task_id
-    return f"{prefix}:{nominal.astimezone(UTC).isoformat()}"
-
-
 def _event(backfill: Backfill, nominal: datetime, due: datetime) -> Incoming:
-    schedule, nominal = backfill.schedule, nominal.astimezone(UTC)
-    data = {
-        "schedule": schedule.task.name,
-        "nominal": nominal.isoformat(),
-        "due": due.astimezone(UTC).isoformat(),
-        "backfill": str(backfill.pk),
-    }
-    return Incoming(
-        source_id=builtin_source("schedule"),
-        ce_source=schedule.task.name,
-        ce_id=_identity(backfill, nominal),
-        type=EVENT_TYPE,
-        time=nominal,
-        data=data if schedule.data is None else {**data, "data": schedule.data},
-        target_id=schedule.trigger_id,
-    )
+    schedule = backfill.schedule
+    event = event_of(schedule.task_id, schedule.task.name, schedule.trigger_id, schedule.data, nominal, due)
+    identity = f"backfill:{backfill.pk}:{nominal.astimezone(UTC).isoformat()}" if backfill.again else event.ce_id
+    return replace(event, ce_id=identity, data={**event.data, "backfill": str(backfill.pk)})

@@ -471,16 +471,22 @@ def _record(owed: Sequence[Owed], now: datetime) -> None:
 
 
 def _event(owed: Owed, nominal: datetime, due: datetime) -> Incoming:
-    schedule, nominal = owed.claimed, nominal.astimezone(UTC)
-    data = {"schedule": schedule.name, "nominal": nominal.isoformat(), "due": due.astimezone(UTC).isoformat()}
+    schedule = owed.claimed
+    return event_of(schedule.task_id, schedule.name, schedule.trigger_id, schedule.data, nominal, due)
+
+
+def event_of(task_id: int, name: str, trigger_id: UUID | None, own: Any, nominal: datetime, due: datetime) -> Incoming:
+    """The event of one nominal time of a schedule; `own` is the data of the schedule itself."""
+    nominal = nominal.astimezone(UTC)
+    data = {"schedule": name, "nominal": nominal.isoformat(), "due": due.astimezone(UTC).isoformat()}
     return Incoming(
         source_id=builtin_source("schedule"),
-        ce_source=schedule.name,
-        ce_id=f"{schedule.task_id}:{nominal.isoformat()}",
+        ce_source=name,
+        ce_id=f"{task_id}:{nominal.isoformat()}",
         type=EVENT_TYPE,
         time=nominal,
-        data=data if schedule.data is None else {**data, "data": schedule.data},
-        target_id=schedule.trigger_id,
+        data=data if own is None else {**data, "data": own},
+        target_id=trigger_id,
     )
 
 
