@@ -1,12 +1,31 @@
 """What may wake an agent, as its author declares it; `sync_agents` turns each into a Trigger row."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from .durations import parse_duration
 
 CatchUp = Literal["latest", "skip", "all"]
+Length = str | float | timedelta  # "30m", seconds, or a timedelta
+
+
+class Policy(TypedDict, total=False):
+    """What the rule of a schedule leaves open; each is explained in docs/schedules.md."""
+
+    catch_up: CatchUp
+    catch_up_max: int
+    catch_up_window: Length
+    jitter: Length
+    spread: Length
+    active_hours: str
+    active_zone: str
+    exclude: Sequence[str]
+    max_fires: int
+    start: str | datetime
+    end: str | datetime
+    data: Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,34 +39,43 @@ class EventTrigger:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CronTrigger:
+class ScheduleTrigger:
+    """By the clock."""
+
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    slug: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CronTrigger(ScheduleTrigger):
     """A five-field crontab in an IANA zone."""
 
     cron: str
     tz: str = "UTC"
-    missed: CatchUp = "latest"
-    slug: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class IntervalTrigger:
-    """Every so often, counted from the moment the schedule is first seen."""
+class IntervalTrigger(ScheduleTrigger):
+    """Every so often, counted from the moment the schedule is first seen, or from its start."""
 
     every: timedelta
-    missed: CatchUp = "latest"
-    slug: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClockedTrigger:
+class ClockedTrigger(ScheduleTrigger):
     """Once, at an instant."""
 
     at: datetime
-    missed: CatchUp = "latest"
-    slug: str = ""
 
 
-ScheduleTrigger = CronTrigger | IntervalTrigger | ClockedTrigger
+@dataclass(frozen=True, kw_only=True)
+class WordsTrigger(ScheduleTrigger):
+    """A rule in words, in an IANA zone."""
+
+    words: str
+    tz: str = "UTC"
+
+
 TriggerDeclaration = EventTrigger | ScheduleTrigger
 
 
@@ -61,19 +89,49 @@ def webhook(source: str, *types: str, filter: str = "", slug: str = "") -> Event
     return EventTrigger(types=types or ("*",), source=source, filter=filter, slug=slug)
 
 
-def cron(expression: str, *, tz: str = "UTC", missed: CatchUp = "latest", slug: str = "") -> CronTrigger:
+def cron(expression: str, *, tz: str = "UTC", slug: str = "", **policy: Unpack[Policy]) -> CronTrigger:
     """Wake by crontab, such as "0 9 * * mon-fri", in the zone `tz`."""
-    return CronTrigger(cron=expression, tz=tz, missed=missed, slug=slug)
+    return CronTrigger(cron=expression, tz=tz, slug=slug, policy=_known("cron", policy))
 
 
-def every(interval: str | float | timedelta, *, missed: CatchUp = "latest", slug: str = "") -> IntervalTrigger:
+def every(interval: Length, *, slug: str = "", **policy: Unpack[Policy]) -> IntervalTrigger:
     """Wake every "30m" (or seconds, or a timedelta)."""
-    return IntervalTrigger(every=parse_duration(interval), missed=missed, slug=slug)
+    return IntervalTrigger(every=parse_duration(interval), slug=slug, policy=_known("every", policy))
 
 
-def at(instant: str | datetime, *, missed: CatchUp = "latest", slug: str = "") -> ClockedTrigger:
+def at(instant: str | datetime, *, slug: str = "", **policy: Unpack[Policy]) -> ClockedTrigger:
     """Wake once, at an instant with an offset, such as "2026-12-01T09:00+01:00"; ValueError if it has none."""
     moment = datetime.fromisoformat(instant) if isinstance(instant, str) else instant
     if moment.tzinfo is None:
         raise ValueError(f"on.at({instant!r}): the instant has no offset; write such as 2026-12-01T09:00+01:00")
-    return ClockedTrigger(at=moment, missed=missed, slug=slug)
+    return ClockedTrigger(at=moment, slug=slug, policy=_known("at", policy))
+
+
+def schedule(words: str, *, tz: str = "UTC", slug: str = "", **policy: Unpack[Policy]) -> WordsTrigger:
+    """Wake by a rule in words, such as "every weekday at 09:00", in the zone `tz`. What counts from now ("in 20 minutes",
+    "tomorrow at 9:00") counts from the first sync that sees it."""
+    return WordsTrigger(words=words, tz=tz, slug=slug, policy=_known("schedule", policy))
+
+
+def heartbeat(
+    interval: Length,
+    *,
+    pace: tuple[Length, Length] | None = None,
+    tz: str = "",
+    slug: str = "",
+    **policy: Unpack[Policy],
+) -> IntervalTrigger:
+    """Wake every `interval` to look whether there is something to do. The agent may come sooner or later next time, by
+    `run.next_check`, within `pace`; `tz` is the zone of its active hours."""
+    given: dict[str, Any] = {**_known("heartbeat", policy), "kind": "heartbeat"}
+    if pace:
+        given["pace_min"], given["pace_max"] = map(parse_duration, pace)
+    if tz:
+        given["active_zone"] = tz
+    return IntervalTrigger(every=parse_duration(interval), slug=slug, policy=given)
+
+
+def _known(name: str, policy: Policy) -> Mapping[str, Any]:
+    if unknown := sorted(policy.keys() - Policy.__annotations__):
+        raise TypeError(f"on.{name}() got an unexpected keyword argument {unknown[0]!r}")
+    return policy

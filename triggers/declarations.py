@@ -8,7 +8,7 @@ turns on again what it turned off.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db import connection, transaction
@@ -18,16 +18,25 @@ from django_celery_beat.models import PeriodicTask
 from agents import registry
 from agents.agent import Agent
 from agents.exceptions import DeclarationError
-from agents.on import CatchUp, CronTrigger, EventTrigger, IntervalTrigger, ScheduleTrigger, TriggerDeclaration
+from agents.on import (
+    ClockedTrigger,
+    CronTrigger,
+    IntervalTrigger,
+    ScheduleTrigger,
+    TriggerDeclaration,
+    WordsTrigger,
+)
 from runs.audit import record, record_about
 from triggers import schedules
 from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError
+from triggers.exclusion_calendars import calendars_named
 from triggers.matching import ExpressionError, compile_expression
 from triggers.models import Schedule, Trigger
 from triggers.policies import check_policy, policy_of
 from triggers.rule_rows import rule_of
-from triggers.schedule_policy import SchedulePolicy
+from triggers.schedule_policy import NAMES, SchedulePolicy
 from triggers.schedules import VANISHED
+from triggers.words import read_rule
 
 COLUMNS = ("agent", "source", "types", "filter", "input", "key", "key_limit", "overlap", "policy")
 EDITABLE = (*COLUMNS[1:], "enabled")
@@ -41,13 +50,22 @@ class Wanted:
     slug: str
     columns: Mapping[str, Any]
     rule: Rule | None = None
-    catch_up: CatchUp = "latest"
+    policy: SchedulePolicy = schedules.DEFAULT
+    words: Sequence[str] = ()  # a rule's, and their zone
 
     @property
     def declared(self) -> dict[str, Any]:
         if self.rule is None:
             return dict(self.columns)
-        return {**self.columns, "rule": rule_as_json(self.rule), "catch_up": self.catch_up}
+        words = {"words": list(self.words)} if self.words else {}
+        return {**self.columns, "rule": rule_as_json(self.rule), **words, **self.policy.dump()}
+
+    def as_first_seen(self, trigger: Trigger | None) -> "Wanted":
+        """A time that words tell counts from the first sync that saw them."""
+        declared = (trigger and trigger.declared) or {}
+        if not isinstance(self.rule, Clocked) or not self.words or declared.get("words") != list(self.words):
+            return self
+        return replace(self, rule=schedules.parse_rule(**declared["rule"]))
 
 
 @dataclass(kw_only=True)
@@ -103,8 +121,12 @@ def _wanted(agent: Agent, declaration: TriggerDeclaration, number: int) -> Wante
         check_policy(columns["policy"], overlap=columns["overlap"], key_limit=agent.key_limit)
     except ValueError as error:
         raise DeclarationError(str(error)) from error
-    if not isinstance(declaration, EventTrigger):
-        return Wanted(slug=slug, columns=columns, rule=_rule(declaration), catch_up=declaration.missed)
+    if isinstance(declaration, ScheduleTrigger):
+        policy = SchedulePolicy.parse(declaration.policy)
+        if policy.kind == "heartbeat":
+            columns["overlap"] = agent.overlap or Trigger.Overlap.QUEUE_ONE
+        words = (declaration.words, declaration.tz) if isinstance(declaration, WordsTrigger) else ()
+        return Wanted(slug=slug, columns=columns, rule=_rule(declaration), policy=policy, words=words)
     if not declaration.types or not all(declaration.types):
         raise DeclarationError('on.event() names no type; write such as on.event("invoice.paid") or on.event("*")')
     for expression in filter(None, (declaration.filter, agent.key)):
@@ -136,7 +158,10 @@ def _rule(declaration: ScheduleTrigger) -> Rule:
         return Cron.parse(declaration.cron, declaration.tz)
     if isinstance(declaration, IntervalTrigger):
         return Interval.parse(declaration.every)
-    return Clocked.parse(declaration.at)
+    if isinstance(declaration, ClockedTrigger):
+        return Clocked.parse(declaration.at)
+    assert isinstance(declaration, WordsTrigger)  # noqa: S101  (there is no other kind)
+    return read_rule(declaration.words, declaration.tz)
 
 
 def rule_as_json(rule: Rule) -> dict[str, Any]:
@@ -157,6 +182,7 @@ def sync(by: str = "sync_agents") -> list[Change]:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s::bigint)", [LOCK])
         known = {trigger.slug: trigger for trigger in Trigger.objects.select_for_update()}
+        wanted = [each.as_first_seen(known.get(each.slug)) for each in wanted]
         _refuse_taken(wanted, known)
         changes = [_sync_one(each, known.get(each.slug)) for each in wanted]
         slugs = {each.slug for each in wanted}
@@ -185,6 +211,10 @@ def _refuse_taken(wanted: Sequence[Wanted], known: Mapping[str, Trigger]) -> Non
             problems.append(f"an operator made a trigger {each.slug!r}; delete it, or give the declared one a slug=")
         elif each.rule and tasks.exists():
             problems.append(f"there is another schedule {each.slug!r}; rename it, or give the declared one a slug=")
+        try:
+            calendars_named(each.policy.exclude)
+        except RuleError as error:
+            problems.append(f"schedule {each.slug!r}: {error}; make it first, under Exclusion calendars or by the API")
     if problems:
         raise DeclarationError("\n".join(problems))
 
@@ -210,12 +240,12 @@ def _create(wanted: Wanted) -> Change:
     trigger = Trigger.objects.create(slug=wanted.slug, declared=wanted.declared, **wanted.columns)
     change = Change(slug=trigger.slug, action="created")
     if wanted.rule:
-        change.fields = [_add_schedule(trigger, wanted.rule, wanted.catch_up)]
+        change.fields = [_add_schedule(trigger, wanted.rule, wanted.policy)]
     return change
 
 
-def _add_schedule(trigger: Trigger, rule: Rule, catch_up: CatchUp) -> str:
-    schedules.add_schedule(trigger, name=trigger.slug, rule=rule, policy=SchedulePolicy(catch_up=catch_up))
+def _add_schedule(trigger: Trigger, rule: Rule, policy: SchedulePolicy) -> str:
+    schedules.add_schedule(trigger, name=trigger.slug, rule=rule, policy=policy)
     return _in_words(rule)
 
 
@@ -227,7 +257,7 @@ def _adopt_edits(trigger: Trigger, schedule: Schedule | None) -> None:
     """Whatever differs from what the last sync wrote is the operator's."""
     row = {name: getattr(trigger, name) for name in COLUMNS}
     if schedule:
-        row |= {"rule": _row_rule(schedule), "catch_up": schedule.catch_up}
+        row |= {"rule": _row_rule(schedule), **SchedulePolicy.of(schedule).dump()}
     declared = trigger.declared or {}
     edited = {name for name, value in row.items() if name in declared and declared[name] != value}
     trigger.overrides = sorted({*trigger.overrides, *edited})
@@ -255,14 +285,16 @@ def _update_schedule(wanted: Wanted, trigger: Trigger, schedule: Schedule | None
             schedules.remove(schedule)
             yield "no schedule any more"
     elif schedule is None:
-        yield _add_schedule(trigger, wanted.rule, wanted.catch_up)
+        yield _add_schedule(trigger, wanted.rule, wanted.policy)
     else:
         if "rule" not in trigger.overrides and _row_rule(schedule) != rule_as_json(wanted.rule):
             schedules.set_rule(schedule, wanted.rule)
             yield _in_words(wanted.rule)
-        if "catch_up" not in trigger.overrides and schedule.catch_up != wanted.catch_up:
-            Schedule.objects.filter(pk=schedule.pk).update(catch_up=wanted.catch_up)
-            yield "catch_up"
+        now = SchedulePolicy.of(schedule)
+        changed = [name for name in wanted.policy.changes_from(now) if name not in trigger.overrides]
+        if changed:
+            replace(now, **{name: getattr(wanted.policy, name) for name in changed}).apply(schedule)
+            yield from changed
 
 
 def _vanish(trigger: Trigger) -> Change:
@@ -335,5 +367,5 @@ def reset_overrides(trigger: Trigger, fields: Sequence[str], by: str) -> Trigger
 def _reset_schedule(schedule: Schedule, declared: Mapping[str, Any]) -> None:
     if "rule" in declared:
         schedules.set_rule(schedule, schedules.parse_rule(**declared["rule"]))
-    if "catch_up" in declared:
-        Schedule.objects.filter(pk=schedule.pk).update(catch_up=declared["catch_up"])
+    if policy := {name: value for name, value in declared.items() if name in NAMES}:
+        SchedulePolicy.of(schedule).changed(policy).apply(schedule)

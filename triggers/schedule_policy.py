@@ -52,8 +52,7 @@ class SchedulePolicy:
         None or empty is the default again. RuleError: `field` names the field, the message what to write instead."""
         if unknown := sorted(set(given) - READERS.keys()):
             raise RuleError(f"{unknown[0]}: there is no such policy; there are {', '.join(READERS)}", field=unknown[0])
-        read = {name: _read(name, value) for name, value in given.items()}
-        policy = replace(base or cls(), **read)
+        policy = (base or cls()).changed(given)
         policy.check()
         return policy
 
@@ -64,6 +63,10 @@ class SchedulePolicy:
         in_task = {name: getattr(schedule.task, column) for name, column in IN_TASK.items()}
         slugs = sorted(calendar.slug for calendar in schedule.exclude.all()) if schedule.pk else ()
         return cls(**columns, **in_task, exclude=tuple(slugs))
+
+    def changed(self, given: Mapping[str, Any]) -> "SchedulePolicy":
+        """With other values in some fields, read as `parse` does, whether they go together or not."""
+        return replace(self, **{name: _read(name, value) for name, value in given.items()})
 
     def dump(self) -> dict[str, Any]:
         """As JSON, which `parse` reads: durations in seconds, instants in ISO 8601."""

@@ -18,14 +18,43 @@ def test_a_webhook_trigger_without_types_takes_every_delivery_of_its_source() ->
 
 
 def test_a_crontab_has_a_zone_and_says_what_becomes_of_missed_ticks() -> None:
-    declared = on.cron("0 9 * * mon-fri", tz="Europe/Vienna", missed="all", slug="mornings")
+    declared = on.cron("0 9 * * mon-fri", tz="Europe/Vienna", catch_up="all", slug="mornings")
 
-    assert (declared.cron, declared.tz, declared.missed, declared.slug) == (
+    assert (declared.cron, declared.tz, declared.policy, declared.slug) == (
         "0 9 * * mon-fri",
         "Europe/Vienna",
-        "all",
+        {"catch_up": "all"},
         "mornings",
     )
+
+
+def test_a_policy_that_does_not_exist_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match=r"on.every\(\) got an unexpected keyword argument 'missed'"):
+        on.every("1h", missed="all")  # type: ignore[call-arg]
+
+
+def test_a_rule_may_be_in_words() -> None:
+    declared = on.schedule("every weekday at 09:00", tz="Europe/Vienna", jitter="5m")
+
+    assert (declared.words, declared.tz, declared.policy) == (
+        "every weekday at 09:00",
+        "Europe/Vienna",
+        {"jitter": "5m"},
+    )
+
+
+def test_a_heartbeat_is_an_interval_with_a_pace_for_its_agent() -> None:
+    declared = on.heartbeat("30m", pace=("5m", "4h"), active_hours="08:00-20:00", tz="Europe/Vienna", jitter="1m")
+
+    assert declared.every == timedelta(minutes=30)
+    assert declared.policy == {
+        "kind": "heartbeat",
+        "pace_min": timedelta(minutes=5),
+        "pace_max": timedelta(hours=4),
+        "active_hours": "08:00-20:00",
+        "active_zone": "Europe/Vienna",
+        "jitter": "1m",
+    }
 
 
 def test_an_interval_is_a_duration() -> None:

@@ -2,6 +2,7 @@ import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from io import StringIO
 from typing import Any
 
@@ -14,12 +15,14 @@ from agents.exceptions import DeclarationError
 from runs.exceptions import IllegalState
 from runs.models import AuditEntry
 from tests.triggers.factories import make_trigger
-from triggers import schedules, ticks
+from triggers import declarations, schedules, ticks
 from triggers.calendar import Clocked, Cron, Interval, RuleError
 from triggers.declarations import override, reset_overrides, sync
+from triggers.exclusion_calendars import create_calendar
 from triggers.models import Event, Schedule, Trigger
 from triggers.schedule_policy import SchedulePolicy
 from triggers.tasks import fire_schedule
+from triggers.words import read_rule
 
 pytestmark = pytest.mark.django_db
 
@@ -101,7 +104,7 @@ def test_schedule_becomes_rows(declare: Declare, declared: Any, row: str) -> Non
 
 
 def test_further_triggers_are_numbered_and_a_slug_is_kept(declare: Declare) -> None:
-    declare("Mail Room", on.event("a"), on.every("1h", missed="all"), on.event("c", slug="letters"))
+    declare("Mail Room", on.event("a"), on.every("1h", catch_up="all"), on.event("c", slug="letters"))
 
     sync()
 
@@ -122,7 +125,7 @@ def test_a_second_sync_changes_nothing(declare: Declare) -> None:
 def test_changed_declaration_changes_its_rows(declare: Declare) -> None:
     declare("digest", on.cron("0 9 * * *"))
     sync()
-    declare("digest", on.cron("30 9 * * *", missed="all"), retries=5)
+    declare("digest", on.cron("30 9 * * *", catch_up="all"), retries=5)
 
     assert said(sync()) == ["changed digest (policy, At 09:30 (UTC), catch_up)"]
 
@@ -274,7 +277,7 @@ def test_edited_schedule_survives_a_deploy_until_it_is_given_back(declare: Decla
     schedules.edit_schedule(
         task_of("digest").wakeful, rule=Interval.parse("20m"), policy=SchedulePolicy(catch_up="skip"), by="admin:ada"
     )
-    declare("digest", on.cron("0 10 * * *", missed="all"))
+    declare("digest", on.cron("0 10 * * *", catch_up="all"))
 
     sync()
     assert (str(task_of("digest").interval), task_of("digest").wakeful.catch_up) == ("every 20 minutes", "skip")
@@ -282,6 +285,81 @@ def test_edited_schedule_survives_a_deploy_until_it_is_given_back(declare: Decla
     reset_overrides(trigger_of("digest"), ["rule", "catch_up"], by="admin:ada")
     assert (task_of("digest").crontab.hour, task_of("digest").wakeful.catch_up) == ("10", "all")
     assert sync() == []
+
+
+def test_policy_of_the_code_reaches_the_row_and_an_edited_field_is_the_operators(declare: Declare) -> None:
+    create_calendar(slug="holidays", days="*-12-25 Christmas", by="ada")
+    declare(
+        "digest",
+        on.cron("0 9 * * *", jitter="5m", active_hours="Mon-Fri 8:00-20:00", exclude=["holidays"], max_fires=9),
+    )
+    sync()
+    schedule = task_of("digest").wakeful
+    policy = SchedulePolicy.of(schedule)
+    assert policy == SchedulePolicy(
+        jitter=timedelta(minutes=5), active_hours="mon-fri 08:00-20:00", exclude=("holidays",), max_fires=9
+    )
+    assert sync() == []
+
+    schedules.edit_schedule(schedule, policy=SchedulePolicy.parse({"jitter": "1m", "exclude": ""}, policy), by="ada")
+    Schedule.objects.update(max_fires=3)
+    declare("digest", on.cron("0 9 * * *", jitter="10m", spread="2m", exclude=["holidays"]))
+    assert said(sync()) == ["changed digest (spread, active_hours)"]
+
+    assert trigger_of("digest").overrides == ["exclude", "jitter", "max_fires"]
+    assert SchedulePolicy.of(task_of("digest").wakeful) == SchedulePolicy(
+        jitter=timedelta(minutes=1), spread=timedelta(minutes=2), max_fires=3
+    )
+    reset_overrides(trigger_of("digest"), ["exclude", "jitter", "max_fires"], by="ada")
+    assert SchedulePolicy.of(task_of("digest").wakeful) == SchedulePolicy(
+        jitter=timedelta(minutes=10), spread=timedelta(minutes=2), exclude=("holidays",)
+    )
+
+
+def test_calendar_that_is_not_there_stops_the_sync_before_it_writes(declare: Declare) -> None:
+    declare("digest", on.cron("0 9 * * *", exclude=["holidays"]))
+
+    with pytest.raises(DeclarationError, match="schedule 'digest': there is no calendar 'holidays'.*make it first"):
+        sync()
+
+    assert not Trigger.objects.exists()
+
+
+def test_words_that_count_from_now_count_from_the_first_sync(declare: Declare, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sync_at(now: datetime) -> None:
+        monkeypatch.setattr(declarations, "read_rule", partial(read_rule, now=now))
+        sync()
+
+    declare("digest", on.schedule("in 20 minutes"))
+    sync_at(FUTURE)
+    sync_at(FUTURE + timedelta(hours=1))
+    assert task_of("digest").clocked.clocked_time == FUTURE + timedelta(minutes=20)
+
+    declare("digest", on.schedule("in 30 minutes"))
+    sync_at(FUTURE + timedelta(hours=2))
+
+    assert task_of("digest").clocked.clocked_time == FUTURE + timedelta(hours=2, minutes=30)
+
+
+def test_words_that_come_again_are_a_crontab(declare: Declare) -> None:
+    declare("digest", on.schedule("every weekday at 09:00", tz="Europe/Vienna"))
+
+    assert said(sync()) == ["created digest (At 09:00, Monday through Friday (Europe/Vienna))"]
+
+
+def test_a_heartbeats_wakes_are_coalesced_unless_its_agent_says_otherwise(declare: Declare) -> None:
+    declare("watch", on.heartbeat("30m", pace=("5m", "4h"), active_hours="08:00-20:00", tz="Europe/Vienna"))
+    add("other", on.heartbeat("30m"), overlap="skip")
+
+    sync()
+
+    schedule = task_of("watch").wakeful
+    assert (schedule.kind, schedule.pace_min, schedule.active_zone) == (
+        "heartbeat",
+        timedelta(minutes=5),
+        "Europe/Vienna",
+    )
+    assert (trigger_of("watch").overlap, trigger_of("other").overlap) == ("queue_one", "skip")
 
 
 def test_override_that_makes_no_sense_is_refused(declare: Declare) -> None:
