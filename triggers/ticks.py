@@ -188,9 +188,11 @@ class Owed:
     def retire(self, rest: str) -> None:
         self.next, self.due, self.rest, self.retires = None, None, rest, True
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, error: Exception) -> None:
+        """Let it rest until it is edited. Whatever is wrong with one schedule must not keep the others from firing."""
+        reason = str(error) if isinstance(error, RuleError) else repr(error)
         log.error("beat.schedule_refused", schedule=self.claimed.name, reason=reason)
-        self.next, self.due, self.rest, self.problem = None, None, Rest.PROBLEM, reason
+        self.next, self.due, self.rest, self.problem = None, None, Rest.PROBLEM, reason[:500]
 
 
 def look() -> Look:
@@ -280,9 +282,9 @@ def _settled(schedule: Claimed, now: datetime) -> Owed:
         return _switched_off(owed)
     try:
         _arm(owed, was_off)
-    except RuleError as error:
+    except Exception as error:
         owed.spec = ""
-        owed.refuse(str(error))
+        owed.refuse(error)
     return owed
 
 
@@ -300,8 +302,8 @@ def _account_for_past(owed: Owed, state: State, until: datetime, now: datetime, 
         is_over = plan.once and owed.count > before
         if state.enabled and not is_over and not owed.unsettled:
             owed.skips += plan.account(owed.accounted, until, [], [(EVER, Reason.MISSED)])
-    except RuleError:
-        pass  # it could not be carried out then, and the log says so
+    except Exception as error:
+        log.warning("beat.past_refused", schedule=owed.claimed.name, reason=repr(error))
     if not owed.unsettled:
         owed.accounted = max(owed.accounted, until)
 
@@ -392,8 +394,8 @@ def _owed(schedule: Claimed, now: datetime, share: int) -> Owed:
             owed.retire(Rest.USED_UP)
         else:
             owed.arm(plan, owed.accounted)
-    except RuleError as error:
-        owed.refuse(str(error))
+    except Exception as error:
+        owed.refuse(error)
     return owed
 
 
