@@ -9,8 +9,10 @@ from rest_framework.routers import SimpleRouter
 
 from config.queue_api import QueueResource
 from runs.api import ApprovalResource, RunResource
-from triggers.api import EventResource, ScheduleResource, SourceResource, TriggerResource
+from triggers.api import EventResource, SourceResource, TriggerResource
 from triggers.backfill_api import BackfillResource
+from triggers.reminder_api import ReminderResource
+from triggers.schedule_api import CalendarResource, ScheduleResource
 from triggers.upcoming_api import UpcomingResource
 
 router = SimpleRouter()
@@ -21,6 +23,8 @@ router.register("queues", QueueResource, basename="queue")
 router.register("triggers", TriggerResource)
 router.register("schedules", ScheduleResource)
 router.register("backfills", BackfillResource)
+router.register("calendars", CalendarResource)
+router.register("reminders", ReminderResource, basename="reminder")
 router.register("upcoming", UpcomingResource, basename="upcoming")
 router.register("sources", SourceResource)
 

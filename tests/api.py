@@ -22,6 +22,15 @@ class Api:
     def post(self, path: str, body: Any = b"") -> "Answer":
         return _answer(self.client.post(f"/api/v1/{path}", body, content_type="application/json"))
 
+    def patch(self, path: str, body: Any) -> "Answer":
+        return _answer(self.client.patch(f"/api/v1/{path}", body, content_type="application/json"))
+
+    def put(self, path: str, body: Any) -> "Answer":
+        return _answer(self.client.put(f"/api/v1/{path}", body, content_type="application/json"))
+
+    def delete(self, path: str) -> "Answer":
+        return _answer(self.client.delete(f"/api/v1/{path}"))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
@@ -30,4 +39,4 @@ class Answer:
 
 
 def _answer(response: Any) -> Answer:
-    return Answer(status=response.status_code, body=response.json())
+    return Answer(status=response.status_code, body=response.json() if response.content else None)

@@ -10,9 +10,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from runs.resource import BySlug, Refusal, Resource
-from triggers.backfill_api import BackfillAction
 from triggers.control import fire, pause, resume
-from triggers.models import Event, Redispatch, Schedule, Source, Trigger
+from triggers.models import Event, Redispatch, Source, Trigger
 from triggers.replay import replay
 from triggers.serializers import (
     EventDetailSerializer,
@@ -23,7 +22,6 @@ from triggers.serializers import (
     RedispatchSerializer,
     ReplayBody,
     ResumeBody,
-    ScheduleSerializer,
     SourceSerializer,
     TriggerSerializer,
 )
@@ -102,20 +100,6 @@ class TriggerResource(ListModelMixin, RetrieveModelMixin, Resource):
         """Let the trigger's events through again, and run or drop those held meanwhile."""
         trigger = resume(self.get_object(), held=ResumeBody.read(request)["held"], by=str(request.user))
         return Response(self.get_serializer(trigger).data)
-
-
-class ScheduleResource(BackfillAction, ListModelMixin, RetrieveModelMixin, Resource):
-    """What fires by the clock."""
-
-    required_permissions = {
-        "list": "triggers.view_schedule",
-        "retrieve": "triggers.view_schedule",
-        "backfill": "triggers.backfill_schedule",
-    }
-    queryset = Schedule.objects.select_related(
-        "trigger", "task__crontab", "task__interval", "task__clocked", "task__solar"
-    ).prefetch_related("exclude")
-    serializer_class = ScheduleSerializer
 
 
 class SourceResource(ListModelMixin, RetrieveModelMixin, Resource):

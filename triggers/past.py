@@ -12,8 +12,9 @@ from triggers.models import Revision, Schedule
 from triggers.plan import Plan
 from triggers.state import State, states_of
 
-# An audit entry bears the time its transaction began, a revision the moment of the edit.
-LONGEST_EDIT = timedelta(seconds=10)
+# An audit entry bears the time at which its transaction began, a revision the moment of the edit in it.
+LONGEST_EDIT = timedelta(seconds=2)
+NO_EDITS = ("fire", "backfill")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +77,8 @@ def stretch_of(periods: Sequence[Period], period: Period) -> tuple[datetime, dat
 def change_at(schedule: Schedule, instant: datetime) -> Change | None:
     """Who made the edit of an instant: by the audit log, else whom the database saw; None if it does not know."""
     about = Q(kind="schedule", object_id=str(schedule.pk)) | Q(kind="periodictask", object_id=str(schedule.task_id))
-    entries = AuditEntry.objects.filter(about, at__gte=instant - LONGEST_EDIT, at__lte=instant + LONGEST_EDIT)
-    # Several edits may be seconds apart: the one that began last before it.
-    entry = entries.filter(at__lte=instant).order_by("-at").first() or entries.order_by("at").first()
+    entries = AuditEntry.objects.filter(about, at__gte=instant - LONGEST_EDIT, at__lte=instant)
+    entry = entries.exclude(action__in=NO_EDITS).order_by("-at", "-id").first()
     if entry:
         note = entry.detail.get("note") or entry.detail.get("reason") or ""
         return Change(at=instant, by=entry.by, note=str(note))

@@ -1,11 +1,9 @@
-from datetime import datetime
 from typing import Any
 
 from rest_framework import serializers
 
 from runs.body import Body
-from triggers.models import Decision, Event, Redispatch, Schedule, Source, Trigger
-from triggers.schedules import describe, upcoming
+from triggers.models import Decision, Event, Redispatch, Source, Trigger
 
 
 class DecisionSerializer(serializers.ModelSerializer[Decision]):
@@ -87,25 +85,6 @@ class SourceSerializer(serializers.ModelSerializer[Source]):
         model = Source
         fields = ["id", "slug", "kind", "enabled", "created_at"]
         read_only_fields = fields
-
-
-class ScheduleSerializer(serializers.ModelSerializer[Schedule]):
-    name = serializers.CharField(source="task.name", read_only=True)
-    rule = serializers.SerializerMethodField(help_text="when it fires, in words")
-    next_fires = serializers.SerializerMethodField(help_text="the next few nominal times, in the schedule's zone")
-    enabled = serializers.BooleanField(source="task.enabled", read_only=True)
-    trigger = serializers.SlugRelatedField[Trigger](slug_field="slug", read_only=True)
-
-    class Meta:
-        model = Schedule
-        fields = ["id", "name", "rule", "enabled", "trigger", "catch_up", "next_fire_at", "next_fires", "last_fire_at"]
-        read_only_fields = fields
-
-    def get_rule(self, schedule: Schedule) -> str:
-        return describe(schedule)
-
-    def get_next_fires(self, schedule: Schedule) -> list[datetime]:
-        return upcoming(schedule)
 
 
 class FireBody(Body):

@@ -21,7 +21,7 @@ from runs.models import Run
 from runs.sql import database_now
 from runs.states import RunStatus
 from triggers import local_time
-from triggers.calendar import Cron, RuleError, just_before, zone_of
+from triggers.calendar import Cron, Interval, RuleError, just_before, zone_of
 from triggers.local_time import say
 from triggers.models import Decision, Event, Schedule, Skip
 from triggers.outages import silence_at
@@ -447,12 +447,20 @@ def _expectation(question: _Question) -> str:
     here = question.periods.index(question.period)
     for offset, period in enumerate(question.periods):
         if offset != here and _would_name(question, period):
-            words = f"“{period.state.describe()}”"
             if offset > here:
-                return f"Only since {question.say(period.since)} is it {words}{_by(question, period.since)}."
-            until = period.until or question.now
-            return f"Until {question.say(until)} it was {words}{_by(question, until)}."
+                words, since = _told_apart(question, period, "is"), period.since
+                return f"Only since {question.say(since)} {words}{_by(question, since)}."
+            words, until = _told_apart(question, period, "was"), period.until or question.now
+            return f"Until {question.say(until)} {words}{_by(question, until)}."
     return ""
+
+
+def _told_apart(question: _Question, period: Period, verb: str) -> str:
+    """How its rule differs from the one that held at the time asked for."""
+    words, rule = period.state.describe(), period.plan.rule if period.plan else None
+    if words == question.period.state.describe() and isinstance(rule, Interval) and rule.anchor:
+        return f"its interval {verb} counted from {question.say(rule.anchor)}"
+    return f"its rule {verb} “{words}”"
 
 
 def _would_name(question: _Question, period: Period) -> bool:

@@ -3,7 +3,7 @@
 from django.core.exceptions import ValidationError
 from django.core.management import CommandError
 
-from triggers.models import Event, Trigger
+from triggers.models import Event, Schedule, Trigger
 
 
 def event_named(id: str) -> Event:
@@ -18,3 +18,14 @@ def trigger_named(slug: str) -> Trigger:
         return Trigger.objects.get(slug=slug)
     except Trigger.DoesNotExist:
         raise CommandError(f"no such trigger: {slug}") from None
+
+
+def schedule_named(name: str) -> Schedule:
+    """By its name, or else by its id."""
+    schedules = Schedule.objects.select_related("task", "trigger")
+    found = schedules.filter(task__name=name).first()
+    if not found and name.isdecimal() and len(name) < 19:
+        found = schedules.filter(pk=int(name)).first()
+    if not found:
+        raise CommandError(f"no such schedule: {name}")
+    return found

@@ -1,0 +1,117 @@
+import json
+from argparse import ArgumentParser, ArgumentTypeError
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.core.management.base import BaseCommand, CommandError
+from rest_framework.utils.encoders import JSONEncoder
+
+from runs.exceptions import IllegalState
+from runs.management.operator import operator
+from triggers.calendar import RuleError, zone_of
+from triggers.management.named import schedule_named
+from triggers.models import Schedule
+from triggers.schedule_serializers import AnswerSerializer, ScheduleSerializer
+from triggers.schedules import describe, pause_schedule, resume_schedule, upcoming
+from triggers.why import why
+
+COLUMNS = "{:<36}  {:<8}  {:<20}  {:>8}  {}"
+RELATED = ("task__crontab", "task__interval", "task__clocked", "task__solar", "trigger")
+
+
+class Command(BaseCommand):
+    help = "List schedules, soonest first; say when one fires next, or why it did not; pause and resume it."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
+        commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+        listing = commands.add_parser("list", help="every schedule (the default)")
+        reasons = commands.add_parser("why", help="why it did not run at a time, or what became of it")
+        reasons.add_argument(
+            "--at", type=_instant, required=True, metavar="TIME",
+            help="such as 2026-11-20T09:00; without an offset on the clock of --tz, or of the schedule",
+        )  # fmt: skip
+        reasons.add_argument("--tz", type=_zone, metavar="ZONE", help="such as Europe/Vienna")
+        pausing = commands.add_parser("pause", help="stop its clock; what falls in between is not caught up")
+        pausing.add_argument("--note", default="", help="for whoever comes next")
+        resuming = commands.add_parser("resume", help="let it fire again, counted from now")
+        nexts = commands.add_parser("next", help="its next nominal times")
+        nexts.add_argument("--count", type=int, choices=range(1, 101), default=10, metavar="N", help="default: 10")
+        for command in (reasons, pausing, resuming, nexts):
+            command.add_argument("name", metavar="NAME", help="name of the schedule, or its id")
+        for command in (listing, reasons, nexts):
+            command.add_argument("--json", action="store_true", dest="as_json", default=False, help="print JSON")
+
+    def handle(self, *, command: str | None, **options: Any) -> None:
+        if command in (None, "list"):
+            self._list(options["as_json"])
+            return
+        schedule = schedule_named(options["name"])
+        try:
+            match command:
+                case "why":
+                    self._why(schedule, options["at"], options["tz"], options["as_json"])
+                case "next":
+                    self._next(schedule, options["count"], options["as_json"])
+                case "pause":
+                    pause_schedule(schedule, note=options["note"], by=operator())
+                    self.stdout.write(f"{schedule.task.name} is paused.")
+                case "resume":
+                    self._tell_next(resume_schedule(schedule, by=operator()))
+        except IllegalState as refusal:
+            raise CommandError(str(refusal)) from None
+
+    def _list(self, as_json: bool) -> None:
+        schedules = Schedule.objects.select_related(*RELATED).prefetch_related("exclude").order_by("due_at", "id")
+        if as_json:
+            self._print(ScheduleSerializer(schedules, many=True).data)
+            return
+        self.stdout.write(COLUMNS.format("schedule", "status", "next (UTC)", "fires", "rule"))
+        for one in schedules.iterator(chunk_size=1000):
+            next_fire = f"{one.next_fire_at:%Y-%m-%d %H:%M:%S}" if one.next_fire_at else "-"
+            self.stdout.write(
+                COLUMNS.format(one.task.name, one.status, next_fire, one.fires, one.problem or describe(one))
+            )
+
+    def _why(self, schedule: Schedule, at: datetime, zone: ZoneInfo | None, as_json: bool) -> None:
+        try:
+            answer = why(schedule, at, zone=zone)
+        except OverflowError:
+            raise CommandError("--at: that is beyond the calendar") from None
+        if as_json:
+            self._print(AnswerSerializer(answer).data)
+            return
+        self.stdout.write(answer.text)
+        for label, text in answer.facts:
+            self.stdout.write(f"  {label}: {text}")
+
+    def _next(self, schedule: Schedule, count: int, as_json: bool) -> None:
+        fires = upcoming(schedule, count)
+        if as_json:
+            self._print({"rule": describe(schedule), "next_fires": fires})
+            return
+        self.stdout.write(f"{describe(schedule)}: {schedule.status}")
+        for fire in fires:
+            self.stdout.write(f"  {fire:%a %Y-%m-%d %H:%M:%S %Z}")
+
+    def _tell_next(self, schedule: Schedule) -> None:
+        when = "".join(f"; it fires next {fire:%a %Y-%m-%d %H:%M:%S %Z}" for fire in upcoming(schedule, 1))
+        self.stdout.write(f"{schedule.task.name} is on{when}.")
+
+    def _print(self, content: Any) -> None:
+        self.stdout.write(json.dumps(content, cls=JSONEncoder, indent=2))
+
+
+def _instant(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is no time; write such as 2026-11-20T09:00") from None
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return zone_of(name)
+    except RuleError as error:
+        raise ArgumentTypeError(str(error)) from None
