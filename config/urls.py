@@ -3,12 +3,14 @@ from django.urls import include, path, re_path
 from django.views.generic import RedirectView
 
 from config import health
+from config.console.coming import coming
 from config.metrics import metrics
 from runs.approval_links import ApprovalLinkView
 from triggers.sources.webhooks.views import HookView
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
+    path("admin/coming/", admin.site.admin_view(coming), name="coming"),
     path("admin/", admin.site.urls),
     # With or without the last slash: a redirect would count as a failure with most senders.
     re_path(r"^hooks/(?P<slug>[-\w]+)/?$", HookView.as_view(), name="webhook"),

@@ -62,26 +62,6 @@ class Coming:
     run_id: UUID | None = None
 
 
-def ahead(
-    start: datetime, until: datetime, limit: int, *, kinds: Iterable[str] = KINDS, agent: str = ""
-) -> list[Coming]:
-    """The first `limit` that are to come from `start` on and before `until`, soonest first, each schedule once. From now on
-    or earlier, what is late is among them."""
-    wanted, span = frozenset(kinds), Span(start=start, until=until, now=database_now())
-    found: list[Coming] = []
-    if wanted & set(BY_CLOCK):
-        found += _by_clock(span, limit, wanted, agent)
-    if "wake" in wanted:
-        found += _wakes(span, limit, agent)
-    if "window" in wanted:
-        found += _windows(span, limit, agent)
-    if "timer" in wanted:
-        found += _timers(span, limit, agent)
-    if wanted & {"retry", "start"}:
-        found += [one for one in _put_off(span, limit, agent) if one.kind in wanted]
-    return sorted(found, key=lambda one: (one.at, one.name))[:limit]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Span:
     """A stretch of time that is looked at now."""
@@ -98,6 +78,31 @@ class Span:
         """What has its time in it; what is late too, unless it is to come."""
         within = Q(**{f"{field}__lt": self.until})
         return within & Q(**{f"{field}__gte": self.start}) if self.is_to_come else within
+
+
+def ahead(
+    start: datetime, until: datetime, limit: int, *, kinds: Iterable[str] = KINDS, agent: str = ""
+) -> list[Coming]:
+    """The first `limit` that are to come from `start` on and before `until`, soonest first, each schedule once. From now on
+    or earlier, what is late is among them."""
+    wanted, span = frozenset(kinds), Span(start=start, until=until, now=database_now())
+    found = _by_clock(span, limit, wanted, agent) if wanted & set(BY_CLOCK) else []
+    found += not_by_clock(span, limit, wanted, agent)
+    return sorted(found, key=lambda one: (one.at, one.name))[:limit]
+
+
+def not_by_clock(span: Span, limit: int, wanted: frozenset[str], agent: str) -> list[Coming]:
+    """At most `limit` of each kind that is no schedule, in no order."""
+    found: list[Coming] = []
+    if "wake" in wanted:
+        found += _wakes(span, limit, agent)
+    if "window" in wanted:
+        found += _windows(span, limit, agent)
+    if "timer" in wanted:
+        found += _timers(span, limit, agent)
+    if wanted & {"retry", "start"}:
+        found += [one for one in _put_off(span, limit, agent) if one.kind in wanted]
+    return found
 
 
 def _soonest(rows: QuerySet[Any], field: str, limit: int, only: Q) -> QuerySet[Any]:
@@ -160,7 +165,7 @@ def soonest_schedules(
 ) -> list[Schedule]:
     """Those that fire first in a stretch of time; of one that is to come, those that begin in it as well."""
     armed = Schedule.objects.filter(stale=False, due_at__isnull=False)
-    only = _only(kinds, agent)
+    only = only_those(kinds, agent)
     stretches = [armed.filter(due_at__lt=span.until)]
     if span.is_to_come:
         stretches = [armed.filter(due_at__lt=span.start), armed.filter(due_at__gte=span.start, due_at__lt=span.until)]
@@ -168,7 +173,8 @@ def soonest_schedules(
     return [one for rows in stretches for one in _soonest(rows, "due_at", limit, only).select_related(*related)]
 
 
-def _only(kinds: frozenset[str], agent: str) -> Q:
+def only_those(kinds: frozenset[str], agent: str) -> Q:
+    """The filter of schedules by kind and agent; empty where none is asked for."""
     only = Q()
     if not kinds >= set(BY_CLOCK):
         only = Q(trigger__isnull=False, kind__in=sorted(kinds & {"schedule", "heartbeat", "reminder"}))

@@ -9,21 +9,20 @@ from django.db.models import Min, QuerySet
 from django.db.models.functions import Now
 from django.http import HttpRequest
 
+from config.console.coming import soonest
 from config.console.inboxes import pending_approvals, uncertain_runs
 from config.console.links import link, listing, page, run_link
 from config.console.moments import distance, moment
 from config.console.processes import notices
 from config.console.run_words import first_line, trigger_of
 from config.console.runs import BLOCKED
-from config.console.schedules import RELATED, woken_by
 from config.console.sections import Section, Table
 from config.problems import problems
 from config.situation import look
 from runs.models import Run
 from runs.states import RunStatus
 from triggers.missed import missed_lately
-from triggers.models import Decision, Event, Schedule, Trigger
-from triggers.schedules import describe
+from triggers.models import Decision, Event, Trigger
 
 COUNTED = 1_000  # beyond this a tile says “more than”: an exact count of a backlog helps nobody
 SHOWN = 8
@@ -53,7 +52,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "title": "Overview",
         "alarms": _wrong(),
         "tiles": _tiles(),
-        "sections": _sections(),
+        "sections": _sections(request),
     }
 
 
@@ -115,8 +114,8 @@ def _tile(label: str, rows: QuerySet[Any], url: str, *, note: str = "", level: s
     return Tile(label=label, count=count, url=url, note=note, level=level if count else "")
 
 
-def _sections() -> Sequence[Section]:
-    return [_paused_triggers(), _failed_runs(), *_missed_fires(), _next_fires()]
+def _sections(request: HttpRequest) -> Sequence[Section]:
+    return [_paused_triggers(), _failed_runs(), *_missed_fires(), soonest(request, SHOWN)]
 
 
 def _paused_triggers() -> Table:
@@ -164,25 +163,3 @@ def _missed_fires() -> list[Table]:
         empty="None.",
     )
     return [table] if missed else []
-
-
-def _next_fires() -> Table:
-    soon = (
-        Schedule.objects.filter(trigger__isnull=False, task__enabled=True, next_fire_at__isnull=False)
-        .select_related(*RELATED)
-        .order_by("next_fire_at")[:SHOWN]
-    )
-    return Table(
-        title="Next fires",
-        headers=("When", "Schedule", "Agent", "Rule"),
-        rows=[
-            (
-                moment(one.next_fire_at),
-                link(page("triggers_schedule", one.pk), one.task.name),
-                woken_by(one).agent,
-                describe(one),
-            )
-            for one in soon
-        ],
-        empty="Nothing is scheduled.",
-    )

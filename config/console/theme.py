@@ -48,6 +48,15 @@ def _processes() -> dict[str, Any]:
     }
 
 
+def _coming() -> dict[str, Any]:
+    return {
+        "title": "What will wake next",
+        "icon": "upcoming",
+        "link": reverse_lazy("coming"),
+        "permission": _may_see("triggers", "schedule"),
+    }
+
+
 UNFOLD: dict[str, Any] = {
     "SITE_TITLE": "Wakeful",
     "SITE_HEADER": "Wakeful",
@@ -87,6 +96,7 @@ UNFOLD: dict[str, Any] = {
                     _item("Events", "bolt", "triggers.event"),
                     _item("Triggers", "rule", "triggers.trigger"),
                     _item("Schedules", "schedule", "triggers.schedule"),
+                    _coming(),
                     _item("Sources", "input", "triggers.source"),
                 ],
             },
