@@ -1,7 +1,6 @@
 """Backfills over HTTP: to start on a schedule, to look at, to cancel."""
 
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
 from django.db.models import QuerySet
@@ -17,6 +16,7 @@ from runs.resource import Query, Refusal, Resource
 from triggers.backfill import cancel_backfill, progress, progress_of, start_backfill
 from triggers.calendar import RuleError
 from triggers.models import Backfill
+from triggers.time_fields import Instant
 
 
 class ProgressSerializer(serializers.Serializer[Any]):
@@ -59,16 +59,6 @@ class BackfillSerializer(serializers.ModelSerializer[Backfill]):
     def get_progress(self, backfill: Backfill) -> dict[str, Any]:
         known = self.context.get("progress") or {}
         return asdict(known.get(backfill.pk) or progress(backfill))
-
-
-class Instant(serializers.CharField):
-    """An ISO 8601 instant; one without an offset is in the schedule's zone."""
-
-    def to_internal_value(self, data: Any) -> Any:
-        try:
-            return datetime.fromisoformat(super().to_internal_value(data))
-        except ValueError:
-            raise serializers.ValidationError("Write such as 2026-11-20T09:00 or 2026-11-20T09:00+01:00.") from None
 
 
 class BackfillBody(Body):

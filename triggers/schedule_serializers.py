@@ -1,6 +1,5 @@
 """Schedules as JSON: what the API gives, and what it takes."""
 
-import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -10,15 +9,14 @@ from rest_framework import serializers
 
 from runs.body import Body
 from runs.resource import Query
-from triggers.calendar import RuleError, zone_of
 from triggers.models import Decision, ExclusionCalendar, Schedule, Skip, Trigger
 from triggers.schedule_policy import NAMES, SchedulePolicy
 from triggers.schedules import describe, upcoming
 from triggers.serializers import DecisionSerializer
+from triggers.time_fields import Instant, Zone
 from triggers.why import Answer
 
 LONGEST = 100  # next fires that one answer may hold
-OFFSET = re.compile(r" (\d\d:?\d\d)$")  # a plus that nobody escaped in a URL
 
 
 @extend_schema_field({"oneOf": [{"type": "string", "example": "30m"}, {"type": "number", "description": "seconds"}]})
@@ -30,29 +28,6 @@ class Length(serializers.Field[Any, Any, Any, Any]):
 
     def to_representation(self, value: Any) -> Any:
         return value.total_seconds()
-
-
-class Instant(serializers.CharField):
-    """An ISO 8601 time; without an offset it is on the clock of a zone."""
-
-    def to_internal_value(self, data: Any) -> Any:
-        text = OFFSET.sub(r"+\1", super().to_internal_value(data).strip())
-        try:
-            return datetime.fromisoformat(text)
-        except ValueError:
-            raise serializers.ValidationError("Write such as 2026-11-20T09:00 or 2026-11-20T09:00+01:00.") from None
-
-
-class Zone(serializers.CharField):
-    """The name of a zone."""
-
-    def to_internal_value(self, data: Any) -> Any:
-        name = super().to_internal_value(data)
-        try:
-            zone_of(name)
-        except RuleError as error:
-            raise serializers.ValidationError(str(error)) from None
-        return name
 
 
 class ScheduleSerializer(serializers.ModelSerializer[Schedule]):

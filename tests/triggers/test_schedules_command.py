@@ -86,7 +86,7 @@ def test_the_next_fires_are_in_its_own_zone() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["why", "nobody", "--at", "2050-01-01T09:00"], "no such schedule: nobody"),
+        (["why", "nobody", "--at", "2050-01-01T09:00"], "No such schedule: nobody"),
         (["why", "digest"], "--at"),
         (["why", "digest", "--at", "noon"], "no time"),
         (["why", "digest", "--at", "2050-01-01T09:00", "--tz", "Mars"], "no zone 'Mars'"),

@@ -27,5 +27,5 @@ def schedule_named(name: str) -> Schedule:
     if not found and name.isdecimal() and len(name) < 19:
         found = schedules.filter(pk=int(name)).first()
     if not found:
-        raise CommandError(f"no such schedule: {name}")
+        raise CommandError(f"No such schedule: {name}")
     return found

@@ -11,7 +11,7 @@ from runs.management.operator import operator
 from triggers.backfill import start_backfill
 from triggers.backfill_api import BackfillSerializer
 from triggers.calendar import RuleError
-from triggers.models import Schedule
+from triggers.management.named import schedule_named
 
 
 class Command(BaseCommand):
@@ -42,7 +42,13 @@ class Command(BaseCommand):
     ) -> None:  # fmt: skip
         try:
             backfill = start_backfill(
-                _named(schedule), start=start, end=end, at_once=at_once, priority=priority, again=again, by=operator()
+                schedule_named(schedule),
+                start=start,
+                end=end,
+                at_once=at_once,
+                priority=priority,
+                again=again,
+                by=operator(),
             )
         except (RuleError, IllegalState) as error:
             raise CommandError(str(error)) from None
@@ -50,16 +56,6 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps(BackfillSerializer(backfill).data, cls=JSONEncoder, indent=2))
         else:
             self.stdout.write(f"{backfill.pk} {backfill.total} nominal times")
-
-
-def _named(schedule: str) -> Schedule:
-    schedules = Schedule.objects.select_related("task", "trigger")
-    found = schedules.filter(task__name=schedule).first()
-    if not found and schedule.isdecimal():
-        found = schedules.filter(pk=int(schedule)).first()
-    if not found:
-        raise CommandError(f"No such schedule: {schedule}")
-    return found
 
 
 def _instant(text: str) -> datetime:
