@@ -10,6 +10,7 @@ from triggers.intake import Intake
 from triggers.matching import Rule
 from triggers.models import Trigger
 
+ARE_UNDERWAY = "EXISTS (SELECT FROM triggers_backfilltick WHERE outcome = 'open')"
 # Of several backfills of one nominal time, one has fired it; to the others it was there already.
 TERMS = """
 SELECT tick.event_id, backfill.id, backfill.at_once, backfill.priority

@@ -14,7 +14,7 @@ from runs.models import NIL
 from runs.sql import fetch
 from runs.waits import EVENTS_ARE_AWAITED
 from triggers.admission import Match, Refusal, hold_or_stop, refuse
-from triggers.backfilled import Terms, terms_of
+from triggers.backfilled import ARE_UNDERWAY, Terms, terms_of
 from triggers.matching import ExpressionError, Index, Rule, context_of, group_of, input_of, passes
 from triggers.models import Decision, Event
 
@@ -24,7 +24,7 @@ BATCH_BYTES = 4 * 2**20  # of payloads; one event may be larger, and is then a b
 READ = """
 SELECT event.id, source.slug, event.type, event.subject, coalesce(event.time, event.received_at), event.target_id, event.root_id,
        event.depth, event.chain, item.redispatch_id, item.trigger_id, item.replay_id,
-       greatest(octet_length(event.body), pg_column_size(event.data), 0), (SELECT {awaited})
+       greatest(octet_length(event.body), pg_column_size(event.data), 0), (SELECT {awaited}), (SELECT {backfilled})
 FROM (
   (SELECT seq, id AS event_id, NULL::bigint AS redispatch_id, NULL::uuid AS trigger_id, %(nil)s::uuid AS replay_id
    FROM triggers_event WHERE dispatched_at IS NULL ORDER BY seq LIMIT %(limit)s::int)
@@ -36,7 +36,7 @@ FROM (
 JOIN triggers_event event ON event.id = item.event_id
 JOIN triggers_source source ON source.id = event.source_id
 ORDER BY item.seq
-""".replace("{awaited}", EVENTS_ARE_AWAITED)
+""".replace("{awaited}", EVENTS_ARE_AWAITED).replace("{backfilled}", ARE_UNDERWAY)
 DATA = "SELECT id, data FROM triggers_event WHERE id = ANY(%s::uuid[])"
 
 
@@ -58,6 +58,7 @@ class Item:
     replay_id: UUID = NIL_REPLAY
     bytes: int = 0
     may_be_awaited: bool = True  # did any run wait for an event when this was read?
+    may_be_backfilled: bool = False  # was any event of a backfill on its way?
     backfill: Terms | None = None
 
     @property
@@ -96,9 +97,9 @@ def fitting(items: list[Item]) -> list[Item]:
 
 
 def with_backfills(items: list[Item]) -> list[Item]:
-    """Those that a backfill has fired know it. Where there is no tick nobody asks."""
-    ticks = [item.event_id for item in items if item.source == "schedule" and item.replay_id == NIL_REPLAY]
-    terms = terms_of(ticks)
+    """Those that a backfill has fired know it. Nobody asks where no tick can be one of them."""
+    ticks = [item for item in items if item.source == "schedule" and item.replay_id == NIL_REPLAY]
+    terms = terms_of([item.event_id for item in ticks if item.may_be_backfilled])
     return [replace(item, backfill=terms[item.event_id]) if item.event_id in terms else item for item in items]
 
 

@@ -29,8 +29,9 @@ from tests.triggers.factories import make_event, make_trigger
 from tests.triggers.test_overlap import claim, end, start
 from triggers import dispatch as dispatching
 from triggers import ticks
+from triggers.accept import builtin_source
 from triggers.backfill import AHEAD, Progress, advance, cancel_backfill, progress, start_backfill
-from triggers.backfilled import key_of
+from triggers.backfilled import TERMS, key_of
 from triggers.calendar import RuleError
 from triggers.control import pause, resume
 from triggers.dispatch import Rules, dispatch
@@ -353,16 +354,19 @@ def test_urgent_runs_go_before_those_of_a_backfill() -> None:
 
 
 def test_no_other_event_pays_for_backfills() -> None:
-    make_trigger()
+    schedule = make_schedule(trigger=make_trigger())
+    done = begin(schedule, 1)
+    cancel_backfill(done, by="cli:ada")
     make_event()
+    make_event(source_id=builtin_source("schedule"), type="schedule.fired", target_id=schedule.trigger_id)
 
     with CaptureQueriesContext(
         connection,
     ) as asked:
         dispatch(Rules())
 
-    assert not [query for query in asked.captured_queries if "backfill" in query["sql"]]
-    assert len(runs_in_order()) == 1
+    assert not [query for query in asked.captured_queries if TERMS.split("WHERE")[0] in query["sql"]]
+    assert len(runs_in_order()) == 2
 
 
 # What came of it
