@@ -3,24 +3,30 @@ from typing import Any
 
 from agents import AgentRun, agent, on
 
-BEAT = timedelta(minutes=1)
+FASTEST, SLOWEST = timedelta(minutes=1), timedelta(minutes=15)
 
 
-@agent("heartbeat", triggers=[on.cron("* * * * *")], retries=0)
+@agent("heartbeat", triggers=[on.heartbeat("1m", pace=("1m", "15m"))], retries=0)
 def heartbeat(run: AgentRun) -> dict[str, Any]:
-    """Keeps a pulse, and tells a person when minutes went by in which nothing woke."""
+    """Looks whether it was woken when it should have been: ever less often while it was, every minute again once it was
+    not, and then tells a person."""
     beat_at = run.event.time
-    pulse = run.state.get("pulse")
-    last = datetime.fromisoformat(pulse) if pulse else beat_at
-    missed = missed_beats(last, beat_at)
+    pulse = run.state.get("beat") or {}
+    last, due = (datetime.fromisoformat(pulse[name]) if pulse else beat_at for name in ("last", "due"))
+    missed = missed_beats(due, beat_at)
     if missed:
         run.notify(
-            f"Nothing woke between {last:%Y-%m-%d %H:%M} and {beat_at:%Y-%m-%d %H:%M} UTC: {missed} beats missed."
+            f"Nothing woke between {due:%Y-%m-%d %H:%M} and {beat_at:%Y-%m-%d %H:%M} UTC: {missed} beats missed."
         )
-    run.state.set("pulse", max(last, beat_at).isoformat())
-    return {"beat": beat_at.isoformat(), "missed": missed}
+    pace = FASTEST if missed or not pulse else min(2 * timedelta(seconds=pulse["pace"]), SLOWEST)
+    run.next_check(pace, "something was missed" if missed else "all is well")
+    latest = max(last, beat_at)
+    run.state.set(
+        "beat", {"last": latest.isoformat(), "due": (latest + pace).isoformat(), "pace": pace.total_seconds()}
+    )
+    return {"beat": beat_at.isoformat(), "missed": missed, "next_check": pace.total_seconds()}
 
 
-def missed_beats(last: datetime, beat_at: datetime) -> int:
-    """How many whole beats lie between two; none if they are in the wrong order."""
-    return max((beat_at - last) // BEAT - 1, 0)
+def missed_beats(due: datetime, beat_at: datetime) -> int:
+    """How many whole minutes a beat came after it was due; none if it came early."""
+    return max((beat_at - due) // FASTEST, 0)

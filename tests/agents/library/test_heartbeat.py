@@ -10,22 +10,25 @@ pytestmark = pytest.mark.django_db
 NINE = datetime(2026, 11, 20, 9, tzinfo=UTC)
 
 
-def test_a_regular_pulse_is_nothing_to_report() -> None:
-    beats = [beat(minute) for minute in range(3)]
+def test_while_all_is_well_it_comes_ever_less_often() -> None:
+    beats = [beat(minute) for minute in (0, 1, 3, 7, 15, 30)]
 
-    assert [done.result["missed"] for done in beats] == [0, 0, 0]
-    assert not any(done.notifications for done in beats)
+    assert [minutes_until_next(done) for done in beats] == [1, 2, 4, 8, 15, 15]
+    assert not any(done.notifications or done.result["missed"] for done in beats)
+    assert beats[-1].pace and beats[-1].pace.reason == "all is well"
 
 
-def test_missed_beats_are_told_to_a_person_once() -> None:
+def test_what_was_missed_is_told_to_a_person_once_and_it_comes_often_again() -> None:
     beat(0)
+    beat(1)
 
-    late, next_one = beat(5), beat(6)
+    late, next_one = beat(7), beat(8)
 
     assert (late.result["missed"], next_one.result["missed"]) == (4, 0)
     [notice] = late.notifications
-    assert notice.text == "Nothing woke between 2026-11-20 09:00 and 2026-11-20 09:05 UTC: 4 beats missed."
+    assert notice.text == "Nothing woke between 2026-11-20 09:03 and 2026-11-20 09:07 UTC: 4 beats missed."
     assert not next_one.notifications
+    assert [minutes_until_next(done) for done in (late, next_one)] == [1, 2]
 
 
 def test_a_beat_that_comes_late_does_not_turn_the_pulse_back() -> None:
@@ -37,3 +40,8 @@ def test_a_beat_that_comes_late_does_not_turn_the_pulse_back() -> None:
 
 def beat(minute: int) -> AgentResult:
     return run_agent(heartbeat, time=NINE + timedelta(minutes=minute))
+
+
+def minutes_until_next(done: AgentResult) -> float:
+    assert done.pace
+    return done.pace.after / timedelta(minutes=1)

@@ -27,6 +27,9 @@ NOUNS = [
 ]
 OTHERS = [
     "/admin/",
+    "/admin/coming/",
+    "/admin/coming/?view=line",
+    "/admin/coming/?view=month",
     "/admin/runs/queue/processes/",
     "/admin/runs/queue/restored/",
     "/admin/runs/queue/all/pause/",
