@@ -1,17 +1,18 @@
-"""Triggers, their schedules and their sources as a file that another system can import.
+"""Triggers, their schedules with their exclusion calendars, and their sources as a file that another system can import.
 
 Of a trigger that the code declares the file holds what operators have changed of it, and nothing else: the rest comes
 with the code. No secret, token, state or history is in it.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 from triggers.calendar import RuleError
 from triggers.declarations import COLUMNS, rule_as_json
-from triggers.models import Schedule, Source, Trigger
+from triggers.models import ExclusionCalendar, Schedule, Source, Trigger
 from triggers.rule_rows import rule_of
+from triggers.schedule_policy import SchedulePolicy
 from triggers.schedules import VANISHED, is_declared, is_past
 from triggers.sources.webhooks.scheme import schemes
 
@@ -37,14 +38,23 @@ def export_triggers(slugs: Collection[str] = ()) -> Export:
             raise Trigger.DoesNotExist(", ".join(unknown))
     notes: list[str] = []
     kept = [trigger for trigger in triggers if not _has_vanished(trigger, notes)]
-    schedules = Schedule.objects.filter(trigger__in=kept).select_related(*RELATED).order_by("task__name")
+    schedules = (
+        Schedule.objects.filter(trigger__in=kept)
+        .select_related(*RELATED)
+        .prefetch_related("exclude")
+        .order_by("task__name")
+    )
     sources = Source.objects.filter(kind__in=schemes()).order_by("slug")
     if slugs:
         sources = sources.filter(slug__in={trigger.source for trigger in kept})
+    calendars = ExclusionCalendar.objects.order_by("slug")
+    if slugs:
+        calendars = calendars.filter(schedules__in=schedules).distinct()
     content = {
         "format": FORMAT,
         "version": VERSION,
         "sources": [_source(source) for source in sources],
+        "calendars": [{"slug": calendar.slug, "days": calendar.days} for calendar in calendars],
         "triggers": [_trigger(trigger) for trigger in kept],
         "schedules": [entry for schedule in schedules if (entry := _schedule(schedule, notes))],
     }
@@ -80,21 +90,12 @@ def _schedule(schedule: Schedule, notes: list[str]) -> dict[str, Any] | None:
     except RuleError as error:
         notes.append(f"schedule {task.name} is left out: {error}")
         return None
-    if task.start_time or task.expires:
-        notes.append(f"schedule {task.name}: its first and last times are not in the file")
     head = {"name": task.name, "trigger": trigger.slug, "enabled": task.enabled}
-    fields = {**rule_as_json(rule), "catch_up": schedule.catch_up}
+    said, policy = rule_as_json(rule), SchedulePolicy.of(schedule).dump()
     if is_declared(schedule):
         declared = trigger.declared or {}
-        return {**head, "declared": True, **_changed(fields, {**declared["rule"], "catch_up": declared["catch_up"]})}
-    return None if is_past(rule) else {**head, **fields}
-
-
-def _changed(fields: dict[str, Any], declared: Mapping[str, Any]) -> dict[str, Any]:
-    """What differs from the declaration: the rule as a whole, the catch-up policy, both or neither."""
-    changed = dict(fields)
-    if changed["catch_up"] == declared["catch_up"]:
-        del changed["catch_up"]
-    if {**fields, "catch_up": ""} == {**declared, "catch_up": ""}:
-        changed = {name: value for name, value in changed.items() if name == "catch_up"}
-    return changed
+        # Of a rule that differs the whole is said.
+        said = said if said != declared["rule"] else {}
+        changed = {name: value for name, value in policy.items() if declared.get(name, value) != value}
+        return {**head, "declared": True, **said, **changed}
+    return None if is_past(rule) else {**head, **said, **policy}

@@ -14,15 +14,19 @@ from django.utils.text import slugify
 
 from agents import registry
 from runs.audit import record
+from runs.exceptions import IllegalState
 from triggers.calendar import Rule, RuleError
 from triggers.declarations import COLUMNS, LOCK, override, rule_as_json
+from triggers.exclusion_calendars import change_calendar, create_calendar
+from triggers.exclusions import ExcludedDays
 from triggers.export import FORMAT, RELATED, VERSION
 from triggers.matching import ExpressionError, compile_expression
-from triggers.models import Schedule, Source, Trigger
+from triggers.models import ExclusionCalendar, Schedule, Source, Trigger
 from triggers.policies import check_policy
 from triggers.rule_rows import rule_of
-from triggers.schedule_policy import SchedulePolicy
+from triggers.schedule_policy import NAMES, SchedulePolicy
 from triggers.schedules import (
+    DEFAULT,
     create_schedule,
     edit_schedule,
     is_declared,
@@ -41,12 +45,13 @@ FIELDS: dict[str, dict[str, Any]] = {
         "slug": str, "agent": str, "declared": bool, "enabled": bool, "source": str, "types": list, "filter": str,
         "input": dict, "key": str, "key_limit": int, "overlap": str, "policy": dict,
     },
+    "calendars": {"slug": str, "days": str},
     "schedules": {
         "name": str, "trigger": str, "declared": bool, "enabled": bool, "cron": str, "tz": str, "every": (int, float),
-        "at": str, "catch_up": str,
+        "at": str, **dict.fromkeys(NAMES, object),
     },
 }  # fmt: skip
-NAMED_BY = {"sources": "slug", "triggers": "slug", "schedules": "name"}
+NAMED_BY = {"sources": "slug", "triggers": "slug", "calendars": "slug", "schedules": "name"}
 Entry = Mapping[str, Any]
 
 
@@ -94,8 +99,13 @@ def import_triggers(content: Any, *, by: str, dry_run: bool = False) -> Import:
             _import_source(entry, here, done, by)
         for entry in content.get("triggers", ()):
             _import_trigger(entry, here, done, by)
+        for entry in content.get("calendars", ()):
+            _import_calendar(entry, here, done, by)
         for entry in content.get("schedules", ()):
-            _import_schedule(entry, here, done, by)
+            try:
+                _import_schedule(entry, here, done, by)
+            except RuleError as error:
+                raise ImportRefused([f"schedule {entry['name']}: {error}"]) from error
         transaction.set_rollback(dry_run)
     return done
 
@@ -107,6 +117,7 @@ class Here:
         self.sources = {source.slug: source for source in Source.objects.all()}
         self.triggers = {trigger.slug: trigger for trigger in Trigger.objects.select_for_update()}
         self.schedules = {one.task.name: one for one in Schedule.objects.select_related(*RELATED)}
+        self.calendars = {calendar.slug: calendar for calendar in ExclusionCalendar.objects.all()}
         self.agents = {agent.name for agent in registry.all_agents()}
 
 
@@ -131,8 +142,11 @@ def _problems(content: Any, here: Here) -> Iterator[str]:
             yield from _named("source", entry["slug"], _source_problems(entry, here))
         for entry in content.get("triggers", ()):
             yield from _named("trigger", entry["slug"], _trigger_problems(entry, here, sources))
+        calendars = {*here.calendars, *(entry["slug"] for entry in content.get("calendars", ()))}
+        for entry in content.get("calendars", ()):
+            yield from _named("calendar", entry["slug"], _calendar_problems(entry, here))
         for entry in content.get("schedules", ()):
-            yield from _named("schedule", entry["name"], _schedule_problems(entry, here, triggers))
+            yield from _named("schedule", entry["name"], _schedule_problems(entry, here, triggers, calendars))
 
 
 def _shapes(content: Entry) -> Iterator[str]:
@@ -156,7 +170,7 @@ def _shape(where: str, entry: Any, fields: Mapping[str, Any], required: str) -> 
     for name, value in entry.items():
         if name not in fields:
             yield f"{where}.{name}: unknown; known are {', '.join(fields)}"
-        elif not isinstance(value, fields[name]) or (isinstance(value, bool) and fields[name] is not bool):
+        elif not isinstance(value, fields[name]) or (isinstance(value, bool) and fields[name] not in (bool, object)):
             yield f"{where}.{name}: is {value!r}, which is of another type"
 
 
@@ -231,7 +245,16 @@ def _expression_problems(entry: Entry) -> Iterator[str]:
             yield f"{name}: {error}"
 
 
-def _schedule_problems(entry: Entry, here: Here, triggers: set[str]) -> Iterator[str]:
+def _calendar_problems(entry: Entry, here: Here) -> Iterator[str]:
+    if entry["slug"] not in here.calendars:
+        yield from _slug_problems(entry["slug"])
+    try:
+        ExcludedDays.parse(entry.get("days", ""))
+    except RuleError as error:
+        yield f"days: {error}"
+
+
+def _schedule_problems(entry: Entry, here: Here, triggers: set[str], calendars: set[str]) -> Iterator[str]:
     known = here.schedules.get(entry["name"])
     slug = entry.get("trigger", known.trigger.slug if known and known.trigger else "")
     if slug not in triggers:
@@ -244,12 +267,22 @@ def _schedule_problems(entry: Entry, here: Here, triggers: set[str]) -> Iterator
         yield "give exactly one of cron, every and at"
     if len(entry["name"]) > 200:
         yield "name: has more than 200 characters"
-    if entry.get("catch_up", "latest") not in Schedule.CatchUp.values:
-        yield f"catch_up: is {entry['catch_up']!r}, not one of {', '.join(Schedule.CatchUp.values)}"
+    try:
+        policy = _policy(entry, known)
+        if missing := sorted(set(policy.exclude) - calendars):
+            yield f"exclude: there is no calendar {missing[0]!r}, here or in the file"
+    except RuleError as error:
+        yield str(error)
     try:
         _rule(entry)
     except (RuleError, ValueError) as error:
         yield str(error)
+
+
+def _policy(entry: Entry, known: Schedule | None) -> SchedulePolicy:
+    """What the file names, and the rest as it is here."""
+    given = {name: entry[name] for name in NAMES if name in entry}
+    return SchedulePolicy.parse(given, SchedulePolicy.of(known) if known else None)
 
 
 def _rule(entry: Entry) -> Rule | None:
@@ -294,45 +327,58 @@ def _import_trigger(entry: Entry, here: Here, done: Import, by: str) -> None:
         done.changes.append(Change(what=f"trigger {trigger.slug}", is_new=False, fields=changed))
 
 
+def _import_calendar(entry: Entry, here: Here, done: Import, by: str) -> None:
+    slug, calendar = entry["slug"], here.calendars.get(entry["slug"])
+    if calendar is None:
+        here.calendars[slug] = create_calendar(slug=slug, days=entry.get("days", ""), by=by)
+        done.changes.append(_new(f"calendar {slug}", {"days": entry.get("days", "")}))
+    elif changed := _differences({"days": entry.get("days", calendar.days)}, lambda _: calendar.days):
+        change_calendar(calendar, days=entry["days"], by=by)
+        done.changes.append(Change(what=f"calendar {slug}", is_new=False, fields=changed))
+
+
 def _import_schedule(entry: Entry, here: Here, done: Import, by: str) -> None:
     name, rule = entry["name"], _rule(entry)
     schedule = here.schedules.get(name)
-    given = {field: entry[field] for field in RULE if field in entry}
     before = _rule_here(schedule) if schedule else None
     if rule and is_past(rule):
         if rule != before:
             done.notes.append(f"schedule {name} is left out: {rule.words} is past")
         return
+    policy = _policy(entry, schedule)
     if schedule is None:
-        catch_up = entry.get("catch_up", "latest")
-        trigger = here.triggers[entry["trigger"]]
-        if rule is None:
-            return
-        policy = SchedulePolicy.parse({"catch_up": catch_up})
-        schedule = create_schedule(name=name, trigger=trigger, rule=rule, policy=policy, by=by)
-        done.changes.append(
-            _new(
-                f"schedule {name}",
-                {"trigger": trigger.slug, **given, "catch_up": catch_up, "enabled": entry.get("enabled", True)},
-            )
-        )
-        if not entry.get("enabled", True):
-            pause_schedule(schedule, by=by)
+        if rule:
+            _create_schedule(entry, rule, policy, here.triggers[entry["trigger"]], done, by)
         return
-    changed = _differences(
-        {field: entry[field] for field in ("catch_up", "enabled") if field in entry},
-        lambda field: schedule.task.enabled if field == "enabled" else getattr(schedule, field),
-    )
+    now = SchedulePolicy.of(schedule)
+    changed = {field: (now.dump()[field], policy.dump()[field]) for field in policy.changes_from(now)}
     if rule and before != rule:
         changed["rule"] = (before and rule_as_json(before), rule_as_json(rule))
-    if "rule" in changed or "catch_up" in changed:
-        said = {name: entry[name] for name in ("catch_up",) if name in changed}
-        policy = SchedulePolicy.parse(said, SchedulePolicy.of(schedule))
-        edit_schedule(schedule, rule=rule if "rule" in changed else None, policy=policy, by=by)
-    if "enabled" in changed:
-        (resume_schedule if entry["enabled"] else pause_schedule)(schedule, by=by)
+    if changed:
+        edit_schedule(schedule, rule=rule, policy=policy, by=by)
+    if entry.get("enabled", schedule.task.enabled) != schedule.task.enabled and _switch(schedule, entry, done, by):
+        changed["enabled"] = (schedule.task.enabled, entry["enabled"])
     if changed:
         done.changes.append(Change(what=f"schedule {name}", is_new=False, fields=changed))
+
+
+def _create_schedule(entry: Entry, rule: Rule, policy: SchedulePolicy, trigger: Trigger, done: Import, by: str) -> None:
+    schedule = create_schedule(name=entry["name"], trigger=trigger, rule=rule, policy=policy, by=by)
+    is_on = entry.get("enabled", True)
+    if not is_on:
+        pause_schedule(schedule, by=by)
+    chosen = {name: policy.dump()[name] for name in policy.changes_from(DEFAULT)}
+    made = {"trigger": trigger.slug, **rule_as_json(rule), **chosen, "enabled": is_on}
+    done.changes.append(_new(f"schedule {entry['name']}", made))
+
+
+def _switch(schedule: Schedule, entry: Entry, done: Import, by: str) -> bool:
+    try:
+        (resume_schedule if entry["enabled"] else pause_schedule)(schedule, by=by)
+    except IllegalState as refusal:
+        done.notes.append(f"schedule {entry['name']} stays as it is: {refusal}")
+        return False
+    return True
 
 
 def _rule_here(schedule: Schedule) -> Rule | None:

@@ -1,6 +1,7 @@
 """Triggers carried from one system to another as a file."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from tests.stack import StackMaker
 from triggers import declarations
 from triggers.calendar import Clocked, Cron, Interval
 from triggers.control import pause
+from triggers.exclusion_calendars import create_calendar
 from triggers.export import export_triggers
 from triggers.importing import Import, ImportRefused, import_triggers
-from triggers.models import Schedule, Source, Trigger
+from triggers.models import ExclusionCalendar, Schedule, Source, Trigger
 from triggers.schedule_policy import SchedulePolicy
 from triggers.schedules import create_schedule, edit_schedule, parse_rule, pause_schedule
 from triggers.secrets import rotate
@@ -48,8 +50,10 @@ def make_triggers() -> None:
         slug="vip", agent="greeter", source="shop", types=["customer.*"], filter="event.data.vip", input={"id": "event.data.id"},
         key="event.data.id", key_limit=3, overlap="queue", policy={"retries": 1, "rate": "10/h", "debounce": 5},
     )  # fmt: skip
+    create_calendar(slug="holidays", days="*-12-25 Christmas", by="test")
+    policy = SchedulePolicy(catch_up="all", jitter=timedelta(minutes=5), exclude=("holidays",))
     mornings, then = Cron.parse("30 8 * * *", "Asia/Kathmandu"), Clocked.parse("2050-01-01T08:00:00+02:00")
-    create_schedule(name="mornings", trigger=vip, rule=mornings, policy=SchedulePolicy(catch_up="all"), by="test")
+    create_schedule(name="mornings", trigger=vip, rule=mornings, policy=policy, by="test")
     create_schedule(name="often", trigger=vip, rule=Interval.parse("90s"), by="test")
     pause_schedule(create_schedule(name="then", trigger=vip, rule=then, by="test"), by="test")
     declarations.override(Trigger.objects.get(slug="billing"), {"policy": {"priority": 1}, "enabled": False}, by="test")
@@ -62,6 +66,7 @@ def empty_the_system() -> None:
     PeriodicTask.objects.all().delete()
     Trigger.objects.all().delete()
     Source.objects.filter(slug="shop").delete()
+    ExclusionCalendar.objects.all().delete()
     declarations.sync()
 
 
@@ -109,11 +114,13 @@ def test_the_file_holds_what_operators_made_and_changed_and_no_more() -> None:
             "overlap": "queue", "policy": {"retries": 1, "rate": "10/h", "debounce": 5},
         },
     ]  # fmt: skip
+    policy = SchedulePolicy(catch_up="all", jitter=timedelta(minutes=5), exclude=("holidays",))
+    assert exported["calendars"] == [{"slug": "holidays", "days": "*-12-25 Christmas"}]
     assert exported["schedules"] == [
         {"name": "digest", "trigger": "digest", "enabled": True, "declared": True, "cron": "0 7 * * *", "tz": "Europe/Vienna"},
-        {"name": "mornings", "trigger": "vip", "enabled": True, "cron": "30 8 * * *", "tz": "Asia/Kathmandu", "catch_up": "all"},
-        {"name": "often", "trigger": "vip", "enabled": True, "every": 90.0, "catch_up": "latest"},
-        {"name": "then", "trigger": "vip", "enabled": False, "at": "2050-01-01T06:00:00+00:00", "catch_up": "latest"},
+        {"name": "mornings", "trigger": "vip", "enabled": True, "cron": "30 8 * * *", "tz": "Asia/Kathmandu", **policy.dump()},
+        {"name": "often", "trigger": "vip", "enabled": True, "every": 90.0, **SchedulePolicy().dump()},
+        {"name": "then", "trigger": "vip", "enabled": False, "at": "2050-01-01T06:00:00+00:00", **SchedulePolicy().dump()},
     ]  # fmt: skip
 
 
@@ -145,12 +152,10 @@ def test_some_triggers_come_with_their_schedules_and_sources_alone() -> None:
 def test_what_cannot_be_carried_over_is_said() -> None:
     make_triggers()
     PeriodicTask.objects.filter(name="often").update(interval=None)
-    PeriodicTask.objects.filter(name="then").update(expires="2051-01-01T00:00:00Z")
 
     notes = export_triggers().notes
 
     assert notes[0].startswith("schedule often is left out")
-    assert notes[1].startswith("schedule then: its first and last times")
 
 
 # There and back
@@ -234,7 +239,7 @@ def test_schedules_follow_the_file() -> None:
         "~ schedule mornings: catch_up, rule",
         "~ schedule often: enabled",
         "~ schedule then: enabled",
-        "+ schedule new: trigger, every, catch_up, enabled",
+        "+ schedule new: trigger, every, enabled",
     ]
     assert [PeriodicTask.objects.get(name=name).enabled for name in ("mornings", "often", "then", "new")] == [
         True,
@@ -243,6 +248,29 @@ def test_schedules_follow_the_file() -> None:
         False,
     ]
     assert import_triggers(file(schedules=changed), by="cli:ada").changes == []
+
+
+@pytest.mark.django_db
+def test_calendars_follow_the_file_and_its_schedules_may_name_them() -> None:
+    make_triggers()
+    calendars = [{"slug": "feasts", "days": "*-01-01"}, {"slug": "holidays", "days": "*-12-26"}]
+    schedules = [{"name": "often", "exclude": ["feasts"]}]
+
+    done = import_triggers(file(calendars=calendars, schedules=schedules), by="cli:ada")
+
+    assert said(done) == ["+ calendar feasts: days", "~ calendar holidays: days", "~ schedule often: exclude"]
+    assert import_triggers(file(calendars=calendars, schedules=schedules), by="cli:ada").changes == []
+
+
+@pytest.mark.django_db
+def test_a_schedule_that_would_never_fire_refuses_the_file() -> None:
+    make_triggers()
+    never = {"name": "new", "trigger": "vip", "cron": "0 9 * * *", "active_hours": "10:00-11:00"}
+
+    with pytest.raises(ImportRefused, match="schedule new: .*every fire is closed out"):
+        import_triggers(file(schedules=[{"name": "often", "jitter": 3}, never]), by="cli:ada")
+
+    assert not Schedule.objects.exclude(jitter=timedelta(minutes=5)).exclude(jitter=timedelta(0)).exists()
 
 
 @pytest.mark.django_db
@@ -306,6 +334,9 @@ REFUSED = [
     (file(schedules=[{"name": "x", "trigger": "billing", "every": 60, "cron": "* * * * *"}]), "exactly one of"),
     (file(schedules=[{"name": "x", "trigger": "billing", "cron": "61 * * * *"}]), "schedule x: "),
     (file(schedules=[{"name": "x", "trigger": "billing", "every": 60, "catch_up": "some"}]), "schedule x: catch_up"),
+    (file(schedules=[{"name": "x", "trigger": "billing", "every": 60, "jitter": "soon"}]), "schedule x: jitter"),
+    (file(schedules=[{"name": "x", "trigger": "billing", "every": 60, "exclude": ["no"]}]), "schedule x: exclude: there is no calendar"),
+    (file(calendars=[{"slug": "feasts", "days": "25.12."}]), "calendar feasts: days: line 1"),
     (file(schedules=[{"name": "x", "trigger": "billing", "declared": True}]), "sync_agents"),
     (file(schedules=[{"name": "digest", "trigger": "billing", "every": 60}]), "another schedule"),
 ]  # fmt: skip
@@ -367,7 +398,19 @@ RULES = st.one_of(
     ),
     st.fixed_dictionaries({"at": st.datetimes().map(lambda at: at.replace(year=2090, day=1).isoformat() + "Z")}),
 )
-SCHEDULES = st.tuples(RULES, st.sampled_from(["latest", "skip", "all"]), st.booleans())
+POLICIES = st.fixed_dictionaries(
+    {"catch_up": st.sampled_from(["latest", "skip", "all"])},
+    optional={
+        "jitter": st.integers(0, 600),
+        "max_fires": st.integers(1, 9),
+        "active_hours": st.sampled_from(["", "00:00-12:00, 12:00-24:00"]),
+        "active_zone": st.sampled_from(["", "Asia/Kathmandu"]),
+        "exclude": st.sampled_from([[], ["holidays"]]),
+        "end": st.just("2200-01-01T00:00:00Z"),
+        "data": st.none() | st.dictionaries(st.text("abc"), st.booleans() | st.integers(), max_size=2),
+    },
+)
+SCHEDULES = st.tuples(RULES, POLICIES, st.booleans())
 
 
 @pytest.mark.django_db
@@ -380,15 +423,16 @@ def test_whatever_operators_make_comes_through_the_file_as_it_was(
     triggers: dict[str, Any], schedules: list[tuple[dict[str, Any], Any, bool]]
 ) -> None:
     with transaction.atomic():
+        create_calendar(slug="holidays", days="2000-01-01 Long past", by="test")
         for slug, fields in triggers.items():
             Trigger.objects.create(slug=slug, **fields)
-        for number, (rule, catch_up, is_on) in enumerate(schedules if triggers else []):
+        for number, (rule, policy, is_on) in enumerate(schedules if triggers else []):
             owner = Trigger.objects.get(slug=sorted(triggers)[number % len(triggers)])
             made = create_schedule(
                 name=f"schedule {number} ☃",
                 trigger=owner,
                 rule=parse_rule(**rule),
-                policy=SchedulePolicy(catch_up=catch_up),
+                policy=SchedulePolicy.parse(policy),
                 by="test",
             )
             if not is_on:
