@@ -4,7 +4,9 @@ from config.console import accounts as accounts
 from config.console import alarms as alarms
 from config.console import approvals as approvals
 from config.console import audit as audit
+from config.console import backfills as backfills
 from config.console import events as events
+from config.console import exclusion_calendars as exclusion_calendars
 from config.console import notifications as notifications
 from config.console import periodic_tasks as periodic_tasks
 from config.console import queues as queues

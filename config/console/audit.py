@@ -17,6 +17,8 @@ PAGES = {
     "trigger": "triggers_trigger",
     "source": "triggers_source",
     "schedule": "triggers_schedule",
+    "backfill": "triggers_backfill",
+    "exclusioncalendar": "triggers_exclusioncalendar",
     "apitoken": "triggers_apitoken",
 }
 SHOWN = 50
@@ -55,7 +57,9 @@ def entries_of(kind: str, object_id: object) -> Table:
     return Table(
         title="What people did to it",
         headers=("When", "Who", "Did", "Detail"),
-        rows=[(moment(entry.at), entry.by, entry.action, details_of(entry)) for entry in entries[:SHOWN]],
+        rows=[
+            (moment(entry.at), _whole(entry.by), _whole(entry.action), details_of(entry)) for entry in entries[:SHOWN]
+        ],
         empty="Nobody has touched it.",
     )
 
@@ -68,6 +72,10 @@ def subject_of(entry: AuditEntry) -> SafeString:
 
 def details_of(entry: AuditEntry) -> str:
     return ", ".join(f"{name}: {_plain(value)}" for name, value in entry.detail.items())
+
+
+def _whole(word: str) -> SafeString:
+    return format_html('<span class="console-word">{}</span>', word)
 
 
 def _plain(value: object) -> str:

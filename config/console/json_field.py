@@ -34,4 +34,6 @@ class JsonField(forms.JSONField):
         return None if data is None else InvalidJSONInput(data)
 
     def prepare_value(self, value: Any) -> Any:
+        if value is None:
+            return ""
         return value if isinstance(value, InvalidJSONInput) else pretty(value)

@@ -16,16 +16,24 @@ from config.console.sections import Section
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Fields that belong together; `when` shows them only while the form's `choice` field has one of these values."""
+    """Fields that belong together; `when` shows them only while the form's `choice` field has one of these values.
+    Folded, only its title is seen, unless something in it is wrong; `said` then tells what is set in it."""
 
     title: str = ""
     note: str = ""
     fields: Sequence[BoundField]
     when: Sequence[str] = ()
+    folded: bool = False
+    said: str = ""
+    sections: Sequence[Section] = ()
 
     @property
     def condition(self) -> str:
         return f"{json.dumps(list(self.when))}.includes(choice)"
+
+    @property
+    def is_wrong(self) -> bool:
+        return any(field.errors for field in self.fields)
 
 
 def form_page(
@@ -40,8 +48,9 @@ def form_page(
     choice: str = "",
     sections: Sequence[Section] = (),
     obj: Any = None,
+    method: str = "post",
 ) -> HttpResponse:
-    """A form on a page of its own, with sections below it."""
+    """A form on a page of its own, with sections below it; a question, which changes nothing, is asked by `get`."""
     context = {
         **panel.admin_site.each_context(request),
         "opts": panel.opts,
@@ -54,6 +63,7 @@ def form_page(
         "back": back,
         "sections": sections,
         "media": panel.media + form.media,
+        "method": method,
     }
     return _respond(panel, request, "admin/console/form.html", context)
 

@@ -57,6 +57,10 @@ def _coming() -> dict[str, Any]:
     }
 
 
+def _tab(title: str, link: str, model: str) -> dict[str, Any]:
+    return {"title": title, "link": reverse_lazy(f"admin:{link}"), "permission": _may_see(*model.split("."))}
+
+
 UNFOLD: dict[str, Any] = {
     "SITE_TITLE": "Wakeful",
     "SITE_HEADER": "Wakeful",
@@ -85,6 +89,17 @@ UNFOLD: dict[str, Any] = {
             "950": "oklch(27% .06 246)",
         },
     },
+    "TABS": [
+        {
+            "models": ["triggers.schedule", "triggers.backfill", "triggers.exclusioncalendar"],
+            "items": [
+                _tab("Schedules", "triggers_schedule_changelist", "triggers.schedule"),
+                _tab("Backfills", "triggers_backfill_changelist", "triggers.backfill"),
+                _tab("Exclusion calendars", "triggers_exclusioncalendar_changelist", "triggers.exclusioncalendar"),
+                _tab("Why did this not run?", "triggers_schedule_why_search", "triggers.schedule"),
+            ],
+        }
+    ],
     "SIDEBAR": {
         "show_search": False,
         "navigation": [

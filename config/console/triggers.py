@@ -26,7 +26,7 @@ from config.console.moments import moment
 from config.console.pages import form_page
 from config.console.panel import Panel, acting, button, column
 from config.console.run_words import duration_of, first_line
-from config.console.schedules import RELATED, state_of
+from config.console.schedule_words import RELATED, state_of
 from config.console.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.trigger_form import MatchForm, NewTriggerForm, TriggerForm, as_initial, policy_as_initial
 from runs.audit import record

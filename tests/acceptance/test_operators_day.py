@@ -77,8 +77,7 @@ def make_schedule(page: Page, stack: Stack, *, name: str, agent: str, every: str
     page.get_by_title("Add schedule").click()
     page.locator("[name=name]").fill(name)
     page.locator("[name=agent]").select_option(agent)
-    page.locator("[name=choice]").select_option("every")
-    page.locator("[name=every]").fill(every)
+    page.locator("[name=when]").fill(f"every {every}")
     page.get_by_role("button", name="Create the schedule").click()
     expect(page.get_by_text("Next fires")).to_be_visible()
 

@@ -1,5 +1,6 @@
 """Rows that only the console's tests need, and what its pages are called."""
 
+from datetime import timedelta
 from typing import Any
 
 from django.urls import reverse
@@ -10,7 +11,9 @@ from runs.states import RunStatus
 from tests.runs.factories import make_run
 from tests.runs.journals import make_approval, make_step
 from tests.triggers.factories import make_event, make_trigger
+from triggers.backfill import start_backfill
 from triggers.calendar import Cron
+from triggers.exclusion_calendars import create_calendar
 from triggers.models import ApiToken, Schedule, Source, Trigger
 from triggers.schedules import create_schedule
 from triggers.tokens import create_token
@@ -66,6 +69,7 @@ def make_source(slug: str = "billing", **fields: Any) -> Source:
 
 def make_one_of_each(number: int) -> dict[str, Any]:
     """A row for every page of the console, by the page's noun."""
+    now = timezone.now()
     trigger = make_trigger(f"greeter-{number}")
     event = make_event(data={"n": number})
     run = make_failed_run(trigger)
@@ -74,7 +78,9 @@ def make_one_of_each(number: int) -> dict[str, Any]:
     return {
         "triggers_source": make_source(f"source-{number}"),
         "triggers_trigger": trigger,
-        "triggers_schedule": make_schedule(f"schedule-{number}"),
+        "triggers_schedule": (schedule := make_schedule(f"schedule-{number}")),
+        "triggers_backfill": start_backfill(schedule, start=now - timedelta(days=8), end=now, by="test"),
+        "triggers_exclusioncalendar": create_calendar(slug=f"days-{number}", days="*-05-01", by="test"),
         "triggers_event": event,
         "triggers_apitoken": token,
         "runs_run": run,

@@ -10,7 +10,7 @@ from django.utils import timezone
 from runs.models import NIL, AuditEntry, ProcessedEvent, Run
 from runs.states import RunStatus
 from tests.config.console.conftest import LogIn
-from tests.config.console.factories import list_of, make_failed_run, make_schedule, page_of
+from tests.config.console.factories import list_of, make_failed_run, page_of
 from tests.old_rows import old_event, old_run
 from tests.runs.factories import make_run
 from tests.triggers.factories import hold, make_event, make_paused_trigger, make_trigger
@@ -168,20 +168,6 @@ def test_replay_goes_to_all_or_to_those_that_are_chosen(admin: Client) -> None:
     choose(admin, "triggers_event", "replay_chosen", event)
 
     assert [one.trigger for one in Redispatch.objects.order_by("pk")] == [None, first, second, None]
-
-
-def test_schedule_is_paused_resumed_and_run_now(admin: Client) -> None:
-    schedule = make_schedule("morning")
-
-    press(admin, "triggers_schedule", schedule, "pause")
-    schedule.task.refresh_from_db()
-    assert not schedule.task.enabled
-
-    press(admin, "triggers_schedule", schedule, "resume")
-    press(admin, "triggers_schedule", schedule, "fire")
-    schedule.task.refresh_from_db()
-    assert schedule.task.enabled
-    assert Event.objects.get().target_id == schedule.trigger_id
 
 
 def test_overview_says_what_is_missing_and_what_is_stuck(admin: Client) -> None:

@@ -27,6 +27,7 @@ from tests.config.console.test_actions import choose, press
 from tests.runs.factories import make_run
 from tests.runs.journals import make_approval
 from tests.triggers.factories import make_event, make_paused_trigger, make_trigger
+from triggers.exclusion_calendars import create_calendar
 from triggers.models import Source, Trigger
 from triggers.schedules import pause_schedule
 
@@ -54,6 +55,11 @@ def call(path: str, body: Any = b"", make: Callable[[], Any] = lambda: None) -> 
     return lambda client: Api().post(path.format(getattr(make(), "pk", "")), body)
 
 
+def send(verb: str, path: str, body: Any, make: Callable[[], Any] = lambda: None) -> Door:
+    """The same by another method."""
+    return lambda client: getattr(Api(), verb)(path.format(getattr(make(), "pk", "")), *([body] if body else []))
+
+
 def command(*words: str, make: Callable[[], Any] = lambda: None) -> Door:
     def run(client: Client) -> None:
         made = getattr(make(), "pk", "")
@@ -72,6 +78,18 @@ def uncertain() -> Any:
 
 def pending() -> Any:
     return make_approval(make_run(status="waiting"), status="open")
+
+
+def on_schedule() -> Any:
+    return make_schedule("morning")
+
+
+def backfill() -> Any:
+    return make_one_of_each(1)["triggers_backfill"]
+
+
+def calendar() -> Any:
+    return create_calendar(slug="days", days="*-05-01", by="test")
 
 
 def off_schedule() -> Any:
@@ -148,6 +166,10 @@ ADMIN: dict[str, Door] = {
     "triggers.schedule pause_chosen": action("triggers_schedule", "pause_chosen"),
     "triggers.schedule resume_chosen": action("triggers_schedule", "resume_chosen", off_schedule),
     "triggers.schedule fire_chosen": action("triggers_schedule", "fire_chosen"),
+    "triggers.backfill cancel": button("triggers_backfill", "cancel"),
+    "triggers.exclusioncalendar add": form("/admin/triggers/exclusioncalendar/add/", slug="days", days="*-05-01"),
+    "triggers.exclusioncalendar edit": button("triggers_exclusioncalendar", "edit", days="*-05-02"),
+    "triggers.exclusioncalendar delete_this": button("triggers_exclusioncalendar", "remove"),
     "triggers.source rotate_secret": button("triggers_source", "rotate-secret", hmac_source, hours="1"),
     "triggers.source enter_secret": button(
         "triggers_source", "enter-secret", hmac_source, hours="1", secret="long enough a secret for anybody"
@@ -179,6 +201,8 @@ ELSEWHERE = {
     "triggers.trigger edit",
     "triggers.schedule add",
     "triggers.schedule edit",
+    "triggers.schedule backfill",
+    "triggers.schedule why",
     "triggers.source add",
     "triggers.source edit",
     "triggers.event erase_event",  # tests/triggers/test_erasure.py
@@ -207,9 +231,27 @@ API: dict[str, Door] = {
     "triggers fire": call("triggers/greeter/fire/", make=make_trigger),
     "triggers pause": call("triggers/greeter/pause/", make=make_trigger),
     "triggers resume": call("triggers/greeter/resume/", make=make_paused_trigger),
+    "schedules create": call(
+        "schedules/", {"name": "noon", "when": "every day at noon", "trigger": "greeter"}, make=make_trigger
+    ),
+    "schedules partial_update": send("patch", "schedules/{}/", {"when": "every day at noon"}, make=on_schedule),
+    "schedules destroy": send("delete", "schedules/{}/", None, make=on_schedule),
+    "schedules pause": call("schedules/{}/pause/", make=on_schedule),
+    "schedules resume": call("schedules/{}/resume/", make=off_schedule),
+    "schedules fire": call("schedules/{}/fire/", make=on_schedule),
+    "schedules backfill": call(
+        "schedules/{}/backfill/", {"start": "2025-03-03", "end": "2025-03-05"}, make=on_schedule
+    ),
+    "backfills cancel": call("backfills/{}/cancel/", make=backfill),
+    "calendars create": call("calendars/", {"slug": "days", "days": "*-05-01"}),
+    "calendars update": send("put", "calendars/days/", {"days": "*-05-02"}, make=calendar),
+    "calendars destroy": send("delete", "calendars/days/", None, make=calendar),
+    "reminders create": call(
+        "reminders/", {"when": "in 5 minutes", "trigger": "greeter", "text": "tea"}, make=make_trigger
+    ),
 }
-# The event is the record itself: it names the token's own source.
-RECORDS_ITSELF = {"events create"}
+# The event is the record itself: it names the token's own source. These of the schedules only look.
+ELSEWHERE_OF_THE_API = {"events create", "schedules preview", "schedules fires", "schedules why", "schedules skips"}
 COMMANDS: dict[str, Door] = {
     "emit": command("emit", "visitor.came"),
     "fire": command("fire", "greeter", make=make_trigger),
@@ -222,6 +264,9 @@ COMMANDS: dict[str, Door] = {
     "resolve": command("resolve", "{}", "--outcome", "fail", make=uncertain),
     "approve": command("approve", "{}", "--deny", make=pending),
     "replay": command("replay", "{}", make=make_event),
+    "schedules": command("schedules", "pause", "morning", make=on_schedule),
+    "backfill": command("backfill", "morning", "--from", "2025-03-03", "--to", "2025-03-05", make=on_schedule),
+    "remind": command("remind", "in 5 minutes", "reminder", "tea"),
     "sync_agents": command("sync_agents"),
     "prepare": command("prepare"),
     "prune": command("prune", "--budget", "1s"),
@@ -276,7 +321,7 @@ def test_no_door_of_the_api_is_missing_above() -> None:
             f"{prefix} {verb}" for verb in ("create", "update", "partial_update", "destroy") if hasattr(resource, verb)
         }
 
-    assert found == set(API) | RECORDS_ITSELF
+    assert found == set(API) | ELSEWHERE_OF_THE_API
 
 
 def test_no_command_is_missing_above() -> None:

@@ -1,4 +1,4 @@
-"""What an operator makes and changes: sources, triggers, schedules, tokens."""
+"""What an operator makes and changes: sources, triggers, tokens; schedules are in test_schedules."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ from django.test import Client
 
 from runs.models import AuditEntry
 from tests.config.console.conftest import LogIn
-from tests.config.console.factories import make_schedule, make_source, page_of
+from tests.config.console.factories import make_source, page_of
 from tests.triggers.factories import make_event, make_trigger
-from triggers.models import ApiToken, Event, Schedule, Source, Trigger
+from triggers.models import ApiToken, Event, Source, Trigger
 from triggers.secrets import decrypt, rotate
 
 NEW_TRIGGER = {
@@ -197,63 +197,6 @@ def test_filter_is_tried_on_recent_events_and_starts_nothing(admin: Client) -> N
     assert Trigger.objects.get(pk=trigger.pk).filter == ""
 
 
-# Schedules
-
-
-@pytest.mark.parametrize(
-    ("rule", "words"),
-    [
-        (
-            {"choice": "cron", "cron": "0 9 * * mon-fri", "tz": "Europe/Vienna"},
-            "At 09:00, Monday through Friday (Europe/Vienna)",
-        ),
-        ({"choice": "every", "every": "15m"}, "every 15 minutes"),
-        ({"choice": "at", "at": "2099-06-01T09:00", "at_tz": "Europe/Vienna"}, "once, at 2099-06-01 07:00:00 UTC"),
-    ],
-)
-def test_schedule_is_made_by_crontab_interval_or_instant(
-    admin: Client, agent: str, rule: dict[str, str], words: str
-) -> None:
-    form = {"name": "digest", "agent": agent, "catch_up": "latest", **rule}
-
-    answer = admin.post("/admin/triggers/schedule/add/", form, follow=True)
-
-    schedule = Schedule.objects.get(task__name="digest")
-    assert schedule.trigger
-    assert schedule.trigger.agent == agent
-    assert words in answer.content.decode()
-
-
-@pytest.mark.parametrize(
-    ("rule", "field"),
-    [
-        ({"choice": "cron", "cron": "0 9 * *"}, "cron"),
-        ({"choice": "cron"}, "cron"),
-        ({"choice": "every", "every": "often"}, "every"),
-        ({"choice": "at", "at": "2001-01-01T09:00", "at_tz": "UTC"}, "__all__"),
-    ],
-)
-def test_schedule_that_makes_no_sense_is_refused_with_a_reason(
-    admin: Client, agent: str, rule: dict[str, str], field: str
-) -> None:
-    answer = admin.post("/admin/triggers/schedule/add/", {"name": "x", "agent": agent, "catch_up": "latest", **rule})
-
-    assert field in errors_of(answer)
-    assert not Schedule.objects.exists()
-
-
-def test_editing_the_catch_up_alone_leaves_the_rule_untouched(admin: Client) -> None:
-    schedule = make_schedule("morning")
-    before = schedule.task.crontab_id
-    form = {"choice": "cron", "cron": "0 9 * * mon-fri", "tz": "Europe/Vienna", "catch_up": "all"}
-
-    admin.post(page_of("triggers_schedule", schedule).replace("change", "edit"), form)
-
-    schedule.refresh_from_db()
-    assert (schedule.catch_up, schedule.task.crontab_id) == ("all", before)
-    assert AuditEntry.objects.get(action="edit").detail == {"catch_up": "all"}
-
-
 # Tokens
 
 
@@ -284,7 +227,7 @@ def test_token_never_may_more_than_its_maker(log_in: LogIn) -> None:
     assert ApiToken.objects.get().permissions == ["runs.view_run"]
 
 
-@pytest.mark.parametrize("noun", ["source", "trigger", "schedule", "apitoken"])
+@pytest.mark.parametrize("noun", ["source", "trigger", "schedule", "exclusioncalendar", "apitoken"])
 def test_making_takes_permission(log_in: LogIn, noun: str) -> None:
     client = log_in(f"triggers.view_{noun}")
 
