@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 from runs.sql import database_now, fetch
 from triggers.calendar import instant_of
 from triggers.models import Schedule
+from triggers.reminders import text_of
 from triggers.upcoming import BY_CLOCK, KINDS, SEEN, Clock, Span, clocks, kind_of, not_by_clock, only_those
 
 PER_DAY = 60  # schedules whose next fire is on that day, and as many of each other kind for all days
@@ -113,7 +114,7 @@ def _add_fires(day: Day, clock: Clock, now: datetime, most: int) -> None:
         day.named.append(
             Named(
                 kind=kind_of(schedule),
-                name=schedule.task.name,
+                name=text_of(schedule) or schedule.task.name,
                 first=fires[0][1],
                 count=min(len(fires), most),
                 is_more=len(fires) > most,

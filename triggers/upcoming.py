@@ -24,6 +24,7 @@ from runs.sql import database_now, fetch
 from triggers.calendar import Rule, RuleError, just_before
 from triggers.models import Schedule, Trigger, Window
 from triggers.plan import Plan
+from triggers.reminders import text_of
 from triggers.state import ROWS, STATE, State
 
 BY_CLOCK = ("schedule", "heartbeat", "reminder", "task")
@@ -218,8 +219,7 @@ def kind_of(schedule: Schedule) -> str:
 
 def _why(clock: Clock, pace: dict[str, Any]) -> str:
     schedule, trigger = clock.schedule, clock.schedule.trigger
-    data = schedule.data if isinstance(schedule.data, dict) else {}
-    said = str(data["text"]) if schedule.kind == Schedule.Kind.REMINDER and data.get("text") else _rule_in_words(clock)
+    said = text_of(schedule) or _rule_in_words(clock)
     if pace:
         said += f"; its agent asked for {in_words(timedelta(seconds=pace['asked'])) if pace['asked'] else 'at once'}"
         said += (

@@ -15,6 +15,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.text import Truncator
 
 from agents.registry import all_agents
 from config.console.axis import Axis
@@ -33,6 +34,7 @@ USUAL = 7
 SHOWN, MOST = 100, 500
 LANES = 60
 NAMES = 4  # on a day of the month
+NAMED = 80  # characters of a reminder
 FURTHEST = timedelta(days=36_525)  # a month to look at
 HOURS = 3  # between two lines of the axis
 ZONE = "zone"  # the cookie by which zone.js says what the browser's is
@@ -115,8 +117,8 @@ def soonest(request: HttpRequest, count: int) -> Table:
     found = ahead(now, now + timedelta(days=7), count, kinds=_allowed(request))
     return Table(
         title="What will wake next",
-        headers=("When", "What", "Agent", "Why"),
-        rows=[(moment(one.at), _what(one), one.agent or "–", one.why) for one in found],
+        headers=("When", "What", "Why"),
+        rows=[_row(one, now)[:3] for one in found],
         empty="Nothing, within seven days.",
         note=link(reverse("coming"), "All of it, on a line and by days"),
     )
@@ -166,7 +168,7 @@ def _list(asked: Asked, now: datetime) -> dict[str, Any]:
     return {
         "table": Table(
             title=f"On {asked.day:%A %-d %B %Y}" if asked.day else f"Within {SPANS[asked.days]}",
-            headers=("When", "What", "Kind", "Agent", "Why", "And again"),
+            headers=("When", "What", "Why", "And again"),
             rows=[_row(one, now) for one in found],
             empty="Nothing is to come.",
             note=_cut(len(found), asked),
@@ -190,14 +192,14 @@ def _row(one: Coming, now: datetime) -> tuple[Any, ...]:
     late = LATE if one.at < now else ""
     nominal = one.nominal and one.nominal != one.at
     named = format_html(' <span class="moment-ago">for {}</span>', appointment(one.nominal)) if nominal else ""  # type: ignore[arg-type]
-    return (
-        format_html("{}{}{}", late, moment(one.at), named),
+    what = format_html(
+        '<span class="coming-kind coming-{}">{}</span><span class="coming-of">{}</span>',
+        one.kind,
         _what(one),
-        _kind(one.kind),
-        one.agent or "–",
-        one.why,
-        _again(one),
+        " · ".join(filter(None, (WORDS[one.kind], one.agent))),
     )
+    why = "" if one.kind == "reminder" else one.why
+    return format_html("{}{}{}", late, moment(one.at), named), what, why, _again(one)
 
 
 def _again(one: Coming) -> SafeString | str:
@@ -210,15 +212,13 @@ def _again(one: Coming) -> SafeString | str:
 
 
 def _what(one: Coming) -> SafeString | str:
+    if one.kind == "reminder":
+        return link(page("triggers_schedule", one.schedule_id), Truncator(one.why).chars(NAMED))
     if one.kind in BY_CLOCK:
         return link(page("triggers_schedule", one.schedule_id), one.name) if one.kind != "task" else one.name
     if one.kind in ("timer", "retry", "start") and one.run_id:
         return format_html("{} of run {}", one.name, run_link(one.run_id))
     return link(page("triggers_trigger", one.trigger_id), one.name) if one.trigger else one.name
-
-
-def _kind(kind: str) -> SafeString:
-    return format_html('<span class="coming-kind coming-{}">{}</span>', kind, WORDS[kind])
 
 
 # The next 24 hours
@@ -261,14 +261,14 @@ def _hours(start: datetime, end: datetime, zone: ZoneInfo) -> list[datetime]:
 
 
 def _lane(one: Coming, axis: Axis, zone: ZoneInfo) -> Lane:
-    marks = [
-        Mark(left=axis.at(at), width=0, title=f"{at.astimezone(zone):%H:%M:%S} {one.name}")
-        for at in (one.at, *one.later)
-    ]
     if one.is_endless:
-        left = marks[-1].left
-        marks.append(Mark(left=left, width=round(100 - left, 3), title="and so on"))
-    return Lane(what=_what(one), kind=one.kind, why=one.why, marks=marks)
+        left = axis.at(one.at)
+        marks = [Mark(left=left, width=round(100 - left, 3), title=f"more than {len(one.later)} times {one.name}")]
+    else:
+        times = (one.at, *one.later)
+        marks = [Mark(left=axis.at(at), width=0, title=f"{at.astimezone(zone):%H:%M:%S} {one.name}") for at in times]
+    why = WORDS[one.kind] if one.kind == "reminder" else one.why
+    return Lane(what=_what(one), kind=one.kind, why=why, marks=marks)
 
 
 # The month
@@ -288,11 +288,13 @@ class Cell:
 
 
 def _month(asked: Asked, now: datetime) -> dict[str, Any]:
-    first = asked.month - timedelta(days=asked.month.weekday())
+    today = now.astimezone(asked.zone).date()
+    # Weeks that are past are left out: nothing is to come in them.
+    begun = max(asked.month, today) if asked.month == today.replace(day=1) else asked.month
+    first = begun - timedelta(days=begun.weekday())
     following = (asked.month + timedelta(days=32)).replace(day=1)
     last = following + timedelta(days=(-following.weekday()) % 7 - 1)
     days = days_ahead(first, last, asked.zone, kinds=asked.kinds, agent=asked.agent)
-    today = now.astimezone(asked.zone).date()
     cells = [_cell(first + timedelta(days=n), days, today, asked) for n in range((last - first).days + 1)]
     before = (asked.month - timedelta(days=1)).replace(day=1)
     return {
@@ -307,7 +309,9 @@ def _month(asked: Asked, now: datetime) -> dict[str, Any]:
 
 def _cell(day: date, days: dict[date, Day], today: date, asked: Asked) -> Cell:
     found = days.get(day, Day(date=day, start=datetime.min, until=datetime.min))
-    names = [(one.kind, one.name + (_times(one.count, one.is_more))) for one in found.named[:NAMES]]
+    # What is rare is what one looks for.
+    named = sorted(found.named, key=lambda one: (one.is_more, one.count))
+    names = [(one.kind, one.name + _times(one.count, one.is_more)) for one in named[:NAMES]]
     return Cell(
         date=day,
         count=f"{found.count:,}{'+' if found.is_at_least else ''}" if found.named else "",

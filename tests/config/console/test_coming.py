@@ -59,15 +59,15 @@ def busy() -> None:
 def test_the_list_says_when_what_why_and_how_often(admin: Client, busy: None) -> None:
     listed = rows(shown(admin, days=1))
 
-    said = [(row[2].split(">")[1].split("<")[0], row[3], row[4]) for row in listed]
+    said = [(row[1].split(">")[-2].split("<")[0], row[2]) for row in listed]
     assert said == [
-        ("heartbeat", "watch", "every 30 minutes"),
-        ("wake set by a run", "reporter", "quarterly review"),
-        ("window that closes", "reporter", "2 events wait to become one run"),
-        ("timer of a waiting run", "seller", "it has slept enough then"),
-        ("reminder", "reminders", "Call <Ada>"),
+        ("heartbeat · watch", "every 30 minutes"),
+        ("wake set by a run · reporter", "quarterly review"),
+        ("window that closes · reporter", "2 events wait to become one run"),
+        ("timer of a waiting run · seller", "it has slept enough then"),
+        ("reminder · reminders", ""),
     ]
-    assert listed[0][5].startswith("47 times more, until")
+    assert listed[0][3].startswith("47 times more, until")
     assert "&lt;Ada&gt;" in admin.get(PATH).content.decode()
 
 
@@ -122,8 +122,8 @@ def test_the_line_has_a_lane_for_each_and_a_mark_for_each_time(admin: Client) ->
 
     often, beat = shown(admin, view="line")["lanes"]
 
-    assert (len(often.marks), often.marks[-1].title) == (102, "and so on")
-    assert often.marks[-1].width > 80
+    [band] = often.marks
+    assert (band.title, band.width > 90) == ("more than 100 times all the time", True)
     assert len(beat.marks) == 48
     assert [mark.left for mark in beat.marks] == sorted(mark.left for mark in beat.marks)
     assert 0 < beat.marks[0].left < 5 < 95 < beat.marks[-1].left <= 100
@@ -149,7 +149,7 @@ def test_the_month_counts_what_comes_on_each_day(admin: Client) -> None:
     assert context["month"] == "March 2050"
     assert (days["2050-03-07"].count, days["2050-03-08"].count) == ("15", "24")
     assert days["2050-03-08"].names == [("schedule", "often ×24")]
-    assert days["2050-03-27"].names == [("schedule", "often ×24"), ("schedule", "once")]
+    assert days["2050-03-27"].names == [("schedule", "once"), ("schedule", "often ×24")]
     assert days["2050-03-27"].url == "/admin/coming/?day=2050-03-27"
     assert "2050-03-06" not in days
 
@@ -203,7 +203,7 @@ def test_it_is_for_those_who_may_see_schedules(log_in: LogIn, busy: None) -> Non
 
     viewer = log_in("triggers.view_schedule", name="bob")
 
-    assert [row[3] for row in rows(shown(viewer))] == ["watch", "reporter", "reminders"]
+    assert len(rows(shown(viewer))) == 3
     assert "timer" not in dict(shown(viewer)["kinds"])
 
 
