@@ -18,9 +18,13 @@ help: ## this list
 run: .venv/runtime ## the whole stack with demo data: PostgreSQL, Valkey, web, beat, dispatcher, worker
 	@exec $(PY) manage.py up --demo
 
+# All tests: in two processes side by side, each with servers of its own. A part of them (ARGS), and
+# what runs on servers of yours: in one.
+ALL_TESTS = $(if $(DATABASE_URL)$(REDIS_URL),,-n 2 --dist loadfile --no-loadscope-reorder)
+
 test: .venv/dev ## all tests, on real servers; tries to install a Chromium for the browser tests
 	@$(PY) -m tests.browser --install
-	@exec $(PY) -m pytest $(ARGS)
+	@exec $(PY) -m pytest $(or $(ARGS),$(ALL_TESTS))
 
 check: export SECRET_KEY = for make check alone, which serves nobody and signs nothing
 check: .venv/dev ## ruff, types, migrations, Django's checks

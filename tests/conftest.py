@@ -1,6 +1,7 @@
-"""Real servers for every test run, started before Django reads its settings."""
+"""Real servers for every process that runs tests, started before Django reads its settings."""
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,22 +10,27 @@ from typing import Any
 import django
 import pytest
 from django.conf import settings
+from django.db import connection
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+from pytest_django.plugin import blocking_manager_key
 
 from tests.browser import ARGUMENTS, find_chromium, how_to_install, is_required
-from tests.servers import TestServers, test_servers
+from tests.servers import SETTINGS, TestServers, test_servers
 
+# With `-n` this process only hands the tests out: each of those that run them has servers of its own.
+_hands_out = "PYTEST_XDIST_WORKER" not in os.environ and any(argument.startswith("-n") for argument in sys.argv)
 # At import, not in a hook: other conftests import models while pytest is still starting.
 _lifetime = ExitStack()
-_servers = _lifetime.enter_context(test_servers())
-os.environ.update(
-    {name: value for name, value in _servers.env.items() if name not in os.environ or name == "WAKEFUL_HOME"}
-)
+_servers = None if _hands_out else _lifetime.enter_context(test_servers())
+_env = _servers.env if _servers else SETTINGS
+os.environ.update({name: value for name, value in _env.items() if name not in os.environ or name == "WAKEFUL_HOME"})
 os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"
 os.environ["WAKEFUL_DEMO"] = "1"  # the models of agents.library; a stack has them only if its test says so
 django.setup()
 # A login in a test need not be slow to guess.
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+if _hands_out:
+    del os.environ["DJANGO_SETTINGS_MODULE"]  # whoever inherits it reads the settings before its servers run
 
 from tests.stack import Stack, StackMaker, Template  # noqa: E402  (they need the settings)
 
@@ -40,17 +46,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if cost in Path(item.path).parts:
                 item.add_marker(cost)
         marker = item.get_closest_marker("django_db")
-        if marker and marker.kwargs.get("transaction"):
+        if marker and empties_tables(item):
             # Such a test empties every table at its end, rows that came by migration as well. All of them get these
             # back at their start: one that does not would leave others, which stumble over these.
             item.add_marker(pytest.mark.django_db(**{**marker.kwargs, "serialized_rollback": True}), append=False)
         if {"browser", "page"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("browser")
+    # The long ones first, so that two processes end at about the same time.
+    items.sort(key=lambda item: not {"acceptance", "integration"} & set(Path(item.path).parts))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """What came by migration is put back for a test that does not do so itself, whatever came before it."""
+    yield
+    if nextitem and empties_tables(item) and not empties_tables(nextitem):
+        with item.config.stash[blocking_manager_key].unblock():
+            connection.creation.deserialize_db_from_string(connection._test_serialized_contents)  # type: ignore[attr-defined]
+
+
+def empties_tables(item: pytest.Item) -> bool:
+    marker = item.get_closest_marker("django_db")
+    return bool(marker and marker.kwargs.get("transaction"))
 
 
 @pytest.fixture(scope="session")
 def servers() -> TestServers:
     """The servers of this run. Never kill these: a fault test takes `make_stack(own_servers=True)`."""
+    assert _servers
     return _servers
 
 
@@ -83,7 +106,7 @@ def stack(make_stack: StackMaker) -> Stack:
     return make_stack()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A Chromium; without one the test is skipped with the command that installs it, or failed where it is required."""
     chromium = find_chromium()

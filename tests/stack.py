@@ -52,7 +52,7 @@ SHAPING = ("WAKEFUL_APPS", "WAKEFUL_DEMO", "PYTHONPATH")  # settings that decide
 T = TypeVar("T")
 
 
-def eventually(look: Callable[[], T], timeout: float = 15.0, every: float = 0.05) -> T:
+def eventually(look: Callable[[], T], timeout: float = 30.0, every: float = 0.05) -> T:
     """What `look` returns as soon as it is true; an AssertionError after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not (seen := look()):
@@ -358,6 +358,7 @@ class Template:
     def __init__(self, servers: TestServers) -> None:
         self.servers = servers
         self.names: dict[tuple[object, ...], str] = {}
+        self._base: str | None = None
 
     def copy(self, name: str, env: Mapping[str, str], *, agents: bool) -> str:
         """The URL of a new database for a stack with these settings."""
@@ -368,9 +369,18 @@ class Template:
         return database_url(self.servers.database_url, name)
 
     def _make(self, name: str, env: Mapping[str, str], agents: bool) -> str:
-        self._execute(f'CREATE DATABASE "{name}"')
-        there = {**self.servers.env, "DATABASE_URL": database_url(self.servers.database_url, name)}
-        prepare({**surroundings(), **there, **env}, agents=agents)
+        """A copy of one that has our own migrations, with those of the user's apps on top."""
+        there = {**surroundings(), **self.servers.env}
+        if self._base is None:
+            self._base = f"wakeful_template_{os.getpid()}"
+            self._execute(f'CREATE DATABASE "{self._base}"')
+            prepare({**there, "DATABASE_URL": database_url(self.servers.database_url, self._base)}, agents=False)
+        self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{self._base}"')
+        there |= {"DATABASE_URL": database_url(self.servers.database_url, name), **env}
+        if "WAKEFUL_APPS" in env:
+            migrate({**there, "WAKEFUL_DEMO": "1"})
+        if agents:
+            manage(there, "sync_agents")
         return name
 
     def drop(self, name: str) -> None:
@@ -386,8 +396,9 @@ class Template:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for name in self.names.values():
-            self.drop(name)
+        for name in [*self.names.values(), self._base]:
+            if name:
+                self.drop(name)
 
 
 class StackMaker:

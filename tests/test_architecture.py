@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,14 @@ VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "bas
 LEAN = "import agents, sys; sys.exit('django.conf' in sys.modules and 'importing agents imports Django')"
 
 
-def tree_of(file: Path) -> ast.Module:
-    return ast.parse((ROOT / file).read_text(), str(file))
+@cache
+def nodes_of(file: Path) -> list[ast.AST]:
+    return list(ast.walk(ast.parse((ROOT / file).read_text(), str(file))))
 
 
 def imports_of(file: Path) -> Iterator[str]:
     """Every module the file imports anywhere in it, by its full name."""
-    for node in ast.walk(tree_of(file)):
+    for node in nodes_of(file):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -36,14 +38,14 @@ def imports_of(file: Path) -> Iterator[str]:
 
 
 def texts_in(file: Path) -> Iterator[str]:
-    for node in ast.walk(tree_of(file)):
+    for node in nodes_of(file):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
 
 
 def writes(file: Path, model: str) -> bool:
     """Does it create rows of the model, by its manager (`Model.objects.create`) or its class (`Model(...)`)?"""
-    for node in ast.walk(tree_of(file)):
+    for node in nodes_of(file):
         if not isinstance(node, ast.Call):
             continue
         if isinstance(node.func, ast.Name) and node.func.id == model:

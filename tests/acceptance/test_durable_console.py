@@ -30,8 +30,8 @@ def desk(running: Stack, page: Page) -> Page:
 
 
 def test_a_waiting_run_is_approved_with_other_arguments(running: Stack, desk: Page) -> None:
-    fire(running, "refund", {"invoice": "2026-118"})
-    run_in(running, "refund", "waiting")
+    event = fire(running, "refund", {"invoice": "2026-118"})
+    run_in(running, event, "waiting")
 
     desk.reload()
     expect(desk.get_by_role("link", name=re.compile("1 Approvals to decide"))).to_be_visible()
@@ -48,13 +48,13 @@ def test_a_waiting_run_is_approved_with_other_arguments(running: Stack, desk: Pa
     submit(desk, "Approve these")
 
     expect(desk.get_by_text("Edited by admin:admin: Refund invoice 2026-118?")).to_be_visible()
-    assert run_in(running, "refund", "succeeded")["result"] == {"refunded": 100}
+    assert run_in(running, event, "succeeded")["result"] == {"refunded": 100}
     expect(desk.get_by_role("link", name=re.compile("^approval Approvals$"))).to_be_visible()
 
 
 def test_whoever_has_the_link_decides_without_logging_in(running: Stack, page: Page) -> None:
-    fire(running, "refund", {"invoice": "2026-117"})
-    run = run_in(running, "refund", "waiting")
+    event = fire(running, "refund", {"invoice": "2026-117"})
+    run = run_in(running, event, "waiting")
     [asked] = running.api("GET", "/api/v1/approvals/?status=pending").json()["results"]
 
     page.goto(asked["url"])
@@ -71,8 +71,8 @@ def test_whoever_has_the_link_decides_without_logging_in(running: Stack, page: P
 
 
 def test_an_uncertain_run_is_resolved_with_what_somebody_found_out(running: Stack, desk: Page) -> None:
-    fire(running, "charge", {})
-    run = run_in(running, "charge", "uncertain")
+    event = fire(running, "charge", {})
+    run = run_in(running, event, "uncertain")
 
     desk.reload()
     desk.get_by_role("link", name=re.compile("Uncertain runs 1$")).click()
@@ -87,12 +87,12 @@ def test_an_uncertain_run_is_resolved_with_what_somebody_found_out(running: Stac
     submit(desk, "Resolve")
 
     expect(desk.get_by_text("Resolved.", exact=True)).to_be_visible()
-    assert run_in(running, "charge", "succeeded")["result"] == {"charge": "ch_7"}
+    assert run_in(running, event, "succeeded")["result"] == {"charge": "ch_7"}
 
 
 def test_a_failed_run_is_forked_from_the_step_that_failed_with_another_input(running: Stack, desk: Page) -> None:
-    fire(running, "import", {"rows": -1})
-    failed = run_in(running, "import", "failed")
+    event = fire(running, "import", {"rows": -1})
+    failed = run_in(running, event, "failed")
 
     desk.get_by_role("link", name=re.compile("Failed runs$")).click()
     desk.locator("#result_list").get_by_role("link", name="import", exact=True).first.click()
@@ -105,7 +105,7 @@ def test_a_failed_run_is_forked_from_the_step_that_failed_with_another_input(run
     submit(desk, "Fork")
 
     expect(desk.get_by_text("Forked: this is the new run.")).to_be_visible()
-    fork = run_in(running, "import", "succeeded")
+    fork = run_in(running, event, "succeeded")
     assert fork["forked_from_id"] == failed["id"]
     assert fork["result"] == {"read_by": str(failed["id"]), "written": 3}
     desk.reload()
@@ -113,8 +113,8 @@ def test_a_failed_run_is_forked_from_the_step_that_failed_with_another_input(run
 
 
 def test_a_shadow_of_a_waiting_run_stops_where_a_person_would_be_asked(running: Stack, desk: Page) -> None:
-    fire(running, "refund", {"invoice": "2026-119"})
-    run = run_in(running, "refund", "waiting")
+    event = fire(running, "refund", {"invoice": "2026-119"})
+    run = run_in(running, event, "waiting")
 
     desk.goto(f"{running.url}/admin/runs/run/{run['id']}/change/")
     desk.get_by_role("link", name="Shadow run").click()
@@ -125,14 +125,17 @@ def test_a_shadow_of_a_waiting_run_stops_where_a_person_would_be_asked(running: 
     assert running.api("POST", f"/api/v1/runs/{run['id']}/cancel/").status == 200
 
 
-def fire(stack: Stack, trigger: str, data: Any) -> None:
-    assert stack.api("POST", f"/api/v1/triggers/{trigger}/fire/", {"data": data}).status == 202
+def fire(stack: Stack, trigger: str, data: Any) -> str:
+    """The id of the event."""
+    answer = stack.api("POST", f"/api/v1/triggers/{trigger}/fire/", {"data": data})
+    assert answer.status == 202
+    return str(answer.json()["event"])
 
 
-def run_in(stack: Stack, agent: str, status: str) -> dict[str, Any]:
-    """The run of the agent that is in this status, as soon as there is one."""
-    found = eventually(lambda: stack.query("SELECT * FROM runs_run WHERE agent = %s AND status = %s", agent, status))
-    return found[0]
+def run_in(stack: Stack, event: str, status: str) -> dict[str, Any]:
+    """The run of the event that is in this status, as soon as there is one."""
+    found = "SELECT * FROM runs_run WHERE %s::uuid = ANY(event_ids) AND status = %s"
+    return eventually(lambda: stack.query(found, event, status))[0]
 
 
 def open_dialog(page: Page, button: str) -> None:

@@ -7,7 +7,8 @@ from tests.stack import Stack, eventually
 from triggers.models import Event
 
 DUE = """
-UPDATE triggers_schedule SET next_fire_at = clock_timestamp(), stale = false
+UPDATE triggers_schedule SET next_fire_at = clock_timestamp(), due_at = clock_timestamp(),
+       accounted_until = clock_timestamp() - interval '1 day'
 FROM django_celery_beat_periodictask task WHERE task.id = task_id AND task.name = 'wakeful.prune' AND NOT stale
 RETURNING task_id
 """
