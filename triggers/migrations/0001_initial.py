@@ -227,7 +227,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('replay_id', models.UUIDField()),
-                ('outcome', models.TextField(choices=[('overlap', 'a run of its key was live'), ('rate', 'its key has had as many runs as its rate allows'), ('joined', 'a run that had not started took it along'), ('collected', 'its window collects events for one run'), ('held', 'the trigger is paused; offered on resume'), ('resumed', 'was held, then ran'), ('dropped', 'was held, then given up by a person'), ('disabled', 'it was meant for a trigger that is disabled'), ('loop', 'its causal chain is too deep, or goes round too fast'), ('error', 'matching or admitting it failed')])),
+                ('outcome', models.TextField(choices=[('overlap', 'a run of its key was live'), ('rate', 'its key has had as many runs as its rate allows'), ('joined', 'a run that had not started took it along'), ('collected', 'its window collects events for one run'), ('held', 'the trigger is paused; offered on resume'), ('resumed', 'was held, then ran'), ('dropped', 'was held or backfilled, then given up by a person'), ('disabled', 'it was meant for a trigger that is disabled'), ('loop', 'its causal chain is too deep, or goes round too fast'), ('error', 'matching or admitting it failed')])),
                 ('reason', models.TextField(default='')),
                 ('run_id', models.UUIDField(help_text='the run it concerns: the live one, the one it became', null=True)),
                 ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),

@@ -16,7 +16,7 @@ class Decision(models.Model):
         COLLECTED = "collected", "its window collects events for one run"
         HELD = "held", "the trigger is paused; offered on resume"
         RESUMED = "resumed", "was held, then ran"
-        DROPPED = "dropped", "was held, then given up by a person"
+        DROPPED = "dropped", "was held or backfilled, then given up by a person"
         DISABLED = "disabled", "it was meant for a trigger that is disabled"
         LOOP = "loop", "its causal chain is too deep, or goes round too fast"
         ERROR = "error", "matching or admitting it failed"
