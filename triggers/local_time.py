@@ -37,9 +37,9 @@ def shown_before(instant: datetime, zone: ZoneInfo) -> datetime | None:
     return local.replace(fold=0).astimezone(UTC) if local.fold else None
 
 
-def say(instant: datetime, zone: ZoneInfo) -> str:
+def say(instant: datetime, zone: ZoneInfo, *, with_zone: bool = True) -> str:
     """Such as "Fri 20 Nov 2026, 09:00 (Europe/Vienna)"."""
-    return f"{instant.astimezone(zone):%a %-d %b %Y}, {clock(instant, zone)} ({zone})"
+    return f"{instant.astimezone(zone):%a %-d %b %Y}, {clock(instant, zone)}" + (f" ({zone})" if with_zone else "")
 
 
 def clock(instant: datetime, zone: ZoneInfo) -> str:

@@ -83,7 +83,7 @@ def change_at(schedule: Schedule, instant: datetime) -> Change | None:
         note = entry.detail.get("note") or entry.detail.get("reason") or ""
         return Change(at=instant, by=entry.by, note=str(note))
     revision = Revision.objects.filter(schedule=schedule.pk, until=instant).first()
-    return Change(at=instant, by=f"{revision.by} (in the database)") if revision else None
+    return Change(at=instant, by=f"somebody in the database ({revision.by})") if revision else None
 
 
 def _period(state: State, since: datetime, until: datetime | None, was_off: bool) -> Period:

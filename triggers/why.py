@@ -89,6 +89,10 @@ class _Question:
     def say(self, instant: datetime) -> str:
         return say(instant, self.zone)
 
+    def span(self, start: datetime, end: datetime, to: str) -> str:
+        """Both instants, with the zone said once."""
+        return f"{say(start, self.zone, with_zone=False)} {to} {self.say(end)}"
+
     @property
     def time(self) -> datetime:
         return self.nominal or self.start
@@ -222,9 +226,13 @@ def _why_late(question: _Question, due: datetime) -> str:
     silence = silence_at(due)
     if silence is None:
         return "A Beat was alive, but did not get to it in time (its log says more)."
-    since = f"from {question.say(silence.since)}" if silence.since else "before that"
-    until = f" until {question.say(silence.until)}" if silence.until else ", and none is"
-    return f"No Beat was alive {since}{until}."
+    if silence.since and silence.until:
+        return f"No Beat was alive from {question.span(silence.since, silence.until, 'until')}."
+    if silence.since:
+        return f"No Beat has been alive since {question.say(silence.since)}."
+    if silence.until:
+        return f"No Beat is known to have been alive before {question.say(silence.until)}."
+    return "No Beat is known to have been alive."
 
 
 def _facts_of(question: _Question, trail: Trail, late: timedelta) -> list[tuple[str, str]]:
@@ -244,7 +252,7 @@ def _facts_of(question: _Question, trail: Trail, late: timedelta) -> list[tuple[
     facts += [("Replayed", f"by {one.by}, {question.say(one.created_at)}") for one in trail.replays]
     for tick in trail.backfills:
         whole = tick.backfill
-        extent = f"{question.say(whole.start)} to {question.say(whole.end)}"
+        extent = question.span(whole.start, whole.end, "to")
         facts.append(("Backfill", f"by {whole.by}, of {extent}: {tick.get_outcome_display()}"))
     return facts
 
@@ -268,9 +276,9 @@ def _what_was_skipped(question: _Question) -> Answer | None:
 
 def _extent(question: _Question, skip: Skip) -> str:
     if skip.first == skip.last:
-        return f"this one: {skip.get_reason_display()}"
+        return f"{skip.reason}: this time alone"
     count = f"{skip.count} times" if skip.count else "many times"
-    return f"{count} from {question.say(skip.first)} to {question.say(skip.last)}: {skip.get_reason_display()}"
+    return f"{skip.reason}: {count}, from {question.span(skip.first, skip.last, 'to')}"
 
 
 def _why_skipped(question: _Question, skip: Skip) -> str:
@@ -304,27 +312,27 @@ def _why_skipped(question: _Question, skip: Skip) -> str:
 
 def _why_closed(reason: str, detail: str) -> str:
     if reason == Skip.Reason.EXCLUDED:
-        return f"Its day is excluded: {detail}." if detail else "Its day is excluded by a calendar."
-    return f"It was outside its active hours ({detail})." if detail else "It was outside its active hours."
+        return f"That day is excluded: {detail}." if detail else "That day is excluded by a calendar."
+    return f"That is outside its active hours ({detail})." if detail else "That is outside its active hours."
 
 
 def _why_paused(question: _Question, skip: Skip | None = None) -> str:
-    schedule = question.schedule
-    off = question.period if not question.period.state.enabled else None
-    if off is None:
+    schedule, period = question.schedule, question.period
+    if period.state.enabled:
         first, last = (skip.first, skip.last) if skip else (question.time, question.time)
-        return f"It was switched off from {question.say(first)}, or before, to {question.say(last)}."
-    since, until = stretch_of(question.periods, off)
+        return f"It was switched off then, at least from {question.span(first, last, 'to')}."
+    since, until = stretch_of(question.periods, period)
     change = change_at(schedule, since)
     by, note = (change.by, change.note) if change else ("", "")
     if until is None:
         by, note = schedule.paused_by or by, schedule.paused_note or note
-        ended = " and still is"
+        text = f"It has been paused{' by ' + by if by else ''} since {question.say(since)}"
+        text += ", and fires again only when it is resumed" * (question.time > question.now)
     else:
         resumed = change_at(schedule, until)
-        ended = f" until {question.say(until)}" + (f", when {resumed.by} resumed it" if resumed else "")
-    who = f" by {by}" if by else ""
-    return f"It was paused{who} at {question.say(since)}{ended}{': “' + note + '”' if note else ''}."
+        text = f"It was paused{' by ' + by if by else ''} from {question.span(since, until, 'until')}"
+        text += f", when {resumed.by} resumed it" if resumed else ""
+    return f"{text}{': “' + note + '”' if note else ''}."
 
 
 # What the clocks did
@@ -432,9 +440,12 @@ def _what_is_not_named(question: _Question) -> Answer | None:
     state = question.period.state
     text = f"Its rule does not name this time: {state.describe()}."
     before, after = _nearest(question)
-    near = [question.say(before) + " before it"] if before else []
-    near += [question.say(after) + " after it"] if after else []
-    text += f" It names {' and '.join(near)}." if near else " It names no time near it."
+    if before and after:
+        text += f" It names {question.span(before, after, 'before it, and')} after it."
+    elif near := before or after:
+        text += f" The only one near it is {question.say(near)}."
+    else:
+        text += " It names no time near it."
     if expectation := _expectation(question):
         text += f" {expectation}"
     if not state.enabled:
