@@ -34,6 +34,7 @@ log = structlog.get_logger(__name__)
 AHEAD = 50  # events that wait besides those whose runs may run
 BATCH = 100  # nominal times of one transaction: meanwhile this Beat fires nothing else
 MOST = 100_000  # nominal times of one backfill
+LONGEST = timedelta(days=3660)  # of its range
 LEAST_URGENT = 9
 LOOK_EVERY = timedelta(seconds=1)  # while one is under way
 NOTIFY = "SELECT pg_notify('wakeful_beat', '')"
@@ -90,7 +91,7 @@ def start_backfill(
     trigger = _trigger_of(schedule)
     priority = LEAST_URGENT if priority is None else priority
     _refuse_numbers(at_once, priority)
-    start, end = in_utc(schedule, start), in_utc(schedule, end)
+    start, end = in_utc(schedule, start, "start"), in_utc(schedule, end, "end")
     _refuse_range(start, end)
     total = _count(schedule, start, end)
     with transaction.atomic():
@@ -189,6 +190,9 @@ def _refuse_range(start: datetime, end: datetime) -> None:
             f"the range must be past; it is {now:%Y-%m-%d %H:%M:%S} UTC, and it ends {end:%Y-%m-%d %H:%M:%S} UTC",
             field="end",
         )
+
+    if end - start > LONGEST:
+        raise RuleError("the range is longer than ten years; choose a shorter one", field="start")
 
 
 def _count(schedule: Schedule, start: datetime, end: datetime) -> int:

@@ -8,7 +8,7 @@ from itertools import takewhile
 from runs.nudge import nudge_dispatcher
 from runs.sql import fetch
 from triggers.accept import Incoming, accept_ticks, builtin_source
-from triggers.calendar import Interval, Rule, just_before
+from triggers.calendar import Interval, Rule, RuleError, just_before
 from triggers.models import Backfill, BackfillTick, Schedule
 from triggers.plan import Plan
 from triggers.state import State
@@ -21,9 +21,12 @@ WHERE source_id = %s::uuid AND ce_source = %s::text AND ce_id = ANY(%s::text[]) 
 Outcome = BackfillTick.Outcome
 
 
-def in_utc(schedule: Schedule, at: datetime) -> datetime:
-    """An instant; one without an offset is in the schedule's zone."""
-    return (at if at.tzinfo else at.replace(tzinfo=State.of(schedule).zone)).astimezone(UTC)
+def in_utc(schedule: Schedule, at: datetime, field: str) -> datetime:
+    """An instant; one without an offset is in the schedule's zone. RuleError about this field if no clock shows it."""
+    try:
+        return (at if at.tzinfo else at.replace(tzinfo=State.of(schedule).zone)).astimezone(UTC)
+    except OverflowError:
+        raise RuleError(f"{at} leaves the calendar", field=field) from None
 
 
 def plan_of(schedule: Schedule, start: datetime) -> Plan:

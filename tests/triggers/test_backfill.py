@@ -169,15 +169,17 @@ def test_before_its_start_and_after_its_end_a_schedule_has_no_nominal_times() ->
     [
         ({"end": NINE}, "end", "ends before it begins"),
         ({"end": datetime(2100, 1, 1, tzinfo=UTC)}, "end", "must be past"),
-        ({"start": NINE + MINUTE, "end": NINE + 2 * MINUTE}, "start", "no nominal time"),
-        ({"start": datetime(1900, 1, 1, tzinfo=UTC)}, "end", "more than 100,000"),
+        ({"start": NINE + MINUTE / 2, "end": NINE + MINUTE}, "start", "no nominal time"),
+        ({"start": NINE - 4000 * DAY}, "start", "longer than ten years"),
+        ({"start": datetime.min}, "start", "leaves the calendar"),
+        ({"start": NINE - 300 * DAY}, "end", "more than 100,000"),
         ({"at_once": 0}, "at_once", "from 1 to 1000"),
         ({"at_once": 1001}, "at_once", "from 1 to 1000"),
         ({"priority": 10}, "priority", "9 least"),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_named(terms: dict[str, Any], field: str, told: str) -> None:
-    schedule = make_schedule()
+    schedule = make_schedule("*/2 * * * *", "Europe/Vienna")
 
     with pytest.raises(RuleError, match=told) as refusal:
         start_backfill(schedule, **{"start": NINE, "end": NINE + HOUR, "by": "cli:ada", **terms})
