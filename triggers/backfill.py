@@ -190,7 +190,6 @@ def _refuse_range(start: datetime, end: datetime) -> None:
             f"the range must be past; it is {now:%Y-%m-%d %H:%M:%S} UTC, and it ends {end:%Y-%m-%d %H:%M:%S} UTC",
             field="end",
         )
-
     if end - start > LONGEST:
         raise RuleError("the range is longer than ten years; choose a shorter one", field="start")
 
