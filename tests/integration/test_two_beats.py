@@ -1,31 +1,29 @@
 """Any number of Beats, no leader, no tick lost and none fired twice; real processes, really killed.
 
-`WAKEFUL_PROOF_SECONDS=180 pytest tests/integration/test_two_beats.py -k killed` is the long proof.
+`WAKEFUL_PROOF_SECONDS=180 pytest tests/integration/test_two_beats.py -k killed` is the long proof; thousands of schedules
+through a week of simulated time are in test_week_of_schedules.py.
 """
 
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
-from threading import Thread
 
 import pytest
 from django.db import connection, transaction
-from django_celery_beat.models import PeriodicTask
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from runs.models import Run
 from tests.integration.protocol import shop_stack
 from tests.stack import Process, Stack, StackMaker, eventually
 from tests.triggers.factories import make_trigger
-from triggers import schedules, ticks
-from triggers.accept import builtin_source
+from triggers import schedules
 from triggers.calendar import Interval
-from triggers.models import Event, Schedule
-from triggers.rule_rows import rule_of
+from triggers.models import Event, ExclusionCalendar, Schedule
 from triggers.schedule_policy import SchedulePolicy
 
-PROOF = float(os.environ.get("WAKEFUL_PROOF_SECONDS", "20"))  # seconds
+PROOF = float(os.environ.get("WAKEFUL_PROOF_SECONDS", "10"))  # seconds
 SECOND = timedelta(seconds=1)
 ALL = SchedulePolicy(catch_up="all")
 
@@ -83,69 +81,21 @@ def test_killed_beats_lose_no_tick_and_repeat_none(make_stack: StackMaker) -> No
     )
 
 
-@pytest.mark.parametrize(("place", "recorded"), [("before_tick_commit", 0), ("after_tick_commit", 1)])
-def test_tick_of_a_beat_that_dies_at_its_commit_is_recorded_once(stack: Stack, place: str, recorded: int) -> None:
-    doomed = stack.start("beat", env={"WAKEFUL_FAILPOINTS": f"{place}=kill"})
-    schedule = make_ticker(stack, length=3.5 * SECOND)
-    doomed.wait()
-    assert ticks_so_far(stack) == recorded
+def test_tick_of_a_beat_that_dies_at_its_commit_is_recorded_once(stack: Stack) -> None:
+    make_ticker(stack, length=8.5 * SECOND)
+    for place in ("before_tick_commit", "after_tick_commit"):
+        recorded = ticks_so_far(stack)
+        doomed = stack.start("beat", env={"WAKEFUL_FAILPOINTS": f"{place}=kill"}, wait=False)
+        doomed.wait()
+        assert (ticks_so_far(stack) > recorded) == (place == "after_tick_commit")
 
     stack.start("beat")
-    eventually(lambda: stack.query("SELECT 1 FROM triggers_schedule WHERE next_fire_at IS NULL"))
+    eventually(lambda: stack.query("SELECT 1 FROM triggers_schedule WHERE rest = 'over'"), timeout=30)
 
+    [schedule] = stack.query("SELECT anchor_at FROM triggers_schedule WHERE trigger_id IS NOT NULL")
     events = stack.query("SELECT time FROM triggers_event ORDER BY time")
-    assert [event["time"] for event in events] == [schedule.edited_at + n * SECOND for n in (1, 2, 3)]
+    assert [event["time"] for event in events] == [schedule["anchor_at"] + n * SECOND for n in range(1, 9)]
     assert not stack.query("SELECT 1 FROM triggers_redelivery")
-
-
-def test_racing_tickers_account_for_every_tick_once(make_stack: StackMaker) -> None:
-    stack = make_stack()
-    with stack.orm():
-        builtin_source.cache_clear()
-        trigger = make_trigger("race", types=[], overlap="allow")
-        for number in range(30):
-            schedules.create_schedule(
-                name=f"race {number}", trigger=trigger, rule=Interval.parse(1 + number % 7), policy=ALL, by="cli:test"
-            )
-        ticks.settle()
-        start = max(Schedule.objects.values_list("edited_at", flat=True))
-        end = start + 60 * SECOND
-
-        tickers = [Thread(target=tick_through, args=(start, end)) for _ in range(3)]
-        for ticker in tickers:
-            ticker.start()
-        for ticker in tickers:
-            ticker.join()
-
-        for schedule in Schedule.objects.select_related("task"):
-            rule = rule_of(schedule.task, schedule.anchor_at)
-            expected = list(fires_until(rule.fires, schedule.edited_at, end))
-            fired = Event.objects.filter(ce_source=schedule.task.name).order_by("time")
-            assert list(fired.values_list("time", flat=True)) == expected
-            assert schedule.task.total_run_count == len(expected)
-    assert not stack.query("SELECT 1 FROM triggers_redelivery")
-    builtin_source.cache_clear()
-
-
-def fires_until(fires: Callable, after, end):  # type: ignore[no-untyped-def, type-arg]
-    for fire in fires(after):
-        if fire > end:
-            return
-        yield fire
-
-
-def tick_through(start, end) -> None:  # type: ignore[no-untyped-def]
-    try:
-        now = start
-        while now < end:
-            now = min(now + 0.7 * SECOND, end)
-            while ticks.fire_due(now, limit=4):
-                pass
-        # What another one held a moment ago.
-        while Schedule.objects.filter(next_fire_at__lte=end).exists():
-            ticks.fire_due(end, limit=4)
-    finally:
-        connection.close()
 
 
 def test_sigterm_ends_a_busy_beat_cleanly(stack: Stack) -> None:
@@ -163,36 +113,111 @@ def test_sigterm_ends_a_busy_beat_cleanly(stack: Stack) -> None:
     assert "Traceback" not in beat.output()
 
 
-def test_sigint_interrupts_the_wait_of_an_idle_beat(stack: Stack) -> None:
-    beat = stack.start("beat")
-    eventually(lambda: is_idle(stack, beat))
+# A Beat that waits: these share one
+
+
+@pytest.fixture(scope="module")
+def idle(make_shared_stack: StackMaker) -> Iterator[Stack]:
+    """A stack whose one Beat has an hourly schedule, and nothing to do."""
+    stack = make_shared_stack()
+    stack.start("beat")
+    make_ticker(stack, every="1h")
+    with stack.orm():
+        ExclusionCalendar.objects.create(slug="holidays", days="").schedules.add(
+            Schedule.objects.get(task__name="ticker")
+        )
+    yield stack
+
+
+def by_update(task: PeriodicTask) -> None:
+    PeriodicTask.objects.filter(pk=task.pk).update(interval=some_interval(1801))
+
+
+def by_save(task: PeriodicTask) -> None:
+    task.interval = some_interval(1802)
+    task.full_clean()
+    task.save()
+
+
+def by_the_service(task: PeriodicTask) -> None:
+    """As the admin, the API and the command line edit."""
+    schedule = Schedule.objects.get(task=task)
+    schedules.edit_schedule(schedule, rule=Interval(every=1803 * SECOND), by="user:ada")
+
+
+def by_sql(task: PeriodicTask) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE django_celery_beat_periodictask SET start_time = now() WHERE id = %s", [task.pk])
+
+
+def by_the_row_of_its_rule(task: PeriodicTask) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE django_celery_beat_intervalschedule SET every = every + 1 WHERE id = %s", [task.interval_id]
+        )
+
+
+def by_its_policy(task: PeriodicTask) -> None:
+    schedule = Schedule.objects.get(task=task)
+    Schedule.objects.filter(task=task).update(jitter=schedule.jitter + SECOND)
+
+
+def by_its_calendar(task: PeriodicTask) -> None:
+    ExclusionCalendar.objects.update(days=f"2050-01-01 {time.monotonic()}")
+
+
+DOORS = [by_update, by_save, by_the_service, by_sql, by_the_row_of_its_rule, by_its_policy, by_its_calendar]
+
+
+def some_interval(seconds: int) -> IntervalSchedule:
+    return IntervalSchedule.objects.get_or_create(every=seconds, period="seconds")[0]
+
+
+def test_edit_by_any_door_is_honoured_in_under_a_second(idle: Stack) -> None:
+    eventually(lambda: is_settled(idle))
+    took = {door.__name__: how_long(idle, door) for door in DOORS}
+
+    print(", ".join(f"{name} {seconds * 1000:.0f} ms" for name, seconds in took.items()))
+    # One of them may meet a machine that is busy with something else.
+    assert sorted(took.values())[-2] < 1
+
+
+def how_long(stack: Stack, edit: Callable[[PeriodicTask], None]) -> float:
+    """Seconds from an edit to the row that Beat has armed anew."""
+    with stack.orm():
+        task = PeriodicTask.objects.select_related("wakeful").get(name="ticker")
+        before = task.wakeful.edited_at
+        edit(task)
+        asked_at = time.monotonic()
+        eventually(lambda: not Schedule.objects.get(task=task).stale, every=0.005)
+        took = time.monotonic() - asked_at
+        assert Schedule.objects.filter(task=task, edited_at__gt=before).exists()
+        return took
+
+
+def is_settled(stack: Stack) -> bool:
+    return not stack.query("SELECT 1 FROM triggers_schedule WHERE stale")
+
+
+def test_idle_beat_says_nothing_to_the_database(idle: Stack) -> None:
+    beat = idle.processes[0]
+    eventually(lambda: is_idle(idle, beat))
+    last = statements(idle)
+
+    time.sleep(3)
+
+    assert statements(idle) == last
+
+
+def test_sigint_interrupts_the_wait_of_an_idle_beat(idle: Stack) -> None:
+    beat = idle.start("beat")
+    eventually(lambda: is_idle(idle, beat))
 
     asked_at = time.monotonic()
     beat.signal(signal.SIGINT)
 
     assert beat.wait() == 0
     assert time.monotonic() - asked_at < 6  # its look is 10 s away; leaving takes a loaded machine a while
-
-
-def test_edit_is_honoured_in_under_a_second(stack: Stack) -> None:
-    beat = stack.start("beat")
-    make_ticker(stack, every="1h")
-    eventually(lambda: is_idle(stack, beat))
-
-    stack.query("UPDATE django_celery_beat_intervalschedule SET every = 500000, period = 'microseconds'")
-
-    eventually(lambda: ticks_so_far(stack), timeout=0.5 + 1)
-
-
-def test_idle_beat_says_nothing_to_the_database(stack: Stack) -> None:
-    beat = stack.start("beat")
-    make_ticker(stack, every="1h")
-    eventually(lambda: is_idle(stack, beat))
-    last = statements(stack)
-
-    time.sleep(4)
-
-    assert statements(stack) == last
 
 
 def test_beat_survives_a_restart_of_the_database(make_stack: StackMaker) -> None:
