@@ -33,7 +33,6 @@ log = structlog.get_logger(__name__)
 
 LATER = timedelta(seconds=1)
 SLOWEST = timedelta(days=3660)
-MOST_COUNTED = 2**31 - 1
 CLAIM = """
 SELECT schedule.id FROM triggers_schedule schedule JOIN django_celery_beat_periodictask task ON task.id = schedule.task_id
 WHERE schedule.id = %s::bigint AND NOT schedule.stale AND (schedule.due_at IS NULL OR schedule.due_at > %s::timestamptz)
@@ -114,7 +113,7 @@ def _set(id: int, asked: Asked, now: datetime) -> bool:
         return False
     # Read after the lock, in a new statement: an edit that came just before it is seen.
     schedule = Schedule.objects.select_related("task").get(pk=id)
-    if asked.is_put_off and _is_overtaken(schedule, asked):
+    if _is_overtaken(schedule, asked):
         log.info("heartbeat.overtaken", schedule=schedule.task.name, run=asked.run)
         return True
     try:
@@ -125,8 +124,10 @@ def _set(id: int, asked: Asked, now: datetime) -> bool:
 
 
 def _is_overtaken(schedule: Schedule, asked: Asked) -> bool:
-    has_fired = schedule.fired_at is not None and schedule.fired_at >= asked.since
-    return has_fired or Revision.objects.filter(schedule=schedule.pk, until__gte=asked.since).exists()
+    # What was put off may have been carried out already, for another heartbeat of its trigger.
+    since = just_before(asked.since) if asked.is_put_off else asked.since
+    has_fired = schedule.fired_at is not None and schedule.fired_at > since
+    return has_fired or Revision.objects.filter(schedule=schedule.pk, until__gt=since).exists()
 
 
 def _move(schedule: Schedule, asked: Asked, now: datetime) -> None:
@@ -140,16 +141,17 @@ def _move(schedule: Schedule, asked: Asked, now: datetime) -> None:
     wanted = _open_from(old, max(asked.since + given, now + timedelta(microseconds=1)))
     new = replace(old, rule=replace(old.rule, anchor=wanted))
     due = new.due(wanted)
+    begun = schedule.accounted_until or schedule.edited_at
 
     _keep_what_held(schedule, asked, now)
-    _account(schedule, old, asked, now, wanted)
+    _account(schedule, old, asked, begun, now, wanted)
     moved = Schedule.objects.filter(
         Q(accounted_until=schedule.accounted_until) if schedule.accounted_until else Q(accounted_until=None),
         pk=schedule.pk,
         stale=False,
         anchor_at=schedule.anchor_at,
         next_fire_at=schedule.next_fire_at,
-    ).update(anchor_at=wanted, next_fire_at=wanted, due_at=due, accounted_until=now)
+    ).update(anchor_at=wanted, next_fire_at=wanted, due_at=due, accounted_until=max(begun, now))
     if not moved:
         raise RuntimeError(f"heartbeat {schedule.task.name} changed under its lock")
     said = {"asked": asked.after.total_seconds(), "given": given.total_seconds(), "reason": asked.reason}
@@ -183,9 +185,8 @@ def _keep_what_held(schedule: Schedule, asked: Asked, now: datetime) -> None:
     execute(REVISE, [now, f"run:{asked.run}", schedule.pk])
 
 
-def _account(schedule: Schedule, old: Plan, asked: Asked, now: datetime, wanted: datetime) -> None:
+def _account(schedule: Schedule, old: Plan, asked: Asked, begun: datetime, now: datetime, wanted: datetime) -> None:
     """What the old grid names until the time that is wanted does not fire."""
-    begun = schedule.accounted_until or schedule.edited_at
     past = old.account(begun, now, [], [(EVER, Skip.Reason.PACED)])
     ahead = old.together(max(begun, now), just_before(wanted), Skip.Reason.PACED)
     Skip.objects.bulk_create((_skip(schedule, stretch, asked) for stretch in (*past, *ahead)), ignore_conflicts=True)
@@ -197,7 +198,7 @@ def _skip(schedule: Schedule, stretch: Stretch, asked: Asked) -> Skip:
         reason=stretch.reason,
         first=stretch.first,
         last=stretch.last,
-        count=stretch.count if (stretch.count or 0) <= MOST_COUNTED else None,
+        count=stretch.count,
         detail=asked.words if stretch.reason == Skip.Reason.PACED else stretch.detail,
     )
 
