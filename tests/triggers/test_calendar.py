@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
-from itertools import islice, takewhile
+from itertools import cycle, islice, takewhile
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -15,7 +15,9 @@ from triggers.calendar import Clocked, Cron, Interval, RuleError, latest_fire, n
 MINUTE = timedelta(minutes=1)
 ZONES = [
     "Africa/Casablanca",  # its summer time pauses for Ramadan
+    "Africa/El_Aaiun",
     "America/New_York",
+    "America/Sao_Paulo",  # had summer time, from midnight on, until 2019
     "America/St_Johns",
     "Antarctica/Troll",  # two hours at once
     "Asia/Kathmandu",
@@ -43,7 +45,7 @@ def fires(cron: str, tz: str, after: str, count: int) -> list[str]:
 
 def watched(cron: Cron, after: datetime, until: datetime) -> Iterator[datetime]:
     """Every minute at which the clock on the wall first shows, or has just jumped over, a time the crontab names."""
-    instant = (after - timedelta(days=2)).replace(second=0, microsecond=0)
+    instant = (after - timedelta(hours=4)).replace(second=0, microsecond=0)  # no clock goes further back
     furthest = instant.astimezone(cron.zone).replace(tzinfo=None)
     while (instant := instant + MINUTE) <= until:
         shown = instant.astimezone(cron.zone).replace(tzinfo=None)
@@ -101,6 +103,45 @@ def test_fires_are_those_of_a_watched_clock_around_clock_changes(cron: Cron, dat
     found = list(takewhile(lambda fire: fire <= until, cron.fires(after)))
 
     assert found == list(watched(cron, after, until))
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_every_change_of_a_clock_in_twenty_years_is_as_a_watched_clock_shows_it(zone: str) -> None:
+    texts = cycle(["30 0-3 * * *", "0 0 * * *", "*/20 * * * *", "15,45 2 * * *", "0 */2 * * sun"])
+    for change, text in zip(clock_changes(zone), texts, strict=False):
+        cron = Cron.parse(text, zone)
+        after, until = change - timedelta(hours=26), change + timedelta(hours=3)
+
+        assert list(takewhile(lambda fire: fire <= until, cron.fires(after))) == list(watched(cron, after, until))  # noqa: B023
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    dom=st.sampled_from(["*", "1", "28", "29", "30", "31", "29-31", "31,1"]),
+    dow=st.sampled_from(["*", "mon", "sat,sun", "1-5"]),
+    month=st.sampled_from(["*", "2", "1,3,12", "*/5"]),
+    hour=st.sampled_from(["0", "23", "12", "*/6"]),
+    zone=st.sampled_from(ZONES),
+    day=st.sampled_from(
+        [
+            date(year, month, day)
+            for year in (2023, 2024, 2027, 2028, 2100)
+            for month, day in [(2, 28), (3, 1), (4, 30), (12, 31)]
+        ]
+    ),
+)
+def test_ends_of_months_and_years_are_as_a_watched_clock_shows_them(
+    dom: str, dow: str, month: str, hour: str, zone: str, day: date
+) -> None:
+    try:
+        cron = Cron(minute="0,59", hour=hour, day_of_month=dom, month=month, day_of_week=dow, zone=ZoneInfo(zone))
+    except RuleError:
+        assert month == "2" and dom in ("30", "31")
+        return
+    after = datetime(day.year, day.month, day.day, tzinfo=UTC) - timedelta(hours=14)
+    until = after + timedelta(hours=52)
+
+    assert list(takewhile(lambda fire: fire <= until, cron.fires(after))) == list(watched(cron, after, until))
 
 
 @settings(deadline=None)
@@ -166,6 +207,26 @@ def test_half_an_hour_of_lord_howe() -> None:
 
 def test_the_day_samoa_left_out_fires_at_its_end() -> None:
     assert fires("0 9 30 12 *", "Pacific/Apia", "2011-12-01T00:00", 2) == ["2011-12-30 10:00", "2012-12-29 19:00"]
+
+
+def test_ramadan_takes_moroccos_summer_time_back_for_a_month() -> None:
+    assert fires("30 2 * * *", "Africa/Casablanca", "2026-02-14T00:00", 3) == [
+        "2026-02-14 01:30",
+        "2026-02-15 01:30",
+        "2026-02-16 02:30",
+    ]
+    assert fires("30 2 * * *", "Africa/El_Aaiun", "2026-03-21T12:00", 2) == ["2026-03-22 02:00", "2026-03-23 01:30"]
+
+
+def test_midnight_that_sao_paulo_left_out_until_2019_fires_at_one() -> None:
+    assert fires("0 0 * * *", "America/Sao_Paulo", "2018-11-03T12:00", 2) == ["2018-11-04 03:00", "2018-11-05 02:00"]
+    assert fires("0 0 * * *", "America/Sao_Paulo", "2019-11-02T12:00", 2) == ["2019-11-03 03:00", "2019-11-04 03:00"]
+
+
+def test_chathams_quarter_hours_and_trolls_two_hours() -> None:
+    assert fires("45 2 * * *", "Pacific/Chatham", "2026-09-26T00:00", 2) == ["2026-09-26 14:00", "2026-09-27 13:00"]
+    assert fires("30 1 * * *", "Antarctica/Troll", "2026-03-28T12:00", 2) == ["2026-03-29 01:00", "2026-03-29 23:30"]
+    assert fires("30 2 * * *", "Antarctica/Troll", "2026-10-24T12:00", 2) == ["2026-10-25 00:30", "2026-10-26 02:30"]
 
 
 def test_the_31st_comes_in_seven_months() -> None:
