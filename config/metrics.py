@@ -58,7 +58,7 @@ HAVING min(due_at) IS NOT NULL
 # Of what may be long, the newest end.
 SKIPS = """
 SELECT reason, sum(coalesce(count, 1)) FROM (
-  SELECT reason, count FROM triggers_skip WHERE created_at > clock_timestamp() - interval '1 hour'
+  SELECT reason, count FROM triggers_skip WHERE created_at > (SELECT clock_timestamp()) - interval '1 hour'
   ORDER BY created_at DESC LIMIT 10000) newest
 GROUP BY reason
 """

@@ -25,6 +25,8 @@ LATE = timedelta(seconds=30)  # three safety looks: what waits longer is not wai
 # What could not be delivered is tried again before long, and so stands in front of wakes that are set far ahead; of a long
 # outbox no more is read.
 FIRST_MESSAGES = "(SELECT * FROM runs_outboxmessage ORDER BY available_at, id LIMIT %(counted)s::int) first"
+# An edit of a calendar may be one of a million schedules.
+EDITED = "(SELECT edited_at FROM triggers_schedule WHERE stale LIMIT %(counted)s::int) edited"
 LOOK = f"""
 SELECT json_build_object(
   'processes', (SELECT coalesce(json_agg(shown), '[]') FROM (
@@ -53,14 +55,12 @@ SELECT json_build_object(
     WHERE last_error <> ''),
   'delivery_error', (SELECT left(last_error, 300) FROM {FIRST_MESSAGES} WHERE last_error <> '' ORDER BY id LIMIT 1),
   'schedules_late', (SELECT count(*) FROM (
-    SELECT FROM triggers_schedule WHERE NOT stale AND due_at < clock_timestamp() - %(late)s::interval
+    SELECT FROM triggers_schedule WHERE NOT stale AND due_at < (SELECT clock_timestamp()) - %(late)s::interval
     LIMIT %(counted)s::int) late),
   'schedule_age', (SELECT extract(epoch FROM clock_timestamp() - min(due_at))::float8 FROM triggers_schedule
     WHERE due_at IS NOT NULL AND NOT stale),
-  'schedules_unsettled', (SELECT count(*) FROM (SELECT FROM triggers_schedule
-    WHERE stale AND edited_at < clock_timestamp() - %(late)s::interval LIMIT %(counted)s::int) unsettled),
-  'unsettled_age', (SELECT extract(epoch FROM clock_timestamp() - min(edited_at))::float8 FROM (
-    SELECT edited_at FROM triggers_schedule WHERE stale LIMIT %(counted)s::int) unsettled),
+  'schedules_unsettled', (SELECT count(*) FROM {EDITED} WHERE edited_at < clock_timestamp() - %(late)s::interval),
+  'unsettled_age', (SELECT extract(epoch FROM clock_timestamp() - min(edited_at))::float8 FROM {EDITED}),
   'broken', (SELECT coalesce(json_agg(broken), '[]') FROM (
     SELECT periodic.name, schedule.problem FROM triggers_schedule schedule
     JOIN django_celery_beat_periodictask periodic ON periodic.id = schedule.task_id

@@ -11,7 +11,7 @@ SELECT newest.schedule_id, periodic.name, sum(coalesce(newest.count, 1))::bigint
        string_agg(DISTINCT newest.reason, ', ')
 FROM (
   SELECT schedule_id, reason, count, first, last FROM triggers_skip
-  WHERE reason IN ('missed', 'window', 'most', 'refused') AND created_at > clock_timestamp() - interval '1 day'
+  WHERE reason IN ('missed', 'window', 'most', 'refused') AND created_at > (SELECT clock_timestamp()) - interval '1 day'
   ORDER BY created_at DESC LIMIT %s::int) newest
 JOIN triggers_schedule schedule ON schedule.id = newest.schedule_id
 JOIN django_celery_beat_periodictask periodic ON periodic.id = schedule.task_id

@@ -264,14 +264,25 @@ def _what_was_skipped(question: _Question) -> Answer | None:
     skip = Skip.objects.filter(schedule=question.schedule.pk, last__gte=question.start).order_by("last").first()
     if skip is None or skip.first >= question.end:
         return None
-    # Its first and last are nominal times in any case; those between them are what the rule names.
-    ends = [end for end in (skip.first, skip.last) if question.start <= end < question.end]
-    nominal = question.nominal or next(iter(ends), None)
+    nominal = question.nominal or _on_its_grid(question, skip)
     if nominal is None or not skip.first <= nominal <= skip.last:
         return None
     question = replace(question, nominal=nominal)
     facts = [("Skipped", _extent(question, skip)), ("Decided", question.say(skip.created_at))]
     return _answer(question, Verdict.SKIPPED, _why_skipped(question, skip), *facts, skip=skip)
+
+
+def _on_its_grid(question: _Question, skip: Skip) -> datetime | None:
+    """The nominal time that is asked for among those of a skip, whatever the rule names now: its first and last are some
+    in any case, and those of an interval lie between, also where its grid has moved since."""
+    for end in (skip.first, skip.last):
+        if question.start <= end < question.end:
+            return end
+    rule = question.period.plan.rule if question.period.plan else None
+    if not isinstance(rule, Interval) or question.start < skip.first:
+        return None
+    nominal = skip.first - (skip.first - question.start) // rule.every * rule.every
+    return nominal if nominal < question.end else None
 
 
 def _extent(question: _Question, skip: Skip) -> str:

@@ -18,6 +18,7 @@ from tests.runs.factories import make_run
 from tests.triggers.factories import make_trigger
 from triggers import ticks
 from triggers.backfill import advance, start_backfill
+from triggers.heartbeats import set_pace
 from triggers.models import Decision, Event, ExclusionCalendar, Revision, Schedule, Skip, Trigger
 from triggers.past import Period, periods_of
 from triggers.why import Answer, Verdict, why
@@ -264,6 +265,36 @@ def test_a_pause_by_sql_names_whom_the_database_saw() -> None:
     dated(schedule, MONDAY + HOUR)
 
     assert "paused by somebody in the database (" in ask(schedule, "2050-03-07T09:00").text
+
+
+def test_what_the_agent_of_a_heartbeat_left_out_says_so_and_names_the_run() -> None:
+    every = IntervalSchedule.objects.create(every=30, period="minutes")
+    task = PeriodicTask.objects.create(name="watch", task="t", interval=every, start_time=MONDAY)
+    schedule = made(task, MONDAY)
+    Schedule.objects.update(kind="heartbeat", pace_min=5 * MINUTE, pace_max=4 * HOUR)
+    beat(schedule, NINE)
+    asked = {"trigger": str(schedule.trigger_id), "run": NIL, "after": 7200.0, "reason": "all quiet"}
+    set_pace([asked], now=NINE + MINUTE)
+
+    left_out = [ask(schedule, NINE + minutes * MINUTE, now=NINE + HOUR) for minutes in (30, 60, 120)]
+    next_one = ask(schedule, NINE + 121 * MINUTE, now=NINE + HOUR)
+    between = ask(schedule, NINE + 45 * MINUTE, now=NINE + HOUR)
+
+    assert {(one.verdict, one.skip and one.skip.reason) for one in left_out} == {(Verdict.SKIPPED, "paced")}
+    assert left_out[1].text == f"Its agent had set another pace for this heartbeat: run {NIL}: all quiet."
+    assert (next_one.verdict, next_one.nominal) == (Verdict.TO_COME, NINE + 121 * MINUTE)
+    assert between.verdict == Verdict.NOT_NAMED
+
+
+def test_what_another_scheduler_had_fired_is_told() -> None:
+    schedule = make_schedule("0 * * * *")
+    PeriodicTask.objects.filter(pk=schedule.task_id).update(last_run_at=NINE + 30 * MINUTE)
+    beat(schedule, NINE + HOUR)
+
+    answer = ask(schedule, NINE)
+
+    assert (answer.verdict, answer.skip and answer.skip.reason) == (Verdict.SKIPPED, "elsewhere")
+    assert "Another scheduler" in answer.text
 
 
 # What held then
