@@ -23,6 +23,7 @@ def test_a_schedule_is_made_and_a_failed_run_is_requeued(running: Stack, page: P
 
     make_schedule(page, running, name="every second", agent="ticker", every="1s")
     expect(page.get_by_text("every 1 second", exact=True)).to_be_visible()
+    see_what_comes(page, "every second")
     eventually(lambda: running.query("SELECT id FROM runs_run WHERE agent = 'ticker' AND status = 'succeeded'"))
     open_latest_run(page, running, agent="ticker")
     expect(page.get_by_text("Succeeded: everything it did is committed.")).to_be_visible()
@@ -80,6 +81,26 @@ def make_schedule(page: Page, stack: Stack, *, name: str, agent: str, every: str
     page.locator("[name=when]").fill(f"every {every}")
     page.get_by_role("button", name="Create the schedule").click()
     expect(page.get_by_text("Next fires")).to_be_visible()
+
+
+def see_what_comes(page: Page, name: str) -> None:
+    """As a list, on a line and by the days of a zone where it is another hour, if not another day."""
+    page.get_by_role("link", name=re.compile("What will wake next$")).click()
+    expect(page.get_by_role("row", name=re.compile(name))).to_contain_text("more than 100 times more")
+    assert page.context.browser
+    elsewhere = page.context.browser.new_context(
+        timezone_id="Asia/Tokyo", storage_state=page.context.storage_state()
+    )
+    there = elsewhere.new_page()
+    there.goto(page.url)
+    there.get_by_role("link", name="Next 24 hours").click()
+    expect(there.get_by_text("On the clock of Asia/Tokyo.")).to_be_visible()
+    expect(there.locator(".line-band")).to_have_count(1)
+    there.get_by_role("link", name="Calendar").click()
+    there.locator(".month-today a").click()
+    expect(there.get_by_role("heading", name=re.compile("^On "))).to_be_visible()
+    expect(there.get_by_role("row", name=re.compile(name))).to_be_visible()
+    elsewhere.close()
 
 
 def open_latest_run(page: Page, stack: Stack, *, agent: str) -> None:
