@@ -102,6 +102,8 @@ def _notice(backfill: Backfill) -> Notice:
             return Notice(text="Cancelled: it ends with the last of the runs it has started.", level="warning")
         case "cancelled":
             return Notice(text="Cancelled.", level="warning")
+    if unlucky := now.failed + now.refused + now.cancelled:
+        return Notice(text=f"Done; of {now.total:,} times, {unlucky:,} came to nothing.", level="warning")
     return Notice(text="Done: every time of its range is taken, and every run it started has ended.", level="good")
 
 

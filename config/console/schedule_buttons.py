@@ -125,6 +125,8 @@ def _impossible(schedule: Schedule) -> set[str]:
     if schedule.trigger is None:
         # An ordinary periodic task has a form of its own, and no runs to make up for.
         hidden |= {"edit", "delete_schedule", "backfill"}
-    elif is_declared(schedule):
+    if is_declared(schedule):
         hidden.add("delete_schedule")  # the next deploy would bring it back
+    if schedule.kind == Schedule.Kind.HEARTBEAT:
+        hidden.add("backfill")  # it looks at how things are now
     return hidden

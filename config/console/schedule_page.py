@@ -114,7 +114,7 @@ def _edits(schedule: Schedule) -> list[Section]:
             title="Edits, by whatever way they came",
             headers=("When", "What changed", "By"),
             rows=[
-                (moment(revision.until), "; ".join(changes(before, after)) or "nothing that is still told", revision.by)
+                (moment(revision.until), "; ".join(changes(before, after)) or "nothing that matters", revision.by)
                 for revision, after, before in zip(revisions, states, states[1:], strict=False)
             ],
             empty="",
@@ -135,6 +135,8 @@ def changes(before: State, after: State) -> list[str]:
             told.append(f"{title}: {_plain(old)} → {_plain(new)}")
         elif old != new:
             told.append(f"{title}: the days of {_plain(new)}")
+    if not told and before.anchor != after.anchor and after.anchor:
+        told.append(f"counted from {after.anchor:%Y-%m-%d %H:%M:%S} UTC")
     return told
 
 

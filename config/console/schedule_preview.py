@@ -37,7 +37,7 @@ def _preview(form: RuleForm, *, tells_errors: bool) -> Preview:
 
 
 def _told(form: RuleForm, url: str) -> Preview:
-    rule, policy, _ = form.agreed
+    rule, policy = form.agreed
     try:
         fires = preview(rule, policy, AHEAD)
     except RuleError as wrong:

@@ -101,7 +101,7 @@ def stretch_of(skip: Skip, zone: tzinfo) -> str:
     if skip.first == skip.last:
         return first
     count = f"{skip.count:,}" if skip.count is not None else "very many"
-    return f"{first} to {in_zone(skip.last, zone)}: {count}"
+    return f"{count} times, {first} to {in_zone(skip.last, zone)}"
 
 
 def reason_of(skip: Skip) -> str:

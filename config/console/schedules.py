@@ -216,7 +216,7 @@ def _create(form: NewScheduleForm, by: str) -> Schedule | None:
 
 
 def _make(form: NewScheduleForm, by: str) -> Schedule:
-    rule, policy, said = form.agreed
+    (rule, policy), said = form.agreed, form.cleaned_data
     named = {"name": said["name"], "agent": said["agent"], "trigger": said["trigger"], "by": by}
     if policy.kind != "reminder":
         return create_schedule(rule=rule, policy=policy, **named)
@@ -224,9 +224,8 @@ def _make(form: NewScheduleForm, by: str) -> Schedule:
 
 
 def _save(form: EditScheduleForm, schedule: Schedule, by: str) -> bool:
-    rule, policy, _ = form.agreed
     try:
-        edit_schedule(schedule, rule=rule, policy=policy, by=by)
+        edit_schedule(schedule, rule=form.rule, policy=form.policy, by=by)
     except RuleError as wrong:
         form.refuse(wrong)
         return False

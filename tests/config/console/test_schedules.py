@@ -1,11 +1,12 @@
 """Schedules in the console: said in words and confirmed before they are saved, and seen at a glance."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
+from django_celery_beat.models import PeriodicTask, SolarSchedule
 
 from runs.models import AuditEntry
 from tests.config.console.conftest import LogIn
@@ -296,3 +297,22 @@ def test_paused_ones_are_resumed_together(admin: Client) -> None:
         "1 resumed, counting from now.",
         "1 refused: they are on already",
     ]
+
+
+def test_rule_that_has_no_words_stays_while_the_rest_is_edited(admin: Client) -> None:
+    schedule = make_schedule("morning")
+    sun = SolarSchedule.objects.create(event="sunrise", latitude=48.2, longitude=16.37)
+    PeriodicTask.objects.filter(pk=schedule.task_id).update(crontab=None, solar=sun)
+
+    admin.post(edit_url(schedule), {**SAID, "when": "", "catch_up": "all"})
+
+    schedule.refresh_from_db()
+    assert (schedule.catch_up, schedule.task.solar) == ("all", sun)
+
+
+def test_skipped_stretch_is_told_with_its_number(admin: Client) -> None:
+    schedule = make_schedule("morning")
+    at = datetime(2026, 11, 16, 8, tzinfo=UTC)
+    Skip.objects.create(schedule=schedule, reason="paused", first=at, last=at + timedelta(days=4), count=5)
+
+    assert "5 times, Mon 16 Nov 2026, 09:00 to Fri 20 Nov 2026, 09:00" in shown_of(admin, schedule)
