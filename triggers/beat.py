@@ -132,8 +132,8 @@ class Scheduler(beat.Scheduler):
 
 def time_until_next(look: ticks.Look) -> timedelta:
     safety: timedelta = settings.WAKEFUL_SAFETY_LOOK
+    if look.is_due or look.has_stale:
+        return BUSY  # another Beat or an editor holds it
     if look.next_due is None:
         return safety
-    if look.is_due:
-        return BUSY  # another Beat or an editor holds it
     return min(look.next_due - look.now, safety)

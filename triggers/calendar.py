@@ -7,6 +7,7 @@ Day of month and day of week must both match, as Celery has always had it; see `
 """
 
 import re
+from bisect import bisect_left, bisect_right
 from calendar import monthrange
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -131,6 +132,27 @@ class Cron:
                 yield instant
                 last = instant
 
+    def count(self, first: datetime, last: datetime) -> int:
+        """How many nominal times there are from one of them to another, both included; by the day, not one by one."""
+        start, end = (at.astimezone(self.zone) for at in (first, last))
+        count = 0
+        for day in takewhile(lambda day: day <= end.date(), self._dates(start.date())):
+            midnight, next_midnight = (datetime.combine(on, time(), self.zone) for on in (day, day + timedelta(days=1)))
+            if midnight.utcoffset() == next_midnight.utcoffset():
+                count += self._up_to(end.time()) if day == end.date() else len(self.hours) * len(self.minutes)
+                count -= self._up_to(start.time()) - 1 if day == start.date() else 0
+            else:
+                until = min(last, just_before(next_midnight.astimezone(UTC)))
+                fires = self.fires(just_before(max(first, midnight.astimezone(UTC))))
+                count += _number(fires, until)
+        return count
+
+    def _up_to(self, at: time) -> int:
+        """How many times of a day it names until then."""
+        place = bisect_left(self.hours, at.hour)
+        within = bisect_right(self.minutes, at.minute) if at.hour in self.hours else 0
+        return place * len(self.minutes) + within
+
     def _local_times(self, start: datetime) -> Iterator[datetime]:
         for day in self._dates(start.date()):
             for hour in self.hours:
@@ -242,6 +264,19 @@ def latest_fire(rule: Rule, first: datetime, until: datetime, *, end: datetime |
             return found[-1]
         span *= 4
     return [first, *takewhile(lambda fire: fire <= until, next_fires(rule, first, end=end))][-1]
+
+
+def count_fires(rule: Rule, first: datetime, last: datetime) -> int:
+    """How many nominal times there are from one of them to another, both included."""
+    if isinstance(rule, Cron):
+        return rule.count(first, last)
+    if isinstance(rule, Interval):
+        return (last - first) // rule.every + 1
+    return 1 + _number(rule.fires(first), last)
+
+
+def _number(fires: Iterator[datetime], until: datetime) -> int:
+    return sum(1 for _ in takewhile(lambda fire: fire <= until, fires))
 
 
 def just_before(instant: datetime) -> datetime:

@@ -14,14 +14,14 @@ from hashlib import sha256
 from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
 
-from triggers.calendar import Interval, Rule, change_of_clock, instant_of, just_before, latest_fire, next_fires
+from triggers.calendar import Rule, change_of_clock, count_fires, instant_of, just_before, latest_fire, next_fires
 from triggers.exclusions import ExcludedDays
 from triggers.hours import ActiveHours
 
 NONE = timedelta(0)
 EVER = datetime.max.replace(tzinfo=UTC)
 CLOSED_IN_A_ROW = 5000  # stretches without an open nominal time after which there is taken to be none
-COUNTED = 1000  # nobody needs to know by how much a stretch of crontab times is longer
+MOST_COUNTED = 2**31 - 1  # an integer of PostgreSQL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,13 +190,8 @@ class Plan:
             stretches.append(stretch)
 
     def _counted(self, stretch: Stretch) -> Stretch:
-        if isinstance(self.rule, Interval):
-            count: int | None = (stretch.last - stretch.first) // self.rule.every + 1
-        else:
-            found = islice(takewhile(lambda fire: fire <= stretch.last, self.raw(stretch.first)), COUNTED)
-            count = 1 + sum(1 for _ in found)
-            count = count if count <= COUNTED else None
-        return replace(stretch, count=count)
+        count = count_fires(self.rule, stretch.first, stretch.last)
+        return replace(stretch, count=count if count <= MOST_COUNTED else None)
 
 
 def _share(*of: object) -> float:

@@ -17,6 +17,7 @@ its schedule advanced and its task counted in one transaction, so every nominal 
 """
 
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -45,6 +46,7 @@ log = structlog.get_logger(__name__)
 
 BATCH = 200  # schedules of one transaction
 TICKS = 500  # of one transaction, shared among its schedules: a long outage is worked off batch by batch
+WORK = 1.0  # seconds in which one transaction works out what it writes: PostgreSQL ends those that stay idle for long
 GRACE = timedelta(seconds=30)
 LAG = timedelta(seconds=2)
 EVENT_TYPE = "schedule.fired"
@@ -170,6 +172,7 @@ class Owed:
     rest: str = ""
     problem: str = ""
     retires: bool = False
+    is_done: bool = False  # a one-shot that has fired and was not given another rule since
     unsettled: bool = False  # its past owes more than one transaction should hold
 
     @property
@@ -264,20 +267,35 @@ def _settle(now: datetime, schedules: Sequence[Claimed]) -> None:
         past: dict[int, list[tuple[State, datetime]]] = {}
         for id, state, until in fetch(PAST, [[schedule.id for schedule in schedules]]):
             past.setdefault(id, []).append((State(id, json.loads(state)), until))
-        _record([_settled(replace(one, past=past.get(one.id, ())), now) for one in schedules], now)
+        until = time.monotonic() + WORK
+        _record(
+            _as_many(schedules, until, lambda one: _settled(replace(one, past=past.get(one.id, ())), now, until)), now
+        )
     failpoint("before_settle_commit")
 
 
-def _settled(schedule: Claimed, now: datetime) -> Owed:
+def _as_many(schedules: Sequence[Claimed], until: float, work: Callable[[Claimed], Owed]) -> list[Owed]:
+    """The first of them, worked out until then; the others are left to the next batch."""
+    owed: list[Owed] = []
+    for schedule in schedules:
+        owed.append(work(schedule))
+        if time.monotonic() > until:
+            break
+    return owed
+
+
+def _settled(schedule: Claimed, now: datetime, work_until: float) -> Owed:
     begun = schedule.accounted_until or (schedule.created_at if schedule.past else schedule.edited_at)
     owed = Owed(claimed=schedule, accounted=begun, spec=schedule.spec, anchor=schedule.anchor_at)
     was_off = False
     for state, until in schedule.past:
         if until > owed.accounted:
             _account_for_past(owed, state, until, now, was_off)
+        was_off = not state.enabled
+        # Not where the next state has to know more than what is written down.
+        owed.unsettled |= not (was_off or owed.is_done) and time.monotonic() > work_until
         if owed.unsettled:
             return owed
-        was_off = not state.enabled
     if not schedule.state.enabled:
         return _switched_off(owed)
     try:
@@ -291,16 +309,18 @@ def _settled(schedule: Claimed, now: datetime) -> Owed:
 def _account_for_past(owed: Owed, state: State, until: datetime, now: datetime, was_off: bool) -> None:
     before = owed.count
     try:
-        _follow(owed, state, owed.accounted, was_off)
+        owed.is_done &= not _follow(owed, state, owed.accounted, was_off)
         plan = _leave_to_the_other(owed, state.plan(owed.anchor))
         if not state.enabled:
             owed.skips += plan.together(owed.accounted, until, Reason.PAUSED)
+        elif owed.is_done:
+            pass
         elif (first := next(plan.fires(owed.accounted), None)) and first <= until:
             newest = first if plan.once else plan.latest(first, until)[-1]
             _decide(owed, state, plan, first, newest, now, TICKS)
             owed.unsettled = owed.accounted < newest
-        is_over = plan.once and owed.count > before
-        if state.enabled and not is_over and not owed.unsettled:
+        owed.is_done |= plan.once and owed.count > before
+        if state.enabled and not owed.is_done and not owed.unsettled:
             owed.skips += plan.account(owed.accounted, until, [], [(EVER, Reason.MISSED)])
     except Exception as error:
         log.warning("beat.past_refused", schedule=owed.claimed.name, reason=repr(error))
@@ -320,14 +340,14 @@ def _follow(owed: Owed, state: State, since: datetime, was_off: bool) -> bool:
 
 def _arm(owed: Owed, was_off: bool) -> None:
     schedule, state = owed.claimed, owed.claimed.state
-    has_fired = state.one_off and owed.count > 0
     is_new = _follow(owed, state, owed.accounted, was_off)
+    owed.is_done &= not is_new
     plan = _leave_to_the_other(owed, state.plan(owed.anchor))
     begun = owed.accounted
     if isinstance(plan.rule, Clocked) and is_new:
         # However late its row came, it fires, once.
         begun = min(begun, just_before(plan.rule.at))
-    if has_fired and not is_new:
+    if owed.is_done and state.one_off:
         owed.retire(Rest.DONE)
     elif _used_up(owed):
         owed.retire(Rest.USED_UP)
@@ -370,7 +390,7 @@ def _leave_to_the_other(owed: Owed, plan: Plan) -> Plan:
 def _fire(now: datetime, schedules: Sequence[Claimed]) -> None:
     if schedules:
         share = max(1, TICKS // len(schedules))
-        owed = [_owed(schedule, now, share) for schedule in schedules]
+        owed = _as_many(schedules, time.monotonic() + WORK, lambda schedule: _owed(schedule, now, share))
         _record(owed, now)
         _log_missed(owed)
         failpoint("before_tick_commit")
@@ -443,8 +463,10 @@ def _between(plan: Plan, first: datetime, last: datetime) -> Iterable[datetime]:
 
 
 def _on_time(plan: Plan, first: datetime, newest: datetime, now: datetime) -> list[datetime]:
-    since = max(first, now - LAG - plan.jitter - plan.spread)
-    fires = [nominal for nominal in _between(plan, since, newest) if plan.due(nominal) >= now - LAG]
+    # Each is due before the following one is named: of those that are named before LAG, only the newest can be on time.
+    latest = now - LAG
+    since = first if latest <= first else plan.latest(first, min(newest, latest))[-1]
+    fires = [nominal for nominal in _between(plan, since, newest) if plan.due(nominal) >= latest]
     return fires or [newest] * (now - plan.due(newest) <= GRACE)
 
 

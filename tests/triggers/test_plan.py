@@ -153,9 +153,13 @@ def test_days_of_one_reason_are_one_stretch() -> None:
     ]
 
 
-def test_nobody_counts_a_year_of_minutes() -> None:
+def test_a_year_of_minutes_is_counted_and_what_postgresql_cannot_hold_is_not() -> None:
     [minutes] = plan(Cron.parse("* * * * *")).account(MONDAY, MONDAY + 365 * DAY, [], MISSED)
-    assert (minutes.count, minutes.last) == (None, MONDAY + 365 * DAY)
+    assert (minutes.count, minutes.last) == (365 * 1440, MONDAY + 365 * DAY)
+
+    tenths = plan(Interval(every=timedelta(milliseconds=100), anchor=MONDAY))
+    [many] = tenths.together(MONDAY, MONDAY + 3000 * DAY, "paused")
+    assert many.count is None
 
 
 RULES = st.one_of(

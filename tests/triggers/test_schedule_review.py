@@ -1,0 +1,110 @@
+"""What must not happen to schedules, however unlikely."""
+
+import time
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from tests.triggers.factories import make_trigger
+from tests.triggers.test_beat import HOUR, MINUTE, NINE, every, fire_all, make_schedule, nominals
+from triggers import beat, ticks
+from triggers.calendar import Cron, Interval, Rule, count_fires
+from triggers.models import Event, Revision, Schedule, Skip
+from triggers.plan import Plan
+
+DAY = timedelta(days=1)
+VIENNA, HAVANA, HOWE = ZoneInfo("Europe/Vienna"), ZoneInfo("America/Havana"), ZoneInfo("Australia/Lord_Howe")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Cron(minute="*/7", zone=VIENNA),
+        Cron(minute="30", hour="0-3", zone=HAVANA),
+        Cron(minute="15,45", hour="1,2,23", day_of_week="sat,sun", zone=HOWE),
+        Cron(minute="0", hour="9", day_of_month="31", zone=VIENNA),
+        Interval(every=timedelta(minutes=37), anchor=datetime(2026, 1, 1, tzinfo=UTC)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("start", [datetime(2026, 3, 6, 5, 1, tzinfo=UTC), datetime(2026, 10, 24, 22, 59, tzinfo=UTC)])
+def test_nominal_times_are_counted_without_walking_through_them(rule: Rule, start: datetime) -> None:
+    fires = list(islice(rule.fires(start), 3000))
+    for last in (0, 1, 2, 17, 150, 151, len(fires) - 1):
+        assert count_fires(rule, fires[0], fires[last]) == last + 1
+        assert count_fires(rule, fires[last], fires[last]) == 1
+
+
+def test_jitter_longer_than_an_outage_costs_no_more_than_a_short_one() -> None:
+    plan = Plan(rule=Interval(every=MINUTE, anchor=NINE), jitter=300 * DAY, seed="1")
+    now = NINE + 300 * DAY
+    begun = time.process_time()
+
+    fires = ticks._on_time(plan, NINE + MINUTE, now, now)
+
+    assert fires and fires[-1] == now and len(fires) <= 3
+    assert time.process_time() - begun < 1
+
+
+@pytest.mark.django_db
+def test_what_takes_long_to_work_out_is_left_to_the_next_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ticks, "WORK", 0)
+    for number in range(3):
+        make_schedule(every(HOUR), trigger=make_trigger(f"t{number}", types=[]), name=f"t{number}")
+
+    ticks.fire_due(NINE + HOUR)
+    assert Event.objects.count() == 1
+    assert fire_all(NINE + HOUR) == [NINE + HOUR] * 3
+
+    Schedule.objects.update(jitter=MINUTE)
+    while ticks.look().has_stale:
+        ticks.settle(NINE + HOUR)
+    assert Schedule.objects.filter(jitter=MINUTE, next_fire_at=NINE + 2 * HOUR).count() == 3
+
+
+@pytest.mark.django_db
+def test_many_edits_while_no_beat_ran_are_worked_off_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ticks, "WORK", 0)
+    schedule = make_schedule(every(HOUR), catch_up="all")
+    edit_at(schedule, NINE + HOUR + MINUTE, jitter=MINUTE)
+    edit_at(schedule, NINE + 2 * HOUR + MINUTE, jitter=2 * MINUTE)
+    edit_at(schedule, NINE + 3 * HOUR + MINUTE, jitter=3 * MINUTE)
+
+    ticks.settle(NINE + 4 * HOUR)
+    assert nominals() == [NINE + HOUR]
+    while ticks.look().has_stale:
+        ticks.settle(NINE + 4 * HOUR)
+
+    assert nominals() == [NINE + HOUR, NINE + 2 * HOUR, NINE + 3 * HOUR]
+    assert not Skip.objects.exists()
+
+
+@pytest.mark.django_db
+def test_one_shot_that_was_edited_twice_while_no_beat_ran_fires_once() -> None:
+    schedule = make_schedule(Cron.parse("0 10 * * *"), one_off=True)
+    edit_at(schedule, NINE + DAY, jitter=MINUTE)
+    edit_at(schedule, NINE + 2 * DAY, jitter=2 * MINUTE)
+
+    ticks.settle(NINE + 3 * DAY)
+    fire_all(NINE + 5 * DAY)
+
+    assert nominals() == [NINE + HOUR]
+    schedule.refresh_from_db()
+    assert schedule.status == "done" and not Skip.objects.exists()
+
+
+@pytest.mark.django_db
+def test_beat_looks_again_soon_at_an_edited_schedule_that_somebody_holds() -> None:
+    make_schedule(every(HOUR))
+    Schedule.objects.update(jitter=MINUTE)
+
+    assert beat.time_until_next(ticks.look()) <= timedelta(milliseconds=100)
+
+
+def edit_at(schedule: Schedule, at: datetime, **columns: object) -> None:
+    Schedule.objects.filter(pk=schedule.pk).update(**columns)
+    newest = Revision.objects.filter(schedule=schedule).latest("id")
+    Revision.objects.filter(pk=newest.pk).update(until=at)
+    Schedule.objects.filter(pk=schedule.pk).update(edited_at=at)
