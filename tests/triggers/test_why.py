@@ -122,6 +122,21 @@ def test_a_time_that_ran_says_so_and_leads_to_its_run() -> None:
     assert (answer.nominal, answer.event_id, answer.run_id) == (NINE, event.pk, run.pk)
 
 
+def test_a_run_that_waited_for_a_worker_says_how_long() -> None:
+    schedule = beat(make_schedule(), NINE)
+    event = Event.objects.get()
+    fields: dict[str, Any] = {
+        "trigger": "digest",
+        "trigger_id": schedule.trigger_id,
+        "started_at": event.received_at + 10 * MINUTE,
+    }
+    make_run(status="failed", error="no ink\nat all", event_id=event.pk, **fields)
+
+    answer = ask(schedule, "2050-03-07T09:00")
+
+    assert "and its run failed: no ink (it began 10 min later)." in answer.text
+
+
 def test_a_time_whose_event_started_no_run_says_which_decision_was_taken() -> None:
     schedule = beat(make_schedule(), NINE)
     Decision.objects.create(
