@@ -333,7 +333,9 @@ def _follow(owed: Owed, state: State, since: datetime, was_off: bool) -> bool:
     spec = state.spec
     is_new = spec != owed.spec
     if isinstance(state.rule(), Interval) and (is_new or was_off or owed.anchor is None):
-        owed.anchor = state.start or owed.claimed.ran_elsewhere or since
+        elsewhere = owed.claimed.ran_elsewhere
+        goes_on = elsewhere and (state.start is None or state.start < elsewhere)
+        owed.anchor = elsewhere if goes_on else state.start or since
     owed.spec = spec
     return is_new
 
@@ -347,7 +349,7 @@ def _arm(owed: Owed, was_off: bool) -> None:
     if isinstance(plan.rule, Clocked) and is_new:
         # However late its row came, it fires, once.
         begun = min(begun, just_before(plan.rule.at))
-    if owed.is_done and state.one_off:
+    if (owed.is_done and state.one_off) or _is_done_elsewhere(owed, plan):
         owed.retire(Rest.DONE)
     elif _used_up(owed):
         owed.retire(Rest.USED_UP)
@@ -384,6 +386,12 @@ def _leave_to_the_other(owed: Owed, plan: Plan) -> Plan:
     return plan
 
 
+def _is_done_elsewhere(owed: Owed, plan: Plan) -> bool:
+    """Is it a one-shot that another scheduler has fired, and has not switched off yet?"""
+    at = owed.claimed.ran_elsewhere
+    return plan.once and at is not None and not (isinstance(plan.rule, Clocked) and plan.rule.at > at)
+
+
 # Firing
 
 
@@ -405,10 +413,11 @@ def _owed(schedule: Claimed, now: datetime, share: int) -> Owed:
         if schedule.ran_elsewhere and first and first <= schedule.ran_elsewhere:
             plan = _leave_to_the_other(owed, plan)
             first = next(plan.fires(owed.accounted), None)
-        if first and plan.due(first) <= now:
+        is_done = _is_done_elsewhere(owed, plan)
+        if first and plan.due(first) <= now and not is_done:
             newest = first if plan.once else _newest_due(plan, first, now)
             _decide(owed, state, plan, first, newest, now, share)
-        if state.one_off and first and first <= owed.accounted:
+        if is_done or (state.one_off and first and first <= owed.accounted):
             owed.retire(Rest.DONE)
         elif _used_up(owed):
             owed.retire(Rest.USED_UP)
