@@ -19,6 +19,7 @@ from cron_descriptor import Options, get_description
 from cron_descriptor.Exception import FormatException, MissingFieldException, WrongArgumentException
 
 from agents.durations import parse_duration
+from triggers.solar import check_solar, solar_times
 
 # Of an interval: below, a typing error would flood the log of events; above, arithmetic would leave the calendar.
 SHORTEST, LONGEST = timedelta(milliseconds=100), timedelta(days=36_525)
@@ -242,7 +243,38 @@ class Clocked:
             yield self.at
 
 
-Rule = Cron | Interval | Clocked
+@dataclass(frozen=True, kw_only=True)
+class Solar:
+    """By the sun at a place: sunrise, sunset, solar_noon, or dawn and dusk (civil, nautical, astronomical)."""
+
+    event: str
+    latitude: float  # degrees, north of the equator
+    longitude: float  # degrees, east of Greenwich
+
+    def __post_init__(self) -> None:
+        try:
+            check_solar(self.event, self.latitude, self.longitude)
+        except ValueError as error:
+            raise RuleError(str(error)) from None
+
+    @property
+    def words(self) -> str:
+        """Such as "at sunrise (48.2° N, 16.37° E)"."""
+        north, east = (
+            f"{abs(self.latitude):g}° {'SN'[self.latitude >= 0]}",
+            f"{abs(self.longitude):g}° {'WE'[self.longitude >= 0]}",
+        )
+        return f"at {self.event.replace('_', ' ')} ({north}, {east})"
+
+    def __str__(self) -> str:
+        return f"solar {self.event} {self.latitude:g} {self.longitude:g}"
+
+    def fires(self, after: datetime) -> Iterator[datetime]:
+        """Its nominal times after an instant, in order; none where it never happens."""
+        return solar_times(self.event, self.latitude, self.longitude, after)
+
+
+Rule = Cron | Interval | Clocked | Solar
 
 
 def next_fires(

@@ -28,7 +28,7 @@ from agents.on import (
 )
 from runs.audit import record, record_about
 from triggers import schedules
-from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError
+from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError, Solar
 from triggers.exclusion_calendars import calendars_named
 from triggers.matching import ExpressionError, compile_expression
 from triggers.models import Schedule, Trigger
@@ -169,6 +169,8 @@ def rule_as_json(rule: Rule) -> dict[str, Any]:
         return {"cron": rule.text, "tz": str(rule.zone)}
     if isinstance(rule, Interval):
         return {"every": rule.every.total_seconds()}
+    if isinstance(rule, Solar):
+        return {"solar": rule.event, "latitude": rule.latitude, "longitude": rule.longitude}
     return {"at": rule.at.isoformat()}
 
 

@@ -38,7 +38,7 @@ from triggers.schedules import (
 from triggers.sources.webhooks.fields import InvalidSettings
 from triggers.sources.webhooks.scheme import schemes
 
-RULE = ("cron", "tz", "every", "at")
+RULE = ("cron", "tz", "every", "at", "solar", "latitude", "longitude")
 FIELDS: dict[str, dict[str, Any]] = {
     "sources": {"slug": str, "kind": str, "enabled": bool, "settings": dict},
     "triggers": {
@@ -48,7 +48,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "calendars": {"slug": str, "days": str},
     "schedules": {
         "name": str, "trigger": str, "declared": bool, "enabled": bool, "cron": str, "tz": str, "every": (int, float),
-        "at": str, **dict.fromkeys(NAMES, object),
+        "at": str, "solar": str, "latitude": (int, float), "longitude": (int, float), **dict.fromkeys(NAMES, object),
     },
 }  # fmt: skip
 NAMED_BY = {"sources": "slug", "triggers": "slug", "calendars": "slug", "schedules": "name"}
@@ -264,7 +264,7 @@ def _schedule_problems(entry: Entry, here: Here, triggers: set[str], calendars: 
     if entry.get("declared") and (known is None or not is_declared(known)):
         yield "declared: the code here declares no such schedule; say `manage.py sync_agents`"
     elif known is None and not set(RULE) & set(entry):
-        yield "give exactly one of cron, every and at"
+        yield "give exactly one of cron, every, at and solar"
     if len(entry["name"]) > 200:
         yield "name: has more than 200 characters"
     try:
@@ -385,7 +385,7 @@ def _rule_here(schedule: Schedule) -> Rule | None:
     try:
         return rule_of(schedule.task)
     except RuleError:
-        return None  # such as a solar one, which never fires here
+        return None
 
 
 def _differences(wanted: Entry, now: Callable[[str], Any]) -> dict[str, tuple[Any, Any]]:

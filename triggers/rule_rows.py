@@ -1,11 +1,12 @@
 """Rules as rows of django-celery-beat. Such a row is never edited, for others may share it: a changed rule is another row."""
 
 from datetime import datetime, timedelta
+from decimal import Decimal
 from zoneinfo import ZoneInfo
 
-from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask
+from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask, SolarSchedule
 
-from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError
+from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError, Solar
 
 
 def rule_of(task: PeriodicTask, anchor: datetime | None = None) -> Rule:
@@ -27,8 +28,8 @@ def rule_of(task: PeriodicTask, anchor: datetime | None = None) -> Rule:
     if task.clocked:
         return Clocked(at=task.clocked.clocked_time)
     if task.solar:
-        raise RuleError("solar rules are not supported; use a crontab, an interval or a clocked time")
-    raise RuleError("it has no crontab, interval or clocked time")
+        return Solar(event=task.solar.event, latitude=float(task.solar.latitude), longitude=float(task.solar.longitude))
+    raise RuleError("it has no crontab, interval, clocked time or solar event")
 
 
 def point(task: PeriodicTask, rule: Rule) -> None:
@@ -39,6 +40,9 @@ def point(task: PeriodicTask, rule: Rule) -> None:
         task.crontab = _crontab_row(rule)
     elif isinstance(rule, Interval):
         task.interval = _interval_row(rule)
+    elif isinstance(rule, Solar):
+        place = {"latitude": Decimal(str(rule.latitude)), "longitude": Decimal(str(rule.longitude))}
+        task.solar = SolarSchedule.objects.get_or_create(event=rule.event, **place)[0]
     else:
         task.clocked = ClockedSchedule.objects.get_or_create(clocked_time=rule.at)[0]
 

@@ -21,7 +21,7 @@ from runs.exceptions import IllegalState
 from runs.nudge import nudge_dispatcher
 from runs.sql import database_now
 from triggers import policies
-from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError, zone_of
+from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError, Solar, zone_of
 from triggers.control import fire
 from triggers.exclusion_calendars import calendars_named
 from triggers.exclusions import ExcludedDays
@@ -61,7 +61,7 @@ def create_schedule(
     policy.check()
     _refuse_never(rule, policy)
     with transaction.atomic():
-        trigger = trigger or _create_trigger(name, agent)
+        trigger = trigger or _create_trigger(name, agent, policy.kind)
         schedule = add_schedule(trigger, name=name, rule=rule, policy=policy)
         chosen = _dumped(policy, policy.changes_from(DEFAULT))
         record(by, "create", schedule, name=name, rule=rule.words, trigger=trigger.slug, **chosen)
@@ -149,11 +149,21 @@ def is_declared(schedule: Schedule) -> bool:
 
 
 def parse_rule(
-    *, cron: str = "", tz: str = "UTC", every: Every | None = None, at: str | datetime | None = None
+    *,
+    cron: str = "",
+    tz: str = "UTC",
+    every: Every | None = None,
+    at: str | datetime | None = None,
+    solar: str = "",
+    latitude: float = 0.0,
+    longitude: float = 0.0,
 ) -> Rule:
-    """The rule that exactly one of cron (with tz), every and at gives; RuleError says what is wrong with it."""
-    if bool(cron) + (every is not None) + (at is not None) != 1:
-        raise RuleError("give exactly one of cron, every and at")
+    """The rule that exactly one of cron (with tz), every, at and solar (with its place) gives; RuleError says what is
+    wrong with it."""
+    if bool(cron) + (every is not None) + (at is not None) + bool(solar) != 1:
+        raise RuleError("give exactly one of cron, every, at and solar")
+    if solar:
+        return Solar(event=solar, latitude=latitude, longitude=longitude)
     if cron:
         return Cron.parse(cron, tz)
     return Interval.parse(every) if every is not None else Clocked.parse(at or "")
@@ -335,7 +345,7 @@ def _take_over(schedule: Schedule, fields: Sequence[str]) -> None:
         trigger.save(update_fields=["overrides"])
 
 
-def _create_trigger(name: str, agent: str) -> Trigger:
+def _create_trigger(name: str, agent: str, kind: str) -> Trigger:
     try:
         policy = policies.policy_of(registry.get(agent))
     except KeyError:
@@ -346,10 +356,16 @@ def _create_trigger(name: str, agent: str) -> Trigger:
         raise RuleError(
             f"{name!r} gives the trigger the slug {slug!r}, which is empty or taken; choose another name", field="name"
         )
-    return Trigger.objects.create(slug=slug, agent=agent, overlap=Trigger.Overlap.SKIP, policy=policy)
+    # A heartbeat that is woken while it runs looks once more.
+    overlap = Trigger.Overlap.QUEUE_ONE if kind == "heartbeat" else Trigger.Overlap.SKIP
+    return Trigger.objects.create(slug=slug, agent=agent, overlap=overlap, policy=policy)
 
 
 def _refuse_never(rule: Rule, policy: SchedulePolicy) -> None:
+    if policy.kind == "heartbeat" and not isinstance(rule, Interval):
+        raise RuleError(f'{rule.words}: a heartbeat comes every so often; write such as "every 30m"', field="when")
+    if policy.kind == "reminder" and not isinstance(rule, Clocked):
+        raise RuleError(f"{rule.words}: a reminder comes once; make a schedule for what repeats", field="when")
     if is_past(rule):
         raise RuleError(f"{rule.words}: that is past, so it would never fire", field="when")
     plan = _plan(rule, policy)

@@ -1,8 +1,45 @@
-"""Rules by the sun, which django-celery-beat has rows for."""
+"""When the sun rises, sets or stands highest at a place, as Celery's `solar` schedule has it (by way of ephem)."""
 
-from triggers.calendar import Rule, RuleError
+from collections.abc import Iterator
+from datetime import UTC, datetime, time, timedelta
+
+from celery.exceptions import ImproperlyConfigured
+from celery.schedules import solar
+
+DAY = timedelta(days=1)
+APART = timedelta(hours=12)  # at least, between two of a kind
+YEAR = timedelta(days=366)  # within which each happens, where it ever does
 
 
-def solar_rule(event: str, latitude: float, longitude: float) -> Rule:
-    """The rule of a solar row; RuleError where it cannot be carried out."""
-    raise RuleError("solar rules are not supported; use a crontab, an interval or a clocked time")
+def check_solar(event: str, latitude: float, longitude: float) -> None:
+    """ValueError if there is no such event or place, or if ephem is not installed."""
+    try:
+        solar(event, latitude, longitude)  # type: ignore[arg-type]  # this is the check
+    except ImproperlyConfigured:
+        raise ValueError("rules by the sun need the package ephem: install wakeful[solar], or use a crontab") from None
+
+
+def solar_times(event: str, latitude: float, longitude: float, after: datetime) -> Iterator[datetime]:
+    """Its times after an instant, to the second. Each is searched for from the midnight (UTC) before it, so that it is the
+    same wherever one starts to look."""
+    day = datetime.combine(after.astimezone(UTC), time(), UTC) - DAY
+    while True:
+        found = _next(event, latitude, longitude, day)
+        if found - day >= YEAR - DAY:
+            return
+        midnight = datetime.combine(found, time(), UTC)
+        if midnight > day:  # there was none on this day: searched for anew from the midnight before it
+            day = midnight
+            continue
+        while found < day + DAY:
+            nominal = (found + timedelta(milliseconds=500)).replace(microsecond=0)
+            if nominal > after:
+                yield nominal
+            found = _next(event, latitude, longitude, found + APART)
+        day += DAY
+
+
+def _next(event: str, latitude: float, longitude: float, after: datetime) -> datetime:
+    theirs = solar(event, latitude, longitude, nowfun=lambda: after)  # type: ignore[arg-type]  # it has been checked
+    wait: timedelta = theirs.remaining_estimate(after)
+    return after + wait

@@ -12,12 +12,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from runs.sql import fetch
-from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError, zone_of
+from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError, Solar, zone_of
 from triggers.exclusions import ExcludedDays
 from triggers.hours import ActiveHours
 from triggers.models import Revision, Schedule
 from triggers.plan import Plan
-from triggers.solar import solar_rule
 
 STATE = """triggers_state(periodic, crontab, "interval", clocked, solar, schedule)"""
 ROWS = """
@@ -102,8 +101,8 @@ class State:
         if clocked := self.values.get("clocked"):
             return Clocked(at=datetime.fromisoformat(clocked))
         if solar := self.values.get("solar"):
-            return solar_rule(solar["event"], float(solar["latitude"]), float(solar["longitude"]))
-        raise RuleError("it has no crontab, interval or clocked time")
+            return Solar(event=solar["event"], latitude=float(solar["latitude"]), longitude=float(solar["longitude"]))
+        raise RuleError("it has no crontab, interval, clocked time or solar event")
 
     def plan(self, anchor: datetime | None = None) -> Plan:
         """When it fires while it is enabled; `anchor` is an interval's, in place of its own. RuleError as `rule`."""

@@ -12,7 +12,6 @@ from django_celery_beat.models import (
     CrontabSchedule,
     IntervalSchedule,
     PeriodicTask,
-    SolarSchedule,
 )
 
 from runs.models import OutboxMessage
@@ -415,15 +414,6 @@ def test_rule_that_makes_no_sense_is_recorded_and_others_fire() -> None:
     CrontabSchedule.objects.update(hour="10")
     assert settled(broken, NINE).problem == ""
     assert fire_all(NINE + HOUR)[-1] == NINE + HOUR
-
-
-def test_solar_rule_is_refused_in_words() -> None:
-    solar = SolarSchedule.objects.create(event="sunrise", latitude=48, longitude=16)
-    PeriodicTask.objects.create(name="dawn", task="shop.tasks.open", solar=solar)
-
-    ticks.settle()
-
-    assert "solar rules are not supported" in Schedule.objects.get().problem
 
 
 def test_zone_that_went_by_sql_stops_nobody_else() -> None:
