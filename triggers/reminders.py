@@ -6,7 +6,7 @@ from django.db import transaction
 from django.utils.text import slugify
 
 from agents import registry
-from triggers.calendar import Clocked, Rule, RuleError
+from triggers.calendar import Rule, RuleError
 from triggers.models import Schedule, Trigger
 from triggers.policies import policy_of
 from triggers.schedule_policy import SchedulePolicy
@@ -24,8 +24,6 @@ def remind(
     text = text.strip()
     if not text or len(text) > TEXT_LENGTH:
         raise RuleError(f"a reminder says something, in 1 to {TEXT_LENGTH} characters", field="text")
-    if not isinstance(when, Clocked):
-        raise RuleError(f"{when.words}: a reminder comes once; make a schedule for what repeats", field="when")
     if bool(agent) == bool(trigger):
         raise RuleError("give either an agent or a trigger", field="agent")
     with transaction.atomic():

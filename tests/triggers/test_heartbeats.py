@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django_celery_beat.models import PeriodicTask
 
-from agents import AgentRun
+from agents import Agent, AgentRun, registry
 from agents.effects import Effects, Pace
 from agents.exceptions import Permanent
 from runs.models import AuditEntry, OutboxMessage, Run
@@ -19,10 +19,13 @@ from tests.triggers.factories import make_event, make_heartbeat, make_trigger
 from tests.triggers.test_dispatch_races import locked
 from tests.triggers.test_overlap import claim
 from triggers import ticks
+from triggers.calendar import Cron, Interval, RuleError
 from triggers.control import fire
 from triggers.dispatch import Rules, dispatch
 from triggers.heartbeats import set_pace
 from triggers.models import Decision, Event, Revision, Schedule, Skip, Trigger
+from triggers.schedule_policy import SchedulePolicy
+from triggers.schedules import create_schedule
 from triggers.state import states_of
 from triggers.wakeups import check_ahead
 
@@ -205,6 +208,21 @@ def test_a_time_that_is_due_fires_and_decides_anew() -> None:
     assert skipped() == []
 
 
+def test_what_was_put_off_for_one_heartbeat_of_a_trigger_moves_the_other_but_once() -> None:
+    schedule, other = a_heartbeat(), a_heartbeat("other")
+    Schedule.objects.filter(pk=other.pk).update(trigger=schedule.trigger)
+    beat(NINE)
+    Schedule.objects.filter(pk=other.pk).update(stale=True)
+
+    set_pace([ask(schedule, HOUR)], now=NINE + MINUTE)
+    [later] = put_off()
+    Schedule.objects.filter(pk=other.pk).update(stale=False)
+    set_pace([later], now=NINE + 2 * MINUTE)
+
+    assert [again(one).next_fire_at for one in (schedule, other)] == [NINE + HOUR + MINUTE] * 2
+    assert AuditEntry.objects.filter(action="pace").count() == 2
+
+
 def test_what_was_put_off_gives_way_to_an_edit_since() -> None:
     schedule = a_heartbeat()
     beat(NINE)
@@ -334,6 +352,17 @@ def test_however_often_it_is_woken_while_it_runs_it_runs_once_more() -> None:
     running, further = Run.objects.order_by("seq")
     assert (running.status, further.status, further.ready_at) == ("running", "queued", None)
     assert len(further.event_ids) == 5
+
+
+def test_one_that_a_person_makes_coalesces_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry._agents, "watcher", Agent(name="watcher", body=lambda run: None))
+    policy = SchedulePolicy(kind="heartbeat", pace_min=MINUTE, pace_max=HOUR)
+
+    made = create_schedule(name="watch", rule=Interval(every=HOUR), agent="watcher", policy=policy, by="ada")
+
+    assert made.trigger and made.trigger.overlap == Trigger.Overlap.QUEUE_ONE
+    with pytest.raises(RuleError, match="every so often"):
+        create_schedule(name="daily", rule=Cron.parse("0 9 * * *"), agent="watcher", policy=policy, by="ada")
 
 
 def test_a_wake_by_hand_leaves_its_clock_alone() -> None:

@@ -37,7 +37,7 @@ def test_by_the_api_in_words() -> None:
     assert (answer.body["text"], answer.body["trigger"]) == ("Call Ada", "reminder-reminders")
     assert datetime.fromisoformat(answer.body["at"]) == at
     assert timedelta(minutes=19) < at - timezone.now() <= timedelta(minutes=20, seconds=1)
-    assert AuditEntry.objects.get(action="create").by == "token:ci"
+    assert AuditEntry.objects.get(action="create", kind="schedule").by == "token:ci"
 
 
 def test_by_the_api_on_the_clock_of_a_zone_and_for_a_trigger() -> None:

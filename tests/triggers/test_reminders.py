@@ -65,7 +65,7 @@ def test_it_is_a_kind_that_a_user_recognises() -> None:
     assert text_of(schedule).startswith("Renew\nthe certificate")
     [coming] = ahead(NINE, NINE + timedelta(days=1), 10)
     assert (coming.kind, coming.why, coming.agent) == ("reminder", text_of(schedule), "reminder")
-    assert AuditEntry.objects.get(action="create").by == "ada"
+    assert AuditEntry.objects.get(action="create", kind="schedule").by == "ada"
 
 
 def test_two_at_one_time_are_two_runs() -> None:
