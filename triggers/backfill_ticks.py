@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import takewhile
+from uuid import UUID
 
 from runs.nudge import nudge_dispatcher
 from runs.sql import fetch
@@ -13,10 +14,11 @@ from triggers.models import Backfill, BackfillTick, Schedule
 from triggers.plan import Plan
 from triggers.state import State
 from triggers.ticks import event_of
+from triggers.trail import names_of
 
 EVENTS = """
 SELECT "time", id, coalesce(data->>'backfill' = %s::text, false) FROM triggers_event
-WHERE source_id = %s::uuid AND ce_source = %s::text AND ce_id = ANY(%s::text[]) ORDER BY "time"
+WHERE source_id = %s::uuid AND ce_source = ANY(%s::text[]) AND ce_id = ANY(%s::text[]) ORDER BY "time"
 """
 Outcome = BackfillTick.Outcome
 
@@ -45,15 +47,25 @@ def nominal_times(plan: Plan, start: datetime, end: datetime) -> Iterator[dateti
 def fire(backfill: Backfill, plan: Plan, nominals: Sequence[datetime]) -> int:
     """Make their events, and a tick of each; how many events there were not yet."""
     ticks = [_event(backfill, nominal, plan.due(nominal)) for nominal in nominals]
-    accept_ticks(ticks)
+    names, ids = names_of(backfill.schedule), [tick.ce_id for tick in ticks]
+    # What fired while the schedule had another name would not be met as a duplicate.
+    there = {time for time, *_ in _events(backfill, names, ids)}
+    accept_ticks([tick for tick in ticks if tick.time not in there])
     nudge_dispatcher()
-    ids = [tick.ce_id for tick in ticks]
-    events = fetch(EVENTS, [str(backfill.pk), builtin_source("schedule"), backfill.schedule.task.name, ids])
+    events = _events(backfill, names, ids)
     BackfillTick.objects.bulk_create(
         BackfillTick(backfill=backfill, nominal=nominal, event_id=id, outcome=Outcome.OPEN if is_new else Outcome.THERE)
         for nominal, id, is_new in events
     )
     return sum(is_new for *_, is_new in events)
+
+
+def _events(backfill: Backfill, names: list[str], ids: list[str]) -> list[tuple[datetime, UUID, bool]]:
+    """The nominal time and the id of each, and whether this backfill has made it."""
+    return [
+        (time, id, is_own)
+        for time, id, is_own in fetch(EVENTS, [str(backfill.pk), builtin_source("schedule"), names, ids])
+    ]
 
 
 def _carried_back(rule: Rule, start: datetime) -> Rule:

@@ -8,11 +8,8 @@ from django.db.models import QuerySet
 
 from runs.ids import runs_of_event
 from runs.models import NIL, Run
-from runs.sweep import first_id_at
 from triggers.accept import builtin_source
-from triggers.models import Backfill, BackfillTick, Decision, Event, Redispatch, Schedule
-
-FOLLOWING = 200  # events of its trigger that are looked through where the schedule had another name
+from triggers.models import Backfill, BackfillTick, Decision, Event, Redispatch, Revision, Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +46,18 @@ def trail_of(schedule: Schedule, event: Event) -> Trail:
     )
 
 
+def names_of(schedule: Schedule) -> list[str]:
+    """Under which its events are found: its own, and those it had before."""
+    past = Revision.objects.filter(schedule=schedule.pk).values_list("state__name", flat=True).order_by().distinct()
+    return sorted({schedule.task.name, *filter(None, past)})
+
+
 def event_between(schedule: Schedule, start: datetime, end: datetime) -> Event | None:
     """The event of its first nominal time from `start` on and before `end`."""
     # By the unique index: nominal times of one schedule sort as their ids do, to the second.
     prefix = f"{schedule.task_id}:"
     events = _ticks().filter(
-        ce_source=schedule.task.name,
+        ce_source__in=names_of(schedule),
         ce_id__gte=prefix + _to_the_second(start),
         ce_id__lt=prefix + _to_the_second(end + timedelta(seconds=1)),
     )
@@ -63,21 +66,6 @@ def event_between(schedule: Schedule, start: datetime, end: datetime) -> Event |
     # What is fired a second time has another id.
     tick = _backfilled(schedule).filter(nominal__gte=start, nominal__lt=end).order_by("nominal").first()
     return Event.objects.defer("body", "headers").filter(pk=tick.event_id).first() if tick else None
-
-
-def event_by_trigger(schedule: Schedule, start: datetime, end: datetime) -> Event | None:
-    """The same by what its trigger had soon after: it is not found by a name that the schedule did not have then."""
-    trigger = schedule.trigger
-    if trigger is None:
-        return None
-    since = first_id_at(start)
-    runs = Run.objects.filter(trigger=trigger.slug, id__gte=since).order_by("id")
-    decisions = Decision.objects.filter(trigger=trigger, event_id__gte=since).order_by("event_id")
-    ids = {id for held in runs.values_list("event_ids", flat=True)[:FOLLOWING] for id in held}
-    ids.update(decisions.values_list("event_id", flat=True)[:FOLLOWING])
-    undispatched = _ticks().filter(dispatched_at=None, target_id=trigger.pk)
-    found = [*_ticks().filter(id__in=ids), *undispatched.order_by("seq")[:FOLLOWING]]
-    return next(_between(found, schedule, start, end), None)
 
 
 def _between(events: Iterable[Event], schedule: Schedule, start: datetime, end: datetime) -> Iterator[Event]:

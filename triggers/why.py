@@ -21,8 +21,7 @@ from triggers.calendar import Cron, Interval, RuleError, just_before, zone_of
 from triggers.models import Schedule
 from triggers.outages import silence_at
 from triggers.past import Period, change_at, periods_of
-from triggers.trail import event_by_trigger
-from triggers.what_fired import of_event, what_fired
+from triggers.what_fired import what_fired
 from triggers.what_held import forgotten, kept_since, what_could_not_be, what_was_skipped, why_paused, why_retired
 
 IN_UTC = ZoneInfo("UTC")
@@ -111,8 +110,6 @@ def _what_is_accounted_for(question: Question) -> Answer | None:
     if schedule.trigger_id is None:
         text = "It was handed to Celery as an ordinary task; what became of it is among Celery's results."
         return answer(question, Verdict.SENT, text)
-    if event := event_by_trigger(schedule, question.start, question.end):
-        return of_event(question, event)
     return answer(question, Verdict.UNKNOWN, "Beat accounted for it, but its event is gone: somebody deleted it.")
 
 

@@ -26,6 +26,7 @@ from triggers.backfill import MOST, start_backfill
 from triggers.backfill_ticks import nominal_times, plan_of
 from triggers.calendar import RuleError, instant_of
 from triggers.models import Backfill, Event, Schedule
+from triggers.trail import names_of
 
 LOOKED_UP = 5_000  # nominal times of which it is told how many have fired
 EDGE = 3  # of them shown from either end
@@ -141,7 +142,7 @@ def _said(schedule: Schedule, times: list[datetime]) -> str:
 
 def _fired(schedule: Schedule, times: list[datetime]) -> int:
     ids = [f"{schedule.task_id}:{time.isoformat()}" for time in times]
-    ticks = Event.objects.filter(source_id=builtin_source("schedule"), ce_source=schedule.task.name, ce_id__in=ids)
+    ticks = Event.objects.filter(source_id=builtin_source("schedule"), ce_source__in=names_of(schedule), ce_id__in=ids)
     return ticks.count()
 
 

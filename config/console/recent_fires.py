@@ -19,6 +19,7 @@ from runs.ids import runs_of_events
 from runs.models import Run
 from triggers.accept import builtin_source
 from triggers.models import Decision, Event, Schedule, Skip
+from triggers.trail import names_of
 
 SHOWN = 12
 
@@ -59,13 +60,11 @@ class Fire:
 
 def fires_of(schedule: Schedule, count: int = SHOWN) -> list[Fire]:
     """Its newest ticks, the newest first."""
+    ticks = Event.objects.filter(source_id=builtin_source("schedule"), ce_id__startswith=f"{schedule.task_id}:")
+    ticks = ticks.defer("body", "headers").order_by("-ce_id")
     # In the order of the index that keeps them apart: ids of one schedule sort as their nominal times do.
-    ticks = Event.objects.filter(
-        source_id=builtin_source("schedule"),
-        ce_source=schedule.task.name,
-        ce_id__startswith=f"{schedule.task_id}:",
-    ).order_by("-ce_id")
-    events = list(ticks.defer("body", "headers")[:count])
+    found = [event for name in names_of(schedule) for event in ticks.filter(ce_source=name)[:count]]
+    events = sorted(found, key=lambda event: event.ce_id, reverse=True)[:count]
     ids = [event.pk for event in events]
     runs = list(runs_of_events(ids).only("id", "status", "event_ids")) if ids else []
     decisions = list(Decision.objects.filter(event_id__in=ids).order_by("-id"))

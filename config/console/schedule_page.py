@@ -141,6 +141,7 @@ def changes(before: State, after: State) -> list[str]:
 
 
 TOLD = {
+    "name": "name",
     "start": "from",
     "end": "until",
     "catch_up": "after an outage",

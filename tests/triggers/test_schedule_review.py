@@ -6,12 +6,17 @@ from itertools import islice
 from zoneinfo import ZoneInfo
 
 import pytest
+from django.db import connection
+from django_celery_beat.models import PeriodicTask
 
+from config.console.recent_fires import fires_of
+from runs.sql import database_now
 from tests.triggers.factories import make_trigger
 from tests.triggers.test_beat import HOUR, MINUTE, NINE, every, fire_all, make_schedule, nominals
 from triggers import beat, ticks
+from triggers.backfill import advance, start_backfill
 from triggers.calendar import Cron, Interval, Rule, count_fires
-from triggers.models import Event, Revision, Schedule, Skip
+from triggers.models import BackfillTick, Event, ExclusionCalendar, Revision, Schedule, Skip
 from triggers.plan import Plan
 
 DAY = timedelta(days=1)
@@ -101,6 +106,42 @@ def test_beat_looks_again_soon_at_an_edited_schedule_that_somebody_holds() -> No
     Schedule.objects.update(jitter=MINUTE)
 
     assert beat.time_until_next(ticks.look()) <= timedelta(milliseconds=100)
+
+
+@pytest.mark.django_db
+def test_what_fired_under_another_name_is_not_backfilled_again() -> None:
+    today = database_now().replace(hour=0, minute=0, second=0, microsecond=0)
+    schedule = make_schedule(Cron.parse("0 9 * * *"), seen_at=today - 3 * DAY)
+    fire_all(today - 3 * DAY + 9 * HOUR)
+
+    PeriodicTask.objects.filter(pk=schedule.task_id).update(name="renamed")
+    assert not Schedule.objects.get().stale
+    schedule = Schedule.objects.select_related("task", "trigger").get()
+    backfill = start_backfill(schedule, start=today - 3 * DAY, end=today - DAY, by="ann")
+    advance()
+
+    assert len(nominals()) == 2 == Event.objects.count()
+    assert [fire.nominal for fire in fires_of(schedule)] == sorted(nominals(), reverse=True)
+    assert list(BackfillTick.objects.order_by("nominal").values_list("backfill", "outcome")) == [
+        (backfill.pk, "there"),
+        (backfill.pk, "open"),
+    ]
+
+
+@pytest.mark.django_db
+def test_calendar_that_sql_deletes_before_its_links_is_an_edit_of_its_schedules() -> None:
+    calendar = ExclusionCalendar.objects.create(slug="at", days="2050-03-08 Holiday")
+    schedule = make_schedule(Cron.parse("0 9 * * *"))
+    schedule.exclude.add(calendar)
+    while ticks.look().has_stale:
+        ticks.settle(NINE)
+
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM triggers_exclusioncalendar")
+        cursor.execute("DELETE FROM triggers_schedule_exclude")
+
+    assert Schedule.objects.get().stale
+    assert Revision.objects.latest("id").state["exclude"] == {"at": "2050-03-08 Holiday"}
 
 
 def edit_at(schedule: Schedule, at: datetime, **columns: object) -> None:

@@ -160,7 +160,7 @@ def test_an_event_that_waits_for_the_dispatcher_says_so() -> None:
     assert (answer.verdict, "waits to be dispatched" in answer.text) == (Verdict.FIRED, True)
 
 
-def test_a_schedule_that_was_renamed_since_is_found_by_its_trigger() -> None:
+def test_what_fired_before_a_schedule_was_renamed_is_found() -> None:
     now = database_now()
     nominal = now.replace(second=0, microsecond=0)
     schedule = beat(make_schedule("* * * * *", zone="UTC", since=nominal - MINUTE), nominal)

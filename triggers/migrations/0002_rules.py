@@ -43,7 +43,7 @@ CREATE FUNCTION triggers_state(
   solar django_celery_beat_solarschedule, schedule triggers_schedule
 ) RETURNS jsonb LANGUAGE sql STABLE AS $$
   SELECT jsonb_strip_nulls(jsonb_build_object(
-    'enabled', task.enabled, 'one_off', task.one_off, 'start', task.start_time, 'end', task.expires,
+    'name', task.name, 'enabled', task.enabled, 'one_off', task.one_off, 'start', task.start_time, 'end', task.expires,
     'crontab', CASE WHEN crontab.id IS NOT NULL THEN jsonb_build_object(
       'minute', crontab.minute, 'hour', crontab.hour, 'day_of_month', crontab.day_of_month,
       'month', crontab.month_of_year, 'day_of_week', crontab.day_of_week, 'zone', crontab.timezone) END,
@@ -72,8 +72,11 @@ $$;
 
 CREATE FUNCTION triggers_task_edited() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-  edit timestamptz := clock_timestamp();
+  edit timestamptz;
 BEGIN
+  -- Whoever edits the same schedule is waited for first: what holds until when is told in the order of the edits.
+  PERFORM FROM triggers_schedule WHERE task_id = NEW.id FOR NO KEY UPDATE;
+  edit := clock_timestamp();
   IF TG_OP = 'UPDATE' THEN
     INSERT INTO triggers_revision (schedule_id, until, by, state)
     SELECT schedule.id, edit, triggers_editor(), triggers_state(OLD, crontab, "interval", clocked, solar, schedule)
@@ -83,6 +86,10 @@ BEGIN
     LEFT JOIN django_celery_beat_clockedschedule clocked ON clocked.id = OLD.clocked_id
     LEFT JOIN django_celery_beat_solarschedule solar ON solar.id = OLD.solar_id
     WHERE schedule.task_id = NEW.id AND NOT triggers_is_new(schedule);
+    -- Its events are found by the names it had; when it fires does not depend on them.
+    IF NOT {EDITED} THEN
+      RETURN NULL;
+    END IF;
   END IF;
   INSERT INTO triggers_schedule (task_id, stale, edited_at, created_at, paused_at)
     VALUES (NEW.id, true, edit, edit, CASE WHEN NOT NEW.enabled THEN edit END)
@@ -98,10 +105,8 @@ END $$;
 CREATE TRIGGER schedule_made AFTER INSERT ON django_celery_beat_periodictask
   FOR EACH ROW EXECUTE FUNCTION triggers_task_edited();
 -- `save()` writes every column: what did not change is no edit.
-CREATE TRIGGER schedule_stale AFTER UPDATE ON django_celery_beat_periodictask FOR EACH ROW WHEN (
-    (OLD.enabled, OLD.crontab_id, OLD.interval_id, OLD.clocked_id, OLD.solar_id, OLD.start_time, OLD.expires, OLD.one_off)
-    IS DISTINCT FROM
-    (NEW.enabled, NEW.crontab_id, NEW.interval_id, NEW.clocked_id, NEW.solar_id, NEW.start_time, NEW.expires, NEW.one_off))
+CREATE TRIGGER schedule_stale AFTER UPDATE ON django_celery_beat_periodictask
+  FOR EACH ROW WHEN (OLD.name <> NEW.name OR {EDITED})
   EXECUTE FUNCTION triggers_task_edited();
 
 {RULES}
@@ -133,9 +138,13 @@ CREATE TRIGGER schedule_stale BEFORE UPDATE ON triggers_schedule FOR EACH ROW WH
 
 -- Which days it leaves out: a calendar given to it, taken from it, or edited. `days` is what the calendar said before.
 CREATE FUNCTION triggers_exclusion_edited(this bigint, slug text, days text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  edit timestamptz;
 BEGIN
+  PERFORM FROM triggers_schedule WHERE id = this FOR NO KEY UPDATE;
+  edit := clock_timestamp();
   INSERT INTO triggers_revision (schedule_id, until, by, state)
-  SELECT schedule.id, clock_timestamp(), triggers_editor(), jsonb_set(
+  SELECT schedule.id, edit, triggers_editor(), jsonb_set(
     triggers_state(periodic, crontab, "interval", clocked, solar, schedule) || '{"exclude": {}}'::jsonb,
     '{exclude}',
     coalesce((SELECT jsonb_object_agg(calendar.slug, calendar.days)
@@ -149,7 +158,7 @@ BEGIN
   LEFT JOIN django_celery_beat_clockedschedule clocked ON clocked.id = periodic.clocked_id
   LEFT JOIN django_celery_beat_solarschedule solar ON solar.id = periodic.solar_id
   WHERE schedule.id = this AND NOT triggers_is_new(schedule);
-  UPDATE triggers_schedule SET stale = true, edited_at = clock_timestamp() WHERE id = this;
+  UPDATE triggers_schedule SET stale = true, edited_at = edit WHERE id = this;
   PERFORM pg_notify('wakeful_beat', '');
 END $$;
 CREATE FUNCTION triggers_exclusion_changed() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -169,10 +178,13 @@ CREATE FUNCTION triggers_calendar_changed() RETURNS trigger LANGUAGE plpgsql AS 
 BEGIN
   PERFORM triggers_exclusion_edited(link.schedule_id, OLD.slug, OLD.days)
   FROM triggers_schedule_exclude link WHERE link.exclusioncalendar_id = OLD.id ORDER BY link.schedule_id;
-  RETURN NULL;
+  RETURN OLD;
 END $$;
 CREATE TRIGGER schedule_stale AFTER UPDATE OF days ON triggers_exclusioncalendar
   FOR EACH ROW WHEN (OLD.days IS DISTINCT FROM NEW.days) EXECUTE FUNCTION triggers_calendar_changed();
+-- SQL may delete it before the rows that name it: afterwards nobody could tell its days.
+CREATE TRIGGER schedule_stale_then BEFORE DELETE ON triggers_exclusioncalendar
+  FOR EACH ROW EXECUTE FUNCTION triggers_calendar_changed();
 """
 # An installation of django-celery-beat: what its own scheduler has fired is not owed.
 TAKE_OVER = """
@@ -183,8 +195,13 @@ INSERT INTO triggers_schedule (task_id, stale, accounted_until)
 RULE = """
 CREATE FUNCTION triggers_{table}_edited() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-  edit timestamptz := clock_timestamp();
+  edit timestamptz;
 BEGIN
+  -- Locked before the edit has its time: no tick by the old rule comes after that. In one order: no two editors wait for
+  -- each other.
+  PERFORM FROM triggers_schedule schedule JOIN django_celery_beat_periodictask periodic ON periodic.id = schedule.task_id
+  WHERE periodic.{table}_id = NEW.id ORDER BY schedule.id FOR NO KEY UPDATE OF schedule;
+  edit := clock_timestamp();
   INSERT INTO triggers_revision (schedule_id, until, by, state)
   SELECT schedule.id, edit, triggers_editor(), triggers_state(periodic, {crontab}, {interval}, {clocked}, {solar}, schedule)
   FROM django_celery_beat_periodictask periodic JOIN triggers_schedule schedule ON schedule.task_id = periodic.id
@@ -204,8 +221,13 @@ def edits_of(kind: str) -> str:
     return RULE.format(table=kind, **{one: "OLD" if one == kind else "NULL" for one in KINDS})
 
 
-STALE = STALE.replace("{RULES}", "".join(edits_of(kind) for kind in KINDS))
+DECISIVE = ("enabled", *(f"{kind}_id" for kind in KINDS), "start_time", "expires", "one_off")
+EDITED = "({}) IS DISTINCT FROM ({})".format(
+    *(", ".join(f"{row}.{name}" for name in DECISIVE) for row in ("OLD", "NEW"))
+)
+STALE = STALE.replace("{RULES}", "".join(edits_of(kind) for kind in KINDS)).replace("{EDITED}", f"({EDITED})")
 DROP_STALE = """
+DROP TRIGGER schedule_stale_then ON triggers_exclusioncalendar;
 DROP TRIGGER schedule_stale ON triggers_exclusioncalendar;
 DROP TRIGGER schedule_stale ON triggers_schedule_exclude;
 DROP TRIGGER schedule_stale ON triggers_schedule;
