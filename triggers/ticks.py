@@ -267,10 +267,9 @@ def _settle(now: datetime, schedules: Sequence[Claimed]) -> None:
         past: dict[int, list[tuple[State, datetime]]] = {}
         for id, state, until in fetch(PAST, [[schedule.id for schedule in schedules]]):
             past.setdefault(id, []).append((State(id, json.loads(state)), until))
-        until = time.monotonic() + WORK
-        _record(
-            _as_many(schedules, until, lambda one: _settled(replace(one, past=past.get(one.id, ())), now, until)), now
-        )
+        work_until = time.monotonic() + WORK
+        with_past = [replace(one, past=past.get(one.id, ())) for one in schedules]
+        _record(_as_many(with_past, work_until, lambda one: _settled(one, now, work_until)), now)
     failpoint("before_settle_commit")
 
 

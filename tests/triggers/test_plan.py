@@ -191,7 +191,7 @@ def test_account_is_that_of_looking_at_each_nominal_time(
 
     stretches = some.account(after, until, fired, MISSED)
 
-    said = {}
+    said: dict[datetime, str] = {}
     for one in stretches:
         covered = [nominal for nominal in raw if one.first <= nominal <= one.last]
         assert len(covered) == one.count
