@@ -14,7 +14,7 @@ from triggers.state import State, states_of
 
 # An audit entry bears the time at which its transaction began, a revision the moment of the edit in it.
 LONGEST_EDIT = timedelta(seconds=2)
-NO_EDITS = ("fire", "backfill")
+NO_EDITS = ("fire", "backfill", "cancel")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +76,16 @@ def stretch_of(periods: Sequence[Period], period: Period) -> tuple[datetime, dat
 
 def change_at(schedule: Schedule, instant: datetime) -> Change | None:
     """Who made the edit of an instant: by the audit log, else whom the database saw; None if it does not know."""
-    about = Q(kind="schedule", object_id=str(schedule.pk)) | Q(kind="periodictask", object_id=str(schedule.task_id))
+    calendars = [str(id) for id in schedule.exclude.values_list("id", flat=True)]
+    about = (
+        Q(kind="schedule", object_id=str(schedule.pk))
+        | Q(kind="periodictask", object_id=str(schedule.task_id))
+        | Q(kind="trigger", object_id=str(schedule.trigger_id))
+        | Q(kind="exclusioncalendar", object_id__in=calendars)
+    )
     entries = AuditEntry.objects.filter(about, at__gte=instant - LONGEST_EDIT, at__lte=instant)
-    entry = entries.exclude(action__in=NO_EDITS).order_by("-at", "-id").first()
+    of_trigger = Q(kind="trigger", action__in=("pause", "resume"))
+    entry = entries.exclude(Q(action__in=NO_EDITS) | of_trigger).order_by("-at", "-id").first()
     if entry:
         note = entry.detail.get("note") or entry.detail.get("reason") or ""
         return Change(at=instant, by=entry.by, note=str(note))

@@ -419,6 +419,17 @@ def test_an_edit_while_the_tick_is_in_flight_does_not_take_it_away(change: dict[
     assert ("Rule then", "At 09:00 (Europe/Vienna)") in answer.facts
 
 
+def test_a_deploy_that_changed_the_rule_is_named() -> None:
+    schedule = make_schedule()
+    ten = CrontabSchedule.objects.create(minute="0", hour="10", timezone="Europe/Vienna")
+    record("cli:deploy", "changed", Trigger.objects.get())
+    record("admin:ada", "pause", Trigger.objects.get())
+    AuditEntry.objects.update(at=NINE - HOUR)
+    edit(schedule, NINE - HOUR, crontab=ten)
+
+    assert "changed by cli:deploy." in ask(beat(schedule, NINE + HOUR), "2050-03-07T09:00").text
+
+
 def test_an_edit_just_before_the_tick_is_what_counts() -> None:
     schedule = make_schedule()
     ten = CrontabSchedule.objects.create(minute="0", hour="10", timezone="Europe/Vienna")
