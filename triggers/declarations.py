@@ -32,6 +32,7 @@ from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError, Solar
 from triggers.exclusion_calendars import calendars_named
 from triggers.matching import ExpressionError, compile_expression
 from triggers.models import Schedule, Trigger
+from triggers.outlook import DEFAULT, is_past
 from triggers.policies import check_policy, policy_of
 from triggers.rule_rows import rule_of
 from triggers.schedule_policy import NAMES, SchedulePolicy
@@ -50,7 +51,7 @@ class Wanted:
     slug: str
     columns: Mapping[str, Any]
     rule: Rule | None = None
-    policy: SchedulePolicy = schedules.DEFAULT
+    policy: SchedulePolicy = DEFAULT
     words: Sequence[str] = ()  # a rule's, and their zone
 
     @property
@@ -252,7 +253,7 @@ def _add_schedule(trigger: Trigger, rule: Rule, policy: SchedulePolicy) -> str:
 
 
 def _in_words(rule: Rule) -> str:
-    return f"{rule.words}: past, so it will not fire" if schedules.is_past(rule) else rule.words
+    return f"{rule.words}: past, so it will not fire" if is_past(rule) else rule.words
 
 
 def _adopt_edits(trigger: Trigger, schedule: Schedule | None) -> None:

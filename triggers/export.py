@@ -11,9 +11,10 @@ from typing import Any
 from triggers.calendar import RuleError
 from triggers.declarations import COLUMNS, rule_as_json
 from triggers.models import ExclusionCalendar, Schedule, Source, Trigger
+from triggers.outlook import is_past
 from triggers.rule_rows import rule_of
 from triggers.schedule_policy import SchedulePolicy
-from triggers.schedules import VANISHED, is_declared, is_past
+from triggers.schedules import VANISHED, is_declared
 from triggers.sources.webhooks.scheme import schemes
 
 FORMAT = "wakeful triggers"

@@ -22,19 +22,11 @@ from triggers.exclusions import ExcludedDays
 from triggers.export import FORMAT, RELATED, VERSION
 from triggers.matching import ExpressionError, compile_expression
 from triggers.models import ExclusionCalendar, Schedule, Source, Trigger
+from triggers.outlook import DEFAULT, is_past
 from triggers.policies import check_policy
 from triggers.rule_rows import rule_of
 from triggers.schedule_policy import NAMES, SchedulePolicy
-from triggers.schedules import (
-    DEFAULT,
-    create_schedule,
-    edit_schedule,
-    is_declared,
-    is_past,
-    parse_rule,
-    pause_schedule,
-    resume_schedule,
-)
+from triggers.schedules import create_schedule, edit_schedule, is_declared, parse_rule, pause_schedule, resume_schedule
 from triggers.sources.webhooks.fields import InvalidSettings
 from triggers.sources.webhooks.scheme import schemes
 

@@ -18,6 +18,8 @@ from triggers.backfill_api import BackfillAction
 from triggers.calendar import Cron, Rule, RuleError, zone_of
 from triggers.exclusion_calendars import change_calendar, create_calendar, delete_calendar
 from triggers.models import ExclusionCalendar, Schedule, Skip
+from triggers.outlook import describe, plan_of, preview, upcoming
+from triggers.rule_rows import rule_of
 from triggers.schedule_policy import SchedulePolicy
 from triggers.schedule_serializers import (
     AnswerSerializer,
@@ -41,15 +43,10 @@ from triggers.schedule_serializers import (
 from triggers.schedules import (
     create_schedule,
     delete_schedule,
-    describe,
     edit_schedule,
     fire_schedule,
     pause_schedule,
-    plan_of,
-    preview,
     resume_schedule,
-    rule_of,
-    upcoming,
 )
 from triggers.why import why
 from triggers.words import read_rule

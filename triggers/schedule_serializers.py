@@ -10,8 +10,8 @@ from rest_framework import serializers
 from runs.body import Body
 from runs.resource import Query
 from triggers.models import Decision, ExclusionCalendar, Schedule, Skip, Trigger
+from triggers.outlook import describe, upcoming
 from triggers.schedule_policy import NAMES, SchedulePolicy
-from triggers.schedules import describe, upcoming
 from triggers.serializers import DecisionSerializer
 from triggers.time_fields import Instant, Zone
 from triggers.why import Answer

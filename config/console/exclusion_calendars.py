@@ -26,7 +26,7 @@ from triggers.calendar import RuleError
 from triggers.exclusion_calendars import change_calendar, create_calendar, delete_calendar
 from triggers.exclusions import ExcludedDays
 from triggers.models import ExclusionCalendar
-from triggers.schedules import describe
+from triggers.outlook import describe
 
 SHOWN = 50  # schedules that use it
 WRONG_LINES = 10  # told at once

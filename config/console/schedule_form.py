@@ -14,8 +14,8 @@ from config.console.schedule_initial import as_initial
 from config.console.sections import Section
 from triggers.calendar import Rule, RuleError, instant_of
 from triggers.models import Schedule, Trigger
+from triggers.outlook import describe
 from triggers.schedule_policy import SchedulePolicy
-from triggers.schedules import describe
 from triggers.words import read_rule
 
 

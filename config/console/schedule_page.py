@@ -12,7 +12,7 @@ from config.console.schedule_words import in_zone, notice_of, wakes, zone_of_sch
 from config.console.sections import Facts, Section, Table, Text, pretty
 from triggers.hours import ActiveHours
 from triggers.models import Revision, Schedule
-from triggers.schedules import describe, plan_of, upcoming
+from triggers.outlook import describe, plan_of, upcoming
 from triggers.state import State
 
 AHEAD = 10  # fires

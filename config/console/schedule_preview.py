@@ -11,7 +11,7 @@ from config.console.previews import Preview, wrong_with
 from config.console.schedule_form import RuleForm
 from config.console.schedule_words import in_zone
 from triggers.calendar import Cron, RuleError
-from triggers.schedules import preview
+from triggers.outlook import preview
 
 AHEAD = 10  # fires
 

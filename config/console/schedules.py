@@ -30,15 +30,9 @@ from config.console.sections import Section
 from config.console.why_page import why_of_schedule, why_search
 from triggers.calendar import RuleError
 from triggers.models import Schedule
+from triggers.outlook import describe
 from triggers.reminders import remind
-from triggers.schedules import (
-    create_schedule,
-    describe,
-    edit_schedule,
-    fire_schedule,
-    pause_schedule,
-    resume_schedule,
-)
+from triggers.schedules import create_schedule, edit_schedule, fire_schedule, pause_schedule, resume_schedule
 
 
 @admin.register(Schedule)

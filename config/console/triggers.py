@@ -35,7 +35,8 @@ from runs.models import Run
 from triggers.control import fire, pause, resume
 from triggers.declarations import override, reset_overrides
 from triggers.models import Decision, Schedule, Trigger
-from triggers.schedules import VANISHED, describe
+from triggers.outlook import describe
+from triggers.schedules import VANISHED
 
 HELD = Decision.Outcome.HELD
 SHOWN = 20

@@ -18,7 +18,7 @@ from config.console.recent_fires import fires_of, skips_of, why_url
 from config.console.schedule_words import in_zone, reason_of, state_of, stretch_of, wakes, zone_of_schedule
 from config.console.sections import Facts, Notice, Section, Table
 from triggers.models import Schedule
-from triggers.schedules import describe
+from triggers.outlook import describe
 from triggers.why import Answer, Verdict, why
 
 FOUND = 30  # schedules of one search

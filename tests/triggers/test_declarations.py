@@ -15,7 +15,7 @@ from agents.exceptions import DeclarationError
 from runs.exceptions import IllegalState
 from runs.models import AuditEntry
 from tests.triggers.factories import make_trigger
-from triggers import declarations, schedules, ticks
+from triggers import declarations, outlook, schedules, ticks
 from triggers.calendar import Clocked, Cron, Interval, RuleError
 from triggers.declarations import override, reset_overrides, sync
 from triggers.exclusion_calendars import create_calendar
@@ -436,7 +436,7 @@ def test_schedule_for_an_agent_makes_its_trigger(declare: Declare) -> None:
     trigger = trigger_of("morning-digest")
     assert (schedule.trigger, trigger.agent, trigger.declared) == (trigger, "digest", None)
     assert (trigger.overlap, trigger.policy) == ("skip", {"retries": 1})
-    assert schedules.describe(schedule) == "At 09:00, Monday through Friday (Europe/Vienna)"
+    assert outlook.describe(schedule) == "At 09:00, Monday through Friday (Europe/Vienna)"
     assert AuditEntry.objects.get().action == "create"
 
 
@@ -497,7 +497,7 @@ def test_upcoming_fires_are_shown_in_the_schedules_zone(declare: Declare) -> Non
     ticks.settle()
     schedule.refresh_from_db()
 
-    first, second = schedules.upcoming(schedule, 2)
+    first, second = outlook.upcoming(schedule, 2)
 
     assert (first.hour, second.hour) == (9, 9)
     assert str(first.tzinfo) == "Europe/Vienna"
@@ -507,18 +507,18 @@ def test_upcoming_fires_are_shown_in_the_schedules_zone(declare: Declare) -> Non
 def test_upcoming_of_a_one_shot_is_one(declare: Declare) -> None:
     declare("digest")
     schedule = schedules.create_schedule(name="d", agent="digest", rule=Clocked(at=FUTURE), by="cli:ada")
-    assert schedules.upcoming(schedule) == [FUTURE]  # before Beat has seen it
+    assert outlook.upcoming(schedule) == [FUTURE]  # before Beat has seen it
     ticks.settle()
     schedule.refresh_from_db()
 
-    assert schedules.upcoming(schedule) == [FUTURE]
+    assert outlook.upcoming(schedule) == [FUTURE]
 
 
 def test_upcoming_of_a_paused_schedule_is_none(declare: Declare) -> None:
     declare("digest")
     schedule = schedules.create_schedule(name="d", agent="digest", rule=HOURLY, by="cli:ada")
 
-    assert schedules.upcoming(schedules.pause_schedule(schedule, by="cli:ada")) == []
+    assert outlook.upcoming(schedules.pause_schedule(schedule, by="cli:ada")) == []
 
 
 def test_under_another_scheduler_the_task_still_wakes_its_trigger(declare: Declare) -> None:

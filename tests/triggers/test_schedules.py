@@ -14,6 +14,7 @@ from triggers import ticks
 from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError
 from triggers.exclusion_calendars import create_calendar
 from triggers.models import Event, Revision, Schedule
+from triggers.outlook import preview, upcoming
 from triggers.schedule_policy import SchedulePolicy
 from triggers.schedules import (
     create_schedule,
@@ -21,9 +22,7 @@ from triggers.schedules import (
     edit_schedule,
     fire_schedule,
     pause_schedule,
-    preview,
     resume_schedule,
-    upcoming,
 )
 
 pytestmark = pytest.mark.django_db

@@ -18,7 +18,8 @@ from triggers.calendar import Cron
 from triggers.control import pause
 from triggers.dispatch import Rules, dispatch
 from triggers.models import Decision, Event, Schedule, Trigger
-from triggers.schedules import create_schedule, describe, pause_schedule
+from triggers.outlook import describe
+from triggers.schedules import create_schedule, pause_schedule
 from triggers.wakeups import check_ahead, pending, set_standing
 
 pytestmark = pytest.mark.django_db

@@ -12,8 +12,9 @@ from runs.management.operator import operator
 from triggers.calendar import RuleError, zone_of
 from triggers.management.named import schedule_named
 from triggers.models import Schedule
+from triggers.outlook import describe, upcoming
 from triggers.schedule_serializers import AnswerSerializer, ScheduleSerializer
-from triggers.schedules import describe, pause_schedule, resume_schedule, upcoming
+from triggers.schedules import pause_schedule, resume_schedule
 from triggers.why import why
 
 COLUMNS = "{:<36}  {:<8}  {:<20}  {:>8}  {}"
