@@ -31,13 +31,14 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """Section: what is done of a whole, by outcome."""
+    """Section: what is done of a whole, by outcome; the page looks again by itself while it goes on."""
 
     template: ClassVar[str] = "admin/console/progress.html"
     title: str
     total: int
     ended: int
     parts: Sequence[Part]
+    goes_on: bool
 
 
 def bar_of(backfill: Backfill) -> Bar:
@@ -48,7 +49,7 @@ def bar_of(backfill: Backfill) -> Bar:
         for outcome in ORDER
         if (count := getattr(counts, outcome))
     ]
-    return Bar(title="Progress", total=counts.total, ended=counts.ended, parts=parts)
+    return Bar(title="Progress", total=counts.total, ended=counts.ended, parts=parts, goes_on=backfill.ended_at is None)
 
 
 def range_of(backfill: Backfill) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.safestring import SafeString
 from django_celery_beat.admin import PeriodicTaskAdmin as BasePeriodicTaskAdmin
 from django_celery_beat.admin import PeriodicTaskForm
 from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask, SolarSchedule
@@ -13,6 +14,7 @@ from unfold.admin import ModelAdmin
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from config.console.audited import Audited, record_each
+from config.console.links import link, page
 from config.console.moments import moment
 from config.console.panel import Panel, column
 from config.console.sections import Facts, Section, Text
@@ -40,13 +42,17 @@ class PeriodicTaskPanel(Audited, BasePeriodicTaskAdmin, ModelAdmin):  # type: ig
 
     form = TaskForm
     date_hierarchy = None
-    list_display = ("name", "enabled", "task", "scheduler", "last_run_at")
+    list_display = ("name", "enabled", "task", "scheduler", "last_run_at", "times")
     list_filter = ("enabled",)
     show_full_result_count = False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[PeriodicTask]:
         tasks = super().get_queryset(request).filter(wakeful__trigger=None)
-        return tasks.select_related("interval", "crontab", "solar", "clocked")  # type: ignore[no-any-return]
+        return tasks.select_related("interval", "crontab", "solar", "clocked", "wakeful")  # type: ignore[no-any-return]
+
+    @column("its times")
+    def times(self, task: Any) -> SafeString:
+        return link(page("triggers_schedule", task.wakeful.pk), "fires and skips")
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> tuple[Any, Any, set[str], Any]:
         # The row that says when it fires goes with it; nobody may delete that one alone.

@@ -141,6 +141,16 @@ def test_backfilling_takes_permission(log_in: LogIn) -> None:
     assert client.get(page_of(NOUN, backfill)).status_code == 200
 
 
+def test_page_looks_again_by_itself_only_while_it_goes_on(admin: Client) -> None:
+    backfill = make_backfill()
+    running = admin.get(page_of(NOUN, backfill)).content.decode()
+
+    press(admin, NOUN, backfill, "cancel")
+
+    assert "every 2s" in running
+    assert "every 2s" not in admin.get(page_of(NOUN, backfill)).content.decode()
+
+
 def advance_settled() -> Any:
     """Take the backfills further, as Beat does once it has seen what was edited."""
     Schedule.objects.update(stale=False)
