@@ -125,7 +125,7 @@ class Schedule(models.Model):
             ),
         ]
         indexes = [
-            models.Index(fields=["due_at"], name="schedule_due", condition=Q(due_at__isnull=False, stale=False)),
+            models.Index(fields=["due_at", "id"], name="schedule_due", condition=Q(due_at__isnull=False, stale=False)),
             models.Index(fields=["id"], name="schedule_stale", condition=Q(stale=True)),
             # Normally empty: what should fire and does not know when.
             models.Index(fields=["id"], name="schedule_unarmed", condition=Q(due_at=None, stale=False, rest="")),
