@@ -15,7 +15,7 @@ from itertools import islice
 from uuid import UUID
 
 import structlog
-from django.db import DataError, IntegrityError, transaction
+from django.db import DatabaseError, DataError, IntegrityError, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
@@ -213,8 +213,10 @@ def _advance(id: UUID) -> bool:
         with transaction.atomic():
             backfill = locked.select_related("schedule__task", "schedule__trigger").filter(pk=id, ended_at=None).first()
             return backfill is not None and _advance_locked(backfill)
-    except REFUSED:
-        # One that cannot go on must not keep the others from it.
+    except Exception as error:
+        if isinstance(error, DatabaseError) and not isinstance(error, REFUSED):
+            raise
+        # One that cannot go on must not keep the others from it, nor schedules from firing.
         log.exception("backfill.refused", backfill=str(id))
         return False
 

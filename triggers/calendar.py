@@ -10,8 +10,9 @@ import re
 from bisect import bisect_left, bisect_right
 from calendar import monthrange
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import MAXYEAR, UTC, date, datetime, time, timedelta
 from itertools import takewhile
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -163,7 +164,7 @@ class Cron:
                             yield local
 
     def _dates(self, start: date) -> Iterator[date]:
-        for year in range(start.year, start.year + LEAP_CYCLE + 1):
+        for year in range(start.year, min(start.year + LEAP_CYCLE, MAXYEAR - 1) + 1):
             for month in self.months:
                 if (year, month) >= (start.year, start.month):
                     yield from self._dates_of_month(year, month, start)
@@ -207,10 +208,11 @@ class Interval:
     def fires(self, after: datetime) -> Iterator[datetime]:
         """Its nominal times after an instant, in order; counted from `after` where it has no anchor yet."""
         anchor = self.anchor or after
-        fire = anchor + max(0, (after - anchor) // self.every + 1) * self.every
-        while True:
-            yield fire
-            fire += self.every
+        with suppress(OverflowError):  # the calendar ends
+            fire = anchor + max(0, (after - anchor) // self.every + 1) * self.every
+            while True:
+                yield fire
+                fire += self.every
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,15 +21,22 @@ def rule_of(task: PeriodicTask, anchor: datetime | None = None) -> Rule:
             zone=ZoneInfo(str(crontab.timezone)),
         )
     if interval := task.interval:
-        try:
-            return Interval(every=timedelta(**{interval.period: interval.every}), anchor=anchor)
-        except OverflowError:
-            raise RuleError(f"an interval of {interval.every} {interval.period} leaves the calendar") from None
+        return interval_of(interval.every, interval.period, anchor)
     if task.clocked:
         return Clocked(at=task.clocked.clocked_time)
     if task.solar:
         return Solar(event=task.solar.event, latitude=float(task.solar.latitude), longitude=float(task.solar.longitude))
     raise RuleError("it has no crontab, interval, clocked time or solar event")
+
+
+def interval_of(every: int, period: str, anchor: datetime | None) -> Interval:
+    """What a row of intervals says; RuleError if that is none."""
+    try:
+        return Interval(every=timedelta(**{period: every}), anchor=anchor)
+    except TypeError:
+        raise RuleError(f"there is no period {period!r}; use days, hours, minutes, seconds or microseconds") from None
+    except OverflowError:
+        raise RuleError(f"an interval of {every} {period} leaves the calendar") from None
 
 
 def point(task: PeriodicTask, rule: Rule) -> None:

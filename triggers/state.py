@@ -12,11 +12,12 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from runs.sql import fetch
-from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError, Solar, zone_of
+from triggers.calendar import LONGEST, Clocked, Cron, Rule, RuleError, Solar, zone_of
 from triggers.exclusions import ExcludedDays
 from triggers.hours import ActiveHours
 from triggers.models import Revision, Schedule
 from triggers.plan import Plan
+from triggers.rule_rows import interval_of
 
 STATE = """triggers_state(periodic, crontab, "interval", clocked, solar, schedule)"""
 ROWS = """
@@ -72,7 +73,7 @@ class State:
     @property
     def catch_up_window(self) -> timedelta | None:
         seconds = self.values.get("catch_up_window")
-        return None if seconds is None else timedelta(seconds=seconds)
+        return None if seconds is None else _length(seconds)
 
     @property
     def max_fires(self) -> int | None:
@@ -97,9 +98,9 @@ class State:
                 crontab["zone"],
             )  # fmt: skip
         if interval := self.values.get("interval"):
-            return _interval(interval["every"], interval["period"], anchor)
-        if clocked := self.values.get("clocked"):
-            return Clocked(at=datetime.fromisoformat(clocked))
+            return interval_of(interval["every"], interval["period"], anchor)
+        if at := _instant(self.values.get("clocked")):
+            return Clocked(at=at)
         if solar := self.values.get("solar"):
             return Solar(event=solar["event"], latitude=float(solar["latitude"]), longitude=float(solar["longitude"]))
         raise RuleError("it has no crontab, interval, clocked time or solar event")
@@ -114,8 +115,8 @@ class State:
             end=self.end,
             hours=_hours(self.values["active_hours"]) if self.values["active_hours"] else None,
             days=[(slug, _days(days)) for slug, days in sorted(self.values.get("exclude", {}).items())],
-            jitter=timedelta(seconds=self.values["jitter"]),
-            spread=timedelta(seconds=self.values["spread"]),
+            jitter=_length(self.values["jitter"]),
+            spread=_length(self.values["spread"]),
             seed=str(self.schedule_id),
             once=self.one_off,
         )
@@ -144,7 +145,16 @@ def states_of(schedule: Schedule) -> list[tuple[State, datetime, datetime | None
 
 
 def _instant(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text).astimezone(UTC) if text else None
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC) if text else None
+    except (ValueError, OverflowError):
+        raise RuleError(f"{text!r} is beyond the calendar") from None
+
+
+def _length(seconds: Any) -> timedelta:
+    if not isinstance(seconds, (int, float)) or not seconds <= LONGEST.total_seconds():
+        raise RuleError(f"a length of {seconds} s is more than 100 years")
+    return timedelta(seconds=seconds)
 
 
 # Thousands of schedules share a few rules.
@@ -155,13 +165,6 @@ def _cron(minute: str, hour: str, day_of_month: str, month: str, day_of_week: st
     return Cron(
         minute=minute, hour=hour, day_of_month=day_of_month, month=month, day_of_week=day_of_week, zone=zone_of(zone)
     )
-
-
-def _interval(every: int, period: str, anchor: datetime | None) -> Interval:
-    try:
-        return Interval(every=timedelta(**{period: every}), anchor=anchor)
-    except OverflowError:
-        raise RuleError(f"an interval of {every} {period} leaves the calendar") from None
 
 
 @lru_cache(1000)

@@ -10,6 +10,7 @@ from config.console.moments import distance, instant, moment
 from config.console.recent_fires import recent
 from config.console.schedule_words import in_zone, notice_of, wakes, zone_of_schedule
 from config.console.sections import Facts, Section, Table, Text, pretty
+from triggers.calendar import RuleError
 from triggers.hours import ActiveHours
 from triggers.models import Revision, Schedule
 from triggers.outlook import describe, plan_of, upcoming
@@ -95,7 +96,11 @@ def _policy(schedule: Schedule) -> Facts:
 def _hours(schedule: Schedule) -> str:
     if not schedule.active_hours:
         return ""
-    return f"{ActiveHours.parse(schedule.active_hours).words} ({schedule.active_zone or zone_of_schedule(schedule)})"
+    try:
+        words = ActiveHours.parse(schedule.active_hours).words
+    except RuleError as wrong:
+        return str(wrong)  # by SQL anything may stand there
+    return f"{words} ({schedule.active_zone or zone_of_schedule(schedule)})"
 
 
 def _pace(schedule: Schedule) -> str:

@@ -3,6 +3,7 @@
 import time
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -14,10 +15,12 @@ from runs.sql import database_now
 from tests.triggers.factories import make_trigger
 from tests.triggers.test_beat import HOUR, MINUTE, NINE, every, fire_all, make_schedule, nominals
 from triggers import beat, ticks
-from triggers.backfill import advance, start_backfill
+from triggers.backfill import advance, progress, start_backfill
 from triggers.calendar import Cron, Interval, Rule, count_fires
 from triggers.models import BackfillTick, Event, ExclusionCalendar, Revision, Schedule, Skip
 from triggers.plan import Plan
+from triggers.upcoming import ahead
+from triggers.why import why
 
 DAY = timedelta(days=1)
 VIENNA, HAVANA, HOWE = ZoneInfo("Europe/Vienna"), ZoneInfo("America/Havana"), ZoneInfo("Australia/Lord_Howe")
@@ -142,6 +145,44 @@ def test_calendar_that_sql_deletes_before_its_links_is_an_edit_of_its_schedules(
 
     assert Schedule.objects.get().stale
     assert Revision.objects.latest("id").state["exclude"] == {"at": "2050-03-08 Holiday"}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "UPDATE django_celery_beat_intervalschedule SET period = 'fortnights'",
+        "UPDATE django_celery_beat_intervalschedule SET every = 2000000000, period = 'days'",
+        "UPDATE django_celery_beat_periodictask SET start_time = '9999-12-31 23:59:59+00'",
+        "UPDATE triggers_schedule SET jitter = make_interval(years => 9999)",
+        "UPDATE triggers_schedule SET active_hours = 'now and then'",
+        "UPDATE triggers_schedule SET active_zone = 'Mars/Olympus'",
+        "UPDATE triggers_schedule SET catch_up_window = make_interval(years => 9999)",
+    ],
+)
+def test_rows_that_make_no_sense_stop_neither_others_nor_backfills_nor_pages(broken: str, admin_client: Any) -> None:
+    schedule = make_schedule(every(HOUR))
+    other = make_schedule(Cron.parse("0 * * * *"), trigger=make_trigger("other", types=[]), name="other")
+    now = database_now()
+    backfill = start_backfill(schedule, start=now - DAY, end=now, by="ann")
+    with connection.cursor() as cursor:
+        cursor.execute(broken)
+    Schedule.objects.filter(pk=other.pk).update(
+        jitter=timedelta(), active_hours="", active_zone="", catch_up_window=None
+    )
+    PeriodicTask.objects.filter(pk=other.task_id).update(start_time=None)
+
+    while ticks.look().has_stale:
+        ticks.settle(NINE)
+    fire_all(NINE + HOUR)
+    advance()
+
+    assert Event.objects.filter(ce_source="other").count() == 1
+    progress(backfill)
+    why(Schedule.objects.select_related("task", "trigger").get(pk=schedule.pk), NINE + HOUR, now=NINE + HOUR)
+    assert ahead(now, NINE + DAY, 10)
+    for page in ("", f"{schedule.pk}/change/", f"{schedule.pk}/edit", f"{schedule.pk}/why", f"{schedule.pk}/backfill"):
+        assert admin_client.get(f"/admin/triggers/schedule/{page}", follow=True).status_code == 200, page
 
 
 def edit_at(schedule: Schedule, at: datetime, **columns: object) -> None:
