@@ -330,7 +330,7 @@ REFUSED = [
     (file(sources=[{"slug": "shop", "kind": "github", "settings": {"colour": "red"}}]), "source shop: settings.colour"),
     (file(sources=[{"slug": "cli", "kind": "github"}]), "of kind cli"),
     (file(schedules=[{"name": "x", "trigger": "nobody", "every": 60}]), "schedule x: trigger"),
-    (file(schedules=[{"name": "x", "trigger": "billing"}]), "exactly one of cron, every and at"),
+    (file(schedules=[{"name": "x", "trigger": "billing"}]), "exactly one of cron, every, at and solar"),
     (file(schedules=[{"name": "x", "trigger": "billing", "every": 60, "cron": "* * * * *"}]), "exactly one of"),
     (file(schedules=[{"name": "x", "trigger": "billing", "cron": "61 * * * *"}]), "schedule x: "),
     (file(schedules=[{"name": "x", "trigger": "billing", "every": 60, "catch_up": "some"}]), "schedule x: catch_up"),
@@ -461,9 +461,9 @@ def test_the_commands_carry_triggers_by_a_file(tmp_path: Path) -> None:
     empty_the_system()
 
     foreseen, _, _ = run_command("import_triggers", path, "--dry-run")
-    assert foreseen.endswith("7 would change\n")
+    assert foreseen.endswith("8 would change\n")
     out, err, well = run_command("import_triggers", path)
-    assert (out.splitlines()[-1], well) == ("7 changed", True)
+    assert (out.splitlines()[-1], well) == ("8 changed", True)
     assert "no secret yet" in err
     assert run_command("export_triggers")[0] == exported
     assert run_command("import_triggers", path)[0] == "nothing changed\n"
