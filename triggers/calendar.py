@@ -226,11 +226,12 @@ class Clocked:
         """From a datetime, or text such as "2026-12-01T09:00+01:00"; it must have an offset."""
         try:
             at = datetime.fromisoformat(instant) if isinstance(instant, str) else instant
-        except ValueError:
+            in_utc = at.astimezone(UTC)
+        except (ValueError, OverflowError):
             raise RuleError(f"{instant!r} is no instant; write such as 2026-12-01T09:00+01:00") from None
         if at.tzinfo is None:
             raise RuleError(f"{instant!s} has no offset; write such as 2026-12-01T09:00+01:00")
-        return cls(at=at.astimezone(UTC))
+        return cls(at=in_utc)
 
     @property
     def words(self) -> str:

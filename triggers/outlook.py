@@ -59,7 +59,7 @@ def _anchor(schedule: Schedule) -> datetime | None:
 
 
 def _fires_ahead(schedule: Schedule) -> Iterator[datetime]:
-    if not schedule.task.enabled or schedule.problem:
+    if not schedule.task.enabled:
         return
     plan = plan_of(schedule)
     if schedule.stale:

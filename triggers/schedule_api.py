@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from django.db import transaction
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework.decorators import action
@@ -45,6 +46,7 @@ from triggers.schedules import (
     delete_schedule,
     edit_schedule,
     fire_schedule,
+    locked,
     pause_schedule,
     resume_schedule,
 )
@@ -114,7 +116,8 @@ class ScheduleResource(BackfillAction, ListModelMixin, RetrieveModelMixin, Resou
     def partial_update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Give it another rule, another policy, or both; what is not named stays."""
         schedule, body = self.get_object(), EditBody.read(request)
-        with naming("when"):
+        with naming("when"), transaction.atomic():
+            schedule = locked(schedule)  # what it does not name stays as somebody else may just have made it
             policy = PolicyBody.policy(body, SchedulePolicy.of(schedule))
             schedule = edit_schedule(schedule, rule=_new_rule(schedule, body), policy=policy, by=str(request.user))
         return Response(self.get_serializer(schedule).data)
@@ -162,7 +165,8 @@ class ScheduleResource(BackfillAction, ListModelMixin, RetrieveModelMixin, Resou
         """Its next nominal times, and when each of them is due."""
         schedule = self.get_object()
         fires = upcoming(schedule, FiresQuery.read(request)["count"])
-        due = [plan_of(schedule).due(fire).astimezone(fire.tzinfo) for fire in fires]
+        plan = plan_of(schedule) if fires else None
+        due = [plan.due(fire).astimezone(fire.tzinfo) for fire in fires] if plan else []
         return Response(FiresSerializer({"rule": describe(schedule), "next_fires": fires, "due": due}).data)
 
     @extend_schema(parameters=[WhyQuery], responses=AnswerSerializer, filters=False)

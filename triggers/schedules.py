@@ -68,9 +68,7 @@ def edit_schedule(
     """Give it another rule, another policy, or both; a deploy will keep what differs. What stays the same is no edit.
     RuleError if it makes no sense: its `field` names what to change."""
     with transaction.atomic():
-        # Locked before it is compared, and the task before the schedule: everybody locks them in this order.
-        PeriodicTask.objects.select_for_update().get(pk=schedule.task_id)
-        schedule = _read_again(schedule)
+        schedule = locked(schedule)
         now_rule, now_policy = _rule_here(schedule), SchedulePolicy.of(schedule)
         policy = policy or now_policy
         changed = policy.changes_from(now_policy)
@@ -87,6 +85,13 @@ def edit_schedule(
         if changed or is_other:
             said = {"rule": rule.words} if rule and is_other else {}
             record(by, "edit", schedule, **said, **_dumped(policy, changed))
+    return _read_again(schedule)
+
+
+def locked(schedule: Schedule) -> Schedule:
+    """As it is now; nobody else edits it before the caller's transaction ends."""
+    # The task before the schedule: everybody locks them in this order.
+    PeriodicTask.objects.select_for_update().get(pk=schedule.task_id)
     return _read_again(schedule)
 
 

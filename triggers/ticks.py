@@ -71,7 +71,7 @@ THIS = " AND schedule.id = %s::bigint"
 LOAD = f"""
 SELECT schedule.id, schedule.task_id, periodic.name, schedule.trigger_id, schedule.data, {STATE}, schedule.next_fire_at,
        schedule.accounted_until, schedule.last_fire_at, schedule.fired_at, schedule.fires, schedule.spec, schedule.anchor_at,
-       schedule.created_at, schedule.edited_at, periodic.last_run_at
+       schedule.created_at, schedule.edited_at, schedule.rest, periodic.last_run_at
 FROM {ROWS} WHERE schedule.id = ANY(%s::bigint[]) ORDER BY schedule.id
 """  # noqa: S608  (our own parts)
 PAST = """
@@ -145,6 +145,7 @@ class Claimed:
     anchor_at: datetime | None
     created_at: datetime
     edited_at: datetime
+    rest: str
     last_run_at: datetime | None
     past: Sequence[
         tuple[State, datetime]
@@ -360,11 +361,19 @@ def _arm(owed: Owed, was_off: bool) -> None:
 
 def _switched_off(owed: Owed) -> Owed:
     schedule = owed.claimed
-    if schedule.state.one_off and (schedule.last_fire_at or owed.count):
+    # One that was done stays so until it has another rule; what fired under an earlier one says nothing.
+    if schedule.state.one_off and (owed.is_done or (schedule.rest == Rest.DONE and not _is_other(owed))):
         owed.rest = Rest.DONE
     else:
         owed.rest = Rest.USED_UP if _used_up(owed) else Rest.OFF
     return owed
+
+
+def _is_other(owed: Owed) -> bool:
+    try:
+        return owed.claimed.state.spec != owed.spec
+    except RuleError:
+        return True
 
 
 def _used_up(owed: Owed) -> bool:

@@ -135,7 +135,7 @@ def changes(before: State, after: State) -> list[str]:
     if before.enabled != after.enabled:
         told.append("switched on" if after.enabled else "switched off")
     for name, title in TOLD.items():
-        old, new = before.values.get(name), after.values.get(name)
+        old, new = (getattr(state, name) if name in INSTANTS else state.values.get(name) for state in (before, after))
         if _plain(old) != _plain(new):
             told.append(f"{title}: {_plain(old)} → {_plain(new)}")
         elif old != new:
@@ -145,6 +145,7 @@ def changes(before: State, after: State) -> list[str]:
     return told
 
 
+INSTANTS = ("start", "end")  # which each editor's session writes in a zone of its own
 TOLD = {
     "name": "name",
     "start": "from",

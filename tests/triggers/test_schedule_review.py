@@ -11,14 +11,18 @@ from django.db import connection
 from django_celery_beat.models import PeriodicTask
 
 from config.console.recent_fires import fires_of
+from config.console.schedule_page import changes
 from runs.sql import database_now
 from tests.triggers.factories import make_trigger
 from tests.triggers.test_beat import HOUR, MINUTE, NINE, every, fire_all, make_schedule, nominals
 from triggers import beat, ticks
 from triggers.backfill import advance, progress, start_backfill
-from triggers.calendar import Cron, Interval, Rule, count_fires
+from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError, count_fires
 from triggers.models import BackfillTick, Event, ExclusionCalendar, Revision, Schedule, Skip
+from triggers.outlook import upcoming
 from triggers.plan import Plan
+from triggers.schedules import set_rule
+from triggers.state import State
 from triggers.upcoming import ahead
 from triggers.why import why
 
@@ -183,6 +187,66 @@ def test_rows_that_make_no_sense_stop_neither_others_nor_backfills_nor_pages(bro
     assert ahead(now, NINE + DAY, 10)
     for page in ("", f"{schedule.pk}/change/", f"{schedule.pk}/edit", f"{schedule.pk}/why", f"{schedule.pk}/backfill"):
         assert admin_client.get(f"/admin/triggers/schedule/{page}", follow=True).status_code == 200, page
+
+
+@pytest.mark.django_db
+def test_a_one_shot_that_is_paused_before_it_fires_is_paused_whatever_it_fired_under_another_rule() -> None:
+    schedule = make_schedule(every(HOUR))
+    fire_all(NINE + HOUR)
+    set_rule(schedule, Clocked(at=NINE + DAY))
+    while ticks.look().has_stale:
+        ticks.settle(NINE + HOUR)
+
+    PeriodicTask.objects.filter(pk=schedule.task_id).update(enabled=False)
+    while ticks.look().has_stale:
+        ticks.settle(NINE + HOUR)
+
+    assert Schedule.objects.get().status == "paused"
+
+
+@pytest.mark.django_db
+def test_a_schedule_that_is_done_stays_so_when_something_else_of_it_is_edited() -> None:
+    make_schedule(Clocked(at=NINE + HOUR))
+    fire_all(NINE + HOUR)
+    assert Schedule.objects.get().status == "done"
+
+    Schedule.objects.update(jitter=MINUTE)
+    ticks.settle(NINE + 2 * HOUR)
+
+    assert Schedule.objects.get().status == "done"
+
+
+@pytest.mark.django_db
+def test_a_repaired_schedule_says_at_once_when_it_fires_next() -> None:
+    schedule = make_schedule(every(HOUR))
+    Schedule.objects.update(active_hours="now and then")
+    ticks.settle(NINE)
+    assert Schedule.objects.get().problem
+
+    Schedule.objects.update(active_hours="")
+
+    assert len(upcoming(Schedule.objects.select_related("task__interval").get(pk=schedule.pk))) == 10
+
+
+@pytest.mark.django_db
+def test_an_instant_says_the_same_whatever_zone_its_editor_is_in() -> None:
+    schedule = make_schedule(every(HOUR))
+    PeriodicTask.objects.update(start_time=NINE)
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL timezone = 'Asia/Kathmandu'; SET LOCAL datestyle = 'SQL, DMY'")
+        cursor.execute("UPDATE triggers_schedule SET jitter = '1 minute'")
+        cursor.execute("SET LOCAL timezone = 'UTC'; SET LOCAL datestyle = 'ISO'")
+
+    revision = Revision.objects.filter(schedule=schedule).latest("id")
+    before, now = State(schedule.pk, revision.state), State.of(schedule)
+    assert before.start == now.start == NINE and before.spec == now.spec
+    assert changes(before, now) == ["jitter (s): none → 60"]
+
+
+@pytest.mark.parametrize("instant", ["0001-01-01T00:00+14:00", "9999-12-31T23:59-12:00", "9999-12-31T23:59"])
+def test_instants_beyond_the_calendar_are_refused_in_words(instant: str) -> None:
+    with pytest.raises(RuleError):
+        Clocked.parse(instant)
 
 
 def edit_at(schedule: Schedule, at: datetime, **columns: object) -> None:
