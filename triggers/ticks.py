@@ -313,14 +313,14 @@ def _account_for_past(owed: Owed, state: State, until: datetime, now: datetime, 
         plan = _leave_to_the_other(owed, state.plan(owed.anchor))
         if not state.enabled:
             owed.skips += plan.together(owed.accounted, until, Reason.PAUSED)
-        elif owed.is_done:
+        elif owed.is_done or _used_up(owed):
             pass
         elif (first := next(plan.fires(owed.accounted), None)) and first <= until:
             newest = first if plan.once else plan.latest(first, until)[-1]
             _decide(owed, state, plan, first, newest, now, TICKS)
-            owed.unsettled = owed.accounted < newest
+            owed.unsettled = owed.accounted < newest and not _used_up(owed)
         owed.is_done |= plan.once and owed.count > before
-        if state.enabled and not owed.is_done and not owed.unsettled:
+        if state.enabled and not (owed.is_done or owed.unsettled or _used_up(owed)):
             owed.skips += plan.account(owed.accounted, until, [], [(EVER, Reason.MISSED)])
     except Exception as error:
         log.warning("beat.past_refused", schedule=owed.claimed.name, reason=repr(error))
@@ -464,8 +464,10 @@ def _decide(owed: Owed, state: State, plan: Plan, first: datetime, newest: datet
         fires = list(islice(_between(plan, floor, newest), share))
     elif not on_time and state.catch_up == CatchUp.LATEST and newest >= floor:
         fires = [newest]
-    if state.max_fires is not None:
-        fires = fires[: max(0, state.max_fires - owed.claimed.fires - owed.count)]
+    left = None if state.max_fires is None else max(0, state.max_fires - owed.claimed.fires - owed.count)
+    if fires[:left] != fires:
+        fires = fires[:left]
+        newest = fires[-1] if fires else newest  # nothing is owed after the last one
     until = fires[-1] if fires and state.catch_up == CatchUp.ALL else newest
     if fires != [newest] or first != newest or plan.is_limited:
         # Of an instant whose row came late, what there is to account for lies before that row.

@@ -133,6 +133,27 @@ def test_missed_fires_do_not_pass_the_most_there_may_be() -> None:
     assert fresh(schedule).rest == "used_up"
 
 
+@pytest.mark.parametrize("catch_up", ["latest", "skip", "all"])
+def test_what_comes_after_the_last_fire_is_not_called_missed(catch_up: str) -> None:
+    make(every(timedelta(seconds=1)), max_fires=1, catch_up=catch_up)
+
+    assert fire_all(NINE + timedelta(seconds=2)) == [NINE + timedelta(seconds=1)]
+    assert skipped() == []
+
+
+def test_limit_that_was_reached_before_an_edit_ends_what_is_accounted_for() -> None:
+    schedule = make(max_fires=3, catch_up="all")
+    Schedule.objects.filter(pk=schedule.pk).update(catch_up_max=100)
+    date_edit(schedule, NINE + 8.5 * HOUR)
+
+    while ticks.look().has_stale:
+        ticks.settle(NINE + 10 * HOUR)
+
+    assert nominals() == [NINE + HOUR, NINE + 2 * HOUR, NINE + 3 * HOUR]
+    assert skipped() == []
+    assert fresh(schedule).rest == "used_up"
+
+
 def test_end_of_a_schedule_is_said() -> None:
     schedule = make(task={"expires": NINE + 1.5 * HOUR})
 
