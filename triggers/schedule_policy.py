@@ -1,5 +1,6 @@
 """What a schedule's rule leaves open: what is caught up, what moves its fires and what keeps them from happening."""
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -207,7 +208,7 @@ def _instant(value: Any) -> datetime:
 
 
 def _data(value: Any) -> Any:
-    return storable(value, "it")
+    return json.loads(json.dumps(storable(value, "it")))  # as it comes back from its row
 
 
 def _dumped(value: Any) -> Any:

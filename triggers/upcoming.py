@@ -6,7 +6,7 @@ A filter looks through the first SEEN of a kind.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -140,17 +140,19 @@ class Clock:
             return []
         found = [(first, due)] if due < span.until and (due >= span.start or not span.is_to_come) else []
         if self.plan is not None:
-            found += self._later(self.plan, first, due, span, most - len(found))
+            found += self._later(self.plan, first, span, most - len(found))
         return found[:most]
 
-    def _later(
-        self, plan: Plan, first: datetime, due: datetime, span: Span, most: int
-    ) -> list[tuple[datetime, datetime]]:
-        after, left, skipped = first, self.schedule.max_fires, span.start - plan.jitter - plan.spread
-        fires = plan.fires(after if left is not None else max(after, just_before(skipped)))
-        if left is not None:
+    def _later(self, plan: Plan, first: datetime, span: Span, most: int) -> list[tuple[datetime, datetime]]:
+        if self.schedule.max_fires is not None:
             # Which fire is its last is known by counting them.
-            fires = islice(fires, max(0, min(left - self.schedule.fires - 1, WALKED)))
+            left = self.schedule.max_fires - self.schedule.fires - 1
+            fires: Iterator[datetime] = islice(plan.fires(first), max(0, min(left, WALKED)))
+        elif span.start > first:
+            # Each is due before the following one is named.
+            fires = plan.fires(max(first, just_before(plan.latest(first, span.start)[-1])))
+        else:
+            fires = plan.fires(first)
         dues = ((nominal, plan.due(nominal)) for nominal in takewhile(lambda nominal: nominal < span.until, fires))
         return list(islice((one for one in dues if span.start <= one[1] < span.until), most))
 

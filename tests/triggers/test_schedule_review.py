@@ -21,9 +21,10 @@ from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError, count_fi
 from triggers.models import BackfillTick, Event, ExclusionCalendar, Revision, Schedule, Skip
 from triggers.outlook import upcoming
 from triggers.plan import Plan
+from triggers.schedule_policy import SchedulePolicy
 from triggers.schedules import set_rule
 from triggers.state import State
-from triggers.upcoming import ahead
+from triggers.upcoming import Clock, Span, ahead
 from triggers.why import why
 
 DAY = timedelta(days=1)
@@ -58,6 +59,22 @@ def test_jitter_longer_than_an_outage_costs_no_more_than_a_short_one() -> None:
 
     assert fires and fires[-1] == now and len(fires) <= 3
     assert time.process_time() - begun < 1
+
+
+def test_a_month_to_come_of_a_schedule_with_a_long_jitter_is_not_walked_through() -> None:
+    plan = Plan(rule=Interval(every=MINUTE, anchor=NINE), jitter=36_500 * DAY, seed="1")
+    schedule = Schedule(pk=1, next_fire_at=NINE, due_at=plan.due(NINE))
+    start = NINE + 300 * DAY
+    begun = time.process_time()
+
+    found = Clock(schedule, State(1, {}), plan).within(Span(start=start, until=start + HOUR, now=NINE), 100)
+
+    assert len(found) == 60 and all(start <= due < start + HOUR for _, due in found)
+    assert time.process_time() - begun < 1
+
+
+def test_data_that_code_declares_is_what_its_row_gives_back() -> None:
+    assert SchedulePolicy.parse({"data": {"shops": (1, 2), 3: None}}).data == {"shops": [1, 2], "3": None}
 
 
 @pytest.mark.django_db
