@@ -12,7 +12,7 @@ from config.console.pages import Group
 from config.console.policy_fields import POLICY, ZONES, PolicyFields
 from config.console.schedule_initial import as_initial
 from config.console.sections import Section
-from triggers.calendar import Rule, RuleError, instant_of
+from triggers.calendar import Cron, Rule, RuleError, instant_of
 from triggers.models import Schedule, Trigger
 from triggers.outlook import describe
 from triggers.schedule_policy import SchedulePolicy
@@ -36,7 +36,7 @@ class RuleForm(PolicyFields):
         choices=ZONES,
         initial="UTC",
         widget=UnfoldAdminSelectWidget,
-        help_text="Whose clock these times are read from. An interval (every 30m) does not depend on it.",
+        help_text="Whose clock these times, active hours and excluded days are read from. An interval does not depend on it.",
     )
     field_order = ("when", "tz")
 
@@ -108,6 +108,9 @@ class RuleForm(PolicyFields):
         for name in ("start", "end"):
             if (at := given[name]) is not None:
                 given[name] = at if at.tzinfo else instant_of(at, self.zone)
+        if (given["active_hours"] or given["exclude"]) and not isinstance(self.rule, Cron):
+            # What is no crontab has no zone of its own.
+            given["active_zone"] = given["active_zone"] or str(self.zone)
         if cleaned.get("kind") == Schedule.Kind.REMINDER:
             given["data"] = {"text": (cleaned.get("text") or "").strip()}
         return given

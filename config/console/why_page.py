@@ -67,7 +67,7 @@ def why_of_schedule(panel: Panel, request: HttpRequest, schedule: Schedule) -> H
         title=f"{schedule.task.name}: why did it not run?",
         submit="Tell me",
         back=page("triggers_schedule", schedule.pk),
-        sections=[*(_told(why(schedule, at)) if is_asked else []), _lately(schedule)],
+        sections=[*(_told(_answer(schedule, at)) if is_asked else []), _lately(schedule)],
         obj=schedule,
         method="get",
     )
@@ -89,6 +89,11 @@ def why_search(panel: Panel, request: HttpRequest) -> HttpResponse:
         sections=sections,
         method="get",
     )
+
+
+def _answer(schedule: Schedule, at: datetime) -> Answer:
+    # The zone of a crontab is the one that it had then; what has none is told in the zone of its hours and days.
+    return why(schedule, at, zone=None if schedule.task.crontab else zone_of_schedule(schedule))
 
 
 def _sensible(schedule: Schedule) -> datetime:

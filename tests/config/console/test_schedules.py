@@ -142,6 +142,16 @@ def test_all_that_a_policy_may_hold_is_saved_and_comes_back(admin: Client, agent
     assert schedule.data == {"team": "a"}
 
 
+def test_active_hours_of_an_interval_are_on_the_clock_that_was_chosen(admin: Client, agent: str) -> None:
+    said = {**SAID, "when": "every 30m", "active_hours": "09:00-17:00", "tz": "Asia/Kathmandu"}
+
+    admin.post(ADD, {**said, "name": "digest", "agent": agent})
+
+    schedule = Schedule.objects.get()
+    assert schedule.active_zone == "Asia/Kathmandu"
+    assert admin.get(edit_url(schedule)).context["form"]["tz"].value() == "Asia/Kathmandu"
+
+
 def test_saving_what_was_not_changed_is_no_edit(admin: Client) -> None:
     schedule = make_schedule("morning")
     form = admin.get(edit_url(schedule)).context["form"]

@@ -8,8 +8,12 @@ from django.utils import timezone
 
 from tests.config.console.conftest import LogIn
 from tests.config.console.factories import make_schedule
+from tests.triggers.factories import make_trigger
 from triggers import ticks
+from triggers.calendar import Interval
 from triggers.models import Event, Schedule, Skip
+from triggers.schedule_policy import SchedulePolicy
+from triggers.schedules import create_schedule
 
 
 def ask(client: Client, schedule: Schedule, at: str) -> str:
@@ -29,6 +33,15 @@ def test_time_is_read_from_the_schedules_own_clock(admin: Client) -> None:
 
     assert "Thu 2 Jan 2020, 09:00 (Europe/Vienna)" in shown
     assert ask(admin, schedule, "2020-01-02T08:00:00+00:00").count('value="2020-01-02T09:00:00"') == 1
+
+
+def test_time_of_an_interval_is_read_in_the_zone_of_its_hours(admin: Client) -> None:
+    policy = SchedulePolicy(active_zone="Asia/Kathmandu")
+    schedule = create_schedule(
+        name="pulse", rule=Interval.parse("1h"), trigger=make_trigger("pulse"), policy=policy, by="test"
+    )
+
+    assert "Thu 2 Jan 2020, 09:00 (Asia/Kathmandu)" in ask(admin, schedule, "2020-01-02T09:00")
 
 
 def test_fire_is_told_with_its_event(admin: Client) -> None:
