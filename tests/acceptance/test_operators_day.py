@@ -88,9 +88,7 @@ def see_what_comes(page: Page, name: str) -> None:
     page.get_by_role("link", name=re.compile("What will wake next$")).click()
     expect(page.get_by_role("row", name=re.compile(name))).to_contain_text("more than 100 times more")
     assert page.context.browser
-    elsewhere = page.context.browser.new_context(
-        timezone_id="Asia/Tokyo", storage_state=page.context.storage_state()
-    )
+    elsewhere = page.context.browser.new_context(timezone_id="Asia/Tokyo", storage_state=page.context.storage_state())
     there = elsewhere.new_page()
     there.goto(page.url)
     there.get_by_role("link", name="Next 24 hours").click()
