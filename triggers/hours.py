@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 
 from triggers.calendar import RuleError
 
@@ -72,7 +73,7 @@ class ActiveHours:
             raise _error(f"active hours {days.strip(',')!r} says no times", EXAMPLE)
         return cls(windows=tuple(windows))
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The same, written the one way."""
         return ", ".join(window.text for window in self.windows)
