@@ -34,7 +34,7 @@ def message_of(task: PeriodicTask, nominal: datetime) -> OutboxMessage:
 def _read(task: PeriodicTask, column: str, kind: type[Any]) -> Any:
     try:
         value = json.loads(getattr(task, column) or "null") or kind()
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RuleError(f"its {column} are not JSON: {error}") from None
     if not isinstance(value, kind):
         raise RuleError(f"its {column} must be a JSON {'array' if kind is list else 'object'}")

@@ -50,7 +50,7 @@ WORK = 1.0  # seconds in which one transaction works out what it writes: Postgre
 GRACE = timedelta(seconds=30)
 LAG = timedelta(seconds=2)
 EVENT_TYPE = "schedule.fired"
-REFUSED = (DataError, IntegrityError, ValidationError)
+REFUSED = (DataError, IntegrityError, ValidationError, RecursionError)  # the last by JSON nested too deeply
 Reason, Rest, CatchUp = Skip.Reason, Schedule.Rest, Schedule.CatchUp
 MISSED = (Reason.MISSED, Reason.WINDOW, Reason.MOST)
 

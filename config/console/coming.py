@@ -132,14 +132,14 @@ def _asked(request: HttpRequest) -> Asked:
     said = form.cleaned_data  # without what makes no sense
     zone = _zone(request)
     today = datetime.now(zone).date()
-    month = said.get("month") or today
+    day, month = said.get("day"), said.get("month") or today
     return Asked(
         view=said.get("view") or "list",
         kind=said.get("kind", ""),
         agent=said.get("agent", ""),
         days=int(said.get("days") or USUAL),
         limit=int(said.get("limit") or SHOWN),
-        day=said.get("day"),
+        day=day if day and abs(day - today) < FURTHEST else None,
         month=(month if abs(month - today) < FURTHEST else today).replace(day=1),
         zone=zone,
         allowed=_allowed(request),

@@ -1,6 +1,6 @@
 """A time on the wall clock of a zone, as a browser's own field gives it."""
 
-from datetime import datetime
+from datetime import MAXYEAR, MINYEAR, datetime
 from typing import Any
 
 from django import forms
@@ -20,6 +20,9 @@ class LocalTime(forms.CharField):
     def clean(self, value: Any) -> datetime | None:
         text = super().clean(value)
         try:
-            return datetime.fromisoformat(text) if text else None
+            at = datetime.fromisoformat(text) if text else None
         except ValueError:
             raise ValidationError("Write such as 2026-11-20T09:00.") from None
+        if at and not MINYEAR < at.year < MAXYEAR:  # in another zone it may be beyond the calendar
+            raise ValidationError("Write a time of these centuries, such as 2026-11-20T09:00.")
+        return at

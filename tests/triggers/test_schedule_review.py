@@ -8,13 +8,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from django.db import connection
+from django.urls import reverse
 from django_celery_beat.models import PeriodicTask
 
 from config.console.recent_fires import fires_of
 from config.console.schedule_page import changes
 from runs.sql import database_now
 from tests.triggers.factories import make_trigger
-from tests.triggers.test_beat import HOUR, MINUTE, NINE, every, fire_all, make_schedule, nominals
+from tests.triggers.test_beat import HOUR, MINUTE, NINE, date_edit, every, fire_all, make_schedule, nominals
 from triggers import beat, ticks
 from triggers.backfill import advance, progress, start_backfill
 from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError, count_fires
@@ -202,8 +203,9 @@ def test_rows_that_make_no_sense_stop_neither_others_nor_backfills_nor_pages(bro
     progress(backfill)
     why(Schedule.objects.select_related("task", "trigger").get(pk=schedule.pk), NINE + HOUR, now=NINE + HOUR)
     assert ahead(now, NINE + DAY, 10)
-    for page in ("", f"{schedule.pk}/change/", f"{schedule.pk}/edit", f"{schedule.pk}/why", f"{schedule.pk}/backfill"):
-        assert admin_client.get(f"/admin/triggers/schedule/{page}", follow=True).status_code == 200, page
+    assert admin_client.get("/admin/triggers/schedule/").status_code == 200
+    for name in ("change", "edit", "why", "backfill"):
+        assert admin_client.get(page_of(schedule, name)).status_code == 200, name
 
 
 @pytest.mark.django_db
@@ -266,8 +268,52 @@ def test_instants_beyond_the_calendar_are_refused_in_words(instant: str) -> None
         Clocked.parse(instant)
 
 
+def page_of(schedule: Schedule, name: str) -> str:
+    return reverse(f"admin:triggers_schedule_{name}", args=[schedule.pk])
+
+
 def edit_at(schedule: Schedule, at: datetime, **columns: object) -> None:
     Schedule.objects.filter(pk=schedule.pk).update(**columns)
     newest = Revision.objects.filter(schedule=schedule).latest("id")
     Revision.objects.filter(pk=newest.pk).update(until=at)
     Schedule.objects.filter(pk=schedule.pk).update(edited_at=at)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00", "9999-12-31T23:59:59"])
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Niue"])
+def test_pages_asked_about_the_ends_of_the_calendar_answer(at: str, zone: str, admin_client: Any) -> None:
+    schedule = make_schedule(Cron.parse("0 * * * *", zone))
+
+    asked = [
+        admin_client.get(page_of(schedule, "why"), {"at": at}),
+        admin_client.get("/admin/triggers/schedule/why/", {"q": "digest", "at": at}),
+        admin_client.post(
+            page_of(schedule, "edit"), {"when": "every 30m", "tz": zone, "kind": "schedule", "start": at}
+        ),
+        admin_client.post("/admin/triggers/schedule/preview/", {"when": f"at {at}", "tz": zone, "start": at}),
+        admin_client.post(page_of(schedule, "backfill"), {"start": at, "end": at, "at_once": 1, "priority": 9}),
+        admin_client.post(page_of(schedule, "backfill_preview"), {"start": at, "end": at}),
+        admin_client.get("/admin/coming/", {"day": at[:10], "month": at[:10], "view": "list"}),
+        admin_client.get("/admin/coming/", {"day": at[:10], "month": at[:7], "view": "month"}),
+    ]
+
+    assert [answer.status_code for answer in asked] == [200] * len(asked)
+
+
+@pytest.mark.django_db
+def test_json_nested_without_end_stops_nobody_else() -> None:
+    make_schedule(every(HOUR))
+    other = make_schedule(every(HOUR), trigger=make_trigger("other", types=[]), name="other")
+    task = PeriodicTask.objects.create(name="ordinary", task="t", crontab=None, interval=other.task.interval)
+    PeriodicTask.objects.filter(pk=task.pk).update(args="[" * 100_000)
+    date_edit(Schedule.objects.get(task=task), NINE)
+    ticks.settle(NINE)
+    with connection.cursor() as cursor:
+        deep = "[" * 1500 + "]" * 1500
+        cursor.execute("UPDATE triggers_schedule SET data = %s::jsonb WHERE id <> %s", [deep, other.pk])
+
+    fire_all(NINE + HOUR)
+
+    assert [event.ce_source for event in Event.objects.all()] == ["other"]
+    assert not ticks.fire_due(NINE + HOUR)
