@@ -40,7 +40,6 @@ CHAOS = $(PY) -m tests.chaos $(if $(SEEDS),--seeds $(SEEDS)) $(if $(APPS),--apps
 	$(if $(INVARIANTS),--invariants $(INVARIANTS)) $(ARGS)
 FLOOD = tests/acceptance/test_three_thousand.py
 DURABLE = tests/integration/test_durable_failpoints.py tests/integration/test_wait_moments.py
-WEEK = tests/integration/test_week_of_schedules.py
 HISTORIES = tests/triggers/test_schedule_histories.py
 
 chaos: export WAKEFUL_FULL = 1
@@ -54,7 +53,7 @@ else ifdef ALL
 	@exec $(PY) -m pytest -s -o timeout=600 tests/integration $(HISTORIES) tests/acceptance/test_recovery.py $(FLOOD) tests/chaos/broken_builds.py
 else
 	@$(CHAOS)
-	@exec $(PY) -m pytest -s -o timeout=600 $(FLOOD) $(DURABLE) $(WEEK) $(HISTORIES)
+	@exec $(PY) -m pytest -s -o timeout=600 $(FLOOD) $(DURABLE)
 endif
 
 bench: .venv/bench/ready ## measurements of this machine, beside Celery, Procrastinate and DBOS; see bench/README.md

@@ -20,7 +20,7 @@ from triggers.hours import ActiveHours
 
 NONE = timedelta(0)
 EVER = datetime.max.replace(tzinfo=UTC)
-CLOSED_IN_A_ROW = 5000  # stretches without an open nominal time after which there is taken to be none
+CLOSED_IN_A_ROW = 1000  # stretches without an open nominal time after which there is taken to be none
 MOST_COUNTED = 2**31 - 1  # an integer of PostgreSQL
 
 
