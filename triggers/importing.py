@@ -24,9 +24,16 @@ from triggers.matching import ExpressionError, compile_expression
 from triggers.models import ExclusionCalendar, Schedule, Source, Trigger
 from triggers.outlook import DEFAULT, is_past
 from triggers.policies import check_policy
-from triggers.rule_rows import rule_of
 from triggers.schedule_policy import NAMES, SchedulePolicy
-from triggers.schedules import create_schedule, edit_schedule, is_declared, parse_rule, pause_schedule, resume_schedule
+from triggers.schedules import (
+    create_schedule,
+    edit_schedule,
+    is_declared,
+    parse_rule,
+    pause_schedule,
+    resume_schedule,
+    rule_here,
+)
 from triggers.sources.webhooks.fields import InvalidSettings
 from triggers.sources.webhooks.scheme import schemes
 
@@ -332,7 +339,7 @@ def _import_calendar(entry: Entry, here: Here, done: Import, by: str) -> None:
 def _import_schedule(entry: Entry, here: Here, done: Import, by: str) -> None:
     name, rule = entry["name"], _rule(entry)
     schedule = here.schedules.get(name)
-    before = _rule_here(schedule) if schedule else None
+    before = rule_here(schedule) if schedule else None
     if rule and is_past(rule):
         if rule != before:
             done.notes.append(f"schedule {name} is left out: {rule.words} is past")
@@ -371,13 +378,6 @@ def _switch(schedule: Schedule, entry: Entry, done: Import, by: str) -> bool:
         done.notes.append(f"schedule {entry['name']} stays as it is: {refusal}")
         return False
     return True
-
-
-def _rule_here(schedule: Schedule) -> Rule | None:
-    try:
-        return rule_of(schedule.task)
-    except RuleError:
-        return None
 
 
 def _differences(wanted: Entry, now: Callable[[str], Any]) -> dict[str, tuple[Any, Any]]:

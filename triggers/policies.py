@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from agents import registry
 from agents.agent import Agent
 from runs.policy import NATURE, Policy, declared_by
+from triggers.calendar import RuleError
 from triggers.intake import Intake
 from triggers.models import Trigger
 
@@ -26,6 +28,15 @@ def policy_of(agent: Agent) -> dict[str, Any]:
         "max_wait": agent.max_wait.total_seconds() if agent.max_wait else 0,
     }
     return {name: value for name, value in declared.items() if value != DEFAULTS[name]}
+
+
+def policy_for(agent: str) -> dict[str, Any]:
+    """What a trigger of the agent of this name begins with; RuleError, about the field `agent`, names those there are."""
+    try:
+        return policy_of(registry.get(agent))
+    except KeyError:
+        known = ", ".join(known.name for known in registry.all_agents()) or "none"
+        raise RuleError(f"there is no agent {agent!r}; the agents are: {known}", field="agent") from None
 
 
 def check_policy(policy: Mapping[str, Any], *, overlap: str, key_limit: int) -> None:

@@ -5,10 +5,9 @@ from uuid import uuid4
 from django.db import transaction
 from django.utils.text import slugify
 
-from agents import registry
 from triggers.calendar import Rule, RuleError
 from triggers.models import Schedule, Trigger
-from triggers.policies import policy_of
+from triggers.policies import policy_for
 from triggers.schedule_policy import SchedulePolicy
 from triggers.schedules import create_schedule
 
@@ -50,11 +49,7 @@ def _name(text: str) -> str:
 
 def _trigger_for(agent: str) -> Trigger:
     """Two reminders may come at one time, and each is to be told."""
-    try:
-        policy = policy_of(registry.get(agent))
-    except KeyError:
-        known = ", ".join(known.name for known in registry.all_agents()) or "none"
-        raise RuleError(f"there is no agent {agent!r}; the agents are: {known}", field="agent") from None
+    policy = policy_for(agent)
     slug = f"{slugify(agent)[:80]}-reminders"
     wanted = {"agent": agent, "types": [], "overlap": Trigger.Overlap.ALLOW, "policy": policy}
     trigger, _ = Trigger.objects.get_or_create(slug=slug, defaults=wanted)

@@ -14,17 +14,16 @@ from django.utils.text import slugify
 from django_celery_beat.models import PeriodicTask
 from django_celery_beat.schedulers import ModelEntry
 
-from agents import registry
 from runs.audit import record
 from runs.exceptions import IllegalState
 from runs.nudge import nudge_dispatcher
 from runs.sql import database_now
-from triggers import policies
 from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError, Solar
 from triggers.control import fire
 from triggers.models import Backfill, Schedule, Trigger
 from triggers.outlook import DEFAULT, describe, is_past, plan_of, refuse_never
 from triggers.periodic import message_of
+from triggers.policies import policy_for
 from triggers.rule_rows import point, rule_of
 from triggers.schedule_policy import SchedulePolicy
 
@@ -69,7 +68,7 @@ def edit_schedule(
     RuleError if it makes no sense: its `field` names what to change."""
     with transaction.atomic():
         schedule = locked(schedule)
-        now_rule, now_policy = _rule_here(schedule), SchedulePolicy.of(schedule)
+        now_rule, now_policy = rule_here(schedule), SchedulePolicy.of(schedule)
         policy = policy or now_policy
         changed = policy.changes_from(now_policy)
         is_other = rule is not None and rule != now_rule
@@ -252,7 +251,8 @@ def _refuse_spent(schedule: Schedule) -> None:
     )
 
 
-def _rule_here(schedule: Schedule) -> Rule | None:
+def rule_here(schedule: Schedule) -> Rule | None:
+    """Its rule; None if its rows say none that can be carried out."""
     try:
         return rule_of(schedule.task)
     except RuleError:
@@ -277,11 +277,7 @@ def _take_over(schedule: Schedule, fields: Sequence[str]) -> None:
 
 
 def _create_trigger(name: str, agent: str, kind: str) -> Trigger:
-    try:
-        policy = policies.policy_of(registry.get(agent))
-    except KeyError:
-        known = ", ".join(known.name for known in registry.all_agents()) or "none"
-        raise RuleError(f"there is no agent {agent!r}; the agents are: {known}", field="agent") from None
+    policy = policy_for(agent)
     slug = slugify(name)[:100]
     if not slug or Trigger.objects.filter(slug=slug).exists():
         raise RuleError(
