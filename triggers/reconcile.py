@@ -8,6 +8,7 @@ a piece at every safety look.
 import structlog
 
 from runs.sql import execute, fetch
+from triggers.schedules import FIRE_TASK
 
 log = structlog.get_logger(__name__)
 
@@ -18,10 +19,14 @@ UPDATE triggers_schedule SET stale = true WHERE id IN (
 """
 WALK = """
 WITH walked AS (
-  SELECT id, enabled FROM django_celery_beat_periodictask WHERE id > %s::int ORDER BY id LIMIT %s::int
+  SELECT id, enabled, task, args FROM django_celery_beat_periodictask WHERE id > %s::int ORDER BY id LIMIT %s::int
 ), made AS (
-  INSERT INTO triggers_schedule (task_id, stale)
-  SELECT id, true FROM walked WHERE NOT EXISTS (SELECT FROM triggers_schedule WHERE task_id = walked.id)
+  -- One that fired a trigger fires it again; one whose trigger is gone fires nothing.
+  INSERT INTO triggers_schedule (task_id, trigger_id, stale)
+  SELECT walked.id, fired.id, true FROM walked
+  LEFT JOIN triggers_trigger fired ON walked.task = %s::text AND walked.args = jsonb_build_array(fired.slug)::text
+  WHERE (walked.task <> %s::text OR fired.id IS NOT NULL)
+    AND NOT EXISTS (SELECT FROM triggers_schedule WHERE task_id = walked.id)
   ON CONFLICT DO NOTHING RETURNING id
 ), marked AS (
   UPDATE triggers_schedule SET stale = true WHERE id IN (
@@ -49,7 +54,7 @@ class Walk:
 
     def step(self) -> int:
         """Look at the next piece; how many schedules have to be settled for what was found."""
-        [(reached, found)] = fetch(WALK, [self.reached, PIECE])
+        [(reached, found)] = fetch(WALK, [self.reached, PIECE, FIRE_TASK, FIRE_TASK])
         self.reached = reached or 0
         if found:
             log.warning("beat.reconciled", schedules=found)

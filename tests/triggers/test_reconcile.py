@@ -9,7 +9,7 @@ from django_celery_beat.models import PeriodicTask
 
 from tests.triggers.test_beat import HOUR, NINE, every, make_schedule
 from triggers import ticks
-from triggers.models import Schedule
+from triggers.models import Schedule, Trigger
 from triggers.reconcile import Walk, rearm
 
 pytestmark = pytest.mark.django_db
@@ -52,7 +52,17 @@ def test_task_restored_without_its_schedule_gets_one() -> None:
     assert Walk().step() == 1
     ticks.settle()
 
-    assert Schedule.objects.get(task=schedule.task_id).next_fire_at is not None
+    restored = Schedule.objects.get(task=schedule.task_id)
+    assert restored.next_fire_at is not None
+    assert restored.trigger_id == schedule.trigger_id
+
+
+def test_task_whose_trigger_was_deleted_fires_nothing() -> None:
+    schedule = make_schedule(every(HOUR))
+    Trigger.objects.filter(pk=schedule.trigger_id).delete()
+
+    assert Walk().step() == 0
+    assert not Schedule.objects.exists()
 
 
 @pytest.mark.parametrize("enabled", [True, False])
