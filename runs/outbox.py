@@ -39,6 +39,8 @@ SELECT id, topic, payload FROM runs_outboxmessage WHERE available_at <= (SELECT 
 ORDER BY available_at, id LIMIT %s::int
 """
 DELETE = "DELETE FROM runs_outboxmessage WHERE id = %s::bigint"
+# It does not wait for the disk: should the server crash in that instant, what was sent is sent once more.
+DELETE_SENT = f"{DELETE} AND set_config('synchronous_commit', 'off', true) IS NOT NULL"
 POSTPONE = """
 UPDATE runs_outboxmessage SET attempts = attempts + 1, last_error = %s::text,
   available_at = clock_timestamp() + least(%s::interval * power(2, least(attempts, 20)), %s::interval)
@@ -94,7 +96,7 @@ def deliver_outside(limit: int) -> int:
         except Exception as error:
             postpone(id, topic, error)
         else:
-            execute(DELETE, [id])
+            execute(DELETE_SENT, [id])
     return len(messages)
 
 
