@@ -1,4 +1,5 @@
-"""Measure Wakeful on this machine: beside its peers, where its time goes, at scale, while many runs wait, and after faults."""
+"""Measure Wakeful on this machine: beside its peers, where its time goes, at scale, with many waits and schedules, after
+faults."""
 
 import argparse
 import sys
@@ -10,7 +11,7 @@ from importlib import import_module
 from bench import peers
 
 Section = Callable[[Callable[[str], None]], Iterator[str]]
-SECTIONS = ("peers", "durable", "profile", "waits", "scale", "recovery")
+SECTIONS = ("peers", "durable", "profile", "waits", "schedules", "scale", "recovery")
 # What fits into twelve minutes; the others are asked for by name.
 UNASKED = ("peers", "durable", "profile")
 

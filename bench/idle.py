@@ -3,11 +3,14 @@
 import re
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psycopg
 
 from bench.ground import Ground, cpu_seconds
+from config import embedded
 
 # pg_stat_statements is not in the wheel. With log_statement = 'all' the server writes down every statement it is given,
 # BEGIN and COMMIT too; nobody but the stack is connected while we count.
@@ -24,19 +27,29 @@ class Idle:
 
 def measure_idle(ground: Ground, seconds: float) -> Idle:
     time.sleep(SETTLE)
-    log_statements(ground, "all")
-    begins_at = ground.postgres.log.stat().st_size
-    before = cpu_by_process(ground)
-    time.sleep(seconds)
-    after = cpu_by_process(ground)
-    said = ground.postgres.log.read_bytes()[begins_at:].decode(errors="replace")
-    log_statements(ground, "none")
-    statements = Counter(first_words(text) for text in STATEMENT.findall(said))
+    with statements_of(ground.postgres) as statements:
+        before = cpu_by_process(ground)
+        time.sleep(seconds)
+        after = cpu_by_process(ground)
     return Idle(
         statements_per_second=statements.total() / seconds,
         by_statement=statements,
         cpu={name: (after[name] - before[name]) / seconds for name in after},
     )
+
+
+@contextmanager
+def statements_of(postgres: embedded.Postgres) -> Iterator[Counter[str]]:
+    """What the server is told meanwhile, in first words; the counter is filled at the end."""
+    counter: Counter[str] = Counter()
+    log_statements(postgres, "all")
+    begins_at = postgres.log.stat().st_size
+    try:
+        yield counter
+        said = postgres.log.read_bytes()[begins_at:].decode(errors="replace")
+        counter.update(first_words(text) for text in STATEMENT.findall(said))
+    finally:
+        log_statements(postgres, "none")
 
 
 def cpu_by_process(ground: Ground) -> dict[str, float]:
@@ -46,8 +59,8 @@ def cpu_by_process(ground: Ground) -> dict[str, float]:
     return used | {name: cpu_seconds([pid]) for name, pid in servers}
 
 
-def log_statements(ground: Ground, which: str) -> None:
-    with psycopg.connect(ground.stack.database_url, autocommit=True) as connection:
+def log_statements(postgres: embedded.Postgres, which: str) -> None:
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
         connection.execute(f"ALTER SYSTEM SET log_statement = '{which}'")
         connection.execute("SELECT pg_reload_conf()")
     time.sleep(0.5)  # the sessions take it up one by one
