@@ -23,14 +23,18 @@ _hands_out = "PYTEST_XDIST_WORKER" not in os.environ and any(argument.startswith
 _lifetime = ExitStack()
 _servers = None if _hands_out else _lifetime.enter_context(test_servers())
 _env = _servers.env if _servers else SETTINGS
-os.environ.update({name: value for name, value in _env.items() if name not in os.environ or name == "WAKEFUL_HOME"})
+_env = {name: value for name, value in _env.items() if name not in os.environ or name == "WAKEFUL_HOME"}
+os.environ.update(_env)
 os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"
 os.environ["WAKEFUL_DEMO"] = "1"  # the models of agents.library; a stack has them only if its test says so
 django.setup()
 # A login in a test need not be slow to guess.
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 if _hands_out:
-    del os.environ["DJANGO_SETTINGS_MODULE"]  # whoever inherits it reads the settings before its servers run
+    # They inherit the environment: with the first they would read the settings before their servers run, and the others
+    # are not those that they make for themselves.
+    for name in ("DJANGO_SETTINGS_MODULE", *_env):
+        del os.environ[name]
 
 from tests.stack import Stack, StackMaker, Template  # noqa: E402  (they need the settings)
 
