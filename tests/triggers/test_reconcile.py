@@ -58,7 +58,7 @@ def test_task_restored_without_its_schedule_gets_one() -> None:
 
 
 def test_task_whose_trigger_was_deleted_fires_nothing() -> None:
-    schedule = make_schedule(every(HOUR))
+    make_schedule(every(HOUR))
     Trigger.objects.all().delete()
 
     assert Walk().step() == 0
