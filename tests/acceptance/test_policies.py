@@ -107,8 +107,10 @@ def test_no_more_start_than_the_rate_allows_and_all_do_in_the_end(stack: Stack) 
 
     eventually(lambda: len(results(stack, "rated")) == 5)
 
-    starts = [run["started_at"] for run in runs(stack, "agent = 'rated'")]
-    assert all((late - early).total_seconds() > 2.95 for early, late in zip(starts, starts[2:], strict=False))
+    rated = runs(stack, "agent = 'rated'")
+    # From when they were there: on a busy machine one may start late, and the next after it in time.
+    waited = sorted((run["started_at"] - rated[0]["created_at"]).total_seconds() for run in rated)
+    assert all(seconds > 2.95 * (number // 2) for number, seconds in enumerate(waited))
 
 
 def test_one_run_waits_and_takes_all_that_came_meanwhile(stack: Stack) -> None:
