@@ -270,7 +270,7 @@ def side_by_side(theirs: Seen, ours: Seen) -> Iterator[str]:
     yield "|---|---|---|"
     yield f"| start of the process → an overdue task is in the broker, s | {theirs.ready:.1f} | {ours.ready:.1f} |"
     yield f"| memory of the process (RSS), MB | {theirs.memory:,.0f} | {ours.memory:,.0f} |"
-    yield f"| idle: CPU of one core, % | {theirs.cpu:.2%} | {ours.cpu:.2%} |".replace("%", "", 1)
+    yield f"| idle: CPU of one core | {theirs.cpu:.2%} | {ours.cpu:.2%} |"
     yield f"| idle: CPU of PostgreSQL | {theirs.database_cpu:.2%} | {ours.database_cpu:.2%} |"
     yield f"| idle: statements/s | {per_second(theirs)} | {per_second(ours)} |"
     yield f"| {TOGETHER:,} of one second: in the broker, ms late, p50 | {ms(theirs.in_broker, 0.5)} | {ms(ours.in_broker, 0.5)} |"
