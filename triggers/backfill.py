@@ -23,7 +23,7 @@ from runs.audit import record
 from runs.exceptions import IllegalState
 from runs.sql import database_now, fetch
 from triggers.backfill_outcomes import cancel_queued, drop_waiting, held, open_ticks, settle
-from triggers.backfill_ticks import fire, in_utc, nominal_times, plan_of
+from triggers.backfill_ticks import fire, in_utc, nominal_times, plan_from
 from triggers.calendar import RuleError
 from triggers.control import wait_for_dispatch
 from triggers.exceptions import TriggerDisabled
@@ -195,7 +195,7 @@ def _refuse_range(start: datetime, end: datetime) -> None:
 
 
 def _count(schedule: Schedule, start: datetime, end: datetime) -> int:
-    total = sum(1 for _ in islice(nominal_times(plan_of(schedule, start), start, end), MOST + 1))
+    total = sum(1 for _ in islice(nominal_times(plan_from(schedule, start), start, end), MOST + 1))
     if total > MOST:
         raise RuleError(f"the range has more than {MOST:,} nominal times; choose a shorter one", field="end")
     if not total:
@@ -244,7 +244,7 @@ def _obstacle(backfill: Backfill) -> str:
     if schedule.stale:
         return "its schedule has just been edited"
     try:
-        plan_of(schedule, backfill.start)
+        plan_from(schedule, backfill.start)
     except RuleError as error:
         return f"its schedule cannot be carried out: {error}"
     return ""
@@ -256,7 +256,7 @@ def _feed(backfill: Backfill) -> bool:
     size = min(room, BATCH)
     if size <= 0:
         return False
-    plan = plan_of(backfill.schedule, backfill.start)
+    plan = plan_from(backfill.schedule, backfill.start)
     nominals = list(islice(nominal_times(plan, backfill.position, backfill.end), size))
     fired = fire(backfill, plan, nominals)
     may_be_more = len(nominals) == size

@@ -31,7 +31,7 @@ def in_utc(schedule: Schedule, at: datetime, field: str) -> datetime:
         raise RuleError(f"{at} leaves the calendar", field=field) from None
 
 
-def plan_of(schedule: Schedule, start: datetime) -> Plan:
+def plan_from(schedule: Schedule, start: datetime) -> Plan:
     """When it fires, as its rows are now, from an instant on; an interval's grid goes on into the past of its anchor.
     RuleError if it cannot be carried out."""
     state = State.of(schedule)

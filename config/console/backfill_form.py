@@ -23,7 +23,7 @@ from config.console.schedule_words import in_zone, zone_of_schedule
 from runs.exceptions import RunError
 from triggers.accept import builtin_source
 from triggers.backfill import MOST, start_backfill
-from triggers.backfill_ticks import nominal_times, plan_of
+from triggers.backfill_ticks import nominal_times, plan_from
 from triggers.calendar import RuleError, instant_of
 from triggers.models import Backfill, Event, Schedule
 from triggers.trail import names_of
@@ -122,7 +122,7 @@ def _preview(form: BackfillForm) -> Preview:
         return Preview(url=url, wrong=wrong_with(form))
     start, end = form.cleaned_data["start"], form.cleaned_data["end"]
     try:
-        times = list(islice(nominal_times(plan_of(form.schedule, start), start, end), MOST + 1))
+        times = list(islice(nominal_times(plan_from(form.schedule, start), start, end), MOST + 1))
     except RuleError as wrong:
         return Preview(url=url, wrong=[str(wrong)])
     return Preview(url=url, words=_said(form.schedule, times), **_table(times, form.zone))

@@ -6,6 +6,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
@@ -14,7 +15,7 @@ from config.console.audit import entries_of
 from config.console.backfill_words import COLOURS, bar_of, range_of, state_of_backfill
 from config.console.decisions import reason_of
 from config.console.dialogs import attempt, dialog, leave
-from config.console.links import event_link, link, page
+from config.console.links import event_link, link, listing, page
 from config.console.moments import moment
 from config.console.panel import Panel, acting, button, column
 from config.console.run_words import run_list
@@ -103,8 +104,18 @@ def _notice(backfill: Backfill) -> Notice:
         case "cancelled":
             return Notice(text="Cancelled.", level="warning")
     if unlucky := now.failed + now.refused + now.cancelled:
-        return Notice(text=f"Done; of {now.total:,} times, {unlucky:,} came to nothing.", level="warning")
+        return Notice(
+            text=f"Done; of {now.total:,} times, {unlucky:,} came to nothing.",
+            level="warning",
+            details=[_way_to_failed_runs(backfill)] if now.failed else [],
+        )
     return Notice(text="Done: every time of its range is taken, and every run it started has ended.", level="good")
+
+
+def _way_to_failed_runs(backfill: Backfill) -> SafeString:
+    trigger = backfill.schedule.trigger
+    failed = listing("runs_run", status__exact="failed", **({"q": trigger.slug} if trigger else {}))
+    return format_html("Find out why, mend it, and requeue them: {}.", link(failed, "its failed runs"))
 
 
 def _facts(backfill: Backfill) -> Facts:

@@ -13,7 +13,7 @@ from tests.config.console.factories import list_of, make_schedule, page_of
 from tests.config.console.test_actions import press
 from tests.config.console.test_forms import errors_of
 from triggers.backfill import advance, start_backfill
-from triggers.models import Backfill, Event, Schedule
+from triggers.models import Backfill, BackfillTick, Event, Schedule
 
 NOUN = "triggers_backfill"
 RANGE = {"start": "2025-03-03T00:00", "end": "2025-03-10T00:00", "at_once": "1", "priority": "9"}
@@ -100,6 +100,18 @@ def test_page_tells_how_far_it_is_and_what_became_of_each_time(admin: Client) ->
     assert f"Progress: 0 of {backfill.total}" in shown
     assert "its run has not ended" in shown
     assert str(Event.objects.earliest("time").pk) in shown
+
+
+def test_page_leads_from_what_failed_to_where_it_is_requeued(admin: Client) -> None:
+    backfill = make_backfill()
+    advance_settled()
+    BackfillTick.objects.filter(backfill=backfill).update(outcome="failed")
+    Backfill.objects.filter(pk=backfill.pk).update(status="done", ended_at=backfill.end, position=backfill.end)
+
+    shown = admin.get(page_of(NOUN, backfill)).content.decode()
+
+    assert "came to nothing" in shown
+    assert "status__exact=failed&amp;q=" in shown
 
 
 def test_cancelled_backfill_says_by_whom_and_has_no_button_left(admin: Client) -> None:
