@@ -23,10 +23,10 @@ from agents.ids import TIME_PREFIX, run_id
 from runs.entries import digest_of
 from runs.models import Approval
 from runs.sql import execute, fetch
-from triggers.dispatch import rule_of
 from triggers.items import NIL_REPLAY, Item, match_items
 from triggers.matching import Index
 from triggers.models import Trigger
+from triggers.rules import rule_of
 
 OURS = Path(__file__).with_suffix(".sql")
 SHOWN = 20  # violations of one invariant that are listed

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
 import structlog
@@ -14,14 +13,12 @@ from runs import keys, waits
 from runs.cancel import lock_runs, replace_others
 from runs.enqueue import enqueue, join, unstarted
 from runs.failpoints import failpoint
-from runs.policy import Policy, nature_of
 from runs.sql import database_now, execute, execute_many, fetch
 from triggers import rates, windows
 from triggers.admission import Ledger, Match, Refusal, admit, close, match_of
-from triggers.intake import Intake
 from triggers.items import Item, Matched, match_items, read_items, wanted_by
-from triggers.matching import Index, Rule
 from triggers.models import Decision, Trigger
+from triggers.rules import Rules as Rules
 from triggers.waited import waits_ended_by
 
 log = structlog.get_logger(__name__)
@@ -32,12 +29,6 @@ WINDOWS = "SELECT min(due_at) - clock_timestamp() FROM triggers_window"
 TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s::int, %s::int)"
 OPEN_EVENTS = "SELECT id FROM triggers_event WHERE id = ANY(%s::uuid[]) AND dispatched_at IS NULL"
 OPEN_REDISPATCHES = "SELECT id FROM triggers_redispatch WHERE id = ANY(%s::bigint[]) AND dispatched_at IS NULL"
-# Of what a rule is made of, read from the rows themselves: no edit is missed, by whatever way it came.
-FINGERPRINT = """
-SELECT count(*), coalesce(sum(hashtextextended(ROW(
-  id, slug, agent, source, types, filter, input, key, key_limit, overlap, policy, enabled, paused_at, paused_reason)::text, 0)), 0)
-FROM triggers_trigger
-"""
 DECIDE = """
 INSERT INTO triggers_decision (event_id, trigger_id, replay_id, outcome, reason, run_id)
 VALUES (%s::uuid, %s::uuid, %s::uuid, %s::text, %s::text, %s::uuid)
@@ -76,57 +67,6 @@ class Batch:
             left=self.left + other.left,
             standby=self.standby or other.standby,
         )
-
-
-class Rules:
-    """The triggers, indexed; reloaded when the table has changed."""
-
-    def __init__(self) -> None:
-        self.fingerprint: Any = None
-        self.index = Index([])
-
-    def have_changed(self) -> bool:
-        """Has somebody edited a trigger since they were read? Then they are read anew the next time."""
-        if fetch(FINGERPRINT)[0] == self.fingerprint:
-            return False
-        self.fingerprint = None
-        return True
-
-    def current(self) -> Index:
-        """As last read: what is decided by it counts only if they have not changed, looked at under the dispatch lock."""
-        if self.fingerprint is None:
-            [fingerprint] = fetch(FINGERPRINT)
-            self.index = Index(rule_of(trigger) for trigger in Trigger.objects.all())
-            self.fingerprint = fingerprint  # last: where reading them fails they are read again
-        return self.index
-
-
-def rule_of(trigger: Trigger) -> Rule:
-    try:
-        policy, intake, problem = (
-            Policy.load({**trigger.policy, **nature_of(trigger.agent), "overlap": trigger.overlap}),
-            Intake.load(trigger.policy),
-            "",
-        )
-    except ValueError as error:
-        policy, intake, problem = Policy(), Intake(), str(error)
-    return Rule(
-        id=trigger.id,
-        slug=trigger.slug,
-        agent=trigger.agent,
-        source=trigger.source,
-        types=tuple(trigger.types),
-        filter=trigger.filter,
-        input=trigger.input,
-        key=trigger.key,
-        key_limit=trigger.key_limit,
-        overlap=trigger.overlap,
-        policy=policy,
-        intake=intake,
-        problem=problem,
-        enabled=trigger.enabled,
-        paused_reason=trigger.paused_reason if trigger.is_paused else None,
-    )
 
 
 def look_for_windows() -> timedelta | None:

@@ -11,11 +11,11 @@ from runs.ids import runs_of_event
 from runs.models import NIL, Run
 from runs.shadow import Shadow, shadow
 from triggers.admission import Match, Refusal
-from triggers.dispatch import rule_of
 from triggers.exceptions import NotWanted, PayloadRemoved
 from triggers.items import cel_event, item_of, match
 from triggers.matching import Index, Rule, context_of
 from triggers.models import Event, Trigger
+from triggers.rules import rule_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,10 @@ from config.console.links import event_link
 from config.console.moments import moment
 from config.console.sections import Section, Table
 from triggers.admission import Refusal
-from triggers.dispatch import rule_of
 from triggers.items import cel_event, item_of, match
 from triggers.matching import Index, Rule, context_of
 from triggers.models import Event, Trigger
+from triggers.rules import rule_of
 
 LOOKED_AT = 5_000  # the newest events, in which those of its types are looked for
 SHOWN = 50

@@ -22,7 +22,6 @@ from runs.models import Run, Worker
 from runs.sql import execute
 from tests.triggers.factories import make_event, make_trigger
 from tests.triggers.test_overlap import arrive, end, run_of, start
-from triggers import dispatch as dispatching
 from triggers import dispatcher
 from triggers.dispatch import Rules, dispatch
 from triggers.models import Event, Trigger
@@ -235,7 +234,7 @@ def test_triggers_that_could_not_be_read_are_read_again(monkeypatch: pytest.Monk
     make_trigger(types=["*"])
     rules.have_changed()
     with monkeypatch.context() as broken:
-        broken.setattr(dispatching, "rule_of", lambda trigger: 1 / 0)
+        broken.setattr("triggers.rules.rule_of", lambda trigger: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             rules.current()
 
