@@ -36,7 +36,7 @@ if _hands_out:
     for name in ("DJANGO_SETTINGS_MODULE", *_env):
         del os.environ[name]
 
-from tests.stack import Stack, StackMaker, Template  # noqa: E402  (they need the settings)
+from tests.stack import PATIENCE, Stack, StackMaker, Template  # noqa: E402  (they need the settings)
 
 
 def pytest_unconfigure() -> None:
@@ -127,8 +127,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A page of a fresh browser profile; waits up to 15 s for what it is asked for."""
+    """A page of a fresh browser profile; waits for what it is asked for."""
     with browser.new_context(viewport={"width": 1400, "height": 1000}) as context:
-        context.set_default_timeout(15_000)
-        expect.set_options(timeout=15_000)
+        context.set_default_timeout(PATIENCE * 1000)
+        expect.set_options(timeout=PATIENCE * 1000)
         yield context.new_page()

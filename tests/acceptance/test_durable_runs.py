@@ -134,7 +134,7 @@ def test_a_run_goes_on_where_it_was_whatever_is_restarted_or_deployed_meanwhile(
     kill_everything(stack)
     start_everything(stack)
 
-    run = in_status(stack, event, "succeeded", timeout=60)
+    run = in_status(stack, event, "succeeded")
     assert run["result"] == [0, 10, 20]
     assert written(stack, run["id"]) == ["pack", "leave", "show 2", "board 1", "arrive", "unpack"]
     assert run["begun_version"] == began["version"] != run["version"]

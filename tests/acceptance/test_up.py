@@ -125,7 +125,7 @@ def test_from_nothing_to_a_run_and_back_again(home: Path, started: list[Up]) -> 
 
     assert (status, again) == (202, 200)
     assert duplicate == {"event": answer["event"], "duplicate": True}
-    eventually(lambda: statuses_of(up, answer["event"]) == ["succeeded"], timeout=5)
+    eventually(lambda: statuses_of(up, answer["event"]) == ["succeeded"])
     doctor = up.manage("doctor")
     assert doctor.returncode == 0, doctor.stdout
 
@@ -150,7 +150,7 @@ def test_a_stack_whose_supervisor_was_killed_leaves_nothing_in_the_way_and_start
     left = first.descendants()
     first.process.kill()
     first.process.wait()
-    eventually(lambda: not [process for process in left if command_of(process.pid)], timeout=30)
+    eventually(lambda: not [process for process in left if command_of(process.pid)])
 
     started.append(up := Up(home, port, "--paused"))
     up.wait_ready()
@@ -174,7 +174,7 @@ def test_a_killed_worker_is_started_again_and_works(running: Up) -> None:
 
     eventually(lambda: "worker was killed by SIGKILL" in running.said())
     _, answer = running.paste_curl()
-    eventually(lambda: statuses_of(running, answer["event"]) == ["succeeded"], timeout=30)
+    eventually(lambda: statuses_of(running, answer["event"]) == ["succeeded"])
 
 
 def test_a_busy_port_is_said_before_anything_starts(running: Up, home: Path, started: list[Up]) -> None:

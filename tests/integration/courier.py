@@ -93,7 +93,7 @@ class Courier:
         return [(row["key"], row["status"]) for row in rows]
 
     def in_status(self, event: str, status: str) -> dict[str, Any]:
-        return in_status(self.stack, event, status, timeout=30)
+        return in_status(self.stack, event, status)
 
     def verify(self) -> None:
         """Every promise that `manage.py verify` knows, and nothing is left to do."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import redis
 
-from tests.stack import SHOP, Process, Stack, StackMaker, eventually
+from tests.stack import PATIENCE, SHOP, Process, Stack, StackMaker, eventually
 from triggers.accept import Incoming, accept, builtin_source
 
 
@@ -34,7 +34,7 @@ def run_of(stack: Stack, event_id: str) -> dict[str, Any]:
     return eventually(lambda: runs(stack, "%s::uuid = ANY(event_ids)", event_id))[0]
 
 
-def in_status(stack: Stack, event_id: str, status: str, timeout: float = 30) -> dict[str, Any]:
+def in_status(stack: Stack, event_id: str, status: str, timeout: float = PATIENCE) -> dict[str, Any]:
     """The run of an event, once it has this status."""
     query = "%s::uuid = ANY(event_ids) AND status = %s"
     return eventually(lambda: runs(stack, query, event_id, status), timeout)[0]

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.integration.protocol import effects, emit, flush_broker, in_status, outcomes, run_of, runs, shop_stack, split
-from tests.stack import Stack, StackMaker, eventually
+from tests.stack import Stack, StackMaker, eventually, within
 
 LEASE = 8  # seconds
 SHORT_LEASE = {"WAKEFUL_LEASE": "3s", "WAKEFUL_LEASE_RENEW": "1s"}
@@ -30,10 +30,9 @@ def test_a_killed_workers_run_is_handed_on_within_15_seconds(make_stack: StackMa
 
     victim, _ = split(workers, stack, run)
     victim.kill()
-    killed_at = time.monotonic()
-    eventually(lambda: runs(stack, "id = %s AND status = 'running' AND epoch > %s", run["id"], run["epoch"]), 15)
+    with within(15):
+        eventually(lambda: runs(stack, "id = %s AND status = 'running' AND epoch > %s", run["id"], run["epoch"]))
 
-    assert time.monotonic() - killed_at < 15
     run = in_status(stack, event, "succeeded")
     assert outcomes(stack, run) == ["lost", "succeeded"]
     assert effects(stack, event) == 1
@@ -46,10 +45,9 @@ def test_a_killed_childs_run_goes_on_at_once(served: Stack) -> None:
     time.sleep(0.5)
 
     os.kill(run["pid"], signal.SIGKILL)
-    killed_at = time.monotonic()
-    eventually(lambda: runs(stack, "id = %s AND status = 'running' AND epoch > %s", run["id"], run["epoch"]))
+    with within(1.5):
+        eventually(lambda: runs(stack, "id = %s AND status = 'running' AND epoch > %s", run["id"], run["epoch"]))
 
-    assert time.monotonic() - killed_at < 1.5
     run = in_status(stack, event, "succeeded")
     assert outcomes(stack, run) == ["lost", "succeeded"]
     assert effects(stack, event) == 1
@@ -70,7 +68,7 @@ def test_a_frozen_workers_locks_do_not_block_its_successor(make_stack: StackMake
 
     frozen, _ = split(workers, stack, run)
     frozen.freeze()
-    run = in_status(stack, event, "succeeded", timeout=30)
+    run = in_status(stack, event, "succeeded")
     assert outcomes(stack, run) == ["lost", "succeeded"]
 
     assert not stack.query("SELECT 1 FROM pg_stat_activity WHERE application_name = %s", session)
@@ -123,9 +121,8 @@ def test_a_stopping_worker_releases_a_long_run_with_its_attempt_given_back(make_
     in_status(stack, event, "running")
     time.sleep(0.5)
 
-    started = time.monotonic()
-    worker.stop()
-    assert time.monotonic() - started < 6
+    with within(6):
+        worker.stop()
 
     run = run_of(stack, event)
     assert (run["status"], run["attempt"]) == ("queued", 0)
@@ -152,7 +149,7 @@ def test_a_body_that_will_not_stop_is_killed_and_its_child_replaced(served: Stac
     event = emit(stack, "stubborn.a", "stubborn", seconds=60)
     killed = in_status(stack, event, "running")["pid"]
 
-    run = in_status(stack, event, "failed", timeout=20)
+    run = in_status(stack, event, "failed")
 
     assert outcomes(stack, run) == ["deadline"]
     # The killed one is a child until it is reaped.
@@ -199,7 +196,7 @@ def test_a_run_that_kills_its_process_ends_among_the_failed(make_stack: StackMak
     stack.start("worker", concurrency=1, env={"WAKEFUL_FAILPOINTS": "after_body=kill"})
     event = emit(stack, "sleep.a", "1", key="k", seconds=0)
 
-    run = in_status(stack, event, "failed", timeout=40)
+    run = in_status(stack, event, "failed")
 
     assert outcomes(stack, run) == ["lost"] * 4
     assert effects(stack, event) == 0
@@ -211,7 +208,7 @@ def test_children_that_come_and_go_lose_no_run(make_stack: StackMaker) -> None:
     events = [emit(stack, "sleep.a", str(n), key=str(n), seconds=1.1) for n in range(8)]
 
     for event in events:
-        in_status(stack, event, "succeeded", timeout=60)
+        in_status(stack, event, "succeeded")
 
     outcomes = stack.query("SELECT outcome, count(*) FROM runs_attempt GROUP BY outcome")
     assert outcomes == [{"outcome": "succeeded", "count": 8}]

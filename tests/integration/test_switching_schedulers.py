@@ -38,7 +38,7 @@ def test_tasks_of_django_celery_beat_fire_as_before_whichever_scheduler_runs(mak
         an_installation(database_now())
 
     with beat(stack, **THEIRS):
-        eventually(lambda: sent.has("ticker", 2, "due soon", "missed today", "clocked"), timeout=40)
+        eventually(lambda: sent.has("ticker", 2, "due soon", "missed today", "clocked"))
     with stack.orm():
         while_nobody_looks(database_now())
     stack.manage("migrate", "-v0")
@@ -48,7 +48,7 @@ def test_tasks_of_django_celery_beat_fire_as_before_whichever_scheduler_runs(mak
     began = time.monotonic()
     sent.mark()
     with beat(stack):
-        eventually(lambda: sent.has("ticker", 3, "due between the two", "clocked between the two"), timeout=40)
+        eventually(lambda: sent.has("ticker", 3, "due between the two", "clocked between the two"))
     eventually(lambda: not stack.query("SELECT 1 FROM runs_outboxmessage"))
     assert sent.since_mark["ticker"] <= time.monotonic() - began + 1
     with stack.orm():
@@ -56,12 +56,12 @@ def test_tasks_of_django_celery_beat_fire_as_before_whichever_scheduler_runs(mak
 
     sent.mark()
     with beat(stack, **THEIRS):
-        eventually(lambda: sent.has("ticker", 3, "clocked on the way back"), timeout=40)
+        eventually(lambda: sent.has("ticker", 3, "clocked on the way back"))
 
     began = time.monotonic()
     sent.mark()
     with beat(stack):
-        eventually(lambda: sent.has("ticker", 3), timeout=40)
+        eventually(lambda: sent.has("ticker", 3))
         eventually(lambda: not stack.query("SELECT 1 FROM triggers_schedule WHERE stale"))
     dispatcher.stop()
     assert sent.since_mark["ticker"] <= time.monotonic() - began + 1  # no burst for what theirs had fired

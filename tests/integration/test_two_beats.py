@@ -16,7 +16,7 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from runs.models import Run
 from tests.integration.protocol import shop_stack
-from tests.stack import Process, Stack, StackMaker, eventually
+from tests.stack import LENIENCE, Process, Stack, StackMaker, eventually, within
 from tests.triggers.factories import make_trigger
 from triggers import schedules
 from triggers.calendar import Interval
@@ -90,7 +90,7 @@ def test_tick_of_a_beat_that_dies_at_its_commit_is_recorded_once(stack: Stack) -
         assert (ticks_so_far(stack) > recorded) == (place == "after_tick_commit")
 
     stack.start("beat")
-    eventually(lambda: stack.query("SELECT 1 FROM triggers_schedule WHERE rest = 'over'"), timeout=30)
+    eventually(lambda: stack.query("SELECT 1 FROM triggers_schedule WHERE rest = 'over'"))
 
     [schedule] = stack.query("SELECT anchor_at FROM triggers_schedule WHERE trigger_id IS NOT NULL")
     events = stack.query("SELECT time FROM triggers_event ORDER BY time")
@@ -103,11 +103,9 @@ def test_sigterm_ends_a_busy_beat_cleanly(stack: Stack) -> None:
     make_ticker(stack, every="0.1s")
     eventually(lambda: ticks_so_far(stack) > 3)
 
-    asked_at = time.monotonic()
-    code = beat.stop()
+    with within(6):  # its look is 10 s away
+        assert beat.stop() == 0
 
-    assert code == 0
-    assert time.monotonic() - asked_at < 6  # its look is 10 s away; leaving takes a loaded machine a while
     [row] = stack.query("SELECT stopped_at, stopped_reason FROM runs_worker WHERE kind = 'beat'")
     assert row["stopped_at"] and row["stopped_reason"] == "stopped"
     assert "Traceback" not in beat.output()
@@ -179,7 +177,7 @@ def test_edit_by_any_door_is_honoured_in_under_a_second(idle: Stack) -> None:
 
     print(", ".join(f"{name} {seconds * 1000:.0f} ms" for name, seconds in took.items()))
     # One of them may meet a machine that is busy with something else.
-    assert sorted(took.values())[-2] < 1
+    assert sorted(took.values())[-2] < 1 * LENIENCE
 
 
 def how_long(stack: Stack, edit: Callable[[PeriodicTask], None]) -> float:
@@ -213,11 +211,9 @@ def test_sigint_interrupts_the_wait_of_an_idle_beat(idle: Stack) -> None:
     beat = idle.start("beat")
     eventually(lambda: is_idle(idle, beat))
 
-    asked_at = time.monotonic()
-    beat.signal(signal.SIGINT)
-
-    assert beat.wait() == 0
-    assert time.monotonic() - asked_at < 6  # its look is 10 s away; leaving takes a loaded machine a while
+    with within(6):  # its look is 10 s away
+        beat.signal(signal.SIGINT)
+        assert beat.wait() == 0
 
 
 def test_beat_survives_a_restart_of_the_database(make_stack: StackMaker) -> None:
