@@ -59,24 +59,24 @@ class PeriodicTaskPanel(Audited, BasePeriodicTaskAdmin, ModelAdmin):  # type: ig
         shown, counted, forbidden, protected = super().get_deleted_objects(objs, request)
         return shown, counted, forbidden - {str(Schedule._meta.verbose_name)}, protected
 
-    # The package's actions, with an entry for each task.
+    # The package's actions, each with its permission and an audit entry for each task.
 
-    @admin.action(description="Enable")
+    @admin.action(description="Enable", permissions=["change"])
     def enable_tasks(self, request: HttpRequest, queryset: QuerySet[PeriodicTask]) -> None:
         record_each(request, "enable", queryset)
         super().enable_tasks(request, queryset)
 
-    @admin.action(description="Disable")
+    @admin.action(description="Disable", permissions=["change"])
     def disable_tasks(self, request: HttpRequest, queryset: QuerySet[PeriodicTask]) -> None:
         record_each(request, "disable", queryset)
         super().disable_tasks(request, queryset)
 
-    @admin.action(description="Enable what is disabled, disable what is enabled")
+    @admin.action(description="Enable what is disabled, disable what is enabled", permissions=["change"])
     def toggle_tasks(self, request: HttpRequest, queryset: QuerySet[PeriodicTask]) -> None:
         record_each(request, "toggle", queryset)
         super().toggle_tasks(request, queryset)
 
-    @admin.action(description="Run now")
+    @admin.action(description="Run now", permissions=["change"])
     def run_tasks(self, request: HttpRequest, queryset: QuerySet[PeriodicTask]) -> None:
         record_each(request, "run", queryset)
         super().run_tasks(request, queryset)
