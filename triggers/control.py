@@ -10,9 +10,9 @@ from uuid_utils.compat import uuid7
 from runs.audit import record
 from runs.exceptions import IllegalState
 from runs.nudge import nudge_dispatcher
-from triggers import dispatch
 from triggers.accept import Incoming, accept, builtin_source
 from triggers.exceptions import TriggerDisabled
+from triggers.leadership import LOCK
 from triggers.models import Decision, Trigger
 
 # A held replay keeps its replay_id: under the nil one it would be taken for the run the event has had before.
@@ -77,7 +77,7 @@ def resume(trigger: Trigger, *, held: Literal["run", "drop"] = "run", by: str) -
 def wait_for_dispatch() -> None:
     """Let the batch that is under way commit, and keep the next one waiting until this transaction ends."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s::int, %s::int)", dispatch.LOCK)
+        cursor.execute("SELECT pg_advisory_xact_lock(%s::int, %s::int)", LOCK)
 
 
 def _offer_held(trigger: Trigger, by: str) -> int:

@@ -17,13 +17,12 @@ from runs.sql import database_now, execute, execute_many, fetch
 from triggers import rates, windows
 from triggers.admission import Ledger, Match, Refusal, admit, close, match_of
 from triggers.items import Item, Matched, match_items, read_items, wanted_by
+from triggers.leadership import LOCK
 from triggers.models import Decision, Trigger
 from triggers.rules import Rules as Rules
 from triggers.waited import waits_ended_by
 
 log = structlog.get_logger(__name__)
-
-LOCK = (0x57AC, 1)  # the two-integer advisory locks are a space of their own, apart from the keys'
 
 WINDOWS = "SELECT min(due_at) - clock_timestamp() FROM triggers_window"
 TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s::int, %s::int)"

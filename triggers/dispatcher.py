@@ -23,9 +23,9 @@ from runs.lease import Presence
 from runs.listen import Listener, set_lazy_commits, set_timeouts
 from runs.models import Worker
 from runs.rescue import Rescuer
-from runs.sql import fetch
 from runs.wiring import wiring
-from triggers.dispatch import LOCK, Batch, Rules, close_windows, dispatch, look_for_windows
+from triggers.dispatch import Batch, Rules, close_windows, dispatch, look_for_windows
+from triggers.leadership import Leadership
 
 log = structlog.get_logger(__name__)
 
@@ -37,17 +37,12 @@ WAITING_RUNS = 1.0  # seconds between two looks while claimable runs wait for a 
 STANDBY = 1.0
 MEND_EVERY = 60.0
 RECONNECT = 1.0
-END_STUCK_HOLDER = """
-SELECT pg_terminate_backend(activity.pid) FROM pg_locks lock JOIN pg_stat_activity activity ON activity.pid = lock.pid
-WHERE lock.locktype = 'advisory' AND lock.granted AND activity.datname = current_database() AND lock.objsubid = 2
-  AND lock.classid = %s::bigint::oid AND lock.objid = %s::bigint::oid
-  AND activity.xact_start < clock_timestamp() - interval '10 seconds'
-"""
 
 
 class Dispatcher:
     def __init__(self) -> None:
         self.rules = Rules()
+        self.leadership = Leadership()
         self.rescuer = Rescuer()
         self.stalled = timers.StalledKeys()
         self.mend_at = 0.0
@@ -85,6 +80,7 @@ class Dispatcher:
         self.listener.open()
         set_timeouts()
         set_lazy_commits()
+        self.leadership.begin()
         self.rescuer.reconnected()
         log.info("dispatcher.listening")
 
@@ -97,24 +93,31 @@ class Dispatcher:
             worked, wait = self.look()
             self.heartbeat.beat()  # after a look that went well: one that always fails falls silent
             now = time.monotonic()
-            if worked:
+            # Also where nothing was done: what commits within the throttle of that NOTIFY sends none of its own.
+            if worked or self.notified:
                 look_until = now + KEEP_LOOKING
             if now < look_until:
                 wait = min(wait, LOOK_EVERY)
-            self.notified = self.listener.wait(wait)
-            if self.notified:
-                look_until = time.monotonic() + KEEP_LOOKING
+            else:
+                self.leadership.release()
+            self.notified = self.wait(wait)
+
+    def wait(self, seconds: float) -> bool:
+        """Until a NOTIFY, or so long; was there one? A stand-by leaves them to the leader, and looks once a second."""
+        if self.leadership.standby_since is None:
+            return self.listener.wait(seconds)
+        time.sleep(seconds)
+        return self.listener.wait(0)
 
     def look(self) -> tuple[bool, float]:
         """Do what there is to do; whether anything was done, and how long there is nothing more to do (seconds)."""
-        batch = unless_locked(lambda: dispatch(self.rules), Batch(left=1))
+        leads = self.leadership.take()
+        batch = unless_locked(lambda: dispatch(self.rules), Batch(left=1)) if leads else Batch(standby=True)
         if batch.dispatched:
             self.ring()  # at once: their senders wait, the rest does not
-        if batch.standby:
-            end_stuck_holder()
         windows, due = look_for_windows(), timers.look()
         made_ready = False
-        if timers.is_due(windows):
+        if leads and timers.is_due(windows):
             closed = unless_locked(lambda: close_windows(self.rules), Batch(left=1))
             made_ready |= closed.dispatched > 0
             batch += closed
@@ -173,9 +176,3 @@ def seconds_until_next(batch: Batch, windows: timedelta | None, due: timers.Look
     if batch.left:
         waits.append(KEEP_LOOKING)
     return min(waits)
-
-
-def end_stuck_holder() -> None:
-    """A dispatcher frozen in its transaction keeps the lock from all others; end its session."""
-    if fetch(END_STUCK_HOLDER, LOCK):
-        log.warning("dispatcher.stuck_holder_ended")

@@ -11,8 +11,9 @@ from tests.stack import Stack
 from tests.triggers.factories import make_event, make_trigger
 from triggers import dispatch as dispatching
 from triggers.accept import builtin_source
-from triggers.dispatch import LOCK, Batch, Rules, dispatch
+from triggers.dispatch import Batch, Rules, dispatch
 from triggers.items import read_items
+from triggers.leadership import LOCK
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from tests.stack import Stack, eventually
 from tests.triggers.factories import make_event, make_paused_trigger
 from triggers.accept import builtin_source
 from triggers.control import resume
-from triggers.dispatch import LOCK
+from triggers.leadership import LOCK
 from triggers.models import Redispatch
 
 
