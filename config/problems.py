@@ -171,6 +171,18 @@ def _stuck(now: Situation) -> Iterator[Problem]:
             alarm_after=settings.WAKEFUL_ALARM_AFTER,
         )
 
+    if now.looks.owed:
+        yield Problem(
+            name="looks-owed",
+            severity=BAD,
+            text=f"{_count(now.looks.owed, 'wait')} not searched yet for events that came before them, because the search "
+            f"failed: {now.looks.error}. These runs do not expire, and wake only by a new event.",
+            remedy="Fix the cause; the search is tried again at least every 5 minutes and continues where it stopped. "
+            "A `statement_timeout` of the role shorter than a few seconds is a usual cause.",
+            lasted=timedelta(seconds=now.looks.age or 0),
+            alarm_after=settings.WAKEFUL_ALARM_AFTER,
+        )
+
 
 def _broken(now: Situation) -> Iterator[Problem]:
     if not now.broken:

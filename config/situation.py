@@ -85,6 +85,11 @@ SELECT json_build_object(
       extract(epoch FROM clock_timestamp() - paused_at)::float8 AS paused
     FROM triggers_trigger WHERE enabled AND failures_in_a_row >= %(failures)s::int ORDER BY slug LIMIT 1000) failing),
   'uncertain', (SELECT count(*) FROM (SELECT FROM runs_run WHERE status = 'uncertain' LIMIT %(counted)s::int) parked),
+  'looks', (SELECT json_build_object('owed', count(*), 'age', extract(epoch FROM clock_timestamp() - min(created_at))::float8,
+      'error', min(left(look_error, 300)))
+    FROM (SELECT created_at, look_error FROM runs_wait
+          WHERE status = 'open' AND looked_at IS NULL AND kind IN ('event', 'children') AND look_failures > 1
+          LIMIT %(counted)s::int) failed),
   'alarms', (SELECT coalesce(json_agg(name), '[]') FROM runs_alarm WHERE ended_at IS NULL)
 )
 """  # noqa: S608  (our own parts)
@@ -155,6 +160,15 @@ class Broken:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LooksOwed:
+    """Waits whose look back has failed more than once, and is tried again."""
+
+    owed: int = 0
+    age: float | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Situation:
     """Ages are seconds, None where nothing waits; a negative lateness is still to come."""
 
@@ -177,6 +191,7 @@ class Situation:
     slots: list[Slot] = field(default_factory=list)
     failing: list[Failing]
     uncertain: int = 0
+    looks: LooksOwed = LooksOwed()
     alarms: list[str]
 
     def alive(self, kind: str) -> list[Process]:
@@ -220,6 +235,7 @@ def look() -> Situation:
             "slots": _each(Slot, seen["slots"]),
             "failing": _each(Failing, seen["failing"]),
             "broken": _each(Broken, seen["broken"]),
+            "looks": LooksOwed(**seen["looks"]),
             "transaction": Transaction(**seen["transaction"]) if seen["transaction"] else None,
         }
     )

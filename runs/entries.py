@@ -85,7 +85,9 @@ WAITED = """waited AS (
          coalesce(%(wait_until)s::timestamptz, clock_timestamp() + %(wait_duration)s::interval),
          %(wait_event_type)s::text, %(wait_match)s::jsonb, %(wait_shape)s::text, %(wait_hash)s::text, %(wait_children)s::uuid[]
   FROM {run} AS run
-  ON CONFLICT (run_id, key) DO UPDATE SET status = 'open', ended_at = NULL, looked_at = NULL WHERE runs_wait.status = 'closed'
+  ON CONFLICT (run_id, key) DO UPDATE SET
+    status = 'open', ended_at = NULL, looked_at = NULL, look_after = NULL, looked_to = NULL, look_failures = 0
+  WHERE runs_wait.status = 'closed'
   RETURNING id
 )"""
 ASKED = """asked AS (

@@ -20,7 +20,7 @@ SELECT
   (SELECT min(due_at) FROM runs_run WHERE status = 'queued' AND due_at IS NOT NULL) - clock_timestamp(),
   (SELECT min(due_at) FROM runs_wait WHERE status = 'open' AND due_at IS NOT NULL
    AND (looked_at IS NOT NULL OR kind NOT IN ('event', 'children'))) - clock_timestamp(),
-  (SELECT min(created_at) + %(owed)s::interval FROM runs_wait
+  (SELECT min(coalesce(look_after, created_at + %(owed)s::interval)) FROM runs_wait
    WHERE status = 'open' AND looked_at IS NULL AND kind IN ('event', 'children')) - clock_timestamp(),
   (SELECT min(available_at) FROM runs_outboxmessage) - clock_timestamp(),
   (SELECT min(seen_at + CASE kind WHEN 'worker' THEN %(lease)s::interval ELSE %(others)s::interval END)

@@ -6,14 +6,16 @@ place is ready at once; the timers line the others up for theirs.
 """
 
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import structlog
-from django.db import InterfaceError, OperationalError
-from psycopg.errors import QueryCanceled
+from django.db import InterfaceError, OperationalError, transaction
+from psycopg.errors import LockNotAvailable, QueryCanceled
 
 from agents.run import SIGNAL
 from runs.entries import hash_at
@@ -21,7 +23,7 @@ from runs.failpoints import failpoint
 from runs.models import Wait
 from runs.nudge import nudge_dispatcher
 from runs.sql import execute, fetch
-from runs.wiring import Sought, wiring
+from runs.wiring import Searched, Sought, wiring
 
 log = structlog.get_logger(__name__)
 
@@ -133,16 +135,34 @@ WHERE NOT EXISTS (SELECT FROM runs_wait taken WHERE taken.event_id = hit.event_i
 # Nothing that ends another kind of wait can have come before it.
 LOOKED_BACK_FOR = (Wait.Kind.EVENT, Wait.Kind.CHILDREN)
 UNLOOKED = """
-SELECT wait.id, wait.kind, wait.run_id, wait.event_type, wait.match, run.event_ids[1], run.created_at,
+SELECT wait.id, wait.kind, wait.run_id, wait.event_type, wait.match, wait.looked_to, wait.look_failures,
+  run.event_ids[1], run.root_id, run.created_at,
   ARRAY(SELECT event_id FROM runs_wait taken WHERE taken.run_id = wait.run_id AND event_id IS NOT NULL)
 FROM runs_wait wait JOIN runs_run run ON run.id = wait.run_id
 WHERE wait.status = 'open' AND wait.looked_at IS NULL AND wait.kind IN ('event', 'children')
 """
 UNLOOKED_OF = f"{UNLOOKED} AND wait.run_id = %(run)s::uuid"
-UNLOOKED_OF_ALL = f"{UNLOOKED} ORDER BY wait.id LIMIT %(limit)s::int"
+# Those that have been looked for before come last: a long search keeps no other from its turn.
+UNLOOKED_OF_ALL = f"""{UNLOOKED} AND (wait.look_after IS NULL OR wait.look_after <= clock_timestamp())
+ORDER BY wait.look_after NULLS FIRST, wait.id LIMIT %(limit)s::int
+"""
 LOOKED = """
-UPDATE runs_wait SET looked_at = clock_timestamp() WHERE id = %s::bigint AND status = 'open' RETURNING {told}
-""".replace("{told}", LAZILY)
+UPDATE runs_wait SET looked_at = clock_timestamp(), look_failures = 0 WHERE id = {open} RETURNING {told}
+"""
+# Not recorded as looked: it goes on from where this look came to.
+STILL_OWED = """
+UPDATE runs_wait SET looked_to = %(looked_to)s::bigint, look_failures = %(failures)s::int, look_error = %(error)s::text,
+  look_after = clock_timestamp() + %(pause)s::interval
+WHERE id = {open}
+"""
+OPEN = "(SELECT id FROM runs_wait WHERE id = %(id)s::bigint AND status = 'open' FOR NO KEY UPDATE SKIP LOCKED)"
+LOOKED = LOOKED.replace("{open}", OPEN).replace("{told}", LAZILY)
+STILL_OWED = STILL_OWED.replace("{open}", OPEN)
+SHORT_PATIENCE = "SET LOCAL statement_timeout = '1s'"
+PAGE = 1000  # events that one statement of a search reads
+BUDGET = 0.25  # seconds that the dispatcher looks back at a time; events that have just come wait no longer
+LONGEST_PAUSE = timedelta(minutes=5)
+OUT_OF_PATIENCE = (QueryCanceled, LockNotAvailable)
 
 
 def end_due(limit: int) -> int:
@@ -190,47 +210,121 @@ def hits_of(looked_up: Sequence[tuple[UUID, str, str, str]]) -> dict[int, UUID]:
     return hits
 
 
+@dataclass(frozen=True, kw_only=True)
+class Owed:
+    """A wait that nobody has yet looked back for, or not to the end."""
+
+    id: int
+    kind: str
+    run_id: UUID
+    type: str
+    match: str | None
+    looked_to: int | None
+    failures: int
+    first_event: UUID | None
+    root: UUID
+    since: datetime
+    taken: Sequence[UUID]
+
+
 def look_back(run_id: UUID | None = None, limit: int = 100) -> int:
-    """Look for what came before a wait was there, for waits whose look is still owed; how many waits it ended.
+    """Look for what came before a wait was there, for the wait of a run or for all whose look is still owed, as far as
+    BUDGET lasts; how many waits it ended.
 
     The wait is committed by now, and this reads a newer snapshot: an event either was there, and is found here, or is
-    dispatched later, and finds the wait. The same goes for the end of a child.
+    dispatched later, and finds the wait. The same goes for the end of a child. A look that fails or takes too long stays
+    owed: it is tried again with a growing pause, from where it came to, and until then the wait does not expire.
     """
-    owed = fetch(UNLOOKED_OF, {"run": run_id}) if run_id else fetch(UNLOOKED_OF_ALL, {"limit": limit})
-    return sum(_look_back(*row) for row in owed)
+    until = time.monotonic() + BUDGET
+    rows = fetch(UNLOOKED_OF, {"run": run_id}) if run_id else fetch(UNLOOKED_OF_ALL, {"limit": limit})
+    owed = [Owed(**dict(zip(Owed.__dataclass_fields__, row, strict=True))) for row in rows]
+    ended = 0
+    for number, wait in enumerate(owed):
+        if number and time.monotonic() >= until:
+            break
+        ended += _look_back(wait, until, is_dispatcher=run_id is None)
+    return ended
 
 
-def _look_back(wait_id: int, kind: str, owner: UUID, type: str, match: str | None, *origin: Any) -> int:
+def _look_back(wait: Owed, until: float, is_dispatcher: bool) -> int:
     failpoint("before_look_back")
-    if kind == Wait.Kind.CHILDREN:
-        has_come = end_without_children([owner]) > 0
-    else:
-        event_id = _find(owner, type, json.loads(match or "{}"), *origin)
-        has_come = event_id is not None
-        if event_id and end_by_events({wait_id: event_id}):
-            return 0  # somebody has locked the run: this look is still owed
-    if not has_come:
-        execute(LOOKED, [wait_id])
+    search = Search(wait, is_dispatcher)
+    try:
+        has_come = search.children() if wait.kind == Wait.Kind.CHILDREN else search.events(until)
+    except Exception as error:
+        if isinstance(error, (OperationalError, InterfaceError)) and not isinstance(error.__cause__, OUT_OF_PATIENCE):
+            raise
+        log.exception("wait.not_looked_back", run=str(wait.run_id), type=wait.type)
+        search.failed(error)
+        return 0
     failpoint("after_look_back")
     return int(has_come)
 
 
-def _find(
-    owner: UUID, type: str, match: Mapping[str, Any], first_event: UUID | None, since: datetime, taken: Sequence[UUID]
-) -> UUID | None:
-    subject = str(owner) if type == SIGNAL else ""
-    try:
-        return wiring.find_event(
-            Sought(
-                type=type, match=match, subject=subject, run_id=owner, after_event=first_event, since=since, but=taken
-            )
+class Search:
+    """One look back for one wait, in pages: a page that fails is read again in halves, the pages before it are not."""
+
+    def __init__(self, wait: Owed, is_dispatcher: bool) -> None:
+        self.wait = wait
+        self.is_dispatcher = is_dispatcher
+        self.looked_to = wait.looked_to
+
+    def children(self) -> bool:
+        has_come = end_without_children([self.wait.run_id]) > 0
+        if not has_come:
+            execute(LOOKED, {"id": self.wait.id})
+        return has_come
+
+    def events(self, until: float) -> bool:
+        """Whether it ended the wait."""
+        most = max(1, PAGE >> min(self.wait.failures, 10))
+        while True:
+            found = self.page(most)
+            if found.event_id:
+                # Where somebody has locked the run, this look is still owed.
+                return not end_by_events({self.wait.id: found.event_id})
+            if found.searched_to is None:
+                execute(LOOKED, {"id": self.wait.id})
+                return False
+            self.looked_to, most = found.searched_to, min(most * 2, PAGE)
+            if time.monotonic() >= until:
+                self.still_owed()
+                return False
+
+    def page(self, most: int) -> Searched:
+        wait = self.wait
+        sought = Sought(
+            type=wait.type,
+            match=json.loads(wait.match or "{}"),
+            subject=str(wait.run_id) if wait.type == SIGNAL else "",
+            run_id=wait.run_id,
+            after_event=wait.first_event,
+            since=wait.since,
+            but=wait.taken,
+            root=wait.root,
+            searched_to=self.looked_to,
+            most=most,
         )
-    except Exception as error:
-        if isinstance(error, (OperationalError, InterfaceError)) and not isinstance(error.__cause__, QueryCanceled):
-            raise
-        # The dispatcher would try it for ever, and do nothing else.
-        log.exception("wait.not_looked_back", run=str(owner), type=type)
-        return None
+        if not self.is_dispatcher:
+            return wiring.find_event(sought)
+        with transaction.atomic():
+            execute(SHORT_PATIENCE)
+            return wiring.find_event(sought)
+
+    def failed(self, error: Exception) -> None:
+        failures = 1 if self.looked_to != self.wait.looked_to else min(self.wait.failures + 1, 1000)
+        pause = min(timedelta(seconds=2 ** min(failures, 10)), LONGEST_PAUSE)
+        self.still_owed(failures, f"{type(error).__name__}: {error}"[:500], pause)
+
+    def still_owed(self, failures: int = 0, error: str = "", pause: timedelta = timedelta()) -> None:
+        parameters = {
+            "id": self.wait.id,
+            "looked_to": self.looked_to,
+            "failures": failures,
+            "error": error,
+            "pause": pause,
+        }
+        execute(STILL_OWED, parameters)
 
 
 def lookups(shapes: Sequence[str], data: Any) -> list[tuple[str, str]]:

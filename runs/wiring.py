@@ -18,7 +18,10 @@ OutsideHandler = Callable[[dict[str, Any]], None]
 @dataclass(frozen=True, kw_only=True)
 class Sought:
     """An event that a run waits for: of this type, its data containing `match` (dotted path → value), with this subject if
-    one is given, accepted after the event that the run was made for (or since an instant), none of `but`."""
+    one is given, accepted after the event that the run was made for (or since an instant), none of `but`.
+
+    `root` is the first event of the run's causal chain: no event that the run waits for is older. `searched_to` is the
+    `seq` up to which an earlier search found nothing, `most` the number of events to read in this one."""
 
     type: str
     match: Mapping[str, Any]
@@ -27,9 +30,20 @@ class Sought:
     after_event: UUID | None
     since: datetime
     but: Sequence[UUID]
+    root: UUID
+    searched_to: int | None = None
+    most: int = 1000
 
 
-def _unwired_search(sought: Sought) -> UUID | None:
+@dataclass(frozen=True, kw_only=True)
+class Searched:
+    """The first such event, if any; without one, the `seq` to go on from, or None: every event was looked at."""
+
+    event_id: UUID | None = None
+    searched_to: int | None = None
+
+
+def _unwired_search(sought: Sought) -> Searched:
     raise RuntimeError("runs.wiring.wiring.find_event is not set; config.apps wires it")
 
 
@@ -52,9 +66,7 @@ def _unwired_signal(run_id: UUID, name: str, data: Any, by: str) -> UUID:
 @dataclass
 class Wiring:
     read_events: Callable[[Sequence[UUID]], list[Event]] = _unwired
-    find_event: Callable[[Sought], UUID | None] = (
-        _unwired_search  # the first such event, of any that were dispatched or not
-    )
+    find_event: Callable[[Sought], Searched] = _unwired_search  # dispatched or not; reads no more than a page
     check_ahead: Callable[[UUID | None, Effects], None] = (
         _unwired_ahead  # Permanent: why a trigger's run must not set these
     )

@@ -6,39 +6,54 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from agents import Event
-from agents.ids import TIME_PREFIX
 from runs.sql import fetch
-from runs.wiring import Sought
+from runs.wiring import Searched, Sought
 
 READ = """
 SELECT event.id, event.type, source.slug, event.subject, coalesce(event.time, event.received_at), event.data
 FROM triggers_event event JOIN triggers_source source ON source.id = event.source_id
 WHERE event.id = ANY(%s::uuid[]) ORDER BY event.seq
 """
-# One that has lost its payload says nothing any more. Two looks, each by its own index: the undispatched ones are few,
-# the others are entered at dispatch. Ids are ordered by the clocks of the processes that accepted them, so that the first
-# one is five minutes early; `seq` is exact.
+# One page of a search, in the order of `seq`: undispatched events and dispatched ones are in an index each, and the page ends
+# at the least `seq` at which either of them has had `most` events. Both are read in one snapshot, so no event escapes the
+# search by being dispatched meanwhile. An event without its payload says nothing any more.
 FIND = """
-SELECT event.id FROM (
-  SELECT id, seq, data, subject, received_at FROM triggers_event
-  WHERE type = %(type)s::text AND dispatched_at IS NOT NULL AND id >= %(first)s::uuid AND payload_removed_at IS NULL
-    AND (%(match)s::jsonb IS NULL OR data @> %(match)s::jsonb)
-  UNION ALL
-  SELECT id, seq, data, subject, received_at FROM triggers_event
-  WHERE type = %(type)s::text AND dispatched_at IS NULL AND (%(match)s::jsonb IS NULL OR data @> %(match)s::jsonb)
-) event
-WHERE CASE WHEN %(after)s::uuid IS NULL THEN event.received_at >= %(since)s::timestamptz
-           ELSE event.seq > (SELECT seq FROM triggers_event WHERE id = %(after)s::uuid) END
-  AND event.id <> ALL (%(but)s::uuid[])
-ORDER BY event.seq LIMIT 1
-"""
+WITH first AS MATERIALIZED (
+  SELECT coalesce(%(searched_to)s::bigint, (SELECT seq FROM triggers_event WHERE id = %(after)s::uuid),
+                  (SELECT seq FROM triggers_event WHERE id = %(root)s::uuid), 0) AS seq
+), page AS MATERIALIZED (
+  SELECT least(
+    (SELECT seq FROM triggers_event
+     WHERE type = %(type)s::text AND dispatched_at IS NOT NULL AND seq > (SELECT seq FROM first)
+     ORDER BY seq OFFSET %(most)s::int - 1 LIMIT 1),
+    (SELECT seq FROM triggers_event WHERE dispatched_at IS NULL AND seq > (SELECT seq FROM first)
+     ORDER BY seq OFFSET %(most)s::int - 1 LIMIT 1)) AS last
+)
+SELECT (
+  SELECT event.id FROM (
+    (SELECT id, seq FROM triggers_event
+     WHERE type = %(type)s::text AND dispatched_at IS NOT NULL
+       AND seq > (SELECT seq FROM first) AND seq <= coalesce((SELECT last FROM page), %(end)s::bigint)
+       AND {wanted} ORDER BY seq LIMIT 1)
+    UNION ALL
+    (SELECT id, seq FROM triggers_event
+     WHERE dispatched_at IS NULL AND type = %(type)s::text
+       AND seq > (SELECT seq FROM first) AND seq <= coalesce((SELECT last FROM page), %(end)s::bigint)
+       AND {wanted} ORDER BY seq LIMIT 1)
+  ) event ORDER BY event.seq LIMIT 1
+), (SELECT last FROM page)
+""".replace(
+    "{wanted}",
+    """payload_removed_at IS NULL AND (%(match)s::jsonb IS NULL OR data @> %(match)s::jsonb)
+       AND (%(after)s::uuid IS NOT NULL OR received_at >= %(since)s::timestamptz) AND id <> ALL (%(but)s::uuid[])""",
+)
 FIND_BY_SUBJECT = """
 SELECT id FROM triggers_event
 WHERE subject = %(subject)s::text AND subject <> '' AND type = %(type)s::text AND payload_removed_at IS NULL
   AND (%(match)s::jsonb IS NULL OR data @> %(match)s::jsonb) AND id <> ALL (%(but)s::uuid[])
 ORDER BY seq LIMIT 1
 """
-EARLY = 5 * 60 * 1000  # milliseconds
+END = 2**63 - 1  # no `seq` is higher
 
 
 def read_events(event_ids: Sequence[UUID]) -> list[Event]:
@@ -51,26 +66,29 @@ def read_events(event_ids: Sequence[UUID]) -> list[Event]:
     ]
 
 
-def find_event(sought: Sought) -> UUID | None:
-    """The first event that a run could be waiting for, dispatched or not."""
+def find_event(sought: Sought) -> Searched:
+    """The first event that a run could be waiting for, dispatched or not, in the next page of the events of its type."""
     parameters = {
         "type": sought.type,
-        "subject": sought.subject,
         "match": Jsonb(_nested(sought.match)) if sought.match else None,
-        "first": _earlier(sought.run_id),
-        "after": sought.after_event,
-        "since": sought.since,
         "but": list(sought.but),
     }
-    rows = fetch(FIND_BY_SUBJECT if sought.subject else FIND, parameters)
-    found: UUID | None = rows[0][0] if rows else None
-    return found
-
-
-def _earlier(run_id: UUID) -> UUID:
-    """The least id of the time before the run's event (of a child: of the first run's)."""
-    milliseconds = int.from_bytes(run_id.bytes[:TIME_PREFIX])
-    return UUID(bytes=max(milliseconds - EARLY, 0).to_bytes(TIME_PREFIX) + bytes(16 - TIME_PREFIX))
+    if sought.subject:
+        rows = fetch(FIND_BY_SUBJECT, {**parameters, "subject": sought.subject})
+        return Searched(event_id=rows[0][0] if rows else None)
+    [(found, last)] = fetch(
+        FIND,
+        {
+            **parameters,
+            "after": sought.after_event,
+            "root": sought.root,
+            "since": sought.since,
+            "searched_to": sought.searched_to,
+            "most": sought.most,
+            "end": END,
+        },
+    )
+    return Searched(event_id=found, searched_to=None if found else last)
 
 
 def _nested(match: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,10 @@ class Wait(models.Model):
     looked_at = models.DateTimeField(
         null=True, help_text="when somebody looked for what had come before this wait was there"
     )
+    look_after = models.DateTimeField(null=True, help_text="when to look on, after a look that did not finish")
+    looked_to = models.BigIntegerField(null=True, help_text="`seq` of the last event that an unfinished look has read")
+    look_failures = models.PositiveSmallIntegerField(db_default=0, help_text="looks in a row that failed")
+    look_error = models.TextField(db_default="", help_text="why the last of them failed")
     created_at = models.DateTimeField(db_default=Now())
     ended_at = models.DateTimeField(null=True)
 

@@ -56,7 +56,7 @@ class Event(models.Model):
             models.Index(fields=["seq"], name="event_undispatched", condition=Q(dispatched_at=None)),
             models.Index(fields=["subject"], name="event_by_subject", condition=~Q(subject="")),
             # What came before a wait for it. It is entered at dispatch, so that accepting an event does not pay for it.
-            models.Index(fields=["type", "id"], name="event_by_type", condition=Q(dispatched_at__isnull=False)),
+            models.Index(fields=["type", "seq"], name="event_by_type_seq", condition=Q(dispatched_at__isnull=False)),
             models.Index(fields=["cause_run_id"], name="event_by_cause", condition=Q(cause_run_id__isnull=False)),
         ]
 
