@@ -24,12 +24,18 @@ log = structlog.get_logger(__name__)
 # A soft deadline interrupts the body in its own process; the parent's hard one comes this much later.
 HARD_DEADLINE_AFTER = 5.0
 
+# Code that has an agent as atomic leaves a run with a journal to a live worker that has it as durable; where none lives, it
+# claims the run and parks it.
+MAY_EXECUTE = """(NOT run.has_journal OR run.agent = ANY(me.durable_agents) OR NOT EXISTS (
+    SELECT FROM runs_worker worker
+    WHERE worker.id <> me.id AND {takes_runs} AND run.queue = ANY(worker.queues) AND run.agent = ANY(worker.durable_agents)))"""
 CLAIM = """
 WITH me AS (
-  SELECT id FROM runs_worker worker WHERE id = %(worker)s::uuid AND {takes_runs} AND {gate}
+  SELECT id, durable_agents FROM runs_worker worker WHERE id = %(worker)s::uuid AND {takes_runs} AND {gate}
 ), best AS MATERIALIZED (
   SELECT run.id FROM runs_run run, me
   WHERE run.status = 'queued' AND run.ready_at IS NOT NULL AND run.queue = %(queue)s::text AND run.agent = ANY(%(agents)s::text[])
+    AND {may_execute}
   ORDER BY run.priority, run.seq LIMIT 1
   FOR UPDATE OF run SKIP LOCKED
 )
@@ -37,14 +43,14 @@ UPDATE runs_run SET
   status = 'running', status_reason = '', ready_at = NULL, worker_id = %(worker)s::uuid, pid = %(pid)s::int,
   claimed_at = clock_timestamp(), started_at = coalesce(started_at, clock_timestamp()),
   deadline_at = clock_timestamp() + make_interval(secs => coalesce((policy->>'timeout')::float8, %(timeout)s::float8) + %(hard)s::float8),
-  attempt = attempt + 1, epoch = epoch + 1,
+  attempt = attempt + 1, epoch = epoch + 1, claim = gen_random_uuid(),
   version = (%(versions)s::text[])[array_position(%(agents)s::text[], agent)],
   begun_version = CASE WHEN started_at IS NULL THEN (%(versions)s::text[])[array_position(%(agents)s::text[], agent)] ELSE begun_version END
 FROM best WHERE runs_run.id = best.id
 RETURNING runs_run.id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, chain, key, slot,
-  key_limit, parent_id,
+  key_limit, parent_id, claim, has_journal,
   {named}
-""".replace("{takes_runs}", TAKES_RUNS)
+""".replace("{may_execute}", MAY_EXECUTE).replace("{takes_runs}", TAKES_RUNS)
 NAMED = "set_config('application_name', 'wakeful:' || runs_run.id || ':' || epoch, false)"
 PAUSED = IS_PAUSED.format(queue="%(queue)s::text")
 LIMIT = "SELECT max_running FROM runs_queue WHERE name = %(queue)s::text AND max_running IS NOT NULL"
@@ -56,7 +62,7 @@ CLAIM_LIMITED = CLAIM.replace("{gate}", f"NOT {PAUSED} AND ({RUNNING}) < ({LIMIT
 READS_ANEW = "current_setting('transaction_isolation') = 'read committed'"
 CLAIM_ALONG = CLAIM.replace("{gate}", f"{UNLIMITED} AND {READS_ANEW}").replace("{named}", "NULL")
 SETTLE = """
-SELECT id, epoch, key, slot, key_limit FROM runs_run WHERE status = 'running' AND worker_id = %s::uuid AND pid = %s::int
+SELECT id, epoch, claim, key, slot, key_limit FROM runs_run WHERE status = 'running' AND worker_id = %s::uuid AND pid = %s::int
 """
 HAS_LIMIT = f"SELECT EXISTS ({LIMIT})"
 QUEUE_LOCK = "SELECT pg_advisory_xact_lock(%(space)s::int, hashtext(%(queue)s::text))"
@@ -65,10 +71,11 @@ QUEUE_SPACE = 0x57AD  # of the two-integer advisory locks
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A run this process owns, until somebody raises its epoch."""
+    """A run this process owns, until another process raises its epoch or claims it. `id` is the claim's identity."""
 
     run_id: UUID
     epoch: int
+    id: UUID | None
     attempt: int
     agent: str
     trigger: str
@@ -83,6 +90,7 @@ class Claim:
     slot: int | None
     key_limit: int = 1
     parent_id: UUID | None = None
+    has_journal: bool = False
     is_named: bool = True  # does the session that claimed it bear its name?
 
     @property
@@ -90,6 +98,7 @@ class Claim:
         return Ticket(
             run_id=self.run_id,
             epoch=self.epoch,
+            claim=self.id,
             key=self.key,
             slot=self.slot,
             key_limit=self.key_limit,
@@ -164,11 +173,14 @@ def _claim_of(row: tuple[Any, ...], is_named: bool = True) -> Claim:
         slot,
         limit,
         parent_id,
+        claim,
+        has_journal,
         _,
     ) = row
     return Claim(
         run_id=run_id,
         epoch=epoch,
+        id=claim,
         attempt=attempt,
         agent=agent,
         trigger=trigger,
@@ -183,6 +195,7 @@ def _claim_of(row: tuple[Any, ...], is_named: bool = True) -> Claim:
         slot=slot,
         key_limit=limit,
         parent_id=parent_id,
+        has_journal=has_journal,
         is_named=is_named,
     )
 
@@ -198,8 +211,8 @@ def _claim_limited(queue: str, parameters: Mapping[str, Any]) -> list[tuple[Any,
 
 def settle(worker_id: UUID) -> None:
     """Release what the database says this process is running: it is not, so that claim never began."""
-    for run_id, epoch, key, slot, key_limit in fetch(SETTLE, [worker_id, os.getpid()]):
-        ticket = Ticket(run_id=run_id, epoch=epoch, key=key, slot=slot, key_limit=key_limit)
+    for run_id, epoch, claim, key, slot, key_limit in fetch(SETTLE, [worker_id, os.getpid()]):
+        ticket = Ticket(run_id=run_id, epoch=epoch, claim=claim, key=key, slot=slot, key_limit=key_limit)
         outcome = Outcome(
             status=RunStatus.QUEUED,
             attempt=Attempt.Outcome.RELEASED,

@@ -64,9 +64,9 @@ class WaitEntry:
 
 # `{run}` is the part of the statement in which the fence stands; without its row nothing is written.
 JOURNALED = """journaled AS (
-  INSERT INTO runs_step (run_id, key, position, is_keyed, effect, status, epoch, attempts, arguments, output, error, error_kind,
-                         is_permanent, started_at, ended_at)
-  SELECT run.id, entry.key, entry.position, entry.is_keyed, entry.effect, entry.status, %(epoch)s::int, entry.attempts,
+  INSERT INTO runs_step (run_id, key, position, is_keyed, effect, status, epoch, claim, attempts, arguments, output, error,
+                         error_kind, is_permanent, started_at, ended_at)
+  SELECT run.id, entry.key, entry.position, entry.is_keyed, entry.effect, entry.status, %(epoch)s::int, %(claim)s::uuid, entry.attempts,
          entry.arguments, entry.output, entry.error, entry.error_kind, entry.is_permanent,
          clock_timestamp() - make_interval(secs => entry.took), CASE WHEN entry.status <> 'started' THEN clock_timestamp() END
   FROM {run} AS run, unnest(%(step_keys)s::text[], %(step_positions)s::int[], %(step_keyed)s::boolean[], %(step_effects)s::text[],
@@ -75,7 +75,8 @@ JOURNALED = """journaled AS (
     AS entry(key, position, is_keyed, effect, status, attempts, arguments, output, error, error_kind, is_permanent, took)
   ON CONFLICT (run_id, key) DO UPDATE SET
     position = excluded.position,
-    status = excluded.status, epoch = excluded.epoch, attempts = excluded.attempts, output = excluded.output, error = excluded.error,
+    status = excluded.status, epoch = excluded.epoch, claim = excluded.claim,
+    attempts = excluded.attempts, output = excluded.output, error = excluded.error,
     error_kind = excluded.error_kind, is_permanent = excluded.is_permanent, ended_at = excluded.ended_at
 )"""
 # A wait that a cancel has closed is opened again by the requeued run; its time runs on.

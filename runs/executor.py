@@ -36,7 +36,8 @@ T = TypeVar("T")
 ClaimAnother = Callable[[], Claim | None]
 CONNECTION_ERRORS = (OperationalError, InterfaceError)
 NAME_SESSION = """
-SELECT set_config('application_name', %s::text, false) FROM runs_run WHERE id = %s::uuid AND epoch = %s::int
+SELECT set_config('application_name', %s::text, false) FROM runs_run
+WHERE id = %s::uuid AND epoch = %s::int AND claim = %s::uuid
 """
 
 
@@ -112,7 +113,7 @@ def run_of(claim: Claim, journal: AnyJournal | None = None) -> AgentRun:
 
 def run_atomic(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> Outcome | None:
     # Its code is durable no more, or not yet in this worker's version.
-    if claim.policy.durable and recorded.has_entries(claim.run_id):
+    if has_journal(claim):
         return Outcome(
             status=RunStatus.UNCERTAIN,
             attempt=Attempt.Outcome.UNCERTAIN,
@@ -132,6 +133,13 @@ def run_atomic(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) ->
         failpoint("before_commit")
     failpoint("after_commit")
     return None
+
+
+def has_journal(claim: Claim) -> bool:
+    """Did any version of the code execute this run durably? Versions before `Run.has_journal` did not say so: a run that
+    was claimed before, or forked, is asked for its entries."""
+    was_begun = claim.epoch > 1 or claim.policy.durable
+    return claim.has_journal or (was_begun and recorded.has_entries(claim.run_id))
 
 
 def run_durable(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> Outcome | None:
@@ -181,14 +189,14 @@ def open_session(claim: Claim) -> None:
         return
     if not lives:
         connection.close()
-    if not fetch(NAME_SESSION, [claim.session_name, claim.run_id, claim.epoch]):
+    if not fetch(NAME_SESSION, [claim.session_name, claim.run_id, claim.epoch, claim.id]):
         raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
 
 
 def committed(claim: Claim) -> bool:
     """Did the finish commit, before its answer was lost or a hook failed? RunLost if the run has moved on."""
-    run = with_patience(lambda: Run.objects.only("status", "epoch").get(pk=claim.run_id))
-    if run.epoch != claim.epoch:
+    run = with_patience(lambda: Run.objects.only("status", "epoch", "claim").get(pk=claim.run_id))
+    if (run.epoch, run.claim) != (claim.epoch, claim.id):
         raise RunLost
     return bool(run.status == RunStatus.SUCCEEDED)
 

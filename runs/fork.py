@@ -151,8 +151,8 @@ def _fork_of(origin: Run, input: Any, has_input: bool) -> NewRun:
 
 def _copy_journal(origin: Run, fork_id: UUID, position: int) -> None:
     parameters = {"run": origin.pk, "fork": fork_id, "position": position}
-    execute(COPY_STEPS, parameters)
-    execute(COPY_WAITS, parameters)
+    if execute(COPY_STEPS, parameters) + execute(COPY_WAITS, parameters):
+        Run.objects.filter(pk=fork_id).update(has_journal=True)
     _readdress_signals(fork_id)
     was_forked = Run.objects.filter(forked_from_id=origin.pk).exclude(pk=fork_id).exists()
     asked_again = _granted(origin, position) if was_forked or _repeats(origin, position) else []

@@ -101,6 +101,7 @@ class Journal:
         self.places = Places()
         self.pending: list[StepEntry] = []  # values that no commit has written down yet
         self.has_progressed = False
+        self.has_journal = claim.has_journal  # does the run's row say so?
         self.interruption: BaseException | None = None  # once there is one, nothing goes on
         self.outcome: Outcome | None = None  # what that makes of the run, if it is not lost
         self.lock = threading.RLock()
@@ -354,13 +355,17 @@ class Journal:
         is_progress = any(entry.status == Status.DONE for entry in entries)
         with self.lock:
             drawn, is_first = list(self.pending), is_progress and not self.has_progressed
+            has_journal = self.has_journal
         written = {entry.key for entry in drawn}
-        is_wanted_back = commit(self.claim, [*drawn, *entries], rows, is_first=is_first)
+        is_wanted_back = commit(
+            self.claim, [*drawn, *entries], rows, is_first_progress=is_first, has_journal=has_journal
+        )
 
         def committed() -> None:
             with self.lock:
                 self.pending = [entry for entry in self.pending if entry.key not in written]
                 self.has_progressed |= is_progress
+                self.has_journal = True
 
         transaction.on_commit(committed)
         return is_wanted_back

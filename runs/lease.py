@@ -33,6 +33,7 @@ def open_row(
     id: UUID | None = None,
     concurrency: int = 0,
     agents: Sequence[str] = (),
+    durable_agents: Sequence[str] = (),
     queues: Sequence[str] = (),
 ) -> UUID:
     """Begin an incarnation of this process."""
@@ -44,6 +45,7 @@ def open_row(
         version=wakeful_version(),
         concurrency=concurrency,
         agents=list(agents),
+        durable_agents=list(durable_agents),
         queues=list(queues),
     )
     nudge_dispatcher()
@@ -65,7 +67,7 @@ RENEW = """
 WITH renewed AS (
   UPDATE runs_worker SET seen_at = clock_timestamp() WHERE id = %s::uuid AND stopped_at IS NULL RETURNING id
 )
-SELECT run.id, run.epoch, run.key, run.slot, run.pid, run.deadline_at < clock_timestamp(), run.cancel_requested_at IS NOT NULL
+SELECT run.id, run.epoch, run.claim, run.key, run.slot, run.pid, run.deadline_at < clock_timestamp(), run.cancel_requested_at IS NOT NULL
 FROM renewed LEFT JOIN runs_run run ON run.worker_id = renewed.id AND run.status = 'running'
 """
 
@@ -96,9 +98,12 @@ def renew(worker_id: UUID) -> list[Running] | None:
         return None
     return [
         Running(
-            ticket=Ticket(run_id=id, epoch=epoch, key=key, slot=slot), pid=pid, overdue=overdue, cancelled=cancelled
+            ticket=Ticket(run_id=id, epoch=epoch, claim=claim, key=key, slot=slot),
+            pid=pid,
+            overdue=overdue,
+            cancelled=cancelled,
         )
-        for id, epoch, key, slot, pid, overdue, cancelled in rows
+        for id, epoch, claim, key, slot, pid, overdue, cancelled in rows
         if id is not None
     ]
 

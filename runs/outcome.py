@@ -1,6 +1,7 @@
 """How a run leaves `running` (or, by somebody else's hand, any live state): one statement for every way out.
 
-The compare-and-set on the epoch is the fence. It stands in the transaction's last statement, and everything else in
+The compare-and-set on the epoch and the claim's identity is the fence (after a failover that lost a claim, another claim
+may have the same epoch). It stands in the transaction's last statement, and everything else in
 that statement hangs on it: no row, and the attempt, the ledger, the outbox and the promotion of the key's next run are
 empty too.
 """
@@ -31,6 +32,7 @@ class Ticket:
 
     run_id: UUID
     epoch: int
+    claim: UUID | None
     key: str | None
     slot: int | None
     key_limit: int = 1
@@ -97,10 +99,12 @@ WITH gone AS (
     slot = CASE WHEN %(keeps_place)s::boolean THEN slot END,
     attempt = CASE WHEN %(waits)s::boolean THEN 0 ELSE greatest(attempt - %(given_back)s::int, 0) END,
     epoch = epoch + %(fenced)s::int,
+    has_journal = has_journal OR %(journaled)s::boolean,
     result = %(result)s::jsonb,
     error = %(error)s::text,
     finished_at = CASE WHEN %(finished)s::boolean THEN clock_timestamp() END
-  WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND NOT (%(goes_on)s::boolean AND cancel_requested_at IS NOT NULL) {guard}
+  WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND claim IS NOT DISTINCT FROM %(claim)s::uuid
+    AND NOT (%(goes_on)s::boolean AND cancel_requested_at IS NOT NULL) {guard}
   RETURNING id, key, agent, trigger, trigger_id, event_ids, replay_id, attempt, worker_id, pid, claimed_at, parent_id
 )"""
 ATTEMPTED = """attempted AS (
@@ -222,7 +226,7 @@ def _keeps_place(ticket: Ticket, outcome: Outcome) -> bool:
 
 
 def _cancel_requested(ticket: Ticket) -> bool:
-    runs = Run.objects.filter(pk=ticket.run_id, epoch=ticket.epoch, status=RunStatus.RUNNING)
+    runs = Run.objects.filter(pk=ticket.run_id, epoch=ticket.epoch, claim=ticket.claim, status=RunStatus.RUNNING)
     return runs.exclude(cancel_requested_at=None).exists()
 
 
@@ -257,6 +261,7 @@ def _execute(
     parameters: dict[str, Any] = effect_parameters(outcome) | {
         "id": ticket.run_id,
         "epoch": ticket.epoch,
+        "claim": ticket.claim,
         "claim_epoch": ticket.epoch if claim_epoch is None else claim_epoch,
         "slot": ticket.slot,
         "expected": expected,
@@ -271,6 +276,7 @@ def _execute(
         "given_back": int(outcome.give_back),
         "waits": outcome.status == RunStatus.WAITING,
         "number": ticket.attempt,
+        "journaled": bool(outcome.entries) or outcome.wait is not None,
         "result": None if outcome.result is None else Jsonb(outcome.result),
         "error": outcome.error,
         "traceback": outcome.traceback,

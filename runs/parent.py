@@ -43,11 +43,11 @@ WORKER_ID = uuid4()
 # A fence raises the epoch, so that the owner can commit nothing more; no row: the run has moved on.
 FENCE_OVERDUE = """
 UPDATE runs_run SET epoch = epoch + 1
-WHERE id = %s::uuid AND epoch = %s::int AND status = 'running' AND deadline_at < clock_timestamp()
+WHERE id = %s::uuid AND epoch = %s::int AND claim IS NOT DISTINCT FROM %s::uuid AND status = 'running' AND deadline_at < clock_timestamp()
 """
 FENCE_CANCELLED = """
 UPDATE runs_run SET epoch = epoch + 1
-WHERE id = %s::uuid AND epoch = %s::int AND status = 'running' AND cancel_requested_at IS NOT NULL
+WHERE id = %s::uuid AND epoch = %s::int AND claim IS NOT DISTINCT FROM %s::uuid AND status = 'running' AND cancel_requested_at IS NOT NULL
 """
 
 
@@ -71,8 +71,15 @@ class Parent(bootsteps.StartStopStep):
             for name in worker.app.amqp.queues.consume_from
             if name.startswith(QUEUE_PREFIX)
         ]
-        agents = [agent.name for agent in registry.all_agents()]
-        lease.open_row(Worker.Kind.WORKER, id=WORKER_ID, concurrency=worker.concurrency, agents=agents, queues=queues)
+        agents = registry.all_agents()
+        lease.open_row(
+            Worker.Kind.WORKER,
+            id=WORKER_ID,
+            concurrency=worker.concurrency,
+            agents=[agent.name for agent in agents],
+            durable_agents=[agent.name for agent in agents if agent.durable],
+            queues=queues,
+        )
         connection.close()
         Parent.watch = Watch(worker)
         Parent.watch.start()
@@ -217,13 +224,15 @@ class Watch(threading.Thread):
 
     def take_orphan(self, running: Running) -> None:
         """A child that came and went between two looks."""
-        for run in Run.objects.running().filter(pk=running.ticket.run_id, epoch=running.ticket.epoch):
+        for run in Run.objects.running().filter(
+            pk=running.ticket.run_id, epoch=running.ticket.epoch, claim=running.ticket.claim
+        ):
             lost(run, f"its process {running.pid} died")
 
     def stop_run(self, running: Running, fence: str, outcome: Outcome) -> None:
         """Fence first, so that the run cannot finish under the blow; then its child; then say what became of it."""
         ticket = running.ticket
-        if not execute(fence, [ticket.run_id, ticket.epoch]):
+        if not execute(fence, [ticket.run_id, ticket.epoch, ticket.claim]):
             return
         failpoint("after_fence")
         self.kill(running.pid)

@@ -18,19 +18,20 @@ from runs.session import writing
 from runs.sql import execute, fetch
 from runs.states import RunStatus
 
-# The first progress of a claim begins to count attempts anew; after that the fence need only hold the row. A thread that
+# The first progress of a claim begins to count attempts anew, and the first entry of a run says that it has a journal;
+# after that the fence need only hold the row. A thread that
 # the body left behind still bears the run's epoch when the run waits or has finished: so the state counts too, in a way
 # that does not send the planner to the small partial index.
 FIRST = """
 WITH fenced AS (
-  UPDATE runs_run SET attempt = 0
-  WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND coalesce(status, '') = 'running'
+  UPDATE runs_run SET attempt = CASE WHEN %(is_progress)s::boolean THEN 0 ELSE attempt END, has_journal = true
+  WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND claim = %(claim)s::uuid AND coalesce(status, '') = 'running'
   RETURNING id, worker_id, cancel_requested_at
 )"""
 FURTHER = """
 WITH fenced AS MATERIALIZED (
   SELECT id, worker_id, cancel_requested_at FROM runs_run
-  WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND coalesce(status, '') = 'running'
+  WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND claim = %(claim)s::uuid AND coalesce(status, '') = 'running'
   FOR NO KEY UPDATE
 )"""
 # Is this process asked to give the run back?
@@ -40,31 +41,38 @@ SELECT cancel_requested_at IS NOT NULL OR EXISTS (
 FROM fenced
 """
 FORGET_INTENT = """
-DELETE FROM runs_step USING runs_run
-WHERE run_id = %s::uuid AND runs_step.key = %s::text AND runs_step.status = 'started' AND runs_run.id = run_id AND runs_run.epoch = %s::int
+WITH fenced AS MATERIALIZED (
+  SELECT id FROM runs_run WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND claim = %(claim)s::uuid FOR NO KEY UPDATE
+)
+DELETE FROM runs_step USING fenced WHERE run_id = fenced.id AND key = %(key)s::text AND status = 'started'
 """
 # By the claim that wrote the intent, and by nobody else: whoever owns the run by now has not done it again.
 RECORD_LATE = """
 WITH late AS (
   UPDATE runs_step SET status = 'done', output = %(output)s::jsonb, ended_at = clock_timestamp()
-  WHERE run_id = %(id)s::uuid AND key = %(key)s::text AND status = 'started' AND epoch = %(epoch)s::int
+  WHERE run_id = %(id)s::uuid AND key = %(key)s::text AND status = 'started' AND claim = %(claim)s::uuid
   RETURNING run_id AS id
 )"""
 RECORDED = "SELECT id FROM late"
 LATE_PATIENCE = 10.0  # seconds of a missing database
 
 
-def commit(claim: Claim, entries: Sequence[StepEntry], rows: Rows, *, is_first: bool) -> bool:
+def commit(
+    claim: Claim, entries: Sequence[StepEntry], rows: Rows, *, is_first_progress: bool, has_journal: bool
+) -> bool:
     """Write entries, and what a step leaves behind, as the last statement of a transaction. Is the run wanted back, to be
     released or cancelled? RunLost: it is somebody else's, roll back and stop."""
     parts = {JOURNALED: entries, SENT: rows.outbound, NOTED: rows.notices}
     parameters = {
         "id": claim.run_id,
         "epoch": claim.epoch,
+        "claim": claim.id,
+        "is_progress": is_first_progress,
         **(step_parameters(entries) if entries else {}),
         **effect_parameters(rows),
     }
-    found = fetch(f"{FIRST if is_first else FURTHER}{hanging(parts, on='fenced')}{WANTED_BACK}", parameters)
+    fence = FIRST if is_first_progress or not has_journal else FURTHER
+    found = fetch(f"{fence}{hanging(parts, on='fenced')}{WANTED_BACK}", parameters)
     if not found:
         raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
     return bool(found[0][0])
@@ -73,7 +81,7 @@ def commit(claim: Claim, entries: Sequence[StepEntry], rows: Rows, *, is_first: 
 def forget_intent(claim: Claim, key: str) -> None:
     """A step that may happen at most once has said itself that it did not happen. RunLost: the run is somebody else's."""
     with writing():
-        if not execute(FORGET_INTENT, [claim.run_id, key, claim.epoch]):
+        if not execute(FORGET_INTENT, {"id": claim.run_id, "epoch": claim.epoch, "claim": claim.id, "key": key}):
             raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
 
 
@@ -108,7 +116,7 @@ def _record_late(claim: Claim, key: str, output: str, effects: Effects) -> bool:
     with transaction.atomic():
         rows = rows_of(claim, effects)
         parts = {SENT: rows.outbound, NOTED: rows.notices}
-        parameters = {"output": output, "id": claim.run_id, "key": key, "epoch": claim.epoch, **effect_parameters(rows)}
+        parameters = {"output": output, "id": claim.run_id, "key": key, "claim": claim.id, **effect_parameters(rows)}
         recorded = bool(fetch(f"{RECORD_LATE}{hanging(parts, on='late')}{RECORDED}", parameters))
         transaction.set_rollback(not recorded)  # the children too
     return recorded

@@ -106,4 +106,4 @@ def terminate_session(run_id: UUID, epoch: int) -> bool:
 
 
 def ticket_of(run: Run) -> Ticket:
-    return Ticket(run_id=run.id, epoch=run.epoch, key=run.key, slot=run.slot, key_limit=run.key_limit)
+    return Ticket(run_id=run.id, epoch=run.epoch, claim=run.claim, key=run.key, slot=run.slot, key_limit=run.key_limit)

@@ -98,6 +98,7 @@ def _claim(matched: Match, rule: Rule, events: Sequence[Event], origin: Run | No
     return Claim(
         run_id=origin.pk if origin else run_id(rule.id, events[-1].pk, UUID(NIL)),
         epoch=0,
+        id=None,
         attempt=1,
         agent=rule.agent,
         trigger=rule.slug,

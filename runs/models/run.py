@@ -59,6 +59,8 @@ class Run(models.Model):
     deadline_at = models.DateTimeField(null=True)
     attempt = models.PositiveIntegerField(default=0, help_text="claims since the last progress")
     epoch = models.PositiveIntegerField(default=0, help_text="fencing token; rises, never falls")
+    # Epochs repeat after a failover that lost a claim: its identity does not.
+    claim = models.UUIDField(null=True, editable=False, help_text="identity of the last claim")
     # No foreign key in the database: its check would lock the worker's row at every claim, against the lease renewal.
     worker = models.ForeignKey(Worker, models.DO_NOTHING, null=True, db_constraint=False, db_index=False)
     pid = models.IntegerField(null=True)
@@ -68,6 +70,7 @@ class Run(models.Model):
     slot = models.PositiveSmallIntegerField(null=True, help_text="the place of its key that this run occupies")
     cancel_requested_at = models.DateTimeField(null=True)
 
+    has_journal = models.BooleanField(db_default=False, help_text="a durable execution wrote a step, value or wait")
     result = models.JSONField(null=True)
     error = models.TextField(default="")
     payload_removed_at = models.DateTimeField(

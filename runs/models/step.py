@@ -35,6 +35,7 @@ class Step(models.Model):
     effect = models.TextField(choices=Effect)
     status = models.TextField(choices=Status)
     epoch = models.PositiveIntegerField(help_text="the claim that wrote this")
+    claim = models.UUIDField(null=True, editable=False, help_text="identity of that claim")
     attempts = models.PositiveIntegerField(default=1)
     arguments = models.JSONField(null=True, help_text="what an at_most_once step was about to send")
     output = models.JSONField(null=True)

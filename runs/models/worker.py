@@ -22,6 +22,7 @@ class Worker(models.Model):
     version = models.TextField()
     concurrency = models.PositiveIntegerField(default=0, help_text="children that execute runs")
     agents = ArrayField(models.TextField(), default=list, help_text="agents whose code this worker has")
+    durable_agents = ArrayField(models.TextField(), db_default=[], help_text="those of them whose code is durable")
     queues = ArrayField(models.TextField(), default=list)
     started_at = models.DateTimeField(db_default=Now())
     seen_at = models.DateTimeField(db_default=Now())

@@ -23,11 +23,16 @@ def _without(statement: str, guard: str, weaker: str) -> str:
 
 
 def no_fence() -> None:
-    """Whoever goes on, goes on, and whoever finishes, finishes: the epoch is not compared."""
+    """A claim that lost its run goes on and finishes it: neither the epoch nor the claim's identity is compared."""
     from runs import executor, outcome
 
-    executor.NAME_SESSION = _without(executor.NAME_SESSION, "AND epoch = %s::int", "AND epoch >= %s::int")
-    outcome.BY_OWNER = _without(outcome.BY_OWNER, "AND epoch = %(epoch)s::int", "AND epoch >= %(epoch)s::int")
+    executor.NAME_SESSION = _without(
+        executor.NAME_SESSION,
+        "AND epoch = %s::int AND claim = %s::uuid",
+        "AND epoch >= %s::int AND %s::uuid IS NOT NULL",
+    )
+    fence = "AND epoch = %(epoch)s::int AND claim IS NOT DISTINCT FROM %(claim)s::uuid\n"
+    outcome.BY_OWNER = _without(outcome.BY_OWNER, fence, "AND epoch >= %(epoch)s::int\n")
 
 
 def no_termination() -> None:
