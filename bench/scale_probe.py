@@ -31,7 +31,7 @@ from runs import lease, relay, timers  # noqa: E402
 from runs.claim import Claim, claim_along, claim_next  # noqa: E402
 from runs.executor import execute  # noqa: E402
 from runs.models import Run, Worker  # noqa: E402
-from runs.outbox import deliver  # noqa: E402
+from runs.outbox import deliver_inside  # noqa: E402
 from runs.rescue import Rescuer  # noqa: E402
 from runs.sql import fetch  # noqa: E402
 from triggers.accept import accept  # noqa: E402
@@ -180,7 +180,7 @@ class Probe:
     def looks(self, count: int, *, warm: bool = False) -> None:
         rules, rescuer = Rules(), Rescuer()
         rescuer.connected_at = float("-inf")  # it has seen a whole lease
-        while deliver(500):
+        while deliver_inside(500):
             pass
         for _ in range(count):
             self.measure_unless(warm, "look for events", lambda: dispatch(rules))

@@ -35,5 +35,5 @@ class ConfigConfig(AppConfig):
             PACE: set_pace,
         }
         wiring.outside = {PERIODIC_TASK: send_periodic_task}
-        wiring.by_task = {ALARM: alarms.send}
+        wiring.slow = {ALARM: alarms.send}
         wiring.slow_looks.append(alarms.Watch())

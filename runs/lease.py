@@ -3,10 +3,11 @@
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 from uuid import UUID, uuid4
 
 from django.conf import settings
@@ -15,7 +16,7 @@ from django.db.models.functions import Now
 from runs.models import Worker
 from runs.nudge import nudge_dispatcher
 from runs.outcome import Ticket
-from runs.sql import fetch
+from runs.sql import database_now, fetch
 
 
 def wakeful_version() -> str:
@@ -108,6 +109,20 @@ def renew(worker_id: UUID) -> list[Running] | None:
     ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    """Something a process cannot do now, for how many seconds already."""
+
+    lasted: float
+    error: str
+
+    def as_json(self) -> dict[str, str]:
+        return {"since": (database_now() - timedelta(seconds=self.lasted)).isoformat(), "error": self.error}
+
+
+NO_TROUBLES: Mapping[str, Trouble] = {}
+
+
 class Presence:
     """The row of a process that is not a worker, renewed with its slow look; its absence takes nothing from anybody."""
 
@@ -115,16 +130,27 @@ class Presence:
         self.kind = kind
         self.row: UUID | None = None
         self.renewed_at = float("-inf")
+        self.told: Mapping[str, str] = {}
 
-    def renew(self) -> None:
-        """Say "I am here", at most once per WAKEFUL_SAFETY_LOOK; a closed row is followed by a new one."""
-        if time.monotonic() - self.renewed_at < settings.WAKEFUL_SAFETY_LOOK.total_seconds() * 0.9:
+    def renew(self, troubles: Mapping[str, Trouble] = NO_TROUBLES) -> None:
+        """Say "I am here", at most once per WAKEFUL_SAFETY_LOOK, and what this process cannot do, whenever that has changed; a
+        closed row is followed by a new one."""
+        telling = {name: trouble.error for name, trouble in troubles.items()}
+        is_early = time.monotonic() - self.renewed_at < settings.WAKEFUL_SAFETY_LOOK.total_seconds() * 0.9
+        if is_early and telling == self.told:
             return
-        if self.row is None or not Worker.objects.filter(id=self.row, stopped_at=None).update(seen_at=Now()):
+        said = {name: trouble.as_json() for name, trouble in troubles.items()} or None
+        if self.row is None or not _say(self.row, said):
             self.row = open_row(self.kind)
-        self.renewed_at = time.monotonic()
+            if said:
+                _say(self.row, said)
+        self.renewed_at, self.told = time.monotonic(), telling
 
     def close(self) -> None:
         if self.row is not None:
             close_row(self.row, "stopped")
             self.row = None
+
+
+def _say(row: UUID, troubles: dict[str, Any] | None) -> int:
+    return Worker.objects.filter(id=row, stopped_at=None).update(seen_at=Now(), troubles=troubles)

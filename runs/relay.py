@@ -1,6 +1,5 @@
 """Doorbells. A Celery message says "queue Q has work", nothing more: losing one costs a second, a spare one finds nothing."""
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +8,7 @@ from celery import current_app
 from django.conf import settings
 from kombu import Producer, Queue
 
+from runs import broker
 from runs.alive import TAKES_RUNS
 from runs.queues import IS_PAUSED
 from runs.sql import fetch
@@ -21,9 +21,6 @@ FORMAT = 1  # of the doorbell message, for rolling upgrades
 # no more than one itself: what a dispatcher and all children ring at the same moment is within two for each child.
 RINGS_PER_CHILD = 1
 QUEUE_PREFIX = "runs."
-# A broker that is away is asked once a second: a busy dispatcher would ask at every look, wait for it and log it.
-LEAVE_ALONE = 0.9  # seconds
-_leave_alone_until = float("-inf")
 
 # Only runs some live worker may claim now count, and no more of them than can be rung for.
 WANTED = f"""
@@ -74,20 +71,15 @@ def publish(wanted: list[Wanted], *, most: int | None = None) -> bool:
 
     Delivery of a batch that failed half-way is unknown, and does not matter.
     """
-    global _leave_alone_until
-    if time.monotonic() < _leave_alone_until:
-        return False
     try:
-        with current_app.producer_pool.acquire(block=True, timeout=2) as producer:
-            # Once: left to itself kombu tries again for 6 s, and dispatch, rescue and claims would wait for it.
-            connection: Any = producer.connection
-            connection.ensure_connection(max_retries=0)
+        with broker.producer() as producer:
             for line in wanted:
                 _publish(producer, line, most)
+    except broker.BrokerAway:
+        return False
     except Exception:
-        # One process boundary: whatever a broker client raises, the dispatcher and the claim loop go on.
-        _leave_alone_until = time.monotonic() + LEAVE_ALONE
-        log.warning("doorbell.broker_away", exc_info=True)
+        # One process boundary: whatever a broker client raises, the claim loop and the courier go on.
+        log.warning("doorbell.not_rung", exc_info=True)
         return False
     return True
 
@@ -107,8 +99,7 @@ def _publish(producer: Producer, line: Wanted, most: int | None) -> None:
 def depth(producer: Producer, name: str) -> int:
     """How many rings wait in the broker."""
     channel: Any = producer.channel
-    connection: Any = producer.connection
-    if connection.transport.driver_type == "redis":
+    if broker.is_redis(producer):
         # Declaring a queue asks for four lists in a transaction (measured: five times as long); rings lie in one.
         return int(channel.client.llen(name))
     declared: Any = Queue(name, channel=channel).queue_declare()

@@ -1,18 +1,22 @@
 """What falls due by the clock alone, and when the next of it does."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import structlog
 from django.db import transaction
 
 from runs import keys
 from runs.lease import patience
+from runs.outbox import EVERYTHING_IS_PAUSED
 from runs.sql import execute, fetch
+from runs.wiring import known_topics, wiring
 
 log = structlog.get_logger(__name__)
 
-LOOK = """
+LOOK = f"""
 SELECT
   EXISTS (SELECT FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL),
   EXISTS (SELECT FROM runs_run run JOIN runs_worker worker ON worker.id = run.worker_id
@@ -22,10 +26,14 @@ SELECT
    AND (looked_at IS NOT NULL OR kind NOT IN ('event', 'children'))) - clock_timestamp(),
   (SELECT min(coalesce(look_after, created_at + %(owed)s::interval)) FROM runs_wait
    WHERE status = 'open' AND looked_at IS NULL AND kind IN ('event', 'children')) - clock_timestamp(),
-  (SELECT min(available_at) FROM runs_outboxmessage) - clock_timestamp(),
+  (SELECT coalesce(json_object_agg(topic, due_in), '{{}}') FROM (
+     SELECT topic, extract(epoch FROM (
+       SELECT min(available_at) FROM runs_outboxmessage message WHERE message.topic = known.topic) - clock_timestamp())::float8 AS due_in
+     FROM unnest(%(topics)s::text[]) AS known(topic)) first WHERE due_in IS NOT NULL),
+  {EVERYTHING_IS_PAUSED},
   (SELECT min(seen_at + CASE kind WHEN 'worker' THEN %(lease)s::interval ELSE %(others)s::interval END)
    FROM runs_worker WHERE stopped_at IS NULL) - clock_timestamp()
-"""
+"""  # noqa: S608  (our own parts)
 
 # Whoever registers a wait looks back itself, at once; it may have died over it.
 LOOK_BACK_OWED = timedelta(seconds=1)
@@ -55,26 +63,47 @@ WHERE id IN (
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """One look at all that `runs` may have to do; the timedeltas say when (past: now), None never."""
+    """One look at all that `runs` may have to do; the timedeltas say when (past: now), None never. `inside` is by topic."""
 
     ready: bool
     lost: bool
     due: timedelta | None
     wait: timedelta | None
     look_back: timedelta | None
-    outbox: timedelta | None
+    inside: Mapping[str, timedelta]
+    outside: timedelta | None
+    slow: timedelta | None
     lease_expiry: timedelta | None
 
     @property
     def next(self) -> timedelta | None:
-        waits = (self.due, self.wait, self.look_back, self.outbox, self.lease_expiry)
+        """Of what the dispatcher does itself."""
+        waits = (self.due, self.wait, self.look_back, *self.inside.values(), self.lease_expiry)
         return min((wait for wait in waits if wait is not None), default=None)
 
 
+def parameters() -> dict[str, Any]:
+    """What LOOK needs."""
+    return {**patience(), "owed": LOOK_BACK_OWED, "topics": known_topics()}
+
+
 def look() -> Look:
-    [(ready, lost, due, wait, look_back, outbox, lease_expiry)] = fetch(LOOK, {**patience(), "owed": LOOK_BACK_OWED})
+    [(ready, lost, due, wait, look_back, outbox, paused, lease_expiry)] = fetch(LOOK, parameters())
+    waits = {topic: timedelta(seconds=seconds) for topic, seconds in outbox.items()}
+
+    def of(topics: Mapping[str, object]) -> dict[str, timedelta]:
+        return {topic: waits[topic] for topic in topics if topic in waits}
+
     return Look(
-        ready=ready, lost=lost, due=due, wait=wait, look_back=look_back, outbox=outbox, lease_expiry=lease_expiry
+        ready=ready,
+        lost=lost,
+        due=due,
+        wait=wait,
+        look_back=look_back,
+        inside=of(wiring.inside),
+        outside=None if paused else min(of(wiring.outside).values(), default=None),
+        slow=min(of(wiring.slow).values(), default=None),
+        lease_expiry=lease_expiry,
     )
 
 

@@ -9,7 +9,17 @@ from uuid import UUID
 from agents.effects import Effects
 from agents.run import Event
 
-# A handler gets the payloads of a topic's messages, in the transaction that deletes their rows.
+
+class Locked(Exception):
+    """Somebody else's transaction has locked what a handler needs for these payloads. It waited for none of them."""
+
+    def __init__(self, payloads: Sequence[dict[str, Any]]) -> None:
+        super().__init__(f"{len(payloads)} payloads")
+        self.payloads = payloads
+
+
+# A handler gets the payloads of a topic's messages, in the transaction that deletes their rows. It never waits for a lock:
+# it raises Locked, and is called again without those payloads.
 InsideHandler = Callable[[Sequence[dict[str, Any]]], None]
 # A handler that touches the network gets one payload; it may see the same one again.
 OutsideHandler = Callable[[dict[str, Any]], None]
@@ -73,9 +83,14 @@ class Wiring:
     loop_spacing: Callable[[], timedelta] = _unwired_spacing  # how long a loop of triggers takes at least, on average
     signal: Callable[[UUID, str, Any, str], UUID] = _unwired_signal  # to a run, by name, with data, by whom; the event
     inside: dict[str, InsideHandler] = field(default_factory=dict)
-    outside: dict[str, OutsideHandler] = field(default_factory=dict)
-    by_task: dict[str, OutsideHandler] = field(default_factory=dict)  # called by a worker: these may take seconds
+    outside: dict[str, OutsideHandler] = field(default_factory=dict)  # to the broker
+    slow: dict[str, OutsideHandler] = field(default_factory=dict)  # these may take seconds
     slow_looks: list[Callable[[], None]] = field(default_factory=list)  # the dispatcher's; each keeps its own time
 
 
 wiring = Wiring()
+
+
+def known_topics() -> list[str]:
+    """Of the outbox. A message of any other was left by a newer version."""
+    return [*wiring.inside, *wiring.outside, *wiring.slow]

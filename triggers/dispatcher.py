@@ -1,4 +1,5 @@
-"""The dispatcher's loop: events to runs, what fell due, the outbox, rescue, doorbells; then it blocks until told more.
+"""The dispatcher's loop: events to runs, what fell due, the outbox, rescue; then it blocks until told more. What talks to the
+broker or the network is done by its couriers.
 
 Any number may run. Dispatch itself is serial under one advisory lock and the others stand by; the rest is SKIP LOCKED.
 """
@@ -16,7 +17,8 @@ from django.db import Error as DjangoDatabaseError
 from django.db import OperationalError, connection
 from psycopg.errors import LockNotAvailable
 
-from runs import nudge, outbox, relay, timers, waits
+from runs import nudge, outbox, timers, waits
+from runs.courier import Couriers
 from runs.failpoints import failpoint
 from runs.heartbeat import Heartbeat
 from runs.lease import Presence
@@ -33,7 +35,8 @@ T = TypeVar("T")
 BATCH = 500
 KEEP_LOOKING = 0.05  # seconds after the last work or NOTIFY: more than twice the throttle of NOTIFY
 LOOK_EVERY = 0.01
-WAITING_RUNS = 1.0  # seconds between two looks while claimable runs wait for a ring to be heard
+OVERDUE = 1.0  # seconds between two looks while something is overdue that cannot be done yet
+RING_EVERY = 1.0  # seconds, while runs are ready
 STANDBY = 1.0
 MEND_EVERY = 60.0
 RECONNECT = 1.0
@@ -51,8 +54,8 @@ class Dispatcher:
         self.listener = Listener([nudge.CHANNEL])
         self.notified = False
         self.was_ready = False
-        self.waiting = False
         self.ring_at = 0.0
+        self.couriers = Couriers()
 
     def run(self) -> None:
         """Until KeyboardInterrupt; a lost database is waited for."""
@@ -87,7 +90,7 @@ class Dispatcher:
     def serve(self) -> None:
         look_until = 0.0
         while True:
-            self.presence.renew()
+            self.presence.renew(self.couriers.watch())
             for slow_look in wiring.slow_looks:
                 slow_look()
             worked, wait = self.look()
@@ -114,7 +117,7 @@ class Dispatcher:
         leads = self.leadership.take()
         batch = unless_locked(lambda: dispatch(self.rules), Batch(left=1)) if leads else Batch(standby=True)
         if batch.dispatched:
-            self.ring()  # at once: their senders wait, the rest does not
+            self.couriers.ringer.ring()  # at once: their senders wait, the rest does not
         windows, due = look_for_windows(), timers.look()
         made_ready = False
         if leads and timers.is_due(windows):
@@ -132,21 +135,21 @@ class Dispatcher:
         if time.monotonic() >= self.mend_at:
             made_ready |= unless_locked(self.stalled.mend, 0) > 0
             self.mend_at = time.monotonic() + MEND_EVERY
-        if timers.is_due(due.outbox):
-            made_ready |= outbox.deliver(BATCH) > 0
+        if topics := [topic for topic, wait in due.inside.items() if timers.is_due(wait)]:
+            made_ready |= outbox.deliver_inside(BATCH, topics) > 0
+        if due.outside is not None:
+            self.couriers.ringer.deliver(max(due.outside.total_seconds(), 0.0))
+        if due.slow is not None:
+            self.couriers.messenger.send(max(due.slow.total_seconds(), 0.0))
         if due.lost or timers.is_due(due.lease_expiry):
             made_ready |= self.rescuer.rescue() > 0
         # Runs that wait for a busy worker have been rung for: again only on news, or after a second.
         is_news = due.ready and (self.notified or not self.was_ready) and not batch.dispatched
-        if made_ready or is_news or time.monotonic() >= self.ring_at:
-            self.ring(is_needed=made_ready or due.ready)
+        if made_ready or is_news or (due.ready and time.monotonic() >= self.ring_at):
+            self.ring_at = time.monotonic() + RING_EVERY
+            self.couriers.ringer.ring()
         self.was_ready = due.ready
-        return batch.dispatched > 0 or made_ready, seconds_until_next(batch, windows, due, self.waiting)
-
-    def ring(self, is_needed: bool = True) -> None:
-        failpoint("before_ring")
-        self.waiting = is_needed and relay.ring()
-        self.ring_at = time.monotonic() + WAITING_RUNS
+        return batch.dispatched > 0 or made_ready, seconds_until_next(batch, windows, due)
 
 
 def unless_locked(step: Callable[[], T], otherwise: T) -> T:
@@ -161,16 +164,14 @@ def unless_locked(step: Callable[[], T], otherwise: T) -> T:
         return otherwise
 
 
-def seconds_until_next(batch: Batch, windows: timedelta | None, due: timers.Look, waiting: bool) -> float:
+def seconds_until_next(batch: Batch, windows: timedelta | None, due: timers.Look) -> float:
     waits = [settings.WAKEFUL_SAFETY_LOOK.total_seconds()]
     if windows is not None:
         waits.append(max(windows.total_seconds(), KEEP_LOOKING))
     if due.next is not None:
         # What is overdue but cannot be done yet (a lease too early to judge, a key that is busy) must not make it spin.
         wait = due.next.total_seconds()
-        waits.append(wait if wait > 0 else WAITING_RUNS)
-    if waiting:
-        waits.append(WAITING_RUNS)
+        waits.append(wait if wait > 0 else OVERDUE)
     if batch.standby:
         waits.append(STANDBY)
     if batch.left:

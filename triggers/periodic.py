@@ -8,6 +8,7 @@ from typing import Any
 from celery import current_app
 from django_celery_beat.models import PeriodicTask
 
+from runs import broker
 from runs.models import OutboxMessage
 from triggers.calendar import RuleError
 
@@ -42,7 +43,7 @@ def _read(task: PeriodicTask, column: str, kind: type[Any]) -> Any:
 
 
 def send_periodic_task(payload: dict[str, Any]) -> None:
-    """Send the task of such a message to Celery's broker; raises what the broker raises."""
+    """Send the task of such a message to Celery's broker; raises BrokerAway, or what the broker raises."""
     options = {
         name: payload[name]
         for name in ("queue", "exchange", "routing_key", "headers", "priority", "expires")
@@ -52,10 +53,12 @@ def send_periodic_task(payload: dict[str, Any]) -> None:
         options["expires"] = datetime.fromisoformat(payload["expires"])
     _import_tasks()
     # A task this process has code for brings its own options; any other is known by its name alone.
-    if task := current_app.tasks.get(payload["task"]):
-        task.apply_async(payload["args"], payload["kwargs"], retry=False, **options)
-    else:
-        current_app.send_task(payload["task"], payload["args"], payload["kwargs"], retry=False, **options)
+    with broker.producer() as producer:
+        options |= {"producer": producer, "retry": False}
+        if task := current_app.tasks.get(payload["task"]):
+            task.apply_async(payload["args"], payload["kwargs"], **options)
+        else:
+            current_app.send_task(payload["task"], payload["args"], payload["kwargs"], **options)
 
 
 @cache

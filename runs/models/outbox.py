@@ -15,6 +15,7 @@ class OutboxMessage(models.Model):
 
     class Meta:
         indexes = [
+            models.Index(fields=["topic", "available_at", "id"], name="outbox_due"),
             models.Index(fields=["available_at", "id"], name="outbox_available"),
             models.Index(fields=["key"], name="outbox_wakeup", condition=models.Q(topic="wakeup")),
         ]

@@ -29,6 +29,7 @@ class Worker(models.Model):
     draining_at = models.DateTimeField(null=True)
     stopped_at = models.DateTimeField(null=True)
     stopped_reason = models.TextField(default="")
+    troubles = models.JSONField(null=True, help_text="what this process cannot do now: name → since, error")
 
     class Meta:
         indexes = [

@@ -9,9 +9,8 @@ import pytest
 from celery import current_app
 from django.db import connection
 from django.db.models.functions import Now
-from kombu.pools import ProducerPool
 
-from runs import relay, waits
+from runs import broker, relay, waits
 from runs.listen import set_timeouts
 from runs.models import Run, Wait, Worker
 from runs.rescue import Rescuer
@@ -113,8 +112,8 @@ def test_a_wait_that_cannot_be_looked_back_for_is_left_to_what_comes(lab: Lab) -
 
 def test_a_broker_that_is_away_says_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """kombu, left to itself, tries for 6 s: dispatch, rescue and every claim would wait for it."""
-    connections = current_app.connection_for_write("redis://127.0.0.1:1/0").Pool(1)
-    monkeypatch.setattr(current_app.amqp, "_producer_pool", ProducerPool(connections, limit=1))
+    monkeypatch.setattr(broker, "breaker", broker.Breaker())
+    monkeypatch.setattr(broker, "connection", lambda: current_app.connection_for_write("redis://127.0.0.1:1/0"))
 
     with within(2):
         assert not relay.publish([relay.Wanted(queue="default", bound=2, claimable=1)])

@@ -10,7 +10,6 @@ import pytest
 from django.utils import timezone
 
 from runs import outbox, timers, waits
-from runs.lease import patience
 from runs.models import OutboxMessage
 from runs.sql import Parameters, execute, fetch
 from tests.runs.factories import make_run
@@ -49,7 +48,7 @@ def test_delivery_passes_over_no_message_that_is_to_be_sent_later(statement: str
             topic="t", key=str(number), payload={}, available_at=timezone.now() + timedelta(days=1)
         )
 
-    steps = list(steps_of(statement, [["t"], 10]))
+    steps = list(steps_of(statement, {"topic": "t", "limit": 10}))
 
     assert any("available_at <=" in step.get("Index Cond", "") for step in steps)
     assert not any(step.get("Rows Removed by Filter") for step in steps)
@@ -66,7 +65,7 @@ WAITS: dict[str, tuple[str, Parameters]] = {
     "HITS": (waits.HITS, [[uuid4()], ["bench.awaited"], ['["number"]'], ["a hash"]]),
     "UNLOOKED_OF": (waits.UNLOOKED_OF, {"run": uuid4()}),
     "UNLOOKED_OF_ALL": (waits.UNLOOKED_OF_ALL, {"limit": 100}),
-    "LOOK": (timers.LOOK, {**patience(), "owed": timers.LOOK_BACK_OWED}),
+    "LOOK": (timers.LOOK, timers.parameters()),
 }
 
 
