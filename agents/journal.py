@@ -69,11 +69,13 @@ class TimeWish:
 
 @dataclass(frozen=True, kw_only=True)
 class EventWish:
-    """Wait for an event of this type whose data has these values at these paths ("customer.id")."""
+    """Wait for an event of this type, from the source of this slug if one is given, whose data has these values at these
+    paths ("customer.id")."""
 
     place: Place
     type: str
     match: Mapping[str, Any]
+    source: str = ""
     timeout: timedelta | None = None
 
 

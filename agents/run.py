@@ -28,11 +28,11 @@ from .journal import (
     StepWish,
     TimeWish,
 )
+from .reserved import SIGNAL, is_reserved, refusal
 from .state import State
 from .storable import storable
 
 KEY_LENGTH = 200
-SIGNAL = "run.signal"  # the type of the events that are signals
 LONGEST = timedelta(days=3660)
 SHORTEST_WAKE = timedelta(seconds=1)  # a wake begins a new causal chain, so no loop guard stops a round of them
 Duration = str | float | timedelta
@@ -117,9 +117,11 @@ class AgentRun:
 
     def emit(self, type: str, data: Any = None, *, key: str = "", subject: str = "") -> None:
         """Emit an event once the run commits (in a durable one: the step). `key` names it within the run; default: its
-        ordinal."""
+        ordinal. ValueError: the type is reserved (`agents.reserved`)."""
         if not type or not all(isinstance(text, str) for text in (type, key, subject)):
             raise ValueError(f"emit({type!r}): type, key and subject are texts, and the type is not empty")
+        if is_reserved(type):
+            raise ValueError(f"emit: {refusal(type)}")
         if len(key) > KEY_LENGTH:
             raise ValueError(f"emit({type!r}): the key has {len(key)} characters; {KEY_LENGTH} is the most")
 
@@ -247,14 +249,27 @@ class AgentRun:
         self._durable("sleep_until").wait(TimeWish(place=_place("sleep", key), until=instant))
 
     def wait_for_event(
-        self, type: str, *, match: Mapping[str, Any] | None = None, timeout: Duration | None = None, key: str = ""
+        self,
+        type: str,
+        *,
+        match: Mapping[str, Any] | None = None,
+        source: str = "",
+        timeout: Duration | None = None,
+        key: str = "",
     ) -> Event | None:
         """The first event of this type, since this run was made, that no earlier wait of it took; None: the time is over.
-        `match` says what values its data has at which paths: {"customer.id": 7}."""
+        `match` says what values its data has at which paths: {"customer.id": 7}. `source` is the slug of the source it must
+        come from: without one, anyone who may send any event can end this wait."""
         if not isinstance(type, str) or not type:
             raise ValueError(f"wait_for_event({type!r}): name the event's type")
+        if not isinstance(source, str):
+            raise ValueError(f"wait_for_event({type!r}): source {source!r} is not the slug of a source")
         wish = EventWish(
-            place=_place(f"event {type}", key), type=type, match=_match(type, match), timeout=_ahead("timeout", timeout)
+            place=_place(f"event {type}", key),
+            type=type,
+            match=_match(type, match),
+            source=source,
+            timeout=_ahead("timeout", timeout),
         )
         came = self._durable("wait_for_event").wait(wish)
         return None if came is EXPIRED else came

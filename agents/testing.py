@@ -64,7 +64,8 @@ from .journal import (
     WaitWish,
 )
 from .network import network_refused
-from .run import SIGNAL, AgentRun, Event
+from .reserved import SIGNAL
+from .run import AgentRun, Event
 from .storable import storable
 from .writes import is_write, text_of
 
@@ -346,16 +347,18 @@ def _decided(key: str, wish: ApprovalWish, said: Any) -> Answer:
 
 def _event(wish: EventWish, said: Any) -> Event:
     if isinstance(said, Event):
+        if wish.source and said.source != wish.source:
+            raise ValueError(f"it waits for {_wanted(wish)}, and the answer is one from {said.source!r}")
         return said
     data = {**wish.match, "data": said} if wish.type == SIGNAL else said
-    return Event(id=uuid4(), type=wish.type, source="test", time=datetime.now(UTC), data=data)
+    return Event(id=uuid4(), type=wish.type, source=wish.source or "test", time=datetime.now(UTC), data=data)
 
 
 def _wanted(wish: WaitWish) -> str:
     match wish:
         case EventWish():
             matching = f" with {dict(wish.match)}" if wish.match else ""
-            return f"an event {wish.type!r}{matching}"
+            return f"an event {wish.type!r}{f' from {wish.source!r}' if wish.source else ''}{matching}"
         case ApprovalWish():
             return f"approval ({wish.question})"
         case ChildrenWish():

@@ -57,6 +57,7 @@ class WaitEntry:
     duration: timedelta | None = None
     until: datetime | None = None
     event_type: str = ""
+    event_source: str = ""
     match: Mapping[str, Any] | None = None
     children: Sequence[UUID] = ()
     approval: ApprovalEntry | None = None
@@ -118,7 +119,7 @@ def step_parameters(entries: Sequence[StepEntry]) -> dict[str, Any]:
 
 
 def wait_parameters(wait: WaitEntry) -> dict[str, Any]:
-    shape, hash = match_of(wait.match or {})
+    shape, hash = match_of(wait.match or {}, wait.event_source)
     parameters: dict[str, Any] = {
         "wait_key": wait.key,
         "wait_position": wait.position,
@@ -144,14 +145,37 @@ def wait_parameters(wait: WaitEntry) -> dict[str, Any]:
     return parameters
 
 
-def match_of(match: Mapping[str, Any]) -> tuple[str, str]:
-    """The shape of a match (its paths) and the hash of its values: an event is looked up by what it has at these paths."""
+def match_of(match: Mapping[str, Any], source: str = "") -> tuple[str, str]:
+    """The shape of a match and the hash of its values: an event is looked up by what it has in that shape.
+
+    The shape is a JSON list of paths, or with a source `{"paths": […], "source": slug}`. Versions that know only lists
+    never end a wait with a source: they hash other values.
+    """
     paths = sorted(match)
-    return json.dumps(paths), hash_of([match[path] for path in paths])
+    values = [match[path] for path in paths]
+    if source:
+        return json.dumps({"paths": paths, "source": source}), hash_of([source, values])
+    return json.dumps(paths), hash_of(values)
 
 
-def hash_at(paths: Sequence[str], data: Any) -> str | None:
-    """The hash of what an event's data has at these paths; None: it has nothing there, or no single value."""
+def source_in(shape: str) -> str:
+    """The slug of the only source whose events count; empty: events of any source."""
+    asked = json.loads(shape or "[]")
+    return str(asked["source"]) if isinstance(asked, dict) else ""
+
+
+def hash_in(shape: str, source: str, data: Any) -> str | None:
+    """The hash by which a wait of this shape is looked up for an event; None: the event is from another source, or its data
+    has nothing or no single value at one of the paths."""
+    asked = json.loads(shape)
+    if isinstance(asked, list):
+        values = _values_at(asked, data)
+        return None if values is None else hash_of(values)
+    values = _values_at(asked["paths"], data)
+    return None if values is None or asked["source"] != source else hash_of([source, values])
+
+
+def _values_at(paths: Sequence[str], data: Any) -> list[Any] | None:
     values = []
     for path in paths:
         value = data
@@ -162,7 +186,7 @@ def hash_at(paths: Sequence[str], data: Any) -> str | None:
         if isinstance(value, (dict, list)):
             return None
         values.append(value)
-    return hash_of(values)
+    return values
 
 
 def hash_of(values: Sequence[Any]) -> str:

@@ -17,7 +17,7 @@ from django.db.models.functions import Now
 from uuid_utils.compat import uuid7
 
 from agents.ids import run_id as id_of
-from agents.run import SIGNAL
+from agents.reserved import SIGNAL
 from runs import audit, keys
 from runs.cancel import cancel, stop
 from runs.enqueue import NewRun, enqueue

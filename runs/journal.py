@@ -434,7 +434,12 @@ class Journal:
                 return WaitEntry(kind=Wait.Kind.TIME, duration=wish.duration, until=wish.until, **place)
             case EventWish():
                 return WaitEntry(
-                    kind=Wait.Kind.EVENT, duration=wish.timeout, event_type=wish.type, match=wish.match, **place
+                    kind=Wait.Kind.EVENT,
+                    duration=wish.timeout,
+                    event_type=wish.type,
+                    event_source=wish.source,
+                    match=wish.match,
+                    **place,
                 )
             case ApprovalWish():
                 approval = ApprovalEntry(

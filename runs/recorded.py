@@ -80,7 +80,7 @@ class RecordedWait:
             case TimeWish():
                 return self.kind == Wait.Kind.TIME
             case EventWish():
-                sought = (wish.type, *match_of(wish.match))
+                sought = (wish.type, *match_of(wish.match, wish.source))
                 return self.kind == Wait.Kind.EVENT and (self.event_type, self.match_shape, self.match_hash) == sought
             case ApprovalWish():
                 return self.kind == Wait.Kind.APPROVAL and self.digest == digest_of(wish.question, wish.arguments)

@@ -217,7 +217,9 @@ def wanted(wish: WaitWish) -> str:
             having = (
                 f" with {', '.join(f'{path} = {value!r}' for path, value in wish.match.items())}" if wish.match else ""
             )
-            return f"an event {wish.type}{having}{_at_most(wish.timeout)}"
+            return (
+                f"an event {wish.type}{f' from {wish.source}' if wish.source else ''}{having}{_at_most(wish.timeout)}"
+            )
         case ApprovalWish():
             return f"an approval: {wish.question}{_at_most(wish.expires)}"
         case ChildrenWish():

@@ -17,8 +17,8 @@ import structlog
 from django.db import InterfaceError, OperationalError, transaction
 from psycopg.errors import LockNotAvailable, QueryCanceled
 
-from agents.run import SIGNAL
-from runs.entries import hash_at
+from agents.reserved import RESERVED, SIGNAL
+from runs.entries import hash_in, source_in
 from runs.failpoints import failpoint
 from runs.models import Wait
 from runs.nudge import nudge_dispatcher
@@ -135,7 +135,7 @@ WHERE NOT EXISTS (SELECT FROM runs_wait taken WHERE taken.event_id = hit.event_i
 # Nothing that ends another kind of wait can have come before it.
 LOOKED_BACK_FOR = (Wait.Kind.EVENT, Wait.Kind.CHILDREN)
 UNLOOKED = """
-SELECT wait.id, wait.kind, wait.run_id, wait.event_type, wait.match, wait.looked_to, wait.look_failures,
+SELECT wait.id, wait.kind, wait.run_id, wait.event_type, wait.match, wait.match_shape, wait.looked_to, wait.look_failures,
   run.event_ids[1], run.root_id, run.created_at,
   ARRAY(SELECT event_id FROM runs_wait taken WHERE taken.run_id = wait.run_id AND event_id IS NOT NULL)
 FROM runs_wait wait JOIN runs_run run ON run.id = wait.run_id
@@ -219,6 +219,7 @@ class Owed:
     run_id: UUID
     type: str
     match: str | None
+    shape: str
     looked_to: int | None
     failures: int
     first_event: UUID | None
@@ -296,6 +297,7 @@ class Search:
         sought = Sought(
             type=wait.type,
             match=json.loads(wait.match or "{}"),
+            source=RESERVED.get(wait.type, source_in(wait.shape)),
             subject=str(wait.run_id) if wait.type == SIGNAL else "",
             run_id=wait.run_id,
             after_event=wait.first_event,
@@ -327,9 +329,15 @@ class Search:
         execute(STILL_OWED, parameters)
 
 
-def lookups(shapes: Sequence[str], data: Any) -> list[tuple[str, str]]:
+def may_end_waits(type: str, source: str) -> bool:
+    """Whether an event of this type from this source may end a wait: of a reserved type only Wakeful's own, as events that
+    other versions recorded may be forged."""
+    return RESERVED.get(type, source) == source
+
+
+def lookups(shapes: Sequence[str], source: str, data: Any) -> list[tuple[str, str]]:
     """What an event is looked up by, given the shapes of its type: (shape, hash) of what its data has there."""
-    hashes = ((shape, hash_at(json.loads(shape), data)) for shape in shapes)
+    hashes = ((shape, hash_in(shape, source, data)) for shape in shapes)
     return [(shape, hash) for shape, hash in hashes if hash is not None]
 
 

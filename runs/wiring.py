@@ -27,14 +27,16 @@ OutsideHandler = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Sought:
-    """An event that a run waits for: of this type, its data containing `match` (dotted path → value), with this subject if
-    one is given, accepted after the event that the run was made for (or since an instant), none of `but`.
+    """An event that a run waits for: of this type, its data containing `match` (dotted path → value), from the source of
+    this slug and with this subject if one is given, accepted after the event that the run was made for (or since an
+    instant), none of `but`.
 
     `root` is the first event of the run's causal chain: no event that the run waits for is older. `searched_to` is the
     `seq` up to which an earlier search found nothing, `most` the number of events to read in this one."""
 
     type: str
     match: Mapping[str, Any]
+    source: str = ""
     subject: str
     run_id: UUID
     after_event: UUID | None

@@ -14,6 +14,7 @@ SELECT event.id, event.type, source.slug, event.subject, coalesce(event.time, ev
 FROM triggers_event event JOIN triggers_source source ON source.id = event.source_id
 WHERE event.id = ANY(%s::uuid[]) ORDER BY event.seq
 """
+ITS_SOURCE = "(%(source)s::text = '' OR source_id = (SELECT id FROM triggers_source WHERE slug = %(source)s::text))"
 # One page of a search, in the order of `seq`: undispatched events and dispatched ones are in an index each, and the page ends
 # at the least `seq` at which either of them has had `most` events. Both are read in one snapshot, so no event escapes the
 # search by being dispatched meanwhile. An event without its payload says nothing any more.
@@ -45,14 +46,16 @@ SELECT (
 """.replace(
     "{wanted}",
     """payload_removed_at IS NULL AND (%(match)s::jsonb IS NULL OR data @> %(match)s::jsonb)
-       AND (%(after)s::uuid IS NOT NULL OR received_at >= %(since)s::timestamptz) AND id <> ALL (%(but)s::uuid[])""",
-)
+       AND (%(after)s::uuid IS NOT NULL OR received_at >= %(since)s::timestamptz) AND id <> ALL (%(but)s::uuid[])
+       AND {its_source}""",
+).replace("{its_source}", ITS_SOURCE)
 FIND_BY_SUBJECT = """
 SELECT id FROM triggers_event
 WHERE subject = %(subject)s::text AND subject <> '' AND type = %(type)s::text AND payload_removed_at IS NULL
   AND (%(match)s::jsonb IS NULL OR data @> %(match)s::jsonb) AND id <> ALL (%(but)s::uuid[])
+  AND {its_source}
 ORDER BY seq LIMIT 1
-"""
+""".replace("{its_source}", ITS_SOURCE)
 END = 2**63 - 1  # no `seq` is higher
 
 
@@ -70,6 +73,7 @@ def find_event(sought: Sought) -> Searched:
     """The first event that a run could be waiting for, dispatched or not, in the next page of the events of its type."""
     parameters = {
         "type": sought.type,
+        "source": sought.source,
         "match": Jsonb(_nested(sought.match)) if sought.match else None,
         "but": list(sought.but),
     }

@@ -17,7 +17,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from agents.durations import in_words
-from agents.run import SIGNAL
+from agents.reserved import SIGNAL
 from runs.effects import WAKEUP
 from runs.models import OutboxMessage, Run, Wait
 from runs.sql import database_now, fetch

@@ -10,7 +10,11 @@ from triggers.items import Item, read_data
 def waits_ended_by(items: Sequence[Item]) -> dict[int, UUID]:
     """Open wait → the event that ends it; by index, however many wait. Ask after the events are committed: a wait that is
     registered later, or since they were read, looks back by itself."""
-    new = [item for item in items if item.may_be_awaited and not item.is_resumption]
+    new = [
+        item
+        for item in items
+        if item.may_be_awaited and not item.is_resumption and waits.may_end_waits(item.type, item.source)
+    ]
     shapes = waits.shapes_of(item.type for item in new) if new else {}
     awaited = [item for item in new if item.type in shapes]
     if not awaited:
@@ -20,6 +24,6 @@ def waits_ended_by(items: Sequence[Item]) -> dict[int, UUID]:
         [
             (item.event_id, item.type, shape, hash)
             for item in awaited
-            for shape, hash in waits.lookups(shapes[item.type], data.get(item.event_id))
+            for shape, hash in waits.lookups(shapes[item.type], item.source, data.get(item.event_id))
         ]
     )

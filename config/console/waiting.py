@@ -8,8 +8,9 @@ from django.template.defaultfilters import pluralize
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.run import SIGNAL
+from agents.reserved import SIGNAL
 from config.console.moments import appointment, distance
+from runs.entries import source_in
 from runs.models import Run, Wait
 
 
@@ -56,7 +57,9 @@ def _what(wait: Wait, still_running: int | None) -> str | SafeString:
             return _children(len(wait.children), still_running)
     if wait.event_type == SIGNAL:
         return format_html("signal <code>{}</code>", (wait.match or {}).get("name", ""))
-    return format_html("<code>{}</code>{}", wait.event_type, _match(wait.match or {}))
+    source = source_in(wait.match_shape)
+    from_source = format_html(" from <code>{}</code>", source) if source else ""
+    return format_html("<code>{}</code>{}{}", wait.event_type, from_source, _match(wait.match or {}))
 
 
 def _children(count: int, still_running: int | None) -> str:

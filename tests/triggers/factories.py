@@ -7,6 +7,7 @@ from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from uuid_utils.compat import uuid7
 
+from agents.reserved import RESERVED
 from runs.models import NIL
 from triggers.accept import Incoming, accept, builtin_source
 from triggers.models import Decision, Event, Schedule, Trigger
@@ -21,8 +22,13 @@ def make_paused_trigger(slug: str = "greeter", **fields: Any) -> Trigger:
 
 
 def make_event(*, type: str = "visitor.came", **fields: Any) -> Event:
-    """An event as the command line would record it."""
-    values = {"source_id": builtin_source("cli"), "ce_source": "cli:test", "ce_id": str(uuid7()), **fields}
+    """An event as the command line would record it; of a reserved type as its own source does."""
+    values = {
+        "source_id": builtin_source(RESERVED.get(type, "cli")),
+        "ce_source": "cli:test",
+        "ce_id": str(uuid7()),
+        **fields,
+    }
     [accepted] = accept([Incoming(type=type, **values)])
     return Event.objects.get(pk=accepted.event_id)
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from agents.reserved import is_reserved, refusal
 from runs.strict_json import Unreadable, is_storable, parse_json, require_storable
 from triggers.sources.headers import Headers
 from triggers.sources.payload import Payload
@@ -168,6 +169,8 @@ def _event(attributes: dict[str, Any], data: Payload, body: bytes) -> CloudEvent
         _required(attributes, name)
     if attributes.pop("specversion") != "1.0":
         raise InvalidEvent("specversion", 'must be "1.0"')
+    if is_reserved(attributes["type"]):
+        raise InvalidEvent("type", refusal(attributes["type"]))
     return CloudEvent(
         id=attributes.pop("id"),
         source=_matching(attributes, "source", URI_REFERENCE, "a URI reference (RFC 3986)"),

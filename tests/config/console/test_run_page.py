@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from agents.run import SIGNAL
+from agents.reserved import SIGNAL
 from config.console.causal_tree import BREADTH, causal_tree
 from config.console.waterfall import Waterfall
 from runs.models import Run, Step

@@ -1,14 +1,14 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 from uuid_utils.compat import uuid7
 
 from runs.audit import record_about
 from runs.management.json_argument import json_argument
 from runs.management.operator import operator
-from triggers.accept import Incoming, accept, builtin_source
+from triggers.accept import Incoming, ReservedType, accept, builtin_source
 
 
 class Command(BaseCommand):
@@ -32,10 +32,13 @@ class Command(BaseCommand):
             subject=subject,
             data=data,
         )
-        with transaction.atomic():
-            [accepted] = accept([event])
-            if not accepted.duplicate:
-                record_about(operator(), "emit", "event", str(accepted.event_id), type=type)
+        try:
+            with transaction.atomic():
+                [accepted] = accept([event])
+                if not accepted.duplicate:
+                    record_about(operator(), "emit", "event", str(accepted.event_id), type=type)
+        except ReservedType as error:
+            raise CommandError(str(error)) from None
         if accepted.duplicate:
             self.stderr.write("known already: nothing was recorded")
         self.stdout.write(str(accepted.event_id))

@@ -20,7 +20,7 @@ from rest_framework.exceptions import APIException, NotFound
 
 from runs.body import read_body
 from runs.sql import fetch
-from triggers.accept import accept
+from triggers.accept import ReservedType, accept
 from triggers.secrets import decrypt
 from triggers.sources.door import Unavailable, answer, on_live_connection, require_room, status_of
 from triggers.sources.headers import Headers
@@ -68,6 +68,9 @@ class HookView(View):
         except Rejected as rejected:
             log.info("hook.rejected", source=slug, reason=rejected.reason)
             return JsonResponse({}, status=401, headers={"WWW-Authenticate": "Signature"})
+        except ReservedType as error:
+            log.info("hook.refused", source=slug, reason=str(error))
+            return JsonResponse({"detail": str(error), "field": "type"}, status=400)
         except Misconfigured as error:
             log.error("hook.misconfigured", source=slug, reason=str(error))
             return refusal(Unavailable())
