@@ -18,7 +18,8 @@ def ensure_operator_token() -> None:
 
 
 def ensure_admin() -> str:
-    """Make the user `admin`; the password to log in with, or where it comes from if it was changed by hand."""
+    """Make sure that the user `admin` exists. Returns its password if it was set just now, else the place to find it:
+    what a command prints may be kept in a log that others read."""
     password = settings.WAKEFUL_ADMIN_PASSWORD
     admin, is_new = User.objects.get_or_create(username="admin", defaults={"is_staff": True, "is_superuser": True})
     if is_new:
@@ -26,12 +27,18 @@ def ensure_admin() -> str:
     if not admin.has_usable_password() or not admin.password:
         admin.set_password(password)
         admin.save()
-    if admin.check_password(password):
         return password
+    if admin.check_password(password):
+        return _place()
     if home.given("WAKEFUL_ADMIN_PASSWORD"):
         # Said explicitly, so it counts; a generated one must not undo a change made in the admin.
         admin.set_password(password)
         admin.save()
         record(operator(), "change", admin, name="admin", changed=["password"])
-        return password
+        return _place()
     return "(the one you set)"
+
+
+def _place() -> str:
+    named = "" if home.given("WAKEFUL_ADMIN_PASSWORD") else f" in {settings.WAKEFUL_HOME / 'env'}"
+    return f"(WAKEFUL_ADMIN_PASSWORD{named})"

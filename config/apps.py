@@ -7,7 +7,7 @@ class ConfigConfig(AppConfig):
     name = "config"
 
     def ready(self) -> None:
-        from config import alarms, checks, finished  # noqa: F401
+        from config import alarms, checks, finished, logins  # noqa: F401
         from runs.alarms import TOPIC as ALARM
         from runs.effects import EMITTED, PACE, SCHEDULE, WAKEUP
         from runs.spawn import CHILD_FINISHED, children_finished

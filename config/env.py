@@ -65,7 +65,9 @@ class Env:
             value = self._env.bool(name, default)
         return self._keep(name, str(default).lower(), meaning, value)
 
-    def count(self, name: str, default: int, meaning: str = "", *, low: int = 1, high: int | None = None) -> int:
+    def count(
+        self, name: str, default: int, meaning: str = "", *, low: int = 1, high: int | None = None, shown: str = ""
+    ) -> int:
         """A whole number from `low` to `high`."""
         with _loud(
             name, f"must be a whole number {'from' if high else 'of at least'} {low}{f' to {high}' if high else ''}"
@@ -73,7 +75,7 @@ class Env:
             value = self._env.int(name, default)
             if value < low or (high is not None and value > high):
                 raise ValueError
-        return self._keep(name, str(default), meaning, value)
+        return self._keep(name, shown or str(default), meaning, value)
 
     def duration(self, name: str, default: str, meaning: str = "") -> timedelta:
         """A length of time above zero: 15ms, 2.5s, 10m, 1h, 30d."""

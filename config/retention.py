@@ -9,6 +9,7 @@ import structlog
 from django.conf import settings
 from django.db import OperationalError
 
+from config.logins import WINDOW
 from runs import prune as runs
 from runs.sweep import Step, few, set_out_afresh
 from triggers import prune as triggers
@@ -36,6 +37,7 @@ def steps() -> list[Step]:
         few("results", "django_celery_results_taskresult", key="id", which=done, keep=results),
         few("results.groups", "django_celery_results_groupresult", key="id", which=done, keep=results),
         few("sessions", "django_session", key="session_key", which=expired, keep=timedelta()),
+        few("logins", "config_loginfailure", key="id", which=PAST.format(at="since"), keep=WINDOW),
     ]
 
 

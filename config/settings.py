@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from celery.schedules import crontab
+from django.conf import global_settings
 from kombu import Queue
 
 from config import logs
@@ -30,6 +31,7 @@ DEBUG = env.flag("DEBUG", False, "error pages with source code: never where othe
 ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]", "host names this site answers to")
 CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS", "", "origins, with scheme, that forms may come from behind a proxy")
 WAKEFUL_HTTPS = env.flag("WAKEFUL_HTTPS", False, "the site is served over https only: secure cookies, HSTS, redirect, X-Forwarded-Proto trusted")
+WAKEFUL_PROXIES = env.count("WAKEFUL_PROXIES", int(WAKEFUL_HTTPS), "proxies in front of web, each of which adds the address it was called from to X-Forwarded-For", low=0, shown="1 with WAKEFUL_HTTPS, else 0")
 # The installation
 WAKEFUL_PORT = env.count("WAKEFUL_PORT", 8000, "port of the web process, on 127.0.0.1", high=65535)
 WAKEFUL_APPS = env.words("WAKEFUL_APPS", "", "your own Django apps, found through PYTHONPATH")
@@ -102,6 +104,7 @@ INSTALLED_APPS = [
     *WAKEFUL_APPS,
 ]
 MIDDLEWARE = [
+    "config.clients.KnowTheClient",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -110,6 +113,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "config.logins.AnswerRefusals",
 ]
 ROOT_URLCONF = "config.urls"
 WSGI_APPLICATION = "config.wsgi.application"
@@ -167,6 +171,8 @@ AUTH_PASSWORD_VALIDATORS = [
         "NumericPasswordValidator",
     )
 ]
+AUTHENTICATION_BACKENDS = ["config.logins.Brake", "django.contrib.auth.backends.ModelBackend"]
+PASSWORD_HASHERS = ["config.passwords.BoundedHasher", *global_settings.PASSWORD_HASHERS[1:]]
 LOGIN_URL = "admin:login"
 LOGIN_REDIRECT_URL = "admin:index"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = WAKEFUL_HTTPS

@@ -1,8 +1,12 @@
+from contextvars import ContextVar
 from typing import Any
 
 from django.db import models
 
 from runs.models import AuditEntry
+
+# The address of the client whose request is being answered; "" elsewhere, as at the command line.
+CLIENT: ContextVar[str] = ContextVar("client", default="")
 
 
 def record(by: str, action: str, target: models.Model, **detail: Any) -> None:
@@ -12,4 +16,4 @@ def record(by: str, action: str, target: models.Model, **detail: Any) -> None:
 
 def record_about(by: str, action: str, kind: str, object_id: str, /, **detail: Any) -> None:
     """The same of an action on more than one object, or on none that has a row."""
-    AuditEntry.objects.create(by=by, action=action, kind=kind, object_id=object_id, detail=detail)
+    AuditEntry.objects.create(by=by, action=action, kind=kind, object_id=object_id, detail=detail, address=CLIENT.get())

@@ -23,15 +23,16 @@ from django.db.models.functions import Now
 
 from runs.failpoints import failpoint
 from runs.models import NIL, Sweep
+from runs.removal import REMOVING
 from runs.sql import database_now, execute, fetch
 
 BATCH = 1_000  # rows of one transaction
 AFRESH = timedelta(days=7)
 # Pruning can wait, and must not make others wait. A thousand ids look to the planner like a reason to read a whole table,
-# for every batch anew.
-MANNERS = """
+# for every batch anew. Entries of the audit log are deleted by retention alone: REMOVING tells their trigger.
+MANNERS = f"""
 SELECT set_config('lock_timeout', '2s', true), set_config('statement_timeout', '60s', true),
-       set_config('enable_seqscan', 'off', true)
+       set_config('enable_seqscan', 'off', true), {REMOVING}
 """
 RANGE = "SELECT id FROM {table} WHERE id > %s::uuid AND id <= %s::uuid ORDER BY id LIMIT %s::int"
 LOCK = "SELECT id FROM {table} WHERE id = ANY(%s::uuid[]) ORDER BY id FOR UPDATE SKIP LOCKED"

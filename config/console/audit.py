@@ -30,8 +30,8 @@ class AuditPanel(Panel):
 
     list_display = ("when", "by", "action", "subject", "details")
     list_filter = ("action", "kind")
-    search_fields = ("by", "object_id")
-    search_help_text = "who, or an object's id"
+    search_fields = ("by", "object_id", "address")
+    search_help_text = "who, an object's id, or a client's address"
     ordering = ("-id",)
 
     @column("when")
@@ -47,7 +47,8 @@ class AuditPanel(Panel):
         return details_of(entry)
 
     def sections(self, request: HttpRequest, obj: AuditEntry) -> list[Section]:
-        facts = Facts(rows=[("When", moment(obj.at)), ("Who", obj.by), ("Did", obj.action), ("To", subject_of(obj))])
+        rows = [("When", moment(obj.at)), ("Who", obj.by), ("Did", obj.action), ("To", subject_of(obj))]
+        facts = Facts(rows=[*rows, *([("From", obj.address)] if obj.address else [])])
         return [facts, Text(title="Detail", text=pretty(obj.detail))]
 
 

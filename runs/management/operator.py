@@ -1,11 +1,13 @@
 """The person at the command line, for the audit log."""
 
-import getpass
 import os
+import pwd
 
 
 def operator() -> str:
+    """The name of the user this process runs as. LOGNAME and USER do not count: anybody may set them."""
+    uid = os.getuid()
     try:
-        return f"cli:{getpass.getuser()}"
-    except (KeyError, OSError):
-        return f"cli:{os.getuid()}"  # a container's user need not have a name
+        return f"cli:{pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"cli:{uid}"  # a container's user need not have a name

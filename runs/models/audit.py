@@ -3,7 +3,8 @@ from django.db.models.functions import Now
 
 
 class AuditEntry(models.Model):
-    """Who did what to which object, from the admin, the API or the command line."""
+    """Who did what to which object, from the admin, the API or the command line. Immutable: the database refuses changes,
+    except that retention deletes old entries and erasure takes names out of `detail`."""
 
     at = models.DateTimeField(db_default=Now())
     by = models.TextField(help_text='such as "admin:ada", "token:ci", "cli:deploy"')
@@ -11,6 +12,9 @@ class AuditEntry(models.Model):
     kind = models.TextField(help_text="model name, lower case")
     object_id = models.TextField()
     detail = models.JSONField(default=dict)
+    address = models.TextField(
+        default="", db_default="", help_text="the client's IP address; empty at the command line"
+    )
 
     class Meta:
         verbose_name_plural = "audit entries"

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 from cryptography.fernet import Fernet
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
 
@@ -62,8 +63,16 @@ def test_a_password_changed_by_hand_stays_unless_the_environment_names_one(monke
     monkeypatch.delenv("WAKEFUL_ADMIN_PASSWORD")
     assert ensure_admin() == "(the one you set)"
     monkeypatch.setenv("WAKEFUL_ADMIN_PASSWORD", "said")
-    password = ensure_admin()
-    assert User.objects.get(username="admin").check_password(password)
+    ensure_admin()
+    assert User.objects.get(username="admin").check_password(settings.WAKEFUL_ADMIN_PASSWORD)
+
+
+def test_the_password_is_printed_when_it_is_set_and_later_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WAKEFUL_ADMIN_PASSWORD")
+    first, again = ensure_admin(), ensure_admin()
+
+    assert first == settings.WAKEFUL_ADMIN_PASSWORD
+    assert again == f"(WAKEFUL_ADMIN_PASSWORD in {settings.WAKEFUL_HOME / 'env'})"
 
 
 def paste(client: Client, curl: str) -> Any:

@@ -4,7 +4,7 @@ from importlib import import_module
 
 import pytest
 from django.apps import apps
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group, Permission, User
 from django.db import connection
 from django.test import Client
 
@@ -176,3 +176,72 @@ def test_no_role_is_staff_by_itself() -> None:
     client.force_login(user)
 
     assert client.get("/admin/").status_code == 302
+
+
+ACCOUNTS = ("auth.view_user", "auth.add_user", "auth.change_user", "auth.delete_user")
+
+
+def test_who_changes_users_makes_nobody_a_superuser_and_grants_nothing() -> None:
+    client, user = log_in_with(*ACCOUNTS)
+    operator = Group.objects.get(name="operator")
+    granted = {"is_superuser": "on", "groups": [operator.pk], "user_permissions": [1, 2]}
+
+    page = client.get(f"/admin/auth/user/{user.pk}/change/").content.decode()
+    client.post(
+        f"/admin/auth/user/{user.pk}/change/", {"username": "ada", "is_active": "on", "is_staff": "on", **granted}
+    )
+
+    user = User.objects.get(pk=user.pk)
+    assert (user.username, user.is_superuser, user.groups.count(), user.user_permissions.count()) == (
+        "ada",
+        False,
+        0,
+        4,
+    )
+    assert not any(f'name="{field}"' in page for field in granted)
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_who_changes_users_does_not_take_over_a_superuser_or_who_may_more(active: bool) -> None:
+    client, _ = log_in_with(*ACCOUNTS)
+    root = User.objects.create_superuser("root", password="x", is_active=active)
+    operator = User.objects.create_user("op", password="x", is_active=active)
+    operator.groups.add(Group.objects.get(name="operator"))
+    new = {"password1": "a long enough one", "password2": "a long enough one", "usable_password": "true"}
+
+    for user in (root, operator):
+        page = f"/admin/auth/user/{user.pk}"
+        answers = [client.post(f"{page}/{path}/", new).status_code for path in ("password", "change", "delete")]
+        assert answers == [403, 403, 403]
+        assert User.objects.get(pk=user.pk).check_password("x")
+    client.post("/admin/auth/user/", {"action": "delete_selected", "_selected_action": [root.pk], "post": "yes"})
+    assert User.objects.filter(pk=root.pk).exists()
+
+
+def test_who_changes_users_helps_those_who_may_no_more() -> None:
+    client, _ = log_in_with(*ACCOUNTS)
+    user = User.objects.create_user("bob", password="x")
+    new = {"password1": "a long enough one", "password2": "a long enough one", "usable_password": "true"}
+
+    client.post(f"/admin/auth/user/{user.pk}/password/", {**new, "set-password": "1"})
+
+    assert User.objects.get(pk=user.pk).check_password("a long enough one")
+
+
+def test_only_superusers_change_groups() -> None:
+    client, _ = log_in_with("auth.view_group", "auth.add_group", "auth.change_group", "auth.delete_group")
+    page = f"/admin/auth/group/{Group.objects.get(name='viewer').pk}"
+
+    posts = [client.post(path).status_code for path in (f"{page}/change/", f"{page}/delete/", "/admin/auth/group/add/")]
+
+    assert posts == [403, 403, 403]
+
+
+def log_in_with(*permissions: str) -> tuple[Client, User]:
+    user = User.objects.create_user("ada", password="x", is_staff=True)
+    for permission in permissions:
+        app, codename = permission.split(".")
+        user.user_permissions.add(Permission.objects.get(content_type__app_label=app, codename=codename))
+    client = Client()
+    client.force_login(user)
+    return client, user
