@@ -9,6 +9,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from runs import keys
 from runs.chain import Chain, merged
 from runs.nudge import nudge_dispatcher
 from runs.policy import Policy
@@ -95,10 +96,16 @@ UNSTARTED = """
 SELECT wanted.key, wanted.replay_id, run.id, %(most)s::int - cardinality(run.event_ids), run.chain
 FROM unnest(%(keys)s::text[], %(replays)s::uuid[]) AS wanted(key, replay_id)
 CROSS JOIN LATERAL (
-  SELECT id, event_ids, chain FROM runs_run
-  WHERE key = wanted.key AND replay_id = wanted.replay_id AND status = 'queued' AND started_at IS NULL
-  ORDER BY seq DESC LIMIT 1 FOR UPDATE SKIP LOCKED) run
+  SELECT * FROM ({of_placed}) placed UNION ALL SELECT * FROM ({of_blocked}) blocked UNION ALL SELECT * FROM ({of_due}) due
+  ORDER BY seq DESC LIMIT 1) run
 """
+OF_SORT = """
+  SELECT id, event_ids, chain, seq FROM runs_run
+  WHERE key = wanted.key AND replay_id = wanted.replay_id AND status = 'queued' AND started_at IS NULL AND {sort}
+  ORDER BY seq DESC LIMIT 1 FOR UPDATE SKIP LOCKED
+"""
+for name, sort in {"placed": "slot IS NOT NULL", "blocked": keys.BLOCKED, "due": keys.DUE}.items():
+    UNSTARTED = UNSTARTED.replace(f"{{of_{name}}}", OF_SORT.replace("{sort}", sort))
 # An event that was dispatched twice is there already.
 JOIN = """
 UPDATE runs_run SET

@@ -29,7 +29,7 @@ def holders(event_ids: Sequence[UUID]) -> dict[UUID, set[UUID]]:
     forks of these, and whoever is given what they gave. What a parent so given passed on to its other children, nobody
     can tell: they are left."""
     found = {event: set(runs_of_event(event).values_list("id", flat=True)) for event in event_ids}
-    for event, run in Wait.objects.filter(event_id__in=event_ids).values_list("event_id", "run_id"):
+    for event, run in Wait.objects.filter(event_id__among=event_ids).values_list("event_id", "run_id"):
         if event is not None:
             found[event].add(run)
     given = set[UUID]().union(*found.values())
@@ -44,7 +44,7 @@ def erase_runs(run_ids: Sequence[UUID]) -> int:
     """Take payload, keys and notifications of finished runs away, in the caller's transaction; how many had any payload.
     A key may be a name or an address. Live runs are left as they are."""
     count = len(remove_payloads(run_ids))
-    finished = Run.objects.finished().filter(id__in=run_ids)
+    finished = Run.objects.finished().filter(id__among=run_ids)
     ids = list(finished.values_list("id", flat=True))
     for statement in KEYS:
         execute(statement, [ids])
@@ -52,7 +52,7 @@ def erase_runs(run_ids: Sequence[UUID]) -> int:
     first = finished.aggregate(first=Min("created_at"))["first"]
     if first:
         # By the index on the time: there is none on the run.
-        told = Notification.objects.filter(created_at__gte=first, run_id__in=ids)
+        told = Notification.objects.filter(created_at__gte=first, run_id__among=ids)
         told.exclude(text=ERASED).update(text=ERASED)
     return count
 

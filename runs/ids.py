@@ -35,4 +35,4 @@ def runs_of_events(event_ids: Sequence[UUID]) -> "QuerySet[Run]":
     prefixes = [event_id.bytes[:TIME_PREFIX] for event_id in event_ids]
     lows = [UUID(bytes=prefix + bytes(10)) for prefix in prefixes]
     highs = [UUID(bytes=prefix + b"\xff" * 10) for prefix in prefixes]
-    return Run.objects.filter(id__in={id for (id,) in fetch(RUNS_OF_EVENTS, [list(event_ids), lows, highs])})
+    return Run.objects.filter(id__among=sorted({id for (id,) in fetch(RUNS_OF_EVENTS, [list(event_ids), lows, highs])}))

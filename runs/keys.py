@@ -12,6 +12,9 @@ TRY_LOCK = """
 SELECT key FROM unnest(%s::text[]) WITH ORDINALITY AS wanted(key, position)
 WHERE pg_try_advisory_xact_lock(hashtextextended(key, 0))
 """
+# The runs of a key without a place, as the two partial indexes have them: no look at a key passes over its `waiting` runs.
+BLOCKED = "status = 'queued' AND slot IS NULL AND due_at IS NULL AND ready_at IS NULL"
+DUE = "status = 'queued' AND slot IS NULL AND due_at IS NOT NULL"
 # No more runs are counted than the limit is high: a million may be waiting behind one key.
 STATES = """
 SELECT wanted.key, held.slots, held.first, behind.blocked, behind.queued, behind.first
@@ -21,9 +24,11 @@ CROSS JOIN LATERAL (
   FROM runs_run WHERE key = wanted.key AND slot IS NOT NULL) held
 CROSS JOIN LATERAL (
   SELECT count(*) FILTER (WHERE due_at IS NULL) AS blocked, count(*) AS queued, (array_agg(id ORDER BY seq))[1] AS first
-  FROM (SELECT id, seq, due_at FROM runs_run WHERE key = wanted.key AND status = 'queued' AND slot IS NULL
-        ORDER BY seq LIMIT wanted.key_limit) waiting) behind
+  FROM ((SELECT id, seq, due_at FROM runs_run WHERE key = wanted.key AND {blocked} ORDER BY seq LIMIT wanted.key_limit)
+        UNION ALL
+        (SELECT id, seq, due_at FROM runs_run WHERE key = wanted.key AND {due} ORDER BY seq LIMIT wanted.key_limit)) waiting) behind
 """
+STATES = STATES.replace("{blocked}", BLOCKED).replace("{due}", DUE)
 # Which blocked run of a key gets a place, and which: the first by `seq`, if fewer than its limit hold one. `freed` is
 # (key, id): where this very statement takes a run out of the key, its id; it still shows up as holding its place, or as
 # waiting for one. With a limit of 1 nobody passes anybody, not even a run whose start is put off.
@@ -32,15 +37,16 @@ NEXT = """
     SELECT min(place) FROM generate_series(1, blocked.key_limit) AS place WHERE place <> ALL (held.slots))::smallint AS slot
   FROM {freed} AS freed
   CROSS JOIN LATERAL (
-    SELECT id, key_limit, due_at FROM runs_run
-    WHERE key = freed.key AND status = 'queued' AND ready_at IS NULL AND slot IS NULL AND (due_at IS NULL OR key_limit = 1)
-      AND id IS DISTINCT FROM freed.id
+    SELECT id, key_limit, seq FROM runs_run WHERE key = freed.key AND {blocked} AND id IS DISTINCT FROM freed.id
     ORDER BY seq LIMIT 1) blocked
   CROSS JOIN LATERAL (
     SELECT coalesce(array_agg(slot), '{}') AS slots FROM runs_run
     WHERE key = freed.key AND slot IS NOT NULL AND id IS DISTINCT FROM freed.id) held
-  WHERE cardinality(held.slots) < blocked.key_limit AND blocked.due_at IS NULL
+  WHERE cardinality(held.slots) < blocked.key_limit
+    AND (blocked.key_limit > 1 OR NOT EXISTS (
+      SELECT FROM runs_run WHERE key = freed.key AND {due} AND seq < blocked.seq AND id IS DISTINCT FROM freed.id))
 """
+NEXT = NEXT.replace("{blocked}", BLOCKED).replace("{due}", DUE)
 PROMOTE = """
 UPDATE runs_run SET ready_at = clock_timestamp(), slot = next.slot
 FROM ({next}) next WHERE runs_run.id = next.id

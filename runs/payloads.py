@@ -11,20 +11,20 @@ from runs.models import Approval, Attempt, Run, Step, Wait
 def remove_payloads(run_ids: Sequence[UUID]) -> list[UUID]:
     """Take input, result, error and what the journal holds of finished runs away, in the caller's transaction; which runs
     lost theirs just now. They can never be requeued or forked after that. Live ones are left as they are."""
-    runs = Run.objects.finished().filter(id__in=run_ids, payload_removed_at=None)
+    runs = Run.objects.finished().filter(id__among=run_ids, payload_removed_at=None)
     # Locked, so that one that is being requeued is waited for, and then left.
     ids = list(runs.order_by("id").select_for_update().values_list("id", flat=True))
-    Attempt.objects.filter(run__in=ids).exclude(error="", traceback="").update(error="", traceback="")
+    Attempt.objects.filter(run__id__among=ids).exclude(error="", traceback="").update(error="", traceback="")
     _empty_journals(ids)
-    Run.objects.filter(id__in=ids).update(input=None, result=None, error="", payload_removed_at=Now())
+    Run.objects.filter(id__among=ids).update(input=None, result=None, error="", payload_removed_at=Now())
     return ids
 
 
 def _empty_journals(run_ids: Sequence[UUID]) -> None:
     """That a step was taken, awaited or decided on, by whom and when, stays. Of few possible values the hashes would tell
     which it was."""
-    Step.objects.filter(run__in=run_ids).update(arguments=None, output=None, error="", usage=None)
-    Wait.objects.filter(run__in=run_ids, match__isnull=False).update(match=None, match_hash="")
-    Approval.objects.filter(wait__run__in=run_ids).update(
+    Step.objects.filter(run__id__among=run_ids).update(arguments=None, output=None, error="", usage=None)
+    Wait.objects.filter(run__id__among=run_ids, match__isnull=False).update(match=None, match_hash="")
+    Approval.objects.filter(wait__run__id__among=run_ids).update(
         question="", detail="", arguments=None, digest="", decided_arguments=None, decided_digest="", reason=""
     )

@@ -55,17 +55,17 @@ def steps() -> list[Step]:
 def old(ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
     """Those that finished before the instant: a run of an old event may have waited long, or be a replay. And those who
     may ask what they gave did as well: a parent that is replayed asks its children again."""
-    finished = Run.objects.finished().filter(id__in=ids, finished_at__lt=cutoff).order_by("id")
+    finished = Run.objects.finished().filter(id__among=ids, finished_at__lt=cutoff).order_by("id")
     asked_by = readers(found := list(finished.values_list("id", flat=True)))
     # Locked, so that one that is being requeued counts as live.
     asking = set[UUID]().union(*asked_by.values())
-    done = Run.objects.finished().filter(id__in=asking, finished_at__lt=cutoff).order_by("id")
+    done = Run.objects.finished().filter(id__among=sorted(asking), finished_at__lt=cutoff).order_by("id")
     alive = asking - set(done.select_for_update(skip_locked=True).values_list("id", flat=True))
     return [id for id in found if alive.isdisjoint(asked_by.get(id, ()))]
 
 
 def with_old_payload(ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
-    having = Run.objects.filter(id__in=ids, payload_removed_at=None)
+    having = Run.objects.filter(id__among=ids, payload_removed_at=None)
     return old(list(having.values_list("id", flat=True)), cutoff)
 
 

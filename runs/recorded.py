@@ -140,7 +140,9 @@ def of_rows(steps: Sequence[Row], waits: Sequence[Row]) -> tuple[list[RecordedSt
 
 def ended(children: Sequence[UUID]) -> list[dict[str, Any]]:
     """How each of these runs ended, as JSON."""
-    found = {run.id: run for run in Run.objects.filter(id__in=children).only("id", "status", "result", "error")}
+    found = {
+        run.id: run for run in Run.objects.filter(id__among=list(children)).only("id", "status", "result", "error")
+    }
     return [
         vars(
             Ended(status=found[id].status, result=found[id].result, error=found[id].error)

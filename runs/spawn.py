@@ -141,7 +141,7 @@ def stop_orphans(payloads: Sequence[dict[str, Any]]) -> None:
     if orphans:
         orphans -= {id for (id,) in fetch(WITH_FORKS, {"children": sorted(orphans)})}
     # In the order of their keys, as everybody who locks several.
-    for run in Run.objects.filter(id__in=orphans).order_by("key", "id")[:TOGETHER]:
+    for run in Run.objects.filter(id__among=sorted(orphans)).order_by("key", "id")[:TOGETHER]:
         _stop(run)
     if len(orphans) > TOGETHER:
         OutboxMessage.objects.bulk_create(

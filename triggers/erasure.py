@@ -9,7 +9,7 @@ An event that is still needed, or of which one of these runs is live, is left, a
 leads to it must be found again. The agents' own state, and what their code wrote elsewhere, are theirs to erase.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
@@ -30,7 +30,7 @@ from triggers.models import Decision, Event
 from triggers.payloads import not_needed
 
 MARK = "erased:"
-TOGETHER = 500  # events of one transaction
+TOGETHER = 500  # events of one transaction, ids of one statement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,11 +129,13 @@ def _erase(chosen: Sequence[UUID], *, by: str, about: str, dry_run: bool = False
     going = [id for id in reversed(traces.runs_of) if id not in kept]
     erasure = Erasure(left=[Left(event_id=id, runs=_live_runs(traces.runs_of[id])) for id in sorted(left)])
     if dry_run:
-        erasure.events = Event.objects.filter(id__in=going).filter(_says_something()).count()
-        erasure.runs = Run.objects.filter(id__in=_runs(going, traces), payload_removed_at=None).count()
+        for some in pieces(going):
+            erasure.events += Event.objects.filter(id__among=some).filter(_says_something()).count()
+        for some in pieces(_runs(going, traces)):
+            erasure.runs += Run.objects.filter(id__among=some, payload_removed_at=None).count()
         return erasure
-    for start in range(0, len(going), TOGETHER):
-        _erase_together(going[start : start + TOGETHER], traces, erasure)
+    for some in pieces(going):
+        _erase_together(some, traces, erasure)
     record_about(
         by, "erase", "subject", about,
         events=erasure.events, runs=erasure.runs, left=[str(one.event_id) for one in erasure.left],
@@ -146,14 +148,18 @@ def follow(chosen: Sequence[UUID]) -> Traces:
     traces = Traces()
     frontier = list(chosen)
     while frontier:
-        traces.runs_of |= holders(frontier)
-        by_run = {run: event for event in frontier for run in traces.runs_of[event]}
-        emitted = Event.objects.filter(cause_run_id__in=by_run).order_by("id").values_list("id", "cause_run_id")
         found = []
-        for event_id, run_id in emitted:
-            if run_id is not None:
-                traces.causes.setdefault(event_id, set()).add(by_run[run_id])
-                found.append(event_id)
+        for some in pieces(frontier):
+            traces.runs_of |= holders(some)
+            by_run = {run: event for event in some for run in traces.runs_of[event]}
+            for runs in pieces(list(by_run)):
+                emitted = (
+                    Event.objects.filter(cause_run_id__among=runs).order_by("id").values_list("id", "cause_run_id")
+                )
+                for event_id, run_id in emitted:
+                    if run_id is not None:
+                        traces.causes.setdefault(event_id, set()).add(by_run[run_id])
+                        found.append(event_id)
         frontier = [event_id for event_id in found if event_id not in traces.runs_of]
     return traces
 
@@ -161,7 +167,8 @@ def follow(chosen: Sequence[UUID]) -> Traces:
 def needed(traces: Traces) -> set[UUID]:
     """Those of the events that somebody still needs, or of whose runs one is live or has emitted what has not arrived."""
     events = list(traces.runs_of)
-    free = set(not_needed(events, but_by_runs_before=database_now() + timedelta(days=1)))
+    some_day = database_now() + timedelta(days=1)
+    free = {event for some in pieces(events) for event in not_needed(some, but_by_runs_before=some_day)}
     runs = _runs(events, traces)
     busy = emitting(runs).union(_live_runs(runs))
     return {event for event in events if event not in free or busy & traces.runs_of[event]}
@@ -179,19 +186,20 @@ def _erase_together(event_ids: Sequence[UUID], traces: Traces, erasure: Erasure)
     with transaction.atomic():
         # Locked as a replay locks, so that each sees what the other has done.
         locked = list(
-            Event.objects.filter(id__in=event_ids).order_by("id").select_for_update().values_list("id", flat=True)
+            Event.objects.filter(id__among=event_ids).order_by("id").select_for_update().values_list("id", flat=True)
         )
         # A run may have been requeued since they were looked at: before this, or between this and the erasure of its own.
-        erasure.runs += erase_runs(_runs(_without_live(locked, traces), traces))
+        for some in pieces(_runs(_without_live(locked, traces), traces)):
+            erasure.runs += erase_runs(some)
         free = set(not_needed(_without_live(locked, traces)))
         erasure.left += [Left(event_id=id, runs=_live_runs(traces.runs_of[id])) for id in locked if id not in free]
-        for event in Event.objects.filter(id__in=free).filter(_says_something()).only("subject"):
+        for event in Event.objects.filter(id__among=sorted(free)).filter(_says_something()).only("subject"):
             erasure.events += Event.objects.filter(pk=event.pk).update(
                 data=None, body=None, headers=None, payload_removed_at=Coalesce("payload_removed_at", Now()),
                 subject=mark_of(event.subject) if event.subject else "",
             )  # fmt: skip
         # Of what an expression made of the event, its reason may quote a part.
-        Decision.objects.filter(event__in=free, outcome=Decision.Outcome.ERROR).update(reason=ERASED)
+        Decision.objects.filter(event__id__among=sorted(free), outcome=Decision.Outcome.ERROR).update(reason=ERASED)
 
 
 def _without_live(event_ids: Sequence[UUID], traces: Traces) -> list[UUID]:
@@ -208,4 +216,15 @@ def _runs(event_ids: Iterable[UUID], traces: Traces) -> list[UUID]:
 
 
 def _live_runs(run_ids: Iterable[UUID]) -> list[UUID]:
-    return list(Run.objects.filter(id__in=run_ids, status__in=sorted(LIVE)).order_by("id").values_list("id", flat=True))
+    return [
+        id
+        for some in pieces(sorted(run_ids))
+        for id in Run.objects.filter(id__among=some, status__in=sorted(LIVE))
+        .values_list("id", flat=True)
+        .order_by("id")
+    ]
+
+
+def pieces(ids: Sequence[UUID]) -> Iterator[Sequence[UUID]]:
+    """No statement and no transaction is about more of them at a time."""
+    return (ids[start : start + TOGETHER] for start in range(0, len(ids), TOGETHER))

@@ -34,23 +34,23 @@ def export_triggers(slugs: Collection[str] = ()) -> Export:
     """These triggers, or all, in an order that only depends on what there is. Trigger.DoesNotExist names an unknown one."""
     triggers = Trigger.objects.order_by("slug")
     if slugs:
-        triggers = triggers.filter(slug__in=slugs)
+        triggers = triggers.filter(slug__among=list(slugs))
         if unknown := sorted(set(slugs) - {trigger.slug for trigger in triggers}):
             raise Trigger.DoesNotExist(", ".join(unknown))
     notes: list[str] = []
     kept = [trigger for trigger in triggers if not _has_vanished(trigger, notes)]
     schedules = (
-        Schedule.objects.filter(trigger__in=kept)
+        Schedule.objects.filter(trigger__id__among=[trigger.pk for trigger in kept])
         .select_related(*RELATED)
         .prefetch_related("exclude")
         .order_by("task__name")
     )
     sources = Source.objects.filter(kind__in=schemes()).order_by("slug")
     if slugs:
-        sources = sources.filter(slug__in={trigger.source for trigger in kept})
+        sources = sources.filter(slug__among=sorted({trigger.source for trigger in kept}))
     calendars = ExclusionCalendar.objects.order_by("slug")
     if slugs:
-        calendars = calendars.filter(schedules__in=schedules).distinct()
+        calendars = calendars.filter(schedules__id__among=[schedule.pk for schedule in schedules]).distinct()
     content = {
         "format": FORMAT,
         "version": VERSION,

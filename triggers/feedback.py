@@ -46,7 +46,7 @@ def count_failures(payloads: Sequence[dict[str, Any]]) -> None:
         if payload["trigger"] and payload["status"] != RunStatus.CANCELLED:
             ended.setdefault(payload["trigger"], []).append(payload)
     # Locked: two dispatchers may count for one trigger.
-    for trigger in Trigger.objects.filter(id__in=ended).order_by("id").select_for_update(no_key=True):
+    for trigger in Trigger.objects.filter(id__among=sorted(ended)).order_by("id").select_for_update(no_key=True):
         _count(trigger, ended[str(trigger.id)])
 
 

@@ -106,7 +106,7 @@ def backfills(keep: timedelta) -> Deletion:
 
 
 def came_before(ids: Sequence[UUID], instant: datetime, **fields: Any) -> list[UUID]:
-    return list(Event.objects.filter(id__in=ids, received_at__lt=instant, **fields).values_list("id", flat=True))
+    return list(Event.objects.filter(id__among=ids, received_at__lt=instant, **fields).values_list("id", flat=True))
 
 
 def without(story: Callable[[date], set[UUID]], ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:

@@ -260,7 +260,9 @@ def _paces(schedules: Sequence[Schedule]) -> dict[int, tuple[str, dict[str, Any]
 def _wakes(span: Span, limit: int, agent: str) -> list[Coming]:
     rows = OutboxMessage.objects.filter(span.on("available_at"), topic=WAKEUP)
     if agent:
-        rows = rows.filter(key__in=[str(id) for id in Trigger.objects.filter(agent=agent).values_list("id", flat=True)])
+        rows = rows.filter(
+            key__among=[str(id) for id in Trigger.objects.filter(agent=agent).values_list("id", flat=True)]
+        )
     columns = ("available_at", "key", "payload__run", "payload__reason", "payload__name")
     found = list(rows.order_by("available_at", "id").values_list(*columns)[:limit])
     triggers = Trigger.objects.in_bulk({UUID(key) for _, key, *_ in found})

@@ -78,7 +78,7 @@ def _waiting(wait: Wait) -> Notice:
             details = [link(page("runs_approval", wait.approval.pk), "Look at it and decide")]
             return Notice(text=waiting_for(wait), level="warning", details=details)
         case Wait.Kind.CHILDREN:
-            live = Run.objects.live().filter(parent_id=wait.run_id, pk__in=wait.children)
+            live = Run.objects.live().filter(parent_id=wait.run_id, id__among=wait.children)
             still, first = live.count(), live.order_by("id").values_list("id", "agent")[:CHILDREN]
             links = [run_link(id, agent) for id, agent in first]
             more = [f"{still - len(links)} more"] if still > len(links) else []

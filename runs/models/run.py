@@ -128,6 +128,17 @@ class Run(models.Model):
             models.Index(
                 fields=["key", "seq"], name="run_live_by_key", condition=Q(status__in=sorted(LIVE), key__isnull=False)
             ),
+            # Those without a place, blocked or put off, apart from the `waiting` runs of the key: keys.BLOCKED, keys.DUE.
+            models.Index(
+                fields=["key", "seq"],
+                name="run_blocked",
+                condition=Q(status=RunStatus.QUEUED, slot=None, due_at=None, ready_at=None, key__isnull=False),
+            ),
+            models.Index(
+                fields=["key", "seq"],
+                name="run_due_by_key",
+                condition=Q(status=RunStatus.QUEUED, slot=None, due_at__isnull=False, key__isnull=False),
+            ),
             models.Index(fields=["trigger", "id"], name="run_by_trigger"),
             models.Index(fields=["id"], name="run_failed", condition=Q(status=RunStatus.FAILED)),
             models.Index(fields=["id"], name="run_waiting", condition=Q(status=RunStatus.WAITING)),

@@ -4,13 +4,13 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from django.utils import timezone
 
-from runs import outbox, timers, waits
-from runs.models import OutboxMessage
+from runs import enqueue, keys, outbox, timers, waits
+from runs.models import NIL, OutboxMessage, Run
 from runs.sql import Parameters, execute, fetch
 from tests.runs.factories import make_run
 
@@ -125,3 +125,43 @@ def test_what_wakes_runs_is_planned_once(name: str, waiting: Callable[[int], Non
     # psycopg prepares a statement at its second use, PostgreSQL settles on a plan at the sixth of that.
     [(planned,)] = fetch("SELECT custom_plans FROM pg_prepared_statements ORDER BY prepare_time DESC LIMIT 1")
     assert planned <= 5
+
+
+WAITING_OF_A_KEY = """
+INSERT INTO runs_run (id, queue, agent, version, trigger, event_ids, policy, priority, replay_id, root_id, depth, status, status_reason,
+                      attempt, epoch, key, key_limit, error)
+SELECT gen_random_uuid(), 'default', 'a', '1', '', ARRAY[gen_random_uuid()], '{}', 5, gen_random_uuid(), gen_random_uuid(), 0, 'waiting',
+       '', 0, 1, 'busy', 3, '' FROM generate_series(1, 20000)
+"""
+KEYED: dict[str, tuple[str, Parameters]] = {
+    "STATES": (keys.STATES, [["busy"], [3]]),
+    "PROMOTE": (keys.PROMOTE, [["busy"]]),
+    "KEYS_AFTER": (keys.KEYS_AFTER, {"after": "", "limit": 10}),
+    "UNSTARTED": (enqueue.UNSTARTED, {"keys": ["busy"], "replays": [UUID(NIL)], "most": 1000}),
+}
+
+
+@pytest.mark.parametrize("name", KEYED)
+def test_a_look_at_a_key_passes_over_none_of_its_waiting_runs(name: str) -> None:
+    execute(WAITING_OF_A_KEY)
+    for due_at in (None, timezone.now() + timedelta(days=1)):
+        make_run(key="busy", key_limit=3, ready_at=None, due_at=due_at)
+    execute("ANALYZE runs_run")
+    statement, parameters = KEYED[name]
+
+    steps = [step for step in steps_of(statement, parameters, is_large=True) if "Relation Name" in step]
+
+    assert (
+        sum((step["Actual Rows"] + step.get("Rows Removed by Filter", 0)) * step["Actual Loops"] for step in steps) < 50
+    )
+
+
+def test_a_blocked_run_is_not_held_up_by_backoffs_of_its_key_where_several_may_run() -> None:
+    backoff = timezone.now() + timedelta(days=1)
+    make_run(key="several", key_limit=2, ready_at=None, due_at=backoff)
+    make_run(key="one", key_limit=1, ready_at=None, due_at=backoff)
+    blocked = [make_run(key=key, key_limit=limit, ready_at=None) for key, limit in (("several", 2), ("one", 1))]
+
+    assert keys.promote(["several", "one"]) == 1
+
+    assert [Run.objects.get(pk=run.pk).slot for run in blocked] == [1, None]

@@ -1,0 +1,27 @@
+"""`field__among=values`: like `__in`, but the values are one array parameter, however many they are.
+
+PostgreSQL takes 65,535 parameters in a statement, and `__in` makes one of each value.
+"""
+
+from typing import Any
+
+from django.db import models
+from django.db.models.lookups import Lookup
+
+
+@models.Field.register_lookup
+class Among(Lookup):
+    lookup_name = "among"
+
+    def get_prep_lookup(self) -> list[Any]:
+        return [self.lhs.output_field.get_prep_value(value) for value in self.rhs]
+
+    def get_db_prep_lookup(self, value: Any, connection: Any) -> Any:
+        field = self.lhs.output_field
+        return "%s", [[field.get_db_prep_value(one, connection, prepared=True) for one in value]]
+
+    def as_sql(self, compiler: Any, connection: Any) -> Any:
+        column, parameters = self.process_lhs(compiler, connection)
+        array, values = self.process_rhs(compiler, connection)
+        type = self.lhs.output_field.db_type(connection)
+        return f"{column} = ANY({array}::{type}[])", [*parameters, *values]
