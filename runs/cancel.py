@@ -8,6 +8,7 @@ from runs import audit, keys
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
 from runs.models import Run
+from runs.models.run import UNPARSED
 from runs.outcome import Outcome, take_away, take_blocked_away
 from runs.rescue import ticket_of
 from runs.sql import fetch
@@ -64,7 +65,7 @@ def replace_others(key: str, run_id: UUID) -> None:
     blocked go first: the place of one that stops is not given to another that is to stop."""
     by = f"{NEXT_EVENT}, for run {run_id}"
     take_blocked_away(key, but=run_id, reason=f"cancelled by {by}")
-    for run in Run.objects.live().filter(key=key).exclude(pk=run_id).order_by("seq"):
+    for run in Run.objects.live().filter(key=key).exclude(pk=run_id).defer(*UNPARSED).order_by("seq"):
         stop(run, by)
 
 

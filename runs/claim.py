@@ -2,16 +2,18 @@
 
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db import IntegrityError, transaction
+from django.db import DataError, IntegrityError, transaction
 
 from runs.alive import TAKES_RUNS
+from runs.exceptions import CannotClaim
 from runs.models import Attempt
 from runs.outcome import Outcome, Ticket, take_away
 from runs.policy import Policy
@@ -23,13 +25,14 @@ log = structlog.get_logger(__name__)
 
 # A soft deadline interrupts the body in its own process; the parent's hard one comes this much later.
 HARD_DEADLINE_AFTER = 5.0
+MOST_ASIDE = 100  # runs that one claim puts aside
 
 # Code that has an agent as atomic leaves a run with a journal to a live worker that has it as durable; where none lives, it
 # claims the run and parks it.
 MAY_EXECUTE = """(NOT run.has_journal OR run.agent = ANY(me.durable_agents) OR NOT EXISTS (
     SELECT FROM runs_worker worker
     WHERE worker.id <> me.id AND {takes_runs} AND run.queue = ANY(worker.queues) AND run.agent = ANY(worker.durable_agents)))"""
-CLAIM = """
+BEST = """
 WITH me AS (
   SELECT id, durable_agents FROM runs_worker worker WHERE id = %(worker)s::uuid AND {takes_runs} AND {gate}
 ), best AS MATERIALIZED (
@@ -39,10 +42,15 @@ WITH me AS (
   ORDER BY run.priority, run.seq LIMIT 1
   FOR UPDATE OF run SKIP LOCKED
 )
+""".replace("{may_execute}", MAY_EXECUTE).replace("{takes_runs}", TAKES_RUNS)
+# No value of a run may make this raise: it would be met first by every claim. Another version may have written any policy.
+TIMEOUT = """CASE jsonb_typeof(policy->'timeout') WHEN 'number' THEN
+      least(greatest((policy->>'timeout')::numeric, 0), 1e9)::float8 END"""
+TAKE = """
 UPDATE runs_run SET
   status = 'running', status_reason = '', ready_at = NULL, worker_id = %(worker)s::uuid, pid = %(pid)s::int,
   claimed_at = clock_timestamp(), started_at = coalesce(started_at, clock_timestamp()),
-  deadline_at = clock_timestamp() + make_interval(secs => coalesce((policy->>'timeout')::float8, %(timeout)s::float8) + %(hard)s::float8),
+  deadline_at = clock_timestamp() + make_interval(secs => coalesce({timeout}, %(timeout)s::float8) + %(hard)s::float8),
   attempt = attempt + 1, epoch = epoch + 1, claim = gen_random_uuid(),
   version = (%(versions)s::text[])[array_position(%(agents)s::text[], agent)],
   begun_version = CASE WHEN started_at IS NULL THEN (%(versions)s::text[])[array_position(%(agents)s::text[], agent)] ELSE begun_version END
@@ -50,7 +58,8 @@ FROM best WHERE runs_run.id = best.id
 RETURNING runs_run.id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, chain, key, slot,
   key_limit, parent_id, claim, has_journal,
   {named}
-""".replace("{may_execute}", MAY_EXECUTE).replace("{takes_runs}", TAKES_RUNS)
+""".replace("{timeout}", TIMEOUT)
+CLAIM = BEST + TAKE
 NAMED = "set_config('application_name', 'wakeful:' || runs_run.id || ':' || epoch, false)"
 PAUSED = IS_PAUSED.format(queue="%(queue)s::text")
 LIMIT = "SELECT max_running FROM runs_queue WHERE name = %(queue)s::text AND max_running IS NOT NULL"
@@ -58,6 +67,12 @@ RUNNING = "SELECT count(*) FROM runs_run WHERE status = 'running' AND queue = %(
 UNLIMITED = f"NOT {PAUSED} AND NOT EXISTS ({LIMIT})"
 CLAIM_UNLIMITED = CLAIM.replace("{gate}", UNLIMITED).replace("{named}", NAMED)
 CLAIM_LIMITED = CLAIM.replace("{gate}", f"NOT {PAUSED} AND ({RUNNING}) < ({LIMIT})").replace("{named}", NAMED)
+BEST_ALONE = BEST.replace("{gate}", f"NOT {PAUSED} AND coalesce(({RUNNING}) < ({LIMIT}), true)") + "SELECT id FROM best"  # noqa: S608  (our own parts)
+CLAIM_THIS = "WITH best AS (SELECT %(run)s::uuid AS id)" + TAKE.replace("{named}", NAMED)
+PUT_ASIDE = """
+UPDATE runs_run SET ready_at = NULL, due_at = clock_timestamp() + interval '5 minutes', status_reason = %(reason)s::text
+WHERE id = %(run)s::uuid
+"""
 # A body may have chosen an isolation in which a row that others have changed is an error instead of being looked at anew.
 READS_ANEW = "current_setting('transaction_isolation') = 'read committed'"
 CLAIM_ALONG = CLAIM.replace("{gate}", f"{UNLIMITED} AND {READS_ANEW}").replace("{named}", "NULL")
@@ -92,6 +107,8 @@ class Claim:
     parent_id: UUID | None = None
     has_journal: bool = False
     is_named: bool = True  # does the session that claimed it bear its name?
+    asked: float = field(default_factory=time.monotonic)  # when this process asked for it
+    unreadable: Exception | None = None  # what this version meets where it reads input and policy
 
     @property
     def ticket(self) -> Ticket:
@@ -131,15 +148,42 @@ def claim_along(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim
     """Claim a run in the transaction that ends another one: both cost one commit. None also where the queue has a limit.
 
     The session keeps the name of the run that ends: while that transaction is open, a rescuer must find it by this.
+    CannotClaim: the next run is at fault, and the transaction is to be rolled back.
     """
-    rows = fetch(CLAIM_ALONG, _parameters(worker_id, queue, agents))
-    return _claim_of(rows[0], is_named=False) if rows else None
+    asked = time.monotonic()
+    try:
+        rows = fetch(CLAIM_ALONG, _parameters(worker_id, queue, agents))
+    except DataError as error:
+        raise CannotClaim from error
+    return _claim_of(rows[0], asked, is_named=False) if rows else None
 
 
 def _claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | None:
     parameters = _parameters(worker_id, queue, agents)
-    rows = fetch(CLAIM_UNLIMITED, parameters) or _claim_limited(queue, parameters)
-    return _claim_of(rows[0]) if rows else None
+    asked = time.monotonic()
+    try:
+        rows = fetch(CLAIM_UNLIMITED, parameters) or _claim_limited(queue, parameters)
+    except DataError:
+        rows = _claim_past_offenders(queue, parameters)
+    return _claim_of(rows[0], asked) if rows else None
+
+
+def _claim_past_offenders(queue: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """Claim the best run that can be claimed; put those before it aside for minutes, the reason beside them."""
+    for _ in range(MOST_ASIDE):
+        with transaction.atomic():
+            execute(QUEUE_LOCK, {"space": QUEUE_SPACE, "queue": queue})
+            best = fetch(BEST_ALONE, parameters)
+            if not best:
+                return []
+            run_id = best[0][0]
+            try:
+                with transaction.atomic():
+                    return fetch(CLAIM_THIS, {**parameters, "run": run_id})
+            except DataError as error:
+                execute(PUT_ASIDE, {"run": run_id, "reason": f"cannot be claimed: {error}"[:1000]})
+                log.exception("run.cannot_be_claimed", run=str(run_id))
+    return []
 
 
 def _parameters(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> dict[str, Any]:
@@ -155,7 +199,8 @@ def _parameters(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> dict[
     }
 
 
-def _claim_of(row: tuple[Any, ...], is_named: bool = True) -> Claim:
+def _claim_of(row: tuple[Any, ...], asked: float, is_named: bool = True) -> Claim:
+    """The claim as this version reads it. Nothing raises here: the run is claimed, and only the executor can end it."""
     (
         run_id,
         epoch,
@@ -177,6 +222,11 @@ def _claim_of(row: tuple[Any, ...], is_named: bool = True) -> Claim:
         has_journal,
         _,
     ) = row
+    unreadable = None
+    try:
+        input, policy = None if input is None else json.loads(input), Policy.of_run(json.loads(policy))
+    except Exception as error:
+        input, policy, unreadable = None, Policy.load({}), error
     return Claim(
         run_id=run_id,
         epoch=epoch,
@@ -186,8 +236,8 @@ def _claim_of(row: tuple[Any, ...], is_named: bool = True) -> Claim:
         trigger=trigger,
         trigger_id=trigger_id,
         event_ids=event_ids,
-        input=None if input is None else json.loads(input),
-        policy=Policy.of_run(json.loads(policy)),
+        input=input,
+        policy=policy,
         root_id=root_id,
         depth=depth,
         chain=chain,
@@ -197,6 +247,8 @@ def _claim_of(row: tuple[Any, ...], is_named: bool = True) -> Claim:
         parent_id=parent_id,
         has_journal=has_journal,
         is_named=is_named,
+        asked=asked,
+        unreadable=unreadable,
     )
 
 

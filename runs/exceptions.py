@@ -2,6 +2,7 @@
 RunError
 ├── IllegalState    the object's state forbids the action
 ├── UnknownQueue    no setting, worker or run names such a queue
+├── CannotClaim     a value of the next run makes its claim fail
 └── RunLost         this process no longer owns the run it works on
 Interrupted         a durable body goes no further for now; passes through an agent's `except Exception`
 DeadlineExceeded    the same of a timeout
@@ -26,6 +27,10 @@ class UnknownQueue(RunError):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"There is no queue {name!r}: no setting, live worker or run names it.")
+
+
+class CannotClaim(RunError):
+    """A value of the next run makes its claim fail. The transaction it was claimed in is lost, through no fault of its own."""
 
 
 class RunLost(RunError):

@@ -2,10 +2,11 @@
 together, or not at all. A durable agent's is replayed beside its journal, in a session that only reads."""
 
 import contextlib
+import faulthandler
 import os
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import structlog
@@ -15,13 +16,15 @@ from agents import AgentRun, AsyncAgentRun, Permanent, registry
 from agents.journal import Journal as AnyJournal
 from agents.network import network_refused
 from runs import recorded, waits
-from runs.claim import Claim
-from runs.deadline import run_within
-from runs.exceptions import RunLost
+from runs.alive import alive
+from runs.claim import HARD_DEADLINE_AFTER, Claim
+from runs.deadline import deadline, run_within
+from runs.exceptions import CannotClaim, DeadlineExceeded, RunLost
 from runs.failpoints import failpoint
 from runs.finish import finish
 from runs.journal import Journal
-from runs.models import Attempt, Run
+from runs.lease import wakeful_version
+from runs.models import Attempt, Run, Worker
 from runs.outcome import Outcome, leave
 from runs.progress import go_on_if_proved
 from runs.retry import describe, outcome_of
@@ -39,6 +42,15 @@ NAME_SESSION = """
 SELECT set_config('application_name', %s::text, false) FROM runs_run
 WHERE id = %s::uuid AND epoch = %s::int AND claim = %s::uuid
 """
+# The same for a body that begins late: its time begins now.
+BEGIN_LATE = """
+UPDATE runs_run SET deadline_at = clock_timestamp() + (deadline_at - claimed_at)
+FROM (SELECT set_config('application_name', %s::text, false)) named
+WHERE id = %s::uuid AND epoch = %s::int AND claim = %s::uuid
+RETURNING id
+"""
+LATE = 1.0  # seconds between the request of a claim and its body
+Hook = Callable[[], object]
 
 
 def execute(claim: Claim, claim_another: ClaimAnother = lambda: None) -> Claim | None:
@@ -83,12 +95,18 @@ def attempt(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> Ou
     still to be recorded, and nothing else was claimed."""
     failpoint("after_claim")
     try:
-        open_session(claim)
+        open_session(claim, begins=True)
     except CONNECTION_ERRORS:
         return release("the database was gone before the body began")
+    if claim.unreadable is not None:
+        return unread(claim, claim.unreadable)
     run_body = run_durable if registry.get(claim.agent).durable else run_atomic
     try:
-        return run_body(claim, claim_another, along)
+        try:
+            return run_body(claim, claim_another, along)
+        except CannotClaim:
+            log.warning("run.claimed_nothing_along", run=str(claim.run_id), exc_info=True)
+            return run_body(claim, lambda: None, along)  # all that it did was rolled back
     except RunLost:
         raise
     except BaseException as error:
@@ -122,17 +140,64 @@ def run_atomic(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) ->
         )
     agent, run = registry.get(claim.agent), run_of(claim)
     with transaction.atomic():
+        before = len(connection.run_on_commit)
         # In this order: a late alarm inside the refusal's own exit would leave it on for the next run.
         with network_refused(claim.agent):
             result = run_within(agent, run, claim.policy.timeout)
         failpoint("after_body")
+        hooks = hooks_after(before)
         finish(claim, result, run.effects)
-        # The fence holds the run's row until the commit, so the next claim may follow it: half the commits.
-        if another := claim_another():
+        # The fence holds the run's row until the commit, so the next claim may follow it: half the commits. A run claimed
+        # before the hooks would wait for them while its time runs.
+        if not hooks and (another := claim_another()):
             along.append(another)
         failpoint("before_commit")
     failpoint("after_commit")
+    run_hooks(claim, hooks)
     return None
+
+
+def hooks_after(before: int) -> list[Hook]:
+    """Take the hooks that the body registered with transaction.on_commit: they run here, one at a time."""
+    hooks: list[Hook] = [entry[1] for entry in connection.run_on_commit[before:]]
+    del connection.run_on_commit[before:]
+    return hooks
+
+
+def run_hooks(claim: Claim, hooks: Sequence[Hook]) -> None:
+    """Run what the body left to be done after its commit, for as long as the body itself may take. The run has succeeded
+    whatever happens here. Nobody watches this process meanwhile (it runs nothing), so a hook that does not stop ends it."""
+    if not hooks:
+        return
+    seconds = claim.policy.timeout
+    faulthandler.dump_traceback_later(seconds + HARD_DEADLINE_AFTER, exit=True, file=2)
+    ends = time.monotonic() + seconds
+    try:
+        for hook in hooks:
+            try:
+                with deadline(max(ends - time.monotonic(), 0.001), lambda _: hooks_took_too_long(seconds)):
+                    hook()
+            except BaseException:
+                log.warning("run.error_after_commit", run=str(claim.run_id), agent=claim.agent, exc_info=True)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def hooks_took_too_long(seconds: float) -> DeadlineExceeded:
+    return DeadlineExceeded(f"the on_commit hooks of the body took longer than its timeout of {seconds:g} s")
+
+
+def unread(claim: Claim, error: Exception) -> Outcome:
+    """A run whose input or policy this version cannot read fails, unless a live worker of another version may read it."""
+    others = alive().filter(kind=Worker.Kind.WORKER, agents__contains=[claim.agent]).exclude(version=wakeful_version())
+    is_left = claim.policy.attempts_left(claim.attempt) and others.exists()
+    return Outcome(
+        status=RunStatus.QUEUED if is_left else RunStatus.FAILED,
+        attempt=Attempt.Outcome.FAILED,
+        reason=f"cannot be read by version {wakeful_version()}",
+        error=describe(error),
+        due_in=claim.policy.backoff_after(claim.attempt) if is_left else None,
+    )
 
 
 def has_journal(claim: Claim) -> bool:
@@ -179,17 +244,20 @@ def look_back(claim: Claim) -> None:
         waits.look_back(claim.run_id)
 
 
-def open_session(claim: Claim) -> None:
+def open_session(claim: Claim, *, begins: bool = False) -> None:
     """Make sure that the connection lives before the body begins, and bears the claim's name: by it a rescuer finds
     and ends it. RunLost: somebody has taken the run since it was claimed."""
     driver = connection.connection
     # A terminated one shows as a readable socket.
     lives = driver is not None and not driver.closed and not select.select([driver.fileno()], [], [], 0)[0]
-    if lives and claim.is_named:
+    # A body may have ended autocommit: nothing would ever be committed.
+    lives = lives and (connection.get_autocommit() or connection.in_atomic_block)
+    is_late = begins and time.monotonic() - claim.asked > LATE
+    if lives and claim.is_named and not is_late:
         return
     if not lives:
         connection.close()
-    if not fetch(NAME_SESSION, [claim.session_name, claim.run_id, claim.epoch, claim.id]):
+    if not fetch(BEGIN_LATE if is_late else NAME_SESSION, [claim.session_name, claim.run_id, claim.epoch, claim.id]):
         raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
 
 

@@ -26,6 +26,7 @@ from runs.failpoints import failpoint
 from runs.lease import Running
 from runs.listen import set_timeouts
 from runs.models import Attempt, Run, Worker
+from runs.models.run import UNPARSED
 from runs.outcome import Outcome, take_away
 from runs.relay import QUEUE_PREFIX
 from runs.rescue import lost, terminate_session, ticket_of
@@ -200,7 +201,7 @@ class Watch(threading.Thread):
     def bury(self, pid: int, *, released: bool = False) -> None:
         """A child is dead: what it ran is lost, or released where this parent killed it for another run's sake."""
         os.close(self.children.pop(pid))
-        for run in Run.objects.running().filter(worker_id=WORKER_ID, pid=pid):
+        for run in Run.objects.running().filter(worker_id=WORKER_ID, pid=pid).defer(*UNPARSED):
             if released:
                 self.release(run)
             else:
@@ -224,8 +225,10 @@ class Watch(threading.Thread):
 
     def take_orphan(self, running: Running) -> None:
         """A child that came and went between two looks."""
-        for run in Run.objects.running().filter(
-            pk=running.ticket.run_id, epoch=running.ticket.epoch, claim=running.ticket.claim
+        for run in (
+            Run.objects.running()
+            .filter(pk=running.ticket.run_id, epoch=running.ticket.epoch, claim=running.ticket.claim)
+            .defer(*UNPARSED)
         ):
             lost(run, f"its process {running.pid} died")
 

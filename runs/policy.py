@@ -51,7 +51,7 @@ class Policy:
         """A run's snapshot; where another version wrote what this one cannot read, the defaults."""
         try:
             return cls.load(stored)
-        except ValueError:
+        except (TypeError, ValueError):
             return cls.load({})
 
     def dump(self) -> dict[str, Any]:

@@ -7,12 +7,13 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db import OperationalError
+from django.db import DatabaseError, OperationalError
 from psycopg.errors import LockNotAvailable
 
 from runs.failpoints import failpoint
 from runs.lease import patience
 from runs.models import Attempt, Run
+from runs.models.run import UNPARSED
 from runs.outcome import Outcome, Ticket, take_away
 from runs.policy import Policy
 from runs.sql import fetch
@@ -60,7 +61,7 @@ def close_unseen() -> None:
 
 
 def runs_of_closed_workers() -> Iterable[Run]:
-    return Run.objects.running().filter(worker__stopped_at__isnull=False).order_by("seq")
+    return Run.objects.running().filter(worker__stopped_at__isnull=False).defer(*UNPARSED).order_by("seq")
 
 
 def lost_unless_locked(run: Run, reason: str) -> bool:
@@ -87,7 +88,7 @@ def lost(run: Run, reason: str) -> bool:
 
 def lost_outcome(run: Run, reason: str) -> Outcome:
     """Attempts count at the claim, so a run that kills its process still ends among the failed."""
-    policy = Policy.of_run(run.policy)
+    policy = policy_of(run)
     if run.cancel_requested_at:
         return Outcome(status=RunStatus.CANCELLED, attempt=Attempt.Outcome.LOST, reason="cancelled", error=reason)
     if not policy.attempts_left(run.attempt):
@@ -98,6 +99,17 @@ def lost_outcome(run: Run, reason: str) -> Outcome:
             error=reason,
         )
     return Outcome(status=RunStatus.QUEUED, attempt=Attempt.Outcome.LOST, reason=reason, error=reason)
+
+
+def policy_of(run: Run) -> Policy:
+    """The policy of a run that may be one this version cannot parse: one run must not stop the rescue of the others."""
+    try:
+        return Policy.of_run(run.policy)
+    except DatabaseError:
+        raise
+    except Exception:
+        log.warning("run.policy_unreadable", run=str(run.id), exc_info=True)
+        return Policy.load({})
 
 
 def terminate_session(run_id: UUID, epoch: int) -> bool:

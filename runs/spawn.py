@@ -15,6 +15,7 @@ from runs.cancel import stop
 from runs.claim import Claim
 from runs.enqueue import NewRun, enqueue
 from runs.models import NIL, OutboxMessage, Run
+from runs.models.run import UNPARSED
 from runs.policy import Policy
 from runs.sql import fetch
 from runs.states import FINISHED, RunStatus
@@ -141,7 +142,7 @@ def stop_orphans(payloads: Sequence[dict[str, Any]]) -> None:
     if orphans:
         orphans -= {id for (id,) in fetch(WITH_FORKS, {"children": sorted(orphans)})}
     # In the order of their keys, as everybody who locks several.
-    for run in Run.objects.filter(id__among=sorted(orphans)).order_by("key", "id")[:TOGETHER]:
+    for run in Run.objects.filter(id__among=sorted(orphans)).defer(*UNPARSED).order_by("key", "id")[:TOGETHER]:
         _stop(run)
     if len(orphans) > TOGETHER:
         OutboxMessage.objects.bulk_create(

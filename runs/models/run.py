@@ -10,6 +10,10 @@ from .worker import Worker
 
 NIL = "00000000-0000-0000-0000-000000000000"
 
+# Columns with JSON. A loop over runs defers them: one value that this version cannot parse (nested too deep, say) would
+# stop it for every other run.
+UNPARSED = ("input", "policy", "result")
+
 
 class RunManager(models.Manager["Run"]):
     def running(self) -> models.QuerySet["Run"]:

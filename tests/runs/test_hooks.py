@@ -1,0 +1,132 @@
+"""What a body leaves to transaction.on_commit: it runs after the run's commit, for a bounded time, and no other run pays."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import transaction
+from django.db.models.functions import Now
+
+from agents import Agent, AgentRun, registry
+from runs.claim import Claim, claim_along, claim_next
+from runs.executor import execute
+from runs.models import Run, Worker
+from runs.sql import execute as execute_sql
+from tests.runs.factories import make_run
+from tests.triggers.factories import make_event
+
+pytestmark = pytest.mark.django_db(transaction=True)
+AGENTS = {"greeter": "1"}
+
+
+@pytest.fixture
+def worker() -> Worker:
+    return Worker.objects.create(id=uuid4(), kind="worker", host="h", pid=1, version="1", concurrency=1)
+
+
+@pytest.fixture
+def first_of_two(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Claim]:
+    """The claim of a run with this body; a second one waits."""
+
+    def first_of_two(body: Callable[[AgentRun], Any], **fields: Any) -> Claim:
+        monkeypatch.setitem(registry._agents, "greeter", Agent(name="greeter", body=body))
+        for _ in range(2):
+            make_run(event_id=make_event().id, **fields)
+        claim = claim_next(worker.id, "default", AGENTS)
+        assert claim is not None
+        return claim
+
+    return first_of_two
+
+
+def statuses() -> list[str]:
+    return list(Run.objects.order_by("seq").values_list("status", flat=True))
+
+
+def test_no_run_is_claimed_along_where_hooks_wait(first_of_two: Callable[..., Claim], worker: Worker) -> None:
+    seen: list[list[str]] = []
+
+    def body(run: AgentRun) -> None:
+        transaction.on_commit(lambda: seen.append(statuses()))
+
+    along = execute(first_of_two(body), lambda: claim_along(worker.id, "default", AGENTS))
+
+    assert along is None
+    assert seen == [["succeeded", "queued"]]
+
+
+def test_hooks_of_a_body_run_in_order_and_one_that_raises_stops_no_other(first_of_two: Callable[..., Claim]) -> None:
+    ran: list[str] = []
+
+    def fail() -> None:
+        raise OSError("no mail today")
+
+    def body(run: AgentRun) -> None:
+        transaction.on_commit(lambda: ran.append("first"))
+        transaction.on_commit(fail)
+        transaction.on_commit(lambda: ran.append("last"))
+
+    execute(first_of_two(body))
+
+    assert (ran, statuses()) == (["first", "last"], ["succeeded", "queued"])
+
+
+def test_hooks_end_at_the_runs_timeout(first_of_two: Callable[..., Claim]) -> None:
+    ran: list[str] = []
+
+    def hang() -> None:
+        time.sleep(600)
+
+    def body(run: AgentRun) -> None:
+        transaction.on_commit(hang)
+        transaction.on_commit(lambda: ran.append("last"))
+
+    execute(first_of_two(body, policy={"timeout": 0.2}))
+
+    assert statuses() == ["succeeded", "queued"]
+
+
+def test_a_hook_that_does_not_stop_ends_its_process() -> None:
+    """Nothing in Python could: the hook catches everything, and holds on."""
+    program = """
+import time
+from types import SimpleNamespace
+import django
+django.setup()
+from runs import executor
+
+def hang():
+    while True:
+        try:
+            time.sleep(600)
+        except BaseException:
+            pass
+
+executor.HARD_DEADLINE_AFTER = 0.5
+policy = SimpleNamespace(timeout=0.2)
+executor.run_hooks(SimpleNamespace(policy=policy, run_id="r", agent="a"), [hang])
+"""
+    ended = subprocess.run([sys.executable, "-c", program], env=dict(os.environ), capture_output=True, timeout=120)
+
+    assert ended.returncode == 1
+    assert b"in hang" in ended.stderr
+
+
+def test_the_time_of_a_run_begins_with_its_body(first_of_two: Callable[..., Claim]) -> None:
+    overdue: list[bool] = []
+    claim = first_of_two(lambda run: overdue.append(Run.objects.filter(deadline_at__lt=Now()).exists()))
+    # The answer to the claim took a minute and a half, longer than the body may take.
+    execute_sql(
+        "UPDATE runs_run SET claimed_at = claimed_at - interval '90 s', deadline_at = deadline_at - interval '90 s'"
+    )
+    assert Run.objects.filter(deadline_at__lt=Now()).exists()
+
+    execute(replace(claim, asked=claim.asked - 90))
+
+    assert (overdue, statuses()[0]) == ([False], "succeeded")
