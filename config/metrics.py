@@ -66,6 +66,11 @@ FIRES = """
 SELECT count(*) FILTER (WHERE source_id = %s::uuid) FROM (
   SELECT source_id FROM triggers_event WHERE id >= %s::uuid ORDER BY id DESC LIMIT 100000) newest
 """
+REFUSED = """
+SELECT source.slug, refused.status::text, sum(refused.count)
+FROM triggers_refuseddelivery refused JOIN triggers_source source ON source.id = refused.source_id
+WHERE refused.hour > (SELECT clock_timestamp()) - interval '1 day' GROUP BY source.slug, refused.status
+"""
 PAUSED_TRIGGERS = "SELECT count(*) FROM triggers_trigger WHERE enabled AND paused_at IS NOT NULL"
 
 
@@ -113,6 +118,12 @@ class DatabaseCollector(Collector):
             "Nominal times that were skipped in the last hour, among the newest 10,000 stretches of them",
             _rows(SKIPS),
             labels=("reason",),
+        )
+        yield _gauge(
+            "wakeful_deliveries_refused",
+            "Deliveries that a webhook source answered with an error in the last day",
+            _rows(REFUSED),
+            labels=("source", "status"),
         )
         yield _gauge("wakeful_triggers_paused", "Enabled triggers that are paused", _rows(PAUSED_TRIGGERS))
         yield from _situation()

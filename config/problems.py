@@ -61,6 +61,7 @@ def problems(now: Situation) -> list[Problem]:
         *_broken(now),
         *_queues(now),
         *_late(now),
+        *_refusing(now),
         *_triggers(now),
         *_parked(now),
     ]
@@ -298,6 +299,20 @@ def _ending(transaction: Transaction) -> str:
     if transaction.prepared:
         return f"ROLLBACK PREPARED '{transaction.prepared}'"
     return f"SELECT pg_terminate_backend({transaction.pid})"
+
+
+def _refusing(now: Situation) -> Iterator[Problem]:
+    for source in now.refused:
+        yield Problem(
+            name=f"refusing:{source.slug}",
+            severity=WARNING,
+            text=f"Source {source.slug} refuses deliveries: {source.count:,} in the last day, the last {_span(source.last)} ago "
+            f"({source.reason}). None has been proven since; the last proven one came {_span(source.proven)} ago.",
+            remedy="Compare the secret at the sender with the source's: open the source, then *Enter a secret* or *New secret*. "
+            "If a stranger sends to the address, nothing is wrong: the warning ends with the sender's next delivery.",
+            lasted=timedelta(seconds=source.last),
+            alarm_after=AT_ONCE,
+        )
 
 
 def _triggers(now: Situation) -> Iterator[Problem]:

@@ -13,6 +13,7 @@ from django.conf import settings
 from runs.alive import IS_ALIVE
 from runs.queues import QUEUES, QueueState, parameters
 from runs.sql import fetch
+from triggers.sources.webhooks.views import MATCH_NOTED_EVERY
 
 T = TypeVar("T")
 
@@ -84,6 +85,18 @@ SELECT json_build_object(
     SELECT slug, failures_in_a_row AS failures, paused_reason,
       extract(epoch FROM clock_timestamp() - paused_at)::float8 AS paused
     FROM triggers_trigger WHERE enabled AND failures_in_a_row >= %(failures)s::int ORDER BY slug LIMIT 1000) failing),
+  'refused', (SELECT coalesce(json_agg(refusing), '[]') FROM (
+    SELECT source.slug, refused.count, refused.reason,
+      extract(epoch FROM clock_timestamp() - refused.last_at)::float8 AS last,
+      extract(epoch FROM clock_timestamp() - proven.at)::float8 AS proven
+    FROM (
+      SELECT source_id, sum(count) AS count, max(last_at) AS last_at, (array_agg(reason ORDER BY last_at DESC))[1] AS reason
+      FROM triggers_refuseddelivery WHERE hour > (SELECT clock_timestamp()) - interval '1 day' AND status = 401
+      GROUP BY source_id) refused
+    JOIN triggers_source source ON source.id = refused.source_id AND source.enabled
+    CROSS JOIN LATERAL (SELECT max(last_matched_at) AS at FROM triggers_secret WHERE source_id = source.id) proven
+    WHERE refused.last_at > proven.at + %(noted_every)s::interval
+    ORDER BY source.slug LIMIT %(broken)s::int) refusing),
   'uncertain', (SELECT count(*) FROM (SELECT FROM runs_run WHERE status = 'uncertain' LIMIT %(counted)s::int) parked),
   'looks', (SELECT json_build_object('owed', count(*), 'age', extract(epoch FROM clock_timestamp() - min(created_at))::float8,
       'error', min(left(look_error, 300)))
@@ -169,6 +182,18 @@ class LooksOwed:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Refusing:
+    """A source whose sender was proven before, and none of whose deliveries has been proven since one was refused. The count
+    is of the last day; `last` (refused) and `proven` are seconds ago."""
+
+    slug: str
+    count: int
+    reason: str
+    last: float
+    proven: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Situation:
     """Ages are seconds, None where nothing waits; a negative lateness is still to come."""
 
@@ -190,6 +215,7 @@ class Situation:
     transaction: Transaction | None = None
     slots: list[Slot] = field(default_factory=list)
     failing: list[Failing]
+    refused: list[Refusing] = field(default_factory=list)
     uncertain: int = 0
     looks: LooksOwed = LooksOwed()
     alarms: list[str]
@@ -225,6 +251,7 @@ def look() -> Situation:
             "failures": settings.WAKEFUL_ALARM_FAILURES,
             "slot_transactions": SLOT_TRANSACTIONS,
             "slot_bytes": SLOT_BYTES,
+            "noted_every": MATCH_NOTED_EVERY,
         },
     )
     return Situation(
@@ -236,6 +263,7 @@ def look() -> Situation:
             "failing": _each(Failing, seen["failing"]),
             "broken": _each(Broken, seen["broken"]),
             "looks": LooksOwed(**seen["looks"]),
+            "refused": _each(Refusing, seen["refused"]),
             "transaction": Transaction(**seen["transaction"]) if seen["transaction"] else None,
         }
     )

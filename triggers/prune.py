@@ -51,6 +51,7 @@ UNION SELECT cause FROM old, unnest(old.event_ids) member
 """
 # Asked for once, the clock lets an index be used.
 PAST = "created_at < (SELECT clock_timestamp()) - %(keep)s::interval"
+OLD_HOURS = "hour < (SELECT clock_timestamp()) - %(keep)s::interval"
 # What Beat has yet to account for, it reads there.
 SETTLED = """
 until < (SELECT clock_timestamp()) - %(keep)s::interval AND NOT EXISTS (
@@ -86,6 +87,7 @@ def steps() -> list[Step]:
     return [
         walk(name="events.payload", keep=payloads, judge=old_payload, foresee=old_payload_then, remove=remove_payloads),
         walk(name="events", keep=events, judge=old, foresee=old_then, remove=delete_events),
+        few("deliveries.refused", "triggers_refuseddelivery", key="id", which=OLD_HOURS, keep=events),
         few("skips", "triggers_skip", key="id", which=PAST, keep=events),
         few("revisions", "triggers_revision", key="id", which=SETTLED, keep=events),
         few("backfills.ticks", "triggers_backfilltick", key="id", which=OF_ENDED, keep=events),

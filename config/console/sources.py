@@ -26,10 +26,13 @@ from config.console.panel import Panel, acting, button, column
 from config.console.sections import Facts, Notice, Section, Table, Text
 from config.console.source_form import NewSourceForm, SettingsForm, scheme_of
 from runs.audit import record
-from triggers.models import Secret, Source
+from triggers.models import RefusedDelivery, Secret, Source
 from triggers.secrets import add_secret, rotate
 from triggers.sources.webhooks.fields import InvalidSettings
 from triggers.sources.webhooks.scheme import schemes
+from triggers.sources.webhooks.views import MATCH_NOTED_EVERY
+
+REFUSED_SHOWN = 50
 
 
 class GraceForm(BaseDialogForm):  # type: ignore[misc]
@@ -230,6 +233,7 @@ class SourcePanel(Panel):
         sections: list[Section] = [_notice(obj), address, Facts(rows=facts)]
         if scheme.needs_secret:
             sections.append(_secrets(obj))
+        sections.append(_refused(obj))
         if obj.settings:
             labels = {field.name: field.label for field in scheme.fields}
             rows = [(label, obj.settings.get(name)) for name, label in labels.items()]
@@ -278,7 +282,33 @@ def _notice(source: Source) -> Notice:
     matched = [secret.last_matched_at for secret in live if secret.last_matched_at]
     if not matched:
         return Notice(text="No delivery has been proven by a valid secret yet.")
-    return Notice(text=f"The last delivery was proven {distance(max(matched))}.", level="good")
+    proven = f"A delivery was last proven {distance(max(matched))}"
+    refused = RefusedDelivery.objects.filter(source=source, status=401, last_at__gt=max(matched) + MATCH_NOTED_EVERY)
+    if last := refused.order_by("-last_at").first():
+        return Notice(
+            text=format_html(
+                "{}; since then deliveries have been refused, the last {}: {}. Compare the sender's secret with the one here.",
+                proven,
+                distance(last.last_at),
+                last.reason,
+            ),
+            level="warning",
+        )
+    return Notice(text=f"{proven}.", level="good")
+
+
+def _refused(source: Source) -> Table:
+    shown = RefusedDelivery.objects.filter(source=source).order_by("-hour", "-last_at")[:REFUSED_SHOWN]
+    return Table(
+        title="Refused deliveries",
+        note="Counted by reason and hour, newest first. The sender learns the status alone.",
+        headers=("Last", "Reason", "Answered", "How many", "First", "User agent of the last"),
+        rows=[
+            (moment(one.last_at), one.reason, one.status, f"{one.count:,}", moment(one.first_at), one.user_agent)
+            for one in shown
+        ],
+        empty="No delivery was refused within the retention period.",
+    )
 
 
 def _secrets(source: Source) -> Table:

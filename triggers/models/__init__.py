@@ -3,7 +3,7 @@ from .decision import Decision
 from .event import Event, Redelivery, Redispatch
 from .exclusion_calendar import ExclusionCalendar
 from .schedule import Revision, Schedule, Skip
-from .source import ApiToken, Secret, Source
+from .source import ApiToken, RefusedDelivery, Secret, Source
 from .trigger import Trigger
 from .window import RateUse, Window
 
@@ -17,6 +17,7 @@ __all__ = [
     "RateUse",
     "Redelivery",
     "Redispatch",
+    "RefusedDelivery",
     "Revision",
     "Schedule",
     "Secret",

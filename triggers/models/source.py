@@ -40,6 +40,28 @@ class Secret(models.Model):
         return f"secret {self.pk} of {self.source_id}"
 
 
+class RefusedDelivery(models.Model):
+    """Deliveries that a source answered with an error, counted by reason and hour (UTC)."""
+
+    source = models.ForeignKey(Source, models.CASCADE, related_name="refused", db_index=False)
+    hour = models.DateTimeField()
+    reason = models.TextField()
+    status = models.PositiveSmallIntegerField(help_text="of the answer")
+    count = models.PositiveBigIntegerField(db_default=1)
+    first_at = models.DateTimeField(db_default=Now())
+    last_at = models.DateTimeField(db_default=Now())
+    user_agent = models.TextField(blank=True, help_text="of the last one")
+
+    class Meta:
+        default_permissions = ()
+        verbose_name_plural = "refused deliveries"
+        constraints = [models.UniqueConstraint(fields=["source", "hour", "reason"], name="refused_delivery_once")]
+        indexes = [models.Index(fields=["hour"], name="refused_delivery_by_hour")]
+
+    def __str__(self) -> str:
+        return f"{self.count} of {self.source_id}: {self.reason}"
+
+
 class ApiToken(models.Model):
     """A bearer token, stored as its SHA-256; each has a source of its own."""
 

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from agents.durations import in_words
+
 TOLERANCE = timedelta(minutes=5)
 UNIX_SECONDS = re.compile(rb"[0-9]{1,11}")
 
@@ -50,5 +52,5 @@ def fresh_time(value: bytes, now: datetime) -> datetime:
     # Eleven digits end in the year 5138, so this cannot overflow.
     signed_at = datetime.fromtimestamp(int(value), UTC)
     if abs(now - signed_at) > TOLERANCE:
-        raise Rejected(f"the timestamp is {abs(now - signed_at)} off")
+        raise Rejected(f"the timestamp is more than {in_words(TOLERANCE)} off")
     return signed_at

@@ -26,6 +26,7 @@ from triggers.sources.door import Unavailable, answer, on_live_connection, requi
 from triggers.sources.headers import Headers
 from triggers.sources.webhooks.proof import Rejected, SigningSecret
 from triggers.sources.webhooks.receive import Misconfigured, Receipt, receive
+from triggers.sources.webhooks.refused import DISABLED, note_refused
 from triggers.sources.webhooks.scheme import Delivery, schemes
 
 log = structlog.get_logger(__name__)
@@ -67,17 +68,23 @@ class HookView(View):
             return _take(request, slug)
         except Rejected as rejected:
             log.info("hook.rejected", source=slug, reason=rejected.reason)
+            _note(request, slug, rejected.reason, 401)
             return JsonResponse({}, status=401, headers={"WWW-Authenticate": "Signature"})
         except ReservedType as error:
             log.info("hook.refused", source=slug, reason=str(error))
             return JsonResponse({"detail": str(error), "field": "type"}, status=400)
         except Misconfigured as error:
             log.error("hook.misconfigured", source=slug, reason=str(error))
+            _note(request, slug, str(error), Unavailable.status_code)
             return refusal(Unavailable())
         except (OperationalError, InterfaceError) as error:
             log.error("hook.database_unavailable", source=slug, error=str(error))
             return refusal(Unavailable())
+        except NotFound as unknown:
+            _note(request, slug, DISABLED, unknown.status_code)
+            return refusal(unknown)
         except APIException as refused:
+            _note(request, slug, str(refused.detail), refused.status_code)
             return refusal(refused)
 
 
@@ -89,6 +96,10 @@ def _take(request: HttpRequest, slug: str) -> JsonResponse:
     [accepted] = on_live_connection(lambda: accept([receipt.event]))
     note_match(endpoint, receipt.secret)
     return JsonResponse(answer(accepted), status=status_of(accepted))
+
+
+def _note(request: HttpRequest, slug: str, reason: str, status: int) -> None:
+    note_refused(slug, reason=reason, status=status, user_agent=request.headers.get("User-Agent", ""))
 
 
 def refusal(refused: APIException) -> JsonResponse:
