@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from itertools import takewhile
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+from triggers.calendar import just_before, latest_fire
 from triggers.local_time import say
 from triggers.models import Decision, Schedule, Skip
 from triggers.past import Period
@@ -112,9 +112,12 @@ def nearest(question: Question) -> tuple[datetime | None, datetime | None]:
 
 
 def _before(plan: Plan, time: datetime) -> datetime | None:
+    if plan.end:
+        time = min(time, plan.end)
     span = MINUTE
     while span < LOOKED_BACK:
-        if found := list(takewhile(lambda nominal: nominal < time, plan.raw(time - span))):
-            return found[-1]
+        first = next(plan.raw(time - span), None)
+        if first is not None and first < time:
+            return latest_fire(plan.rule, first, just_before(time))
         span *= 4
     return None

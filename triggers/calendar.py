@@ -12,8 +12,8 @@ from calendar import monthrange
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import MAXYEAR, UTC, date, datetime, time, timedelta
-from itertools import takewhile
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, time, timedelta
+from itertools import islice, takewhile
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cron_descriptor import Options, get_description
@@ -24,6 +24,7 @@ from triggers.solar import check_solar, solar_times
 
 # Of an interval: below, a typing error would flood the log of events; above, arithmetic would leave the calendar.
 SHORTEST, LONGEST = timedelta(milliseconds=100), timedelta(days=36_525)
+MINUTES_OF_A_DAY = 1440  # the most that a crontab can name
 LEAP_CYCLE = 40  # years within which every date of every weekday comes round, a century without leap day included
 MONTHS = [
     "january",
@@ -134,6 +135,14 @@ class Cron:
                 yield instant
                 last = instant
 
+    def newest(self, until: datetime) -> datetime | None:
+        """Its newest nominal time up to an instant; found backwards, from the end."""
+        start = until.astimezone(self.zone)
+        # In a repeated hour, local times later than this one have been shown before.
+        local = datetime.combine(start.date(), time.max) if start.fold else start.replace(tzinfo=None)
+        earlier = (instant_of(local, self.zone) for local in self._local_times_back(local))
+        return next((instant for instant in earlier if instant <= until), None)
+
     def count(self, first: datetime, last: datetime) -> int:
         """How many nominal times there are from one of them to another, both included; by the day, not one by one."""
         start, end = (at.astimezone(self.zone) for at in (first, last))
@@ -162,6 +171,21 @@ class Cron:
                     for minute in self.minutes:
                         if (local := datetime.combine(day, time(hour, minute))) > start:
                             yield local
+
+    def _local_times_back(self, end: datetime) -> Iterator[datetime]:
+        for day in self._dates_back(end.date()):
+            for hour in reversed(self.hours):
+                if datetime.combine(day, time(hour)) <= end:
+                    for minute in reversed(self.minutes):
+                        if (local := datetime.combine(day, time(hour, minute))) <= end:
+                            yield local
+
+    def _dates_back(self, end: date) -> Iterator[date]:
+        for year in range(end.year, max(end.year - LEAP_CYCLE, MINYEAR) - 1, -1):
+            for month in reversed(self.months):
+                if (year, month) <= (end.year, end.month):
+                    first = date(year, month, 1)
+                    yield from (day for day in reversed(list(self._dates_of_month(year, month, first))) if day <= end)
 
     def _dates(self, start: date) -> Iterator[date]:
         for year in range(start.year, min(start.year + LEAP_CYCLE, MAXYEAR - 1) + 1):
@@ -291,14 +315,49 @@ def next_fires(
 
 
 def latest_fire(rule: Rule, first: datetime, until: datetime, *, end: datetime | None = None) -> datetime:
-    """The newest nominal time up to `until`, of which `first` is known to be one; without walking through all of them."""
-    span = timedelta(minutes=1)
+    """The newest nominal time up to `until` and before `end`, of which `first` is known to be one. Computed or found
+    backwards: the work does not grow with the number of nominal times in between."""
+    if end is not None:
+        until = min(until, just_before(end))
+    if until <= first:
+        return first
+    if isinstance(rule, Interval):
+        return first + (until - first) // rule.every * rule.every
+    if isinstance(rule, Cron):
+        return max(first, rule.newest(until) or first)
+    return _latest_by_looking(rule, first, until)
+
+
+def _latest_by_looking(rule: Rule, first: datetime, until: datetime) -> datetime:
+    span = timedelta(days=2)
     while until - span > first:
-        found = list(takewhile(lambda fire: fire <= until, next_fires(rule, until - span, end=end)))
+        found = list(takewhile(lambda fire: fire <= until, rule.fires(until - span)))
         if found:
             return found[-1]
         span *= 4
-    return [first, *takewhile(lambda fire: fire <= until, next_fires(rule, first, end=end))][-1]
+    return [first, *takewhile(lambda fire: fire <= until, rule.fires(first))][-1]
+
+
+def fire_after(rule: Rule, first: datetime, number: int) -> datetime:
+    """The nominal time so many after one of them; the caller knows that it exists."""
+    if isinstance(rule, Interval):
+        return first + number * rule.every
+    if isinstance(rule, Cron):
+        first, number = _by_days(rule, first, number)
+    return next(islice(rule.fires(just_before(first)), number, None))
+
+
+def _by_days(rule: Cron, first: datetime, number: int) -> tuple[datetime, int]:
+    """A later nominal time near the one so many after `first`, and how many are left from there."""
+    days = 1
+    while number >= MINUTES_OF_A_DAY:
+        later = latest_fire(rule, first, first + timedelta(days=days))
+        passed = rule.count(first, later) - 1
+        if 0 < passed <= number:
+            first, number, days = later, number - passed, days * 2
+        else:
+            days = max(1, days // 2) if passed else days * 2
+    return first, number
 
 
 def count_fires(rule: Rule, first: datetime, last: datetime) -> int:

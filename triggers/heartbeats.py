@@ -33,6 +33,7 @@ log = structlog.get_logger(__name__)
 
 LATER = timedelta(seconds=1)
 SLOWEST = timedelta(days=3660)
+STEPS = 1000  # stretches of the past grid that are accounted for one by one
 CLAIM = """
 SELECT schedule.id FROM triggers_schedule schedule JOIN django_celery_beat_periodictask task ON task.id = schedule.task_id
 WHERE schedule.id = %s::bigint AND NOT schedule.stale AND (schedule.due_at IS NULL OR schedule.due_at > %s::timestamptz)
@@ -187,8 +188,10 @@ def _keep_what_held(schedule: Schedule, asked: Asked, now: datetime) -> None:
 
 def _account(schedule: Schedule, old: Plan, asked: Asked, begun: datetime, now: datetime, wanted: datetime) -> None:
     """What the old grid names until the time that is wanted does not fire."""
-    past = old.account(begun, now, [], [(EVER, Skip.Reason.PACED)])
-    ahead = old.together(max(begun, now), just_before(wanted), Skip.Reason.PACED)
+    steps = iter(range(STEPS))
+    past, reached = old.account(begun, now, [], [(EVER, Skip.Reason.PACED)], lambda: next(steps, None) is not None)
+    # The grid moves now: where the past is long, the rest of it has one reason.
+    ahead = old.together(max(begun, reached), just_before(wanted), Skip.Reason.PACED)
     Skip.objects.bulk_create((_skip(schedule, stretch, asked) for stretch in (*past, *ahead)), ignore_conflicts=True)
 
 

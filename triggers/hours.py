@@ -87,12 +87,9 @@ class ActiveHours:
         """Is it open at a naive local time, and the naive local time at which that changes next (never: datetime.max)."""
         if not self.windows:
             return True, datetime.max
-        monday = local.replace(hour=0, minute=0, second=0, microsecond=0) - local.weekday() * DAY
-        since = local - monday
+        monday, since = _since_monday(local)
         is_open = any(begin <= since < end for begin, end in self.spans)
-        edges = [edge for span in self.spans for edge in span]
-        if edges[0] == timedelta() and edges[-1] == WEEK:
-            edges = edges[1:-1]  # open from Sunday into Monday
+        edges = self._edges
         if not edges:
             return True, datetime.max
         change = next((edge for edge in edges if edge > since), edges[0] + WEEK)
@@ -100,6 +97,25 @@ class ActiveHours:
             return is_open, monday + change
         except OverflowError:
             return is_open, datetime.max
+
+    def began(self, local: datetime) -> datetime:
+        """The naive local time at which it was opened or closed last (never: datetime.min)."""
+        if not self._edges:
+            return datetime.min
+        monday, since = _since_monday(local)
+        return monday + next((edge for edge in reversed(self._edges) if edge <= since), self._edges[-1] - WEEK)
+
+    @cached_property
+    def _edges(self) -> list[timedelta]:
+        """The times of the week at which it opens or closes, in order."""
+        edges = [edge for span in self.spans for edge in span]
+        # Open from Sunday into Monday, nothing changes between them.
+        return edges[1:-1] if edges and (edges[0], edges[-1]) == (timedelta(), WEEK) else edges
+
+
+def _since_monday(local: datetime) -> tuple[datetime, timedelta]:
+    monday = local.replace(hour=0, minute=0, second=0, microsecond=0) - local.weekday() * DAY
+    return monday, local - monday
 
 
 def _window(part: str, days: str, hour: int, minute: int, end_hour: int, end_minute: int) -> Window:

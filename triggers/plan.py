@@ -7,20 +7,32 @@ are scaled to stay below the gap to the following fire, so that fires keep their
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from hashlib import sha256
-from itertools import islice, takewhile
+from itertools import islice
 from zoneinfo import ZoneInfo
 
-from triggers.calendar import Rule, change_of_clock, count_fires, instant_of, just_before, latest_fire, next_fires
+from triggers.calendar import (
+    Rule,
+    RuleError,
+    change_of_clock,
+    count_fires,
+    fire_after,
+    instant_of,
+    just_before,
+    latest_fire,
+    next_fires,
+)
 from triggers.exclusions import ExcludedDays
 from triggers.hours import ActiveHours
 
 NONE = timedelta(0)
+EARLIEST = datetime.min.replace(tzinfo=UTC)
 EVER = datetime.max.replace(tzinfo=UTC)
 CLOSED_IN_A_ROW = 1000  # stretches without an open nominal time after which there is taken to be none
+MOST_STEPS = 20_000  # stretches of open or closed time that are looked at to find what is owed
 MOST_COUNTED = 2**31 - 1  # an integer of PostgreSQL
 
 
@@ -97,22 +109,32 @@ class Plan:
                 return Closure(reason="inactive", detail=self.hours.text, until=until)
         return None
 
-    def latest(self, first: datetime, until: datetime, count: int = 1) -> list[datetime]:
-        """The newest open nominal times up to `until`, at most `count`, of which `first` is known to be one; without
-        walking through all of them."""
-        span = timedelta(minutes=1)
-        while until - span > first:
-            found = list(takewhile(lambda fire: fire <= until, self._open(until - span)))
-            if len(found) >= count:
-                return found[-count:]
-            span *= 4
-        return [first, *takewhile(lambda fire: fire <= until, self._open(first))][-count:]
+    def newest(self, first: datetime, until: datetime) -> datetime:
+        """The newest open nominal time up to `until`, of which `first` is known to be one; found from the end backwards.
+        RuleError if so much before `until` is closed that looking further would take too long."""
+        return next((last for _, last in self._open_stretches_back(first, until)), first)
+
+    def nth_newest(self, first: datetime, until: datetime, number: int) -> datetime:
+        """The so many-th newest of them, or `first` where there are fewer. Counted, not listed; RuleError as `newest`."""
+        for begin, last in self._open_stretches_back(first, until):
+            count = count_fires(self.rule, begin, last)
+            if count >= number:
+                return fire_after(self.rule, begin, count - number)
+            number -= count
+        return first
 
     def account(
-        self, after: datetime, until: datetime, fired: Sequence[datetime], missed: Sequence[tuple[datetime, str]]
-    ) -> list[Stretch]:
-        """What the nominal times after an instant and up to another that did not fire have in common. `fired` ascends.
-        `missed` gives the reason for those that were open, up to an instant each, the last one for ever."""
+        self,
+        after: datetime,
+        until: datetime,
+        fired: Sequence[datetime],
+        missed: Sequence[tuple[datetime, str]],
+        go_on: Callable[[], bool] = lambda: True,
+    ) -> tuple[list[Stretch], datetime]:
+        """What the nominal times after an instant and up to another that did not fire have in common, and the instant up
+        to which they are accounted for: `until`, or an earlier one where `go_on`, which is asked after each step, said no.
+        `fired` ascends. `missed` gives the reason for those that were open, up to an instant each, the last one for ever.
+        """
         stretches: list[Stretch] = []
         while (first := next(self.raw(after), None)) is not None and first <= until:
             later = bisect_right(fired, first)
@@ -126,7 +148,11 @@ class Plan:
                 detail, stop = "", min(before, self._closes(first), *fired[later : later + 1])
             after = self._last_before(first, min(stop, until + timedelta(microseconds=1)))
             self._append(stretches, Stretch(reason=reason, first=first, last=after, count=None, detail=detail))
-        return [self._counted(stretch) for stretch in stretches]
+            if not go_on():
+                break
+        else:
+            after = max(after, until)
+        return [self._counted(stretch) for stretch in stretches], after
 
     def together(self, after: datetime, until: datetime, reason: str, detail: str = "") -> list[Stretch]:
         """All nominal times after an instant and up to another as one stretch, open or closed."""
@@ -150,6 +176,40 @@ class Plan:
                 closed = 0
             else:
                 return
+
+    def _open_stretches_back(self, first: datetime, until: datetime) -> Iterator[tuple[datetime, datetime]]:
+        """The first and the last nominal time of each stretch of open time from `until` back to `first`, newest first."""
+        at = until
+        for _ in range(MOST_STEPS):
+            if at < first:
+                return
+            last = latest_fire(self.rule, first, at, end=self.end)
+            began = max(first, self._began(last))
+            if self.closed(last) is None:
+                yield next(self.raw(just_before(began))), last
+            at = just_before(began)
+        raise RuleError(
+            "its active hours and exclusions close too much of what it owes to work that out; write fewer and longer"
+            " windows, or set a shorter catch_up_window",
+            field="active_hours",
+        )
+
+    def _began(self, instant: datetime) -> datetime:
+        """Since when, at the least, it has been open, or closed, without a break, as it is at an instant."""
+        local = instant.astimezone(self.zone)
+        clock = local.replace(tzinfo=None, fold=0)
+        edge = datetime.min
+        if self.days:
+            edge = datetime.combine(clock.date(), time())
+        if self.hours:
+            edge = max(edge, self.hours.began(clock))
+        if edge == datetime.min:
+            return EARLIEST
+        began = instant - (clock - edge)
+        if began.astimezone(self.zone).utcoffset() != local.utcoffset():
+            # The clock changed since: what it shows before that is looked at anew.
+            began = change_of_clock(began, instant, self.zone)
+        return began
 
     def _closes(self, instant: datetime) -> datetime:
         """When the stretch of open time around an instant ends, at the latest."""

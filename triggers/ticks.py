@@ -18,7 +18,7 @@ its schedule advanced and its task counted in one transaction, so every nominal 
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -47,6 +47,7 @@ log = structlog.get_logger(__name__)
 BATCH = 200  # schedules of one transaction
 TICKS = 500  # of one transaction, shared among its schedules: a long outage is worked off batch by batch
 WORK = 1.0  # seconds in which one transaction works out what it writes: PostgreSQL ends those that stay idle for long
+STEPS = 2000  # stretches of time that are accounted for of one schedule in one transaction; the rest stays owed
 GRACE = timedelta(seconds=30)
 LAG = timedelta(seconds=2)
 EVENT_TYPE = "schedule.fired"
@@ -194,9 +195,9 @@ class Owed:
 
     def refuse(self, error: Exception) -> None:
         """Let it rest until it is edited. Whatever is wrong with one schedule must not keep the others from firing."""
-        reason = str(error) if isinstance(error, RuleError) else repr(error)
+        reason = _reason(error)
         log.error("beat.schedule_refused", schedule=self.claimed.name, reason=reason)
-        self.next, self.due, self.rest, self.problem = None, None, Rest.PROBLEM, reason[:500]
+        self.next, self.due, self.rest, self.problem = None, None, Rest.PROBLEM, reason
 
 
 def look() -> Look:
@@ -268,32 +269,50 @@ def _settle(now: datetime, schedules: Sequence[Claimed]) -> None:
         past: dict[int, list[tuple[State, datetime]]] = {}
         for id, state, until in fetch(PAST, [[schedule.id for schedule in schedules]]):
             past.setdefault(id, []).append((State(id, json.loads(state)), until))
-        work_until = time.monotonic() + WORK
         with_past = [replace(one, past=past.get(one.id, ())) for one in schedules]
-        _record(_as_many(with_past, work_until, lambda one: _settled(one, now, work_until)), now)
+        _record(_as_many(with_past, lambda one, budget: _settled(one, now, budget)), now)
     failpoint("before_settle_commit")
 
 
-def _as_many(schedules: Sequence[Claimed], until: float, work: Callable[[Claimed], Owed]) -> list[Owed]:
-    """The first of them, worked out until then; the others are left to the next batch."""
+class Budget:
+    """The work that may still be done for one schedule in this transaction. At least one step is always done, so a
+    schedule gets on however slow the machine is."""
+
+    def __init__(self, until: float) -> None:
+        self.steps = STEPS
+        self.until = until  # by the process's clock
+
+    def go_on(self) -> bool:
+        """Count a step; is there room for another?"""
+        self.steps -= 1
+        return not self.is_spent
+
+    @property
+    def is_spent(self) -> bool:
+        return self.steps <= 0 or time.monotonic() > self.until
+
+
+def _as_many(schedules: Sequence[Claimed], work: Callable[[Claimed, Budget], Owed]) -> list[Owed]:
+    """As many of them as there is time for; the others are left to the next batch."""
+    until = time.monotonic() + WORK
     owed: list[Owed] = []
     for schedule in schedules:
-        owed.append(work(schedule))
+        owed.append(work(schedule, Budget(until)))
         if time.monotonic() > until:
             break
     return owed
 
 
-def _settled(schedule: Claimed, now: datetime, work_until: float) -> Owed:
+def _settled(schedule: Claimed, now: datetime, budget: Budget) -> Owed:
     begun = schedule.accounted_until or (schedule.created_at if schedule.past else schedule.edited_at)
     owed = Owed(claimed=schedule, accounted=begun, spec=schedule.spec, anchor=schedule.anchor_at)
     was_off = False
     for state, until in schedule.past:
         if until > owed.accounted:
-            _account_for_past(owed, state, until, now, was_off)
+            _account_for_past(owed, state, until, now, was_off, budget)
         was_off = not state.enabled
         # Not where the next state has to know more than what is written down.
-        owed.unsettled |= not (was_off or owed.is_done) and time.monotonic() > work_until
+        owed.unsettled |= not (was_off or owed.is_done) and budget.is_spent
         if owed.unsettled:
             return owed
     if not schedule.state.enabled:
@@ -306,7 +325,9 @@ def _settled(schedule: Claimed, now: datetime, work_until: float) -> Owed:
     return owed
 
 
-def _account_for_past(owed: Owed, state: State, until: datetime, now: datetime, was_off: bool) -> None:
+def _account_for_past(
+    owed: Owed, state: State, until: datetime, now: datetime, was_off: bool, budget: Budget
+) -> None:
     before = owed.count
     try:
         owed.is_done &= not _follow(owed, state, owed.accounted, was_off)
@@ -316,14 +337,18 @@ def _account_for_past(owed: Owed, state: State, until: datetime, now: datetime, 
         elif owed.is_done or _used_up(owed):
             pass
         elif (first := next(plan.fires(owed.accounted), None)) and first <= until:
-            newest = first if plan.once else plan.latest(first, until)[-1]
-            _decide(owed, state, plan, first, newest, now, TICKS)
+            newest = first if plan.once else plan.newest(first, until)
+            _decide(owed, state, plan, first, newest, now, TICKS, budget)
             owed.unsettled = owed.accounted < newest and not _used_up(owed)
         owed.is_done |= plan.once and owed.count > before
         if state.enabled and not (owed.is_done or owed.unsettled or _used_up(owed)):
-            owed.skips += plan.account(owed.accounted, until, [], [(EVER, Reason.MISSED)])
+            skips, owed.accounted = plan.account(owed.accounted, until, [], [(EVER, Reason.MISSED)], budget.go_on)
+            owed.skips += skips
+            owed.unsettled = owed.accounted < until
     except Exception as error:
-        log.warning("beat.past_refused", schedule=owed.claimed.name, reason=repr(error))
+        log.error("beat.past_refused", schedule=owed.claimed.name, reason=repr(error))
+        if state.enabled:
+            owed.skips.append(_refused(owed.accounted, until, error))
     if not owed.unsettled:
         owed.accounted = max(owed.accounted, until)
 
@@ -406,13 +431,13 @@ def _is_done_elsewhere(owed: Owed, plan: Plan) -> bool:
 def _fire(now: datetime, schedules: Sequence[Claimed]) -> None:
     if schedules:
         share = max(1, TICKS // len(schedules))
-        owed = _as_many(schedules, time.monotonic() + WORK, lambda schedule: _owed(schedule, now, share))
+        owed = _as_many(schedules, lambda schedule, budget: _owed(schedule, now, share, budget))
         _record(owed, now)
         _log_missed(owed)
         failpoint("before_tick_commit")
 
 
-def _owed(schedule: Claimed, now: datetime, share: int) -> Owed:
+def _owed(schedule: Claimed, now: datetime, share: int, budget: Budget) -> Owed:
     begun = schedule.accounted_until or schedule.edited_at
     owed = Owed(claimed=schedule, accounted=begun, spec=schedule.spec, anchor=schedule.anchor_at)
     state, first = schedule.state, schedule.next_fire_at
@@ -424,7 +449,7 @@ def _owed(schedule: Claimed, now: datetime, share: int) -> Owed:
         is_done = _is_done_elsewhere(owed, plan)
         if first and plan.due(first) <= now and not is_done:
             newest = first if plan.once else _newest_due(plan, first, now)
-            _decide(owed, state, plan, first, newest, now, share)
+            _decide(owed, state, plan, first, newest, now, share, budget)
         if is_done or (state.one_off and first and first <= owed.accounted):
             owed.retire(Rest.DONE)
         elif _used_up(owed):
@@ -444,13 +469,15 @@ def _log_missed(owed: Sequence[Owed]) -> None:
 
 
 def _newest_due(plan: Plan, first: datetime, now: datetime) -> datetime:
-    *earlier, newest = plan.latest(first, now, 2)
-    return earlier[-1] if earlier and plan.due(newest) > now else newest
+    newest = plan.newest(first, now)
+    return plan.newest(first, just_before(newest)) if newest > first and plan.due(newest) > now else newest
 
 
-def _decide(owed: Owed, state: State, plan: Plan, first: datetime, newest: datetime, now: datetime, share: int) -> None:
+def _decide(
+    owed: Owed, state: State, plan: Plan, first: datetime, newest: datetime, now: datetime, share: int, budget: Budget
+) -> None:
     """Fire what is owed from `first` to `newest` by the catch-up policy, at most `share` of what must all be caught up,
-    and account for the rest."""
+    and account for the rest, as far as the budget goes."""
     on_time = _on_time(plan, first, newest, now)
     window = state.catch_up_window
     floor = first if window is None else max(first, min([now - window, *on_time[:1]]))
@@ -458,10 +485,10 @@ def _decide(owed: Owed, state: State, plan: Plan, first: datetime, newest: datet
     fires = on_time
     if state.catch_up == CatchUp.ALL:
         if state.catch_up_max is not None:
-            kept = plan.latest(first, newest, state.catch_up_max + len(on_time))[0]
+            kept = plan.nth_newest(first, newest, state.catch_up_max + len(on_time))
             if kept > floor:
                 floor, missed = kept, [*missed, (kept, Reason.MOST)]
-        fires = list(islice(_between(plan, floor, newest), share))
+        fires = list(_within(budget, islice(_between(plan, floor, newest), share)))
     elif not on_time and state.catch_up == CatchUp.LATEST and newest >= floor:
         fires = [newest]
     left = None if state.max_fires is None else max(0, state.max_fires - owed.claimed.fires - owed.count)
@@ -472,7 +499,9 @@ def _decide(owed: Owed, state: State, plan: Plan, first: datetime, newest: datet
     if fires != [newest] or first != newest or plan.is_limited:
         # Of an instant whose row came late, what there is to account for lies before that row.
         begun = min(owed.accounted, just_before(first)) if plan.once else owed.accounted
-        owed.skips += plan.account(begun, until, fires, [*missed, (EVER, Reason.MISSED)])
+        skips, until = plan.account(begun, until, fires, [*missed, (EVER, Reason.MISSED)], budget.go_on)
+        owed.skips += skips
+        fires = [nominal for nominal in fires if nominal <= until]
     owed.fires += [(nominal, plan.due(nominal)) for nominal in fires]
     owed.accounted = max(owed.accounted, until)
 
@@ -481,15 +510,30 @@ def _between(plan: Plan, first: datetime, last: datetime) -> Iterable[datetime]:
     return takewhile(lambda fire: fire <= last, plan.fires(just_before(first)))
 
 
+def _within(budget: Budget, fires: Iterable[datetime]) -> Iterator[datetime]:
+    for fire in fires:
+        yield fire
+        if not budget.go_on():
+            return
+
+
 def _on_time(plan: Plan, first: datetime, newest: datetime, now: datetime) -> list[datetime]:
     # Each is due before the following one is named: of those that are named before LAG, only the newest can be on time.
     latest = now - LAG
-    since = first if latest <= first else plan.latest(first, min(newest, latest))[-1]
+    since = first if latest <= first else plan.newest(first, min(newest, latest))
     fires = [nominal for nominal in _between(plan, since, newest) if plan.due(nominal) >= latest]
     return fires or [newest] * (now - plan.due(newest) <= GRACE)
 
 
 # Recording
+
+
+def _refused(first: datetime, last: datetime, error: Exception, count: int | None = None) -> Stretch:
+    return Stretch(reason=Reason.REFUSED, first=first, last=last, count=count, detail=_reason(error))
+
+
+def _reason(error: Exception) -> str:
+    return (str(error) if isinstance(error, RuleError) else repr(error))[:500]
 
 
 def _record(owed: Sequence[Owed], now: datetime) -> None:
@@ -545,9 +589,6 @@ def _messages(owed: Sequence[Owed]) -> list[OutboxMessage]:
             messages += [message_of(tasks[one.claimed.task_id], nominal) for nominal, _ in one.fires]
         except RuleError as error:
             log.error("beat.task_refused", schedule=one.claimed.name, reason=str(error))
-            one.skips += [
-                Stretch(reason=Reason.REFUSED, first=nominal, last=nominal, count=1, detail=str(error)[:500])
-                for nominal, _ in one.fires
-            ]
+            one.skips += [_refused(nominal, nominal, error, count=1) for nominal, _ in one.fires]
             one.fires, one.problem = [], str(error)
     return messages

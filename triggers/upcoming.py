@@ -150,7 +150,7 @@ class Clock:
             fires: Iterator[datetime] = islice(plan.fires(first), max(0, min(left, WALKED)))
         elif span.start > first:
             # Each is due before the following one is named.
-            fires = plan.fires(max(first, just_before(plan.latest(first, span.start)[-1])))
+            fires = plan.fires(max(first, just_before(plan.newest(first, span.start))))
         else:
             fires = plan.fires(first)
         dues = ((nominal, plan.due(nominal)) for nominal in takewhile(lambda nominal: nominal < span.until, fires))

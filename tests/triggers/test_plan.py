@@ -1,12 +1,13 @@
 """Which nominal times fire, and when."""
 
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from triggers.calendar import Clocked, Cron, Interval, Rule
@@ -16,6 +17,7 @@ from triggers.plan import EVER, Plan, Stretch
 
 VIENNA = ZoneInfo("Europe/Vienna")
 MONDAY = datetime(2050, 3, 7, tzinfo=UTC)
+TENTH = timedelta(milliseconds=100)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 MISSED = [(EVER, "missed")]
 
@@ -31,6 +33,14 @@ def plan(rule: Rule | None = None, *, hours: str = "", days: str = "", **fields:
 
 def at(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> Callable[[], int]:
+    """How often a method has been called since."""
+    calls: list[None] = []
+    method = getattr(owner, name)
+    monkeypatch.setattr(owner, name, lambda *args: calls.append(None) or method(*args))
+    return lambda: len(calls)
 
 
 # What is closed
@@ -118,6 +128,14 @@ def test_jitter_is_another_every_time_and_the_same_to_everybody() -> None:
 # Accounting
 
 
+def accounted(
+    some: Plan, after: datetime, until: datetime, fired: Sequence[datetime], missed: Sequence[tuple[datetime, str]]
+) -> list[Stretch]:
+    stretches, reached = some.account(after, until, fired, missed)
+    assert reached == until
+    return stretches
+
+
 def stretch(reason: str, first: str, last: str, count: int | None, detail: str = "") -> Stretch:
     return Stretch(reason=reason, first=at(first), last=at(last), count=count, detail=detail)
 
@@ -126,7 +144,7 @@ def test_every_nominal_time_has_one_reason() -> None:
     office = plan(hours="09:00-12:00", days="2050-03-08 Founders' day")
     fired = [at("2050-03-07T10:00"), at("2050-03-09T09:00")]
 
-    assert office.account(at("2050-03-07T07:30"), at("2050-03-09T09:00"), fired, MISSED) == [
+    assert accounted(office, at("2050-03-07T07:30"), at("2050-03-09T09:00"), fired, MISSED) == [
         stretch("inactive", "2050-03-07T08:00", "2050-03-07T08:00", 1, "09:00-12:00"),
         stretch("missed", "2050-03-07T09:00", "2050-03-07T09:00", 1),
         stretch("missed", "2050-03-07T11:00", "2050-03-07T11:00", 1),
@@ -139,7 +157,7 @@ def test_every_nominal_time_has_one_reason() -> None:
 def test_what_was_missed_has_its_reason_by_its_age() -> None:
     reasons = [(at("2050-03-07T03:00"), "window"), (at("2050-03-07T05:00"), "most"), (EVER, "missed")]
 
-    assert plan().account(MONDAY, at("2050-03-07T06:00"), [at("2050-03-07T05:00")], reasons) == [
+    assert accounted(plan(), MONDAY, at("2050-03-07T06:00"), [at("2050-03-07T05:00")], reasons) == [
         stretch("window", "2050-03-07T01:00", "2050-03-07T02:00", 2),
         stretch("most", "2050-03-07T03:00", "2050-03-07T04:00", 2),
         stretch("missed", "2050-03-07T06:00", "2050-03-07T06:00", 1),
@@ -148,13 +166,13 @@ def test_what_was_missed_has_its_reason_by_its_age() -> None:
 
 def test_days_of_one_reason_are_one_stretch() -> None:
     weekly = plan(Cron.parse("0 3 * * *"), hours="09:00-17:00")
-    assert weekly.account(MONDAY, MONDAY + 30 * DAY, [], MISSED) == [
+    assert accounted(weekly, MONDAY, MONDAY + 30 * DAY, [], MISSED) == [
         stretch("inactive", "2050-03-07T03:00", "2050-04-05T03:00", 30, "09:00-17:00")
     ]
 
 
 def test_a_year_of_minutes_is_counted_and_what_postgresql_cannot_hold_is_not() -> None:
-    [minutes] = plan(Cron.parse("* * * * *")).account(MONDAY, MONDAY + 365 * DAY, [], MISSED)
+    [minutes] = accounted(plan(Cron.parse("* * * * *")), MONDAY, MONDAY + 365 * DAY, [], MISSED)
     assert (minutes.count, minutes.last) == (365 * 1440, MONDAY + 365 * DAY)
 
     tenths = plan(Interval(every=timedelta(milliseconds=100), anchor=MONDAY))
@@ -189,7 +207,7 @@ def test_account_is_that_of_looking_at_each_nominal_time(
     opened = [nominal for nominal in raw if some.closed(nominal) is None]
     fired = sorted(data.draw(st.sets(st.sampled_from(opened)))) if opened else []
 
-    stretches = some.account(after, until, fired, MISSED)
+    stretches = accounted(some, after, until, fired, MISSED)
 
     said: dict[datetime, str] = {}
     for one in stretches:
@@ -201,9 +219,51 @@ def test_account_is_that_of_looking_at_each_nominal_time(
     assert said == closures | {nominal: "missed" for nominal in opened if nominal not in fired}
 
 
-@pytest.mark.parametrize("count", [1, 3, 50])
-def test_latest_are_the_last_of_all(count: int) -> None:
-    office = plan(hours="mon-fri 09:00-17:00")
-    first, until = next(office.fires(MONDAY)), MONDAY + 20 * DAY
-    everything = [fire for fire in islice(office.fires(MONDAY), 200) if fire <= until]
-    assert office.latest(first, until, count) == everything[-count:]
+@settings(deadline=None, max_examples=40)
+@given(
+    rule=st.one_of(RULES, st.integers(1, 600).map(lambda tenths: Interval(every=tenths * TENTH, anchor=MONDAY - DAY))),
+    hours=st.sampled_from(["", "09:00-09:20", "mon-fri 08:30-12:00, sat 22:00-02:00", "02:15-02:45", "tue 23:50-00:10"]),
+    days=st.sampled_from(["", "2050-03-08 Founders' day", "2050-03-26..2050-03-28", "2050-10-30"]),
+    zone=st.sampled_from([VIENNA, ZoneInfo("UTC"), ZoneInfo("Australia/Lord_Howe")]),
+    begin=st.sampled_from([0, 18 * 1440, 236 * 1440]).flatmap(lambda day: st.integers(day, day + 3 * 1440)),
+    length=st.integers(0, 4 * 1440),
+    number=st.integers(1, 3000),
+)
+def test_the_newest_is_computed_as_it_would_be_listed(
+    rule: Rule, hours: str, days: str, zone: ZoneInfo, begin: int, length: int, number: int
+) -> None:
+    some = plan(rule, hours=hours, days=days, zone=zone)
+    after = MONDAY + begin * MINUTE
+    until = after + min(length * MINUTE, 2000 * rule.every if isinstance(rule, Interval) else 4 * DAY)
+    listed = list(takewhile(lambda fire: fire <= until, some.fires(after)))
+    assume(listed)
+
+    assert some.newest(listed[0], until) == listed[-1]
+    assert some.nth_newest(listed[0], until, number) == listed[-number:][0]
+
+
+def test_the_newest_of_a_fast_schedule_is_found_without_listing_its_weekend(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten fires a second, on workdays from 9 to 17, from Thursday 10:00 to Sunday 04:00."""
+    office = plan(Interval(every=TENTH, anchor=MONDAY), hours="mon-fri 09:00-17:00", zone=VIENNA)
+    looked_at = count_calls(monkeypatch, Plan, "closed")
+
+    assert office.newest(at("2050-03-10T09:00"), at("2050-03-13T03:00")) == at("2050-03-11T16:00") - TENTH
+    assert office.nth_newest(at("2050-03-10T09:00"), at("2050-03-13T03:00"), 288_001) == at("2050-03-10T16:00") - TENTH
+    assert looked_at() < 20
+
+
+def test_what_is_long_is_accounted_for_in_pieces() -> None:
+    """48 windows a day through a year: each piece is as long as was asked for, and all of them are the whole."""
+    windows = ", ".join(f"{hour:02}:{minute:02}-{hour:02}:{minute + 15:02}" for hour in range(24) for minute in (0, 30))
+    busy = plan(Cron.parse("*/5 * * * *"), hours=windows)
+    pieces: list[Stretch] = []
+    after, until = MONDAY, MONDAY + 3 * DAY
+    while after < until:
+        steps = iter(range(9))
+        piece, after = busy.account(after, until, [], MISSED, lambda steps=steps: next(steps, None) is not None)
+        assert len(piece) <= 10
+        pieces += piece
+    whole, reached = busy.account(MONDAY, until, [], MISSED)
+    assert (reached, after) == (until, until)
+    assert pieces == whole
+    assert sum(one.count or 0 for one in whole) == 3 * 288
