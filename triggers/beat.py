@@ -20,12 +20,13 @@ from runs.lease import Presence
 from runs.listen import Listener, set_timeouts
 from runs.models import Worker
 from triggers import backfill, reconcile, ticks
-from triggers.schedules import install_static
+from triggers.static_entries import install_static
 
 log = structlog.get_logger(__name__)
 
 CHANNEL = "wakeful_beat"
 RECONNECT = 1.0  # seconds
+TRIES = 2  # by itself, of a schedule that took too long
 BUSY = timedelta(milliseconds=100)
 
 
@@ -40,6 +41,9 @@ class Scheduler(beat.Scheduler):
         self.is_looking = False
         self.walk = reconcile.Walk()
         self.walks_at = self.backfills_at = 0.0  # by the process's clock
+        self.has_static = False
+        self.is_ending = False
+        self.suspects: dict[int, int] = {}  # schedules that took too long, and how often each did so by itself
         super().__init__(*args, **kwargs)
         self.max_interval = int(settings.WAKEFUL_SAFETY_LOOK.total_seconds())
 
@@ -53,10 +57,16 @@ class Scheduler(beat.Scheduler):
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
         """Do one batch of what there is to do; when nothing is left, wait. A lost database is waited for."""
+        if self.is_ending:
+            # SIGTERM may strike where Python swallows what its handler raises, as in a destructor.
+            raise SystemExit
         try:
             wait = self.look()
             if wait:
                 self.listener.wait(wait.total_seconds())
+        except ticks.TookTooLong as error:
+            self.suspects[error.id] = self.suspects.get(error.id, -1) + 1
+            self.lose_connection(error)
         except (DjangoDatabaseError, psycopg.Error) as error:
             self.lose_connection(error)
         return 0.0
@@ -68,8 +78,12 @@ class Scheduler(beat.Scheduler):
             if not self.is_connected:
                 self.connect()
             self.presence.renew()
-            self.reconcile()
-            return self.work()
+            if self.suspects:
+                self.try_alone()
+                return timedelta(0)
+            wait = self.work()
+            self.keep_in_order()
+            return wait
         finally:
             self.is_looking = False
 
@@ -98,16 +112,26 @@ class Scheduler(beat.Scheduler):
         self.backfills_at = time.monotonic() + (0 if more else backfill.LOOK_EVERY.total_seconds())
         return more
 
-    def reconcile(self) -> None:
+    def try_alone(self) -> None:
+        """A schedule that took too long, by itself; one that does so again and again is set to rest: the others go on."""
+        id, tries = next(iter(self.suspects.items()))
+        if tries < TRIES:
+            ticks.try_alone(id)
+        else:
+            ticks.give_up(id)
+        del self.suspects[id]
+
+    def keep_in_order(self) -> None:
+        """At each safety look, after what is due: rows that should be there, and schedules that no edit has marked."""
         if time.monotonic() >= self.walks_at:
             self.walks_at = time.monotonic() + settings.WAKEFUL_SAFETY_LOOK.total_seconds()
+            self.has_static = self.has_static or install_static(self.app)
             self.walk.step()
 
     def connect(self) -> None:
         # Listening begins before the first look, so that no edit falls in between.
         self.listener.open()
         set_timeouts()
-        install_static(self.app)
         self.is_connected = True
         self.is_lost = False
         log.info("beat.listening")
@@ -122,6 +146,7 @@ class Scheduler(beat.Scheduler):
 
     def close(self) -> None:
         """Called by the handler of SIGTERM, wherever it struck, and again when Beat has stopped."""
+        self.is_ending = True
         if self.is_looking:
             return  # the connection is in use further down this very stack
         self.listener.close()

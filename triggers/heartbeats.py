@@ -12,6 +12,8 @@ the run that says so; the schedule keeps that within `pace_min` and `pace_max`, 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
+from itertools import repeat
 from typing import Any
 from uuid import UUID
 
@@ -188,8 +190,8 @@ def _keep_what_held(schedule: Schedule, asked: Asked, now: datetime) -> None:
 
 def _account(schedule: Schedule, old: Plan, asked: Asked, begun: datetime, now: datetime, wanted: datetime) -> None:
     """What the old grid names until the time that is wanted does not fire."""
-    steps = iter(range(STEPS))
-    past, reached = old.account(begun, now, [], [(EVER, Skip.Reason.PACED)], lambda: next(steps, None) is not None)
+    steps = repeat(True, STEPS)
+    past, reached = old.account(begun, now, [], [(EVER, Skip.Reason.PACED)], partial(next, steps, False))
     # The grid moves now: where the past is long, the rest of it has one reason.
     ahead = old.together(max(begun, reached), just_before(wanted), Skip.Reason.PACED)
     Skip.objects.bulk_create((_skip(schedule, stretch, asked) for stretch in (*past, *ahead)), ignore_conflicts=True)

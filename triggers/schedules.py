@@ -6,13 +6,9 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import structlog
-from celery import Celery
-from celery.schedules import crontab
-from django.db import DatabaseError, transaction
+from django.db import transaction
 from django.utils.text import slugify
 from django_celery_beat.models import PeriodicTask
-from django_celery_beat.schedulers import ModelEntry
 
 from runs.audit import record
 from runs.exceptions import IllegalState
@@ -27,13 +23,6 @@ from triggers.policies import policy_for
 from triggers.rule_rows import point, rule_of
 from triggers.schedule_policy import SchedulePolicy
 
-log = structlog.get_logger(__name__)
-
-BACKEND_CLEANUP = {
-    "task": "celery.backend_cleanup",
-    "schedule": crontab("0", "4", "*"),
-    "options": {"expire_seconds": 12 * 3600},
-}
 FIRE_TASK = "triggers.fire_schedule"  # what these rows do under another scheduler than ours
 VANISHED = "vanished"  # in `Trigger.declared`: what was on when the declaration went
 Every = str | float | timedelta
@@ -206,21 +195,6 @@ def remove(schedule: Schedule) -> None:
         # Locked, so that no tick is added to a backfill that is being deleted.
         list(Backfill.objects.select_for_update().filter(schedule=schedule).values_list("pk"))
         PeriodicTask.objects.get(pk=schedule.task_id).delete()
-
-
-def install_static(app: Celery) -> None:
-    """Write Celery's own static entries (`beat_schedule`) as rows, as django-celery-beat does."""
-    entries = dict(app.conf.beat_schedule)
-    if app.conf.result_expires:
-        entries.setdefault("celery.backend_cleanup", BACKEND_CLEANUP)
-    for name, entry in entries.items():
-        try:
-            ModelEntry.from_entry(name, app=app, **entry)
-        except DatabaseError:
-            raise
-        except Exception:
-            # One that makes no sense must not keep the others from firing.
-            log.exception("beat.static_entry_refused", entry=name)
 
 
 def _switch(schedule: Schedule, enabled: bool) -> None:

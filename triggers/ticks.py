@@ -47,12 +47,17 @@ log = structlog.get_logger(__name__)
 BATCH = 200  # schedules of one transaction
 TICKS = 500  # of one transaction, shared among its schedules: a long outage is worked off batch by batch
 WORK = 1.0  # seconds in which one transaction works out what it writes: PostgreSQL ends those that stay idle for long
+SLOW = 3.0  # seconds of one schedule, of the 5 for which PostgreSQL lets a transaction of Beat be idle
 STEPS = 2000  # stretches of time that are accounted for of one schedule in one transaction; the rest stays owed
 GRACE = timedelta(seconds=30)
 LAG = timedelta(seconds=2)
 EVENT_TYPE = "schedule.fired"
 REFUSED = (DataError, IntegrityError, ValidationError, RecursionError)  # the last by JSON nested too deeply
 Reason, Rest, CatchUp = Skip.Reason, Schedule.Rest, Schedule.CatchUp
+TOO_LONG = (
+    "Working out what it owes takes too long. Simplify its active hours and"
+    " exclusions, or give it a shorter catch_up_window, and save it: it fires again from then on."
+)
 MISSED = (Reason.MISSED, Reason.WINDOW, Reason.MOST)
 
 LOOK = """
@@ -110,6 +115,14 @@ REFUSE = """
 UPDATE triggers_schedule SET stale = false, spec = '', next_fire_at = NULL, due_at = NULL, rest = 'problem', problem = %s::text
 WHERE id = %s::bigint
 """
+
+
+class TookTooLong(Exception):
+    """Working out one schedule took so long that PostgreSQL ends the idle transaction. Nothing was written."""
+
+    def __init__(self, id: int) -> None:
+        super().__init__(f"working out schedule {id} took more than {SLOW:g} s")
+        self.id = id
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,6 +233,19 @@ def fire_due(now: datetime, limit: int = BATCH) -> int:
     return fired
 
 
+def try_alone(id: int) -> None:
+    """What is to be done for one schedule, in transactions of its own. Raises TookTooLong."""
+    now = database_now()
+    _batch(STALE + THIS, [id], "schedule.id", 1, partial(_settle, now))
+    _batch(DUE + THIS, [now, id], "schedule.id", 1, partial(_fire, now))
+
+
+def give_up(id: int) -> None:
+    """Let a schedule rest that takes too long to work out, until it is edited. What it owes stays owed."""
+    log.error("beat.schedule_took_too_long", id=id)
+    execute(REFUSE, [TOO_LONG, id])
+
+
 def _batch(
     which: str, parameters: list[int | datetime], order: str, limit: int, act: Callable[[Sequence[Claimed]], None]
 ) -> int:
@@ -297,7 +323,11 @@ def _as_many(schedules: Sequence[Claimed], work: Callable[[Claimed, Budget], Owe
     until = time.monotonic() + WORK
     owed: list[Owed] = []
     for schedule in schedules:
+        began = time.monotonic()
         owed.append(work(schedule, Budget(until)))
+        # Measured here: a session that PostgreSQL has ended does not always say why.
+        if time.monotonic() - began > SLOW:
+            raise TookTooLong(schedule.id)
         if time.monotonic() > until:
             break
     return owed
@@ -325,9 +355,7 @@ def _settled(schedule: Claimed, now: datetime, budget: Budget) -> Owed:
     return owed
 
 
-def _account_for_past(
-    owed: Owed, state: State, until: datetime, now: datetime, was_off: bool, budget: Budget
-) -> None:
+def _account_for_past(owed: Owed, state: State, until: datetime, now: datetime, was_off: bool, budget: Budget) -> None:
     before = owed.count
     try:
         owed.is_done &= not _follow(owed, state, owed.accounted, was_off)

@@ -4,20 +4,24 @@ A wake begins a new causal chain, since time goes by in between. So that nothing
 of events, none comes sooner than WAKEFUL_LOOP_RATE spaces its loops; and a trigger has at most WAKEFUL_MAX_WAKES ahead.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import structlog
 from django.conf import settings
+from django.db.models import Min
+from django.db.models.fields.json import KT
 
 from agents.effects import Effects, Standing
 from agents.exceptions import Permanent
 from runs.audit import record, record_about
-from runs.effects import WAKEUP
+from runs.effects import SCHEDULE, WAKEUP
 from runs.models import OutboxMessage
+from runs.patience import Locked, no_longer_than
+from runs.sql import database_now
 from triggers.accept import Incoming, accept, builtin_source
 from triggers.calendar import Rule, RuleError
 from triggers.declarations import rule_as_json
@@ -31,6 +35,9 @@ log = structlog.get_logger(__name__)
 EVENT_TYPE = "run.wakeup"
 NAME_LENGTH = 200  # of a schedule
 BY = "dispatcher"
+PATIENCE = timedelta(milliseconds=10)  # for a lock; meanwhile nothing is dispatched
+LATER = timedelta(seconds=1)
+LAST = "~"  # after every instant in ISO 8601
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,15 +133,45 @@ def _event(payload: dict[str, Any]) -> Incoming:
 
 
 def set_standing(payloads: Sequence[dict[str, Any]]) -> None:
-    """Make, change or remove the schedules that runs have set; a rule that stays the same keeps its pace."""
-    there = _triggers(payloads)
+    """Make, change or remove the schedules that runs have set; a rule that stays the same keeps its pace.
+
+    What another session has locked is put off, and so is what came after it for the same trigger: the last word counts.
+    """
+    there, earliest = _triggers(payloads), _earliest_put_off(payloads)
+    is_locked = False
     for payload in payloads:
-        try:
+        is_overtaking = earliest.get(payload["trigger"], LAST) < payload.get("since", LAST)
+        is_locked = is_locked or is_overtaking or not _set_unless_locked(there, payload)
+        if is_locked:
+            _put_off(payload)
+
+
+def _earliest_put_off(payloads: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """By trigger, since when the oldest of what was put off for it, and is not among these, waits."""
+    waiting = OutboxMessage.objects.filter(
+        topic=SCHEDULE, key__in={one["trigger"] for one in payloads}, payload__has_key="since"
+    )
+    return dict(waiting.values("key").annotate(first=Min(KT("payload__since"))).values_list("key", "first"))
+
+
+def _put_off(payload: dict[str, Any]) -> None:
+    now = database_now()
+    payload = {"since": now.astimezone(UTC).isoformat(timespec="microseconds"), **payload}
+    OutboxMessage.objects.create(topic=SCHEDULE, key=payload["trigger"], payload=payload, available_at=now + LATER)
+
+
+def _set_unless_locked(there: Mapping[str, Trigger], payload: dict[str, Any]) -> bool:
+    """False: another session holds rows that it needs, such as the one row that every edit of any schedule updates."""
+    try:
+        with no_longer_than(PATIENCE):
             if payload["trigger"] not in there:
                 raise RuleError("its trigger is gone")
             _set(there[payload["trigger"]], payload)
-        except RuleError as error:
-            _drop(payload, str(error))
+    except RuleError as error:
+        _drop(payload, str(error))
+    except Locked:
+        return False
+    return True
 
 
 def _set(trigger: Trigger, payload: dict[str, Any]) -> None:

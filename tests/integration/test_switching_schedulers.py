@@ -15,7 +15,7 @@ from django_celery_beat.models import ClockedSchedule, CrontabSchedule, Interval
 from runs.sql import database_now
 from tests.stack import Process, Stack, StackMaker, eventually
 
-THEIRS = {"CELERY_BEAT_SCHEDULER": "django_celery_beat.schedulers:DatabaseScheduler"}
+THEIRS = {"CELERY_BEAT_SCHEDULER": "tests.integration.theirs:DatabaseScheduler"}
 SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
 ONCE = {
     "due soon",

@@ -21,6 +21,7 @@ from triggers.calendar import Clocked, Cron, Interval, Rule
 from triggers.models import Event, Revision, Schedule, Skip, Trigger
 from triggers.periodic import send_periodic_task
 from triggers.schedule_policy import SchedulePolicy
+from triggers.static_entries import install_static
 
 pytestmark = pytest.mark.django_db
 
@@ -524,9 +525,14 @@ def test_static_entries_of_celery_become_rows(settings: Any) -> None:
         "nonsense": {"task": "shop.tasks.nonsense"},
     }
 
-    schedules.install_static(app)
-    schedules.install_static(app)
+    assert install_static(app)
+    written = PeriodicTask.objects.get(name="sweep").date_changed
+    assert install_static(app)
+
+    assert PeriodicTask.objects.get(name="sweep").date_changed == written  # the same again is no edit
+    app.conf.beat_schedule["sweep"] = {**app.conf.beat_schedule["sweep"], "args": (2,)}
+    assert install_static(app)
 
     task = PeriodicTask.objects.get(name="sweep")
-    assert (task.task, json.loads(task.args), str(task.interval)) == ("shop.tasks.sweep", [1], "every 30 seconds")
+    assert (task.task, json.loads(task.args), str(task.interval)) == ("shop.tasks.sweep", [2], "every 30 seconds")
     assert set(PeriodicTask.objects.values_list("name", flat=True)) == {"sweep", "celery.backend_cleanup"}
