@@ -27,7 +27,10 @@ NAME = re.compile(r"[a-z0-9]{1,100}")
 URI_REFERENCE = re.compile(r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})+")
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:" + URI_REFERENCE.pattern)
 MEDIA_TYPE = re.compile(r"[\w!#$&^.+\-]+/[\w!#$&^.+\-]+\s*(?:;[ -~]*)?", re.ASCII)
-QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+# An unterminated quote is matched up to the end, and left as it is: a search that tried again at each of its quotes would be
+# quadratic.
+QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)("|\\?\Z)')
+LONGEST_HEADER = 4 * 3 * LONGEST_ELSE  # bytes: UTF-8, percent-encoded
 STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 INTEGERS = range(-(2**31), 2**31)
 # CloudEvents "Type System", String: no control characters, no unpaired surrogates, no noncharacters.
@@ -151,13 +154,19 @@ def _binary(headers: Headers, body: bytes) -> CloudEvent:
 
 def _header_value(name: str, value: bytes) -> str:
     """HTTP binding §3.1.3.2: undo double quotes, then one round of percent-encoding, which must give UTF-8."""
+    if len(value) > LONGEST_HEADER:
+        raise InvalidEvent(name.removeprefix("ce-"), f"is longer than {LONGEST_ELSE} characters")
     try:
-        text = QUOTED.sub(lambda quoted: re.sub(r"\\(.)", r"\1", quoted[1]), value.decode())
+        text = QUOTED.sub(_unquoted, value.decode())
         if STRAY_PERCENT.search(text):
             raise InvalidEvent(name.removeprefix("ce-"), "has a % that is not percent-encoded as %25")
         return unquote_to_bytes(text).decode()
     except UnicodeDecodeError:
         raise InvalidEvent(name.removeprefix("ce-"), "must be percent-encoded UTF-8") from None
+
+
+def _unquoted(quoted: re.Match[str]) -> str:
+    return re.sub(r"\\(.)", r"\1", quoted[1]) if quoted[2] == '"' else quoted[0]
 
 
 def _event(attributes: dict[str, Any], data: Payload, body: bytes) -> CloudEvent:

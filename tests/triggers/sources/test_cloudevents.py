@@ -1,5 +1,6 @@
 import base64
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,10 +17,12 @@ from runs.strict_json import is_storable
 from triggers.sources.cloudevents import (
     BATCH,
     MOST_EVENTS,
+    QUOTED,
     STRUCTURED,
     CloudEvent,
     InvalidEvent,
     UnsupportedMedia,
+    _unquoted,
     read_message,
 )
 from triggers.sources.headers import Headers
@@ -346,3 +349,22 @@ def test_the_same_event_in_another_batch_has_the_same_bytes() -> None:
     (first, _), (again,) = batch([PLAIN, PLAIN | {"id": "B"}]), batch([PLAIN])
 
     assert first.body == again.body
+
+
+@pytest.mark.parametrize("value", ['"' * 49_200, '"\\' * 24_600, '"' + '\\"' * 24_600, "%41" * 16_400])
+def test_a_header_beyond_every_attributes_length_is_refused_unread(value: str) -> None:
+    with pytest.raises(InvalidEvent, match="foo: is longer than 4096 characters"):
+        binary({"ce-foo": value})
+
+
+@pytest.mark.parametrize("value", ['"' * 49_200, '"\\' * 24_600, '"' + '\\"' * 24_600, 'a"b\\c"d\\"e'])
+def test_quotes_are_undone_in_one_pass_and_unterminated_ones_stay(value: str) -> None:
+    """As long as a header of 49 KB may be: beginning again at each quote, this took minutes."""
+    assert len(QUOTED.sub(_unquoted, value)) <= len(value)
+
+
+@given(st.text('"\\ab%', max_size=30))
+def test_quotes_are_undone_as_the_binding_says(value: str) -> None:
+    reference = re.compile(r'"((?:[^"\\]|\\.)*)"')
+
+    assert QUOTED.sub(_unquoted, value) == reference.sub(lambda quoted: re.sub(r"\\(.)", r"\1", quoted[1]), value)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.strict_json import MAX_DEPTH, Unreadable, parse_json, require_storable
+from runs.strict_json import MAX_DEPTH, MAX_VALUES, Unreadable, parse_json, require_storable
 from triggers.sources.payload import Payload, read_payload
 
 json_values = st.recursive(
@@ -49,8 +49,8 @@ def test_any_text_in_a_document_is_readable_or_refused(text: str) -> None:
     [
         (b"{", "not JSON"),
         (b"\xff\xfe", "not UTF-8 at byte 0"),
-        (b'{"a": 1, "a": 2}', "the name 'a' stands twice in one object"),
-        (b'[{"b": {"a": 1, "c": 1, "c": 1}}]', "the name 'c' stands twice in one object"),
+        (b'{"a": 1, "a": 2}', "a name stands twice in one object: its members 1 and 2"),
+        (b'[{"b": {"a": 1, "c": 1, "c": 1}}]', "a name stands twice in one object: its members 2 and 3"),
         (b"[NaN]", "NaN is not JSON"),
         (b"[-Infinity]", "-Infinity is not JSON"),
         (b"[1e999]", "a number beyond the range of a double"),
@@ -94,3 +94,42 @@ def test_a_byte_order_mark_is_ignored() -> None:
 def test_a_lone_surrogate_is_refused_wherever_it_stands() -> None:
     with pytest.raises(Unreadable):
         require_storable({"a": [{"\udc00": 1}]})
+
+
+# --- What a sender can make it cost ---
+
+
+def test_a_repeated_name_among_very_many_is_found_in_one_pass() -> None:
+    """By a count of each name this would be ten thousand million comparisons."""
+    names = b",".join(b'"%d":0' % number for number in range(100_000))
+
+    with pytest.raises(Unreadable, match="its members 100000 and 100001"):
+        parse_json(b"{" + names + b',"99999":0}')
+
+
+def test_the_reason_holds_nothing_of_the_payload() -> None:
+    """It is stored beside the event, where an erasure of the payload does not look."""
+    assert "ada" not in read_payload(b'{"ada@example.com": 1, "ada@example.com": 2}').error
+
+
+@pytest.mark.parametrize("body", [b"[%b]" % b",".join([b"[]"] * MAX_VALUES), b"[" + b"0," * MAX_VALUES + b"0]"])
+def test_a_document_of_too_many_values_is_refused_before_it_is_parsed(
+    body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runs.strict_json.json.loads", lambda *args, **kwargs: pytest.fail("parsed"))
+
+    with pytest.raises(Unreadable, match="more than 1,000,000 values"):
+        parse_json(body)
+
+
+def test_commas_and_brackets_in_texts_are_no_values() -> None:
+    text = '[{,"\\' * 200_000
+
+    assert parse_json(json.dumps([text]).encode()) == [text]
+
+
+@pytest.mark.parametrize("body", [b'"' + b'\\"' * 500_000 + b"," * MAX_VALUES, b'["\\' + b"," * MAX_VALUES + b"\\"])
+def test_an_unterminated_text_is_searched_once(body: bytes) -> None:
+    """By a search that began again at each quote this would take hours."""
+    with pytest.raises(Unreadable, match="not JSON"):
+        parse_json(body)
