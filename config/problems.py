@@ -57,6 +57,7 @@ def problems(now: Situation) -> list[Problem]:
     """Everything that is wrong, the worst first."""
     found = [
         *_missing(now),
+        *_undispatchable(now),
         *_stuck(now),
         *_broken(now),
         *_queues(now),
@@ -117,6 +118,19 @@ def _behind(now: Situation, kind: str) -> str:
     if kind == Worker.Kind.BEAT and now.schedules_late:
         return f" {_count(now.schedules_late, 'schedule')} late."
     return ""
+
+
+def _undispatchable(now: Situation) -> Iterator[Problem]:
+    for alarm in now.undispatchable:
+        lasted = timedelta(seconds=alarm.age)
+        yield Problem(
+            name=alarm.name,
+            severity=BAD,
+            text=alarm.text,
+            remedy=alarm.remedy,
+            lasted=lasted,
+            alarm_after=AT_ONCE,
+        )
 
 
 def _stuck(now: Situation) -> Iterator[Problem]:

@@ -13,6 +13,7 @@ from django.conf import settings
 from runs.alive import IS_ALIVE
 from runs.queues import QUEUES, QueueState, parameters
 from runs.sql import fetch
+from triggers.failures import EVENTS, WINDOWS
 from triggers.sources.webhooks.views import MATCH_NOTED_EVERY
 
 T = TypeVar("T")
@@ -103,6 +104,9 @@ SELECT json_build_object(
     FROM (SELECT created_at, look_error FROM runs_wait
           WHERE status = 'open' AND looked_at IS NULL AND kind IN ('event', 'children') AND look_failures > 1
           LIMIT %(counted)s::int) failed),
+  'undispatchable', (SELECT coalesce(json_agg(alarm), '[]') FROM (
+    SELECT name, text, remedy, extract(epoch FROM clock_timestamp() - began_at)::float8 AS age
+    FROM runs_alarm WHERE ended_at IS NULL AND name = ANY(%(dispatch_alarms)s::text[]) ORDER BY name) alarm),
   'alarms', (SELECT coalesce(json_agg(name), '[]') FROM runs_alarm WHERE ended_at IS NULL)
 )
 """  # noqa: S608  (our own parts)
@@ -165,6 +169,16 @@ class Failing:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Undispatchable:
+    """What the dispatcher cannot do, as its alarm says; only the dispatcher ends that. `age` is seconds."""
+
+    name: str
+    text: str
+    remedy: str
+    age: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Broken:
     """A schedule that is on and cannot fire."""
 
@@ -218,6 +232,7 @@ class Situation:
     refused: list[Refusing] = field(default_factory=list)
     uncertain: int = 0
     looks: LooksOwed = LooksOwed()
+    undispatchable: list[Undispatchable] = field(default_factory=list)
     alarms: list[str]
 
     def alive(self, kind: str) -> list[Process]:
@@ -252,6 +267,7 @@ def look() -> Situation:
             "slot_transactions": SLOT_TRANSACTIONS,
             "slot_bytes": SLOT_BYTES,
             "noted_every": MATCH_NOTED_EVERY,
+            "dispatch_alarms": [EVENTS, WINDOWS],
         },
     )
     return Situation(
@@ -262,6 +278,7 @@ def look() -> Situation:
             "slots": _each(Slot, seen["slots"]),
             "failing": _each(Failing, seen["failing"]),
             "broken": _each(Broken, seen["broken"]),
+            "undispatchable": _each(Undispatchable, seen["undispatchable"]),
             "looks": LooksOwed(**seen["looks"]),
             "refused": _each(Refusing, seen["refused"]),
             "transaction": Transaction(**seen["transaction"]) if seen["transaction"] else None,

@@ -87,6 +87,22 @@ def parameters() -> dict[str, Any]:
     return {**patience(), "owed": LOOK_BACK_OWED, "topics": known_topics()}
 
 
+def everything_is_due() -> Look:
+    """Where the look itself fails, each is tried: some may still work."""
+    now = timedelta()
+    return Look(
+        ready=True,
+        lost=True,
+        due=now,
+        wait=now,
+        look_back=now,
+        inside=dict.fromkeys(wiring.inside, now),
+        outside=now,
+        slow=now,
+        lease_expiry=now,
+    )
+
+
 def look() -> Look:
     [(ready, lost, due, wait, look_back, outbox, paused, lease_expiry)] = fetch(LOOK, parameters())
     waits = {topic: timedelta(seconds=seconds) for topic, seconds in outbox.items()}

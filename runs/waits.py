@@ -126,11 +126,15 @@ SELECT wanted.type, shape.match_shape FROM unnest((SELECT %s::text[])) AS wanted
 """
 # An event may be dispatched after a run's look back took it, when that run waits for the next of its kind.
 HITS = """
-SELECT wait.id, hit.event_id
+SELECT found.id, hit.event_id
 FROM unnest((SELECT %s::uuid[]), (SELECT %s::text[]), (SELECT %s::text[]), (SELECT %s::text[])) AS hit(event_id, type, shape, hash)
-JOIN runs_wait wait ON wait.status = 'open' AND wait.kind = 'event' AND wait.event_type = hit.type AND wait.match_shape = hit.shape
-  AND wait.match_hash = hit.hash
-WHERE NOT EXISTS (SELECT FROM runs_wait taken WHERE taken.event_id = hit.event_id AND taken.run_id = wait.run_id)
+CROSS JOIN LATERAL (
+  SELECT wait.id FROM runs_wait wait
+  WHERE wait.status = 'open' AND wait.kind = 'event' AND wait.event_type = hit.type AND wait.match_shape = hit.shape
+    AND wait.match_hash = hit.hash
+    AND NOT EXISTS (SELECT FROM runs_wait taken WHERE taken.event_id = hit.event_id AND taken.run_id = wait.run_id)
+  LIMIT {most}) found
+LIMIT {most}
 """
 # Nothing that ends another kind of wait can have come before it.
 LOOKED_BACK_FOR = (Wait.Kind.EVENT, Wait.Kind.CHILDREN)
@@ -200,14 +204,16 @@ def shapes_of(types: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def hits_of(looked_up: Sequence[tuple[UUID, str, str, str]]) -> dict[int, UUID]:
-    """Which open wait is ended by which event, given (event id, type, shape, hash) in the events' order; the first wins."""
+def hits_of(looked_up: Sequence[tuple[UUID, str, str, str]], most: int) -> tuple[dict[int, UUID], bool]:
+    """Which open wait is ended by which event, given (event id, type, shape, hash) in the events' order; the first wins. At
+    most `most` of them, and whether these are all."""
     order = {event_id: place for place, (event_id, *_) in enumerate(looked_up)}
-    found = fetch(HITS, [list(column) for column in zip(*looked_up, strict=True)]) if looked_up else []
+    columns = [list(column) for column in zip(*looked_up, strict=True)]
+    found = fetch(HITS.replace("{most}", str(most + 1)), columns) if looked_up else []
     hits: dict[int, UUID] = {}
-    for wait_id, event_id in sorted(found, key=lambda hit: order[hit[1]]):
+    for wait_id, event_id in sorted(found, key=lambda hit: order[hit[1]])[:most]:
         hits.setdefault(wait_id, event_id)
-    return hits
+    return hits, len(found) <= most
 
 
 @dataclass(frozen=True, kw_only=True)

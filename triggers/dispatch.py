@@ -7,8 +7,9 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import transaction
 
+from agents.ids import run_id
 from runs import keys, waits
 from runs.cancel import lock_runs, replace_others
 from runs.enqueue import enqueue, join, unstarted
@@ -16,8 +17,9 @@ from runs.failpoints import failpoint
 from runs.sql import database_now, execute, execute_many, fetch
 from triggers import rates, windows
 from triggers.admission import Ledger, Match, Refusal, admit, close, match_of
-from triggers.items import Item, Matched, match_items, read_items, wanted_by
+from triggers.items import Item, Matched, match_items, piece_of, read_items, wanted_by, within
 from triggers.leadership import LOCK
+from triggers.matching import Index
 from triggers.models import Decision, Trigger
 from triggers.rules import Rules as Rules
 from triggers.waited import waits_ended_by
@@ -33,7 +35,7 @@ INSERT INTO triggers_decision (event_id, trigger_id, replay_id, outcome, reason,
 VALUES (%s::uuid, %s::uuid, %s::uuid, %s::text, %s::text, %s::uuid)
 ON CONFLICT (event_id, trigger_id, replay_id) DO UPDATE
   SET outcome = excluded.outcome, reason = excluded.reason, run_id = excluded.run_id
-  WHERE triggers_decision.outcome IN ('held', 'collected')
+  WHERE triggers_decision.outcome IN ('held', 'collected', 'error')
 """
 COLLECTED_INTO = """
 UPDATE triggers_decision SET run_id = %s::uuid
@@ -43,29 +45,43 @@ MARK_EVENTS = "UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE
 MARK_REDISPATCHES = "UPDATE triggers_redispatch SET dispatched_at = clock_timestamp() WHERE id = ANY(%s::bigint[])"
 RESUMED = """
 UPDATE triggers_decision SET outcome = 'resumed', run_id = %s::uuid
-WHERE event_id = %s::uuid AND trigger_id = %s::uuid AND replay_id = %s::uuid AND outcome = 'held'
+WHERE event_id = %s::uuid AND trigger_id = %s::uuid AND replay_id = %s::uuid AND outcome IN ('held', 'error')
 """
 # An edited trigger does not want what was held for it: a filter's miss leaves no decision.
 FORGET_HELD = """
 DELETE FROM triggers_decision
-WHERE event_id = %s::uuid AND trigger_id = %s::uuid AND replay_id = %s::uuid AND outcome = 'held'
+WHERE event_id = %s::uuid AND trigger_id = %s::uuid AND replay_id = %s::uuid AND outcome IN ('held', 'error')
 """
+MADE = "SELECT id FROM runs_run WHERE id = ANY(%s::uuid[])"
+DECIDED = "SELECT trigger_id FROM triggers_decision WHERE event_id = %s::uuid AND replay_id = %s::uuid"
+
+Resumed = tuple[UUID, UUID, UUID, UUID]  # run, event, trigger, replay
+MOST = 1000  # runs, decisions and woken runs that one transaction makes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """What became of one: events dispatched, events left because a key's lock was taken, and whether there may be more."""
+    """What became of one: events dispatched, `partly` those of which some is done and some is left, events left because a
+    key's lock was taken, runs and decisions made, and whether another dispatcher is at it."""
 
     dispatched: int = 0
+    partly: int = 0
     left: int = 0
+    made: int = 0
     standby: bool = False
 
     def __add__(self, other: "Batch") -> "Batch":
         return Batch(
             dispatched=self.dispatched + other.dispatched,
+            partly=self.partly + other.partly,
             left=self.left + other.left,
+            made=self.made + other.made,
             standby=self.standby or other.standby,
         )
+
+    @property
+    def has_progressed(self) -> bool:
+        return self.dispatched + self.partly > 0
 
 
 def look_for_windows() -> timedelta | None:
@@ -75,71 +91,93 @@ def look_for_windows() -> timedelta | None:
     return found
 
 
-def dispatch(rules: Rules) -> Batch:
-    """Dispatch one batch; one that fails for its events' sake is dispatched event by event."""
+def dispatch(rules: Rules, most: int = MOST) -> Batch:
+    """Dispatch one batch; what it fails with is raised (`triggers.failures` decides what becomes of it)."""
     items = read_items(settings.WAKEFUL_DISPATCH_BATCH)
-    try:
-        return dispatch_items(items, rules) if items else Batch()
-    except Exception as error:
-        if will_pass(error):
-            raise
-        log.exception("dispatch.batch_refused")
-        return dispatch_one_by_one(items, rules)
+    return dispatch_items(within(items, rules.current(), most), rules, most) if items else Batch()
 
 
-def will_pass(error: Exception) -> bool:
-    """Is it the database's trouble rather than the events'? A row over one of its limits is the events'."""
-    sqlstate = getattr(error.__cause__, "sqlstate", None) or ""
-    return isinstance(error, (OperationalError, InterfaceError)) and not sqlstate.startswith("54")
-
-
-def dispatch_items(items: Sequence[Item], rules: Rules) -> Batch:
+def dispatch_items(items: Sequence[Item], rules: Rules, most: int = MOST) -> Batch:
     """Match, then decide under the dispatch lock, if by then neither the triggers nor the events have moved on."""
     matched = match_items(items, rules.current())
     failpoint("before_waits_are_looked_up")
-    awaited = waits_ended_by(items)
+    awaited, may_end_more = waits_ended_by(items, most)
     with transaction.atomic():
         if not _try_lock():
             return Batch(standby=True)
         if rules.have_changed():
             return Batch(left=len(items))
-        unheard = waits.end_by_events(awaited)
+        unheard = may_end_more | waits.end_by_events(awaited)
         for one in matched:
             one.is_unheard = one.item.event_id in unheard
-        batch = settle_matched(still_undispatched(matched))
+        batch = settle_matched(still_undispatched(matched), most)
         failpoint("before_dispatch_commit")
     failpoint("after_dispatch_commit")
-    return batch
+    return batch + Batch(partly=1) if may_end_more else batch
 
 
-def settle_matched(matched: Sequence[Matched]) -> Batch:
+def settle_matched(matched: Sequence[Matched], most: int = MOST) -> Batch:
     """Admit in `seq` order. An event that needs a key whose lock is taken is left to the next batch, and with it every
-    later event of its keys: the order per key is the order of arrival. The same goes for one that a locked run waits for."""
-    wanted = {key for one in matched for key in one.keys}
+    later event of its keys: the order per key is the order of arrival. The same goes for one that a locked run waits for.
+    Of an event that makes too much for one batch a piece is admitted."""
+    large = [one for one in matched if one.size > piece_of(most)]
+    for one in large:
+        forget_settled(one)
+        one.keep(piece_of(most))
+    wanted = {match.key for one in matched for match in one.matches if match.key}
     locked = lock_keys([match for one in matched for match in one.matches])
-    kept = without_busy(matched, wanted - locked)
+    kept = without_busy(matched, wanted - locked, large)
 
+    resumed = forget_made([one for one in kept if one.item.is_resumption])
     matches = [match for one in kept for match in one.matches]
     ledger = open_ledger(matches)
-    record([refusal for one in kept for refusal in one.refusals])
+    refusals = [refusal for one in kept for refusal in one.refusals]
+    record(refusals)
     admit(matches, ledger)
     settle(ledger)
-    mark_resumed([one.item for one in kept], ledger)
+    mark_resumed([one.item for one in kept], ledger, resumed)
     forget_held([one.item for one in kept if not one.matches and not one.refusals])
-    mark_dispatched([one.item for one in kept])
-    return Batch(dispatched=len(kept), left=len(matched) - len(kept))
+    done = [one for one in kept if not one.later]
+    mark_dispatched([one.item for one in done])
+    return Batch(
+        dispatched=len(done),
+        partly=sum(one.size > 0 for one in kept if one.later),
+        left=len(matched) - len(done),
+        made=len(refusals) + len(matches),
+    )
+
+
+def forget_settled(one: Matched) -> None:
+    """Leave out what earlier pieces of the event have settled: a run is found by its id, all else left a decision."""
+    runs = {run_id_of(match): match.rule.id for match in one.matches}
+    made = {runs[id] for (id,) in fetch(MADE, [list(runs)])}
+    settled = made | {id for (id,) in fetch(DECIDED, [one.item.event_id, one.item.replay_id])}
+    one.matches = [match for match in one.matches if match.rule.id not in settled]
+    one.refusals = [refusal for refusal in one.refusals if refusal.trigger_id not in settled]
+
+
+def forget_made(again: Sequence[Matched]) -> list[Resumed]:
+    """Leave out what has a run already: an event that is offered once more gets no second one. The runs it has."""
+    runs = {run_id_of(match): match for one in again for match in one.matches}
+    made = {id for (id,) in fetch(MADE, [list(runs)])} if runs else set()
+    for one in again:
+        one.matches = [match for match in one.matches if run_id_of(match) not in made]
+    return [(id, runs[id].event_ids[0], runs[id].rule.id, runs[id].replay_id) for id in made]
+
+
+def run_id_of(match: Match) -> UUID:
+    return run_id(match.rule.id, match.event_ids[0], match.replay_id)
+
+
+def windows_over(most: int = MOST) -> list[windows.Group]:
+    """Those whose windows are over, as many as one transaction may close."""
+    return windows.due(database_now(), most)
 
 
 def close_windows(rules: Rules) -> Batch:
-    """Make runs of what the windows that are over have collected; one by one where that fails for a window's sake."""
-    over = windows.due(database_now(), settings.WAKEFUL_DISPATCH_BATCH)
-    try:
-        return close_these(over, rules) if over else Batch()
-    except Exception as error:
-        if will_pass(error):
-            raise
-        log.exception("dispatch.windows_refused")
-        return sum((close_or_give_up(group, rules) for group in over), Batch())
+    """Make runs of what the windows that are over have collected; what it fails with is raised."""
+    over = windows_over()
+    return close_these(over, rules) if over else Batch()
 
 
 def close_these(groups: Sequence[windows.Group], rules: Rules) -> Batch:
@@ -160,17 +198,7 @@ def close_these(groups: Sequence[windows.Group], rules: Rules) -> Batch:
             close(window, match, ledger)
         settle(ledger)
         failpoint("before_window_commit")
-    return Batch(dispatched=len(kept), left=len(matches) - len(kept))
-
-
-def close_or_give_up(group: windows.Group, rules: Rules) -> Batch:
-    try:
-        return close_these([group], rules)
-    except Exception as error:
-        if will_pass(error):
-            raise
-        log.exception("dispatch.window_refused", trigger=str(group[0]), key=group[1])
-        return give_up_window(group, error)
+    return Batch(dispatched=len(kept), left=len(matches) - len(kept), made=len(kept))
 
 
 def give_up_window(group: windows.Group, error: Exception) -> Batch:
@@ -215,8 +243,8 @@ def settle(ledger: Ledger) -> None:
     rates.write(ledger.uses)
     windows.write(ledger.windows.values(), [window for window, _ in ledger.closed])
     trace_collected(ledger)
-    for key, run_id in ledger.replacing.items():
-        replace_others(key, run_id)
+    for key, id in ledger.replacing.items():
+        replace_others(key, id)
     keys.promote(ledger.replacing)
 
 
@@ -229,10 +257,15 @@ def trace_collected(ledger: Ledger) -> None:
         execute_many(COLLECTED_INTO, rows)
 
 
-def without_busy(matched: Sequence[Matched], busy: set[str]) -> list[Matched]:
+def without_busy(matched: Sequence[Matched], busy: set[str], large: Sequence[Matched] = ()) -> list[Matched]:
+    """Those that can be decided on now; of large ones, whatever part can be."""
     kept = []
     for one in matched:
-        if one.is_unheard or one.keys & busy:
+        if one in large and not one.is_unheard:
+            one.put_off(busy)
+            busy = busy | one.later_keys
+            kept.append(one)
+        elif one.is_unheard or one.keys & busy:
             busy = busy | one.keys
         else:
             kept.append(one)
@@ -256,34 +289,34 @@ def still_undispatched(matched: Sequence[Matched]) -> list[Matched]:
     ]
 
 
-def dispatch_one_by_one(items: Sequence[Item], rules: Rules) -> Batch:
-    """Find the event that cannot be dispatched, and record that; the others go on."""
-    dispatched = 0
-    for item in items:
-        try:
-            batch = dispatch_items([item], rules)
-        except Exception as error:
-            if will_pass(error):
-                raise
-            log.exception("dispatch.event_refused", event_id=str(item.event_id))
-            batch = give_up(item, rules, error)
-        dispatched += batch.dispatched
-        if not batch.dispatched:
-            return Batch(dispatched=dispatched, left=batch.left, standby=batch.standby)
-    return Batch(dispatched=dispatched)
-
-
 def give_up(item: Item, rules: Rules, error: Exception) -> Batch:
-    """Say of every trigger that wanted the event why it got no run."""
-    wanted, awaited = wanted_by(item, rules.current()), waits_ended_by([item])
+    """Record the error where the event cannot be admitted: of the first trigger that has no outcome yet, or of every trigger
+    that wanted the event where it cannot even be matched. The other triggers go on."""
+    index = rules.current()
+    matched = _matched_or_none(item, index)
     with transaction.atomic():
         if not _try_lock():
             return Batch(standby=True)
-        if waits.end_by_events(awaited):
+        if rules.have_changed() or not still_undispatched([Matched(item=item)]):
             return Batch(left=1)
-        record([give_up_on([item.event_id], rule.id, item.replay_id, error) for rule in wanted])
-        mark_dispatched([item])
+        if matched is None:
+            decided = {id for (id,) in fetch(DECIDED, [item.event_id, item.replay_id])}
+            failing = [rule.id for rule in wanted_by(item, index) if rule.id not in decided]
+        else:
+            forget_settled(matched)
+            failing = [match.rule.id for match in matched.matches[:1]]
+        record([give_up_on([item.event_id], trigger_id, item.replay_id, error) for trigger_id in failing])
+        if matched is None or matched.size <= 1:
+            mark_dispatched([item])
     return Batch(dispatched=1)
+
+
+def _matched_or_none(item: Item, index: Index) -> Matched | None:
+    try:
+        [matched] = match_items([item], index)
+    except Exception:
+        return None
+    return matched
 
 
 def give_up_on(event_ids: Sequence[UUID], trigger_id: UUID, replay_id: UUID, error: Exception) -> Refusal:
@@ -304,13 +337,13 @@ def record(refusals: Sequence[Refusal]) -> None:
         )
 
 
-def mark_resumed(items: Sequence[Item], ledger: Ledger) -> None:
+def mark_resumed(items: Sequence[Item], ledger: Ledger, made_before: Sequence[Resumed]) -> None:
     resumed = {item.event_id for item in items if item.is_resumption}
     rows = [
         (run.id, run.event_ids[0], run.trigger_id, run.replay_id) for run in ledger.new if run.event_ids[0] in resumed
     ]
-    if rows:
-        execute_many(RESUMED, rows)
+    if rows or made_before:
+        execute_many(RESUMED, [*rows, *made_before])
 
 
 def forget_held(unwanted: Sequence[Item]) -> None:

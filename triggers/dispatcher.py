@@ -14,8 +14,7 @@ import psycopg
 import structlog
 from django.conf import settings
 from django.db import Error as DjangoDatabaseError
-from django.db import OperationalError, connection
-from psycopg.errors import LockNotAvailable
+from django.db import connection
 
 from runs import nudge, outbox, timers, waits
 from runs.courier import Couriers
@@ -26,8 +25,10 @@ from runs.listen import Listener, set_lazy_commits, set_timeouts
 from runs.models import Worker
 from runs.rescue import Rescuer
 from runs.wiring import wiring
-from triggers.dispatch import Batch, Rules, close_windows, dispatch, look_for_windows
+from triggers import failures
+from triggers.dispatch import Batch, look_for_windows
 from triggers.leadership import Leadership
+from triggers.rules import Rules
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +45,9 @@ RECONNECT = 1.0
 
 class Dispatcher:
     def __init__(self) -> None:
-        self.rules = Rules()
+        rules = Rules()
+        self.dispatch = failures.events(rules)
+        self.close_windows = failures.windows_that_are_over(rules)
         self.leadership = Leadership()
         self.rescuer = Rescuer()
         self.stalled = timers.StalledKeys()
@@ -115,52 +118,56 @@ class Dispatcher:
     def look(self) -> tuple[bool, float]:
         """Do what there is to do; whether anything was done, and how long there is nothing more to do (seconds)."""
         leads = self.leadership.take()
-        batch = unless_locked(lambda: dispatch(self.rules), Batch(left=1)) if leads else Batch(standby=True)
-        if batch.dispatched:
+        batch = unless_failed(self.dispatch, Batch(left=1)) if leads else Batch(standby=True)
+        if batch.has_progressed:
             self.couriers.ringer.ring()  # at once: their senders wait, the rest does not
-        windows, due = look_for_windows(), timers.look()
+        windows = unless_failed(look_for_windows, None)
+        due = unless_failed(timers.look, None) or timers.everything_is_due()
         made_ready = False
         if leads and timers.is_due(windows):
-            closed = unless_locked(lambda: close_windows(self.rules), Batch(left=1))
+            closed = unless_failed(self.close_windows, Batch(left=1))
             made_ready |= closed.dispatched > 0
             batch += closed
         if timers.is_due(due.wait):
-            made_ready |= unless_locked(lambda: waits.end_due(BATCH), 0) > 0
+            made_ready |= unless_failed(lambda: waits.end_due(BATCH), 0) > 0
         if timers.is_due(due.look_back):
-            made_ready |= unless_locked(waits.look_back, 0) > 0
+            made_ready |= unless_failed(waits.look_back, 0) > 0
         if timers.is_due(due.due):
             failpoint("before_wake")
-            made_ready |= unless_locked(lambda: timers.wake_due(BATCH), 0) > 0
+            made_ready |= unless_failed(lambda: timers.wake_due(BATCH), 0) > 0
             failpoint("after_wake")
         if time.monotonic() >= self.mend_at:
-            made_ready |= unless_locked(self.stalled.mend, 0) > 0
+            made_ready |= unless_failed(self.stalled.mend, 0) > 0
             self.mend_at = time.monotonic() + MEND_EVERY
         if topics := [topic for topic, wait in due.inside.items() if timers.is_due(wait)]:
-            made_ready |= outbox.deliver_inside(BATCH, topics) > 0
+            made_ready |= unless_failed(lambda: outbox.deliver_inside(BATCH, topics), 0) > 0
         if due.outside is not None:
             self.couriers.ringer.deliver(max(due.outside.total_seconds(), 0.0))
         if due.slow is not None:
             self.couriers.messenger.send(max(due.slow.total_seconds(), 0.0))
         if due.lost or timers.is_due(due.lease_expiry):
-            made_ready |= self.rescuer.rescue() > 0
+            made_ready |= unless_failed(self.rescuer.rescue, 0) > 0
         # Runs that wait for a busy worker have been rung for: again only on news, or after a second.
-        is_news = due.ready and (self.notified or not self.was_ready) and not batch.dispatched
+        is_news = due.ready and (self.notified or not self.was_ready) and not batch.has_progressed
         if made_ready or is_news or (due.ready and time.monotonic() >= self.ring_at):
             self.ring_at = time.monotonic() + RING_EVERY
             self.couriers.ringer.ring()
         self.was_ready = due.ready
-        return batch.dispatched > 0 or made_ready, seconds_until_next(batch, windows, due)
+        again = [wait for wait in (self.dispatch.wait, self.close_windows.wait) if leads and wait is not None]
+        return batch.has_progressed or made_ready, min([seconds_until_next(batch, windows, due), *again])
 
 
-def unless_locked(step: Callable[[], T], otherwise: T) -> T:
-    """Do this step, unless a lock that somebody holds outlasts this session's patience. The other steps go on, rescue
-    among them: it may be what frees the lock."""
+def unless_failed(step: Callable[[], T], otherwise: T) -> T:
+    """Do this step. Where it fails, or a lock outlasts this session's patience, the other steps go on, rescue among them: it
+    may be what frees the lock. Raises the error if the session is lost with it."""
     try:
         return step()
-    except OperationalError as error:
-        if not isinstance(error.__cause__, LockNotAvailable):
-            raise
-        log.warning("dispatcher.locked", exc_info=True)
+    except Exception as error:
+        failures.raise_if_lost(error)
+        if failures.is_locked(error):
+            log.warning("dispatcher.locked", exc_info=True)
+        else:
+            log.exception("dispatcher.step_failed")
         return otherwise
 
 

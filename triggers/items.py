@@ -2,7 +2,7 @@
 matching a large payload takes seconds, and a session idle that long in a transaction is ended."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -21,22 +21,55 @@ from triggers.models import Decision, Event
 NIL_REPLAY = UUID(NIL)
 BATCH_BYTES = 4 * 2**20  # of payloads; one event may be larger, and is then a batch of its own
 
+Identity = UUID | int  # of an event that is dispatched for the first time, or of a redispatch
+
 READ = """
 SELECT event.id, source.slug, event.type, event.subject, coalesce(event.time, event.received_at), event.target_id, event.root_id,
        event.depth, event.chain, item.redispatch_id, item.trigger_id, item.replay_id,
        greatest(octet_length(event.body), pg_column_size(event.data), 0), (SELECT {awaited}), (SELECT {backfilled})
-FROM (
-  (SELECT seq, id AS event_id, NULL::bigint AS redispatch_id, NULL::uuid AS trigger_id, %(nil)s::uuid AS replay_id
-   FROM triggers_event WHERE dispatched_at IS NULL ORDER BY seq LIMIT %(limit)s::int)
-  UNION ALL
-  (SELECT seq, event_id, id, trigger_id, replay_id
-   FROM triggers_redispatch WHERE dispatched_at IS NULL ORDER BY seq LIMIT %(limit)s::int)
-  ORDER BY seq LIMIT %(limit)s::int
-) item
+FROM ({items}) item
 JOIN triggers_event event ON event.id = item.event_id
 JOIN triggers_source source ON source.id = event.source_id
 ORDER BY item.seq
 """.replace("{awaited}", EVENTS_ARE_AWAITED).replace("{backfilled}", ARE_UNDERWAY)
+# What is dispatched again takes half of a batch at most, and each trigger's in turn: what is new does not wait behind it.
+NEXT = READ.replace(
+    "{items}",
+    """
+  (SELECT seq, id AS event_id, NULL::bigint AS redispatch_id, NULL::uuid AS trigger_id, %(nil)s::uuid AS replay_id
+   FROM triggers_event WHERE dispatched_at IS NULL AND id <> ALL(%(but_events)s::uuid[]) ORDER BY seq LIMIT %(limit)s::int)
+  UNION ALL
+  (WITH RECURSIVE asking AS (
+     (SELECT trigger_id FROM triggers_redispatch WHERE dispatched_at IS NULL AND trigger_id IS NOT NULL ORDER BY trigger_id LIMIT 1)
+     UNION ALL
+     SELECT (SELECT trigger_id FROM triggers_redispatch
+             WHERE dispatched_at IS NULL AND trigger_id > asking.trigger_id ORDER BY trigger_id LIMIT 1)
+     FROM asking WHERE asking.trigger_id IS NOT NULL)
+   SELECT seq, event_id, id, trigger_id, replay_id FROM (
+     SELECT again.*, row_number() OVER (PARTITION BY asking.trigger_id ORDER BY again.seq) AS turn
+     FROM asking CROSS JOIN LATERAL (
+       SELECT seq, event_id, id, trigger_id, replay_id FROM triggers_redispatch
+       WHERE dispatched_at IS NULL AND trigger_id = asking.trigger_id AND id <> ALL(%(but_redispatches)s::bigint[])
+       ORDER BY seq LIMIT %(half)s::int) again
+     UNION ALL
+     (SELECT seq, event_id, id, trigger_id, replay_id, row_number() OVER (ORDER BY seq) FROM (
+        SELECT seq, event_id, id, trigger_id, replay_id FROM triggers_redispatch
+        WHERE dispatched_at IS NULL AND trigger_id IS NULL AND id <> ALL(%(but_redispatches)s::bigint[])
+        ORDER BY seq LIMIT %(half)s::int) untargeted)) in_turn
+   ORDER BY turn, seq LIMIT %(half)s::int)
+  ORDER BY seq LIMIT %(limit)s::int
+""",
+)
+THESE = READ.replace(
+    "{items}",
+    """
+  SELECT seq, id AS event_id, NULL::bigint AS redispatch_id, NULL::uuid AS trigger_id, %(nil)s::uuid AS replay_id
+  FROM triggers_event WHERE id = ANY(%(events)s::uuid[]) AND dispatched_at IS NULL
+  UNION ALL
+  SELECT seq, event_id, id, trigger_id, replay_id
+  FROM triggers_redispatch WHERE id = ANY(%(redispatches)s::bigint[]) AND dispatched_at IS NULL
+""",
+)
 DATA = "SELECT id, data FROM triggers_event WHERE id = ANY(%s::uuid[])"
 
 
@@ -65,26 +98,109 @@ class Item:
     def is_resumption(self) -> bool:
         return self.redispatch_id is not None
 
+    @property
+    def identity(self) -> Identity:
+        return self.event_id if self.redispatch_id is None else self.redispatch_id
+
 
 @dataclass(kw_only=True)
 class Matched:
-    """What an event's triggers make of it: matches that admission has to decide, refusals that are decided already."""
+    """What an event's triggers make of it: matches that admission has to decide, refusals that are decided already. Of an
+    event that makes more than one batch may, `later` is what the next batches do of it."""
 
     item: Item
     matches: list[Match] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
-    is_unheard: bool = False  # does a run wait for it that somebody has locked?
+    later: list[Match | Refusal] = field(default_factory=list)
+    is_unheard: bool = False  # does a run wait for it that is still to be woken?
+
+    @property
+    def size(self) -> int:
+        return len(self.matches) + len(self.refusals)
 
     @property
     def keys(self) -> set[str]:
-        return {match.key for match in self.matches if match.key}
+        return {match.key for match in self.matches if match.key} | self.later_keys
+
+    @property
+    def later_keys(self) -> set[str]:
+        return {one.key for one in self.later if isinstance(one, Match) and one.key}
+
+    def keep(self, most: int) -> None:
+        """Put off all but the first `most`."""
+        self.later += [*self.refusals[most:], *self.matches[max(most - len(self.refusals), 0) :]]
+        self.matches = self.matches[: max(most - len(self.refusals), 0)]
+        self.refusals = self.refusals[:most]
+
+    def put_off(self, busy: set[str]) -> None:
+        """Put off the matches of these keys."""
+        self.later += [match for match in self.matches if match.key in busy]
+        self.matches = [match for match in self.matches if match.key not in busy]
 
 
-def read_items(limit: int) -> list[Item]:
-    """The next events to dispatch, in `seq` order: at most `limit`, or what BATCH_BYTES hold, but always one."""
+def read_items(limit: int, but: Iterable[Identity] = ()) -> list[Item]:
+    """The next events to dispatch, without some, in `seq` order: at most `limit`, or what BATCH_BYTES hold, but always one."""
+    events, redispatches = _apart(but)
+    return fitting(
+        _read(
+            NEXT,
+            {
+                "limit": limit,
+                "half": max(limit // 2, 1),
+                "but_events": events,
+                "but_redispatches": redispatches,
+            },
+        )
+    )
+
+
+def read_these(identities: Iterable[Identity]) -> list[Item]:
+    """Those of them that are still to be dispatched, in `seq` order."""
+    events, redispatches = _apart(identities)
+    return _read(THESE, {"events": events, "redispatches": redispatches})
+
+
+def _apart(identities: Iterable[Identity]) -> tuple[list[Identity], list[Identity]]:
+    wanted = list(identities)
+    return [one for one in wanted if isinstance(one, UUID)], [one for one in wanted if isinstance(one, int)]
+
+
+def _read(statement: str, parameters: dict[str, Any]) -> list[Item]:
     names = [name for name in Item.__dataclass_fields__ if name != "backfill"]
-    rows = [dict(zip(names, row, strict=True)) for row in fetch(READ, {"limit": limit, "nil": NIL_REPLAY})]
-    return with_backfills(fitting([Item(**{**row, "chain": tuple(row["chain"])}) for row in rows]))
+    rows = [dict(zip(names, row, strict=True)) for row in fetch(statement, {**parameters, "nil": NIL_REPLAY})]
+    return with_backfills([Item(**{**row, "chain": tuple(row["chain"])}) for row in rows])
+
+
+def cost_of(item: Item, index: Index) -> int:
+    """An upper bound of what the event makes: one run or decision for each trigger that listens to it."""
+    return max(len(wanted_by(item, index)), 1)
+
+
+def within(items: Sequence[Item], index: Index, most: int) -> list[Item]:
+    """Those that a batch may take without making more than `most` runs and decisions. One that is too large for the rest
+    waits for the next batch while smaller ones go on, unless one of its triggers orders its events; the first is always
+    taken, as far as it fits."""
+    taken: list[Item] = []
+    room, waiting = most, set[UUID]()
+    few, reserved = (
+        most // 100 + 1,
+        most // 4,
+    )  # of a batch full of large ones, a quarter is left to those that make few
+    for item in items:
+        rules = wanted_by(item, index)
+        cost = max(len(rules), 1)
+        fits = cost <= (room if cost <= few else room - reserved) or not taken
+        if fits and (not waiting or waiting.isdisjoint(rule.id for rule in rules)):
+            taken.append(item)
+            room -= min(cost, piece_of(most))
+        else:
+            waiting |= {rule.id for rule in rules if rule.has_key}
+    return taken
+
+
+def piece_of(most: int) -> int:
+    """How much of a batch one event may take."""
+    return max(most // 2, 1)
 
 
 def fitting(items: list[Item]) -> list[Item]:

@@ -21,7 +21,8 @@ SELECT id, trigger_id, key, replay_id, event_ids, root_id, depth, chain, input, 
 WHERE (trigger_id, key, replay_id) IN (SELECT * FROM unnest(%s::uuid[], %s::text[], %s::uuid[]))
 """
 DUE = """
-SELECT trigger_id, key, replay_id FROM triggers_window WHERE due_at <= %s::timestamptz ORDER BY due_at LIMIT %s::int
+SELECT trigger_id, key, replay_id, cardinality(event_ids) FROM triggers_window WHERE due_at <= %s::timestamptz
+ORDER BY due_at LIMIT %s::int
 """
 WRITE = """
 INSERT INTO triggers_window (trigger_id, key, replay_id, event_ids, root_id, depth, chain, input, opened_at, due_at, closes_at)
@@ -77,9 +78,16 @@ def read(groups: Iterable[Group]) -> dict[Group, OpenWindow]:
     return {window.group: window for window in map(_window, fetch(READ, [list(triggers), list(keys), list(replays)]))}
 
 
-def due(now: datetime, limit: int) -> list[Group]:
-    """Whose windows are over, first those that have been for longest."""
-    return [(trigger_id, key, replay_id) for trigger_id, key, replay_id in fetch(DUE, [now, limit])]
+def due(now: datetime, most: int) -> list[Group]:
+    """Whose windows are over, first those that have been for longest: of up to `most` events, but always one."""
+    groups: list[Group] = []
+    room = most
+    for trigger_id, key, replay_id, events in fetch(DUE, [now, most]):
+        if groups and events > room:
+            break
+        groups.append((trigger_id, key, replay_id))
+        room -= events
+    return groups
 
 
 def write(windows: Iterable[OpenWindow], closed: Iterable[OpenWindow]) -> None:

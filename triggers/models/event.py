@@ -94,7 +94,10 @@ class Redispatch(models.Model):
     dispatched_at = models.DateTimeField(null=True)
 
     class Meta:
-        indexes = [models.Index(fields=["seq"], name="redispatch_undispatched", condition=Q(dispatched_at=None))]
+        indexes = [
+            models.Index(fields=["seq"], name="redispatch_undispatched", condition=Q(dispatched_at=None)),
+            models.Index(fields=["trigger", "seq"], name="redispatch_in_turn", condition=Q(dispatched_at=None)),
+        ]
 
     def __str__(self) -> str:
         return f"redispatch of {self.event_id}"
