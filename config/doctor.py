@@ -1,6 +1,5 @@
 """What is wrong with an installation, and how to fix it: one finding per question."""
 
-import select
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from config.embedded.binaries import OLDEST_POSTGRES
 from config.health import broker_answers, pending_migrations
 from config.problems import NAMED, problems
 from config.situation import look
+from runs.readable import readable
 from runs.sql import database_now
 from triggers.missed import Missed, missed_lately
 from triggers.models import Secret
@@ -98,7 +98,7 @@ def session_mode() -> Finding:
         listener.execute(f'LISTEN "{channel}"')
         with connection.cursor() as cursor:
             cursor.execute(f'NOTIFY "{channel}"')
-        select.select([listener.fileno()], [], [], 2)
+        readable([listener.fileno()], 2)
         heard = next(iter(listener.notifies(timeout=0.1)), None)
     if not heard:
         return Finding(

@@ -152,6 +152,8 @@ DATABASES = {
             "fallback_application_name": "wakeful",
             # A database host that vanished without a word is noticed within about 25 s, not after two hours.
             "connect_timeout": 5,
+            # A standby is no place to be: of several hosts the one that writes is taken, of one alone it is waited for.
+            "target_session_attrs": "read-write",
             "keepalives": 1,
             "keepalives_idle": 10,
             "keepalives_interval": 5,

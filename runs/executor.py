@@ -4,19 +4,19 @@ together, or not at all. A durable agent's is replayed beside its journal, in a 
 import contextlib
 import faulthandler
 import os
-import select
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import structlog
-from django.db import DataError, IntegrityError, InterfaceError, OperationalError, connection, transaction
+from django.db import DataError, IntegrityError, connection, transaction
 
 from agents import AgentRun, AsyncAgentRun, Permanent, registry
 from agents.journal import Journal as AnyJournal
 from agents.network import network_refused
 from runs import recorded, waits
 from runs.alive import alive
+from runs.away import CONNECTION_ERRORS
 from runs.claim import HARD_DEADLINE_AFTER, Claim
 from runs.deadline import deadline, run_within
 from runs.exceptions import CannotClaim, DeadlineExceeded, RunLost
@@ -27,6 +27,7 @@ from runs.lease import wakeful_version
 from runs.models import Attempt, Run, Worker
 from runs.outcome import Outcome, leave
 from runs.progress import go_on_if_proved
+from runs.readable import readable
 from runs.retry import describe, outcome_of
 from runs.session import read_only
 from runs.sql import fetch
@@ -37,7 +38,6 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 ClaimAnother = Callable[[], Claim | None]
-CONNECTION_ERRORS = (OperationalError, InterfaceError)
 NAME_SESSION = """
 SELECT set_config('application_name', %s::text, false) FROM runs_run
 WHERE id = %s::uuid AND epoch = %s::int AND claim = %s::uuid
@@ -249,7 +249,7 @@ def open_session(claim: Claim, *, begins: bool = False) -> None:
     and ends it. RunLost: somebody has taken the run since it was claimed."""
     driver = connection.connection
     # A terminated one shows as a readable socket.
-    lives = driver is not None and not driver.closed and not select.select([driver.fileno()], [], [], 0)[0]
+    lives = driver is not None and not driver.closed and not readable([driver.fileno()], 0)
     # A body may have ended autocommit: nothing would ever be committed.
     lives = lives and (connection.get_autocommit() or connection.in_atomic_block)
     is_late = begins and time.monotonic() - claim.asked > LATE

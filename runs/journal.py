@@ -18,7 +18,7 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection, transaction
+from django.db import connection, transaction
 from uuid_utils.compat import uuid7
 
 from agents.effects import Effects
@@ -37,6 +37,7 @@ from agents.network import network_refused
 from agents.places import Places
 from agents.storable import shown, storable
 from runs import recorded
+from runs.away import CONNECTION_ERRORS
 from runs.claim import Claim
 from runs.deadline import deadline
 from runs.effects import Rows, rows_of
@@ -532,7 +533,7 @@ class Journal:
 
 def _is_gone(error: BaseException) -> bool:
     """Is it the database that has gone, so that nobody can say what was committed?"""
-    if not isinstance(error, (OperationalError, InterfaceError)):
+    if not isinstance(error, CONNECTION_ERRORS):
         return False
     return connection.connection is None or not connection.is_usable()
 

@@ -1,12 +1,12 @@
 """Sessions of the processes that wait: LISTEN on a connection of their own, and short tempers on the working one."""
 
 import contextlib
-import select
 from collections.abc import Sequence
 
 import psycopg
 from django.db import connection
 
+from runs.readable import readable
 from runs.sql import execute, fetch
 
 # A stalled dispatcher or Beat must not hold its locks: the next one takes over.
@@ -55,8 +55,8 @@ class Listener:
         """True if anything was notified; notifications that came together count once."""
         if self.connection is None:
             raise psycopg.OperationalError("the listener is not open")
-        # psycopg's own wait wakes ten times a second to look for signals; select() sleeps, and a signal ends it too.
-        if not select.select([self.connection.fileno()], [], [], timeout)[0]:
+        # psycopg's own wait wakes ten times a second to look for signals; poll() sleeps, and a signal ends it too.
+        if not readable([self.connection.fileno()], timeout):
             return False
         return bool(list(self.connection.notifies(timeout=0)))
 

@@ -3,7 +3,6 @@ cancelled, and lets go of everything in order when told to stop."""
 
 import contextlib
 import os
-import select
 import signal
 import sys
 import threading
@@ -28,6 +27,7 @@ from runs.listen import set_timeouts
 from runs.models import Attempt, Run, Worker
 from runs.models.run import UNPARSED
 from runs.outcome import Outcome, take_away
+from runs.readable import readable
 from runs.relay import QUEUE_PREFIX
 from runs.rescue import lost, terminate_session, ticket_of
 from runs.sql import execute
@@ -106,7 +106,10 @@ def prepare_child(**kwargs: Any) -> None:
 
 
 def die_with_parent() -> None:
-    if sys.platform == "linux":
+    # The kernel means the thread that forked. Without an event loop (some transports), the pool forks replacements in a
+    # thread that ends with a warm shutdown, before the runs of these children may.
+    was_forked_by_main = isinstance(threading.current_thread(), threading._MainThread)  # type: ignore[attr-defined]
+    if sys.platform == "linux" and was_forked_by_main:
         import ctypes
 
         PR_SET_PDEATHSIG = 1
@@ -183,12 +186,10 @@ class Watch(threading.Thread):
     def wait(self) -> list[int]:
         """Sleep until something is to do; the pids of children that died meanwhile."""
         until = min(self.renew_at, self.kill_at or self.renew_at)
-        readable, _, _ = select.select(
-            [self.wake_reader, *self.children.values()], [], [], max(0.0, until - time.monotonic())
-        )
-        if self.wake_reader in readable:
+        ready = readable([self.wake_reader, *self.children.values()], max(0.0, until - time.monotonic()))
+        if self.wake_reader in ready:
             os.read(self.wake_reader, 1024)
-        return [pid for pid, sentinel in self.children.items() if sentinel in readable]
+        return [pid for pid, sentinel in self.children.items() if sentinel in ready]
 
     def track_children(self) -> None:
         pool = self.worker.pool._pool
@@ -249,7 +250,7 @@ class Watch(threading.Thread):
     def kill(self, pid: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        select.select([self.children[pid]], [], [], KILL_WAIT)
+        readable([self.children[pid]], KILL_WAIT)
 
     def release(self, run: Run) -> None:
         terminate_session(run.id, run.epoch)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 from django.core.exceptions import ValidationError as InvalidValue
-from django.db import DataError, InterfaceError, OperationalError
+from django.db import DataError
 from django.db.models import QuerySet
 from rest_framework import status
 from rest_framework.exceptions import NotFound, ValidationError
@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import CharField, IntegerField, Serializer
 from rest_framework.viewsets import GenericViewSet
 
+from runs.away import CONNECTION_ERRORS
 from runs.exceptions import IllegalState
 
 RETRY_AFTER = "5"  # seconds, while the database is away
@@ -70,7 +71,7 @@ class Resource(GenericViewSet[Any]):
     def handle_exception(self, error: Exception) -> Response:
         if isinstance(error, IllegalState):
             return Response({"detail": str(error), "status": error.status}, status=status.HTTP_409_CONFLICT)
-        if isinstance(error, (OperationalError, InterfaceError)):
+        if isinstance(error, CONNECTION_ERRORS):
             return Response(
                 {"detail": "The database does not answer. Try again."},
                 status=status.HTTP_503_SERVICE_UNAVAILABLE,

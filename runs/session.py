@@ -37,6 +37,11 @@ def read_only(session_name: str, *queries: Query) -> Iterator[list[list[Row]]]:
                 connection.close()  # the next run of this process must not find it as it is
 
 
+def is_read_only() -> bool:
+    """Does a durable body run in this process, whose sessions only read?"""
+    return bool(_name)
+
+
 def _prepare(connection: Any, **kwargs: Any) -> None:
     if _name and connection.alias == DEFAULT_DB_ALIAS:
         with connection.cursor() as cursor:

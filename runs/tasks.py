@@ -10,8 +10,9 @@ from django.db import close_old_connections, connection
 
 from agents import registry
 from runs import nudge, parent, relay
+from runs.away import CONNECTION_ERRORS
 from runs.claim import Claim, claim_along, claim_next, settle
-from runs.executor import CONNECTION_ERRORS, execute, with_patience
+from runs.executor import execute, with_patience
 from runs.failpoints import failpoint
 
 log = structlog.get_logger(__name__)
