@@ -276,7 +276,8 @@ def _late(now: Situation) -> Iterator[Problem]:
             name="transaction",
             severity=WARNING,
             text=f"A transaction of {oldest.application or oldest.user} ({_where(oldest)}) has been "
-            f"open for {_span(oldest.age)}: nothing that was changed since can be cleaned up, and everything grows slower.",
+            f"open for {_span(oldest.age)}: nothing that was changed since can be cleaned up. Looks at queues step over "
+            "every run and event handled since, so dispatch, timers and claims get slower the longer it lasts.",
             remedy=f"End it where it was begun, or: {_ending(oldest)}",
             lasted=timedelta(seconds=oldest.age),
             alarm_after=settings.WAKEFUL_ALARM_TRANSACTION,

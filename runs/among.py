@@ -5,6 +5,7 @@ PostgreSQL takes 65,535 parameters in a statement, and `__in` makes one of each 
 
 from typing import Any
 
+from django.core.exceptions import EmptyResultSet
 from django.db import models
 from django.db.models.lookups import Lookup
 
@@ -21,6 +22,8 @@ class Among(Lookup):
         return "%s", [[field.get_db_prep_value(one, connection, prepared=True) for one in value]]
 
     def as_sql(self, compiler: Any, connection: Any) -> Any:
+        if not self.rhs:
+            raise EmptyResultSet  # as `__in` does: nothing is asked
         column, parameters = self.process_lhs(compiler, connection)
         array, values = self.process_rhs(compiler, connection)
         type = self.lhs.output_field.db_type(connection)

@@ -1,4 +1,4 @@
-"""Claim the best ready run of a queue: priority, then order of dispatch."""
+"""Claim the best ready run of a queue: by priority, then by turn."""
 
 import json
 import os
@@ -12,6 +12,7 @@ import structlog
 from django.conf import settings
 from django.db import DataError, IntegrityError, transaction
 
+from runs import ready
 from runs.alive import TAKES_RUNS
 from runs.exceptions import CannotClaim
 from runs.models import Attempt
@@ -32,17 +33,41 @@ MOST_ASIDE = 100  # runs that one claim puts aside
 MAY_EXECUTE = """(NOT run.has_journal OR run.agent = ANY(me.durable_agents) OR NOT EXISTS (
     SELECT FROM runs_worker worker
     WHERE worker.id <> me.id AND {takes_runs} AND run.queue = ANY(worker.queues) AND run.agent = ANY(worker.durable_agents)))"""
+# The first runs of each agent, the best of these first; where others are claiming all of them this moment, those behind them.
+# One row is locked, the one that is claimed.
 BEST = """
 WITH me AS (
   SELECT id, durable_agents FROM runs_worker worker WHERE id = %(worker)s::uuid AND {takes_runs} AND {gate}
+), first AS MATERIALIZED (
+  SELECT first.id, first.agent, first.priority, first.place, first.seq FROM me CROSS JOIN {sought}
+  CROSS JOIN LATERAL (
+    SELECT run.id, run.agent, run.priority, {place} AS place, run.seq {of_agent} AND {may_execute} ORDER BY {order} LIMIT {first}) first
 ), best AS MATERIALIZED (
-  SELECT run.id FROM runs_run run, me
-  WHERE run.status = 'queued' AND run.ready_at IS NOT NULL AND run.queue = %(queue)s::text AND run.agent = ANY(%(agents)s::text[])
-    AND {may_execute}
-  ORDER BY run.priority, run.seq LIMIT 1
-  FOR UPDATE OF run SKIP LOCKED
+  SELECT id FROM (
+    SELECT run.id FROM (SELECT id FROM first ORDER BY priority, place, seq) candidate
+    CROSS JOIN LATERAL (
+      SELECT id, status, ready_at FROM runs_run WHERE id = candidate.id OFFSET 0 FOR UPDATE SKIP LOCKED) run
+    WHERE {is_ready}
+  ) of_the_first
+  UNION ALL
+  SELECT id FROM (
+    SELECT run.id FROM (
+      SELECT agent, min(ARRAY[priority, place, seq]) AS at FROM first GROUP BY agent ORDER BY at) sought
+    CROSS JOIN me CROSS JOIN LATERAL (
+      SELECT run.id FROM runs_run run
+      WHERE {is_ready} AND run.queue = %(queue)s::text AND run.agent = sought.agent AND {may_execute}
+        AND ({order}) >= (sought.at[1], sought.at[2], sought.at[3])
+      ORDER BY {order} LIMIT 1 FOR UPDATE OF run SKIP LOCKED) run
+  ) of_the_others
+  LIMIT 1
 )
-""".replace("{may_execute}", MAY_EXECUTE).replace("{takes_runs}", TAKES_RUNS)
+"""
+PARTS = {
+    "sought": ready.SOUGHT, "of_agent": ready.OF_AGENT, "is_ready": ready.IS_READY, "place": ready.PLACE, "order": ready.ORDER,
+    "first": "4", "may_execute": MAY_EXECUTE, "takes_runs": TAKES_RUNS,
+}  # fmt: skip
+for name, part in PARTS.items():
+    BEST = BEST.replace(f"{{{name}}}", part)
 # No value of a run may make this raise: it would be met first by every claim. Another version may have written any policy.
 TIMEOUT = """CASE jsonb_typeof(policy->'timeout') WHEN 'number' THEN
       least(greatest((policy->>'timeout')::numeric, 0), 1e9)::float8 END"""
@@ -162,7 +187,9 @@ def _claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | No
     parameters = _parameters(worker_id, queue, agents)
     asked = time.monotonic()
     try:
-        rows = fetch(CLAIM_UNLIMITED, parameters) or _claim_limited(queue, parameters)
+        rows = (ready.hints.begins(queue) and fetch(CLAIM_UNLIMITED, parameters)) or _claim_first(
+            queue, agents, parameters
+        )
     except DataError:
         rows = _claim_past_offenders(queue, parameters)
     return _claim_of(rows[0], asked) if rows else None
@@ -186,8 +213,19 @@ def _claim_past_offenders(queue: str, parameters: Mapping[str, Any]) -> list[tup
     return []
 
 
+def _claim_first(queue: str, agents: Mapping[str, str], parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """Look from the beginning of the queue."""
+    parameters = {**parameters, **ready.sought(dict.fromkeys(agents, ready.BEGINNING))}
+    began = time.monotonic()
+    rows = fetch(CLAIM_UNLIMITED, parameters)
+    ready.hints.looked(queue, list(agents), time.monotonic() - began)
+    return rows or _claim_limited(queue, parameters)
+
+
 def _parameters(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> dict[str, Any]:
+    begins = ready.hints.begins(queue) or dict.fromkeys(agents, ready.BEGINNING)
     return {
+        **ready.sought({agent: place for agent, place in begins.items() if agent in agents}),
         "worker": worker_id,
         "pid": os.getpid(),
         "queue": queue,

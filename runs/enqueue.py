@@ -13,6 +13,7 @@ from runs import keys
 from runs.chain import Chain, merged
 from runs.nudge import nudge_dispatcher
 from runs.policy import Policy
+from runs.ready import IS_READY, ORDER, PLACE
 from runs.sql import execute, execute_many, fetch
 
 EVENTS_PER_RUN = 1000  # one run takes no more along: its row is rewritten for each
@@ -77,20 +78,53 @@ class UnstartedRun:
 
 
 # One statement for all of them: PostgreSQL makes ready for a dozen indexes and constraints once, not for every run.
+#
+# A run's turn is one after that of the run before it of its trigger, and no less than the floor: the least turn that is ready
+# in its queue and priority for an agent that a live worker knows. So triggers with a backlog take turns, one run each, and the
+# first run of a trigger without one comes next. Where nothing is ready the floor is the next `seq`, which is no less than any
+# turn: what a trigger has had before counts for nothing. The newest runs of a trigger are found by their ids, which are ordered by
+# time to the millisecond, so several are looked at.
 INSERT = """
+WITH given AS MATERIALIZED (
+  SELECT * FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::uuid[], %s::text[], %s::text[], %s::text[], %s::smallint[],
+                       %s::uuid[], %s::uuid[], %s::smallint[], %s::text[], %s::boolean[], %s::timestamptz[], %s::text[], %s::smallint[],
+                       %s::smallint[], %s::uuid[], %s::uuid[]) WITH ORDINALITY
+    AS new (id, queue, agent, trigger, trigger_id, event_ids, input, policy, priority, replay_id, root_id, depth, chain, is_ready,
+            due_at, key, key_limit, slot, parent_id, forked_from_id, position)
+), known AS MATERIALIZED (
+  SELECT DISTINCT queue, agent FROM runs_worker worker, unnest(worker.queues) AS queue, unnest(worker.agents) AS agent
+  WHERE worker.kind = 'worker' AND worker.stopped_at IS NULL
+), floor AS MATERIALIZED (
+  SELECT queue, priority, coalesce((
+    SELECT min(first.place) FROM known CROSS JOIN LATERAL (
+      SELECT {place} AS place FROM runs_run run
+      WHERE {is_ready} AND run.queue = asked.queue AND run.agent = known.agent AND run.priority = asked.priority
+      ORDER BY {order} LIMIT 1) first
+    WHERE known.queue = asked.queue), (SELECT last_value + is_called::int FROM runs_run_seq)) AS place
+  FROM (SELECT DISTINCT queue, priority FROM given WHERE trigger <> '') asked
+), last AS MATERIALIZED (
+  SELECT queue, priority, trigger, greatest(floor.place, newest.place + 1) AS turn
+  FROM (SELECT DISTINCT queue, priority, trigger FROM given WHERE trigger <> '') asked JOIN floor USING (queue, priority)
+  CROSS JOIN LATERAL (
+    SELECT max(place) FILTER (WHERE (late.queue, late.priority) = (asked.queue, asked.priority)) AS place FROM (
+      SELECT run.queue, run.priority, {place} AS place FROM runs_run run WHERE run.trigger = asked.trigger
+      ORDER BY run.id DESC LIMIT 10) late) newest
+), new AS (
+  SELECT given.*,
+    last.turn - 1 + row_number() OVER (PARTITION BY given.queue, given.priority, given.trigger ORDER BY given.position) AS turn
+  FROM given LEFT JOIN last USING (queue, priority, trigger)
+)
 INSERT INTO runs_run (id, queue, agent, version, trigger, trigger_id, event_ids, input, policy, priority, replay_id, root_id, depth,
                       chain, status, status_reason, ready_at, due_at, attempt, epoch, key, key_limit, slot, error, parent_id,
-                      forked_from_id)
+                      forked_from_id, turn)
 SELECT id, queue, agent, '', trigger, trigger_id, event_ids::uuid[], input::jsonb, policy::jsonb, priority, replay_id, root_id, depth,
        chain::text[], 'queued', '', CASE WHEN is_ready THEN clock_timestamp() END, due_at, 0, 0, key, key_limit, slot, '', parent_id,
-       forked_from_id
-FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::uuid[], %s::text[], %s::text[], %s::text[], %s::smallint[], %s::uuid[],
-            %s::uuid[], %s::smallint[], %s::text[], %s::boolean[], %s::timestamptz[], %s::text[], %s::smallint[], %s::smallint[],
-            %s::uuid[], %s::uuid[])
-  AS new (id, queue, agent, trigger, trigger_id, event_ids, input, policy, priority, replay_id,
-          root_id, depth, chain, is_ready, due_at, key, key_limit, slot, parent_id, forked_from_id)
+       forked_from_id, turn
+FROM new ORDER BY position
 ON CONFLICT (id) DO NOTHING
 """
+for name, part in {"is_ready": IS_READY, "place": PLACE, "order": ORDER}.items():
+    INSERT = INSERT.replace(f"{{{name}}}", part)
 # The newest of a key and replay. One that a worker claims this very moment has begun.
 UNSTARTED = """
 SELECT wanted.key, wanted.replay_id, run.id, %(most)s::int - cardinality(run.event_ids), run.chain

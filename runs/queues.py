@@ -9,28 +9,28 @@ from django.conf import settings
 from runs.alive import TAKES_RUNS
 from runs.exceptions import UnknownQueue
 from runs.lease import patience
+from runs.ready import IS_READY, ORDER
 from runs.sql import fetch
 
-SAMPLE = 1_000  # runs at the head of a queue that are looked at: reading a million would tell no more
+SAMPLE = 1_000  # runs of an agent at the head of a queue that are looked at: reading a million would tell no more
 
 # Does anything keep the runs of this queue from being started?
 IS_PAUSED = "EXISTS (SELECT FROM runs_queue WHERE name IN ('*', {queue}) AND paused_at IS NOT NULL)"
-# A queue exists where a setting, an operator, a live worker, or a run names it. Runs that nobody can claim gather at
-# the head of their queue, so the head shows them.
+# A queue exists where a setting, an operator, a live worker, or a run names it. Of each agent the first runs are looked at.
 QUEUES = f"""
-WITH RECURSIVE waiting(queue) AS (
-  (SELECT queue FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL ORDER BY queue LIMIT 1)
+WITH RECURSIVE waiting(queue, agent) AS (
+  (SELECT queue, agent FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL ORDER BY queue, agent LIMIT 1)
   UNION ALL
-  SELECT (SELECT run.queue FROM runs_run run
-          WHERE run.status = 'queued' AND run.ready_at IS NOT NULL AND run.queue > waiting.queue ORDER BY run.queue LIMIT 1)
-  FROM waiting WHERE waiting.queue IS NOT NULL
+  SELECT next.queue, next.agent FROM waiting CROSS JOIN LATERAL (
+    SELECT run.queue, run.agent FROM runs_run run
+    WHERE {IS_READY} AND (run.queue, run.agent) > (waiting.queue, waiting.agent) ORDER BY run.queue, run.agent LIMIT 1) next
 ), serving AS (
   SELECT unnest(worker.queues) AS queue, worker.concurrency, worker.agents FROM runs_worker worker WHERE {TAKES_RUNS}
 ), running AS (
   SELECT queue, count(*) AS runs FROM runs_run WHERE status = 'running' GROUP BY queue
 ), names AS (
   SELECT unnest(%(known)s::text[]) AS name UNION SELECT '*' UNION SELECT name FROM runs_queue
-  UNION SELECT queue FROM waiting WHERE queue IS NOT NULL UNION SELECT queue FROM serving UNION SELECT queue FROM running
+  UNION SELECT queue FROM waiting UNION SELECT queue FROM serving UNION SELECT queue FROM running
 )
 SELECT names.name, settings.max_running, settings.paused_at,
   extract(epoch FROM clock_timestamp() - settings.paused_at)::float8 AS paused_seconds,
@@ -39,14 +39,17 @@ SELECT names.name, settings.max_running, settings.paused_at,
   head.homeless_agents, (SELECT coalesce(sum(concurrency), 0) FROM serving WHERE queue = names.name) AS children
 FROM names LEFT JOIN runs_queue settings ON settings.name = names.name LEFT JOIN running ON running.queue = names.name
 CROSS JOIN LATERAL (
-  SELECT count(*) AS ready, coalesce(max(age), 0) AS oldest_seconds,
-    count(*) FILTER (WHERE homeless) AS homeless, coalesce(max(age) FILTER (WHERE homeless), 0) AS homeless_seconds,
+  SELECT least(count(*), %(sample)s::int) AS ready, coalesce(max(age), 0) AS oldest_seconds,
+    least(count(*) FILTER (WHERE homeless), %(sample)s::int) AS homeless, coalesce(max(age) FILTER (WHERE homeless), 0) AS homeless_seconds,
     coalesce(array_agg(DISTINCT agent) FILTER (WHERE homeless), '{{}}') AS homeless_agents
   FROM (
     SELECT run.agent, extract(epoch FROM clock_timestamp() - run.ready_at)::float8 AS age,
       NOT EXISTS (SELECT FROM serving WHERE serving.queue = run.queue AND run.agent = ANY(serving.agents)) AS homeless
-    FROM runs_run run WHERE run.status = 'queued' AND run.ready_at IS NOT NULL AND run.queue = names.name
-    ORDER BY run.priority, run.seq LIMIT %(sample)s::int) first
+    FROM waiting CROSS JOIN LATERAL (
+      SELECT run.queue, run.agent, run.ready_at FROM runs_run run
+      WHERE {IS_READY} AND run.queue = waiting.queue AND run.agent = waiting.agent
+      ORDER BY {ORDER} LIMIT %(sample)s::int) run
+    WHERE waiting.queue = names.name) first
 ) head
 ORDER BY names.name
 """  # noqa: S608  (our own parts)

@@ -11,6 +11,7 @@ from kombu import Producer, Queue
 from runs import broker
 from runs.alive import TAKES_RUNS
 from runs.queues import IS_PAUSED
+from runs.ready import IS_READY, PLACE
 from runs.sql import fetch
 
 log = structlog.get_logger(__name__)
@@ -22,7 +23,9 @@ FORMAT = 1  # of the doorbell message, for rolling upgrades
 RINGS_PER_CHILD = 1
 QUEUE_PREFIX = "runs."
 
-# Only runs some live worker may claim now count, and no more of them than can be rung for.
+# Only runs some live worker may claim now count, and no more of them than can be rung for: agent by agent, the last ones first.
+# Entries of claimed runs, which an old snapshot keeps, stand in front.
+BACKWARDS = f"run.priority DESC, {PLACE} DESC, run.seq DESC"
 WANTED = f"""
 WITH live AS (
   SELECT unnest(worker.queues) AS queue, worker.concurrency, worker.agents FROM runs_worker worker WHERE {TAKES_RUNS}
@@ -35,9 +38,11 @@ WITH live AS (
 )
 SELECT queue, bound, (
   SELECT count(*) FROM (
-    SELECT FROM runs_run run
-    WHERE run.status = 'queued' AND run.ready_at IS NOT NULL AND run.queue = capacity.queue
-      AND EXISTS (SELECT FROM live WHERE live.queue = capacity.queue AND run.agent = ANY(live.agents))
+    SELECT FROM (SELECT DISTINCT unnest(live.agents) AS agent FROM live WHERE live.queue = capacity.queue) known
+    CROSS JOIN LATERAL (
+      SELECT FROM runs_run run
+      WHERE {IS_READY} AND run.queue = capacity.queue AND run.agent = known.agent
+      ORDER BY {BACKWARDS} LIMIT least(bound, room)) one
     LIMIT least(bound, room)) claimable)
 FROM capacity WHERE %(queue)s::text IS NULL OR queue = %(queue)s::text
 """  # noqa: S608  (our own parts)

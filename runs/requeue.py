@@ -39,6 +39,7 @@ def requeue(run_id: UUID, *, by: str) -> Run:
             status=RunStatus.QUEUED,
             status_reason=f"requeued by {by}",
             seq=next_value("runs_run_seq"),
+            turn=None,
             ready_at=None if run.key else Now(),
             slot=None,
             attempt=0,

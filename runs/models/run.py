@@ -1,7 +1,7 @@
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Now
+from django.db.models.functions import Coalesce, Now
 
 from runs.sequence import next_value
 from runs.states import FINISHED, LIVE, RunStatus
@@ -48,6 +48,9 @@ class Run(models.Model):
     input = models.JSONField(null=True)
     policy = models.JSONField(default=dict, help_text="snapshot of the trigger's policy at dispatch")
     priority = models.SmallIntegerField(default=5, help_text="0 is most urgent")
+    turn = models.BigIntegerField(
+        null=True, editable=False, help_text="its place among the runs of its priority; null: by `seq`"
+    )
     parent_id = models.UUIDField(null=True)
     forked_from_id = models.UUIDField(null=True)
     replay_id = models.UUIDField(default=NIL)
@@ -123,9 +126,14 @@ class Run(models.Model):
             ),
         ]
         indexes = [
+            # By agent, so that runs for which a worker has no code cost its claims nothing (runs/ready.py).
             models.Index(
-                fields=["queue", "priority", "seq"],
-                name="run_ready",
+                "queue",
+                "agent",
+                "priority",
+                Coalesce("turn", "seq"),
+                "seq",
+                name="run_claimable",
                 condition=Q(status=RunStatus.QUEUED, ready_at__isnull=False),
             ),
             models.Index(fields=["due_at"], name="run_due", condition=Q(status=RunStatus.QUEUED, due_at__isnull=False)),

@@ -1,0 +1,79 @@
+"""The ready runs of a queue in the order of their claims, agent by agent.
+
+Order: priority, then `turn` (`seq` where there is none), then `seq`. The index begins with queue and agent, so a look
+takes one step for each agent it asks for, however many runs of others wait.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from runs.sql import fetch
+
+IS_READY = "run.status = 'queued' AND run.ready_at IS NOT NULL"
+PLACE = "coalesce(run.turn, run.seq)"
+ORDER = f"run.priority, {PLACE}, run.seq"
+# What is looked for: agents, each with the place to begin at. Arrays in a sub-SELECT: one plan for any number of them.
+SOUGHT = """unnest((SELECT %(sought)s::text[]), (SELECT %(priorities)s::int[]), (SELECT %(turns)s::bigint[]),
+    (SELECT %(seqs)s::bigint[])) AS sought(agent, priority, turn, seq)"""
+OF_AGENT = f"""FROM runs_run run
+  WHERE {IS_READY} AND run.queue = %(queue)s::text AND run.agent = sought.agent
+    AND ({ORDER}) >= (sought.priority, sought.turn, sought.seq)"""
+FIRST = f"""
+SELECT sought.agent, first.priority, first.place, first.seq FROM {SOUGHT}
+CROSS JOIN LATERAL (SELECT run.priority, {PLACE} AS place, run.seq {OF_AGENT} ORDER BY {ORDER} LIMIT 1) first
+"""  # noqa: S608  (our own parts)
+
+Place = tuple[int, int, int]
+BEGINNING: Place = (-1, 0, 0)
+SLOW = 0.01  # seconds; without entries to step over a look takes a tenth of it
+HINTED = 1.0  # seconds between two looks from the beginning
+
+
+@dataclass
+class Hint:
+    """Where the ready runs of a queue began a moment ago, for each agent that had any.
+
+    While an old snapshot is open, entries of runs that were claimed cannot be removed from the index, and a look from the
+    beginning steps over each. It is a hint only: a look that finds nothing by it begins at the beginning, and so does the
+    first one of every second. So a run that became ready in front of it waits no longer than that."""
+
+    begins: Mapping[str, Place]
+    until: float
+
+
+@dataclass
+class Hints:
+    """Those of this process, by queue; none where looks are quick."""
+
+    slow: float = SLOW
+    by_queue: dict[str, Hint] = field(default_factory=dict)
+
+    def begins(self, queue: str) -> Mapping[str, Place] | None:
+        hint = self.by_queue.get(queue)
+        return hint.begins if hint and time.monotonic() < hint.until else None
+
+    def looked(self, queue: str, agents: Sequence[str], seconds: float) -> None:
+        """After a look from the beginning: was it so slow that the next ones had better begin further on?"""
+        self.by_queue.pop(queue, None)
+        if seconds < self.slow:
+            return
+        began = time.monotonic()
+        found = fetch(FIRST, {"queue": queue, **sought(dict.fromkeys(agents, BEGINNING))})
+        now = time.monotonic()
+        if now - began >= self.slow:
+            self.by_queue[queue] = Hint(begins={agent: place for agent, *place in found}, until=now + HINTED)  # type: ignore[misc]
+
+
+hints = Hints()
+
+
+def sought(begins: Mapping[str, Place]) -> dict[str, list[int] | list[str]]:
+    """The parameters of SOUGHT."""
+    places = list(begins.values())
+    return {
+        "sought": list(begins),
+        "priorities": [priority for priority, _, _ in places],
+        "turns": [turn for _, turn, _ in places],
+        "seqs": [seq for _, _, seq in places],
+    }

@@ -1,0 +1,197 @@
+"""Claims: the triggers of one priority take turns, runs that nobody can execute cost nothing, nor do those claimed before."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models.functions import Now
+from uuid_utils.compat import uuid7
+
+from agents.ids import run_id
+from runs import ready, relay
+from runs.claim import CLAIM_UNLIMITED, _parameters, claim_next
+from runs.enqueue import NewRun, enqueue
+from runs.models import NIL, Run, Worker
+from runs.policy import Policy
+from runs.queues import all_queues
+from runs.sql import Parameters, execute, fetch
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+AGENTS = {"one": "1", "other": "1"}
+MADE = """
+INSERT INTO runs_run (id, queue, agent, version, trigger, event_ids, policy, priority, replay_id, root_id, depth, status, status_reason,
+                      ready_at, attempt, epoch, key_limit, error)
+SELECT gen_random_uuid(), 'default', %s, '1', '', ARRAY[gen_random_uuid()], '{}', 5, gen_random_uuid(), gen_random_uuid(), 0, 'queued',
+       '', now(), 0, 0, 1, '' FROM generate_series(1, %s)
+"""
+ALL_CLAIMED = """
+UPDATE runs_run SET status = 'running', ready_at = NULL, worker_id = gen_random_uuid(), pid = 1, claimed_at = now(), deadline_at = now(),
+  epoch = 1, attempt = 1 WHERE status = 'queued'
+"""
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    ready.hints.by_queue.clear()
+    yield Worker.objects.create(
+        id=uuid4(), kind="worker", host="h", pid=1, version="1", concurrency=1, agents=list(AGENTS), queues=["default"]
+    )
+    ready.hints.by_queue.clear()
+
+
+def woken(trigger: str, count: int = 1, agent: str = "one", **policy: Any) -> None:
+    """So many runs of a trigger, dispatched together."""
+    runs = []
+    for event_id in (uuid7() for _ in range(count)):
+        runs.append(
+            NewRun(
+                id=run_id(uuid4(), event_id, UUID(NIL)),
+                agent=agent,
+                trigger=trigger,
+                trigger_id=uuid4(),
+                event_ids=[event_id],
+                policy=Policy(**policy),
+                root_id=event_id,
+                replay_id=UUID(NIL),
+            )  # fmt: skip
+        )
+    with transaction.atomic():
+        enqueue(runs)
+
+
+def claimed(worker: Worker, count: int) -> list[str]:
+    """The triggers (or agents) of the next claims."""
+    found = []
+    for _ in range(count):
+        Worker.objects.filter(pk=worker.pk).update(seen_at=Now())
+        claim = claim_next(worker.id, "default", AGENTS)
+        assert claim
+        found.append(claim.trigger or claim.agent)
+        Run.objects.filter(pk=claim.run_id).update(status="succeeded", finished_at=Now())
+    return found
+
+
+def touched(statement: str, parameters: Parameters) -> int:
+    """Buffers that a statement touches, by the plan for any parameters."""
+    with transaction.atomic():
+        execute("SET LOCAL plan_cache_mode = force_generic_plan")
+        [(plan,)] = fetch(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}", parameters)
+        transaction.set_rollback(True)
+    [top] = plan if isinstance(plan, list) else json.loads(plan)
+    return int(top["Plan"]["Shared Hit Blocks"] + top["Plan"]["Shared Read Blocks"])
+
+
+@contextmanager
+def old_snapshot() -> Iterator[None]:
+    names = ("host", "port", "user", "password", "dbname")
+    parameters = {name: value for name, value in connection.get_connection_params().items() if name in names}
+    with psycopg.connect(**parameters) as other:
+        other.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        other.execute("SELECT count(*) FROM runs_run")
+        yield
+        other.rollback()
+
+
+def test_a_backlog_of_one_trigger_leaves_every_other_its_turn(worker: Worker) -> None:
+    woken("greedy", 100)
+    woken("modest", 3)
+    woken("late", 1, agent="other")
+
+    assert claimed(worker, 8) == ["greedy", "modest", "late", "greedy", "modest", "greedy", "modest", "greedy"]
+
+
+def test_what_a_trigger_has_had_before_counts_for_nothing(worker: Worker) -> None:
+    woken("busy", 50)
+    claimed(worker, 50)
+    woken("new", 3)
+    woken("busy", 3)
+
+    assert sorted(claimed(worker, 2)) == ["busy", "new"]
+    assert sorted(claimed(worker, 2)) == ["busy", "new"]
+
+
+def test_turns_go_on_where_the_batch_before_left_them(worker: Worker) -> None:
+    for _ in range(10):
+        woken("greedy", 5)
+    woken("modest", 2)
+
+    assert claimed(worker, 4).count("modest") == 2
+
+
+def test_the_most_urgent_run_comes_first_and_the_runs_of_a_trigger_in_their_order(worker: Worker) -> None:
+    woken("ordinary", 3)
+    woken("urgent", 2, agent="other", priority=0)
+    order = list(Run.objects.order_by("seq").values_list("trigger", flat=True))
+
+    assert order == ["ordinary"] * 3 + ["urgent"] * 2
+    assert claimed(worker, 5) == ["urgent"] * 2 + ["ordinary"] * 3
+
+
+def test_a_run_of_version_n_has_no_turn_and_its_place_is_its_seq(worker: Worker) -> None:
+    execute(MADE, ["one", 1])
+    woken("newer")
+
+    assert claimed(worker, 2) == ["one", "newer"]
+
+
+def test_where_all_first_runs_are_being_claimed_the_next_is_found(worker: Worker) -> None:
+    execute(MADE, ["one", 20])
+    names = ("host", "port", "user", "password", "dbname")
+    parameters = {name: value for name, value in connection.get_connection_params().items() if name in names}
+    with psycopg.connect(**parameters) as other:
+        other.execute("SELECT FROM runs_run ORDER BY seq LIMIT 15 FOR UPDATE")
+
+        claim = claim_next(worker.id, "default", AGENTS)
+        other.rollback()
+
+    assert claim
+    assert Run.objects.filter(seq__lt=Run.objects.get(pk=claim.run_id).seq).count() == 15
+
+
+def test_runs_of_an_agent_that_no_worker_has_cost_claims_and_rings_nothing(worker: Worker) -> None:
+    execute(MADE, ["one", 1])
+    costs = []
+    for unknown in (0, 20_000):
+        execute(MADE, ["gone", unknown])
+        execute("ANALYZE runs_run")
+        rings = {"lease": settings.WAKEFUL_LEASE, "rings": 1, "queue": None}
+        costs.append(
+            (touched(CLAIM_UNLIMITED, _parameters(worker.id, "default", AGENTS)), touched(relay.WANTED, rings))
+        )
+
+    (claim_before, rings_before), (claim_after, rings_after) = costs
+    assert claim_after < claim_before + 30
+    assert rings_after < rings_before + 30
+    assert {queue.name: queue.homeless for queue in all_queues()}["default"] == 1000
+    assert claimed(worker, 1) == ["one"]
+
+
+def test_entries_that_an_old_snapshot_keeps_are_stepped_over_once_a_second_not_by_every_claim(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ready, "HINTED", 3600.0)
+    with old_snapshot():
+        execute(MADE, ["one", 20_000])
+        execute(ALL_CLAIMED.replace("pid = 1", "pid = (random() * 2000000000)::int"))
+        execute("ANALYZE runs_run")
+        execute(MADE, ["one", 3])
+        from_the_beginning = touched(CLAIM_UNLIMITED, _parameters(worker.id, "default", AGENTS))
+        monkeypatch.setattr(ready.hints, "slow", 0.0)
+        claimed(worker, 1)
+        hinted = touched(CLAIM_UNLIMITED, _parameters(worker.id, "default", AGENTS))
+        rings = touched(relay.WANTED, {"lease": settings.WAKEFUL_LEASE, "rings": 1, "queue": None})
+
+        assert hinted < from_the_beginning / 5
+        assert rings < from_the_beginning / 5
+
+        # It is a hint: a run in front of it is found as soon as there is nothing behind it, or the hint is a second old.
+        claimed(worker, 2)
+        Run.objects.filter(pk=Run.objects.earliest("seq").pk).update(status="queued", ready_at=Now())
+        assert claimed(worker, 1) == ["one"]
