@@ -10,10 +10,10 @@ from typing import Any
 import django
 import pytest
 from django.conf import settings
-from django.db import connection
+from django.test import TransactionTestCase
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from pytest_django.plugin import blocking_manager_key
 
+from tests import pristine
 from tests.browser import ARGUMENTS, find_chromium, how_to_install, is_required
 from tests.servers import SETTINGS, TestServers, test_servers
 
@@ -49,36 +49,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for cost in ("acceptance", "integration"):
             if cost in Path(item.path).parts:
                 item.add_marker(cost)
-        marker = item.get_closest_marker("django_db")
-        if marker and empties_tables(item):
-            # Such a test empties every table at its end, rows that came by migration as well. All of them get these
-            # back at their start: one that does not would leave others, which stumble over these.
-            item.add_marker(pytest.mark.django_db(**{**marker.kwargs, "serialized_rollback": True}), append=False)
         if {"browser", "page"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("browser")
     # The long ones first, so that two processes end at about the same time.
     items.sort(key=lambda item: not {"acceptance", "integration"} & set(Path(item.path).parts))
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """What came by migration is put back for a test that does not do so itself, whatever came before it."""
-    yield
-    if nextitem and empties_tables(item) and not empties_tables(nextitem):
-        with item.config.stash[blocking_manager_key].unblock():
-            connection.creation.deserialize_db_from_string(connection._test_serialized_contents)  # type: ignore[attr-defined]
-
-
-def empties_tables(item: pytest.Item) -> bool:
-    marker = item.get_closest_marker("django_db")
-    return bool(marker and marker.kwargs.get("transaction"))
-
-
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
-    """A test with transactions of its own empties every table at its end, the audit log as well."""
-    with django_db_blocker.unblock(), connection.cursor() as cursor:
-        cursor.execute("ALTER TABLE runs_auditentry DISABLE TRIGGER audit_not_truncated")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """The test database; a test that commits puts back what the migrations left in it."""
+    with django_db_blocker.unblock():
+        pristine.keep()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", lambda _: pristine.put_back())
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,8 @@ from bench.recovery import (
 )
 from tests.stack import LENIENCE, StackMaker, eventually, within
 
+pytestmark = pytest.mark.chaos
+
 RATE = 4.0  # deliveries a second: little enough for any machine
 FAULTS = [POSTGRES_KILLED, POSTGRES_RESTARTED] if os.environ.get("WAKEFUL_FULL") else [POSTGRES_KILLED]
 

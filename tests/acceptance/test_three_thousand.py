@@ -21,6 +21,8 @@ from tests.stack import SHOP, Process, Stack, StackMaker, eventually
 from triggers.models import Source, Trigger
 from triggers.secrets import rotate
 
+pytestmark = pytest.mark.chaos
+
 DELIVERIES = 3000 if os.environ.get("WAKEFUL_FULL") else 600
 DUPLICATES = DELIVERIES // 3
 TRIGGERS = {"first": "effect", "second": "effect-b", "third": "effect-b"}

@@ -15,7 +15,8 @@ KILLED_AFTER_A_CALL = Scenario(point=Point(name="after_call", kind="worker", chi
 CUT_IN_DISPATCH = Scenario(point=Point(name="before_dispatch_commit", kind="dispatcher"), fault=Fault.CUT)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.chaos
+@pytest.mark.timeout(600)
 def test_seeds_are_played_and_every_promise_holds(tmp_path: Path, django_db_blocker: Any) -> None:
     totals = Totals()
     crew = {"web": 1, "beat": 1, "dispatcher": 1, "worker": 1}

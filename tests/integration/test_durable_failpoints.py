@@ -10,6 +10,8 @@ from tests.integration.courier import Courier, eventually
 from tests.receiver import receiving
 from tests.stack import StackMaker
 
+pytestmark = pytest.mark.chaos
+
 ROUNDS = 5
 FULL = bool(os.environ.get("WAKEFUL_FULL"))
 # How often a run of twenty steps comes to each: two steps of a round have an intent, one of them because of a value that

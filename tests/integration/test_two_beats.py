@@ -47,6 +47,7 @@ def ticks_so_far(stack: Stack) -> int:
     return int(stack.query("SELECT count(*) FROM triggers_event WHERE type = 'schedule.fired'")[0]["count"])
 
 
+@pytest.mark.chaos
 def test_killed_beats_lose_no_tick_and_repeat_none(make_stack: StackMaker) -> None:
     stack = shop_stack(make_stack)
     stack.start("worker", concurrency=2)

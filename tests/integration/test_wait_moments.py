@@ -30,7 +30,7 @@ SOME = REGISTRATION if FULL else REGISTRATION[::2]
 PAIRS = [(point, moment) for point in REGISTRATION for moment in DISPATCH]
 FIRST, SECOND = "event courier.paid#1", "event courier.paid#2"
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

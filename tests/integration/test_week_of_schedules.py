@@ -25,6 +25,8 @@ from tests.stack import Process, Stack, StackMaker
 from tests.triggers.factories import make_trigger
 from triggers.accept import builtin_source
 
+pytestmark = pytest.mark.chaos
+
 FULL = bool(os.environ.get("WAKEFUL_FULL"))
 COUNT = 2000 if FULL else 60
 # Seconds by which the clock goes on at least: within what Beat may be late without having missed anything, where of a

@@ -277,7 +277,7 @@ def test_the_most_urgent_run_is_next_whatever_came_first(worker: Worker) -> None
 # Async bodies
 
 
-@pytest.mark.django_db(transaction=True, serialized_rollback=True)
+@pytest.mark.django_db(transaction=True)
 def test_an_async_body_writes_in_the_runs_own_transaction(claim_for: Callable[..., Claim]) -> None:
     async def body(run: AgentRun) -> str:
         await Group.objects.acreate(name=run.event.data["name"])

@@ -40,7 +40,7 @@ def status_of(run: Run) -> str:
     return Run.objects.get(pk=run.pk).status
 
 
-@pytest.mark.django_db(transaction=True, serialized_rollback=True)
+@pytest.mark.django_db(transaction=True)
 def test_a_lock_on_one_lost_run_does_not_keep_the_others_from_being_rescued() -> None:
     worker = Worker.objects.create(
         id=uuid4(), kind="worker", host="h", pid=1, version="1", concurrency=3, stopped_at=Now()
@@ -58,7 +58,7 @@ def test_a_lock_on_one_lost_run_does_not_keep_the_others_from_being_rescued() ->
     connection.close()  # its timeouts are no other test's
 
 
-@pytest.mark.django_db(transaction=True, serialized_rollback=True)
+@pytest.mark.django_db(transaction=True)
 def test_a_lock_on_a_run_that_waits_for_an_event_keeps_no_other_event_from_being_dispatched(lab: Lab) -> None:
     locked, other = (lab.run(lambda run, n=n: run.wait_for_event("paid", match={"n": n}) and None) for n in (1, 2))
     event, _ = (make_event(type="paid", data={"n": n}) for n in (1, 2))
@@ -72,7 +72,7 @@ def test_a_lock_on_a_run_that_waits_for_an_event_keeps_no_other_event_from_being
     assert Wait.objects.get(run=locked).event_id == event.pk
 
 
-@pytest.mark.django_db(transaction=True, serialized_rollback=True)
+@pytest.mark.django_db(transaction=True)
 def test_a_wait_that_somebody_left_open_by_hand_keeps_no_event_from_being_dispatched(lab: Lab) -> None:
     run = lab.run(lambda run: run.wait_for_event("paid") and None)
     Run.objects.filter(pk=run.pk).update(status="cancelled", finished_at=Now())
@@ -81,7 +81,7 @@ def test_a_wait_that_somebody_left_open_by_hand_keeps_no_event_from_being_dispat
     assert dispatch(Rules()).dispatched == 1
 
 
-@pytest.mark.django_db(transaction=True, serialized_rollback=True)
+@pytest.mark.django_db(transaction=True)
 def test_a_lock_on_a_run_that_is_to_be_looked_back_for_keeps_no_other_from_it(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,7 +99,7 @@ def test_a_lock_on_a_run_that_is_to_be_looked_back_for_keeps_no_other_from_it(
     assert status_of(locked) == "queued"
 
 
-@pytest.mark.django_db(transaction=True, serialized_rollback=True)
+@pytest.mark.django_db(transaction=True)
 def test_a_wait_that_cannot_be_looked_back_for_is_left_to_what_comes(lab: Lab) -> None:
     run = lab.run(lambda run: run.wait_for_event("paid", match={"n": 1}) and None)
     Wait.objects.update(looked_at=None, match={"a": 1, "a.b": 2})  # which no value can match

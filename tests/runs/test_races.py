@@ -67,7 +67,7 @@ def succeed(claim: Claim) -> None:
     finish(claim, None, Effects())
 
 
-@pytest.mark.django_db(transaction=True, serialized_rollback=True)
+@pytest.mark.django_db(transaction=True)
 def test_a_blocked_run_promoted_while_it_is_being_cancelled_passes_its_slot_on(
     claim_for: Callable[..., Claim], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,7 +245,7 @@ def test_a_broker_that_is_away_is_asked_once_a_slice_not_once_a_run(
     assert done.count("rang") < 10
 
 
-@pytest.mark.django_db(transaction=True, serialized_rollback=True)
+@pytest.mark.django_db(transaction=True)
 def test_many_who_claim_at_once_start_no_more_than_the_queue_lets() -> None:
     Queue.objects.create(name="default", max_running=3)
     for _ in range(10):
