@@ -17,3 +17,8 @@ def record(by: str, action: str, target: models.Model, **detail: Any) -> None:
 def record_about(by: str, action: str, kind: str, object_id: str, /, **detail: Any) -> None:
     """The same of an action on more than one object, or on none that has a row."""
     AuditEntry.objects.create(by=by, action=action, kind=kind, object_id=object_id, detail=detail, address=CLIENT.get())
+
+
+def entry(key: str, position: int) -> dict[str, Any]:
+    """An entry of a journal as detail: its name and place. The rest of its key may be data, which the log must not keep."""
+    return {"step": key.partition(":")[0], "position": position}

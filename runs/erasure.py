@@ -7,8 +7,9 @@ from django.db.models import Min
 
 from runs import family
 from runs.ids import runs_of_event
-from runs.models import Notification, Run, Wait
+from runs.models import Approval, Notification, Run, Wait
 from runs.payloads import remove_payloads
+from runs.removal import REMOVING
 from runs.sql import execute, fetch
 
 ERASED = "(erased)"
@@ -20,6 +21,11 @@ WHERE topic IN ('event', 'wakeup') AND said.run = ANY(%s::text[])
 # What an agent gave as the key of a step or a wait may be a name or an address as well; their names are of the code.
 ERASE_KEYS = """
 UPDATE {table} SET key = split_part(key, ':', 1) || ':(erased)#' || position WHERE run_id = ANY(%s::uuid[]) AND is_keyed
+"""
+# New entries name positions instead; these are of earlier versions. A digest would tell which of few values it was.
+ERASE_AUDIT = """
+UPDATE runs_auditentry SET detail = detail - '{step,name,digest}'::text[]
+WHERE kind = %(kind)s AND object_id = ANY(%(ids)s::text[]) AND detail ?| '{step,name,digest}'::text[]
 """
 KEYS = [ERASE_KEYS.format(table=table) for table in ("runs_step", "runs_wait")]
 
@@ -48,6 +54,10 @@ def erase_runs(run_ids: Sequence[UUID]) -> int:
     ids = list(finished.values_list("id", flat=True))
     for statement in KEYS:
         execute(statement, [ids])
+    approvals = Approval.objects.filter(wait__run__id__among=ids).values_list("id", flat=True)
+    fetch(f"SELECT {REMOVING}")
+    for kind, objects in (("run", ids), ("approval", approvals)):
+        execute(ERASE_AUDIT, {"kind": kind, "ids": [str(id) for id in objects]})
     finished.exclude(key=None).update(key=None)
     first = finished.aggregate(first=Min("created_at"))["first"]
     if first:

@@ -86,7 +86,7 @@ def fork(run_id: UUID, *, by: str, step: str = "", input: Any = None, has_input:
         _copy_journal(origin, new.id, position)
         if origin.key:
             keys.promote([origin.key])
-        audit.record(by, "fork", origin, fork=str(new.id), step=step, new_input=has_input)
+        audit.record(by, "fork", origin, fork=str(new.id), new_input=has_input, **audit.entry(step, position))
         failpoint("before_fork_commit")
     return Run.objects.get(pk=new.id)
 

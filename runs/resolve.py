@@ -45,7 +45,7 @@ def resolve(run_id: UUID, *, outcome: Answer, by: str, result: Any = None) -> Ru
         Run.objects.filter(pk=run_id).update(attempt=0)
         if not take_away(ticket_of(run), _outcome(run, outcome, by), expected=RunStatus.UNCERTAIN):
             raise IllegalState(f"run {run_id} has moved on", run.status)
-        audit.record(by, "resolve", run, outcome=outcome, **({"step": step.key} if step else {}))
+        audit.record(by, "resolve", run, outcome=outcome, **(audit.entry(step.key, step.position) if step else {}))
         failpoint("before_resolve_commit")
     run.refresh_from_db()
     return run

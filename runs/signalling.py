@@ -18,5 +18,5 @@ def signal(run_id: UUID, *, name: str, by: str, data: Any = None) -> UUID:
         if run.status in FINISHED:
             raise IllegalState(f"run {run_id} is {run.status}: nothing waits for a signal any more", run.status)
         event_id = wiring.signal(run_id, name, data, by)
-        audit.record(by, "signal", run, name=name, event=str(event_id))
+        audit.record(by, "signal", run, event=str(event_id))  # which says the name and the data
     return event_id

@@ -1,9 +1,10 @@
 """Erasure: taking away for good what events said, and what came of it, while every id stays.
 
-What goes: data, body, headers and subject of the events; input, result, error, traceback, journal and key of their runs,
-and of the runs whose wait took one of them; the same of these runs' children and forks, and of the parents that were given
-their results; the text of all these runs' notifications; and the same of the events those runs emitted, down the causal
-chain. What stays: ids, types, times, states, the ledger. So nothing is done twice, and the history still explains itself.
+What goes: data, body, headers and subject of the events, and the reason why a body was not JSON; input, result, error,
+traceback, journal and key of their runs, and of the runs whose wait took one of them; the same of these runs' children and
+forks, and of the parents that were given their results; the text of all these runs' notifications, and names in their audit
+entries; and the same of the events those runs emitted or were sent as signals, down the causal chain. What stays: ids,
+types, times, states, the ledger. So nothing is done twice, and the history still explains itself.
 
 An event that is still needed, or of which one of these runs is live, is left, and so is every event it stems from: what
 leads to it must be found again. The agents' own state, and what their code wrote elsewhere, are theirs to erase.
@@ -19,6 +20,7 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Coalesce, Now
 from django.utils.crypto import salted_hmac
 
+from agents.reserved import SIGNAL
 from runs.audit import record_about
 from runs.erasure import ERASED, emitting, erase_runs, holders
 from runs.models import Run
@@ -144,7 +146,8 @@ def _erase(chosen: Sequence[UUID], *, by: str, about: str, dry_run: bool = False
 
 
 def follow(chosen: Sequence[UUID]) -> Traces:
-    """The events, the runs that hold them, the events these emitted, and so on to the ends of the causal chain."""
+    """The events, the runs that hold them, the events these emitted or were sent as signals, and so on to the ends of the
+    causal chain."""
     traces = Traces()
     frontier = list(chosen)
     while frontier:
@@ -153,15 +156,23 @@ def follow(chosen: Sequence[UUID]) -> Traces:
             traces.runs_of |= holders(some)
             by_run = {run: event for event in some for run in traces.runs_of[event]}
             for runs in pieces(list(by_run)):
-                emitted = (
-                    Event.objects.filter(cause_run_id__among=runs).order_by("id").values_list("id", "cause_run_id")
-                )
-                for event_id, run_id in emitted:
-                    if run_id is not None:
-                        traces.causes.setdefault(event_id, set()).add(by_run[run_id])
-                        found.append(event_id)
+                for event_id, run_id in [*_emitted_by(runs), *_sent_to(runs)]:
+                    traces.causes.setdefault(event_id, set()).add(by_run[run_id])
+                    found.append(event_id)
         frontier = [event_id for event_id in found if event_id not in traces.runs_of]
     return traces
+
+
+def _emitted_by(runs: Sequence[UUID]) -> Iterable[tuple[UUID, UUID]]:
+    emitted = Event.objects.filter(cause_run_id__among=runs).order_by("id").values_list("id", "cause_run_id")
+    return [(event, run) for event, run in emitted if run is not None]
+
+
+def _sent_to(runs: Sequence[UUID]) -> Iterable[tuple[UUID, UUID]]:
+    """The signals that were sent to the runs: their subject is the run, and erased once they are."""
+    subjects = {subject: run for run in runs for subject in (str(run), mark_of(str(run)))}
+    sent = Event.objects.filter(subject__among=list(subjects), type=SIGNAL).order_by("id").values_list("id", "subject")
+    return [(event, subjects[subject]) for event, subject in sent]
 
 
 def needed(traces: Traces) -> set[UUID]:
@@ -193,10 +204,12 @@ def _erase_together(event_ids: Sequence[UUID], traces: Traces, erasure: Erasure)
             erasure.runs += erase_runs(some)
         free = set(not_needed(_without_live(locked, traces)))
         erasure.left += [Left(event_id=id, runs=_live_runs(traces.runs_of[id])) for id in locked if id not in free]
-        for event in Event.objects.filter(id__among=sorted(free)).filter(_says_something()).only("subject"):
+        saying = Event.objects.filter(id__among=sorted(free)).filter(_says_something())
+        for event in saying.only("subject", "data_error"):
             erasure.events += Event.objects.filter(pk=event.pk).update(
                 data=None, body=None, headers=None, payload_removed_at=Coalesce("payload_removed_at", Now()),
                 subject=mark_of(event.subject) if event.subject else "",
+                data_error=ERASED if event.data_error else "",
             )  # fmt: skip
         # Of what an expression made of the event, its reason may quote a part.
         Decision.objects.filter(event__id__among=sorted(free), outcome=Decision.Outcome.ERROR).update(reason=ERASED)
@@ -208,7 +221,8 @@ def _without_live(event_ids: Sequence[UUID], traces: Traces) -> list[UUID]:
 
 
 def _says_something() -> Q:
-    return Q(payload_removed_at=None) | ~Q(subject="") & ~Q(subject__startswith=MARK)
+    subject = ~Q(subject="") & ~Q(subject__startswith=MARK)
+    return Q(payload_removed_at=None) | subject | ~Q(data_error__in=["", ERASED])
 
 
 def _runs(event_ids: Iterable[UUID], traces: Traces) -> list[UUID]:

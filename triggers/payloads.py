@@ -4,11 +4,17 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
+from runs.erasure import ERASED
 from runs.sql import execute, fetch
 
+# A reason may quote what an expression made of the event.
+REMOVE_REASONS = """
+UPDATE triggers_decision SET reason = %(erased)s WHERE event_id = ANY(%(ids)s::uuid[]) AND outcome = 'error'
+"""
 REMOVE = """
-UPDATE triggers_event SET data = NULL, body = NULL, headers = NULL, payload_removed_at = clock_timestamp()
-WHERE id = ANY(%s::uuid[]) AND payload_removed_at IS NULL
+UPDATE triggers_event SET data = NULL, body = NULL, headers = NULL, payload_removed_at = clock_timestamp(),
+  data_error = CASE data_error WHEN '' THEN '' ELSE %(erased)s END
+WHERE id = ANY(%(ids)s::uuid[]) AND payload_removed_at IS NULL
 """
 NEEDS = "run.payload_removed_at IS NULL AND coalesce(run.finished_at >= %(before)s::timestamptz, true)"
 # An event is needed while it waits for dispatch, or to be offered again, or in a window, and as long as a run of it
@@ -41,5 +47,7 @@ def not_needed(event_ids: Sequence[UUID], *, but_by_runs_before: datetime | None
 
 
 def remove_payloads(event_ids: Sequence[UUID]) -> int:
-    """Take data, body and headers of events away, in the caller's transaction; of how many."""
-    return execute(REMOVE, [list(event_ids)])
+    """Take data, body and headers of events away, and texts that quote them, in the caller's transaction; of how many."""
+    parameters = {"ids": list(event_ids), "erased": ERASED}
+    execute(REMOVE_REASONS, parameters)
+    return execute(REMOVE, parameters)

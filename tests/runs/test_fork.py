@@ -11,7 +11,7 @@ from runs import fork as forking
 from runs.exceptions import IllegalState
 from runs.fork import fork
 from runs.locking import lock_run
-from runs.models import NIL, Approval, AuditEntry, Run, Wait, Worker
+from runs.models import NIL, Approval, AuditEntry, Run, Step, Wait, Worker
 from runs.requeue import requeue
 from runs.states import RunStatus
 from tests.runs.factories import make_run
@@ -225,7 +225,12 @@ def test_every_fork_is_in_the_audit_log() -> None:
 
     entry = AuditEntry.objects.get()
     assert (entry.by, entry.action, entry.object_id) == ("ada", "fork", str(origin.id))
-    assert entry.detail == {"fork": str(new.id), "step": "c", "new_input": True}
+    assert entry.detail == {
+        "fork": str(new.id),
+        "step": "c",
+        "position": Step.objects.get(run=origin, key="c").position,
+        "new_input": True,
+    }
 
 
 # --- One of the two goes on ---

@@ -63,7 +63,7 @@ def test_every_answer_is_in_the_audit_log() -> None:
 
     entry = AuditEntry.objects.get()
     assert (entry.by, entry.action, entry.object_id) == ("ada", "resolve", str(run.id))
-    assert entry.detail == {"outcome": "happened", "step": "charge"}
+    assert entry.detail == {"outcome": "happened", "step": "charge", "position": Step.objects.get().position}
 
 
 def test_it_is_the_first_unproved_step_that_is_meant() -> None:
