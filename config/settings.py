@@ -59,6 +59,9 @@ WAKEFUL_MAX_BODY = env.count("WAKEFUL_MAX_BODY", 25 * 2**20, "bytes of the large
 WAKEFUL_NOTIFY_THROTTLE = env.duration("WAKEFUL_NOTIFY_THROTTLE", "15ms", "least time between two NOTIFYs of one process")
 # Dispatch and execution
 WAKEFUL_DISPATCH_BATCH = env.count("WAKEFUL_DISPATCH_BATCH", 500, "events of one dispatch transaction")
+WAKEFUL_MAX_MATCH = env.count("WAKEFUL_MAX_MATCH", 2**20, "bytes of data, as JSON, above which no expression reads an event's data")
+WAKEFUL_MATCH_TIME = env.duration("WAKEFUL_MATCH_TIME", "1s", "processor time that the expressions of one trigger may take on an event")
+WAKEFUL_MATCH_TOTAL = env.duration("WAKEFUL_MATCH_TOTAL", "5s", "processor time that the expressions of all triggers may take on an event")
 WAKEFUL_SAFETY_LOOK = env.duration("WAKEFUL_SAFETY_LOOK", "10s", "longest time an idle process goes without looking")
 WAKEFUL_LEASE = env.duration("WAKEFUL_LEASE", "8s", "a worker unseen for this long loses its runs")
 WAKEFUL_LEASE_RENEW = env.duration("WAKEFUL_LEASE_RENEW", "2.5s", "time between two renewals of a worker's lease")

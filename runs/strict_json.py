@@ -38,7 +38,7 @@ def parse_json(body: bytes) -> Any:
         raise Unreadable(f"not JSON: {error.msg} at character {error.pos}") from None
     except RecursionError:
         raise Unreadable(f"nested deeper than {MAX_DEPTH} levels") from None
-    _require_shallow(value)
+    require_shallow(value)
     return value
 
 
@@ -65,7 +65,8 @@ def _most_values(body: bytes) -> int:
     return 1 + body.count(b",") + body.count(b"[") + body.count(b"{")
 
 
-def _require_shallow(value: Any) -> None:
+def require_shallow(value: Any) -> None:
+    """Unreadable if this JSON value is nested too deep."""
     for _ in _nodes(value):
         pass
 

@@ -30,7 +30,7 @@ from runs.audit import record, record_about
 from triggers import schedules
 from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError, Solar
 from triggers.exclusion_calendars import calendars_named
-from triggers.matching import ExpressionError, compile_expression
+from triggers.expressions import ExpressionError, compile_expression
 from triggers.models import Schedule, Trigger
 from triggers.outlook import DEFAULT, is_past
 from triggers.policies import check_policy, policy_of

@@ -113,7 +113,7 @@ def dispatch_items(items: Sequence[Item], rules: Rules, most: int = MOST) -> Bat
         batch = settle_matched(still_undispatched(matched), most)
         failpoint("before_dispatch_commit")
     failpoint("after_dispatch_commit")
-    return batch + Batch(partly=1) if may_end_more else batch
+    return batch + Batch(partly=1 if may_end_more else 0, left=len(items) - len(matched))
 
 
 def settle_matched(matched: Sequence[Matched], most: int = MOST) -> Batch:

@@ -10,6 +10,7 @@ An event that is still needed, or of which one of these runs is live, is left, a
 leads to it must be found again. The agents' own state, and what their code wrote elsewhere, are theirs to erase.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -26,13 +27,16 @@ from runs.erasure import ERASED, emitting, erase_runs, holders
 from runs.models import Run
 from runs.sql import database_now
 from runs.states import LIVE
-from triggers.items import cel_event, item_of
-from triggers.matching import ExpressionError, compile_expression, context_of, evaluate
+from triggers.evaluator import Evaluator, Limits
+from triggers.expressions import Question, Unaffordable, compile_expression
+from triggers.items import item_of, subject_of
 from triggers.models import Decision, Event
+from triggers.payload import Payload
 from triggers.payloads import not_needed
 
 MARK = "erased:"
 TOGETHER = 500  # events of one transaction, ids of one statement
+WHERE = Limits(each=60.0, total=60.0)  # seconds of processor time for an event: nobody waits behind it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,20 +111,23 @@ def select(selection: Selection) -> Iterable[UUID]:
 
 
 def _where(selection: Selection, events: QuerySet[Event]) -> Iterable[UUID]:
-    for event in events.select_related("source").defer("body", "headers").iterator(chunk_size=TOGETHER):
-        if event.payload_removed_at:
-            # It no longer says what it said: only the subject can tell that it is meant.
-            if selection.subject:
+    with Evaluator() as evaluator:
+        for event in events.select_related("source").defer("body", "headers").iterator(chunk_size=TOGETHER):
+            if event.payload_removed_at:
+                # It no longer says what it said: only the subject can tell that it is meant.
+                if selection.subject:
+                    yield event.pk
+            elif _holds(selection.where, event, evaluator):
                 yield event.pk
-        elif _holds(selection.where, event):
-            yield event.pk
 
 
-def _holds(expression: str, event: Event) -> bool:
-    try:
-        return evaluate(expression, context_of(cel_event(item_of(event), event.data))) is True
-    except ExpressionError:
-        return False  # such as one that has no field of that name
+def _holds(expression: str, event: Event, evaluator: Evaluator) -> bool:
+    """Raises Unaffordable where that cannot be said: an event is not left out of an erasure unnoticed."""
+    subject = subject_of(item_of(event), Payload(text=json.dumps(event.data)))
+    [answer] = evaluator.answers(subject, [Question(filter=expression)], WHERE)
+    if answer.is_unaffordable:
+        raise Unaffordable(f"event {event.pk}: {answer.error}")
+    return answer.passes and not answer.error  # an error is one such as: it has no field of that name
 
 
 def _erase(chosen: Sequence[UUID], *, by: str, about: str, dry_run: bool = False) -> Erasure:

@@ -255,7 +255,7 @@ def is_own(error: Exception) -> bool:
     """May it be the fault of the one unit that was being done?"""
     if isinstance(error, DjangoDatabaseError):
         return sqlstate_of(error)[:2] in OWN
-    return not isinstance(error, MemoryError)
+    return not isinstance(error, (MemoryError, OSError))  # of the machine: no memory, no process, no descriptor
 
 
 def is_locked(error: Exception) -> bool:

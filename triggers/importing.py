@@ -20,7 +20,7 @@ from triggers.declarations import COLUMNS, LOCK, override, rule_as_json
 from triggers.exclusion_calendars import change_calendar, create_calendar
 from triggers.exclusions import ExcludedDays
 from triggers.export import FORMAT, RELATED, VERSION
-from triggers.matching import ExpressionError, compile_expression
+from triggers.expressions import ExpressionError, compile_expression
 from triggers.models import ExclusionCalendar, Schedule, Source, Trigger
 from triggers.outlook import DEFAULT, is_past
 from triggers.policies import check_policy

@@ -2,23 +2,27 @@
 matching a large payload takes seconds, and a session idle that long in a transaction is ended."""
 
 import json
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cache, partial
 from typing import Any
 from uuid import UUID
-
-import cel
 
 from runs.models import NIL
 from runs.sql import fetch
 from runs.waits import EVENTS_ARE_AWAITED
 from triggers.admission import Match, Refusal, hold_or_stop, refuse
 from triggers.backfilled import ARE_UNDERWAY, Terms, terms_of
-from triggers.matching import ExpressionError, Index, Rule, context_of, group_of, input_of, passes
+from triggers.evaluator import Evaluator, Subject, shared
+from triggers.expressions import Answer, Expression, Question, answer, context_of
+from triggers.matching import MISSING, Index, Path, Rule, group_of
 from triggers.models import Decision, Event
+from triggers.payload import NOTHING, Payload, read_payloads
 
 NIL_REPLAY = UUID(NIL)
+BATCH_SECONDS = 2.0  # of matching, after which costly events wait for the next batch
 BATCH_BYTES = 4 * 2**20  # of payloads; one event may be larger, and is then a batch of its own
 
 Identity = UUID | int  # of an event that is dispatched for the first time, or of a redispatch
@@ -171,9 +175,24 @@ def _read(statement: str, parameters: dict[str, Any]) -> list[Item]:
     return with_backfills([Item(**{**row, "chain": tuple(row["chain"])}) for row in rows])
 
 
+def narrowed(items: Sequence[Item], index: Index, most: int) -> dict[Item, list[Rule]]:
+    """The triggers that may want each event. Where more than `most` listen, its fields say which of them."""
+    many = {item for item in items if count_listening(item, index) > most}
+    payloads = read_payloads([item.event_id for item in many if needs_payload(item, index)])
+    return {
+        item: wanted_by(item, index, payloads.get(item.event_id, NOTHING) if item in many else None) for item in items
+    }
+
+
+def count_listening(item: Item, index: Index) -> int:
+    if item.trigger_id or item.target_id:
+        return 1
+    return sum(len(heard.rules) for heard in index.listeners(item.source, item.type))
+
+
 def cost_of(item: Item, index: Index) -> int:
     """An upper bound of what the event makes: one run or decision for each trigger that listens to it."""
-    return max(len(wanted_by(item, index)), 1)
+    return max(count_listening(item, index), 1)
 
 
 def within(items: Sequence[Item], index: Index, most: int) -> list[Item]:
@@ -186,8 +205,7 @@ def within(items: Sequence[Item], index: Index, most: int) -> list[Item]:
         most // 100 + 1,
         most // 4,
     )  # of a batch full of large ones, a quarter is left to those that make few
-    for item in items:
-        rules = wanted_by(item, index)
+    for item, rules in narrowed(items, index, few).items():
         cost = max(len(rules), 1)
         fits = cost <= (room if cost <= few else room - reserved) or not taken
         if fits and (not waiting or waiting.isdisjoint(rule.id for rule in rules)):
@@ -219,18 +237,27 @@ def with_backfills(items: list[Item]) -> list[Item]:
     return [replace(item, backfill=terms[item.event_id]) if item.event_id in terms else item for item in items]
 
 
-def match_items(items: Sequence[Item], index: Index) -> list[Matched]:
-    wanted = {item: wanted_by(item, index) for item in items}
-    data = read_data({item.event_id for item, rules in wanted.items() if any(rule.reads_data for rule in rules)})
-    return [match_item(item, rules, data.get(item.event_id)) for item, rules in wanted.items()]
+def match_items(items: Sequence[Item], index: Index, seconds: float = BATCH_SECONDS) -> list[Matched]:
+    """What their triggers make of these events. Once this has taken so many seconds, events that need the evaluator are left
+    out, and so are later events that may share a key with them; the first is never left out."""
+    payloads = read_payloads([item.event_id for item in items if needs_payload(item, index)])
+    until, behind = time.monotonic() + seconds, set[UUID]()
+    matched: list[Matched] = []
+    for item in items:
+        payload = payloads.get(item.event_id, NOTHING)
+        cases = cases_of(item, wanted_by(item, index, payload))
+        keyed = {case.rule.id for case in cases if case.rule.has_group}
+        is_late = bool(matched) and time.monotonic() > until and any(case.is_costly(payload) for case in cases)
+        if is_late or keyed & behind:
+            behind |= keyed
+        else:
+            matched.append(match_item(item, cases, payload))
+    return matched
 
 
-def match_item(item: Item, rules: Sequence[Rule], data: Any) -> Matched:
+def match_item(item: Item, cases: Sequence["Case"], payload: Payload) -> Matched:
     matched = Matched(item=item)
-    # Once for all rules: handing a large payload to CEL costs more than most expressions.
-    event = context_of(cel_event(item, data)) if rules else cel.Context()
-    for rule in rules:
-        decided = match(item, rule, event)
+    for decided in decide(item, cases, payload):
         if isinstance(decided, Refusal):
             matched.refusals.append(decided)
         elif decided is not None:
@@ -238,31 +265,101 @@ def match_item(item: Item, rules: Sequence[Rule], data: Any) -> Matched:
     return matched
 
 
-def match(item: Item, rule: Rule, event: cel.Context) -> Match | Refusal | None:
-    """None: the event does not pass the rule's filter."""
-    rule = item.backfill.applied_to(rule) if item.backfill else rule
-    found = bare_match(item, rule)
-    try:
-        # An event aimed at a trigger (a tick, a manual fire) does not ask for its filter.
-        if item.target_id is None and not passes(rule, event):
-            return None
-        if refusal := hold_or_stop(found):
-            return refusal
-        input = input_of(rule, event) if rule.input else None
-        group = group_of(rule, event)
-        return replace(found, group=group, key=group if rule.has_key else None, input=input)
-    except ExpressionError as error:
-        return refuse(found, Decision.Outcome.ERROR, str(error)[:2000])
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """An event and a trigger that may want it: what would become of it, and what its expressions are asked first."""
+
+    rule: Rule
+    match: Match
+    refusal: Refusal | None
+    question: Question
+
+    def is_costly(self, payload: Payload) -> bool:
+        """Must its expressions be evaluated in another process?"""
+        found = [self.rule.expression(text) for text in self.question.expressions]
+        compiled = [expression for expression in found if isinstance(expression, Expression)]
+        return not all(each.is_linear and (payload.is_small or not each.reads_data) for each in compiled)
 
 
-def wanted_by(item: Item, index: Index) -> list[Rule]:
-    if item.target_id is not None:
-        rules = [index.by_id[item.target_id]] if item.target_id in index.by_id else []
-    else:
-        rules = index.candidates(item.source, item.type)
-    if item.trigger_id is None:
-        return rules
-    return [index.by_id[item.trigger_id]] if item.trigger_id in index.by_id else []
+def cases_of(item: Item, rules: Sequence[Rule]) -> list[Case]:
+    return [case_of(item, item.backfill.applied_to(rule) if item.backfill else rule) for rule in rules]
+
+
+def case_of(item: Item, rule: Rule) -> Case:
+    match = bare_match(item, rule)
+    refusal = hold_or_stop(match)
+    # An event aimed at a trigger (a tick, a manual fire) does not ask for its filter.
+    filter = rule.filter if item.target_id is None else ""
+    question = Question(filter=filter)
+    if not refusal:
+        question = replace(question, key=rule.key if rule.has_group else "", input=rule.input)
+    return Case(rule=rule, match=match, refusal=refusal, question=question)
+
+
+def decide(
+    item: Item, cases: Sequence[Case], payload: Payload, evaluator: Evaluator | None = None
+) -> list[Match | Refusal | None]:
+    """What becomes of the event in each case; None: it does not pass the filter. With an `evaluator` of its own nothing is
+    evaluated in this process."""
+    costly = [case for case in cases if case.question.expressions and (evaluator or case.is_costly(payload))]
+    answers = {}
+    if costly:
+        questions = [case.question for case in costly]
+        found = (evaluator or shared).answers(subject_of(item, payload), questions)
+        answers = {case.rule.id: answered for case, answered in zip(costly, found, strict=True)}
+    context = cache(lambda: context_of(cel_event(item, payload.value)))
+    return [
+        judge(
+            case,
+            answers.get(case.rule.id) or answer(case.question, context, case.rule.compiled, payload.without_data),
+        )
+        for case in cases
+    ]
+
+
+def judge(case: Case, answer: Answer) -> Match | Refusal | None:
+    if answer.error:
+        return refuse(case.match, Decision.Outcome.ERROR, answer.error)
+    if not answer.passes:
+        return None
+    if case.refusal:
+        return case.refusal
+    group = group_of(case.rule, answer.key)
+    key = group if case.rule.has_key else None
+    return replace(case.match, group=group, key=key, input=answer.input if case.rule.input else None)
+
+
+def wanted_by(item: Item, index: Index, payload: Payload | None = None) -> list[Rule]:
+    """The triggers that may want it; given its payload, without those whose filters are known to be false."""
+    aimed_at = item.trigger_id or item.target_id
+    if aimed_at is None:
+        field_of = None if payload is None else partial(field_of_event, item, payload)
+        return index.candidates(item.source, item.type, field_of)
+    return [index.by_id[aimed_at]] if aimed_at in index.by_id else []
+
+
+def needs_payload(item: Item, index: Index) -> bool:
+    """Does an expression that may be asked read its data?"""
+    if item.trigger_id or item.target_id:
+        return any(rule.reads_data for rule in wanted_by(item, index))
+    return any(heard.reads_data for heard in index.listeners(item.source, item.type))
+
+
+def field_of_event(item: Item, payload: Payload, path: Path) -> Any:
+    """What is at this path below `event`, or MISSING."""
+    if path[0] != "data":
+        return cel_event(item, None)[path[0]]
+    value = payload.value
+    for name in path[1:]:
+        if not isinstance(value, dict) or name not in value:
+            return MISSING
+        value = value[name]
+    return value
+
+
+def subject_of(item: Item, payload: Payload) -> Subject:
+    envelope = {**cel_event(item, None), "time": item.time.isoformat()}
+    return Subject(envelope=envelope, data=payload.text, without_data=payload.without_data)
 
 
 def read_data(event_ids: set[UUID]) -> dict[UUID, Any]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from runs.policy import Policy, nature_of
 from runs.sql import fetch
+from triggers.expressions import compile_each
 from triggers.intake import Intake
 from triggers.matching import Index, Rule
 from triggers.models import Trigger
@@ -64,4 +65,5 @@ def rule_of(trigger: Trigger) -> Rule:
         problem=problem,
         enabled=trigger.enabled,
         paused_reason=trigger.paused_reason if trigger.is_paused else None,
+        compiled=compile_each((trigger.filter, trigger.key, *trigger.input.values())),
     )

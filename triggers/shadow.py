@@ -11,10 +11,12 @@ from runs.ids import runs_of_event
 from runs.models import NIL, Run
 from runs.shadow import Shadow, shadow
 from triggers.admission import Match, Refusal
+from triggers.evaluator import Evaluator
 from triggers.exceptions import NotWanted, PayloadRemoved
-from triggers.items import cel_event, item_of, match
-from triggers.matching import Index, Rule, context_of
+from triggers.items import Item, case_of, decide, item_of
+from triggers.matching import Index, Rule
 from triggers.models import Event, Trigger
+from triggers.payload import NOTHING, read_payloads
 from triggers.rules import rule_of
 
 
@@ -31,9 +33,9 @@ def candidates(event: Event) -> list[Candidate]:
     """The triggers that want the event today or have run on it, by slug. Raises PayloadRemoved."""
     _require_payloads([event])
     runs = {run.trigger_id: run for run in runs_of_event(event.pk).order_by("seq").defer("input", "result")}
+    triggers = list(Trigger.objects.order_by("slug"))
     found = []
-    for trigger in Trigger.objects.order_by("slug"):
-        matched = _match(event, _rule(trigger))
+    for trigger, matched in zip(triggers, _match(event, [_rule(trigger) for trigger in triggers]), strict=True):
         if isinstance(matched, Match) or trigger.pk in runs:
             why_not = "" if isinstance(matched, Match) else matched
             found.append(Candidate(trigger=trigger, why_not=why_not, run=runs.get(trigger.pk)))
@@ -49,7 +51,7 @@ def shadow_event(event: Event, trigger: Trigger, *, by: str, run_id: UUID | None
     rule, origin = _rule(trigger), _origin(event, trigger, run_id)
     events = _events(event, origin)
     _require_payloads(events)
-    matched = _match(events[-1], rule)
+    [matched] = _match(events[-1], [rule])
     if not isinstance(matched, Match):
         raise NotWanted(trigger.slug, matched)
     record(by, "shadow", event, trigger=trigger.slug)
@@ -60,19 +62,30 @@ def _rule(trigger: Trigger) -> Rule:
     return replace(rule_of(trigger), paused_reason=None)
 
 
-def _match(event: Event, rule: Rule) -> Match | str:
-    """Why not, where it is no match."""
+def _match(event: Event, rules: Sequence[Rule]) -> list[Match | str]:
+    """A reason where it is no match. Expressions are evaluated in another process: a web process may be asking."""
     item = item_of(event)
+    unwanted = {rule.id: why for rule in rules if (why := _unwanted(item, rule))}
+    cases = [case_of(item, rule) for rule in rules if rule.id not in unwanted]
+    payload = read_payloads([event.pk]).get(event.pk, NOTHING)
+    with Evaluator() as evaluator:
+        decided = decide(item, cases, payload, evaluator)
+    found: dict[UUID, Match | str] = {**unwanted}
+    for case, one in zip(cases, decided, strict=True):
+        found[case.rule.id] = (
+            one.reason if isinstance(one, Refusal) else one or f"its filter {case.rule.filter} is false"
+        )
+    return [found[rule.id] for rule in rules]
+
+
+def _unwanted(item: Item, rule: Rule) -> str:
     if item.target_id not in (None, rule.id):
         return "the event was meant for another trigger"
     if not rule.enabled:
         return "it is disabled"
     if item.target_id is None and not Index([rule]).candidates(item.source, item.type):
         return "it listens to other types, or to another source"
-    matched = match(item, rule, context_of(cel_event(item, event.data)))
-    if isinstance(matched, Refusal):
-        return matched.reason
-    return matched or f"its filter {rule.filter} is false"
+    return ""
 
 
 def _origin(event: Event, trigger: Trigger, run_id: UUID | None) -> Run | None:

@@ -16,7 +16,7 @@ from unfold.widgets import (
 from agents.registry import all_agents
 from config.console.pages import Group
 from runs.enqueue import EVENTS_PER_RUN
-from triggers.matching import ExpressionError, compile_expression
+from triggers.expressions import ExpressionError, compile_expression
 from triggers.models import Source, Trigger
 from triggers.policies import DEFAULTS, MOST_AT_ONCE, check_policy
 

@@ -23,7 +23,7 @@ from config.console.dialogs import attempt, dialog, leave
 from config.console.filter_trial import try_on_recent
 from config.console.links import event_link, link, listing, page, run_link
 from config.console.moments import moment
-from config.console.pages import form_page
+from config.console.pages import form_page, plain_page
 from config.console.panel import Panel, acting, button, column
 from config.console.run_words import duration_of, first_line
 from config.console.schedule_words import RELATED, state_of
@@ -164,6 +164,10 @@ class TriggerPanel(Panel):
     def has_fire_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
         return request.user.has_perm("triggers.fire_trigger")
 
+    def has_try_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        """What a filter says to an event tells of its data."""
+        return self.has_view_permission(request) and request.user.has_perm("triggers.view_event")
+
     # Making and changing
 
     def add_view(
@@ -198,19 +202,25 @@ class TriggerPanel(Panel):
             self, request, form, title="Edit trigger", submit="Save", back=back, groups=groups, obj=trigger
         )
 
-    @button("Try the filter", icon="science", url_path="try", permissions=["view"])
+    @button("Try the filter", icon="science", url_path="try", permissions=["try"])
     def try_filter(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Expressions of one's own are for those who may change the trigger; others try the stored ones."""
         trigger = get_object_or_404(Trigger, pk=object_id)
+        title = "Try the filter on recent events"
+        stored = {name: getattr(trigger, name) for name in MatchForm().fields}
+        if not self.has_edit_permission(request):
+            if request.method == "POST":
+                raise PermissionDenied
+            return plain_page(self, request, title=title, sections=[try_on_recent(trigger, stored)], obj=trigger)
         form = MatchForm(request.POST or None, initial=as_initial(trigger))
-        wanted = {name: getattr(trigger, name) for name in form.fields}
         sections = []
         if not form.is_bound or form.is_valid():
-            sections = [try_on_recent(trigger, form.cleaned_data if form.is_bound else wanted)]
+            sections = [try_on_recent(trigger, form.cleaned_data if form.is_bound else stored)]
         return form_page(
             self,
             request,
             form,
-            title="Try the filter on recent events",
+            title=title,
             submit="Try it",
             back=page("triggers_trigger", object_id),
             sections=sections,

@@ -73,14 +73,14 @@ def test_an_error_nobody_thought_of_is_a_decision_of_that_event_alone(
 ) -> None:
     make_trigger()
     poisoned, healthy = make_event(subject="poison"), make_event()
-    real = items.match
+    real = items.match_item
 
-    def match(item: Any, *arguments: Any) -> Any:
+    def match_item(item: Any, *arguments: Any) -> Any:
         if item.subject == "poison":
             raise error
         return real(item, *arguments)
 
-    monkeypatch.setattr(items, "match", match)
+    monkeypatch.setattr(items, "match_item", match_item)
     dispatch_all()
 
     decision = Decision.objects.get()

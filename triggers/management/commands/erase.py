@@ -8,7 +8,7 @@ from rest_framework.utils.encoders import JSONEncoder
 
 from runs.management.operator import operator
 from triggers.erasure import Erasure, Selection, erase
-from triggers.matching import ExpressionError
+from triggers.expressions import ExpressionError
 
 
 class Command(BaseCommand):

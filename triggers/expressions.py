@@ -1,0 +1,350 @@
+"""CEL expressions over one event: limits checked before the parser sees the text, values, and what can be known of an
+expression without evaluating it. Pure, and without Django: the evaluator process imports this module alone."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+import cel
+
+VARIABLES = {"event"}
+ENVELOPE = ("id", "type", "source", "subject", "time")
+FIELDS = f"{', '.join(ENVELOPE)}, data"
+# The parser recurses over operators and brackets, and a stack that overflows ends the process. Within these limits a stack
+# of 512 KiB is enough; Python's threads have 8 MiB, those of the web server 2 MiB.
+MAX_LENGTH = 2_000  # characters
+MAX_OPERATORS = 400  # operators, dots, colons and brackets
+MAX_NESTING = 32  # brackets within brackets
+MAX_VALUE = 2**20  # characters of one input value as JSON
+
+TOKEN = re.compile(
+    r'''
+    (?P<space>   \s+ | //[^\n]* )
+  | (?P<string>  [bB]?[rR][bB]?(?: """.*?""" | \'\'\'.*?\'\'\' | "[^"\n]*" | '[^'\n]*' )
+               | [bB]?(?: """(?:\\.|[^\\])*?""" | \'\'\'(?:\\.|[^\\])*?\'\'\' | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' ) )
+  | (?P<number>  0[xX][0-9a-fA-F]+[uU]? | (?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[uU]? )
+  | (?P<name>    [A-Za-z_]\w* )
+  | (?P<operator> && | \|\| | [<>=!]= | . )
+    ''',
+    re.VERBOSE | re.DOTALL,
+)
+PLAIN_STRING = re.compile(r"""("|')((?:(?!\1)[^\\\n])*)\1""")
+PLAIN_INTEGER = re.compile(r"0|[1-9]\d{0,14}")  # exact as a double, too
+COMPREHENSIONS = frozenset({"all", "exists", "exists_one", "existsOne", "map", "filter"})
+# Functions whose cost is at most linear in what they are given. Everything else (comprehensions: their `filter` and `map`
+# are quadratic in the list; regular expressions; names that this version does not know) is evaluated in another process.
+LINEAR = frozenset(
+    ["has", "size", "contains", "startsWith", "endsWith", "int", "uint", "double", "string", "bool", "timestamp"]
+)
+
+
+class ExpressionError(ValueError):
+    """A CEL expression breaks a limit, does not compile, or gave a value not allowed here; the message says which."""
+
+
+class Unaffordable(ExpressionError):
+    """An expression, or the event it is about, needs more time or memory than the limits allow."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Equality:
+    """A condition without which the expression is false: the field at `path` below `event` equals one of `literals`."""
+
+    path: tuple[str, ...]
+    literals: tuple[str | int | bool, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expression:
+    """A compiled expression. `is_linear`: its cost is at most linear in its text and the event."""
+
+    text: str
+    program: cel.Program
+    reads_data: bool
+    is_linear: bool
+    equalities: tuple[Equality, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A trigger's expressions to evaluate on one event. Empty: not asked."""
+
+    filter: str = ""
+    key: str = ""
+    input: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def expressions(self) -> list[str]:
+        return [text for text in (self.filter, self.key, *self.input.values()) if text]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The values of a question's expressions; `error` says why there are none."""
+
+    passes: bool = True
+    key: str = ""
+    input: Mapping[str, Any] = field(default_factory=dict)
+    error: str = ""
+    is_unaffordable: bool = False  # the error is a limit's: nothing is known of the values
+
+
+def compile_expression(text: str) -> Expression:
+    """Compile CEL over `event`; ExpressionError names what is wrong."""
+    found = compiled(text)
+    if isinstance(found, ExpressionError):
+        raise found
+    return found
+
+
+def compile_each(texts: Iterable[str]) -> dict[str, Expression]:
+    """Those that compile, by their text. Not cached: the caller keeps them."""
+    found = {}
+    for text in filter(None, texts):
+        with suppress(ExpressionError):
+            found[text] = _compile(text)
+    return found
+
+
+@lru_cache(maxsize=4096)
+def compiled(text: str) -> Expression | ExpressionError:
+    """Also remembers expressions that do not compile: stored ones are met again with every event."""
+    try:
+        return _compile(text)
+    except ExpressionError as error:
+        return error
+
+
+def _compile(text: str) -> Expression:
+    require_bounded(text)
+    try:
+        program = cel.compile(text)
+    except BaseException as error:
+        raise _as_expression_error(error, "") from error
+    tokens = tokens_of(text)
+    unknown = set(program.variables()) - VARIABLES - bound_names(tokens)
+    if unknown:
+        raise ExpressionError(f"{text!r} knows no {', '.join(sorted(unknown))}; it may use event ({FIELDS})")
+    return Expression(
+        text=text,
+        program=program,
+        reads_data=reads_data(tokens),
+        is_linear=called(tokens) <= LINEAR,
+        equalities=tuple(equalities(tokens)),
+    )
+
+
+def require_bounded(text: str) -> None:
+    """ExpressionError if the parser must not see this text."""
+    advice = "write a shorter one, use several triggers, or decide in the agent"
+    if len(text) > MAX_LENGTH:
+        raise ExpressionError(
+            f"expression of {len(text):,} characters, {text[:40]!r}…: at most {MAX_LENGTH:,} are allowed; {advice}"
+        )
+    operators = [each for kind, each in tokens_of(text) if kind == "operator" and each != ","]
+    if len(operators) > MAX_OPERATORS:
+        raise ExpressionError(
+            f"expression with {len(operators)} operators, dots and brackets, {text[:40]!r}…: "
+            f"at most {MAX_OPERATORS} are allowed; {advice}"
+        )
+    depth = deepest = 0
+    for each in operators:
+        depth += (each in "([{") - (each in ")]}")
+        deepest = max(deepest, depth)
+    if deepest > MAX_NESTING:
+        raise ExpressionError(
+            f"expression with {deepest} brackets within each other, {text[:40]!r}…: at most {MAX_NESTING} are allowed; {advice}"
+        )
+
+
+def tokens_of(text: str) -> list[tuple[str, str]]:
+    return [
+        (str(found.lastgroup), found.group())
+        for found in TOKEN.finditer(text)
+        if found.lastgroup not in (None, "space")
+    ]
+
+
+def called(tokens: Sequence[tuple[str, str]]) -> set[str]:
+    """The names of functions, methods and macros."""
+    return {
+        name
+        for (kind, name), following in zip(tokens, tokens[1:], strict=False)
+        if kind == "name" and following == ("operator", "(") and name != "in"
+    }
+
+
+def bound_names(tokens: Sequence[tuple[str, str]]) -> set[str]:
+    """The names that comprehensions bind, such as x in `event.data.items.exists(x, x.paid)`."""
+    return {
+        tokens[at + 2][1]
+        for at in range(len(tokens) - 3)
+        if tokens[at][1] in COMPREHENSIONS and tokens[at + 1][1] == "(" and tokens[at + 3][1] == ","
+    }
+
+
+def reads_data(tokens: Sequence[tuple[str, str]]) -> bool:
+    """May it read `event.data`? Not if every `event` is followed by a field of the envelope."""
+    for at, token in enumerate(tokens):
+        if token == ("name", "event"):
+            following = [text for _, text in tokens[at + 1 : at + 3]]
+            if len(following) < 2 or following[0] != "." or following[1] not in ENVELOPE:
+                return True
+    return False
+
+
+def equalities(tokens: Sequence[tuple[str, str]]) -> list[Equality]:
+    """The equalities among the operands of a top-level `&&`.
+
+    CEL's `&&` is false as soon as one operand is, whatever the others are or raise. `==` between values of different types
+    is false. So a filter is false for an event whose field exists and differs; where the field is missing it may raise.
+    """
+    operands: list[list[tuple[str, str]]] = [[]]
+    depth = 0
+    for token in tokens:
+        _, text = token
+        depth += (text in "([{") - (text in ")]}") if token[0] == "operator" else 0
+        if depth == 0 and text in ("||", "?", ":") and token[0] == "operator":
+            return []
+        if depth == 0 and token == ("operator", "&&"):
+            operands.append([])
+        else:
+            operands[-1].append(token)
+    return [found for operand in operands if (found := _equality(operand))]
+
+
+def _equality(tokens: Sequence[tuple[str, str]]) -> Equality | None:
+    """`event.data.x == "a"`, `"a" == event.data.x`, or `event.data.x in ["a", "b"]`."""
+    texts = [text for _, text in tokens]
+    if "in" in texts:
+        at = texts.index("in")
+        if texts[at + 1 : at + 2] != ["["] or texts[-1] != "]":
+            return None
+        inner = tokens[at + 2 : -1]
+        if len(inner) % 2 == 0 or any(token != ("operator", ",") for token in inner[1::2]):
+            return None
+        literals = [_literal(token) for token in inner[::2]]
+        if not all(isinstance(literal, str) for literal in literals):
+            return None
+        path = _path(tokens[:at])
+    elif "==" in texts:
+        at = texts.index("==")
+        left, right = tokens[:at], tokens[at + 1 :]
+        if len(left) == 1:
+            left, right = right, left
+        if len(right) != 1:
+            return None
+        path, literals = _path(left), [_literal(right[0])]
+    else:
+        return None
+    known = tuple(literal for literal in literals if literal is not None)
+    return Equality(path=path, literals=known) if path and len(known) == len(literals) else None
+
+
+def _path(tokens: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """("data", "x") for `event.data.x`; empty for anything else."""
+    names = [text for kind, text in tokens if kind == "name"]
+    is_plain = (
+        len(tokens) % 2 == 1
+        and all(kind == "name" for kind, _ in tokens[::2])
+        and all(token == ("operator", ".") for token in tokens[1::2])
+    )
+    if not is_plain or names[0] != "event" or len(names) < 2:
+        return ()
+    if names[1] == "data" and len(names) > 2:
+        return tuple(names[1:])
+    return tuple(names[1:]) if names[1] in ENVELOPE and names[1] != "time" and len(names) == 2 else ()
+
+
+def _literal(token: tuple[str, str]) -> str | int | bool | None:
+    """None: not one whose value is certain."""
+    kind, text = token
+    if kind == "string":
+        found = PLAIN_STRING.fullmatch(text)
+        return found.group(2) if found else None
+    if kind == "number":
+        return int(text) if PLAIN_INTEGER.fullmatch(text) else None
+    return {"true": True, "false": False}.get(text) if kind == "name" else None
+
+
+def context_of(event: Mapping[str, Any]) -> cel.Context:
+    """The event as expressions see it, handed over to CEL once."""
+    return cel.Context(variables={"event": dict(event)})
+
+
+def answer(
+    question: Question,
+    event: Callable[[], cel.Context],
+    expressions: Mapping[str, Expression] | None = None,
+    without_data: str = "",
+) -> Answer:
+    """The values that a trigger's expressions have. `without_data` says why the event's data cannot be read."""
+
+    def value_of(text: str) -> Any:
+        expression = (expressions or {}).get(text) or compile_expression(text)
+        if without_data and expression.reads_data:
+            raise Unaffordable(f"{text!r} needs the event's data: {without_data}")
+        return value(expression, event())
+
+    try:
+        if question.filter and not _boolean(question.filter, value_of(question.filter)):
+            return Answer(passes=False)
+        input = {name: _as_json(text, value_of(text)) for name, text in question.input.items()}
+        key = _scalar(question.key, value_of(question.key)) if question.key else ""
+        return Answer(key=key, input=input)
+    except ExpressionError as error:
+        return Answer(error=str(error)[:2000], is_unaffordable=isinstance(error, Unaffordable))
+
+
+def value(expression: Expression, event: cel.Context) -> Any:
+    """ExpressionError if it raises."""
+    try:
+        return expression.program.execute(event)
+    except BaseException as error:
+        raise _as_expression_error(error, f"{expression.text!r}: {type(error).__name__}: ") from error
+
+
+def _as_expression_error(error: BaseException, prefix: str) -> BaseException:
+    """A panic of the library is a BaseException."""
+    if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit)):
+        return error
+    return ExpressionError(f"{prefix}{error}"[:2000])
+
+
+def _boolean(text: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ExpressionError(f"{text!r} gave {_shown(value)}, which is neither true nor false")
+    return value
+
+
+def _scalar(text: str, value: Any) -> str:
+    if not isinstance(value, (str, int, float, bool)):
+        raise ExpressionError(f"{text!r} gave {_shown(value)}; a key is a string, a number or a boolean")
+    return str(value)
+
+
+def _shown(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 500 else f"{shown[:500]}…"
+
+
+def _as_json(expression: str, value: Any) -> Any:
+    """The value as JSON has it, times as RFC 3339."""
+    try:
+        text = json.dumps(value, allow_nan=False, default=_time_as_text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ExpressionError(f"{expression!r} gave a value that is no JSON: {error}") from error
+    if len(text) > MAX_VALUE:
+        raise Unaffordable(f"{expression!r} gave {len(text):,} characters of JSON; at most {MAX_VALUE:,} are allowed")
+    return json.loads(text)
+
+
+def _time_as_text(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} {value!r}")
