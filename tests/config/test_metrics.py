@@ -2,7 +2,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -87,10 +89,15 @@ def test_what_is_wrong_is_a_metric_of_its_own() -> None:
     assert metrics["wakeful_oldest_transaction_seconds",] == 0
 
 
-def test_a_scrape_costs_a_fixed_number_of_queries(django_assert_num_queries: Any) -> None:
+def test_a_scrape_costs_the_same_queries_however_much_there_is(django_assert_num_queries: Any) -> None:
+    make_event()
+    make_run()
+    with CaptureQueriesContext(connection) as first:
+        scrape()
+
     for _ in range(5):
         make_event()
         make_run()
 
-    with django_assert_num_queries(17):
+    with django_assert_num_queries(len(first)):
         scrape()
