@@ -1,8 +1,9 @@
 """What falls due by the clock alone, and when the next of it does."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import structlog
@@ -11,30 +12,34 @@ from django.db import transaction
 from runs import keys
 from runs.lease import patience
 from runs.outbox import EVERYTHING_IS_PAUSED
+from runs.ready import HINTED, SLOW
 from runs.sql import execute, fetch
 from runs.wiring import known_topics, wiring
 
 log = structlog.get_logger(__name__)
 
+# `since` is the beginning of time, or a hint: see `Since`. By a hint nobody looks for ready or lost runs.
 LOOK = f"""
-SELECT
-  EXISTS (SELECT FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL),
-  EXISTS (SELECT FROM runs_run run JOIN runs_worker worker ON worker.id = run.worker_id
+SELECT clock_timestamp(),
+  %(is_hinted)s::boolean OR EXISTS (SELECT FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL),
+  NOT %(is_hinted)s::boolean AND EXISTS (SELECT FROM runs_run run JOIN runs_worker worker ON worker.id = run.worker_id
           WHERE run.status = 'running' AND worker.stopped_at IS NOT NULL),
-  (SELECT min(due_at) FROM runs_run WHERE status = 'queued' AND due_at IS NOT NULL) - clock_timestamp(),
-  (SELECT min(due_at) FROM runs_wait WHERE status = 'open' AND due_at IS NOT NULL
+  (SELECT min(due_at) FROM runs_run WHERE status = 'queued' AND due_at >= %(since)s::timestamptz) - clock_timestamp(),
+  (SELECT min(due_at) FROM runs_wait WHERE status = 'open' AND due_at >= %(since)s::timestamptz
    AND (looked_at IS NOT NULL OR kind NOT IN ('event', 'children'))) - clock_timestamp(),
   (SELECT min(coalesce(look_after, created_at + %(owed)s::interval)) FROM runs_wait
    WHERE status = 'open' AND looked_at IS NULL AND kind IN ('event', 'children')) - clock_timestamp(),
   (SELECT coalesce(json_object_agg(topic, due_in), '{{}}') FROM (
      SELECT topic, extract(epoch FROM (
-       SELECT min(available_at) FROM runs_outboxmessage message WHERE message.topic = known.topic) - clock_timestamp())::float8 AS due_in
+       SELECT min(available_at) FROM runs_outboxmessage message
+       WHERE message.topic = known.topic AND available_at >= %(since)s::timestamptz) - clock_timestamp())::float8 AS due_in
      FROM unnest(%(topics)s::text[]) AS known(topic)) first WHERE due_in IS NOT NULL),
   {EVERYTHING_IS_PAUSED},
   (SELECT min(seen_at + CASE kind WHEN 'worker' THEN %(lease)s::interval ELSE %(others)s::interval END)
    FROM runs_worker WHERE stopped_at IS NULL) - clock_timestamp()
 """  # noqa: S608  (our own parts)
 
+BEGINNING = datetime(1, 1, 2, tzinfo=UTC)
 # Whoever registers a wait looks back itself, at once; it may have died over it.
 LOOK_BACK_OWED = timedelta(seconds=1)
 # A backoff with a slot keeps its place; one without a key needs none. The clock is read once, in a query of its own:
@@ -75,17 +80,46 @@ class Look:
     outside: timedelta | None
     slow: timedelta | None
     lease_expiry: timedelta | None
+    again: timedelta | None = None  # when to look from the beginning, after a look by a hint
 
     @property
     def next(self) -> timedelta | None:
         """Of what the dispatcher does itself."""
-        waits = (self.due, self.wait, self.look_back, *self.inside.values(), self.lease_expiry)
+        waits = (self.due, self.wait, self.look_back, *self.inside.values(), self.lease_expiry, self.again)
         return min((wait for wait in waits if wait is not None), default=None)
 
 
-def parameters() -> dict[str, Any]:
+@dataclass
+class Since:
+    """From when on a look reads what falls due: all of it once a second, and where looks are quick always.
+
+    While an old snapshot is open, the entries of what is done cannot be removed from the indexes, and a look steps over each.
+    What is entered falls due after the time it is entered at, so after a slow look the next ones begin at the time of that,
+    or at what was overdue then. It is a hint only: what a look by it leaves out waits a second at most."""
+
+    slow: float = SLOW
+    at: datetime | None = None
+    until: float = 0.0
+
+    def hint(self) -> datetime | None:
+        return self.at if time.monotonic() < self.until else None
+
+    def looked(self, at: datetime, found: Iterable[timedelta | None], seconds: float) -> None:
+        """After a look from the beginning, at that time, which found this to be due."""
+        overdue = min((wait for wait in found if wait is not None), default=timedelta())
+        self.at, self.until = (
+            at + min(overdue, timedelta()),
+            (time.monotonic() + HINTED if seconds >= self.slow else 0.0),
+        )
+
+
+since = Since()
+
+
+def parameters(hint: datetime | None = None) -> dict[str, Any]:
     """What LOOK needs."""
-    return {**patience(), "owed": LOOK_BACK_OWED, "topics": known_topics()}
+    given = {"is_hinted": hint is not None, "since": hint or BEGINNING}
+    return {**patience(), **given, "owed": LOOK_BACK_OWED, "topics": known_topics()}
 
 
 def everything_is_due() -> Look:
@@ -105,8 +139,11 @@ def everything_is_due() -> Look:
 
 
 def look() -> Look:
-    [(ready, lost, due, wait, look_back, outbox, paused, lease_expiry)] = fetch(LOOK, parameters())
+    hint, began = since.hint(), time.monotonic()
+    [(at, ready, lost, due, wait, look_back, outbox, paused, lease_expiry)] = fetch(LOOK, parameters(hint))
     waits = {topic: timedelta(seconds=seconds) for topic, seconds in outbox.items()}
+    if hint is None:
+        since.looked(at, (due, wait, *waits.values()), time.monotonic() - began)
 
     def of(topics: Mapping[str, object]) -> dict[str, timedelta]:
         return {topic: waits[topic] for topic in topics if topic in waits}
@@ -121,6 +158,7 @@ def look() -> Look:
         outside=None if paused else min(of(wiring.outside).values(), default=None),
         slow=min(of(wiring.slow).values(), default=None),
         lease_expiry=lease_expiry,
+        again=timedelta(seconds=since.until - time.monotonic()) if hint else None,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from runs.models import NIL
+from runs.ready import HINTED, SLOW
 from runs.sql import fetch
 from runs.waits import EVENTS_ARE_AWAITED
 from triggers.admission import Match, Refusal, hold_or_stop, refuse
@@ -30,7 +31,7 @@ Identity = UUID | int  # of an event that is dispatched for the first time, or o
 READ = """
 SELECT event.id, source.slug, event.type, event.subject, coalesce(event.time, event.received_at), event.target_id, event.root_id,
        event.depth, event.chain, item.redispatch_id, item.trigger_id, item.replay_id,
-       greatest(octet_length(event.body), pg_column_size(event.data), 0), (SELECT {awaited}), (SELECT {backfilled})
+       greatest(octet_length(event.body), pg_column_size(event.data), 0), (SELECT {awaited}), (SELECT {backfilled}), item.seq
 FROM ({items}) item
 JOIN triggers_event event ON event.id = item.event_id
 JOIN triggers_source source ON source.id = event.source_id
@@ -41,7 +42,8 @@ NEXT = READ.replace(
     "{items}",
     """
   (SELECT seq, id AS event_id, NULL::bigint AS redispatch_id, NULL::uuid AS trigger_id, %(nil)s::uuid AS replay_id
-   FROM triggers_event WHERE dispatched_at IS NULL AND id <> ALL(%(but_events)s::uuid[]) ORDER BY seq LIMIT %(limit)s::int)
+   FROM triggers_event WHERE dispatched_at IS NULL AND seq >= %(from)s::bigint AND id <> ALL(%(but_events)s::uuid[])
+   ORDER BY seq LIMIT %(limit)s::int)
   UNION ALL
   (WITH RECURSIVE asking AS (
      (SELECT trigger_id FROM triggers_redispatch WHERE dispatched_at IS NULL AND trigger_id IS NOT NULL ORDER BY trigger_id LIMIT 1)
@@ -96,6 +98,7 @@ class Item:
     bytes: int = 0
     may_be_awaited: bool = True  # did any run wait for an event when this was read?
     may_be_backfilled: bool = False  # was any event of a backfill on its way?
+    seq: int = 0
     backfill: Terms | None = None
 
     @property
@@ -142,20 +145,47 @@ class Matched:
         self.matches = [match for match in self.matches if match.key not in busy]
 
 
+@dataclass
+class First:
+    """The `seq` at which the undispatched events began a moment ago; None where reading them is quick.
+
+    While an old snapshot is open, the index keeps the entries of the events dispatched since, and a read steps over each. It
+    is a hint only: the first read of every second begins at the beginning, and so does one that finds nothing by it. So an
+    event that was committed after later ones waits a second at most."""
+
+    slow: float = SLOW
+    seq: int | None = None
+    until: float = 0.0
+
+    def hint(self) -> int | None:
+        return self.seq if time.monotonic() < self.until else None
+
+    def read(self, seq: int | None, seconds: float) -> None:
+        self.seq, self.until = (seq if seconds >= self.slow else None), time.monotonic() + HINTED
+
+
+first = First()
+
+
 def read_items(limit: int, but: Iterable[Identity] = ()) -> list[Item]:
     """The next events to dispatch, without some, in `seq` order: at most `limit`, or what BATCH_BYTES hold, but always one."""
     events, redispatches = _apart(but)
-    return fitting(
-        _read(
-            NEXT,
-            {
-                "limit": limit,
-                "half": max(limit // 2, 1),
-                "but_events": events,
-                "but_redispatches": redispatches,
-            },
-        )
-    )
+    parameters = {
+        "limit": limit,
+        "half": max(limit // 2, 1),
+        "but_events": events,
+        "but_redispatches": redispatches,
+    }
+    hint = first.hint()
+    return fitting((hint and _read(NEXT, {**parameters, "from": hint})) or _read_first(parameters))
+
+
+def _read_first(parameters: dict[str, Any]) -> list[Item]:
+    """Read from the first event that ever came."""
+    began = time.monotonic()
+    items = _read(NEXT, {**parameters, "from": 0})
+    first.read(min((item.seq for item in items if not item.is_resumption), default=None), time.monotonic() - began)
+    return items
 
 
 def read_these(identities: Iterable[Identity]) -> list[Item]:

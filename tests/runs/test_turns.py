@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -11,16 +12,22 @@ import pytest
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models.functions import Now
+from django.utils import timezone
 from uuid_utils.compat import uuid7
 
 from agents.ids import run_id
-from runs import ready, relay
+from runs import ready, relay, timers
 from runs.claim import CLAIM_UNLIMITED, _parameters, claim_next
 from runs.enqueue import NewRun, enqueue
 from runs.models import NIL, Run, Worker
 from runs.policy import Policy
 from runs.queues import all_queues
 from runs.sql import Parameters, execute, fetch
+from tests.runs.factories import make_run
+from tests.runs.test_look_back import PAST
+from tests.triggers.factories import make_event
+from triggers import items
+from triggers.models import Event
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -195,3 +202,52 @@ def test_entries_that_an_old_snapshot_keeps_are_stepped_over_once_a_second_not_b
         claimed(worker, 2)
         Run.objects.filter(pk=Run.objects.earliest("seq").pk).update(status="queued", ready_at=Now())
         assert claimed(worker, 1) == ["one"]
+
+
+def test_under_an_old_snapshot_a_look_steps_over_what_was_done_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timers, "since", timers.Since(slow=0.0))
+    monkeypatch.setattr(timers, "HINTED", 3600.0)
+    with old_snapshot():
+        execute(MADE, ["one", 20_000])
+        execute("UPDATE runs_run SET ready_at = NULL, due_at = now() - interval '1 day'")
+        execute("UPDATE runs_run SET due_at = NULL, status = 'cancelled', finished_at = now()")
+        execute("ANALYZE runs_run")
+        from_the_beginning = touched(timers.LOOK, timers.parameters())
+        timers.look()
+        hinted = touched(timers.LOOK, timers.parameters(timers.since.hint()))
+        assert hinted < from_the_beginning / 5
+
+        # What falls due from now on is seen at once, and nothing is left out for longer than the hint lasts.
+        make_run(ready_at=None, due_at=timezone.now())
+        assert timers.is_due(timers.look().due)
+        Run.objects.filter(status="queued").update(due_at=timezone.now() - timedelta(days=1))
+        seen_by_the_hint = timers.look()
+        assert seen_by_the_hint.due is None
+        assert seen_by_the_hint.again
+        timers.since.until = 0.0
+        assert timers.is_due(timers.look().due)
+
+
+def test_under_an_old_snapshot_events_are_read_from_where_they_began_a_moment_ago(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(items, "first", items.First(slow=0.0))
+    monkeypatch.setattr(items, "HINTED", 3600.0)
+    earlier, *later = (make_event() for _ in range(3))
+    Event.objects.filter(pk=earlier.pk).update(dispatched_at=timezone.now())
+    parameters = {"limit": 10, "half": 5, "but_events": [], "but_redispatches": [], "nil": UUID(NIL)}
+    with old_snapshot():
+        execute(PAST.replace("now() FROM", "NULL FROM"), [20_000])
+        execute("UPDATE triggers_event SET dispatched_at = now() WHERE dispatched_at IS NULL AND type = 'paid'")
+        Event.objects.filter(pk__in=[event.pk for event in later]).update(dispatched_at=timezone.now())
+        execute("ANALYZE triggers_event")
+        new = make_event()
+        from_the_beginning = touched(items.NEXT, {**parameters, "from": 0})
+        assert [item.event_id for item in items.read_items(10)] == [new.pk]
+
+        assert touched(items.NEXT, {**parameters, "from": items.first.hint()}) < from_the_beginning / 5
+
+        # A hint only: an event in front of it is read as soon as there is none behind it.
+        Event.objects.filter(pk=new.pk).update(dispatched_at=timezone.now())
+        Event.objects.filter(pk=earlier.pk).update(dispatched_at=None)
+        assert [item.event_id for item in items.read_items(10)] == [earlier.pk]
