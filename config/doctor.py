@@ -4,7 +4,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 from uuid import uuid4
 
 import psycopg
@@ -20,6 +19,7 @@ from config.embedded.binaries import OLDEST_POSTGRES
 from config.health import broker_answers, pending_migrations
 from config.problems import NAMED, problems
 from config.situation import look
+from runs.lease import CLOCKS_APART
 from runs.readable import readable
 from runs.sql import database_now
 from triggers.missed import Missed, missed_lately
@@ -27,7 +27,6 @@ from triggers.models import Secret
 from triggers.secrets import decrypt
 
 OLDEST_PYTHON = (3, 11)
-CLOCKS_APART = timedelta(seconds=5)
 
 
 @dataclass(frozen=True)

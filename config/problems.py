@@ -282,6 +282,16 @@ def _late(now: Situation) -> Iterator[Problem]:
             lasted=timedelta(seconds=oldest.age),
             alarm_after=settings.WAKEFUL_ALARM_TRANSACTION,
         )
+    for host, apart in now.clocks.items():
+        yield Problem(
+            name=f"clock:{host}",
+            severity=WARNING,
+            text=f"The clock of host {host} is {apart} the database's: signed webhooks that it receives may be refused as too old "
+            "or too new, and the ids of events that it accepts are out of order.",
+            remedy=f"Synchronise the clocks of {host} and of the database server (NTP).",
+            lasted=AT_ONCE,
+            alarm_after=AT_ONCE,
+        )
     for slot in now.slots:
         yield Problem(
             name=f"slot:{slot.name}",

@@ -107,6 +107,9 @@ SELECT json_build_object(
   'undispatchable', (SELECT coalesce(json_agg(alarm), '[]') FROM (
     SELECT name, text, remedy, extract(epoch FROM clock_timestamp() - began_at)::float8 AS age
     FROM runs_alarm WHERE ended_at IS NULL AND name = ANY(%(dispatch_alarms)s::text[]) ORDER BY name) alarm),
+  'clocks', (SELECT coalesce(json_object_agg(host, apart ORDER BY host), '{{}}') FROM (
+    SELECT worker.host, max(worker.troubles->'clock'->>'error') AS apart FROM runs_worker worker
+    WHERE {IS_ALIVE} AND worker.troubles->'clock' IS NOT NULL GROUP BY worker.host) wrong),
   'alarms', (SELECT coalesce(json_agg(name), '[]') FROM runs_alarm WHERE ended_at IS NULL)
 )
 """  # noqa: S608  (our own parts)
@@ -232,6 +235,7 @@ class Situation:
     refused: list[Refusing] = field(default_factory=list)
     uncertain: int = 0
     looks: LooksOwed = LooksOwed()
+    clocks: Mapping[str, str] = field(default_factory=dict)  # host → how far its clock is from the database's
     undispatchable: list[Undispatchable] = field(default_factory=list)
     alarms: list[str]
 

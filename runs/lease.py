@@ -12,7 +12,9 @@ from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.db.models.functions import Now
+from psycopg.types.json import Jsonb
 
+from agents.durations import in_words
 from runs.models import Worker
 from runs.nudge import nudge_dispatcher
 from runs.outcome import Ticket
@@ -120,7 +122,45 @@ class Trouble:
         return {"since": (database_now() - timedelta(seconds=self.lasted)).isoformat(), "error": self.error}
 
 
+SAY = """
+UPDATE runs_worker SET seen_at = clock_timestamp(), troubles = %s::jsonb WHERE id = %s::uuid AND stopped_at IS NULL
+RETURNING extract(epoch FROM clock_timestamp())::float8
+"""
+CLOCKS_APART = timedelta(seconds=5)
 NO_TROUBLES: Mapping[str, Trouble] = {}
+
+
+class Clock:
+    """How far this host's clock is from the database's. Nothing is decided by it, but the ids of events that this host accepts
+    are ordered by it, and signatures are judged by it."""
+
+    def __init__(self) -> None:
+        self.apart = 0.0  # seconds; positive: ahead
+        self.since = 0.0
+
+    def compare(self, before: float, database: float, after: float) -> None:
+        """The database's time, asked for between two readings of this clock, so that a slow answer is not taken for a wrong clock."""
+        was_wrong = self.is_wrong
+        self.apart = (
+            0.0 if before <= database <= after else (before - database if database < before else after - database)
+        )
+        if self.is_wrong and not was_wrong:
+            self.since = time.monotonic()
+
+    @property
+    def is_wrong(self) -> bool:
+        return abs(self.apart) > CLOCKS_APART.total_seconds()
+
+    @property
+    def troubles(self) -> dict[str, Trouble]:
+        if not self.is_wrong:
+            return {}
+        apart = in_words(timedelta(seconds=round(abs(self.apart))))
+        return {
+            "clock": Trouble(
+                lasted=time.monotonic() - self.since, error=f"{apart} {'ahead of' if self.apart > 0 else 'behind'}"
+            )
+        }
 
 
 class Presence:
@@ -131,26 +171,31 @@ class Presence:
         self.row: UUID | None = None
         self.renewed_at = float("-inf")
         self.told: Mapping[str, str] = {}
+        self.clock = Clock()
 
     def renew(self, troubles: Mapping[str, Trouble] = NO_TROUBLES) -> None:
         """Say "I am here", at most once per WAKEFUL_SAFETY_LOOK, and what this process cannot do, whenever that has changed; a
         closed row is followed by a new one."""
+        troubles = {**troubles, **self.clock.troubles}
         telling = {name: trouble.error for name, trouble in troubles.items()}
         is_early = time.monotonic() - self.renewed_at < settings.WAKEFUL_SAFETY_LOOK.total_seconds() * 0.9
         if is_early and telling == self.told:
             return
         said = {name: trouble.as_json() for name, trouble in troubles.items()} or None
-        if self.row is None or not _say(self.row, said):
+        if self.row is None or not self._say(self.row, said):
             self.row = open_row(self.kind)
-            if said:
-                _say(self.row, said)
+            self._say(self.row, said)
         self.renewed_at, self.told = time.monotonic(), telling
+
+    def _say(self, row: UUID, troubles: dict[str, Any] | None) -> bool:
+        """False: the row is closed."""
+        before = time.time()
+        renewed = fetch(SAY, [Jsonb(troubles) if troubles else None, row])
+        for (now,) in renewed:
+            self.clock.compare(before, now, time.time())
+        return bool(renewed)
 
     def close(self) -> None:
         if self.row is not None:
             close_row(self.row, "stopped")
             self.row = None
-
-
-def _say(row: UUID, troubles: dict[str, Any] | None) -> int:
-    return Worker.objects.filter(id=row, stopped_at=None).update(seen_at=Now(), troubles=troubles)

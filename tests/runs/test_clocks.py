@@ -1,0 +1,52 @@
+"""A host whose clock is wrong is a problem that names the host."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from config.problems import problems
+from config.situation import look
+from runs.lease import Clock, Presence
+from runs.models import Worker
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def presence() -> Iterator[Presence]:
+    yield Presence(Worker.Kind.WEB)
+
+
+def named() -> list[str]:
+    return [f"{one.name} {one.text}" for one in problems(look()) if one.name.startswith("clock:")]
+
+
+@pytest.mark.parametrize(("off", "said"), [(-360, "6 min behind"), (360, "6 min ahead of")])
+def test_a_clock_that_is_minutes_off_is_a_problem_that_names_its_host(
+    presence: Presence, monkeypatch: pytest.MonkeyPatch, off: int, said: str
+) -> None:
+    now = time.time
+    with monkeypatch.context() as wrong:
+        wrong.setattr("runs.lease.time.time", lambda: now() + off)
+        presence.renew()
+        presence.renew()
+
+        [problem] = named()
+        assert Worker.objects.get().host in problem
+        assert said in problem
+
+    presence.renewed_at = float("-inf")
+    presence.renew()
+    presence.renew()
+    assert named() == []
+
+
+def test_a_database_that_answers_late_is_no_wrong_clock() -> None:
+    clock = Clock()
+
+    clock.compare(before=100.0, database=100.5, after=130.0)
+    assert not clock.is_wrong
+
+    clock.compare(before=100.0, database=129.5, after=130.0)
+    assert not clock.is_wrong
