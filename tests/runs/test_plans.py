@@ -62,7 +62,7 @@ WAITS: dict[str, tuple[str, Parameters]] = {
     "END_WITHOUT_CHILDREN": (waits.END_WITHOUT_CHILDREN, {"parents": [uuid4()]}),
     "EVENTS_ARE_AWAITED": (f"SELECT {waits.EVENTS_ARE_AWAITED}", []),
     "SHAPES": (waits.SHAPES, [["bench.awaited"]]),
-    "HITS": (waits.HITS, [[uuid4()], ["bench.awaited"], ['["number"]'], ["a hash"]]),
+    "HITS": (waits.HITS.replace("{most}", "500"), [[uuid4()], ["bench.awaited"], ['["number"]'], ["a hash"]]),
     "UNLOOKED_OF": (waits.UNLOOKED_OF, {"run": uuid4()}),
     "UNLOOKED_OF_ALL": (waits.UNLOOKED_OF_ALL, {"limit": 100}),
     "LOOK": (timers.LOOK, timers.parameters()),
