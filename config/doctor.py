@@ -21,7 +21,7 @@ from config.problems import NAMED, problems
 from config.situation import look
 from runs.lease import CLOCKS_APART
 from runs.readable import readable
-from runs.sql import database_now
+from runs.sql import database_now, fetch
 from triggers.missed import Missed, missed_lately
 from triggers.models import Secret
 from triggers.secrets import decrypt
@@ -49,6 +49,7 @@ def examine() -> Iterator[Finding]:
         schema = migrations()
         yield schema
         if not schema.fix:
+            yield replication()
             yield from encryption()
             yield from processes()
     yield from broker()
@@ -124,6 +125,37 @@ def migrations() -> Finding:
             f"{len(pending)} migrations are not applied: {', '.join(pending[:3])} …", "Run `manage.py migrate`."
         )
     return Finding("migrations are applied")
+
+
+# Physical standbys; roles that may not see a sender's state get NULL.
+STANDBYS = """
+SELECT coalesce(application_name, ''), sync_state FROM pg_stat_replication sender
+WHERE NOT EXISTS (SELECT FROM pg_replication_slots WHERE active_pid = sender.pid AND slot_type = 'logical')
+  AND coalesce(state, '') <> 'backup'
+"""
+TIMELINE_KNOWN = "SELECT runs_primary_identity() <> ''"
+
+
+def replication() -> Finding:
+    """What a failover would lose."""
+    standbys = fetch(STANDBYS)
+    [(is_known,)] = fetch(TIMELINE_KNOWN)
+    noticed = "" if is_known else "; this server does not tell its timeline, so a failover is not noticed as one"
+    if not standbys:
+        return Finding(f"no physical standby streams from this server{noticed}")
+    if any(state is None for _, state in standbys):
+        return Finding(
+            f"{len(standbys)} standbys stream from this server; this role may not see whether synchronously{noticed}",
+            "GRANT pg_monitor to the role of DATABASE_URL, so that `doctor` can say what a failover would lose.",
+        )
+    if all(state == "async" for _, state in standbys):
+        named = ", ".join(sorted(name or "unnamed" for name, _ in standbys))
+        return Finding(
+            f"every standby streams asynchronously ({named}): a failover loses the commits of the last moments, among them "
+            f"events that were answered with 2xx and intents of at_most_once steps{noticed}",
+            "Name a standby in synchronous_standby_names, or accept it: docs/operations.md, *Failover*.",
+        )
+    return Finding(f"a standby confirms each commit: a failover to it loses none{noticed}")
 
 
 def encryption() -> Iterator[Finding]:

@@ -57,6 +57,7 @@ def problems(now: Situation) -> list[Problem]:
     """Everything that is wrong, the worst first."""
     found = [
         *_missing(now),
+        *_failover(now),
         *_undispatchable(now),
         *_stuck(now),
         *_broken(now),
@@ -90,6 +91,22 @@ def _missing(now: Situation) -> Iterator[Problem]:
                 lasted=timedelta(seconds=_up_for(now) if age is None else age),
                 alarm_after=settings.WAKEFUL_ALARM_AFTER,
             )
+
+
+def _failover(now: Situation) -> Iterator[Problem]:
+    if over := now.failover:
+        known = over.known_until or "an unknown time"
+        yield Problem(
+            name="failover",
+            severity=WARNING,
+            text=f"PostgreSQL failed over: {over.was} is {over.now} since {over.noticed_at} (server/timeline). The newest commit "
+            f"of the old primary that the new one has a trace of is from {known}: commits after it may be lost, among them "
+            "events that were answered with 2xx, and intents of at_most_once steps.",
+            remedy="Compare what senders sent and what services were asked after that time: docs/operations.md, *Failover*. "
+            "This is shown for a day.",
+            lasted=timedelta(seconds=over.age),
+            alarm_after=AT_ONCE,
+        )
 
 
 def _up_for(now: Situation) -> float:

@@ -110,6 +110,10 @@ SELECT json_build_object(
   'clocks', (SELECT coalesce(json_object_agg(host, apart ORDER BY host), '{{}}') FROM (
     SELECT worker.host, max(worker.troubles->'clock'->>'error') AS apart FROM runs_worker worker
     WHERE {IS_ALIVE} AND worker.troubles->'clock' IS NOT NULL GROUP BY worker.host) wrong),
+  'failover', (SELECT row_to_json(primary_) FROM (
+    SELECT previous AS was, identity AS now, noticed_at::text, known_until::text,
+      extract(epoch FROM clock_timestamp() - noticed_at)::float8 AS age
+    FROM runs_primary WHERE previous <> '' AND noticed_at > clock_timestamp() - interval '1 day') primary_),
   'alarms', (SELECT coalesce(json_agg(name), '[]') FROM runs_alarm WHERE ended_at IS NULL)
 )
 """  # noqa: S608  (our own parts)
@@ -211,6 +215,18 @@ class Refusing:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Failover:
+    """A new primary, noticed in the last day: server and timeline of both; `known_until` is the newest commit of the old one
+    that the new one has a trace of."""
+
+    was: str
+    now: str
+    noticed_at: str
+    known_until: str | None
+    age: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Situation:
     """Ages are seconds, None where nothing waits; a negative lateness is still to come."""
 
@@ -237,6 +253,7 @@ class Situation:
     looks: LooksOwed = LooksOwed()
     clocks: Mapping[str, str] = field(default_factory=dict)  # host → how far its clock is from the database's
     undispatchable: list[Undispatchable] = field(default_factory=list)
+    failover: Failover | None = None
     alarms: list[str]
 
     def alive(self, kind: str) -> list[Process]:
@@ -285,6 +302,7 @@ def look() -> Situation:
             "undispatchable": _each(Undispatchable, seen["undispatchable"]),
             "looks": LooksOwed(**seen["looks"]),
             "refused": _each(Refusing, seen["refused"]),
+            "failover": Failover(**seen["failover"]) if seen["failover"] else None,
             "transaction": Transaction(**seen["transaction"]) if seen["transaction"] else None,
         }
     )

@@ -82,7 +82,7 @@ UPDATE runs_run SET
 FROM best WHERE runs_run.id = best.id
 RETURNING runs_run.id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, chain, key, slot,
   key_limit, parent_id, claim, has_journal,
-  {named}
+  runs_timeline(), {named}
 """.replace("{timeout}", TIMEOUT)
 CLAIM = BEST + TAKE
 NAMED = "set_config('application_name', 'wakeful:' || runs_run.id || ':' || epoch, false)"
@@ -131,6 +131,7 @@ class Claim:
     key_limit: int = 1
     parent_id: UUID | None = None
     has_journal: bool = False
+    timeline: str = ""  # of the server it was made on; "": that is not known
     is_named: bool = True  # does the session that claimed it bear its name?
     asked: float = field(default_factory=time.monotonic)  # when this process asked for it
     unreadable: Exception | None = None  # what this version meets where it reads input and policy
@@ -141,6 +142,7 @@ class Claim:
             run_id=self.run_id,
             epoch=self.epoch,
             claim=self.id,
+            timeline=self.timeline,
             key=self.key,
             slot=self.slot,
             key_limit=self.key_limit,
@@ -258,6 +260,7 @@ def _claim_of(row: tuple[Any, ...], asked: float, is_named: bool = True) -> Clai
         parent_id,
         claim,
         has_journal,
+        timeline,
         _,
     ) = row
     unreadable = None
@@ -284,6 +287,7 @@ def _claim_of(row: tuple[Any, ...], asked: float, is_named: bool = True) -> Clai
         key_limit=limit,
         parent_id=parent_id,
         has_journal=has_journal,
+        timeline=timeline,
         is_named=is_named,
         asked=asked,
         unreadable=unreadable,

@@ -264,9 +264,14 @@ def open_session(claim: Claim, *, begins: bool = False) -> None:
 def committed(claim: Claim) -> bool:
     """Did the finish commit, before its answer was lost or a hook failed? RunLost if the run has moved on."""
     run = with_patience(lambda: Run.objects.only("status", "epoch", "claim").get(pk=claim.run_id))
-    if (run.epoch, run.claim) != (claim.epoch, claim.id):
+    if not is_still(run, claim):
         raise RunLost
     return bool(run.status == RunStatus.SUCCEEDED)
+
+
+def is_still(run: Run, claim: Claim) -> bool:
+    """Is this claim the run's last one?"""
+    return (run.epoch, run.claim) == (claim.epoch, claim.id)
 
 
 def record(claim: Claim, outcome: Outcome) -> None:

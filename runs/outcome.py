@@ -33,6 +33,7 @@ class Ticket:
     run_id: UUID
     epoch: int
     claim: UUID | None
+    timeline: str = ""  # of the owner's claim; "" for others, and where it is not known
     key: str | None
     slot: int | None
     key_limit: int = 1
@@ -152,7 +153,10 @@ PROMOTED = """promoted AS (
 # The owner's fence names no status: `status = 'running'` would send the planner to the small partial index and its
 # dead entries instead of the primary key. Everybody else must see the very state it decided on: a run that was blocked
 # may have been given its key's slot since, and would take it along.
-BY_OWNER = GONE.replace("{guard}", "")
+#
+# After a failover the new primary may lack what this claim committed before, so nothing may follow it.
+ON_ITS_TIMELINE = "AND (%(timeline)s::text = '' OR runs_timeline() IN ('', %(timeline)s::text))"
+BY_OWNER = GONE.replace("{guard}", ON_ITS_TIMELINE)
 BY_OTHERS = GONE.replace(
     "{guard}", "AND coalesce(status, '') = %(expected)s::text AND slot IS NOT DISTINCT FROM %(slot)s::smallint"
 )
@@ -262,6 +266,7 @@ def _execute(
         "id": ticket.run_id,
         "epoch": ticket.epoch,
         "claim": ticket.claim,
+        "timeline": ticket.timeline,
         "claim_epoch": ticket.epoch if claim_epoch is None else claim_epoch,
         "slot": ticket.slot,
         "expected": expected,

@@ -20,7 +20,7 @@ from django.db import Error as DjangoDatabaseError
 from django.db import connection
 
 from agents import registry
-from runs import lease
+from runs import lease, timeline
 from runs.failpoints import failpoint
 from runs.lease import Running
 from runs.listen import set_timeouts
@@ -73,6 +73,7 @@ class Parent(bootsteps.StartStopStep):
             if name.startswith(QUEUE_PREFIX)
         ]
         agents = registry.all_agents()
+        timeline.notice_failover()  # before this incarnation, which is of the new timeline
         lease.open_row(
             Worker.Kind.WORKER,
             id=WORKER_ID,
@@ -172,6 +173,7 @@ class Watch(threading.Thread):
     def look(self) -> None:
         if connection.connection is None:
             set_timeouts()  # a lock somebody holds on a run must not cost this worker its lease
+            timeline.notice_failover()
         self.track_children()
         for pid in self.wait():
             self.bury(pid)

@@ -12,7 +12,7 @@ from runs.entries import JOURNALED, StepEntry, step_parameters
 from runs.exceptions import RunLost
 from runs.locking import lock_run
 from runs.models import Run, Step
-from runs.outcome import NOTED, SENT, back_in_line, effect_parameters, hanging, take_away
+from runs.outcome import NOTED, ON_ITS_TIMELINE, SENT, back_in_line, effect_parameters, hanging, take_away
 from runs.rescue import ticket_of
 from runs.session import writing
 from runs.sql import execute, fetch
@@ -26,14 +26,16 @@ FIRST = """
 WITH fenced AS (
   UPDATE runs_run SET attempt = CASE WHEN %(is_progress)s::boolean THEN 0 ELSE attempt END, has_journal = true
   WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND claim = %(claim)s::uuid AND coalesce(status, '') = 'running'
+    {on_its_timeline}
   RETURNING id, worker_id, cancel_requested_at
-)"""
+)""".replace("{on_its_timeline}", ON_ITS_TIMELINE)
 FURTHER = """
 WITH fenced AS MATERIALIZED (
   SELECT id, worker_id, cancel_requested_at FROM runs_run
   WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND claim = %(claim)s::uuid AND coalesce(status, '') = 'running'
+    {on_its_timeline}
   FOR NO KEY UPDATE
-)"""
+)""".replace("{on_its_timeline}", ON_ITS_TIMELINE)
 # Is this process asked to give the run back?
 WANTED_BACK = """
 SELECT cancel_requested_at IS NOT NULL OR EXISTS (
@@ -67,6 +69,7 @@ def commit(
         "id": claim.run_id,
         "epoch": claim.epoch,
         "claim": claim.id,
+        "timeline": claim.timeline,
         "is_progress": is_first_progress,
         **(step_parameters(entries) if entries else {}),
         **effect_parameters(rows),

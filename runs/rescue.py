@@ -18,6 +18,7 @@ from runs.outcome import Outcome, Ticket, take_away
 from runs.policy import Policy
 from runs.sql import fetch
 from runs.states import RunStatus
+from runs.timeline import FAILED_OVER
 
 log = structlog.get_logger(__name__)
 
@@ -61,7 +62,13 @@ def close_unseen() -> None:
 
 
 def runs_of_closed_workers() -> Iterable[Run]:
-    return Run.objects.running().filter(worker__stopped_at__isnull=False).defer(*UNPARSED).order_by("seq")
+    return (
+        Run.objects.running()
+        .filter(worker__stopped_at__isnull=False)
+        .select_related("worker")
+        .defer(*UNPARSED)
+        .order_by("seq")
+    )
 
 
 def lost_unless_locked(run: Run, reason: str) -> bool:
@@ -89,6 +96,11 @@ def lost(run: Run, reason: str) -> bool:
 def lost_outcome(run: Run, reason: str) -> Outcome:
     """Attempts count at the claim, so a run that kills its process still ends among the failed."""
     policy = policy_of(run)
+    if run.worker and run.worker.stopped_reason == FAILED_OVER and not run.cancel_requested_at:
+        reason = "the database failed over"
+        return Outcome(
+            status=RunStatus.QUEUED, attempt=Attempt.Outcome.LOST, reason=reason, error=reason, give_back=True
+        )
     if run.cancel_requested_at:
         return Outcome(status=RunStatus.CANCELLED, attempt=Attempt.Outcome.LOST, reason="cancelled", error=reason)
     if not policy.attempts_left(run.attempt):

@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db import Error as DjangoDatabaseError
 from django.db import connection
 
-from runs import nudge, outbox, timers, waits
+from runs import nudge, outbox, timeline, timers, waits
 from runs.courier import Couriers
 from runs.failpoints import failpoint
 from runs.heartbeat import Heartbeat
@@ -88,6 +88,7 @@ class Dispatcher:
         set_lazy_commits()
         self.leadership.begin()
         self.rescuer.reconnected()
+        timeline.notice_failover()
         log.info("dispatcher.listening")
 
     def serve(self) -> None:

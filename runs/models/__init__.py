@@ -2,6 +2,7 @@ from .alarm import Alarm
 from .audit import AuditEntry
 from .notification import Notification
 from .outbox import OutboxMessage
+from .primary import Primary
 from .processed_event import ProcessedEvent
 from .queue import Queue
 from .run import NIL, Attempt, Run
@@ -18,6 +19,7 @@ __all__ = [
     "AuditEntry",
     "Notification",
     "OutboxMessage",
+    "Primary",
     "ProcessedEvent",
     "Queue",
     "Run",

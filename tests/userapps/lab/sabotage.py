@@ -35,6 +35,19 @@ def no_fence() -> None:
     outcome.BY_OWNER = _without(outcome.BY_OWNER, fence, "AND epoch >= %(epoch)s::int\n")
 
 
+def no_claim_identity() -> None:
+    """A claim is its run and its epoch, whichever primary gave it that."""
+    from runs import executor, outcome, progress
+
+    executor.NAME_SESSION = _without(executor.NAME_SESSION, "AND claim = %s::uuid", "AND %s::uuid IS NOT NULL")
+    executor.is_still = lambda run, claim: run.epoch == claim.epoch
+    outcome.BY_OWNER = _without(outcome.BY_OWNER, "AND claim IS NOT DISTINCT FROM %(claim)s::uuid", "")
+    outcome.BY_OWNER = _without(outcome.BY_OWNER, outcome.ON_ITS_TIMELINE, "")
+    for name in ("FIRST", "FURTHER"):
+        statement = _without(getattr(progress, name), "AND claim = %(claim)s::uuid", "")
+        setattr(progress, name, _without(statement, outcome.ON_ITS_TIMELINE, ""))
+
+
 def no_termination() -> None:
     """Runs are handed on while the sessions of those who had them live."""
     from runs import parent, rescue
