@@ -1,8 +1,7 @@
-"""The dispatcher looks now and then for what is wrong, and raises or ends alarms; a worker sends them."""
+"""The dispatcher looks now and then for what is wrong, and raises or ends alarms; its messenger sends them."""
 
 import json
 import time
-import urllib.request
 from typing import Any
 
 import structlog
@@ -11,7 +10,7 @@ from django.db import DatabaseError
 
 from config.problems import problems
 from config.situation import look
-from runs import alarms
+from runs import alarms, outgoing
 
 log = structlog.get_logger(__name__)
 
@@ -50,13 +49,9 @@ def update_alarms() -> None:
 
 
 def send(payload: dict[str, Any]) -> None:
-    """POST an alarm as JSON to WAKEFUL_ALARM_URL; OSError where it was not taken."""
+    """POST an alarm as JSON to WAKEFUL_ALARM_URL; NotTaken where it was not."""
     if not settings.WAKEFUL_ALARM_URL:
         return
-    request = urllib.request.Request(  # noqa: S310 (the operator's own URL)
-        settings.WAKEFUL_ALARM_URL,
-        data=json.dumps(payload).encode(),
-        headers={"Content-Type": "application/json", "User-Agent": "wakeful"},
-    )
-    with urllib.request.urlopen(request, timeout=TIMEOUT):  # noqa: S310
-        log.info("alarm.sent", alarm=payload["alarm"], state=payload["state"])
+    body = json.dumps(payload).encode()
+    outgoing.send(settings.WAKEFUL_ALARM_URL, body=body, content_type="application/json", timeout=TIMEOUT)
+    log.info("alarm.sent", alarm=payload["alarm"], state=payload["state"])

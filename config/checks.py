@@ -10,6 +10,7 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 
 from config.problems import OUR_SCHEDULER
+from runs.outgoing import what_is_wrong_with
 from triggers.intake import Rate
 
 LOCAL = {"127.0.0.1", "localhost", "[::1]", "testserver"}
@@ -192,6 +193,20 @@ def loop_rate(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
             )
         ]
     return []
+
+
+@register
+def outgoing_urls(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+    # The address itself is a secret: it is not quoted.
+    return [
+        Error(
+            f"{name} is no address that anything can be sent to: {wrong}.",
+            hint="Write a whole URL, such as https://monitor.example.org/ping/1, or unset it.",
+            id="wakeful.E030",
+        )
+        for name in ("WAKEFUL_HEARTBEAT_URL", "WAKEFUL_ALARM_URL")
+        if (url := getattr(settings, name)) and (wrong := what_is_wrong_with(url))
+    ]
 
 
 @register

@@ -16,6 +16,12 @@ AT_ONCE = timedelta()
 OUR_SCHEDULER = "triggers.beat:Scheduler"
 NAMED = 5  # things of a kind that a sentence names
 
+# What does not happen while a courier of a dispatcher hangs.
+STUCK = {
+    "ringer": "it rings for no worker, and sends no ordinary periodic task",
+    "messenger": "it sends no alarm",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
@@ -60,10 +66,12 @@ def problems(now: Situation) -> list[Problem]:
         *_failover(now),
         *_undispatchable(now),
         *_stuck(now),
+        *_troubles(now),
         *_broken(now),
         *_queues(now),
         *_late(now),
         *_refusing(now),
+        *_unknown_topics(now),
         *_triggers(now),
         *_parked(now),
     ]
@@ -212,6 +220,55 @@ def _stuck(now: Situation) -> Iterator[Problem]:
             remedy="Fix the cause; the search is tried again at least every 5 minutes and continues where it stopped. "
             "A `statement_timeout` of the role shorter than a few seconds is a usual cause.",
             lasted=timedelta(seconds=now.looks.age or 0),
+            alarm_after=settings.WAKEFUL_ALARM_AFTER,
+        )
+
+
+def _troubles(now: Situation) -> Iterator[Problem]:
+    """What dispatchers say they cannot do."""
+    found = [
+        (name, trouble, process)
+        for process in now.alive(Worker.Kind.DISPATCHER)
+        for name, trouble in (process.troubles or {}).items()
+    ]
+    told = set()
+    for name, trouble, process in sorted(found, key=lambda one: -one[1]["lasted"]):
+        if name in told:
+            continue  # one of them has had it for longer
+        told.add(name)
+        lasted = trouble["lasted"]
+        if name == "broker-away":
+            text = (
+                f"The broker has not taken anything from dispatcher {process.name} for {_span(lasted)}: workers are not rung for "
+                f"and ordinary periodic tasks wait; nothing is lost. It failed with: {trouble['error']}"
+            )
+            remedy = "Start Redis, or look why it refuses (`redis-cli ping`, its disk, its memory). All goes on by itself then."
+        elif name.startswith("stuck:"):
+            thread = name.removeprefix("stuck:")
+            text = f"The {thread} of dispatcher {process.name} has not come back for {_span(lasted)}: {STUCK.get(thread, 'it hangs')}."
+            remedy = f"Restart that dispatcher (process {process.pid})."
+        else:
+            continue  # a newer version's
+        yield Problem(
+            name=name,
+            severity=BAD,
+            text=text,
+            remedy=remedy,
+            lasted=timedelta(seconds=lasted),
+            alarm_after=settings.WAKEFUL_ALARM_AFTER,
+        )
+
+
+def _unknown_topics(now: Situation) -> Iterator[Problem]:
+    late = max(now.unknown_topics.values(), default=0.0)
+    if late > LATE.total_seconds():
+        yield Problem(
+            name="outbox-unknown",
+            severity=WARNING,
+            text=f"Messages of a sort that this version does not know wait in the outbox, the oldest for {_span(late)}: "
+            f"{', '.join(sorted(now.unknown_topics)[:NAMED])}. A newer version has left them, or an app that is gone.",
+            remedy="Start a dispatcher of the version that wrote them.",
+            lasted=timedelta(seconds=late),
             alarm_after=settings.WAKEFUL_ALARM_AFTER,
         )
 

@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 from django.conf import settings
 
 from runs.alive import IS_ALIVE
+from runs.outbox import EVERYTHING_IS_PAUSED
 from runs.queues import QUEUES, QueueState, parameters
 from runs.sql import fetch
+from runs.wiring import known_topics, wiring
 from triggers.failures import EVENTS, WINDOWS
 from triggers.sources.webhooks.views import MATCH_NOTED_EVERY
 
@@ -27,13 +29,25 @@ LATE = timedelta(seconds=30)  # three safety looks: what waits longer is not wai
 # What could not be delivered is tried again before long, and so stands in front of wakes that are set far ahead; of a long
 # outbox no more is read.
 FIRST_MESSAGES = "(SELECT * FROM runs_outboxmessage ORDER BY available_at, id LIMIT %(counted)s::int) first"
+# What goes to the broker waits on purpose while everything is paused.
+KNOWN_TOPICS = f"""(SELECT topic FROM unnest(%(topics)s::text[]) AS topic
+    WHERE NOT (topic = ANY(%(held_topics)s::text[]) AND {EVERYTHING_IS_PAUSED})) known"""  # noqa: S608
 # An edit of a calendar may be one of a million schedules.
 EDITED = "(SELECT edited_at FROM triggers_schedule WHERE stale LIMIT %(counted)s::int) edited"
 LOOK = f"""
+WITH RECURSIVE topics(topic) AS (
+  (SELECT topic FROM runs_outboxmessage ORDER BY topic LIMIT 1)
+  UNION ALL
+  SELECT (SELECT topic FROM runs_outboxmessage message WHERE message.topic > topics.topic ORDER BY topic LIMIT 1)
+  FROM topics WHERE topics.topic IS NOT NULL
+)
 SELECT json_build_object(
   'processes', (SELECT coalesce(json_agg(shown), '[]') FROM (
     SELECT worker.id, worker.kind, worker.host, worker.pid, worker.version, worker.concurrency, worker.agents, worker.queues,
       {IS_ALIVE} AS alive, worker.draining_at IS NOT NULL AS draining, worker.stopped_reason,
+      (SELECT json_object_agg(name, json_build_object('error', trouble->>'error',
+         'lasted', extract(epoch FROM clock_timestamp() - (trouble->>'since')::timestamptz)::float8))
+       FROM jsonb_each(worker.troubles) AS each(name, trouble)) AS troubles,
       extract(epoch FROM clock_timestamp() - worker.started_at)::float8 AS started,
       extract(epoch FROM clock_timestamp() - worker.seen_at)::float8 AS seen,
       extract(epoch FROM clock_timestamp() - worker.stopped_at)::float8 AS stopped
@@ -48,9 +62,15 @@ SELECT json_build_object(
   'undispatched', (SELECT count(*) FROM (SELECT FROM triggers_event WHERE dispatched_at IS NULL LIMIT %(counted)s::int) waiting),
   'undispatched_age', (SELECT extract(epoch FROM clock_timestamp() - received_at)::float8
     FROM triggers_event WHERE dispatched_at IS NULL ORDER BY seq LIMIT 1),
-  'outbox', (SELECT count(*) FROM (
-    SELECT FROM runs_outboxmessage WHERE available_at <= (SELECT clock_timestamp()) LIMIT %(counted)s::int) waiting),
-  'outbox_late', (SELECT extract(epoch FROM clock_timestamp() - min(available_at))::float8 FROM runs_outboxmessage),
+  'outbox', (SELECT count(*) FROM (SELECT FROM {KNOWN_TOPICS} CROSS JOIN LATERAL (
+    SELECT FROM runs_outboxmessage WHERE topic = known.topic AND available_at <= (SELECT clock_timestamp())
+    LIMIT %(counted)s::int) message LIMIT %(counted)s::int) waiting),
+  'outbox_late', (SELECT extract(epoch FROM clock_timestamp() - min(
+    (SELECT min(available_at) FROM runs_outboxmessage WHERE topic = known.topic)))::float8 FROM {KNOWN_TOPICS}),
+  'unknown_topics', (SELECT coalesce(json_object_agg(topic, late), '{{}}') FROM (
+    SELECT topic, (SELECT extract(epoch FROM clock_timestamp() - min(available_at))::float8
+      FROM runs_outboxmessage WHERE topic = topics.topic) AS late
+    FROM topics WHERE topic <> ALL (%(topics)s::text[])) unknown WHERE late > 0),
   'undelivered', (SELECT count(*) FROM (
     SELECT FROM {FIRST_MESSAGES} WHERE last_error <> '') waiting),
   'undelivered_age', (SELECT extract(epoch FROM clock_timestamp() - min(created_at))::float8 FROM {FIRST_MESSAGES}
@@ -121,7 +141,8 @@ SELECT json_build_object(
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """One incarnation; `started`, `seen` and `stopped` are seconds ago."""
+    """One incarnation; `started`, `seen` and `stopped` are seconds ago. Troubles: what it cannot do now, by the name of the
+    problem, each with its `error` and for how many seconds it has `lasted`."""
 
     id: str
     kind: str
@@ -137,6 +158,7 @@ class Process:
     seen: float
     stopped: float | None
     stopped_reason: str
+    troubles: dict[str, Any] | None = None
 
     @property
     def name(self) -> str:
@@ -237,6 +259,7 @@ class Situation:
     undispatched_age: float | None = None
     outbox: int = 0
     outbox_late: float | None = None
+    unknown_topics: Mapping[str, float] = field(default_factory=dict)
     undelivered: int = 0
     undelivered_age: float | None = None
     delivery_error: str | None = None
@@ -280,6 +303,8 @@ def look() -> Situation:
         LOOK,
         {
             **parameters(),
+            "topics": known_topics(),
+            "held_topics": list(wiring.outside),
             "stopped": STOPPED_SHOWN,
             "counted": COUNTED,
             "late": LATE,

@@ -12,6 +12,7 @@ import structlog
 from celery import current_app
 from django.conf import settings
 from kombu import Connection, Producer
+from kombu.exceptions import OperationalError
 from kombu.pools import producers
 
 log = structlog.get_logger(__name__)
@@ -120,7 +121,7 @@ def _broken(found: Producer, error: Exception) -> None:
 
 def broker_errors(found: Producer) -> tuple[type[Exception], ...]:
     connection: Any = found.connection
-    errors: tuple[type[Exception], ...] = (*connection.connection_errors, *connection.channel_errors)
+    errors: tuple[type[Exception], ...] = (OperationalError, *connection.connection_errors, *connection.channel_errors)
     return errors
 
 

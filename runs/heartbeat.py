@@ -3,12 +3,11 @@ the alarm when it does not."""
 
 import threading
 import time
-import urllib.error
-import urllib.request
 
 import structlog
 from django.conf import settings
 
+from runs import outgoing
 from runs.alive import IS_ALIVE
 from runs.lease import patience
 from runs.sql import fetch
@@ -27,13 +26,19 @@ class Heartbeat:
 
     def __init__(self) -> None:
         self.sent_at = float("-inf")
+        self.sender: threading.Thread | None = None
 
     def beat(self) -> None:
         """Ping where WAKEFUL_HEARTBEAT_URL is set, once per WAKEFUL_HEARTBEAT_EVERY; never in the loop's way."""
         is_due = time.monotonic() - self.sent_at >= settings.WAKEFUL_HEARTBEAT_EVERY.total_seconds()
-        if settings.WAKEFUL_HEARTBEAT_URL and is_due and others_alive():
+        if not settings.WAKEFUL_HEARTBEAT_URL or not is_due:
+            return
+        if self.sender and self.sender.is_alive():
+            return  # of pings that hang there is one
+        if others_alive():
             self.sent_at = time.monotonic()
-            threading.Thread(target=ping, args=(settings.WAKEFUL_HEARTBEAT_URL,), daemon=True).start()
+            self.sender = threading.Thread(target=ping, args=(settings.WAKEFUL_HEARTBEAT_URL,), daemon=True)
+            self.sender.start()
 
 
 def others_alive() -> bool:
@@ -42,8 +47,11 @@ def others_alive() -> bool:
 
 
 def ping(url: str) -> None:
+    """Never raises: where it fails, the monitor notices."""
     try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT):  # noqa: S310 (the operator's own URL; a check wants http)
-            log.debug("heartbeat.sent")
-    except (OSError, ValueError) as error:
+        outgoing.send(url, timeout=TIMEOUT)
+        log.debug("heartbeat.sent")
+    except outgoing.NotTaken as error:
         log.warning("heartbeat.failed", error=str(error))
+    except Exception as error:
+        log.warning("heartbeat.failed", error=type(error).__name__)  # its text may quote the address

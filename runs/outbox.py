@@ -7,7 +7,7 @@ off, and the rest goes on. Messages of a topic that this version does not know a
 
 import json
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -16,9 +16,11 @@ from django.db import transaction
 
 from runs import broker
 from runs.failpoints import failpoint
+from runs.locking import is_locked
+from runs.models import OutboxMessage
 from runs.queues import IS_PAUSED
-from runs.sql import execute, fetch
-from runs.wiring import Locked, wiring
+from runs.sql import database_now, execute, fetch
+from runs.wiring import PutOff, wiring
 
 log = structlog.get_logger(__name__)
 
@@ -28,6 +30,8 @@ RETRY_MAX = timedelta(minutes=10)
 LOCKED_AGAIN = timedelta(seconds=1)
 SEND_AT_MOST = 5.0  # seconds on end: far less than SENDING
 ONE_BY_ONE = 1.0  # seconds: dispatch and rescue wait meanwhile
+WAITED_FOR = 2  # locks, each LOCK_TIMEOUT; then the rest of a batch is put off
+LOCK_TIMEOUT = "100ms"
 LOCK_SPACE = 0x57AD  # of two-integer advisory locks; the dispatch lock has another
 
 EVERYTHING_IS_PAUSED = IS_PAUSED.format(queue="'*'")
@@ -87,31 +91,50 @@ def _handle(topic: str, limit: int) -> int:
             failpoint("before_outbox_commit")
         failpoint("after_outbox_commit")
         return len(messages)
-    except Locked as locked:
+    except PutOff as locked:
         # The rest is taken at the next look, without these.
-        ids = [id for id, _, payload in messages if any(payload is one for one in locked.payloads)]
-        log.info("outbox.locked", topic=topic, messages=len(ids))
-        return execute(PUT_OFF, [LOCKED_AGAIN, ids])
-    except Exception:
+        return put_off(topic, [id for id, _, payload in messages if any(payload is one for one in locked.payloads)])
+    except Exception as error:
+        if not is_locked(error):
+            log.exception("outbox.batch_failed", topic=topic)
         # One bad message must not stop the rest: find it.
-        log.exception("outbox.batch_failed", topic=topic)
         return _one_by_one(topic, limit)
 
 
 def _one_by_one(topic: str, limit: int) -> int:
     until = time.monotonic() + ONE_BY_ONE
-    tried = 0
-    for id, _, payload in read(LIST, {"topic": topic, "limit": limit}):
-        if time.monotonic() > until:
+    messages, tried, locked, waited = read(LIST, {"topic": topic, "limit": limit}), 0, list[int](), 0
+    for id, _, payload in messages:
+        if time.monotonic() > until or waited == WAITED_FOR:
             break
         tried += 1
         try:
             with transaction.atomic():
                 if execute(TAKE_ONE, {"id": id, "topic": topic}):
                     wiring.inside[topic]([payload])
+        except PutOff:
+            locked.append(id)
         except Exception as error:
-            postpone(id, topic, error)
-    return tried
+            if is_locked(error):
+                locked.append(id)
+                waited += 1
+            else:
+                postpone(id, topic, error)
+    if waited == WAITED_FOR:
+        locked += [id for id, _, _ in messages[tried:]]
+    return tried + (put_off(topic, locked) if locked else 0)
+
+
+def put_off(topic: str, ids: Sequence[int]) -> int:
+    """Look again later at messages for which somebody has locked something; how many."""
+    log.info("outbox.locked", topic=topic, messages=len(ids))
+    return execute(PUT_OFF, [LOCKED_AGAIN, list(ids)])
+
+
+def say_again(topic: str, payloads: Iterable[dict[str, Any]], *, after: timedelta = LOCKED_AGAIN) -> None:
+    """For a handler: leave a message for later about what it could not do now."""
+    later = database_now() + after
+    OutboxMessage.objects.bulk_create(OutboxMessage(topic=topic, payload=one, available_at=later) for one in payloads)
 
 
 def deliver_outside(limit: int) -> int:

@@ -3,33 +3,46 @@ then the run goes on. A frozen process keeps no locks and commits nothing."""
 
 import time
 from collections.abc import Iterable
+from datetime import timedelta
 from uuid import UUID
 
 import structlog
 from django.conf import settings
 from django.db import DatabaseError, OperationalError
-from psycopg.errors import LockNotAvailable
 
 from runs.failpoints import failpoint
 from runs.lease import patience
+from runs.locking import is_locked
 from runs.models import Attempt, Run
 from runs.models.run import UNPARSED
 from runs.outcome import Outcome, Ticket, take_away
+from runs.patience import session_waits
 from runs.policy import Policy
-from runs.sql import fetch
+from runs.sql import execute, fetch
 from runs.states import RunStatus
 from runs.timeline import FAILED_OVER
 
 log = structlog.get_logger(__name__)
 
+LOCK_PATIENCE = timedelta(milliseconds=200)
 TERMINATE_WAIT = 5000  # milliseconds
 
 CLOSE_UNSEEN = """
 UPDATE runs_worker SET stopped_at = clock_timestamp(), stopped_reason = 'unseen'
-WHERE stopped_at IS NULL
-  AND seen_at < clock_timestamp() - CASE kind WHEN 'worker' THEN %(lease)s::interval ELSE %(others)s::interval END
-  AND clock_timestamp() > pg_postmaster_start_time() + %(lease)s::interval
+WHERE id IN (
+  SELECT id FROM runs_worker
+  WHERE stopped_at IS NULL
+    AND seen_at < clock_timestamp() - CASE kind WHEN 'worker' THEN %(lease)s::interval ELSE %(others)s::interval END
+    AND clock_timestamp() > pg_postmaster_start_time() + %(lease)s::interval
+  FOR UPDATE SKIP LOCKED)
 RETURNING id, kind, host, pid
+"""
+# The database's clock was put back: one that lives renews by the new time, the time of one that died would never be over.
+COME_BACK = """
+UPDATE runs_worker SET seen_at = clock_timestamp()
+WHERE id IN (
+  SELECT id FROM runs_worker WHERE stopped_at IS NULL AND seen_at > clock_timestamp() + interval '1 second'
+  FOR UPDATE SKIP LOCKED)
 """
 # Of this epoch and of earlier ones: whoever fenced a run may have died before it ended the session.
 TERMINATE = """
@@ -53,10 +66,15 @@ class Rescuer:
         if time.monotonic() - self.connected_at > settings.WAKEFUL_LEASE.total_seconds():
             close_unseen()
         failpoint("after_close")
-        return sum(lost_unless_locked(run, "its worker was lost") for run in runs_of_closed_workers())
+        lost_runs = list(runs_of_closed_workers())
+        if not lost_runs:
+            return 0
+        with session_waits(LOCK_PATIENCE):  # of many that somebody has locked, each would cost as much
+            return sum(lost_unless_locked(run, "its worker was lost") for run in lost_runs)
 
 
 def close_unseen() -> None:
+    execute(COME_BACK)
     for id, kind, host, pid in fetch(CLOSE_UNSEEN, patience()):
         log.warning("worker.unseen", worker=str(id), kind=kind, host=host, pid=pid)
 
@@ -76,7 +94,7 @@ def lost_unless_locked(run: Run, reason: str) -> bool:
     try:
         return lost(run, reason)
     except OperationalError as error:
-        if not isinstance(error.__cause__, LockNotAvailable):
+        if not is_locked(error):
             raise
         log.warning("rescue.locked", run=str(run.id), key=run.key)
         return False

@@ -1,6 +1,7 @@
 """Child runs: made in a commit of their parent, told of when they end, and stopped with it."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -14,8 +15,9 @@ from runs import keys
 from runs.cancel import stop
 from runs.claim import Claim
 from runs.enqueue import NewRun, enqueue
-from runs.models import NIL, OutboxMessage, Run
+from runs.models import NIL, Run
 from runs.models.run import UNPARSED
+from runs.outbox import LOCKED_AGAIN, say_again
 from runs.policy import Policy
 from runs.sql import fetch
 from runs.states import FINISHED, RunStatus
@@ -56,6 +58,8 @@ SELECT DISTINCT fork.child FROM fork CROSS JOIN LATERAL (
 WHERE EXISTS (
   SELECT FROM runs_step WHERE run_id = live.id AND strpos(output::text, fork.child::text) > 0 OFFSET 0)
 """
+WAITING = "SELECT id FROM runs_run WHERE id = ANY(%s::uuid[]) AND status = 'waiting'"
+LOCK_WAITING = f"{WAITING} FOR NO KEY UPDATE SKIP LOCKED"
 FORKS = """
 WITH RECURSIVE fork (id) AS (
   SELECT unnest(%s::uuid[])
@@ -129,7 +133,13 @@ def _policy_of(child: Child) -> Policy:
 def children_finished(payloads: Sequence[dict[str, Any]]) -> None:
     """Wake the parents that wait for children of which none lives any more, and the forks of these parents."""
     parents = sorted({UUID(payload["parent"]) for payload in payloads})
-    end_without_children([id for (id,) in fetch(FORKS, [parents])])
+    waiting = {id for (id,) in fetch(WAITING, [[id for (id,) in fetch(FORKS, [parents])]])}
+    if not waiting:
+        return
+    free = {id for (id,) in fetch(LOCK_WAITING, [list(waiting)])}
+    end_without_children(free)
+    if busy := waiting - free:
+        say_again(CHILD_FINISHED, [{"parent": str(id)} for id in sorted(busy)])
 
 
 def stop_orphans(payloads: Sequence[dict[str, Any]]) -> None:
@@ -141,17 +151,27 @@ def stop_orphans(payloads: Sequence[dict[str, Any]]) -> None:
     orphans = {id for (id,) in fetch(ORPHANS, {"ids": [payload["run"] for payload in cancelled]})}
     if orphans:
         orphans -= {id for (id,) in fetch(WITH_FORKS, {"children": sorted(orphans)})}
-    # In the order of their keys, as everybody who locks several.
-    for run in Run.objects.filter(id__among=sorted(orphans)).defer(*UNPARSED).order_by("key", "id")[:TOGETHER]:
+    if not orphans:
+        return
+    found = list(Run.objects.filter(id__among=sorted(orphans)).defer(*UNPARSED).order_by("key", "id")[:TOGETHER])
+    free = _lock(found)
+    for run in free:
         _stop(run)
-    if len(orphans) > TOGETHER:
-        OutboxMessage.objects.bulk_create(
-            OutboxMessage(topic="run.finished", key=payload["run"], payload=payload) for payload in cancelled
-        )
+    if len(free) < len(orphans):
+        # At once where there are more; later where somebody has locked them.
+        again = timedelta() if len(orphans) > TOGETHER and free else LOCKED_AGAIN
+        say_again("run.finished", cancelled, after=again)
+
+
+def _lock(runs: Sequence[Run]) -> list[Run]:
+    """Those of them that this transaction got locked, and their keys before; it waits for none."""
+    locked = keys.try_lock(run.key for run in runs if run.key)
+    free = [run.id for run in runs if not run.key or run.key in locked]
+    return list(
+        Run.objects.filter(id__among=free).defer(*UNPARSED).order_by("key", "id").select_for_update(skip_locked=True)
+    )
 
 
 def _stop(run: Run) -> None:
-    if run.key:
-        keys.lock(run.key)
     while run.status not in FINISHED and not stop(run, f"the end of run {run.parent_id}"):
         run.refresh_from_db()

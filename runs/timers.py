@@ -35,7 +35,8 @@ SELECT clock_timestamp(),
        WHERE message.topic = known.topic AND available_at >= %(since)s::timestamptz) - clock_timestamp())::float8 AS due_in
      FROM unnest(%(topics)s::text[]) AS known(topic)) first WHERE due_in IS NOT NULL),
   {EVERYTHING_IS_PAUSED},
-  (SELECT min(seen_at + CASE kind WHEN 'worker' THEN %(lease)s::interval ELSE %(others)s::interval END)
+  (SELECT min(CASE WHEN seen_at > clock_timestamp() + interval '1 second' THEN clock_timestamp()
+     ELSE seen_at + CASE kind WHEN 'worker' THEN %(lease)s::interval ELSE %(others)s::interval END END)
    FROM runs_worker WHERE stopped_at IS NULL) - clock_timestamp()
 """  # noqa: S608  (our own parts)
 

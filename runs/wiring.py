@@ -10,8 +10,8 @@ from agents.effects import Effects
 from agents.run import Event
 
 
-class Locked(Exception):
-    """Somebody else's transaction has locked what a handler needs for these payloads. It waited for none of them."""
+class PutOff(Exception):
+    """Another session has locked what a handler needs for these payloads. It did not wait, and what it wrote is undone."""
 
     def __init__(self, payloads: Sequence[dict[str, Any]]) -> None:
         super().__init__(f"{len(payloads)} payloads")
@@ -19,7 +19,7 @@ class Locked(Exception):
 
 
 # A handler gets the payloads of a topic's messages, in the transaction that deletes their rows. It never waits for a lock:
-# it raises Locked, and is called again without those payloads.
+# it raises PutOff, and is called again without those payloads.
 InsideHandler = Callable[[Sequence[dict[str, Any]]], None]
 # A handler that touches the network gets one payload; it may see the same one again.
 OutsideHandler = Callable[[dict[str, Any]], None]

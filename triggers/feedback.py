@@ -1,6 +1,6 @@
 """What comes back from runs, by way of the outbox: the events they emitted, and how they ended."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +11,7 @@ from runs import alarms
 from runs.models import Alarm
 from runs.policy import Policy
 from runs.states import RunStatus
+from runs.wiring import PutOff
 from triggers.accept import Incoming, accept, builtin_source
 from triggers.models import Trigger
 
@@ -45,9 +46,20 @@ def count_failures(payloads: Sequence[dict[str, Any]]) -> None:
     for payload in payloads:
         if payload["trigger"] and payload["status"] != RunStatus.CANCELLED:
             ended.setdefault(payload["trigger"], []).append(payload)
-    # Locked: two dispatchers may count for one trigger.
-    for trigger in Trigger.objects.filter(id__among=sorted(ended)).order_by("id").select_for_update(no_key=True):
+    for trigger in locked_triggers(ended):
         _count(trigger, ended[str(trigger.id)])
+
+
+def locked_triggers(wanted: Mapping[str, Sequence[dict[str, Any]]]) -> list[Trigger]:
+    """Lock those that are still there, given the payloads of each. PutOff: somebody else has locked some of them."""
+    triggers = Trigger.objects.filter(id__among=sorted(wanted))
+    got = list(triggers.order_by("id").select_for_update(no_key=True, skip_locked=True))
+    if len(got) < len(wanted):
+        missing = set(wanted) - {str(trigger.id) for trigger in got}
+        there = {str(id) for id in triggers.filter(id__among=sorted(missing)).values_list("id", flat=True)}
+        if there:
+            raise PutOff([payload for id in there for payload in wanted[id]])
+    return got
 
 
 def _count(trigger: Trigger, ended: Sequence[dict[str, Any]]) -> None:

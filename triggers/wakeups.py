@@ -4,7 +4,7 @@ A wake begins a new causal chain, since time goes by in between. So that nothing
 of events, none comes sooner than WAKEFUL_LOOP_RATE spaces its loops; and a trigger has at most WAKEFUL_MAX_WAKES ahead.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,7 +21,8 @@ from runs.audit import record, record_about
 from runs.effects import SCHEDULE, WAKEUP
 from runs.models import OutboxMessage
 from runs.patience import Locked, no_longer_than
-from runs.sql import database_now
+from runs.sql import database_now, fetch
+from runs.wiring import PutOff
 from triggers.accept import Incoming, accept, builtin_source
 from triggers.calendar import Rule, RuleError
 from triggers.declarations import rule_as_json
@@ -32,6 +33,8 @@ from triggers.schedules import add_schedule, parse_rule, remove, set_rule
 
 log = structlog.get_logger(__name__)
 
+THERE = "SELECT id FROM triggers_trigger WHERE id = ANY(%s::uuid[])"
+KEEP = f"{THERE} FOR KEY SHARE SKIP LOCKED"
 EVENT_TYPE = "run.wakeup"
 NAME_LENGTH = 200  # of a schedule
 BY = "dispatcher"
@@ -112,7 +115,7 @@ def _refuse_too_many(trigger_id: UUID, slug: str, effects: Effects) -> None:
 
 def wake(payloads: Sequence[dict[str, Any]]) -> None:
     """Record the events by which triggers wake again."""
-    there = _triggers(payloads)
+    there = _share(payloads)
     accept([_event(payload) for payload in payloads if payload["trigger"] in there])
     for payload in payloads:
         if payload["trigger"] not in there:
@@ -215,6 +218,16 @@ def _standing(slug: str) -> Any:
 def _triggers(payloads: Iterable[dict[str, Any]]) -> dict[str, Trigger]:
     """Those that are still there, by id."""
     return {str(id): trigger for id, trigger in Trigger.objects.in_bulk({one["trigger"] for one in payloads}).items()}
+
+
+def _share(payloads: Sequence[dict[str, Any]]) -> Collection[str]:
+    """Those that are still there, kept from being deleted. PutOff: somebody is about to delete some, or has locked them so."""
+    wanted = sorted({payload["trigger"] for payload in payloads})
+    there = {str(id) for (id,) in fetch(THERE, [wanted])}
+    kept = {str(id) for (id,) in fetch(KEEP, [wanted])}
+    if there - kept:
+        raise PutOff([payload for payload in payloads if payload["trigger"] in there - kept])
+    return there
 
 
 def _drop(payload: dict[str, Any], reason: str) -> None:

@@ -2,18 +2,22 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
 from celery import current_app
+from django.conf import settings
 from django.db import connection
 from django.db.models.functions import Now
 
-from runs import broker, relay, waits
+from runs import broker, relay, timers, waits
 from runs.listen import set_timeouts
-from runs.models import Run, Wait, Worker
-from runs.rescue import Rescuer
+from runs.models import OutboxMessage, Run, Wait, Worker
+from runs.outbox import deliver_inside
+from runs.rescue import Rescuer, close_unseen
 from tests.runs.durable import Lab, lab
 from tests.runs.factories import make_run
 from tests.stack import within
@@ -27,13 +31,16 @@ __all__ = ["lab"]
 @contextmanager
 def lock_on(run: Run) -> Iterator[None]:
     """Somebody holds the run's row, and this session waits for locks no longer than a dispatcher's does."""
-    wanted = ("host", "port", "user", "password", "dbname")
-    parameters = {name: value for name, value in connection.get_connection_params().items() if name in wanted}
-    with psycopg.connect(**parameters) as holder:
+    with psycopg.connect(**parameters()) as holder:
         holder.execute("SELECT FROM runs_run WHERE id = %s FOR UPDATE", [run.id])
         set_timeouts()
         yield
         holder.rollback()
+
+
+def parameters() -> dict[str, Any]:
+    wanted = ("host", "port", "user", "password", "dbname")
+    return {name: value for name, value in connection.get_connection_params().items() if name in wanted}
 
 
 def status_of(run: Run) -> str:
@@ -117,3 +124,73 @@ def test_a_broker_that_is_away_says_so_at_once(monkeypatch: pytest.MonkeyPatch) 
 
     with within(2):
         assert not relay.publish([relay.Wanted(queue="default", bound=2, claimable=1)])
+
+
+@pytest.mark.django_db(transaction=True, serialized_rollback=True)
+def test_a_worker_whose_row_somebody_has_locked_keeps_no_other_from_being_missed() -> None:
+    locked, other = (
+        Worker.objects.create(kind="worker", host="h", pid=pid, version="1", seen_at="2026-01-01T00:00Z")
+        for pid in (1, 2)
+    )
+    with psycopg.connect(**parameters()) as holder:
+        holder.execute("SELECT FROM runs_worker WHERE id = %s FOR UPDATE", [locked.id])
+        set_timeouts()
+        close_unseen()
+        holder.rollback()
+
+    other.refresh_from_db()
+    locked.refresh_from_db()
+    assert (other.stopped_reason, locked.stopped_reason) == ("unseen", "")
+    close_unseen()
+    locked.refresh_from_db()
+    assert locked.stopped_reason == "unseen"
+    connection.close()
+
+
+@pytest.mark.django_db(transaction=True, serialized_rollback=True)
+def test_a_lock_on_one_child_of_a_cancelled_run_keeps_no_other_from_being_stopped() -> None:
+    parent = make_run(status="cancelled", ready_at=None)
+    locked, other = (make_run(parent_id=parent.id) for _ in range(2))
+    said = {"run": str(parent.id), "agent": "a", "trigger": None, "status": "cancelled", "error": ""}
+    OutboxMessage.objects.create(topic="run.finished", payload=said)
+
+    with lock_on(locked):
+        deliver_inside(10, ["run.finished"])
+        assert (status_of(locked), status_of(other)) == ("queued", "cancelled")
+        assert timers.look().inside["run.finished"] > timedelta()
+
+    OutboxMessage.objects.update(available_at=Now())
+    deliver_inside(10, ["run.finished"])
+    assert status_of(locked) == "cancelled"
+    connection.close()
+
+
+@pytest.mark.django_db(transaction=True, serialized_rollback=True)
+def test_a_lock_on_a_parent_that_waits_keeps_no_other_from_being_woken() -> None:
+    locked, other = (make_run(status="waiting", ready_at=None) for _ in range(2))
+    for run in (locked, other):
+        Wait.objects.create(
+            run=run, key="join", position=0, is_keyed=False, kind="children", children=[], looked_at=Now()
+        )
+        OutboxMessage.objects.create(topic="child.finished", payload={"parent": str(run.id)})
+
+    with lock_on(locked):
+        deliver_inside(10, ["child.finished"])
+        assert (status_of(locked), status_of(other)) == ("waiting", "queued")
+
+    OutboxMessage.objects.update(available_at=Now())
+    deliver_inside(10, ["child.finished"])
+    assert status_of(locked) == "queued"
+    connection.close()
+
+
+@pytest.mark.django_db
+def test_a_worker_that_died_while_the_clock_was_ahead_is_missed_one_lease_after_it_was_put_back() -> None:
+    died = Worker.objects.create(kind="worker", host="h", pid=1, version="1", seen_at=Now() + timedelta(hours=1))
+
+    assert timers.is_due(timers.look().lease_expiry)
+    close_unseen()
+
+    died.refresh_from_db()
+    assert died.stopped_at is None
+    assert timedelta() < (timers.look().lease_expiry or timedelta()) <= settings.WAKEFUL_LEASE

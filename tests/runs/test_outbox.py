@@ -1,0 +1,236 @@
+"""Messages wait for nobody but themselves: not for another topic, nor for what somebody has locked, nor for the broker."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from runs import broker, outbox, pause, timers
+from runs.models import OutboxMessage, Queue
+from runs.sql import database_now, execute
+from runs.wiring import wiring
+from tests.triggers.factories import make_trigger
+
+pytestmark = pytest.mark.django_db(transaction=True, serialized_rollback=True)
+
+
+@contextmanager
+def neighbour(statement: str, *parameters: Any) -> Iterator[None]:
+    """Somebody else's transaction, which has done this and stays open."""
+    where = {**connection.get_connection_params(), "cursor_factory": psycopg.Cursor}
+    with psycopg.connect(**where) as session:
+        session.execute(statement.encode(), parameters)
+        yield
+        session.rollback()
+
+
+@pytest.fixture
+def handled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the handlers of two topics inside, two to the broker and a slow one were given."""
+    seen: list[Any] = []
+    monkeypatch.setattr(wiring, "inside", {"a": seen.extend, "b": seen.extend})
+    monkeypatch.setattr(wiring, "outside", {"task": seen.append})
+    monkeypatch.setattr(wiring, "slow", {"alarm": seen.append})
+    monkeypatch.setattr(broker, "breaker", broker.Breaker())
+    return seen
+
+
+def leave(topic: str, *payloads: Any) -> None:
+    OutboxMessage.objects.bulk_create(OutboxMessage(topic=topic, payload=payload) for payload in payloads)
+
+
+def finished(trigger: Any, count: int) -> list[dict[str, Any]]:
+    said = {"agent": "greeter", "trigger": str(trigger.id), "status": "failed", "error": "boom"}
+    return [{**said, "run": str(uuid4())} for _ in range(count)]
+
+
+def counts() -> dict[str, int]:
+    return {topic: OutboxMessage.objects.filter(topic=topic).count() for topic in ("a", "b", "task", "alarm")}
+
+
+def test_a_locked_trigger_delays_only_what_is_told_of_its_own_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "_one_by_one", pytest.fail)
+    locked, other = make_trigger("locked"), make_trigger("other", types=["other.*"])
+    leave("run.finished", *finished(locked, 200), *finished(other, 3))
+
+    with neighbour("SELECT FROM triggers_trigger WHERE id = %s FOR UPDATE", locked.pk):
+        with CaptureQueriesContext(connection) as captured:
+            outbox.deliver_inside(500, ["run.finished"])
+            outbox.deliver_inside(500, ["run.finished"])
+        other.refresh_from_db()
+        assert other.failures_in_a_row == 3
+        assert OutboxMessage.objects.filter(attempts=0, last_error="").count() == 200
+        assert timers.look().inside["run.finished"] > timedelta()  # nothing to do before that
+        assert len(captured) < 30
+
+    OutboxMessage.objects.update(available_at=database_now())
+    outbox.deliver_inside(500, ["run.finished"])
+    locked.refresh_from_db()
+    assert locked.failures_in_a_row == 200 or locked.is_paused
+    assert not OutboxMessage.objects.filter(topic="run.finished").exists()
+
+
+def test_a_wake_waits_while_its_trigger_is_being_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "_one_by_one", pytest.fail)
+    locked, other = make_trigger("locked"), make_trigger("other")
+    said = {"data": None, "reason": ""}
+    for number, trigger in enumerate((locked, other)):
+        leave("wakeup", {**said, "trigger": str(trigger.id), "run": str(uuid4()), "name": f"wake-{number}"})
+
+    with neighbour("SELECT FROM triggers_trigger WHERE id = %s FOR UPDATE", locked.pk):
+        outbox.deliver_inside(500, ["wakeup"])
+        outbox.deliver_inside(500, ["wakeup"])
+
+        [left] = OutboxMessage.objects.all()
+        assert left.payload["trigger"] == str(locked.id)
+
+
+def test_a_handler_that_waits_for_locks_all_the_same_stops_at_the_second(
+    handled: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    def wait_for_lock(payloads: Any) -> None:
+        tried.append(len(payloads))
+        execute("UPDATE runs_queue SET paused_reason = 'x' WHERE name = 'locked'")
+
+    monkeypatch.setitem(wiring.inside, "a", wait_for_lock)
+    Queue.objects.create(name="locked")
+    leave("a", *range(50))
+
+    with neighbour("SELECT FROM runs_queue WHERE name = 'locked' FOR UPDATE"):
+        outbox.deliver_inside(500, ["a"])
+
+    assert tried == [50, 1, 1]
+    assert OutboxMessage.objects.filter(available_at__gt=database_now(), attempts=0).count() == 50
+
+
+def test_one_bad_message_stops_none_of_the_others(handled: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse_sevens(payloads: Any) -> None:
+        if 7 in payloads:
+            raise ValueError("seven")
+        handled.extend(payloads)
+
+    monkeypatch.setitem(wiring.inside, "a", refuse_sevens)
+    leave("a", *range(10))
+
+    outbox.deliver_inside(500, ["a"])
+
+    assert sorted(handled) == [0, 1, 2, 3, 4, 5, 6, 8, 9]
+    assert "seven" in OutboxMessage.objects.get().last_error
+
+
+def test_a_topic_is_handled_by_one_dispatcher_at_a_time_so_that_its_order_holds(handled: list[Any]) -> None:
+    leave("a", 1)
+    leave("b", 2)
+
+    with neighbour("SELECT pg_advisory_xact_lock(%s::int, hashtext('a'))", outbox.LOCK_SPACE):
+        assert outbox.deliver_inside(10) == 1
+
+    assert handled == [2]
+    assert outbox.deliver_inside(10) == 1
+
+
+def test_a_message_of_a_newer_version_costs_nothing_and_is_left_alone(handled: list[Any]) -> None:
+    leave("of.a.newer.version", 1)
+
+    look = timers.look()
+
+    assert (look.inside, look.outside, look.slow, look.next) == ({}, None, None, None)
+    assert outbox.deliver_inside(10) + outbox.deliver_outside(10) + outbox.deliver_slow() == 0
+    assert OutboxMessage.objects.count() == 1
+
+
+def test_while_everything_is_paused_periodic_tasks_wait_and_alarms_do_not(handled: list[Any]) -> None:
+    leave("task", "a task")
+    leave("alarm", "an alarm")
+    pause.pause("*", reason="restored", by="test")
+
+    assert timers.look().outside is None
+    outbox.deliver_outside(10)
+    outbox.deliver_slow()
+    assert handled == ["an alarm"]
+
+    pause.resume("*", by="test")
+    assert timers.is_due(timers.look().outside)
+    outbox.deliver_outside(10)
+    assert handled == ["an alarm", "a task"]
+    assert not OutboxMessage.objects.exists()
+
+
+def test_a_queue_that_is_paused_alone_keeps_no_periodic_task(handled: list[Any]) -> None:
+    leave("task", "a task")
+    Queue.objects.create(name="default")
+    pause.pause("default", reason="", by="test")
+
+    outbox.deliver_outside(10)
+
+    assert handled == ["a task"]
+
+
+def test_of_a_broker_that_is_away_a_whole_batch_asks_once_and_nothing_counts_against_it(
+    handled: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def away(payload: Any) -> None:
+        asked.append(payload)
+        broker.breaker.failed(ConnectionError("refused"))
+        raise broker.BrokerAway("refused")
+
+    monkeypatch.setitem(wiring.outside, "task", away)
+    leave("task", *range(50))
+
+    with CaptureQueriesContext(connection) as captured:
+        outbox.deliver_outside(50)
+
+    assert len(asked) == 1 and len(captured) == 2  # one reserves them, one puts them back
+    assert OutboxMessage.objects.filter(attempts=0, last_error="").count() == 50
+    assert timers.look().outside is not None
+    OutboxMessage.objects.update(available_at=database_now())
+    monkeypatch.setitem(wiring.outside, "task", handled.append)
+    outbox.deliver_outside(50)
+    assert handled == list(range(50))
+
+
+def test_a_message_the_broker_chokes_on_goes_behind_the_others(
+    handled: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def choke_on_first(payload: Any) -> None:
+        if broker.breaker.retry_in:
+            raise broker.BrokerAway("")
+        if payload == 0:
+            broker.breaker.failed(ConnectionError("reset"))
+            raise ConnectionError("reset")
+        handled.append(payload)
+        broker.breaker.succeeded()
+
+    monkeypatch.setitem(wiring.outside, "task", choke_on_first)
+    leave("task", 0, 1, 2)
+
+    outbox.deliver_outside(10)
+    assert handled == []
+    broker.breaker.retry_at = 0.0
+    OutboxMessage.objects.filter(attempts=0).update(available_at=database_now())
+    outbox.deliver_outside(10)
+
+    assert handled == [1, 2]
+    assert "reset" in OutboxMessage.objects.get().last_error
+
+
+def test_sending_stops_long_before_others_would_take_the_messages_for_lost(
+    handled: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "SEND_AT_MOST", -1.0)
+    leave("task", 1, 2)
+
+    outbox.deliver_outside(10)
+
+    assert handled == []
+    assert OutboxMessage.objects.filter(attempts=0, available_at__lte=database_now()).count() == 2

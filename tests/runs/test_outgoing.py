@@ -1,0 +1,123 @@
+"""Nothing but http and https is spoken to the outside, and no message quotes the address."""
+
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from config.checks import outgoing_urls
+from runs import outgoing
+from runs.heartbeat import ping
+
+SECRET = "T0/SECRET-PATH"
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[tuple[str, dict[str, Any]]]:
+    """A server that says where to go on, and what it was asked."""
+    said: dict[str, Any] = {"location": "", "status": 302, "asked": []}
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            said["asked"].append((self.command, self.path))
+            self.send_response(said["status"] if self.path.startswith(f"/{SECRET}") else 204)
+            self.send_header("Location", said["location"])
+            self.end_headers()
+
+        do_GET = do_POST = _answer
+
+        def log_message(self, *_: Any) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/{SECRET}", said
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("url", "wrong"),
+    [
+        (f"hooks.example.org/{SECRET}", "http"),
+        (f"file:///etc/{SECRET}", "http"),
+        (f"ftp://example.org/{SECRET}", "http"),
+        (f"https:///{SECRET}", "host"),
+        (f"https://example.org/{SECRET} x", "space"),
+        (f"https://example.org/{SECRET}\r\nX: y", "control"),
+        (f"https://[::1/{SECRET}", "no URL"),
+        (f"https://example.org:port/{SECRET}", "no URL"),
+        (f"https://example.org/{SECRET}/ü", "%XX"),
+    ],
+)
+def test_an_address_that_cannot_work_is_refused_at_the_start_and_quoted_nowhere(
+    url: str, wrong: str, settings: Any, capsys: Any, caplog: Any
+) -> None:
+    settings.WAKEFUL_ALARM_URL = settings.WAKEFUL_HEARTBEAT_URL = url
+
+    found = outgoing_urls(None)
+    ping(url)
+    with pytest.raises(outgoing.NotTaken) as refused:
+        outgoing.send(url, timeout=1)
+
+    assert [error.id for error in found] == ["wakeful.E030"] * 2
+    texts = [str(found), str(refused.value), capsys.readouterr().out, capsys.readouterr().err, caplog.text]
+    assert wrong in str(found[0].msg)
+    assert not any(SECRET in text for text in texts)
+
+
+def test_good_addresses_pass(settings: Any) -> None:
+    settings.WAKEFUL_ALARM_URL = "https://user:word@[::1]:8443/a/b?c=d"
+    settings.WAKEFUL_HEARTBEAT_URL = ""
+
+    assert outgoing_urls(None) == []
+
+
+@pytest.mark.parametrize("location", ["file:///etc/hostname", "ftp://127.0.0.1/x"])
+def test_a_redirect_leads_to_no_other_scheme(location: str, elsewhere: Any) -> None:
+    url, said = elsewhere
+    said["location"] = location
+
+    with pytest.raises(outgoing.NotTaken, match="302"):
+        outgoing.send(url, timeout=5)
+
+
+def test_a_ping_follows_a_redirect_and_an_alarm_that_would_lose_its_text_does_not(elsewhere: Any) -> None:
+    url, said = elsewhere
+    said["location"] = url.replace(f"/{SECRET}", "/there")
+
+    outgoing.send(url, timeout=5)
+    assert said["asked"] == [("GET", f"/{SECRET}"), ("GET", "/there")]
+
+    with pytest.raises(outgoing.NotTaken, match="302"):
+        outgoing.send(url, body=b"{}", timeout=5)
+    assert said["asked"][2:] == [("POST", f"/{SECRET}")]
+
+
+@pytest.mark.parametrize("status", [404, 500])
+def test_a_refusal_says_its_number_and_no_address(status: int, elsewhere: Any) -> None:
+    url, said = elsewhere
+    said["status"] = status
+
+    with pytest.raises(outgoing.NotTaken) as refused:
+        outgoing.send(url, body=b"{}", timeout=5)
+
+    assert str(refused.value) == f"it answered {status}"
+
+
+def test_nobody_there_is_said_without_the_address() -> None:
+    with pytest.raises(outgoing.NotTaken) as refused:
+        outgoing.send(f"http://127.0.0.1:1/{SECRET}", timeout=5)
+
+    assert str(refused.value) == "ConnectionRefusedError: Connection refused"
+
+
+def test_the_ping_survives_whatever_goes_wrong(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError(SECRET)
+
+    monkeypatch.setattr(outgoing, "send", fail)
+
+    ping(f"https://example.org/{SECRET}")
+
+    assert "RuntimeError" in caplog.text and SECRET not in caplog.text
