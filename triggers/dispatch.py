@@ -99,17 +99,17 @@ def dispatch(rules: Rules, most: int = MOST) -> Batch:
 
 def dispatch_items(items: Sequence[Item], rules: Rules, most: int = MOST) -> Batch:
     """Match, then decide under the dispatch lock, if by then neither the triggers nor the events have moved on."""
-    matched = match_items(items, rules.current())
+    index = rules.current()
+    matched = match_items(items, index)
     failpoint("before_waits_are_looked_up")
     awaited, may_end_more = waits_ended_by(items, most)
     with transaction.atomic():
         if not _try_lock():
             return Batch(standby=True)
-        if rules.have_changed():
-            return Batch(left=len(items))
+        outdated = rules.concerned(items, index)
         unheard = may_end_more | waits.end_by_events(awaited)
         for one in matched:
-            one.is_unheard = one.item.event_id in unheard
+            one.is_unheard = one.item.event_id in unheard or one.item in outdated
         batch = settle_matched(still_undispatched(matched), most)
         failpoint("before_dispatch_commit")
     failpoint("after_dispatch_commit")

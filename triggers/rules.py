@@ -1,43 +1,74 @@
 """The triggers as the dispatcher sees them, read from their table and kept until it changes."""
 
+from collections.abc import Collection, Sequence
 from typing import Any
+from uuid import UUID
 
 from runs.policy import Policy, nature_of
 from runs.sql import fetch
 from triggers.expressions import compile_each
 from triggers.intake import Intake
+from triggers.items import Item, wanted_by
 from triggers.matching import Index, Rule
 from triggers.models import Trigger
 
-# Of what a rule is made of, read from the rows themselves: no edit is missed, by whatever way it came.
-FINGERPRINT = """
-SELECT count(*), coalesce(sum(hashtextextended(ROW(
-  id, slug, agent, source, types, filter, input, key, key_limit, overlap, policy, enabled, paused_at, paused_reason)::text, 0)), 0)
-FROM triggers_trigger
-"""
+VERSION = "SELECT version, changed_by::text, pg_backend_pid() FROM triggers_rulesversion"
+ROWS = "SELECT id, xmin::text, ctid::text FROM triggers_trigger"
+FEW = 100  # edited triggers that are read while the dispatch lock is held
+
+Versions = dict[UUID, tuple[str, str]]
 
 
 class Rules:
-    """The triggers, indexed; reloaded when the table has changed."""
+    """The triggers, indexed. Database triggers raise a version with every transaction that changes one, however it does;
+    then the rows that changed are read again, and on another connection all of them."""
 
     def __init__(self) -> None:
-        self.fingerprint: Any = None
+        self.version: Any = None
+        self.rows: Versions = {}
         self.index = Index([])
 
     def have_changed(self) -> bool:
-        """Has somebody edited a trigger since they were read? Then they are read anew the next time."""
-        if fetch(FINGERPRINT)[0] == self.fingerprint:
-            return False
-        self.fingerprint = None
-        return True
+        """Has a trigger changed since they were read? Then `current` reads it again."""
+        return self.version is None or fetch(VERSION) != self.version
 
     def current(self) -> Index:
-        """As last read: what is decided by it counts only if they have not changed, looked at under the dispatch lock."""
-        if self.fingerprint is None:
-            [fingerprint] = fetch(FINGERPRINT)
-            self.index = Index(rule_of(trigger) for trigger in Trigger.objects.all())
-            self.fingerprint = fingerprint  # last: where reading them fails they are read again
+        """As last read: what is decided by it counts only for events that `concerned` does not name, under the dispatch lock."""
+        if self.version is None or fetch(VERSION) != self.version:
+            # The version first: what is read after it is at least as new, and it is kept last: a failed reading is repeated.
+            version, rows = fetch(VERSION), _rows()
+            if self.version is None or version[0][-1] != self.version[0][-1]:
+                self.index, self.rows = Index([]), {}
+            edited = _edited(self.rows, rows)
+            kept = [rule for id, rule in self.index.by_id.items() if id not in edited]
+            self.index = Index([*kept, *_read(edited)])
+            self.rows, self.version = rows, version
         return self.index
+
+    def concerned(self, items: Sequence[Item], index: Index) -> set[Item]:
+        """Those of the items, matched by `index`, whose triggers have changed since: they have to be matched again."""
+        if not self.have_changed():
+            return set()
+        edited = _edited(self.rows, _rows())
+        if len(edited) > FEW or index is not self.index:
+            return set(items)
+        now = Index(_read(edited))
+        return {
+            item for item in items if wanted_by(item, now) or any(rule.id in edited for rule in wanted_by(item, index))
+        }
+
+
+def _rows() -> Versions:
+    """What tells one version of a row from the next."""
+    return {id: (xmin, ctid) for id, xmin, ctid in fetch(ROWS)}
+
+
+def _edited(before: Versions, now: Versions) -> set[UUID]:
+    return {id for id in before.keys() | now.keys() if before.get(id) != now.get(id)}
+
+
+def _read(ids: Collection[UUID]) -> list[Rule]:
+    return [rule_of(trigger) for trigger in Trigger.objects.filter(id__in=ids)]
 
 
 def rule_of(trigger: Trigger) -> Rule:

@@ -160,6 +160,7 @@ def test_an_event_meant_for_a_trigger_disabled_since_is_a_decision() -> None:
     assert not runs_of_event(event_id)
 
 
+@pytest.mark.django_db(transaction=True)
 def test_an_edit_by_plain_sql_counts_for_the_next_batch() -> None:
     rules = Rules()
     make_trigger(types=["invoice.*"])
