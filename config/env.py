@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ class Knob:
     name: str
     default: str
     meaning: str
-    value: Any
+    value: Any = field(repr=False)  # error pages print settings
     secret: bool = False
 
 

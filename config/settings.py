@@ -56,6 +56,8 @@ WAKEFUL_LOG_LEVEL = env.text("WAKEFUL_LOG_LEVEL", "INFO", "least level that is l
 # Events in
 WAKEFUL_MAX_BACKLOG = env.count("WAKEFUL_MAX_BACKLOG", 10_000, "undispatched events at which webhooks answer 503")
 WAKEFUL_MAX_BODY = env.count("WAKEFUL_MAX_BODY", 25 * 2**20, "bytes of the largest webhook or API body (413 above)")
+WAKEFUL_BODY_TIMEOUT = env.duration("WAKEFUL_BODY_TIMEOUT", "30s", "time that the body of a request may take (408 after)")
+WAKEFUL_WEB_REQUESTS = env.count("WAKEFUL_WEB_REQUESTS", 16, "requests that a web process works on at once, each with a database connection", low=13)
 WAKEFUL_NOTIFY_THROTTLE = env.duration("WAKEFUL_NOTIFY_THROTTLE", "15ms", "least time between two NOTIFYs of one process")
 # Dispatch and execution
 WAKEFUL_DISPATCH_BATCH = env.count("WAKEFUL_DISPATCH_BATCH", 500, "events of one dispatch transaction")
@@ -141,6 +143,7 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 # The body is read once, as bytes, after its length was checked: Django's own limit must not be the lower one.
 DATA_UPLOAD_MAX_MEMORY_SIZE = WAKEFUL_MAX_BODY
+FILE_UPLOAD_HANDLERS = ["config.uploads.RefuseFiles"]
 
 DATABASES = {
     "default": {
@@ -188,6 +191,9 @@ SECURE_REDIRECT_EXEMPT = [r"^health/", r"^metrics$"]  # probes and scrapes come 
 STATIC_URL = "static/"
 # Served straight from the apps' folders: nothing to collect before the first start.
 WHITENOISE_USE_FINDERS = True
+
+DEFAULT_EXCEPTION_REPORTER = "config.error_pages.Reporter"
+DEFAULT_EXCEPTION_REPORTER_FILTER = "config.error_pages.Filter"
 
 LOGGING_CONFIG = "config.logs.configure"
 LOGGING = logs.configuration(format=WAKEFUL_LOG_FORMAT, level=WAKEFUL_LOG_LEVEL)

@@ -254,7 +254,7 @@ class Stack:
                 "--port",
                 str(self.port),
                 "--blocking-threads",
-                "4",
+                "128",
                 "config.wsgi:application",
             ],
             "beat": [*python, "celery", "-A", "config", "beat"],

@@ -129,7 +129,7 @@ def _programs() -> list[Program]:
         ),
         Program(name="dispatcher", command=[python, sys.argv[0], "dispatcher"]),
         Program(name="beat", command=[*celery, "beat"]),
-        Program(name="web", command=[*web, "--blocking-threads", "16", "config.wsgi:application"]),
+        Program(name="web", command=[*web, "--blocking-threads", "512", "config.wsgi:application"]),
     ]
 
 
