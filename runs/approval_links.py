@@ -1,7 +1,8 @@
 """Signed links to approvals. Whoever has the link may decide: it is the right itself, like a key, and asks for no login.
 
 A GET only shows, since mail programs and chats open links by themselves; the form's POST decides. The link names the
-approval and the digest of what it asks, so it is good for nothing else, and for as long as the approval is open.
+approval and the digest of what it asks, so it is good for nothing else, and for as long as the approval is open. From then
+on it shows the outcome alone: links lie about in mailboxes, and the admin shows the rest to those who may see it.
 """
 
 import json
@@ -127,9 +128,10 @@ def _page(request: HttpRequest, approval: Approval, form: DecisionForm | None, s
         "form": form,
         "asked": None if approval.arguments is None else as_text(approval.arguments),
         "edited": form.data.get("arguments", "") if form else None,
-        "used": as_text(approval.decided_arguments) if approval.decision == "edit" else None,
     }
     response = render(request, "approvals/decide.html", context, status=status)
+    # Django would log the path of a 400 or 409, and the path is the key to a decision that may still be open.
+    response._has_been_logged = True  # type: ignore[attr-defined]
     for name, value in HEADERS.items():
         response[name] = value
     patch_cache_control(response, no_store=True, private=True)

@@ -126,19 +126,22 @@ def builtin_source(slug: str) -> UUID:
     return Source.objects.values_list("id", flat=True).get(slug=slug)
 
 
-UNDISPATCHED = (
-    "SELECT count(*) FROM (SELECT 1 FROM triggers_event WHERE dispatched_at IS NULL LIMIT %s::int) undispatched"
-)
-_backlog = (float("-inf"), False)
+# One more than the limit is enough to know. A single look serves all sources.
+UNDISPATCHED = """
+SELECT source_id, count(*) FROM (
+  SELECT source_id FROM triggers_event WHERE dispatched_at IS NULL LIMIT %s::int) undispatched
+GROUP BY source_id
+"""
+_backlog: tuple[float, dict[UUID, int]] = (float("-inf"), {})
 
 
-def backlog_exceeded() -> bool:
-    """Are there more undispatched events than WAKEFUL_MAX_BACKLOG? Looked up at most once a second per process."""
+def backlog_exceeded(source_id: UUID, *, is_verified: bool = True) -> bool:
+    """Are there more undispatched events than WAKEFUL_MAX_BACKLOG, or more of this source than its part of them? Looked up at
+    most once a second per process. A source that verifies nobody has a tenth of the part of others."""
     global _backlog
-    looked_at, exceeded = _backlog
-    if time.monotonic() - looked_at < 1:
-        return exceeded
-    [(undispatched,)] = fetch(UNDISPATCHED, [settings.WAKEFUL_MAX_BACKLOG + 1])
-    exceeded = bool(undispatched > settings.WAKEFUL_MAX_BACKLOG)
-    _backlog = (time.monotonic(), exceeded)
-    return exceeded
+    looked_at, waiting = _backlog
+    if time.monotonic() - looked_at >= 1:
+        waiting = dict(fetch(UNDISPATCHED, [settings.WAKEFUL_MAX_BACKLOG + 1]))
+        _backlog = (time.monotonic(), waiting)
+    part = settings.WAKEFUL_MAX_SOURCE_BACKLOG if is_verified else settings.WAKEFUL_MAX_SOURCE_BACKLOG // 10
+    return sum(waiting.values()) > settings.WAKEFUL_MAX_BACKLOG or waiting.get(source_id, 0) > part

@@ -1,3 +1,4 @@
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -5,7 +6,9 @@ from django.db import OperationalError
 from django.test import Client
 
 from config import health
+from config.problems import BAD, Problem
 from runs.models import Worker
+from triggers.tokens import create_token
 
 pytestmark = pytest.mark.django_db
 
@@ -41,6 +44,35 @@ def test_whatever_is_wrong_is_named_but_events_are_still_accepted(client: Client
 
     assert (answer.status_code, answer.json()["status"]) == (200, "degraded")
     assert list(answer.json()["problems"]) == ["no-dispatcher", "no-worker"]
+
+
+def test_a_stranger_is_told_the_kinds_of_problems_and_the_holder_of_a_token_all(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = Problem(
+        name="trigger-paused:invoices",
+        severity=BAD,
+        text="ValueError: unknown url type: 'hooks.example.org/SECRET'",
+        remedy="",
+        lasted=timedelta(),
+        alarm_after=timedelta(),
+    )
+    monkeypatch.setattr(health, "problems", lambda situation: [problem])
+    tokens = {
+        permission: create_token(name, [permission], by="test")[1]
+        for name, permission in (("watcher", "runs.view_worker"), ("sender", "triggers.add_event"))
+    }
+
+    def told(**headers: str) -> dict[str, str]:
+        answer = client.get("/health/ready", headers=headers)
+        assert (answer.status_code, answer.json()["status"]) == (200, "degraded")
+        problems: dict[str, str] = answer.json()["problems"]
+        return problems
+
+    for token in (None, tokens["triggers.add_event"], "wkf_unknown"):
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        assert told(**headers) == {"trigger-paused": "bad"}
+    assert told(Authorization=f"Bearer {tokens['runs.view_worker']}") == {problem.name: problem.text}
 
 
 def test_a_lost_broker_is_degraded_but_ready(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

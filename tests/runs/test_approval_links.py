@@ -75,7 +75,7 @@ def test_the_form_decides_without_a_login() -> None:
     assert (approval.status, approval.decided_by, approval.reason) == ("approved", "link", "fine")
     assert approval.decided_arguments == ARGUMENTS
     assert Run.objects.get().status == "queued"
-    assert "Approved by link" in text_of(response) and "<form" not in response.content.decode()
+    assert "Approved on" in text_of(response) and "<form" not in response.content.decode()
 
 
 def test_arguments_may_be_edited() -> None:
@@ -147,7 +147,7 @@ def test_who_is_logged_in_is_named() -> None:
     assert Approval.objects.get().decided_by == "link:ada"
 
 
-def test_a_used_link_says_who_decided_and_when() -> None:
+def test_a_used_link_says_what_was_decided_and_nothing_of_what_was_asked() -> None:
     asked = make_asking_run()
     link = approval_link(asked)
     decide(asked.id, decision="edit", by="admin:ada", arguments={"cents": 1}, reason="less")
@@ -158,10 +158,21 @@ def test_a_used_link_says_who_decided_and_when() -> None:
     when = Approval.objects.get().decided_at
     assert when is not None
     for answer in (response, again):
-        assert f"Edited by admin:ada on {when:%Y-%m-%d %H:%M:%S} UTC" in text_of(answer)
-        assert "less" in text_of(answer) and "<form" not in answer.content.decode()
+        assert f"Edited on {when:%Y-%m-%d %H:%M:%S} UTC" in text_of(answer)
+        page = answer.content.decode()
+        assert [
+            word for word in ("Refund", "cents", "less", "ada", asked.wait.run.agent, "<form") if word in page
+        ] == []
     assert (response.status_code, again.status_code) == (200, 409)
     assert Approval.objects.get().decision == "edit"
+
+
+def test_a_refused_decision_leaves_no_link_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """The link is still good after it."""
+    link = approval_link(make_asking_run())
+
+    assert Client().post(link, {"decision": "nonsense"}).status_code == 400
+    assert link.split("/")[-2] not in caplog.text
 
 
 def test_an_expired_link_says_so_even_before_the_run_was_told() -> None:
@@ -188,7 +199,7 @@ def test_a_link_outlives_what_retention_takes_away() -> None:
     cancel(asked.wait.run_id, by="ada")
     remove_payloads([asked.wait.run_id])
 
-    assert "Denied by ada" in text_of(Client().get(link))
+    assert "Denied on" in text_of(Client().get(link))
 
 
 @pytest.mark.parametrize("token", ["nonsense", signer().sign_object(["no-uuid", "d"]), signer().sign_object(7)])

@@ -39,7 +39,8 @@ class EventIntake:
     def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Record a CloudEvent: structured, binary (`ce-` headers) or a batch, which is taken or refused whole."""
         body = read_body(request._request)
-        require_room()
+        token = cast(ApiToken, request.auth)
+        require_room(token.source_id)
         headers = Headers(request.headers)
         try:
             message = read_message(headers, body)
@@ -48,7 +49,7 @@ class EventIntake:
         except InvalidEvent as refusal:
             return Response(_problem(refusal), 400)
 
-        incoming = list(_incoming(message.events, _source_of(cast(ApiToken, request.auth)), redact(headers)))
+        incoming = list(_incoming(message.events, _source_of(token), redact(headers)))
         # One transaction: a batch is recorded whole, or its sender sends it again.
         with transaction.atomic():
             accepted = accept(incoming)

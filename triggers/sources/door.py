@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
+from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, connection
 from rest_framework.exceptions import APIException
@@ -30,9 +31,10 @@ class AnyAccept(BaseContentNegotiation):
         return renderer, renderer.media_type
 
 
-def require_room() -> None:
-    """Refuse new events while the dispatcher is far behind: senders keep them better than a backlog would."""
-    if backlog_exceeded():
+def require_room(source_id: UUID, *, is_verified: bool = True) -> None:
+    """Refuse new events while the dispatcher is far behind, or far behind with this source: senders keep them better than a
+    backlog would, and no source may use up what all share."""
+    if backlog_exceeded(source_id, is_verified=is_verified):
         raise Unavailable
 
 

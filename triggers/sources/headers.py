@@ -6,7 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 REDACTED = "[redacted]"
 
 # Signatures are secrets too: where nothing else is signed, one is all a replay needs.
-SECRET_NAME = re.compile(r"auth|cookie|signature|hmac|token|secret|password|api-?key|credential|session|jwt|csrf")
+SECRET_NAME = re.compile(
+    r"auth|cookie|signature|\bsig\b|hmac|token|secret|passw|pass-?(?:code|phrase)|\bpass\b|access-?code|(?<!idempotency-)key\b"
+    r"|apikey|credential|session|jwt|csrf|bearer|\botp\b|\bpin\b|security|^proxy\b"
+)
 
 
 class Headers(Mapping[str, bytes]):

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.triggers.sources.ur
 
 @pytest.fixture(autouse=True)
 def fresh_backlog_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accept_module, "_backlog", (float("-inf"), False))
+    monkeypatch.setattr(accept_module, "_backlog", (float("-inf"), {}))
 
 
 @pytest.fixture

@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,6 +40,22 @@ def test_secrets_are_redacted_and_the_rest_is_kept() -> None:
     kept = redact(headers, {"X-ODD-Name"})
 
     assert [name for name, value in kept.items() if value != REDACTED] == ["x-github-event", "webhook-id"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["X-Webhook-Key", "X-Client-Key", "X-Passcode", "X-Access-Code", "X-Hub-Sig", "X-Twilio-Sig", "X-Bearer", "X-PIN", "X-OTP"]
+    + ["X-Amz-Security", "Proxy", "Proxy-Authorization", "Apikey", "X-Passphrase"],
+)  # fmt: skip
+def test_a_name_that_sounds_like_a_secret_is_one(name: str) -> None:
+    assert redact(Headers({name: "abc"})) == {name.lower(): REDACTED}
+
+
+@pytest.mark.parametrize(
+    "name", ["Idempotency-Key", "X-Ping", "X-Status-Code", "X-Keyboard", "Design", "X-Proxy-Cache"]
+)
+def test_a_name_that_only_looks_like_one_is_kept(name: str) -> None:
+    assert redact(Headers({name: "abc"})) == {name.lower(): "abc"}
 
 
 def test_text_beyond_ascii_is_read_as_utf8() -> None:

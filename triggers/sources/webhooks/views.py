@@ -91,7 +91,7 @@ class HookView(View):
 def _take(request: HttpRequest, slug: str) -> JsonResponse:
     body = read_body(request)
     endpoint = on_live_connection(lambda: find_endpoint(slug))
-    require_room()
+    require_room(endpoint.id, is_verified=schemes()[endpoint.kind].needs_secret)
     receipt = _receive(endpoint, Headers(request.headers), body)
     [accepted] = on_live_connection(lambda: accept([receipt.event]))
     note_match(endpoint, receipt.secret)

@@ -21,7 +21,7 @@ HOUR = timedelta(hours=1)
 
 @pytest.fixture(autouse=True)
 def fresh_backlog_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accept_module, "_backlog", (float("-inf"), False))
+    monkeypatch.setattr(accept_module, "_backlog", (float("-inf"), {}))
 
 
 def proven(source: Source, *, ago: timedelta) -> None:

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.triggers.sources.ur
 
 @pytest.fixture(autouse=True)
 def fresh_backlog_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accept_module, "_backlog", (float("-inf"), False))
+    monkeypatch.setattr(accept_module, "_backlog", (float("-inf"), {}))
 
 
 # --- What is recorded and answered ---
@@ -215,12 +215,28 @@ def test_a_body_too_large_is_413_before_it_is_read(length: str, settings: Settin
     assert post(b"{}", signed(b"{}"), CONTENT_LENGTH=length).status_code == 413
 
 
+def test_one_sources_backlog_closes_that_source_alone(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.WAKEFUL_MAX_SOURCE_BACKLOG = 20
+    make_source("shop")
+    make_source("store")
+    make_source("open", "none", secret=None, settings={"unverified": True})
+    for slug, count in (("shop", 21), ("open", 3)):
+        for number in range(count):
+            assert post(b"{}", signed(b"{}", id_=f"d-{number}"), slug).status_code == 202
+    monkeypatch.setattr(accept_module, "_backlog", (float("-inf"), {}))
+
+    answers = {slug: post(b"{}", signed(b"{}", id_="d-99"), slug) for slug in ("shop", "open", "store")}
+
+    assert {slug: answer.status_code for slug, answer in answers.items()} == {"shop": 503, "open": 503, "store": 202}
+    assert answers["shop"].headers["Retry-After"] == "5"
+
+
 def test_a_backlog_is_503_with_a_time_to_come_back(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     make_source()
     settings.WAKEFUL_MAX_BACKLOG = 1
     for number in range(2):
         assert post(b"{}", signed(b"{}", id_=f"d-{number}")).status_code == 202
-    monkeypatch.setattr(accept_module, "_backlog", (float("-inf"), False))
+    monkeypatch.setattr(accept_module, "_backlog", (float("-inf"), {}))
 
     answer = post(b"{}", signed(b"{}", id_="d-9"))
 
