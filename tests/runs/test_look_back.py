@@ -162,7 +162,7 @@ def test_a_page_is_all_that_a_search_reads_of_many_events(lab: Lab) -> None:
     wait = Wait.objects.get(run=run, kind="event")
     parameters = {
         "type": "paid", "match": '{"n": 1}', "but": [], "after": run.event_ids[0], "root": run.root_id, "since": run.created_at,
-        "searched_to": wait.looked_to, "most": 100, "end": reading.END,
+        "searched_to": wait.looked_to, "most": 100, "end": reading.END, "source": "",
     }  # fmt: skip
 
     connection.ensure_connection()
