@@ -23,6 +23,7 @@ KILLED_AFTER_AN_UNWRITTEN_CALL = Scenario(
     point=Point(name="after_unwritten_call", kind="worker", child=True), fault=Fault.KILL
 )
 DECIDED_TWICE = Scenario(special="people_decide_at_once")
+HANGING_BROKER = Scenario(special="redis_hangs")
 
 # What stands behind the fence: without these three, an old owner's commit is refused nowhere.
 BEHIND_THE_FENCE = (
@@ -44,6 +45,7 @@ BROKEN = {
     "intent_after_call": (KILLED_AFTER_AN_UNWRITTEN_CALL, (), "what may happen at most once was called at most once"),
     "no_look_back": (KILLED_CHILD, (), "nobody's time was over though what was waited for had come before"),
     "decisions_without_a_lock": (DECIDED_TWICE, (), "an approval is used once, for what was decided"),
+    "rings_where_it_dispatches": (HANGING_BROKER, (), "while the broker hangs: dispatch goes on"),
     "marks_before_it_decides": (KILLED_AFTER_ITS_MARK, (), "every event is explained"),
 }
 

@@ -122,6 +122,7 @@ SPECIALS = (
     "every_session_cut", "redis_gone_and_forgetful", "everything_replaced_in_order",
 )  # fmt: skip
 DURABLE_SPECIALS = ("people_decide_at_once",)
+BROKER_SPECIALS = ("redis_hangs",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +154,7 @@ def _at(points: Sequence[Point]) -> list[Scenario]:
 MATRIX: tuple[Scenario, ...] = (
     *_mixed([*_at(ATOMIC_POINTS), *[Scenario(special=special) for special in SPECIALS for _ in range(2)]]),
     *_mixed([*_at(DURABLE_POINTS), *[Scenario(special=special) for special in DURABLE_SPECIALS for _ in range(2)]]),
+    *[Scenario(special=special) for special in BROKER_SPECIALS for _ in range(2)],
 )
 
 

@@ -185,6 +185,30 @@ def redis_gone_and_forgetful(lab: Lab, senders: Senders, random: Random) -> bool
     return True
 
 
+def redis_hangs(lab: Lab, senders: Senders, random: Random) -> bool:
+    """It accepts and does not answer: what is accepted meanwhile is dispatched meanwhile, and only rings wait."""
+    _, valkey = servers_of(lab)
+    if valkey.process is None:
+        return False
+    before = "SELECT count(*) AS n FROM triggers_event WHERE dispatched_at IS NOT NULL"
+    waits = (
+        "SELECT 1 FROM triggers_event WHERE dispatched_at IS NULL AND received_at < clock_timestamp() - interval '7 s'"
+    )
+    [dispatched] = lab.stack.query(before)
+    valkey.process.send_signal(signal.SIGSTOP)
+    try:
+        until = time.monotonic() + 14
+        while time.monotonic() < until:
+            lab.emit(senders, "lab.plain", number=0, seconds=0)
+            lab.wait_until(lambda: None, 0.5)
+            if lab.stack.query(waits):
+                senders.failures.append("while the broker hangs: dispatch goes on")
+                break
+        return bool(lab.stack.query(before)[0]["n"] > dispatched["n"])
+    finally:
+        valkey.process.send_signal(signal.SIGCONT)
+
+
 def everything_replaced_in_order(lab: Lab, senders: Senders, random: Random) -> bool:
     """A deploy: every process is told to stop, all at once, and started again when it has."""
     lab.wait_until(lambda: None, random.uniform(0.3, 1.0))
