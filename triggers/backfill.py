@@ -25,8 +25,8 @@ from runs.sql import database_now, fetch
 from triggers.backfill_outcomes import cancel_queued, drop_waiting, held, open_ticks, settle
 from triggers.backfill_ticks import fire, in_utc, nominal_times, plan_from
 from triggers.calendar import RuleError
-from triggers.control import wait_for_dispatch
 from triggers.exceptions import TriggerDisabled
+from triggers.leadership import wait_for_dispatch
 from triggers.models import Backfill, BackfillTick, Schedule, Trigger
 
 log = structlog.get_logger(__name__)

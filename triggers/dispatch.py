@@ -15,7 +15,7 @@ from runs.cancel import lock_runs, replace_others
 from runs.enqueue import enqueue, join, unstarted
 from runs.failpoints import failpoint
 from runs.sql import database_now, execute, execute_many, fetch
-from triggers import rates, windows
+from triggers import offers, rates, windows
 from triggers.admission import Ledger, Match, Refusal, admit, close, match_of
 from triggers.items import Item, Matched, match_items, piece_of, read_items, wanted_by, within
 from triggers.leadership import LOCK
@@ -26,7 +26,7 @@ from triggers.waited import waits_ended_by
 
 log = structlog.get_logger(__name__)
 
-WINDOWS = "SELECT min(due_at) - clock_timestamp() FROM triggers_window"
+LOOK = "SELECT (SELECT min(due_at) FROM triggers_window) - clock_timestamp(), EXISTS (SELECT FROM triggers_offer)"
 TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s::int, %s::int)"
 OPEN_EVENTS = "SELECT id FROM triggers_event WHERE id = ANY(%s::uuid[]) AND dispatched_at IS NULL"
 OPEN_REDISPATCHES = "SELECT id FROM triggers_redispatch WHERE id = ANY(%s::bigint[]) AND dispatched_at IS NULL"
@@ -84,15 +84,23 @@ class Batch:
         return self.dispatched + self.partly > 0
 
 
-def look_for_windows() -> timedelta | None:
-    """When the next window is over (past: now); None: there is none."""
-    [(due_in,)] = fetch(WINDOWS)
-    found: timedelta | None = due_in
-    return found
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """When the next window is over (past: now; None: there is none), and whether decisions are to be offered again."""
+
+    window: timedelta | None = None
+    are_offered: bool = False
+
+
+def look() -> Look:
+    [(window, are_offered)] = fetch(LOOK)
+    return Look(window=window, are_offered=are_offered)
 
 
 def dispatch(rules: Rules, most: int = MOST) -> Batch:
     """Dispatch one batch; what it fails with is raised (`triggers.failures` decides what becomes of it)."""
+    if offers.are_open():
+        offers.move()
     items = read_items(settings.WAKEFUL_DISPATCH_BATCH)
     return dispatch_items(within(items, rules.current(), most), rules, most) if items else Batch()
 

@@ -7,7 +7,6 @@ Any number may run. Dispatch itself is serial under one advisory lock and the ot
 import contextlib
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from typing import TypeVar
 
 import psycopg
@@ -25,8 +24,8 @@ from runs.listen import Listener, set_lazy_commits, set_timeouts
 from runs.models import Worker
 from runs.rescue import Rescuer
 from runs.wiring import wiring
-from triggers import failures
-from triggers.dispatch import Batch, look_for_windows
+from triggers import dispatch, failures, offers
+from triggers.dispatch import Batch
 from triggers.leadership import Leadership
 from triggers.rules import Rules
 
@@ -122,10 +121,12 @@ class Dispatcher:
         batch = unless_failed(self.dispatch, Batch(left=1)) if leads else Batch(standby=True)
         if batch.has_progressed:
             self.couriers.ringer.ring()  # at once: their senders wait, the rest does not
-        windows = unless_failed(look_for_windows, None)
+        own = unless_failed(dispatch.look, dispatch.Look())
         due = unless_failed(timers.look, None) or timers.everything_is_due()
         made_ready = False
-        if leads and timers.is_due(windows):
+        if leads and own.are_offered:
+            made_ready |= unless_failed(offers.move, 0) > 0
+        if leads and timers.is_due(own.window):
             closed = unless_failed(self.close_windows, Batch(left=1))
             made_ready |= closed.dispatched > 0
             batch += closed
@@ -155,7 +156,7 @@ class Dispatcher:
             self.couriers.ringer.ring()
         self.was_ready = due.ready
         again = [wait for wait in (self.dispatch.wait, self.close_windows.wait) if leads and wait is not None]
-        return batch.has_progressed or made_ready, min([seconds_until_next(batch, windows, due), *again])
+        return batch.has_progressed or made_ready, min([seconds_until_next(batch, own, due), *again])
 
 
 def unless_failed(step: Callable[[], T], otherwise: T) -> T:
@@ -172,10 +173,12 @@ def unless_failed(step: Callable[[], T], otherwise: T) -> T:
         return otherwise
 
 
-def seconds_until_next(batch: Batch, windows: timedelta | None, due: timers.Look) -> float:
+def seconds_until_next(batch: Batch, own: dispatch.Look, due: timers.Look) -> float:
     waits = [settings.WAKEFUL_SAFETY_LOOK.total_seconds()]
-    if windows is not None:
-        waits.append(max(windows.total_seconds(), KEEP_LOOKING))
+    if own.window is not None:
+        waits.append(max(own.window.total_seconds(), KEEP_LOOKING))
+    if own.are_offered:
+        waits.append(KEEP_LOOKING)
     if due.next is not None:
         # What is overdue but cannot be done yet (a lease too early to judge, a key that is busy) must not make it spin.
         wait = due.next.total_seconds()

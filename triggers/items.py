@@ -318,6 +318,8 @@ def cases_of(item: Item, rules: Sequence[Rule]) -> list[Case]:
 def case_of(item: Item, rule: Rule) -> Case:
     match = bare_match(item, rule)
     refusal = hold_or_stop(match)
+    if not refusal and rule.is_resuming and rule.orders_events and not item.is_resumption:
+        refusal = refuse(match, Decision.Outcome.HELD, "events that the trigger held before are run first")
     # An event aimed at a trigger (a tick, a manual fire) does not ask for its filter.
     filter = rule.filter if item.target_id is None else ""
     question = Question(filter=filter)

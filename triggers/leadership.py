@@ -26,6 +26,10 @@ ACTIVE = timedelta(seconds=35)  # statement_timeout and a margin
 
 TAKE = "SELECT pg_try_advisory_lock(%s::int, %s::int)"
 RELEASE = "SELECT pg_advisory_unlock(%s::int, %s::int)"
+# Whoever else takes the lock of dispatch loses its session if it freezes meanwhile.
+WAIT = """
+SELECT set_config('idle_in_transaction_session_timeout', '5s', true), pg_advisory_xact_lock(%s::int, %s::int)
+"""
 NAME = "SELECT set_config('application_name', %s::text, false)"
 # A statement that runs is work, however long its transaction is. `is_silent`: the leader matches a very large event, or its
 # process is frozen.
@@ -106,3 +110,8 @@ def look_at_holders() -> bool:
     if ended:
         log.warning("dispatcher.stuck_holder_ended", sessions=ended)
     return bool(is_silent)
+
+
+def wait_for_dispatch() -> None:
+    """Let the batch that is under way commit, and keep the next one waiting until this transaction ends. For few rows only."""
+    fetch(WAIT, LOCK)

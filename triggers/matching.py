@@ -41,10 +41,15 @@ class Rule:
     enabled: bool = True
     paused_reason: str | None = None
     compiled: Mapping[str, Expression] = field(default_factory=dict, compare=False, repr=False)
+    is_resuming: bool = False  # events that it held are on their way
 
     @property
     def is_paused(self) -> bool:
         return self.paused_reason is not None
+
+    @property
+    def orders_events(self) -> bool:
+        return self.has_key or self.intake.has_window
 
     @cached_property
     def reads_data(self) -> bool:

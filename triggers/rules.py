@@ -97,4 +97,5 @@ def rule_of(trigger: Trigger) -> Rule:
         enabled=trigger.enabled,
         paused_reason=trigger.paused_reason if trigger.is_paused else None,
         compiled=compile_each((trigger.filter, trigger.key, *trigger.input.values())),
+        is_resuming=trigger.resuming_at is not None,
     )

@@ -4,6 +4,7 @@ from rest_framework import serializers
 
 from runs.body import Body
 from triggers.models import Decision, Event, Redispatch, Source, Trigger
+from triggers.offers import count
 
 
 class DecisionSerializer(serializers.ModelSerializer[Decision]):
@@ -54,6 +55,12 @@ class EventDetailSerializer(EventSerializer):
 
 class TriggerSerializer(serializers.ModelSerializer[Trigger]):
     status = serializers.CharField(read_only=True, help_text="active, paused or disabled")
+    held = serializers.SerializerMethodField(
+        help_text="events held while it was paused, or still to be run since it was resumed; null: neither"
+    )
+
+    def get_held(self, trigger: Trigger) -> int | None:
+        return count("held", trigger.pk) if trigger.is_paused or trigger.resuming_at else None
 
     class Meta:
         model = Trigger
@@ -74,6 +81,8 @@ class TriggerSerializer(serializers.ModelSerializer[Trigger]):
             "enabled",
             "paused_at",
             "paused_reason",
+            "resuming_at",
+            "held",
             "failures_in_a_row",
             "created_at",
         ]

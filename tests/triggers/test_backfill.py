@@ -436,6 +436,7 @@ def test_held_and_dropped_is_refused() -> None:
     dispatch_all()
 
     resume(trigger, held="drop", by="cli:ada")
+    dispatch_all()
     advance()
 
     assert now_of(backfill) == ("done", Progress(total=1, taken=1, refused=1))

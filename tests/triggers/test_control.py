@@ -9,6 +9,7 @@ from triggers.control import fire, pause, resume
 from triggers.dispatch import Rules, dispatch
 from triggers.exceptions import TriggerDisabled
 from triggers.models import Decision, Event, Redispatch
+from triggers.offers import move
 from triggers.replay import replay
 
 pytestmark = pytest.mark.django_db
@@ -83,10 +84,11 @@ def test_a_trigger_that_is_not_paused_cannot_be_resumed() -> None:
 def test_resume_offers_what_was_held_in_its_order() -> None:
     trigger = make_paused_trigger()
     events = [make_event() for _ in range(3)]
-    for event in reversed(events):
+    for event in events:
         hold(event, trigger)
 
     resume(trigger, by="token:ci")
+    move()
 
     offered = Redispatch.objects.order_by("seq")
     assert [one.event_id for one in offered] == [event.id for event in events]
@@ -99,6 +101,7 @@ def test_a_held_replay_is_offered_as_that_replay() -> None:
     hold(make_event(), trigger, replay_id=replay_id)
 
     resume(trigger, by="token:ci")
+    move()
 
     assert Redispatch.objects.get().replay_id == replay_id
 
@@ -108,6 +111,7 @@ def test_resume_can_drop_what_was_held() -> None:
     decision = hold(make_event(), trigger)
 
     resume(trigger, held="drop", by="token:ci")
+    move()
 
     decision.refresh_from_db()
     assert (decision.outcome, decision.reason) == ("dropped", "dropped on resume by token:ci")
@@ -119,6 +123,7 @@ def test_resume_leaves_other_triggers_alone() -> None:
     kept = hold(make_event(), other)
 
     resume(trigger, held="drop", by="token:ci")
+    move()
 
     kept.refresh_from_db()
     other.refresh_from_db()

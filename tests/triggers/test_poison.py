@@ -11,6 +11,7 @@ from tests.triggers.factories import make_event, make_trigger
 from triggers import failures, items
 from triggers.control import pause, resume
 from triggers.models import Decision, Event, Redispatch
+from triggers.offers import move
 from triggers.rules import Rules
 
 pytestmark = pytest.mark.django_db
@@ -95,6 +96,7 @@ def test_an_event_held_and_resumed_twice_is_offered_once() -> None:
     dispatch_all()
     for _ in range(2):
         resume(trigger, by="test")
+        move()
         pause(trigger, reason="", by="test")
 
     assert Redispatch.objects.filter(event=event, dispatched_at=None).count() == 1

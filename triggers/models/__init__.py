@@ -2,6 +2,7 @@ from .backfill import Backfill, BackfillTick
 from .decision import Decision
 from .event import Event, Redelivery, Redispatch
 from .exclusion_calendar import ExclusionCalendar
+from .offer import Offer
 from .schedule import Revision, Schedule, Skip
 from .source import ApiToken, RefusedDelivery, Secret, Source
 from .trigger import Trigger
@@ -14,6 +15,7 @@ __all__ = [
     "Decision",
     "Event",
     "ExclusionCalendar",
+    "Offer",
     "RateUse",
     "Redelivery",
     "Redispatch",

@@ -15,7 +15,7 @@ class Decision(models.Model):
         JOINED = "joined", "a run that had not started took it along"
         COLLECTED = "collected", "its window collects events for one run"
         HELD = "held", "the trigger is paused; offered on resume"
-        RESUMED = "resumed", "was held, then ran"
+        RESUMED = "resumed", "was held or ended in an error, then ran"
         DROPPED = "dropped", "was held or backfilled, then given up by a person"
         DISABLED = "disabled", "it was meant for a trigger that is disabled"
         LOOP = "loop", "its causal chain is too deep, or goes round too fast"
@@ -34,6 +34,11 @@ class Decision(models.Model):
         indexes = [
             models.Index(fields=["trigger", "event"], name="decision_by_trigger"),
             models.Index(fields=["trigger"], name="decision_held", condition=Q(outcome="held")),
+            models.Index(
+                fields=["trigger", "outcome", "id"],
+                name="decision_to_offer",
+                condition=Q(outcome__in=["held", "error"]),
+            ),
         ]
 
     def __str__(self) -> str:

@@ -58,6 +58,7 @@ class Trigger(models.Model):
     enabled = models.BooleanField(default=True)
     paused_at = models.DateTimeField(null=True, editable=False)
     paused_reason = models.TextField(default="", editable=False)
+    resuming_at = models.DateTimeField(null=True, editable=False, help_text="since when what it held is being run")
     failures_in_a_row = models.PositiveIntegerField(default=0, editable=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 

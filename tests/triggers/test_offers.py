@@ -1,0 +1,180 @@
+"""What was held, or ended in an error, is dispatched again in pieces, beside fresh events."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from runs.models import AuditEntry, Run
+from tests.triggers.factories import hold, make_event, make_paused_trigger, make_trigger
+from triggers import offers
+from triggers.control import pause, resume
+from triggers.dispatch import dispatch
+from triggers.models import Decision, Event, Offer, Redispatch, Trigger
+from triggers.offers import move, offer_errors
+from triggers.rules import Rules
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offers, "PIECE", 3)
+
+
+def held_events(trigger: Trigger, count: int) -> list[Event]:
+    events = [make_event(data={"id": 1}) for _ in range(count)]
+    for event in events:
+        hold(event, trigger)
+    Event.objects.update(dispatched_at=timezone.now())
+    return events
+
+
+def dispatch_until(over: Callable[[], bool]) -> int:
+    rules = Rules()
+    for passes in range(60):
+        if over():
+            return passes
+        dispatch(rules)
+    pytest.fail("it takes too long")
+
+
+def over() -> bool:
+    return not (
+        Offer.objects.exists()
+        or Redispatch.objects.filter(dispatched_at=None).exists()
+        or Event.objects.filter(dispatched_at=None).exists()
+    )
+
+
+def events_run() -> list[object]:
+    return [run.event_ids[0] for run in Run.objects.order_by("seq")]
+
+
+def test_a_resume_moves_a_piece_at_a_time_and_fresh_events_pass() -> None:
+    trigger = make_paused_trigger()
+    held = held_events(trigger, 10)
+
+    resume(trigger, by="test")
+    move()
+    fresh = make_event()
+    assert Redispatch.objects.count() == 3
+    move()
+    assert Redispatch.objects.count() == 3  # no more while these wait
+
+    dispatch(Rules())
+    assert fresh.pk in events_run()
+    dispatch_until(over)
+    assert set(events_run()) == {event.pk for event in [*held, fresh]}
+    assert set(Decision.objects.values_list("outcome", flat=True)) == {"resumed"}
+    trigger.refresh_from_db()
+    assert trigger.resuming_at is None
+
+
+def test_fresh_events_of_a_key_wait_behind_those_that_were_held() -> None:
+    trigger = make_paused_trigger(key="event.data.id", overlap="queue")
+    held = held_events(trigger, 8)
+
+    resume(trigger, by="test")
+    fresh = [make_event(data={"id": 1}) for _ in range(2)]
+    dispatch(Rules())
+    later = make_event(data={"id": 1})
+    dispatch_until(over)
+
+    assert events_run() == [event.pk for event in [*held, *fresh, later]]
+
+
+def test_a_pause_during_a_resume_holds_the_rest_and_the_next_resume_goes_on() -> None:
+    trigger = make_paused_trigger(key="event.data.id", overlap="queue")
+    held = held_events(trigger, 8)
+    resume(trigger, by="test")
+    dispatch(Rules())
+    some = len(events_run())
+    assert 0 < some < 8
+
+    pause(trigger, reason="again", by="test")
+    dispatch_until(over)
+    assert len(events_run()) == some
+    assert Decision.objects.filter(outcome="held").count() == 8 - some
+
+    resume(trigger, by="test")
+    dispatch_until(over)
+    assert events_run() == [event.pk for event in held]
+
+
+def test_what_is_dropped_runs_not_even_where_an_earlier_resume_had_offered_it() -> None:
+    trigger = make_paused_trigger()
+    held_events(trigger, 8)
+    resume(trigger, by="test")
+    move()
+    pause(trigger, reason="again", by="test")
+
+    resume(trigger, held="drop", by="test")
+    while Offer.objects.exists():
+        move()
+
+    assert set(Decision.objects.values_list("outcome", flat=True)) == {"dropped"}
+    dispatch_until(over)
+    assert not Run.objects.exists()
+
+
+def test_redispatches_take_half_of_a_batch_and_each_trigger_its_turn() -> None:
+    many, few = make_trigger("many"), make_trigger("few")
+    event = make_event()
+    dispatch(Rules())
+    for trigger, count in ((many, 20), (few, 2)):
+        for number in range(count):
+            Redispatch.objects.create(event=event, trigger=trigger, replay_id=f"{number:032}", by="test")
+    fresh = [make_event() for _ in range(10)]
+
+    from triggers.items import read_items
+
+    items = read_items(8)
+
+    again = [item.trigger_id for item in items if item.is_resumption]
+    assert again.count(few.pk) == again.count(many.pk) == 2
+    assert [item.event_id for item in items if not item.is_resumption] == [event.pk for event in fresh[:4]]
+
+
+def test_what_ended_in_an_error_is_dispatched_again_and_runs_once() -> None:
+    trigger, other = make_trigger(), make_trigger("other", policy={"timeout": "soon"})
+    events = [make_event() for _ in range(5)]
+    dispatch(Rules())
+    # One that had its run before the error was recorded.
+    Decision.objects.create(event=events[0], trigger=trigger, replay_id="0" * 32, outcome="error")
+    Trigger.objects.filter(pk=other.pk).update(policy={})
+
+    assert offer_errors(by="cli:ada") == 6
+    dispatch_until(over)
+
+    assert Run.objects.filter(trigger="greeter").count() == 5
+    assert Run.objects.filter(trigger="other").count() == 5
+    assert set(Decision.objects.values_list("outcome", flat=True)) == {"resumed"}
+    assert AuditEntry.objects.get(action="redispatch_errors").detail["events"] == 6
+
+
+def test_errors_are_offered_once_however_often_they_recur() -> None:
+    trigger = make_trigger(policy={"timeout": "soon"})
+    for _ in range(5):
+        make_event()
+    dispatch(Rules())
+
+    assert offer_errors(trigger=trigger, by="cli:ada") == 5
+    dispatch_until(over)
+
+    assert Decision.objects.filter(outcome="error").count() == 5
+    assert Redispatch.objects.count() == 5
+
+
+def test_errors_before_an_instant_and_events_without_payload_are_left_alone() -> None:
+    make_trigger(policy={"timeout": "soon"})
+    first, second, third = (make_event() for _ in range(3))
+    dispatch(Rules())
+    Decision.objects.filter(event=first).update(created_at=timezone.now() - timedelta(days=2))
+    Event.objects.filter(pk=second.pk).update(data=None, body=None, headers=None, payload_removed_at=timezone.now())
+
+    assert offer_errors(since=timezone.now() - timedelta(days=1), by="cli:ada") == 1
+    dispatch_until(over)
+
+    assert [again.event_id for again in Redispatch.objects.all()] == [third.pk]
