@@ -35,7 +35,7 @@ from runs.outbox import deliver_inside  # noqa: E402
 from runs.rescue import Rescuer  # noqa: E402
 from runs.sql import fetch  # noqa: E402
 from triggers.accept import accept  # noqa: E402
-from triggers.dispatch import Rules, dispatch, look_for_windows  # noqa: E402
+from triggers.dispatch import Rules, dispatch, look  # noqa: E402
 from triggers.models import Trigger  # noqa: E402
 
 QUEUE = "default"
@@ -184,7 +184,7 @@ class Probe:
             pass
         for _ in range(count):
             self.measure_unless(warm, "look for events", lambda: dispatch(rules))
-            self.measure_unless(warm, "look for windows", look_for_windows)
+            self.measure_unless(warm, "look for windows", look)
             self.measure_unless(warm, "look of the timers", timers.look)
             self.measure_unless(warm, "look of the relay", lambda: relay.look(None))
             self.measure_unless(warm, "look of the rescue", rescuer.rescue)
