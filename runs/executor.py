@@ -18,6 +18,7 @@ from runs import recorded, waits
 from runs.alive import alive
 from runs.away import CONNECTION_ERRORS
 from runs.claim import HARD_DEADLINE_AFTER, Claim
+from runs.clean import clean, noticing_changes, reset_settings
 from runs.deadline import deadline, run_within
 from runs.exceptions import CannotClaim, DeadlineExceeded, RunLost
 from runs.failpoints import failpoint
@@ -107,6 +108,8 @@ def attempt(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> Ou
         except CannotClaim:
             log.warning("run.claimed_nothing_along", run=str(claim.run_id), exc_info=True)
             return run_body(claim, lambda: None, along)  # all that it did was rolled back
+        finally:
+            clean()
     except RunLost:
         raise
     except BaseException as error:
@@ -142,9 +145,10 @@ def run_atomic(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) ->
     with transaction.atomic():
         before = len(connection.run_on_commit)
         # In this order: a late alarm inside the refusal's own exit would leave it on for the next run.
-        with network_refused(claim.agent):
+        with noticing_changes(), network_refused(claim.agent):
             result = run_within(agent, run, claim.policy.timeout)
         failpoint("after_body")
+        reset_settings(claim.session_name)
         hooks = hooks_after(before)
         finish(claim, result, run.effects)
         # The fence holds the run's row until the commit, so the next claim may follow it: half the commits. A run claimed
@@ -214,11 +218,13 @@ def run_durable(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -
         journal = Journal(claim, *recorded.of_rows(*rows))
         run = run_of(claim, journal)
         try:
-            result = run_within(agent, AsyncAgentRun(run, journal) if agent.is_async else run, claim.policy.timeout)
+            with noticing_changes():
+                result = run_within(agent, AsyncAgentRun(run, journal) if agent.is_async else run, claim.policy.timeout)
             journal.require_end()
         except BaseException as error:
             return interrupted(journal, error)
     failpoint("after_body")
+    reset_settings(claim.session_name)
     with transaction.atomic():
         finish(claim, result, run.effects, journal.pending)
         if another := claim_another():

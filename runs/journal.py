@@ -39,6 +39,7 @@ from agents.storable import shown, storable
 from runs import recorded
 from runs.away import CONNECTION_ERRORS
 from runs.claim import Claim
+from runs.clean import reset_settings
 from runs.deadline import deadline
 from runs.effects import Rows, rows_of
 from runs.entries import ApprovalEntry, StepEntry, WaitEntry
@@ -328,6 +329,7 @@ class Journal:
                 with self.inside(begun), network_refused(self.claim.agent, begun.key), self._limit(begun):
                     output = body()
                 failpoint("after_step_body")
+                reset_settings(self.claim.session_name)
                 text = self._text(begun, output)
                 rows = rows_of(self.claim, begun.effects)
                 is_wanted_back = self._commit([begun.entry(Status.DONE, output=json.loads(text))], rows)
