@@ -4,6 +4,7 @@ from datetime import timedelta
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 WORDS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 WORD = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+LONGEST_TEXT = 100  # characters
 
 
 def parse_duration(value: str | float | timedelta) -> timedelta:
@@ -12,10 +13,17 @@ def parse_duration(value: str | float | timedelta) -> timedelta:
         return value
     if isinstance(value, (int, float)):
         return timedelta(seconds=value)
+    if len(value) > LONGEST_TEXT:
+        raise ValueError(
+            f'a duration has at most {LONGEST_TEXT} characters; write such as "90s", "30m", "1h30m" or "3d"'
+        )
     parts = WORD.findall(value)
     if not parts or WORD.sub("", value).strip():
         raise ValueError(f'{value!r} is not a duration; write such as "90s", "30m", "1h30m" or "3d"')
-    return sum((timedelta(**{UNITS[unit]: float(number)}) for number, unit in parts), timedelta())
+    try:
+        return sum((timedelta(**{UNITS[unit]: float(number)}) for number, unit in parts), timedelta())
+    except OverflowError:
+        raise ValueError(f"{value!r} is longer than a calendar") from None
 
 
 def in_words(delta: timedelta) -> str:

@@ -16,7 +16,7 @@ from typing import IO
 from config import children
 
 COLORS = ("36", "33", "35", "32", "34", "31")
-STABLE = 60.0  # seconds a child must live for its next crash to count as its first
+STABLE = 20.0  # seconds a child must live for its next crash to count as its first
 LONGEST_PAUSE = 30.0  # seconds between two starts of a child that keeps crashing
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

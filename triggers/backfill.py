@@ -15,10 +15,12 @@ from itertools import islice
 from uuid import UUID
 
 import structlog
+from django.conf import settings
 from django.db import DatabaseError, DataError, IntegrityError, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
+from agents.durations import in_words
 from runs.audit import record
 from runs.exceptions import IllegalState
 from runs.sql import database_now, fetch
@@ -28,6 +30,7 @@ from triggers.calendar import RuleError
 from triggers.exceptions import TriggerDisabled
 from triggers.leadership import wait_for_dispatch
 from triggers.models import Backfill, BackfillTick, Schedule, Trigger
+from triggers.plan import EARLIEST
 
 log = structlog.get_logger(__name__)
 
@@ -84,7 +87,7 @@ def start_backfill(
 ) -> Backfill:
     """Fire the schedule for its nominal times from `start` on and before `end`, at most `at_once` runs at a time, in the
     order of these times. An instant without an offset is in the schedule's zone; `priority` None is the least urgent;
-    `again` fires also what has fired.
+    `again` fires also what has fired; without it, a range of which it is no longer known what has fired is refused.
 
     Raises RuleError, whose `field` names what makes no sense, or TriggerDisabled. A paused schedule may be backfilled.
     """
@@ -93,6 +96,8 @@ def start_backfill(
     _refuse_numbers(at_once, priority)
     start, end = in_utc(schedule, start, "start"), in_utc(schedule, end, "end")
     _refuse_range(start, end)
+    if not again:
+        _refuse_forgotten(schedule, start, end)
     total = _count(schedule, start, end)
     with transaction.atomic():
         backfill = Backfill.objects.create(
@@ -194,6 +199,23 @@ def _refuse_range(start: datetime, end: datetime) -> None:
         raise RuleError("the range is longer than ten years; choose a shorter one", field="start")
 
 
+def _refuse_forgotten(schedule: Schedule, start: datetime, end: datetime) -> None:
+    since = remembered_since(schedule)
+    if start < min(since, end):
+        raise RuleError(
+            f"events are kept for {in_words(settings.WAKEFUL_KEEP_EVENTS)} (WAKEFUL_KEEP_EVENTS), so what fired before"
+            f" {since:%Y-%m-%d %H:%M:%S} UTC is no longer known and would fire twice; give a later start, or again"
+            " (--again) to fire all of it once more",
+            field="start",
+        )
+
+
+def remembered_since(schedule: Schedule) -> datetime:
+    """From which nominal time on each that has fired still has its event; none fired before the schedule was made."""
+    since: datetime = database_now() - settings.WAKEFUL_KEEP_EVENTS
+    return EARLIEST if schedule.created_at >= since else since
+
+
 def _count(schedule: Schedule, start: datetime, end: datetime) -> int:
     total = sum(1 for _ in islice(nominal_times(plan_from(schedule, start), start, end), MOST + 1))
     if total > MOST:
@@ -243,6 +265,11 @@ def _obstacle(backfill: Backfill) -> str:
         return f"trigger {trigger} is {trigger.status}"
     if schedule.stale:
         return "its schedule has just been edited"
+    if not backfill.again and backfill.position < min(remembered_since(schedule), backfill.end):
+        return (
+            "what fired at its next times is no longer known (WAKEFUL_KEEP_EVENTS): cancel it, and start another from a"
+            " later time, or one that fires again"
+        )
     try:
         plan_from(schedule, backfill.start)
     except RuleError as error:

@@ -25,6 +25,9 @@ from triggers.solar import check_solar, solar_times
 # Of an interval: below, a typing error would flood the log of events; above, arithmetic would leave the calendar.
 SHORTEST, LONGEST = timedelta(milliseconds=100), timedelta(days=36_525)
 MINUTES_OF_A_DAY = 1440  # the most that a crontab can name
+LONGEST_TEXT = 300  # characters of a rule, or of any part of one: no parser is asked to read more
+LONGEST_ZONE = 100  # characters of the name of a zone
+FIRST_YEAR, LAST_YEAR = 1900, 9998  # of instants: within them, arithmetic does not leave the calendar
 LEAP_CYCLE = 40  # years within which every date of every weekday comes round, a century without leap day included
 MONTHS = [
     "january",
@@ -85,6 +88,7 @@ class Cron:
     @classmethod
     def parse(cls, text: str, tz: str = "UTC") -> "Cron":
         """From "0 9 * * mon-fri" and the name of a zone; refuses what means one thing to cron and another here."""
+        refuse_long(text, "a crontab")
         parts = text.split()
         if len(parts) != 5:
             raise RuleError(
@@ -248,6 +252,8 @@ class Clocked:
     @classmethod
     def parse(cls, instant: str | datetime) -> "Clocked":
         """From a datetime, or text such as "2026-12-01T09:00+01:00"; it must have an offset."""
+        if isinstance(instant, str):
+            refuse_long(instant, "an instant")
         try:
             at = datetime.fromisoformat(instant) if isinstance(instant, str) else instant
             in_utc = at.astimezone(UTC)
@@ -256,6 +262,9 @@ class Clocked:
         if at.tzinfo is None:
             raise RuleError(f"{instant!s} has no offset; write such as 2026-12-01T09:00+01:00")
         return cls(at=in_utc)
+
+    def __post_init__(self) -> None:
+        refuse_beyond(self.at)
 
     @property
     def words(self) -> str:
@@ -373,6 +382,18 @@ def _number(fires: Iterator[datetime], until: datetime) -> int:
     return sum(1 for _ in takewhile(lambda fire: fire <= until, fires))
 
 
+def refuse_long(text: str, what: str, most: int = LONGEST_TEXT, *, field: str = "") -> None:
+    """RuleError if a text has more characters than any that makes sense."""
+    if len(text) > most:
+        raise RuleError(f"{what} has at most {most:,} characters, not {len(text):,}", field=field)
+
+
+def refuse_beyond(instant: datetime, *, field: str = "") -> None:
+    """RuleError if an instant is so early or so late that arithmetic about it could leave the calendar."""
+    if not FIRST_YEAR <= instant.year <= LAST_YEAR:
+        raise RuleError(f"{instant:%Y-%m-%d} is not between the years {FIRST_YEAR} and {LAST_YEAR}", field=field)
+
+
 def just_before(instant: datetime) -> datetime:
     """The last instant before this one that PostgreSQL can tell from it."""
     return instant - timedelta(microseconds=1)
@@ -380,6 +401,7 @@ def just_before(instant: datetime) -> datetime:
 
 def zone_of(name: str) -> ZoneInfo:
     """An IANA zone; RuleError if there is none of that name."""
+    refuse_long(name, "the name of a zone", LONGEST_ZONE, field="tz")
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -411,6 +433,7 @@ def change_of_clock(before: datetime, after: datetime, zone: ZoneInfo) -> dateti
 
 def parse_field(field: str, text: str, low: int, high: int, names: list[str] | None = None) -> list[int]:
     """The values a crontab field names, ascending: `*`, 5, mon, 1-5, fri-mon, */15, 10-50/20, and lists of these."""
+    refuse_long(text, f"the {field} of a crontab")
     values: set[int] = set()
     for part in text.split(","):
         match = re.fullmatch(r"(?:(\*)|(\w+)(?:-(\w+))?)(?:/(\d+))?", part.strip())

@@ -5,14 +5,15 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from triggers.calendar import RuleError
+from triggers.calendar import RuleError, refuse_long
 
 DAY, WEEK = timedelta(days=1), timedelta(weeks=1)
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 SHORT = tuple(day[:3].lower() for day in DAYS)
 GROUPS = {"weekday": "mon-fri", "weekend": "sat-sun", "day": "mon-sun", "everyday": "mon-sun", "daily": "mon-sun"}
 EXAMPLE = 'write such as "mon-fri 09:00-17:00, sat 10:00-12:00", or "22:00-06:00" for every day'
-RANGE = re.compile(r"(.*?)\s*(\d{1,2}):(\d\d)\s*-\s*(\d{1,2}):(\d\d)")
+RANGE = re.compile(r"(.*?) ?(\d{1,2}):(\d\d) ?- ?(\d{1,2}):(\d\d)")  # of a text without repeated spaces
+LONGEST_TEXT = 1000  # characters: more than fifty windows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +56,10 @@ class ActiveHours:
     @classmethod
     def parse(cls, text: str) -> "ActiveHours":
         """From text; RuleError names the part that makes no sense, and what to write instead."""
+        refuse_long(text, "active_hours", LONGEST_TEXT, field="active_hours")
         windows: list[Window] = []
         days = ""
-        for part in filter(None, (part.strip().lower() for part in text.split(","))):
+        for part in filter(None, (" ".join(part.split()).lower() for part in text.split(","))):
             match = RANGE.fullmatch(part)
             if match is None:
                 days = f"{days},{part}"  # days of the window to come

@@ -9,15 +9,15 @@ from rest_framework.response import Response
 
 from runs.body import Body
 from runs.resource import Resource
-from triggers.calendar import RuleError
+from triggers.calendar import LONGEST_TEXT, LONGEST_ZONE, RuleError
 from triggers.models import Schedule, Trigger
 from triggers.reminders import TEXT_LENGTH, remind, text_of
 from triggers.words import read_rule
 
 
 class ReminderBody(Body):
-    when = serializers.CharField(help_text='such as "in 20 minutes" or "tomorrow at 9:00"')
-    tz = serializers.CharField(default="UTC", help_text="IANA zone in which that is meant")
+    when = serializers.CharField(max_length=LONGEST_TEXT, help_text='such as "in 20 minutes" or "tomorrow at 9:00"')
+    tz = serializers.CharField(default="UTC", max_length=LONGEST_ZONE, help_text="IANA zone in which that is meant")
     agent = serializers.CharField(default="", help_text="which agent it wakes, unless a trigger is given")
     trigger = serializers.SlugRelatedField[Trigger](
         slug_field="slug", queryset=Trigger.objects.all(), required=False, default=None, help_text="slug"

@@ -14,7 +14,18 @@ from agents.durations import parse_duration
 from agents.exceptions import Permanent
 from agents.on import CatchUp
 from agents.storable import storable
-from triggers.calendar import LONGEST, Cron, Rule, RuleError, describe_length, zone_of
+from triggers import hours
+from triggers.calendar import (
+    LONGEST,
+    LONGEST_TEXT,
+    Cron,
+    Rule,
+    RuleError,
+    describe_length,
+    refuse_beyond,
+    refuse_long,
+    zone_of,
+)
 from triggers.exclusion_calendars import calendars_named
 from triggers.exclusions import ExcludedDays
 from triggers.hours import ActiveHours
@@ -23,6 +34,8 @@ from triggers.plan import Plan
 
 Kind = Literal["schedule", "heartbeat", "reminder"]
 NONE = timedelta(0)
+MOST_CALENDARS = 20
+LONGER = {"active_hours": hours.LONGEST_TEXT, "exclude": 2500}  # characters
 MOST = 2**31 - 1  # an integer of PostgreSQL
 IN_TASK = {"start": "start_time", "end": "expires"}  # columns of django-celery-beat's row
 
@@ -131,6 +144,8 @@ class SchedulePolicy:
 def _read(name: str, value: Any) -> Any:
     if value is None or value == "":
         return DEFAULTS[name]
+    if isinstance(value, str) and name != "data":
+        refuse_long(value, name, LONGER.get(name, LONGEST_TEXT), field=name)
     try:
         return READERS[name](value)
     except RuleError as error:
@@ -189,6 +204,8 @@ def _zone(value: Any) -> str:
 
 def _slugs(value: Any) -> tuple[str, ...]:
     names = value.split(",") if isinstance(value, str) else value
+    if isinstance(names, (list, tuple)) and len(names) > MOST_CALENDARS:
+        raise ValueError(f"{len(names):,} calendars; name at most {MOST_CALENDARS}")
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{value!r} is no list of names of calendars")
     return tuple(sorted({name.strip() for name in names if name.strip()}))
@@ -204,7 +221,9 @@ def _instant(value: Any) -> datetime:
         raise ValueError(f"{value!r} is no instant; {example}") from None
     if instant.tzinfo is None:
         raise ValueError(f"{value!s} has no offset; {example}")
-    return instant.astimezone(UTC)
+    instant = instant.astimezone(UTC)
+    refuse_beyond(instant)
+    return instant
 
 
 def _data(value: Any) -> Any:

@@ -9,9 +9,11 @@ from rest_framework import serializers
 
 from runs.body import Body
 from runs.resource import Query
+from triggers import exclusions, hours
+from triggers.calendar import LONGEST_TEXT, LONGEST_ZONE
 from triggers.models import Decision, ExclusionCalendar, Schedule, Skip, Trigger
 from triggers.outlook import describe, upcoming
-from triggers.schedule_policy import NAMES, SchedulePolicy
+from triggers.schedule_policy import MOST_CALENDARS, NAMES, SchedulePolicy
 from triggers.serializers import DecisionSerializer
 from triggers.time_fields import Instant, Zone
 from triggers.why import Answer
@@ -79,17 +81,29 @@ class PolicyBody(Body):
     jitter = Length(required=False, allow_null=True)
     spread = Length(required=False, allow_null=True)
     active_hours = serializers.CharField(
-        required=False, allow_null=True, allow_blank=True, help_text='such as "mon-fri 09:00-17:00"'
+        required=False,
+        allow_null=True,
+        allow_blank=True,
+        max_length=hours.LONGEST_TEXT,
+        help_text='such as "mon-fri 09:00-17:00"',
     )
-    active_zone = serializers.CharField(required=False, allow_null=True, allow_blank=True)
+    active_zone = serializers.CharField(required=False, allow_null=True, allow_blank=True, max_length=LONGEST_ZONE)
     exclude = serializers.ListField(
-        child=serializers.CharField(), required=False, allow_null=True, help_text="slugs of calendars"
+        child=serializers.CharField(max_length=100),
+        required=False,
+        allow_null=True,
+        max_length=MOST_CALENDARS,
+        help_text="slugs of calendars",
     )
     max_fires = serializers.IntegerField(required=False, allow_null=True)
     pace_min = Length(required=False, allow_null=True)
     pace_max = Length(required=False, allow_null=True)
-    start = serializers.CharField(required=False, allow_null=True, allow_blank=True, help_text="an instant with offset")
-    end = serializers.CharField(required=False, allow_null=True, allow_blank=True, help_text="an instant with offset")
+    start = serializers.CharField(
+        required=False, allow_null=True, allow_blank=True, max_length=LONGEST_TEXT, help_text="an instant with offset"
+    )
+    end = serializers.CharField(
+        required=False, allow_null=True, allow_blank=True, max_length=LONGEST_TEXT, help_text="an instant with offset"
+    )
 
     @staticmethod
     def policy(body: Mapping[str, Any], base: SchedulePolicy | None = None) -> SchedulePolicy:
@@ -98,7 +112,9 @@ class PolicyBody(Body):
 
 
 class PreviewBody(PolicyBody):
-    when = serializers.CharField(help_text='such as "every weekday at 09:00", "0 9 * * mon-fri", "every 30m"')
+    when = serializers.CharField(
+        max_length=LONGEST_TEXT, help_text='such as "every weekday at 09:00", "0 9 * * mon-fri", "every 30m"'
+    )
     tz = Zone(default="UTC")
 
 
@@ -120,7 +136,9 @@ class CreateBody(PreviewBody):
 
 
 class EditBody(PolicyBody):
-    when = serializers.CharField(required=False, help_text="another rule; without tz in the zone it has now")
+    when = serializers.CharField(
+        required=False, max_length=LONGEST_TEXT, help_text="another rule; without tz in the zone it has now"
+    )
     tz = Zone(required=False, help_text="of `when`, or, alone, of the crontab it has")
 
 
@@ -132,7 +150,7 @@ class ScheduleQuery(Query):
     enabled = serializers.BooleanField(required=False, allow_null=True, default=None)
     kind = serializers.ChoiceField(Schedule.Kind.choices, required=False)
     trigger = serializers.CharField(required=False, help_text="slug of its trigger")
-    q = serializers.CharField(required=False, help_text="a part of its name")
+    q = serializers.CharField(required=False, max_length=200, help_text="a part of its name")
 
 
 class FiresQuery(Query):
@@ -220,9 +238,10 @@ class CalendarBody(Body):
     days = serializers.CharField(
         allow_blank=True,
         trim_whitespace=False,
+        max_length=exclusions.LONGEST_TEXT,
         help_text="one a line: 2026-12-25 Christmas · 2026-12-24..2027-01-06 Break · *-05-01",
     )
 
 
 class DaysBody(Body):
-    days = serializers.CharField(allow_blank=True, trim_whitespace=False)
+    days = serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=exclusions.LONGEST_TEXT)

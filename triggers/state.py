@@ -12,7 +12,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from runs.sql import fetch
-from triggers.calendar import LONGEST, Clocked, Cron, Rule, RuleError, Solar, zone_of
+from triggers.calendar import LONGEST, Clocked, Cron, Rule, RuleError, Solar, refuse_beyond, zone_of
 from triggers.exclusions import ExcludedDays
 from triggers.hours import ActiveHours
 from triggers.models import Revision, Schedule
@@ -145,10 +145,14 @@ def states_of(schedule: Schedule) -> list[tuple[State, datetime, datetime | None
 
 
 def _instant(text: str | None) -> datetime | None:
+    if not text:
+        return None
     try:
-        return datetime.fromisoformat(text).astimezone(UTC) if text else None
+        instant = datetime.fromisoformat(text).astimezone(UTC)
     except (ValueError, OverflowError):
         raise RuleError(f"{text!r} is beyond the calendar") from None
+    refuse_beyond(instant)
+    return instant
 
 
 def _length(seconds: Any) -> timedelta:

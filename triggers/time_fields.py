@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from triggers.calendar import RuleError, zone_of
+from triggers.calendar import LONGEST_ZONE, RuleError, refuse_beyond, zone_of
 
 UNESCAPED = re.compile(r" (\d\d:?\d\d)$")  # the plus of an offset, in a URL
 
@@ -17,13 +17,21 @@ class Instant(serializers.CharField):
     def to_internal_value(self, data: Any) -> Any:
         text = UNESCAPED.sub(r"+\1", super().to_internal_value(data))
         try:
-            return datetime.fromisoformat(text)
+            at = datetime.fromisoformat(text)
         except ValueError:
             raise serializers.ValidationError("Write such as 2026-11-20T09:00 or 2026-11-20T09:00+01:00.") from None
+        try:
+            refuse_beyond(at)
+        except RuleError as error:
+            raise serializers.ValidationError(str(error)) from None
+        return at
 
 
 class Zone(serializers.CharField):
     """The name of a zone."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"max_length": LONGEST_ZONE, **kwargs})
 
     def to_internal_value(self, data: Any) -> Any:
         name = super().to_internal_value(data)

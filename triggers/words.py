@@ -10,7 +10,18 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import product
 from zoneinfo import ZoneInfo
 
-from triggers.calendar import MONTHS, WEEKDAYS, Clocked, Cron, Interval, Rule, RuleError, instant_of, zone_of
+from triggers.calendar import (
+    MONTHS,
+    WEEKDAYS,
+    Clocked,
+    Cron,
+    Interval,
+    Rule,
+    RuleError,
+    instant_of,
+    refuse_long,
+    zone_of,
+)
 
 FORMS = (
     '"every weekday at 09:00", "every monday and thursday at 17:30", "on the 1st of every month at 08:00", "every 30m",'
@@ -86,6 +97,7 @@ class Days:
 def read_rule(text: str, tz: str = "UTC", now: datetime | None = None) -> Rule:
     """The rule that a text says, in the zone it names at its end or else in `tz`; what is relative counts from `now`.
     RuleError lists forms that work; its `field` is "when", or "tz" where there is no such zone."""
+    refuse_long(text, "a rule", field="when")
     try:
         return _read(text, tz, now or datetime.now(UTC))
     except RuleError as error:

@@ -16,24 +16,29 @@ from tests.stack import ROOT, eventually
 
 SCRIPT = """
 import os, sys
+from config import supervisor
 from config.supervisor import Program, Supervisor
 programs = [Program(name=name, command=[sys.executable, "-u", "-c", code], patience={patience}) for name, code in {programs!r}]
+supervisor.STABLE = {stable}
 Supervisor(programs, env=dict(os.environ)).run()
 print("over", flush=True)
 """
 PATIENCE = 4.0  # seconds
 STAYS = "import os, time; print('pid', os.getpid(), flush=True); time.sleep(60)"
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
+CRASHES_LATER = "import time; time.sleep(0.3); raise SystemExit(3)"
 CRASHES = "print('alas'); raise SystemExit(3)"
 PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-u', '-c', {STAYS!r}])"
 
 
 @contextmanager
-def supervising(log: Path, programs: list[tuple[str, str]]) -> Iterator[subprocess.Popen[bytes]]:
+def supervising(log: Path, programs: list[tuple[str, str]], stable: float = 60.0) -> Iterator[subprocess.Popen[bytes]]:
     with (
         log.open("wb") as output,
         subprocess.Popen(
-            [sys.executable, "-c", SCRIPT.format(programs=programs, patience=PATIENCE)], stdout=output, cwd=ROOT
+            [sys.executable, "-c", SCRIPT.format(programs=programs, patience=PATIENCE, stable=stable)],
+            stdout=output,
+            cwd=ROOT,
         ) as supervisor,
     ):
         try:
@@ -74,6 +79,15 @@ def test_a_crashed_program_is_started_again_and_said_so(tmp_path: Path) -> None:
         eventually(lambda: log.read_text().count("| alas") >= 2)
 
     assert "fragile ended with exit code 3 after 0 s: starting it again in 1 s" in log.read_text()
+
+
+def test_the_pause_does_not_grow_over_crashes_of_a_program_that_was_stable_in_between(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with supervising(log, [("mortal", CRASHES_LATER)], stable=0.2):
+        eventually(lambda: log.read_text().count("starting it again") >= 3)
+
+    pauses = [line.rpartition(" in ")[2] for line in log.read_text().splitlines() if "starting it again" in line]
+    assert set(pauses) == {"1 s"}
 
 
 def test_a_killed_program_takes_its_children_with_it(tmp_path: Path) -> None:

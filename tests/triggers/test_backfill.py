@@ -657,6 +657,41 @@ def test_a_backfill_that_ended_long_ago_goes_with_its_ticks_and_no_other_does() 
     assert BackfillTick.objects.count() == 4
 
 
+# Of what is forgotten
+
+
+def older_than_its_events(settings: Any) -> tuple[Schedule, datetime]:
+    """A schedule made a year ago; events are kept for 30 days."""
+    settings.WAKEFUL_KEEP_EVENTS = 30 * DAY
+    schedule = make_schedule()
+    Schedule.objects.filter(pk=schedule.pk).update(created_at=database_now() - 365 * DAY)
+    schedule.refresh_from_db()
+    return schedule, database_now()
+
+
+def test_a_range_of_which_nobody_knows_what_fired_is_refused_without_again(settings: Any) -> None:
+    schedule, now = older_than_its_events(settings)
+    old: dict[str, Any] = {"start": now - 40 * DAY, "end": now - 40 * DAY + 3 * HOUR}
+
+    with pytest.raises(RuleError, match="WAKEFUL_KEEP_EVENTS.*again") as refusal:
+        start_backfill(schedule, **old, by="cli:test")
+    assert refusal.value.field == "start"
+
+    assert start_backfill(schedule, **old, again=True, by="cli:test").total == 3
+    assert start_backfill(schedule, start=now - 29 * DAY, end=now - 29 * DAY + 3 * HOUR, by="cli:test").total == 3
+
+
+def test_a_backfill_that_falls_behind_what_is_known_stops_and_says_so(settings: Any) -> None:
+    schedule, now = older_than_its_events(settings)
+    backfill = start_backfill(schedule, start=now - 29 * DAY, end=now - 29 * DAY + 3 * HOUR, by="cli:test")
+
+    settings.WAKEFUL_KEEP_EVENTS = 20 * DAY
+    advance()
+
+    assert not Event.objects.filter(type="schedule.fired")
+    assert "no longer known" in progress(backfill).obstacle
+
+
 # By the API and the command line
 
 

@@ -112,8 +112,12 @@ def _programs() -> list[Program]:
     python = sys.executable
     grace = settings.WAKEFUL_SHUTDOWN_GRACE.total_seconds()
     celery = [python, "-m", "celery", "--quiet", "-A", "config"]
-    granian = [python, "-m", "granian", "--interface", "wsgi", "--no-ws", "--log-level", "error"]
+    granian = [python, "-m", "granian", "--interface", "wsgi", "--http", "1", "--no-ws", "--log-level", "error"]
     web = [*granian, "--host", HOST, "--port", str(settings.WAKEFUL_PORT), "--workers-kill-timeout", "10"]
+    web = [
+        *web,
+        "--respawn-failed-workers",
+    ]  # the port stays open: who connects meanwhile waits instead of being refused
     return [
         Program(
             name="worker",

@@ -1,0 +1,67 @@
+"""The web process as `manage.py up` and the shipped units start it: a killed granian worker costs no refused connection."""
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from config.management.commands.up import _programs
+from tests.stack import ROOT, Stack, eventually, free_port
+
+
+@contextmanager
+def web(stack: Stack, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    [program] = [program for program in _programs() if program.name == "web"]
+    command, port = list(program.command), free_port()
+    command[command.index("--port") + 1] = str(port)
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command, env=stack.env, cwd=ROOT, stdout=output, stderr=output) as process,
+    ):
+        try:
+            yield process, port
+        finally:
+            process.terminate()
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", port)) == 0
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as caller:
+        caller.settimeout(20)
+        if caller.connect_ex(("127.0.0.1", port)):
+            return False
+        caller.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        return caller.recv(64).startswith(b"HTTP/1.1 200")
+
+
+def workers_of(process: subprocess.Popen[bytes]) -> set[int]:
+    """Granian's worker processes: not the tracker that Python's multiprocessing starts beside them."""
+    children = psutil.Process(process.pid).children()
+    return {child.pid for child in children if "resource_tracker" not in " ".join(child.cmdline())}
+
+
+def test_a_killed_web_worker_is_replaced_and_the_port_stays_open(stack: Stack, tmp_path: Path) -> None:
+    log = tmp_path / "web.log"
+    with web(stack, log) as (process, port):
+        eventually(lambda: is_open(port) and answers(port))
+        [killed] = workers_of(process)
+
+        os.kill(killed, signal.SIGKILL)
+
+        def is_replaced() -> bool:
+            assert process.poll() is None, log.read_text()
+            assert is_open(port)
+            return bool(workers_of(process) - {killed})
+
+        eventually(is_replaced, every=0.01)
+        assert answers(port)
+        assert process.poll() is None

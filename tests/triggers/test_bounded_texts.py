@@ -1,0 +1,101 @@
+"""Texts from outside, of any length and content, cost no parser more than a moment: too long a text is refused unread, and
+the worst that is read costs little processor time, however busy the machine is."""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.durations import parse_duration
+from tests.api import Api
+from triggers.calendar import Cron, RuleError, zone_of
+from triggers.exclusions import ExcludedDays
+from triggers.hours import ActiveHours
+from triggers.schedule_policy import SchedulePolicy
+from triggers.words import read_rule
+
+PARSERS: dict[str, tuple[Callable[[str], Any], int]] = {
+    "when": (read_rule, 300),
+    "crontab": (Cron.parse, 300),
+    "hours": (ActiveHours.parse, 1000),
+    "duration": (parse_duration, 100),
+    "days": (ExcludedDays.parse, 50_000),
+    "zone": (zone_of, 100),
+    "start": (lambda text: SchedulePolicy.parse({"start": text}), 300),
+    "jitter": (lambda text: SchedulePolicy.parse({"jitter": text}), 300),
+    "exclude": (lambda text: SchedulePolicy.parse({"exclude": text}), 2500),
+}
+PIECES = [
+    "0", "1", "9am, ", "9am and ", " ", "x", "mon", "mon ", "every ", "and ", ", ", "1st ", "9:00 ", "at ", "*/9 ", "-",
+    "00:00-00:01,", "1h", "1.", "a/a", "\n", "2026-12-25 ", "..", "the 1st, ", "in 1 hour ", "1 hour and ",
+]  # fmt: skip
+TOP = 1.0  # seconds of processor time: a quadratic parser of the texts that used to be allowed takes many times that
+
+
+def cost_of(parse: Callable[[str], Any], text: str) -> float:
+    began = time.thread_time()
+    with suppress(ValueError):  # a RuleError is one
+        parse(text)
+    return time.thread_time() - began
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+@settings(deadline=None, max_examples=40)
+@given(
+    head=st.sampled_from(["", *PIECES]), piece=st.sampled_from(PIECES), tail=st.sampled_from(["", "x", "at 9:00", "|"])
+)
+def test_no_text_up_to_the_limit_costs_a_parser_more_than_a_moment(
+    parser: str, head: str, piece: str, tail: str
+) -> None:
+    parse, most = PARSERS[parser]
+    room = most - len(head) - len(tail)
+    assert cost_of(parse, head + piece * (room // len(piece)) + tail) < TOP
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+@given(text=st.text(alphabet="0123456789 :,-./*amonevry\u0660", max_size=100))
+@settings(deadline=None, max_examples=40)
+def test_no_text_breaks_a_parser(parser: str, text: str) -> None:
+    assert cost_of(PARSERS[parser][0], text) < TOP
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+def test_a_text_over_the_limit_is_refused_unread(parser: str) -> None:
+    parse, most = PARSERS[parser]
+    with pytest.raises(ValueError, match="at most"):
+        parse("1" * (most + 1))
+
+
+def test_a_calendar_has_so_many_days_and_ranges_of_so_many_years() -> None:
+    lines = [f"{2000 + number // 300}-{number % 12 + 1:02}-{number % 28 + 1:02}" for number in range(1001)]
+    with pytest.raises(RuleError, match="at most 1,000"):
+        ExcludedDays.parse("\n".join(lines))
+    with pytest.raises(RuleError, match="longer than 100 years"):
+        ExcludedDays.parse("0001-01-01..9999-12-31")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"when": "* * * * *", "start": "0001-01-01T00:00+00:00"}, "start"),
+        ({"when": "* * * * *", "start": "0001-01-01T00:00+14:00"}, "start"),
+        ({"when": "* * * * *", "end": "9999-12-31T23:59:59+00:00"}, "end"),
+        ({"when": "at 9999-12-31T23:59", "active_hours": "09:00-10:00"}, "when"),
+        ({"when": "at 0001-01-01T00:00"}, "when"),
+        ({"when": "1" * 100_000 + " * * * *"}, "when"),
+        ({"when": f"*/{'9' * 250} * * * *"}, "when"),
+        ({"when": "every 5m", "active_hours": "mon" + " " * 50_000 + "x"}, "active_hours"),
+        ({"when": "every 5m", "jitter": "1" * 10_000 + "x"}, "jitter"),
+        ({"when": "every 5m", "jitter": "9" * 90 + "w"}, "jitter"),
+        ({"when": "every 5m", "exclude": ["a"] * 1000}, "exclude"),
+        ({"when": "every 5m", "tz": "a/" * 1000}, "tz"),
+    ],
+)
+def test_the_api_answers_400_and_names_the_field(body: dict[str, Any], field: str) -> None:
+    answer = Api().post("schedules/preview/", body)
+    assert (answer.status, list(answer.body)) == (400, [field])
