@@ -10,7 +10,7 @@ from agents.durations import in_words
 from runs.enqueue import EVENTS_PER_RUN
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-RATE = re.compile(r"([1-9]\d{0,8})/([1-9]\d{0,8})?([smhd])")
+RATE = re.compile(r"([1-9]\d{0,15})/([1-9]\d{0,15})?([smhd])")
 MOST_COUNTED = 1000  # starts that are remembered of one key
 LONGEST_PERIOD = timedelta(days=366)
 DEBOUNCES = 10  # what a debounce waits at most, where nothing else is said: so many times its length

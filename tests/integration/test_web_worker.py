@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -45,8 +45,12 @@ def answers(port: int) -> bool:
 
 def workers_of(process: subprocess.Popen[bytes]) -> set[int]:
     """Granian's worker processes: not the tracker that Python's multiprocessing starts beside them."""
-    children = psutil.Process(process.pid).children()
-    return {child.pid for child in children if "resource_tracker" not in " ".join(child.cmdline())}
+    found = set()
+    for child in psutil.Process(process.pid).children():
+        with suppress(psutil.NoSuchProcess):  # a zombie is none
+            if "resource_tracker" not in " ".join(child.cmdline()):
+                found.add(child.pid)
+    return found
 
 
 def test_a_killed_web_worker_is_replaced_and_the_port_stays_open(stack: Stack, tmp_path: Path) -> None:
