@@ -43,29 +43,29 @@ def answers(port: int) -> bool:
         return caller.recv(64).startswith(b"HTTP/1.1 200")
 
 
-def workers_of(process: subprocess.Popen[bytes]) -> set[int]:
-    """Granian's worker processes: not the tracker that Python's multiprocessing starts beside them."""
-    found = set()
+def listeners(process: subprocess.Popen[bytes], port: int) -> list[int]:
+    """The granian workers that accept connections."""
+    found = []
     for child in psutil.Process(process.pid).children():
-        with suppress(psutil.NoSuchProcess):  # a zombie is none
-            if "resource_tracker" not in " ".join(child.cmdline()):
-                found.add(child.pid)
+        with suppress(psutil.Error):  # it has just ended
+            if any(one.laddr.port == port and one.status == "LISTEN" for one in child.net_connections()):
+                found.append(child.pid)
     return found
 
 
 def test_a_killed_web_worker_is_replaced_and_the_port_stays_open(stack: Stack, tmp_path: Path) -> None:
     log = tmp_path / "web.log"
     with web(stack, log) as (process, port):
-        eventually(lambda: is_open(port) and answers(port))
-        [killed] = workers_of(process)
+        killed, _ = eventually(lambda: len(listening := listeners(process, port)) == 2 and listening)
 
         os.kill(killed, signal.SIGKILL)
 
         def is_replaced() -> bool:
             assert process.poll() is None, log.read_text()
             assert is_open(port)
-            return bool(workers_of(process) - {killed})
+            return len(listeners(process, port)) == 2
 
+        eventually(lambda: killed not in listeners(process, port))
         eventually(is_replaced, every=0.01)
         assert answers(port)
         assert process.poll() is None

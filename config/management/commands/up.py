@@ -114,10 +114,9 @@ def _programs() -> list[Program]:
     celery = [python, "-m", "celery", "--quiet", "-A", "config"]
     granian = [python, "-m", "granian", "--interface", "wsgi", "--http", "1", "--no-ws", "--log-level", "error"]
     web = [*granian, "--host", HOST, "--port", str(settings.WAKEFUL_PORT), "--workers-kill-timeout", "10"]
-    web = [
-        *web,
-        "--respawn-failed-workers",
-    ]  # the port stays open: who connects meanwhile waits instead of being refused
+    # Each granian worker listens for itself, so the port stays open as long as one of two is alive.
+    web = [*web, "--workers", "2", "--respawn-failed-workers"]
+    # the port stays open: who connects meanwhile waits instead of being refused
     return [
         Program(
             name="worker",
