@@ -56,7 +56,8 @@ def listeners(process: subprocess.Popen[bytes], port: int) -> list[int]:
 def test_a_killed_web_worker_is_replaced_and_the_port_stays_open(stack: Stack, tmp_path: Path) -> None:
     log = tmp_path / "web.log"
     with web(stack, log) as (process, port):
-        killed, _ = eventually(lambda: len(listening := listeners(process, port)) == 2 and listening)
+        eventually(lambda: len(listeners(process, port)) == 2)
+        killed, _ = listeners(process, port)
 
         os.kill(killed, signal.SIGKILL)
 
