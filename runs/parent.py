@@ -24,6 +24,7 @@ from runs import lease, timeline
 from runs.failpoints import failpoint
 from runs.lease import Running
 from runs.listen import set_timeouts
+from runs.migrated import wait_for_migrations
 from runs.models import Attempt, Run, Worker
 from runs.models.run import UNPARSED
 from runs.outcome import Outcome, take_away
@@ -73,6 +74,7 @@ class Parent(bootsteps.StartStopStep):
             if name.startswith(QUEUE_PREFIX)
         ]
         agents = registry.all_agents()
+        wait_for_migrations()
         timeline.notice_failover()  # before this incarnation, which is of the new timeline
         lease.open_row(
             Worker.Kind.WORKER,

@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from runs.resource import BySlug, Refusal, Resource
 from triggers.control import fire, pause, resume
 from triggers.models import Event, Redispatch, Source, Trigger
+from triggers.offers import offer_errors
 from triggers.replay import replay
 from triggers.serializers import (
     EventDetailSerializer,
@@ -19,6 +20,8 @@ from triggers.serializers import (
     EventSerializer,
     FireBody,
     PauseBody,
+    RedispatchBody,
+    RedispatchedSerializer,
     RedispatchSerializer,
     ReplayBody,
     ResumeBody,
@@ -73,6 +76,7 @@ class TriggerResource(ListModelMixin, RetrieveModelMixin, Resource):
         "fire": "triggers.fire_trigger",
         "pause": "triggers.pause_trigger",
         "resume": "triggers.pause_trigger",
+        "redispatch": "triggers.replay_event",
     }
     queryset = Trigger.objects.all()
     serializer_class = TriggerSerializer
@@ -100,6 +104,13 @@ class TriggerResource(ListModelMixin, RetrieveModelMixin, Resource):
         """Let the trigger's events through again, and run or drop those held meanwhile."""
         trigger = resume(self.get_object(), held=ResumeBody.read(request)["held"], by=str(request.user))
         return Response(self.get_serializer(trigger).data)
+
+    @extend_schema(request=RedispatchBody, responses={200: RedispatchedSerializer})
+    @action(detail=True, methods=["post"])
+    def redispatch(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Dispatch again all events that ended in an error for this trigger. An event that has a run gets no second one."""
+        since = RedispatchBody.read(request)["since"]
+        return Response({"events": offer_errors(trigger=self.get_object(), since=since, by=str(request.user))})
 
 
 class SourceResource(ListModelMixin, RetrieveModelMixin, Resource):

@@ -18,6 +18,7 @@ from django.db import connection
 
 from runs.lease import Presence
 from runs.listen import Listener, set_timeouts
+from runs.migrated import require_migrations
 from runs.models import Worker
 from triggers import backfill, reconcile, ticks
 from triggers.static_entries import install_static
@@ -129,6 +130,7 @@ class Scheduler(beat.Scheduler):
             self.walk.step()
 
     def connect(self) -> None:
+        require_migrations()
         # Listening begins before the first look, so that no edit falls in between.
         self.listener.open()
         set_timeouts()

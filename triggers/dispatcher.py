@@ -21,6 +21,7 @@ from runs.failpoints import failpoint
 from runs.heartbeat import Heartbeat
 from runs.lease import Presence
 from runs.listen import Listener, set_lazy_commits, set_timeouts
+from runs.migrated import require_migrations
 from runs.models import Worker
 from runs.rescue import Rescuer
 from runs.wiring import wiring
@@ -82,6 +83,7 @@ class Dispatcher:
                 time.sleep(RECONNECT)
 
     def connect(self) -> None:
+        require_migrations()
         self.listener.open()
         set_timeouts()
         set_lazy_commits()

@@ -120,6 +120,16 @@ class ReplayBody(Body):
     )
 
 
+class RedispatchBody(Body):
+    since = serializers.DateTimeField(
+        required=False, default=None, help_text="events that ended in an error from then on; without it, all"
+    )
+
+
+class RedispatchedSerializer(serializers.Serializer[Any]):
+    events = serializers.IntegerField(help_text="how many are dispatched again, a piece at a time")
+
+
 class EventIdSerializer(serializers.Serializer[Any]):
     event = serializers.UUIDField()
 

@@ -35,6 +35,7 @@ from runs.models import Run
 from triggers.control import fire, pause, resume
 from triggers.declarations import override, reset_overrides
 from triggers.models import Decision, Schedule, Trigger
+from triggers.offers import offer_errors
 from triggers.outlook import describe
 from triggers.schedules import VANISHED
 
@@ -49,6 +50,7 @@ LAST_RUN = """(
           ORDER BY run.trigger DESC, run.id DESC LIMIT 1) last
     WHERE last.trigger = triggers_trigger.slug
 )"""
+RESUMED = "Resumed. What was held is run or dropped a piece at a time."
 
 
 class StateFilter(admin.SimpleListFilter):
@@ -113,7 +115,7 @@ class TriggerPanel(Panel):
     search_fields = ("slug", "agent")
     search_help_text = "trigger or agent"
     ordering = ("slug",)
-    actions = ("pause_chosen", "resume_and_run", "resume_and_drop", "fire_chosen")
+    actions = ("pause_chosen", "resume_and_run", "resume_and_drop", "fire_chosen", "redispatch_errors")
     actions_detail = ("fire_now", "try_filter", "edit", "pause", "resume", "reset")
 
     # Lists
@@ -290,7 +292,11 @@ class TriggerPanel(Panel):
     def resume(self, request: HttpRequest, form: ResumeForm, object_id: str) -> HttpResponse:
         trigger = get_object_or_404(Trigger, pk=object_id)
         held = form.cleaned_data["held"]
-        attempt(request, lambda: resume(trigger, held=held, by=acting(request)), done="Resumed.")
+        attempt(
+            request,
+            lambda: resume(trigger, held=held, by=acting(request)),
+            done="Resumed. What was held is run or dropped a piece at a time.",
+        )
         return leave(request, page("triggers_trigger", object_id))
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
@@ -335,6 +341,18 @@ class TriggerPanel(Panel):
             legal=Q(paused_at__isnull=False),
             otherwise="they are not paused",
         )
+
+    @admin.action(description="Dispatch again what ended in an error", permissions=["replay"])
+    def redispatch_errors(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> None:
+        carry_out(
+            request,
+            queryset,
+            lambda trigger: offer_errors(trigger=trigger, by=acting(request)),
+            done="asked for; what ended in an error is dispatched again, a piece at a time",
+        )
+
+    def has_replay_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("triggers.replay_event")
 
     @admin.action(description="Fire now", permissions=["fire"])
     def fire_chosen(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> None:

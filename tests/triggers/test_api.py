@@ -12,7 +12,8 @@ from runs.strict_json import MAX_DEPTH
 from tests.api import Api
 from tests.triggers.factories import hold, make_event, make_paused_trigger, make_trigger
 from triggers.api import EventResource
-from triggers.models import Event, Redispatch, Schedule
+from triggers.models import Decision, Event, Redispatch, Schedule
+from triggers.offers import move
 
 pytestmark = pytest.mark.django_db
 
@@ -112,8 +113,19 @@ def test_resume_offers_what_was_held_unless_told_to_drop_it() -> None:
     kept, dropped = api.post("triggers/kept/resume/"), api.post("triggers/dropped/resume/", {"held": "drop"})
 
     assert (kept.status, kept.body["status"]) == (dropped.status, dropped.body["status"]) == (200, "active")
+    assert kept.body["held"] == 1
+    move(), move()
     redispatch = Redispatch.objects.get()
     assert redispatch.trigger and redispatch.trigger.slug == "kept"
+
+
+def test_what_ended_in_an_error_is_dispatched_again() -> None:
+    hold(make_event(), make_trigger())
+    Decision.objects.update(outcome="error")
+
+    answer = Api().post("triggers/greeter/redispatch/")
+
+    assert (answer.status, answer.body) == (200, {"events": 1})
 
 
 def test_an_unknown_way_to_resume_is_400_naming_the_known_ones() -> None:

@@ -1,9 +1,11 @@
 """What was held, or ended in an error, is dispatched again in pieces, beside fresh events."""
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from runs.models import AuditEntry, Run
@@ -178,3 +180,16 @@ def test_errors_before_an_instant_and_events_without_payload_are_left_alone() ->
     dispatch_until(over)
 
     assert [again.event_id for again in Redispatch.objects.all()] == [third.pk]
+
+
+def test_the_command_line_dispatches_errors_again(capsys: pytest.CaptureFixture[str]) -> None:
+    make_trigger(policy={"timeout": "soon"})
+    make_event()
+    dispatch(Rules())
+
+    call_command("replay", "--errors", "--trigger", "greeter", "--json")
+
+    assert json.loads(capsys.readouterr().out) == {"trigger": "greeter", "since": None, "events": 1}
+    assert Offer.objects.get().outcome == "error"
+    with pytest.raises(CommandError, match="Name events"):
+        call_command("replay")

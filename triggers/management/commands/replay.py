@@ -1,20 +1,49 @@
+import json
 from argparse import ArgumentParser
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
+
+from django.core.management.base import CommandError
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 
 from runs.management.each import EachCommand
 from runs.management.operator import operator
 from triggers.management.named import event_named, trigger_named
+from triggers.offers import offer_errors
 from triggers.replay import replay
 
 
 class Command(EachCommand):
-    help = "Send events through the dispatcher again: they make new runs."
+    help = (
+        "Send events through the dispatcher again: they make new runs. With --errors: dispatch again all that ended in an "
+        "error, which makes no second run of an event that has one."
+    )
     noun = "event"
+    nargs = "*"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("--trigger", metavar="SLUG", help="to this trigger only, instead of all that match")
+
+        parser.add_argument("--errors", action="store_true", help="all events whose dispatch ended in an error")
+        parser.add_argument("--since", metavar="TIME", help="with --errors: those from this time on, as ISO 8601")
+
+    def handle(
+        self, *, ids: Sequence[str], as_json: bool, errors: bool = False, since: str | None = None, **options: Any
+    ) -> None:
+        if not errors:
+            if since or not ids:
+                raise CommandError("Name events, or give --errors, with or without --since.")
+            return super().handle(ids=ids, as_json=as_json, **options)
+        if ids:
+            raise CommandError("--errors takes no events.")
+        slug = options["trigger"]
+        count = offer_errors(trigger=trigger_named(slug) if slug else None, since=_time(since), by=operator())
+        done = {"trigger": slug, "since": since, "events": count}
+        self.stdout.write(json.dumps(done) if as_json else f"{count} events are dispatched again, a piece at a time")
+        return None
 
     def act(self, id: str, *, trigger: str | None = None, **options: Any) -> Mapping[str, Any]:
         replay_id = replay(event_named(id), trigger=trigger_named(trigger) if trigger else None, by=operator())
@@ -22,3 +51,15 @@ class Command(EachCommand):
 
     def describe(self, done: Mapping[str, Any]) -> str:
         return f"{done['event']} replay {done['replay_id']}"
+
+
+def _time(text: str | None) -> datetime | None:
+    if not text:
+        return None
+    try:
+        found = parse_datetime(text)
+    except ValueError:
+        found = None
+    if found is None:
+        raise CommandError(f"--since is {text!r}, not a time such as 2026-01-31T12:00:00Z.")
+    return found if timezone.is_aware(found) else timezone.make_aware(found)
