@@ -32,6 +32,7 @@ ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]", "host na
 CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS", "", "origins, with scheme, that forms may come from behind a proxy")
 WAKEFUL_HTTPS = env.flag("WAKEFUL_HTTPS", False, "the site is served over https only: secure cookies, HSTS, redirect, X-Forwarded-Proto trusted")
 WAKEFUL_PROXIES = env.count("WAKEFUL_PROXIES", int(WAKEFUL_HTTPS), "proxies in front of web, each of which adds the address it was called from to X-Forwarded-For", low=0, shown="1 with WAKEFUL_HTTPS, else 0")
+WAKEFUL_SESSION_IDLE = env.duration("WAKEFUL_SESSION_IDLE", "8h", "a login to the admin ends when it has not been used for this long")
 # The installation
 WAKEFUL_PORT = env.count("WAKEFUL_PORT", 8000, "port of the web process, on 127.0.0.1", high=65535)
 WAKEFUL_APPS = env.words("WAKEFUL_APPS", "", "your own Django apps, found through PYTHONPATH")
@@ -113,13 +114,16 @@ MIDDLEWARE = [
     "config.clients.KnowTheClient",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "config.headers.SetPolicy",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "config.sessions.EndIdleSessions",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "config.logins.AnswerRefusals",
+    "config.console.malformed.AnswerMalformed",
 ]
 ROOT_URLCONF = "config.urls"
 WSGI_APPLICATION = "config.wsgi.application"
@@ -184,6 +188,7 @@ AUTHENTICATION_BACKENDS = ["config.logins.Brake", "django.contrib.auth.backends.
 PASSWORD_HASHERS = ["config.passwords.BoundedHasher", *global_settings.PASSWORD_HASHERS[1:]]
 LOGIN_URL = "admin:login"
 LOGIN_REDIRECT_URL = "admin:index"
+SESSION_COOKIE_AGE = int(WAKEFUL_SESSION_IDLE.total_seconds())
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = WAKEFUL_HTTPS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if WAKEFUL_HTTPS else None
 SECURE_HSTS_SECONDS = 365 * 86400 if WAKEFUL_HTTPS else 0

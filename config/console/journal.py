@@ -64,7 +64,8 @@ def read_page(run: Run, request: HttpRequest) -> Page:
     count = counted["failed"] if only_failed else counted["steps"] + counted["waits"]
     pages = max(1, -(-count // PER_PAGE))
     asked = request.GET.get("entries", "")
-    number = min(max(int(asked), 1), pages) if asked.isdecimal() else pages
+    # Nine digits at most: int() refuses thousands of them.
+    number = min(max(int(asked[:9]), 1), pages) if asked.isdecimal() else pages
     span = slice((number - 1) * PER_PAGE, number * PER_PAGE)
     entries = _failed(steps, span) if only_failed else _entries(steps, waits, span)
     return Page(**counted, entries=entries, number=number, pages=pages, only_failed=only_failed)

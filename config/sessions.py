@@ -1,0 +1,38 @@
+"""A session ends when nobody has used it for WAKEFUL_SESSION_IDLE, and in any case LONGEST after its login."""
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from django.conf import settings
+from django.contrib.auth import SESSION_KEY, logout
+from django.http import HttpRequest, HttpResponse
+
+LONGEST = timedelta(days=7)
+NOTED_EVERY = timedelta(minutes=1)  # or a twentieth of the limit, if that is less
+
+
+class EndIdleSessions:
+    """Middleware. Only what a person does counts: a page that is open and looks again by itself does not."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if settings.SESSION_COOKIE_NAME in request.COOKIES and SESSION_KEY in request.session:
+            _note_use(request)
+        return self.get_response(request)
+
+
+def _note_use(request: HttpRequest) -> None:
+    session, now = request.session, time.time()
+    idle = settings.WAKEFUL_SESSION_IDLE.total_seconds()
+    seen = session.get("seen", now)
+    if now - session.get("began", now) > LONGEST.total_seconds() or now - seen > idle:
+        logout(request)
+        return
+    polls = request.method == "GET" and "HX-Request" in request.headers
+    if "began" not in session:
+        session.update({"began": now, "seen": now})
+    elif not polls and now - seen > min(NOTED_EVERY.total_seconds(), idle / 20):
+        session["seen"] = now
