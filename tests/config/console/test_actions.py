@@ -15,6 +15,7 @@ from tests.old_rows import old_event, old_run
 from tests.runs.factories import make_run
 from tests.triggers.factories import hold, make_event, make_paused_trigger, make_trigger
 from triggers.models import Decision, Event, Redispatch, Trigger
+from triggers.offers import move
 
 VIEWER = ("runs.view_run", "triggers.view_trigger", "triggers.view_event", "triggers.view_schedule")
 
@@ -137,6 +138,7 @@ def test_resume_runs_or_drops_what_was_held(admin: Client, held: str, offered: i
 
     asked = admin.get(page_of("triggers_trigger", trigger).replace("change", "resume")).content.decode()
     press(admin, "triggers_trigger", trigger, "resume", held=held)
+    move()
 
     assert "Drop them (1)" in asked
     assert not Trigger.objects.get(pk=trigger.pk).is_paused
