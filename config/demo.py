@@ -22,6 +22,7 @@ SETTINGS = {
     "header": "X-Signature",
     "prefix": "sha256=",
     "template": "{body}",
+    "id_path": "id",  # signed with the body; a header is not, and may be changed by whoever repeats a delivery
     "id_header": "X-Delivery-Id",
     "type_path": "type",
 }
@@ -63,10 +64,10 @@ def _secret(source: Source) -> bytes | None:
 
 
 def _curl(source: Source, secret: bytes, data: Mapping[str, str]) -> str:
-    how, body = source.settings, json.dumps(data, separators=(",", ":"))
+    how, id = source.settings, str(uuid4())
+    is_in_body = how.get("id_path") == "id"
+    body = json.dumps({**({"id": id} if is_in_body else {}), **data}, separators=(",", ":"))
+    id_field = "" if is_in_body else f"-H '{how['id_header']}: {id}' "
     signature = how["prefix"] + hmac.digest(secret, body.encode(), how["algorithm"]).hex()
     url = f"http://127.0.0.1:{settings.WAKEFUL_PORT}/hooks/{source.slug}/"
-    return (
-        f"curl -i {url} -H 'Content-Type: application/json' -H '{how['id_header']}: {uuid4()}' "
-        f"-H '{how['header']}: {signature}' -d '{body}'"
-    )
+    return f"curl -i {url} -H 'Content-Type: application/json' {id_field}-H '{how['header']}: {signature}' -d '{body}'"

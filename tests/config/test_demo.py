@@ -1,5 +1,6 @@
 import re
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from cryptography.fernet import Fernet
@@ -9,7 +10,7 @@ from django.test import Client
 
 from config.access import ensure_admin
 from config.demo import load_demo
-from triggers.models import Event, Secret
+from triggers.models import Event, Secret, Source
 
 pytestmark = pytest.mark.django_db
 
@@ -39,6 +40,24 @@ def test_every_start_prints_a_new_delivery_of_the_same_source(client: Client) ->
 
     assert paste(client, first).status_code == paste(client, second).status_code == 202
     assert Secret.objects.filter(source__slug="demo").count() == 1
+
+
+def test_a_printed_request_cannot_be_repeated_under_another_id(client: Client) -> None:
+    curl = load_demo().curl
+    first = paste(client, curl)
+
+    again = paste(client, curl.replace(" -d ", f" -H 'X-Delivery-Id: {uuid4()}' -d "))
+
+    assert (again.status_code, again.json()["event"]) == (200, first.json()["event"])
+
+
+def test_the_demo_of_an_earlier_version_goes_on(client: Client) -> None:
+    load_demo()
+    source = Source.objects.get(slug="demo")
+    del source.settings["id_path"]
+    source.save()
+
+    assert paste(client, load_demo().curl).status_code == 202
 
 
 def test_a_lost_encryption_key_gets_the_demo_a_new_secret(client: Client, settings: Any) -> None:

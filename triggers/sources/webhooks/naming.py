@@ -24,7 +24,11 @@ class Naming:
         "", "Id in the body", "Path of the event's id in the JSON body, such as data.id.", check=json_path
     )
     id_header: str = setting(
-        "", "Id header", "Header with the event's id, used where the body has none.", check=header_name
+        "",
+        "Id header",
+        "Header with the event's id, used where the body has none. A header that is not part of the signed text can be changed: "
+        "whoever holds one delivery can send it again under another id. Prefer an id in the body, or {id} in the signed text.",
+        check=header_name,
     )
     type_path: str = setting("", "Type in the body", "Path of the event's type in the JSON body.", check=json_path)
     type_header: str = setting(
