@@ -74,7 +74,8 @@ class Web:
             self._places.put(Place())
         self._room = Room(places * most)
         # The server lets every request begin with the process's environment: HTTP_PROXY would be a header field `Proxy`.
-        self._inherited = {name: value for name, value in environment.items() if name not in CGI}
+        self._fields = {name: value for name, value in environment.items() if name.startswith(FIELDS)}
+        self._inherited = [name for name in environment if name not in CGI and name not in self._fields]
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         self._forget_environment(environ)
@@ -90,10 +91,12 @@ class Web:
             return [content]
 
     def _forget_environment(self, environ: Environ) -> None:
-        for name, value in self._inherited.items():
-            # Of a header field only the value tells whether the sender sent it.
-            if not name.startswith(FIELDS) or environ.get(name) == value:
-                environ.pop(name, None)
+        for name in self._inherited:
+            environ.pop(name, None)
+        for name, value in self._fields.items():
+            # Only the value tells whether the sender sent it.
+            if environ.get(name) == value:
+                del environ[name]
 
     @contextmanager
     def _whole_body(self, environ: Environ) -> Iterator[bytes]:
