@@ -9,12 +9,14 @@ from config.console.panel import Panel, column
 from config.console.sections import Facts, Notice, Section
 from runs.models import Alarm
 
+SAID = "This is what was so when the alarm began; Overview and Processes say what is so now."
+
 
 @admin.register(Alarm)
 class AlarmPanel(Panel):
     """What is wrong and what was, from when it began until it was over."""
 
-    list_display = ("name", "state", "text", "began", "ended")
+    list_display = ("name", "state", "said", "began", "ended")
     list_filter = (("ended_at", admin.EmptyFieldListFilter), "severity")
     search_fields = ("name",)
     ordering = (F("ended_at").desc(nulls_first=True), "-began_at")
@@ -22,6 +24,10 @@ class AlarmPanel(Panel):
     @column("state", label={"bad": "danger", "warning": "warning", "over": "default"})
     def state(self, alarm: Alarm) -> str:
         return "over" if alarm.ended_at else alarm.severity
+
+    @column("when it began")
+    def said(self, alarm: Alarm) -> str:
+        return alarm.text
 
     @column("began")
     def began(self, alarm: Alarm) -> SafeString:
@@ -34,7 +40,7 @@ class AlarmPanel(Panel):
     def sections(self, request: HttpRequest, obj: Alarm) -> list[Section]:
         lasted = in_words(obj.ended_at - obj.began_at) if obj.ended_at else ""
         return [
-            Notice(text=obj.text, level="info" if obj.ended_at else obj.severity, details=[obj.remedy]),
+            Notice(text=obj.text, level="info" if obj.ended_at else obj.severity, details=[obj.remedy, SAID]),
             Facts(
                 rows=[
                     ("Name", obj.name),

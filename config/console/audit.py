@@ -1,5 +1,7 @@
+from collections.abc import Iterable, Mapping
+
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -52,16 +54,19 @@ class AuditPanel(Panel):
         return [facts, Text(title="Detail", text=pretty(obj.detail))]
 
 
-def entries_of(kind: str, object_id: object) -> Table:
-    """The audit trail of one object."""
-    entries: QuerySet[AuditEntry] = AuditEntry.objects.filter(kind=kind, object_id=str(object_id)).order_by("-at")
+def entries_of(kind: str, object_id: object, *, parts: Mapping[str, Iterable[object]] | None = None) -> Table:
+    """The audit trail of one object, and of what belongs to it: ids by kind."""
+    meant = Q(kind=kind, object_id=str(object_id))
+    for part, ids in (parts or {}).items():
+        meant |= Q(kind=part, object_id__in=[str(id) for id in ids])
+    entries: QuerySet[AuditEntry] = AuditEntry.objects.filter(meant).order_by("-at")
     return Table(
         title="What people did to it",
         headers=("When", "Who", "Did", "Detail"),
         rows=[
             (moment(entry.at), _whole(entry.by), _whole(entry.action), details_of(entry)) for entry in entries[:SHOWN]
         ],
-        empty="Nobody has touched it.",
+        empty="No manual actions.",
     )
 
 

@@ -19,11 +19,12 @@ from django.utils.text import Truncator
 
 from agents.registry import all_agents
 from config.console.axis import Axis
+from config.console.browser_zone import zone_shown
 from config.console.links import link, page, run_link
 from config.console.moments import appointment, moment
 from config.console.sections import Table
 from runs.sql import database_now
-from triggers.calendar import RuleError, instant_of, zone_of
+from triggers.calendar import instant_of
 from triggers.days_ahead import Day, days_ahead
 from triggers.models import Schedule
 from triggers.upcoming import BY_CLOCK, KINDS, OF_RUNS, Coming, ahead
@@ -37,7 +38,6 @@ NAMES = 4  # on a day of the month
 NAMED = 80  # characters of a reminder
 FURTHEST = timedelta(days=36_525)  # a month to look at
 HOURS = 3  # between two lines of the axis
-ZONE = "zone"  # the cookie by which zone.js says what the browser's is
 EDITED = 1000  # schedules that are counted
 LATE = SafeString('<span class="console-dot console-dot-warning">late</span> ')
 WORDS = {
@@ -130,7 +130,7 @@ def _asked(request: HttpRequest) -> Asked:
     form = Filter(request.GET)
     form.is_valid()
     said = form.cleaned_data  # without what makes no sense
-    zone = _zone(request)
+    zone = zone_shown(request)
     today = datetime.now(zone).date()
     day, month = said.get("day"), said.get("month") or today
     return Asked(
@@ -149,14 +149,6 @@ def _asked(request: HttpRequest) -> Asked:
 def _allowed(request: HttpRequest) -> tuple[str, ...]:
     hidden = () if request.user.has_perm("runs.view_run") else OF_RUNS
     return tuple(kind for kind in KINDS if kind not in hidden)
-
-
-def _zone(request: HttpRequest) -> ZoneInfo:
-    """That of the browser, as its cookie says; UTC until it has said so."""
-    try:
-        return zone_of(request.COOKIES.get(ZONE, "UTC"))
-    except RuleError:
-        return ZoneInfo("UTC")
 
 
 # The list

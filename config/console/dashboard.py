@@ -94,9 +94,9 @@ def _tiles() -> list[Tile]:
             note=f"longest wait since {distance(oldest_ready)}" if oldest_ready else "",
         ),
         _tile("Runs running", Run.objects.filter(status=RunStatus.RUNNING), listing(runs, status__exact="running")),
-        _tile("Runs to be retried", due, listing(runs, place="due")),
+        _tile("Runs delayed", due, listing(runs, place="due"), note="retries, and starts put off by a rate limit"),
         _tile("Runs blocked behind a key", blocked, listing(runs, place="blocked")),
-        _tile("Failed in 24 h", failed, listing(runs, status__exact="failed"), level="bad"),
+        _tile("Failed in 24 h", failed, listing(runs, status__exact="failed", finished="24h"), level="bad"),
         _tile("Approvals to decide", pending_approvals(), listing("runs_approval"), level="warning"),
         _tile("Uncertain runs", uncertain_runs(), listing(runs, status__exact="uncertain"), level="bad"),
         _tile("Paused triggers", paused, listing("triggers_trigger", state="paused"), level="bad"),
@@ -138,7 +138,9 @@ def _paused_triggers() -> Table:
 
 
 def _failed_runs() -> Table:
-    failed = Run.objects.filter(status=RunStatus.FAILED).order_by("-id").defer("input", "result", "policy")[:SHOWN]
+    # By the time of the failure, of the newest runs: there is no index by that time.
+    newest = Run.objects.filter(status=RunStatus.FAILED).order_by("-id").values("pk")[:COUNTED]
+    failed = Run.objects.filter(pk__in=newest).order_by("-finished_at").defer("input", "result", "policy")[:SHOWN]
     return Table(
         title="Latest failed runs",
         headers=("Run", "Agent", "Trigger", "Failed", "Error"),

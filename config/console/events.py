@@ -272,7 +272,7 @@ class EventPanel(Panel):
                     details=["A bug of the sender, or somebody's try to change what happened."],
                 )
             )
-        sections += [_facts(obj), *_payload(obj), _runs(runs), _decisions(decisions)]
+        sections += [_facts(obj), *_payload(obj), _runs(runs), _decisions(decisions, runs)]
         sections += _effects(obj, runs)
         sections += [_replays(obj), *_redeliveries(redeliveries), entries_of("event", obj.pk)]
         if obj.headers:
@@ -364,12 +364,12 @@ def _runs(runs: list[Run]) -> Table:
     )
 
 
-def _decisions(decisions: list[Decision]) -> Table:
+def _decisions(decisions: list[Decision], runs: list[Run]) -> Table:
     return Table(
         title="Decisions: why it started no run",
         headers=("Trigger", "Outcome", "Reason", "Run concerned", "When"),
         rows=[(link(page("triggers_trigger", one.trigger_id), one.trigger.slug), *cells_of(one)) for one in decisions],
-        empty="None: every trigger that matched it started a run.",
+        empty="None: every trigger that matched it started a run." if runs else "None: no trigger matched it.",
     )
 
 

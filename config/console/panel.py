@@ -42,6 +42,10 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]
     def is_capped(self) -> bool:
         return self.count == COUNTED
 
+    @property
+    def shown(self) -> str:
+        return f"{self.count:,}{'+' if self.is_capped else ''}"
+
 
 class Panel(ModelAdmin):  # type: ignore[misc]
     """A list that costs a fixed number of queries, and a page made of `sections`.

@@ -271,7 +271,8 @@ def _stopped(now: Situation) -> Table:
 
 def _why(process: Process) -> str:
     if process.stopped_reason == "unseen":
-        return "it went unseen: killed, frozen or cut off; its runs were handed on"
+        runs = "; its runs were handed on" if process.kind == Worker.Kind.WORKER else ""
+        return f"it went unseen: killed, frozen or cut off{runs}"
     return process.stopped_reason or "–"
 
 

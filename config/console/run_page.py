@@ -16,11 +16,12 @@ from config.console.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.uncertain import notice_of_uncertain
 from config.console.waiting import open_wait_of, waiting_for
 from config.console.waterfall import waterfall
-from runs.models import NIL, Attempt, Notification, ProcessedEvent, Run, Wait
+from runs.models import NIL, Approval, Attempt, Notification, ProcessedEvent, Run, Wait
 from runs.states import LIVE, REQUEUEABLE, RunStatus
 from triggers.models import Event
 
 SHOWN = 20  # attempts, events and notifications of one run
+CLAIMS = "A worker claims a run to execute it. Attempts are counted since the last step or wait that was completed."
 CHILDREN = 5  # of those it waits for, linked in the notice
 
 
@@ -36,7 +37,8 @@ def sections_of(run: Run, request: HttpRequest) -> list[Section]:
         sections.append(Text(title="Result", text=pretty(run.result)))
     sections += waterfall(run, request)
     sections += [_attempts(attempts), _events(run, events), causal_tree(run), *_notifications(run)]
-    sections.append(entries_of("run", run.pk))
+    approvals = Approval.objects.filter(wait__run=run).order_by("-id").values_list("id", flat=True)[:SHOWN]
+    sections.append(entries_of("run", run.pk, parts={"approval": approvals}))
     sections += [
         Text(title=f"Traceback of attempt {earlier.number}", text=earlier.traceback, folded=True)
         for earlier in attempts[1:]
@@ -104,10 +106,12 @@ def _facts(run: Run, events: list[Event]) -> Facts:
             ("Agent", f"{run.agent} ({run.version})" if run.version else run.agent),
             ("Began on version", run.begun_version if run.begun_version != run.version else ""),
             ("Trigger", trigger_of(run)),
-            # None counts since the last progress: what the run has been claimed for stands in its own table.
+            # Counted since the last progress; the table of claims counts all of them.
             (
                 "Attempt",
-                run.attempt and (f"{run.attempt} of {retries + 1}" if isinstance(retries, int) else run.attempt),
+                (f"{run.attempt} of {retries + 1}" if isinstance(retries, int) else run.attempt)
+                if run.attempt and run.status in LIVE
+                else "",
             ),
             ("Created", moment(run.created_at)),
             ("Due", run.due_at and moment(run.due_at)),
@@ -132,10 +136,11 @@ def _facts(run: Run, events: list[Event]) -> Facts:
 
 def _attempts(attempts: list[Attempt]) -> Table:
     return Table(
-        title="Attempts",
-        headers=("No.", "Outcome", "Started", "Took", "Worker", "Error"),
+        title="Claims",
+        headers=("Claim", "Attempt", "Outcome", "Started", "Took", "Worker", "Error"),
         rows=[
             (
+                one.epoch,
                 one.number,
                 one.outcome,
                 moment(one.started_at),
@@ -146,7 +151,11 @@ def _attempts(attempts: list[Attempt]) -> Table:
             for one in reversed(attempts[:SHOWN])
         ],
         empty="None has ended yet.",
-        note=f"The latest {SHOWN}; earlier ones are not shown." if len(attempts) > SHOWN else "",
+        note=f"The latest {SHOWN}; earlier ones are not shown."
+        if len(attempts) > SHOWN
+        else CLAIMS
+        if attempts
+        else "",
     )
 
 

@@ -55,7 +55,11 @@ def _queued(run: Run) -> str:
     if is_blocked(run):
         return "Blocked behind another run of its key."
     if run.due_at is not None and run.due_at > timezone.now():
+        if not run.attempt:
+            return f"Delayed by the rate limit of its trigger: starts {distance(run.due_at)}."
         return f"Tries again {distance(run.due_at)}."
+    if getattr(run, "is_paused", False):
+        return f"Ready, but queue “{run.queue}” is paused: it starts once the queue is resumed."
     if not has_worker(run):
         return f"Ready, but no live worker serves queue “{run.queue}” with code for agent “{run.agent}”."
     return "Ready: waits for a free worker."

@@ -1,5 +1,6 @@
 """The list of runs: what runs, what does not and why, what failed, what a person must decide on."""
 
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -8,6 +9,7 @@ from django.contrib import admin
 from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import PermissionDenied
 from django.db.models import Exists, Func, OuterRef, Q, QuerySet, TextField
+from django.db.models.functions import Now
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
@@ -31,7 +33,7 @@ from config.console.waiting import with_open_waits
 from runs.alive import alive
 from runs.cancel import cancel
 from runs.ids import runs_of_event
-from runs.models import Run
+from runs.models import Queue, Run
 from runs.requeue import requeue
 from runs.states import LIVE, REQUEUEABLE, RunStatus
 
@@ -78,7 +80,7 @@ class PlaceFilter(admin.SimpleListFilter):
     parameter_name = "place"
 
     def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
-        return [("ready", "ready"), ("due", "to be retried"), ("blocked", "blocked behind its key")]
+        return [("ready", "ready"), ("due", "delayed: a retry or a rate limit"), ("blocked", "blocked behind its key")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Run]) -> QuerySet[Run]:
         queued = queryset.filter(status=RunStatus.QUEUED)
@@ -92,13 +94,27 @@ class PlaceFilter(admin.SimpleListFilter):
         return queryset
 
 
+class FinishedFilter(admin.SimpleListFilter):
+    """When a run finished; of the newest alone, since no index finds a day's."""
+
+    title = "finished"
+    parameter_name = "finished"
+
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
+        return [("1h", "in the last hour"), ("24h", "in the last 24 hours")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Run]) -> QuerySet[Run]:
+        within = {"1h": timedelta(hours=1), "24h": timedelta(hours=24)}.get(self.value() or "")
+        return newest(queryset).filter(finished_at__gt=Now() - within) if within else queryset
+
+
 @admin.register(Run)
 class RunPanel(RunButtons):
     """What runs, what does not and why, what failed."""
 
-    list_display = ("status_label", "agent", "trigger_link", "attempt", "created", "took", "reason")
+    list_display = ("status_label", "agent", "trigger_link", "tried", "created", "took", "reason")
     list_display_links = ("status_label", "agent")
-    list_filter = ("status", PlaceFilter, AgentFilter)
+    list_filter = ("status", FinishedFilter, PlaceFilter, AgentFilter)
     search_fields = ("trigger",)  # only makes the box appear: see get_search_results
     search_help_text = "a run's id, an event's id, or a trigger's exact slug"
     ordering = ("-id",)
@@ -111,7 +127,8 @@ class RunPanel(RunButtons):
     # Lists
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Run]:
-        runs: QuerySet[Run] = with_open_waits(super().get_queryset(request).annotate(has_worker=_has_worker()))
+        asked = super().get_queryset(request).annotate(has_worker=_has_worker(), is_paused=_is_paused())
+        runs: QuerySet[Run] = with_open_waits(asked)
         if not is_list(request):
             return runs
         runs = runs.defer("input", "result", "policy")
@@ -153,6 +170,11 @@ class RunPanel(RunButtons):
     @column("trigger", empty_value="–")
     def trigger_link(self, run: Run) -> SafeString | None:
         return trigger_of(run)
+
+    @column("attempt", empty_value="–")
+    def tried(self, run: Run) -> int | None:
+        # Counted since the last progress, so it says something only of a run that is not over.
+        return run.attempt or None if run.status in LIVE else None
 
     @column("created")
     def created(self, run: Run) -> SafeString:
@@ -232,3 +254,7 @@ def _has_worker() -> Exists:
     agent: Any = Func(OuterRef("agent"), template="ARRAY[%(expressions)s]", output_field=ArrayField(TextField()))
     queue: Any = Func(OuterRef("queue"), template="ARRAY[%(expressions)s]", output_field=ArrayField(TextField()))
     return Exists(alive().filter(kind="worker", agents__contains=agent, queues__contains=queue))
+
+
+def _is_paused() -> Exists:
+    return Exists(Queue.objects.filter(Q(name=OuterRef("queue")) | Q(name=Queue.EVERY), paused_at__isnull=False))

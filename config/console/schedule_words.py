@@ -13,6 +13,8 @@ from runs.alive import alive
 from triggers.calendar import RuleError, zone_of
 from triggers.models import Schedule, Skip
 
+UTC = ZoneInfo("UTC")
+
 RELATED = ("task__crontab", "task__interval", "task__clocked", "task__solar", "trigger")
 COLOURS = {
     "active": "success",
@@ -41,14 +43,13 @@ def wakes(schedule: Schedule) -> SafeString | str:
     return link(page("triggers_trigger", schedule.trigger.pk), schedule.trigger.agent)
 
 
-def zone_of_schedule(schedule: Schedule) -> ZoneInfo:
-    """The zone its times are told in: its crontab's, else that of its active hours, else UTC."""
+def zone_of_schedule(schedule: Schedule, otherwise: ZoneInfo = UTC) -> ZoneInfo:
+    """The zone its times are told in: its crontab's, else that of its active hours, else another."""
+    named = schedule.task.crontab.timezone if schedule.task.crontab else schedule.active_zone
     try:
-        if schedule.task.crontab:
-            return zone_of(str(schedule.task.crontab.timezone))
-        return zone_of(schedule.active_zone or "UTC")
+        return zone_of(str(named)) if named else otherwise
     except RuleError:
-        return zone_of("UTC")
+        return otherwise
 
 
 def in_zone(at: datetime, zone: tzinfo) -> str:

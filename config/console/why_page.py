@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django import forms
 from django.db.models import Q
@@ -9,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from unfold.widgets import UnfoldAdminTextInputWidget
 
+from config.console.browser_zone import zone_shown
 from config.console.decisions import cells_of
 from config.console.links import event_link, link, page, run_link
 from config.console.local_field import FORMAT, LocalTime
@@ -17,6 +19,7 @@ from config.console.panel import Panel
 from config.console.recent_fires import fires_of, skips_of, why_url
 from config.console.schedule_words import in_zone, reason_of, state_of, stretch_of, wakes, zone_of_schedule
 from config.console.sections import Facts, Notice, Section, Table
+from triggers.calendar import instant_of
 from triggers.models import Schedule
 from triggers.outlook import describe
 from triggers.why import Answer, Verdict, why
@@ -37,9 +40,9 @@ LEVELS = {
 class WhyForm(forms.Form):
     at = LocalTime(label="Why did it not run at")
 
-    def __init__(self, schedule: Schedule, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, zone: ZoneInfo, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["at"].help_text = f"On the clock of {zone_of_schedule(schedule)}. The whole minute is looked at."
+        self.fields["at"].help_text = f"On the clock of {zone}. The whole minute is looked at."
 
 
 class SearchForm(forms.Form):
@@ -48,18 +51,22 @@ class SearchForm(forms.Form):
         widget=UnfoldAdminTextInputWidget,
         help_text="A part of its name, of its trigger's or agent's.",
     )
-    at = LocalTime(required=False, label="Why did it not run at", help_text="On the clock of the schedule's own zone.")
+    at = LocalTime(required=False, label="Why did it not run at")
+
+    def __init__(self, zone: ZoneInfo, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["at"].help_text = f"On the clock of {zone}, in which this console shows times."
 
 
 def why_of_schedule(panel: Panel, request: HttpRequest, schedule: Schedule) -> HttpResponse:
     """The question about one schedule, and its answer where a time is given: the address can be passed on."""
-    zone = zone_of_schedule(schedule)
-    asked = WhyForm(schedule, request.GET) if "at" in request.GET else None
+    zone = zone_of_schedule(schedule, zone_shown(request))
+    asked = WhyForm(zone, request.GET) if "at" in request.GET else None
     is_asked = asked is not None and asked.is_valid()
     at = asked.cleaned_data["at"] if asked and is_asked else _sensible(schedule)
     local = at if at.tzinfo is None else at.astimezone(zone)
     # Shown as the clock of its zone has it, also where it came with an offset.
-    shown = asked if asked and not is_asked else WhyForm(schedule, {"at": f"{local:{FORMAT}}"})
+    shown = asked if asked and not is_asked else WhyForm(zone, {"at": f"{local:{FORMAT}}"})
     return form_page(
         panel,
         request,
@@ -67,7 +74,7 @@ def why_of_schedule(panel: Panel, request: HttpRequest, schedule: Schedule) -> H
         title=f"{schedule.task.name}: why did it not run?",
         submit="Tell me",
         back=page("triggers_schedule", schedule.pk),
-        sections=[*(_told(_answer(schedule, at)) if is_asked else []), _lately(schedule)],
+        sections=[*(_told(_answer(schedule, at, zone)) if is_asked else []), _lately(schedule, zone)],
         obj=schedule,
         method="get",
     )
@@ -75,10 +82,12 @@ def why_of_schedule(panel: Panel, request: HttpRequest, schedule: Schedule) -> H
 
 def why_search(panel: Panel, request: HttpRequest) -> HttpResponse:
     """The same without a schedule yet: found by name, each with the link to its answer."""
-    form = SearchForm(request.GET if "q" in request.GET else None)
+    zone = zone_shown(request)
+    form = SearchForm(zone, request.GET if "q" in request.GET else None)
     sections: list[Section] = []
     if form.is_valid():
-        sections = [_found(form.cleaned_data["q"], form.cleaned_data["at"])]
+        at = form.cleaned_data["at"]
+        sections = [_found(form.cleaned_data["q"], instant_of(at, zone) if at and at.tzinfo is None else at)]
     return form_page(
         panel,
         request,
@@ -91,9 +100,9 @@ def why_search(panel: Panel, request: HttpRequest) -> HttpResponse:
     )
 
 
-def _answer(schedule: Schedule, at: datetime) -> Answer:
+def _answer(schedule: Schedule, at: datetime, zone: ZoneInfo) -> Answer:
     # The zone of a crontab is the one that it had then; what has none is told in the zone of its hours and days.
-    return why(schedule, at, zone=None if schedule.task.crontab else zone_of_schedule(schedule))
+    return why(schedule, at, zone=None if schedule.task.crontab else zone)
 
 
 def _sensible(schedule: Schedule) -> datetime:
@@ -118,9 +127,8 @@ def _told(answer: Answer) -> list[Section]:
     return sections
 
 
-def _lately(schedule: Schedule) -> Table:
+def _lately(schedule: Schedule, zone: ZoneInfo) -> Table:
     """Times to ask about: what fired and what did not, the newest first."""
-    zone = zone_of_schedule(schedule)
     rows = [
         (fire.nominal, link(why_url(schedule.pk, fire.nominal), in_zone(fire.nominal, zone)), fire.outcome)
         for fire in fires_of(schedule)

@@ -1,5 +1,8 @@
 // Times come in UTC; people read them in their own zone. The title keeps UTC.
 (() => {
+  // Times that are typed without a zone are read in the zone that times are shown in: the server learns it from a cookie.
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zone) document.cookie = `zone=${zone}; path=/admin/; max-age=31536000; samesite=lax`;
   const pad = (number) => String(number).padStart(2, "0");
   const show = (time) => {
     const at = new Date(time.dateTime);

@@ -2,8 +2,8 @@
 (() => {
   const shown = document.currentScript.dataset.zone;
   const mine = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  const said = document.cookie.split("; ").includes(`zone=${mine}`);
-  if (!mine || mine === shown || said) return;
+  if (!mine || mine === shown || sessionStorage.zone === mine) return;
+  sessionStorage.zone = mine;  // once: the server may not know this zone
   document.cookie = `zone=${mine}; path=/admin/; max-age=31536000; samesite=lax`;
   if (document.cookie.includes(`zone=${mine}`)) location.reload();
 })();
