@@ -115,12 +115,12 @@ def lost_outcome(run: Run, reason: str) -> Outcome:
     """Attempts count at the claim, so a run that kills its process still ends among the failed."""
     policy = policy_of(run)
     if run.worker and run.worker.stopped_reason == FAILED_OVER and not run.cancel_requested_at:
-        reason = "the database failed over"
+        reason = "released: the database failed over"
         return Outcome(
-            status=RunStatus.QUEUED, attempt=Attempt.Outcome.LOST, reason=reason, error=reason, give_back=True
+            status=RunStatus.QUEUED, attempt=Attempt.Outcome.RELEASED, reason=reason, error=reason, give_back=True
         )
     if run.cancel_requested_at:
-        return Outcome(status=RunStatus.CANCELLED, attempt=Attempt.Outcome.LOST, reason="cancelled", error=reason)
+        return Outcome(status=RunStatus.CANCELLED, attempt=Attempt.Outcome.RELEASED, reason="cancelled", error=reason)
     if not policy.attempts_left(run.attempt):
         return Outcome(
             status=RunStatus.FAILED,

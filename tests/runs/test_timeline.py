@@ -92,7 +92,7 @@ def test_a_failover_is_noticed_once_and_hands_on_what_ran(worker: Worker) -> Non
     assert worker.stopped_reason == "failover"
     assert Rescuer().rescue() == 1
     run.refresh_from_db()
-    assert (run.status, run.attempt, run.status_reason) == ("queued", 0, "the database failed over")
+    assert (run.status, run.attempt, run.status_reason) == ("queued", 0, "released: the database failed over")
 
 
 def test_a_server_that_does_not_tell_its_timeline_executes_runs(
