@@ -120,7 +120,7 @@ def lost_outcome(run: Run, reason: str) -> Outcome:
             status=RunStatus.QUEUED, attempt=Attempt.Outcome.RELEASED, reason=reason, error=reason, give_back=True
         )
     if run.cancel_requested_at:
-        return Outcome(status=RunStatus.CANCELLED, attempt=Attempt.Outcome.RELEASED, reason="cancelled", error=reason)
+        return Outcome(status=RunStatus.CANCELLED, attempt=Attempt.Outcome.LOST, reason="cancelled", error=reason)
     if not policy.attempts_left(run.attempt):
         return Outcome(
             status=RunStatus.FAILED,
