@@ -14,6 +14,7 @@ from django_celery_beat.models import ClockedSchedule, CrontabSchedule, Interval
 from runs.audit import record
 from runs.models import NIL, AuditEntry, Worker
 from runs.sql import database_now
+from tests.old_rows import date_entries
 from tests.runs.factories import make_run
 from tests.triggers.factories import make_trigger
 from triggers import ticks
@@ -65,7 +66,7 @@ def edit(schedule: Schedule, at: datetime, by: str = "", **fields: Any) -> Sched
     if by:
         note = {"note": schedule.paused_note} if schedule.paused_note else {}
         record(by, "edit", schedule, **note)
-        AuditEntry.objects.filter(at__lt=LONG_AGO).update(at=at)
+        date_entries(AuditEntry.objects.filter(at__lt=LONG_AGO), at)
     return dated(schedule, at)
 
 
@@ -424,7 +425,7 @@ def test_a_deploy_that_changed_the_rule_is_named() -> None:
     ten = CrontabSchedule.objects.create(minute="0", hour="10", timezone="Europe/Vienna")
     record("cli:deploy", "changed", Trigger.objects.get())
     record("admin:ada", "pause", Trigger.objects.get())
-    AuditEntry.objects.update(at=NINE - HOUR)
+    date_entries(AuditEntry.objects.all(), NINE - HOUR)
     edit(schedule, NINE - HOUR, crontab=ten)
 
     assert "changed by cli:deploy." in ask(beat(schedule, NINE + HOUR), "2050-03-07T09:00").text
