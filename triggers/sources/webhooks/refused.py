@@ -12,6 +12,7 @@ log = structlog.get_logger(__name__)
 REASON_CHARACTERS = 200
 USER_AGENT_CHARACTERS = 200
 DISABLED = "the source is disabled"
+RESERVED = "the type of the event is reserved"
 # It does not wait for the disk, nor for long for a row that another session holds: a sender is waiting.
 NOTE = """
 INSERT INTO triggers_refuseddelivery (source_id, hour, reason, status, user_agent)

@@ -26,7 +26,7 @@ from triggers.sources.door import Unavailable, answer, on_live_connection, requi
 from triggers.sources.headers import Headers
 from triggers.sources.webhooks.proof import Rejected, SigningSecret
 from triggers.sources.webhooks.receive import Misconfigured, Receipt, receive
-from triggers.sources.webhooks.refused import DISABLED, note_refused
+from triggers.sources.webhooks.refused import DISABLED, RESERVED, note_refused
 from triggers.sources.webhooks.scheme import Delivery, schemes
 
 log = structlog.get_logger(__name__)
@@ -72,6 +72,7 @@ class HookView(View):
             return JsonResponse({}, status=401, headers={"WWW-Authenticate": "Signature"})
         except ReservedType as error:
             log.info("hook.refused", source=slug, reason=str(error))
+            _note(request, slug, RESERVED, 400)
             return JsonResponse({"detail": str(error), "field": "type"}, status=400)
         except Misconfigured as error:
             log.error("hook.misconfigured", source=slug, reason=str(error))

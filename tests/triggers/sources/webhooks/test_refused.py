@@ -47,14 +47,20 @@ def test_refused_deliveries_are_counted_by_reason() -> None:
     assert scrape()["wakeful_deliveries_refused", "401", "shop"] == 4
 
 
-def test_a_source_that_is_set_up_wrong_or_disabled_counts_its_refusals_too() -> None:
+def test_every_other_refusal_of_a_source_is_counted_too() -> None:
     make_source("shop", settings={"algorithm": "rot13"})
     make_source("store", enabled=False)
+    make_source("sly")
 
     assert post(b"{}", signed(b"{}"), "shop").status_code == 503
     assert post(b"{}", signed(b"{}"), "store").status_code == 404
+    assert post(b"{}", {**signed(b"{}"), "X-Type": "run.signal"}, "sly").status_code == 400
 
-    assert set(RefusedDelivery.objects.values_list("source__slug", "status")) == {("shop", 503), ("store", 404)}
+    assert set(RefusedDelivery.objects.values_list("source__slug", "status")) == {
+        ("shop", 503),
+        ("store", 404),
+        ("sly", 400),
+    }
 
 
 def test_an_address_that_no_source_has_leaves_no_row() -> None:
