@@ -124,7 +124,8 @@ SELECT wanted.type, shape.match_shape FROM unnest((SELECT %s::text[])) AS wanted
     FROM walk WHERE walk.match_shape IS NOT NULL
   ) SELECT match_shape FROM walk WHERE match_shape IS NOT NULL) shape
 """
-# An event may be dispatched after a run's look back took it, when that run waits for the next of its kind.
+# An event may be dispatched after a run's look back took it, when that run waits for the next of its kind. Written so that it
+# is looked up by the run: by the event it would be compared with every wait that the event has ended so far.
 HITS = """
 SELECT found.id, hit.event_id
 FROM unnest((SELECT %s::uuid[]), (SELECT %s::text[]), (SELECT %s::text[]), (SELECT %s::text[])) AS hit(event_id, type, shape, hash)
@@ -132,7 +133,9 @@ CROSS JOIN LATERAL (
   SELECT wait.id FROM runs_wait wait
   WHERE wait.status = 'open' AND wait.kind = 'event' AND wait.event_type = hit.type AND wait.match_shape = hit.shape
     AND wait.match_hash = hit.hash
-    AND NOT EXISTS (SELECT FROM runs_wait taken WHERE taken.event_id = hit.event_id AND taken.run_id = wait.run_id)
+    AND NOT EXISTS (
+      SELECT FROM runs_wait taken
+      WHERE taken.run_id = wait.run_id AND taken.event_id IS NOT DISTINCT FROM hit.event_id OFFSET 0)
   LIMIT {most}) found
 LIMIT {most}
 """
