@@ -14,7 +14,7 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from config.api import router
 from config.console.panel import Panel
-from runs.models import AuditEntry
+from runs.models import NIL, AuditEntry
 from runs.pause import EVERY, pause
 from tests.api import Api
 from tests.config.console.factories import (
@@ -28,7 +28,7 @@ from tests.runs.factories import make_run
 from tests.runs.journals import make_approval
 from tests.triggers.factories import make_event, make_paused_trigger, make_trigger
 from triggers.exclusion_calendars import create_calendar
-from triggers.models import Source, Trigger
+from triggers.models import Decision, Source, Trigger
 from triggers.schedules import pause_schedule
 
 pytestmark = pytest.mark.django_db
@@ -106,6 +106,12 @@ def hmac_source() -> Source:
     return make_source(kind="hmac", settings={"header": "X-Signature", "template": "{body}"})
 
 
+def with_error() -> Trigger:
+    trigger = make_trigger()
+    Decision.objects.create(event=make_event(), trigger=trigger, replay_id=NIL, outcome=Decision.Outcome.ERROR)
+    return trigger
+
+
 def overridden() -> Trigger:
     return make_trigger(declared={"overlap": "allow"}, overrides=["overlap"], overlap="skip")
 
@@ -159,6 +165,7 @@ ADMIN: dict[str, Door] = {
     "triggers.trigger resume_and_run": action("triggers_trigger", "resume_and_run", make_paused_trigger),
     "triggers.trigger resume_and_drop": action("triggers_trigger", "resume_and_drop", make_paused_trigger),
     "triggers.trigger fire_chosen": action("triggers_trigger", "fire_chosen"),
+    "triggers.trigger redispatch_errors": action("triggers_trigger", "redispatch_errors", with_error),
     "triggers.schedule fire_now": button("triggers_schedule", "fire"),
     "triggers.schedule pause": button("triggers_schedule", "pause"),
     "triggers.schedule resume": button("triggers_schedule", "resume", off_schedule),
@@ -231,6 +238,7 @@ API: dict[str, Door] = {
     "triggers fire": call("triggers/greeter/fire/", make=make_trigger),
     "triggers pause": call("triggers/greeter/pause/", make=make_trigger),
     "triggers resume": call("triggers/greeter/resume/", make=make_paused_trigger),
+    "triggers redispatch": call("triggers/greeter/redispatch/", make=with_error),
     "schedules create": call(
         "schedules/", {"name": "noon", "when": "every day at noon", "trigger": "greeter"}, make=make_trigger
     ),
