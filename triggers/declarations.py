@@ -184,7 +184,7 @@ def sync(by: str = "sync_agents") -> list[Change]:
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s::bigint)", [LOCK])
-        known = {trigger.slug: trigger for trigger in Trigger.objects.select_for_update()}
+        known = {trigger.slug: trigger for trigger in Trigger.objects.select_for_update(no_key=True)}
         wanted = [each.as_first_seen(known.get(each.slug)) for each in wanted]
         _refuse_taken(wanted, known)
         changes = [_sync_one(each, known.get(each.slug)) for each in wanted]

@@ -1,8 +1,9 @@
 """One batch of events to runs: read in order, match, admit, enqueue; one serial transaction under one advisory lock."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -27,9 +28,20 @@ from triggers.waited import waits_ended_by
 log = structlog.get_logger(__name__)
 
 LOOK = "SELECT (SELECT min(due_at) FROM triggers_window) - clock_timestamp(), EXISTS (SELECT FROM triggers_offer)"
-TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s::int, %s::int)"
+# A row that is locked elsewhere is left, where that is known beforehand; where not, the wait for it is short: all else waits.
+TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s::int, %s::int), set_config('lock_timeout', '200ms', true)"
 OPEN_EVENTS = "SELECT id FROM triggers_event WHERE id = ANY(%s::uuid[]) AND dispatched_at IS NULL"
 OPEN_REDISPATCHES = "SELECT id FROM triggers_redispatch WHERE id = ANY(%s::bigint[]) AND dispatched_at IS NULL"
+LOCK_EVENTS = f"{OPEN_EVENTS} FOR NO KEY UPDATE SKIP LOCKED"
+# The foreign key of a decision asks for its event as well.
+LOCK_REDISPATCHES = """
+SELECT again.id FROM triggers_redispatch again JOIN triggers_event event ON event.id = again.event_id
+WHERE again.id = ANY(%s::bigint[]) AND again.dispatched_at IS NULL
+FOR NO KEY UPDATE OF again SKIP LOCKED FOR KEY SHARE OF event SKIP LOCKED
+"""
+# As the foreign key of a decision or a window does.
+LOCK_TRIGGERS = "SELECT id FROM triggers_trigger WHERE id = ANY(%s::uuid[]) FOR KEY SHARE SKIP LOCKED"
+TRIGGERS_THERE = "SELECT id FROM triggers_trigger WHERE id = ANY(%s::uuid[])"
 DECIDE = """
 INSERT INTO triggers_decision (event_id, trigger_id, replay_id, outcome, reason, run_id)
 VALUES (%s::uuid, %s::uuid, %s::uuid, %s::text, %s::text, %s::uuid)
@@ -128,7 +140,7 @@ def settle_matched(matched: Sequence[Matched], most: int = MOST) -> Batch:
     """Admit in `seq` order. An event that needs a key whose lock is taken is left to the next batch, and with it every
     later event of its keys: the order per key is the order of arrival. The same goes for one that a locked run waits for.
     Of an event that makes too much for one batch a piece is admitted."""
-    large = [one for one in matched if one.size > piece_of(most)]
+    large = [one for one in matched if one.size > piece_of(most) and not one.is_locked]
     for one in large:
         forget_settled(one)
         one.keep(piece_of(most))
@@ -269,11 +281,12 @@ def without_busy(matched: Sequence[Matched], busy: set[str], large: Sequence[Mat
     """Those that can be decided on now; of large ones, whatever part can be."""
     kept = []
     for one in matched:
-        if one in large and not one.is_unheard:
+        is_left = one.is_unheard or one.is_locked
+        if one in large and not is_left:
             one.put_off(busy)
             busy = busy | one.later_keys
             kept.append(one)
-        elif one.is_unheard or one.keys & busy:
+        elif is_left or one.keys & busy:
             busy = busy | one.keys
         else:
             kept.append(one)
@@ -281,20 +294,25 @@ def without_busy(matched: Sequence[Matched], busy: set[str], large: Sequence[Mat
 
 
 def still_undispatched(matched: Sequence[Matched]) -> list[Matched]:
-    """Those that no other dispatcher has dispatched since they were read."""
-    events = [one.item.event_id for one in matched if one.item.redispatch_id is None]
-    redispatches = [one.item.redispatch_id for one in matched if one.item.redispatch_id is not None]
-    open_events = {id for (id,) in fetch(OPEN_EVENTS, [events])} if events else set()
-    open_redispatches = {id for (id,) in fetch(OPEN_REDISPATCHES, [redispatches])} if redispatches else set()
-    return [
-        one
-        for one in matched
-        if (
-            one.item.event_id in open_events
-            if one.item.redispatch_id is None
-            else one.item.redispatch_id in open_redispatches
-        )
-    ]
+    """Those that no other dispatcher has dispatched since they were read. One that cannot be written now, because another
+    session has locked its row or that of one of its triggers, is left to a later batch."""
+    events = {one.item.event_id for one in matched if one.item.redispatch_id is None}
+    redispatches = {one.item.redispatch_id for one in matched if one.item.redispatch_id is not None}
+    triggers = set[UUID]().union(*(one.triggers for one in matched))
+    undispatched, locked = _lock(LOCK_EVENTS, OPEN_EVENTS, events)
+    again, locked_again = _lock(LOCK_REDISPATCHES, OPEN_REDISPATCHES, redispatches)
+    _, locked_triggers = _lock(LOCK_TRIGGERS, TRIGGERS_THERE, triggers)
+    for one in matched:
+        one.is_locked = one.item.identity in locked | locked_again or not one.triggers.isdisjoint(locked_triggers)
+    return [one for one in matched if one.item.identity in undispatched | again]
+
+
+def _lock(lock: str, there: str, ids: Set[Any]) -> tuple[set[Any], set[Any]]:
+    """Those that are there, and those of them that another session has locked."""
+    locked = {id for (id,) in fetch(lock, [list(ids)])} if ids else set()
+    missing = ids - locked
+    elsewhere = {id for (id,) in fetch(there, [list(missing)])} if missing else set()
+    return locked | elsewhere, elsewhere
 
 
 def give_up(item: Item, rules: Rules, error: Exception) -> Batch:
@@ -305,7 +323,8 @@ def give_up(item: Item, rules: Rules, error: Exception) -> Batch:
     with transaction.atomic():
         if not _try_lock():
             return Batch(standby=True)
-        if rules.have_changed() or not still_undispatched([Matched(item=item)]):
+        undispatched = still_undispatched([matched or Matched(item=item)])
+        if rules.have_changed() or not undispatched or undispatched[0].is_locked:
             return Batch(left=1)
         if matched is None:
             decided = {id for (id,) in fetch(DECIDED, [item.event_id, item.replay_id])}

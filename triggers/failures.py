@@ -3,7 +3,8 @@
 A batch that fails is halved until it goes through or one unit of work is left, which is the one that fails. What that means
 depends on the error and on the rest. An error that may be the unit's own (data that cannot be stored, an exception while it is
 matched or admitted) sets the unit aside, so that the rest goes on; if it fails again although others have gone through, it is
-given up. Any other error (a schema that does not fit, a missing grant, a read-only server, a time-out) is nobody's fault:
+given up. A lock that another session holds sets the unit aside as well, until it is free. Any other error (a schema that
+does not fit, a missing grant, a read-only server, a time-out) is nobody's fault:
 nothing is marked, an alarm is raised, and the same is tried again with a back-off. If the first unit alone goes on failing,
 it is set aside as well, and is never given up for it.
 """
@@ -53,6 +54,10 @@ class Aside(Generic[T]):
     retry_at: float
     delay: float = field(default_factory=lambda: RETRY)
 
+    def put_off(self) -> None:
+        self.delay = min(self.delay * 2, RETRY_MAX)
+        self.retry_at = time.monotonic() + self.delay
+
 
 @dataclass(kw_only=True)
 class Refused:
@@ -93,7 +98,7 @@ class Careful(Generic[T]):
         self.owed: tuple[str, str] | None = None  # text and remedy of an alarm that could not be raised yet
 
     def __call__(self) -> Batch:
-        """Do what can be done. Raises what says that the session is lost, or a lock held elsewhere; all else is dealt with."""
+        """Do what can be done. Raises what says that the session is lost; all else is dealt with."""
         if self.owed:
             self._alarm(*self.owed)
         now = time.monotonic()
@@ -124,8 +129,6 @@ class Careful(Generic[T]):
         try:
             batch = self.work.run(units, self.most)
         except Exception as error:
-            if is_locked(error):
-                raise
             self._failed(units, error)
             raise_if_lost(error)
             return Batch(left=len(units))
@@ -146,7 +149,7 @@ class Careful(Generic[T]):
         if size > 1:
             self.most = max(size // 2, 1)
             log.warning("dispatch.halved", most=self.most, exc_info=error)
-        elif is_own(error) or (self.refused and self.refused.times >= PROBES):
+        elif is_own(error) or is_locked(error) or (self.refused and self.refused.times >= PROBES):
             self._set_aside(units[0], error)
         else:
             self._refuse(error)
@@ -157,6 +160,8 @@ class Careful(Generic[T]):
         self.aside[identity] = Aside(
             unit=unit, error=error, is_own=is_own(error), seen=1, made_before=self.made, retry_at=now + RETRY
         )
+        if is_locked(error):
+            return  # what another session has locked says nothing of the rest
         self.alike.append(identity)
         # Each time more are tried, in case what is first is many bad ones.
         probes = ALIKE * 2 ** min(self.refused.times if self.refused else 0, 9) if is_own(error) else ALIKE
@@ -192,11 +197,8 @@ class Careful(Generic[T]):
         try:
             batch = self.work.run(units, MOST if due.is_own else 1)
         except Exception as error:
-            if is_locked(error):
-                raise
             due.seen, due.error, due.is_own = due.seen + 1, error, is_own(error)
-            due.delay = min(due.delay * 2, RETRY_MAX)
-            due.retry_at = time.monotonic() + due.delay
+            due.put_off()
             raise_if_lost(error)
             return Batch() if self.refused else self._judge(due, units[0])
         self.made += batch.made
@@ -207,6 +209,8 @@ class Careful(Generic[T]):
                 other.retry_at = now
             self.refused, self.alike = None, []
             self._end_alarm()
+        elif not batch.partly:
+            due.put_off()  # it needs what is busy or locked
         return batch
 
     def _first(self) -> Aside[T] | None:
@@ -284,6 +288,8 @@ def name_of(error: Exception) -> str:
 
 def remedy_of(error: Exception) -> str:
     state = sqlstate_of(error)
+    if state == "55P03":
+        return "Look in pg_locks for the session that holds the lock, and end it; dispatch goes on by itself."
     if state == "42501":
         return "Grant the dispatcher's database role what it lacks; it goes on by itself."
     if state == "25006":

@@ -114,7 +114,7 @@ class Here:
 
     def __init__(self) -> None:
         self.sources = {source.slug: source for source in Source.objects.all()}
-        self.triggers = {trigger.slug: trigger for trigger in Trigger.objects.select_for_update()}
+        self.triggers = {trigger.slug: trigger for trigger in Trigger.objects.select_for_update(no_key=True)}
         self.schedules = {one.task.name: one for one in Schedule.objects.select_related(*RELATED)}
         self.calendars = {calendar.slug: calendar for calendar in ExclusionCalendar.objects.all()}
         self.agents = {agent.name for agent in registry.all_agents()}

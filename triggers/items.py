@@ -120,6 +120,7 @@ class Matched:
     refusals: list[Refusal] = field(default_factory=list)
     later: list[Match | Refusal] = field(default_factory=list)
     is_unheard: bool = False  # does a run wait for it that is still to be woken?
+    is_locked: bool = False  # has another session locked its row, or one of its triggers'?
 
     @property
     def size(self) -> int:
@@ -132,6 +133,10 @@ class Matched:
     @property
     def later_keys(self) -> set[str]:
         return {one.key for one in self.later if isinstance(one, Match) and one.key}
+
+    @property
+    def triggers(self) -> set[UUID]:
+        return {match.rule.id for match in self.matches} | {refusal.trigger_id for refusal in self.refusals}
 
     def keep(self, most: int) -> None:
         """Put off all but the first `most`."""
@@ -184,7 +189,9 @@ def _read_first(parameters: dict[str, Any]) -> list[Item]:
     """Read from the first event that ever came."""
     began = time.monotonic()
     items = _read(NEXT, {**parameters, "from": 0})
-    first.read(min((item.seq for item in items if not item.is_resumption), default=None), time.monotonic() - began)
+    # Those left out may be read again at any time, and in their places.
+    if not parameters["but_events"]:
+        first.read(min((item.seq for item in items if not item.is_resumption), default=None), time.monotonic() - began)
     return items
 
 

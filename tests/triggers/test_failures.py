@@ -9,7 +9,7 @@ from psycopg.errors import QueryCanceled
 
 from runs.models import Alarm, Run
 from tests.triggers.factories import make_event, make_trigger
-from triggers import failures
+from triggers import failures, items
 from triggers.dispatch import MOST, Batch
 from triggers.failures import Careful, Work
 from triggers.models import Decision, Event
@@ -158,3 +158,13 @@ def test_where_nothing_goes_through_nothing_is_given_up() -> None:
         work()
 
     assert len(fake.left) == 5 and not fake.given_up
+
+
+def test_an_event_that_was_set_aside_is_read_in_its_place_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where reading is slow, and begins where the last read found the first event."""
+    monkeypatch.setattr(items, "first", items.First(slow=0.0))
+    aside, later = make_event(), make_event()
+
+    assert [item.event_id for item in items.read_items(10, [aside.pk])] == [later.pk]
+
+    assert [item.event_id for item in items.read_items(10)] == [aside.pk, later.pk]
