@@ -18,6 +18,7 @@ from runs.failpoints import failpoint
 from runs.sql import database_now, execute, execute_many, fetch
 from triggers import offers, rates, windows
 from triggers.admission import Ledger, Match, Refusal, admit, close, match_of
+from triggers.behind import Behind
 from triggers.items import Item, Matched, match_items, piece_of, read_items, wanted_by, within
 from triggers.leadership import LOCK
 from triggers.matching import Index
@@ -117,10 +118,12 @@ def dispatch(rules: Rules, most: int = MOST) -> Batch:
     return dispatch_items(within(items, rules.current(), most), rules, most) if items else Batch()
 
 
-def dispatch_items(items: Sequence[Item], rules: Rules, most: int = MOST) -> Batch:
+def dispatch_items(items: Sequence[Item], rules: Rules, most: int = MOST, behind: Behind | None = None) -> Batch:
     """Match, then decide under the dispatch lock, if by then neither the triggers nor the events have moved on."""
     index = rules.current()
     matched = match_items(items, index)
+    if behind:
+        matched = behind.without_waiting(matched)
     failpoint("before_waits_are_looked_up")
     awaited, may_end_more = waits_ended_by(items, most)
     with transaction.atomic():

@@ -24,6 +24,7 @@ from psycopg.errors import LockNotAvailable
 from runs import alarms
 from runs.models import Alarm
 from triggers import dispatch, windows
+from triggers.behind import Behind
 from triggers.dispatch import MOST, Batch
 from triggers.items import Item, cost_of, read_items, read_these, within
 from triggers.rules import Rules
@@ -39,6 +40,7 @@ ALIKE = 3  # units in a row that fail alike while none goes through: it is not t
 GIVEN_UP_ALIKE = 10  # units given up for the same error within GIVEN_UP_WITHIN; more of them are kept
 GIVEN_UP_WITHIN = 600.0  # seconds
 MOST_ASIDE = 1000
+HELD_UP = 6  # failures for an error of its own, after which a unit keeps no later one of its keys waiting
 EVENTS, WINDOWS = "dispatch-refused", "windows-refused"  # alarms
 
 
@@ -71,7 +73,8 @@ class Refused:
 @dataclass(frozen=True, kw_only=True)
 class Work(Generic[T]):
     """What is done in units: `next` reads some (without those set aside) that make no more than a number, `again` reads one
-    anew, `run` does them in one transaction, `size` is an upper bound of what they make."""
+    anew, `run` does them in one transaction, `size` is an upper bound of what they make, `hold` lets later ones of the same
+    keys wait for some."""
 
     next: Callable[[int, Sequence[T]], Sequence[T]]
     again: Callable[[T], Sequence[T]]
@@ -81,6 +84,7 @@ class Work(Generic[T]):
     identity: Callable[[T], Hashable]
     noun: str
     alarm: str
+    hold: Callable[[Sequence[T]], None] = lambda aside: None
 
 
 class Careful(Generic[T]):
@@ -106,6 +110,7 @@ class Careful(Generic[T]):
             return Batch()
         batch = self._retry(now)
         try:
+            self.work.hold([one.unit for one in self.aside.values() if not one.is_own or one.seen < HELD_UP])
             units = self.work.next(self.most, [one.unit for one in self.aside.values()])
         except Exception as error:
             self._refuse(error)
@@ -134,6 +139,8 @@ class Careful(Generic[T]):
             return Batch(left=len(units))
         if batch.has_progressed:
             self._went_through(batch)
+        elif not batch.standby:
+            self.most = min(self.most * 2, MOST)  # all that were read wait; there may be many of them
         return batch
 
     def _went_through(self, batch: Batch) -> None:
@@ -303,21 +310,23 @@ def remedy_of(error: Exception) -> str:
 
 def events(rules: Rules) -> Careful[Item]:
     """The dispatch of events."""
+    behind = Behind()
 
     def next_items(most: int, aside: Sequence[Item]) -> Sequence[Item]:
-        items = read_items(settings.WAKEFUL_DISPATCH_BATCH, [item.identity for item in aside])
+        items = read_items(settings.WAKEFUL_DISPATCH_BATCH, [*(item.identity for item in aside), *behind.waiting])
         return within(items, rules.current(), most) if items else []
 
     return Careful(
         Work(
             next=next_items,
             again=lambda item: read_these([item.identity]),
-            run=lambda items, most: dispatch.dispatch_items(items, rules, most),
+            run=lambda items, most: dispatch.dispatch_items(items, rules, most, behind),
             size=lambda items: sum(cost_of(item, rules.index) for item in items),
             give_up=lambda item, error: dispatch.give_up(item, rules, error),
             identity=lambda item: item.identity,
             noun="event",
             alarm=EVENTS,
+            hold=lambda aside: behind.hold(aside, rules.index),
         )
     )
 

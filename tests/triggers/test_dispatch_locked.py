@@ -1,8 +1,11 @@
 """A row that another session has locked delays what needs it, and no other event."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.conf import settings
+from django.db import connection
 from django.db.models import QuerySet
 
 from runs.models import NIL, Alarm, Run
@@ -84,3 +87,55 @@ def test_a_lock_found_only_while_it_is_written_sets_that_one_event_aside_and_is_
     assert decision.get().outcome == "resumed"
     assert Run.objects.count() == len(others) + 1
     assert not Alarm.objects.filter(ended_at=None).exists()
+
+
+def test_no_event_of_its_key_overtakes_one_that_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor where so many wait behind it that they fill batches."""
+    monkeypatch.setattr(failures, "HELD_UP", 100)
+    monkeypatch.setattr(settings, "WAKEFUL_DISPATCH_BATCH", 10)
+    make_trigger(overlap="queue", key="event.data.k")
+    first, *same = (make_event(data={"k": "a"}) for _ in range(40))
+    other = make_event(data={"k": "b"})
+    refuse(first)
+    work = failures.events(Rules())
+    for _ in range(60):
+        work()
+        if Run.objects.exists():
+            break
+    assert [run.event_ids[0] for run in Run.objects.all()] == [other.pk]
+
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TRIGGER refuse ON runs_run")
+    for _ in range(20):
+        work()
+    assert [run.event_ids[0] for run in Run.objects.order_by("seq")] == [other.pk, first.pk, *(one.pk for one in same)]
+
+
+def test_what_waits_behind_an_event_goes_on_once_that_is_given_up() -> None:
+    make_trigger(overlap="queue", key="event.data.k")
+    make_trigger("other", types=["other.*"])
+    poison, later = (make_event(data={"k": "a"}) for _ in range(2))
+    refuse(poison)
+    work = failures.events(Rules())
+    for _ in range(20):
+        work()
+        make_event(type="other.came")
+
+    assert Decision.objects.get().event_id == poison.pk
+    assert Run.objects.filter(event_ids=[later.pk]).exists()
+
+
+def refuse(event: Event) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            f"IF '{event.pk}' = ANY(new.event_ids) THEN RAISE 'refused' USING ERRCODE = '23514'; END IF; RETURN new; END $$;"
+            "CREATE TRIGGER refuse BEFORE INSERT ON runs_run FOR EACH ROW EXECUTE FUNCTION refuse()"
+        )
+
+
+@pytest.fixture(autouse=True)
+def accepted() -> Iterator[None]:
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TRIGGER IF EXISTS refuse ON runs_run")
