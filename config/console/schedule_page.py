@@ -1,5 +1,6 @@
 """The page of one schedule: what it is doing, when it fires next, what it did and did not, and on what terms."""
 
+from contextlib import suppress
 from typing import Any
 
 from agents.durations import in_words
@@ -135,7 +136,7 @@ def changes(before: State, after: State) -> list[str]:
     if before.enabled != after.enabled:
         told.append("switched on" if after.enabled else "switched off")
     for name, title in TOLD.items():
-        old, new = (getattr(state, name) if name in INSTANTS else state.values.get(name) for state in (before, after))
+        old, new = _told(before, name), _told(after, name)
         if _plain(old) != _plain(new):
             told.append(f"{title}: {_plain(old)} → {_plain(new)}")
         elif old != new:
@@ -143,6 +144,14 @@ def changes(before: State, after: State) -> list[str]:
     if not told and before.anchor != after.anchor and after.anchor:
         told.append(f"counted from {after.anchor:%Y-%m-%d %H:%M:%S} UTC")
     return told
+
+
+def _told(state: State, name: str) -> Any:
+    """The value of a column, an instant in UTC; as it was stored where it is no instant that a schedule may have."""
+    with suppress(RuleError):
+        if name in INSTANTS:
+            return getattr(state, name)
+    return state.values.get(name)
 
 
 INSTANTS = ("start", "end")  # which each editor's session writes in a zone of its own
