@@ -192,9 +192,9 @@ def run_id_of(match: Match) -> UUID:
     return run_id(match.rule.id, match.event_ids[0], match.replay_id)
 
 
-def windows_over(most: int = MOST) -> list[windows.Group]:
-    """Those whose windows are over, as many as one transaction may close."""
-    return windows.due(database_now(), most)
+def windows_over(most: int = MOST, but: Sequence[windows.Group] = ()) -> list[windows.Group]:
+    """Those whose windows are over, without these, as many as one transaction may close."""
+    return windows.due(database_now(), most, but)
 
 
 def close_windows(rules: Rules) -> Batch:

@@ -335,8 +335,7 @@ def windows_that_are_over(rules: Rules) -> Careful[windows.Group]:
     """The closing of windows."""
 
     def next_groups(most: int, aside: Sequence[windows.Group]) -> Sequence[windows.Group]:
-        over = dispatch.windows_over(most + len(aside))
-        return [group for group in over if group not in set(aside)][:most]
+        return dispatch.windows_over(most, aside)
 
     return Careful(
         Work(

@@ -66,13 +66,20 @@ def _count(trigger: Trigger, ended: Sequence[dict[str, Any]]) -> None:
     failures = trigger.failures_in_a_row
     for payload in ended:
         failures = failures + 1 if payload["status"] == RunStatus.FAILED else 0
-        limit = Policy.load(trigger.policy).pause_after
+        limit = _pause_after(trigger)
         if limit and failures >= limit and not trigger.is_paused:
             pause_loudly(trigger, failures, payload)
             trigger.refresh_from_db()
     # No write where nothing changed: every write makes the dispatcher reload its triggers.
     if failures != trigger.failures_in_a_row:
         Trigger.objects.filter(pk=trigger.pk).update(failures_in_a_row=failures)
+
+
+def _pause_after(trigger: Trigger) -> int:
+    try:
+        return Policy.load(trigger.policy).pause_after
+    except ValueError:
+        return Policy().pause_after  # dispatch records what is wrong with it
 
 
 def pause_loudly(trigger: Trigger, failures: int, payload: dict[str, Any]) -> None:

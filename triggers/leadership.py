@@ -32,10 +32,11 @@ SELECT set_config('idle_in_transaction_session_timeout', '5s', true), pg_advisor
 """
 NAME = "SELECT set_config('application_name', %s::text, false)"
 # A statement that runs is work, however long its transaction is. `is_silent`: the leader matches a very large event, or its
-# process is frozen.
+# process is frozen, be it in the middle of an answer that it does not read.
 HOLDERS = """
 WITH holder AS MATERIALIZED (
-  SELECT lock.objid, activity.pid, activity.application_name, activity.state, clock_timestamp() - activity.state_change AS age
+  SELECT lock.objid, activity.pid, activity.application_name, activity.state, activity.wait_event,
+    clock_timestamp() - activity.state_change AS age
   FROM pg_locks lock JOIN pg_stat_activity activity ON activity.pid = lock.pid
   WHERE lock.locktype = 'advisory' AND lock.granted AND activity.datname = current_database() AND lock.objsubid = 2
     AND lock.classid = %(space)s::bigint::oid AND lock.objid IN (%(lock)s::bigint::oid, %(leader)s::bigint::oid)
@@ -46,7 +47,8 @@ WITH holder AS MATERIALIZED (
     AND (state LIKE 'idle in transaction%%' AND age > %(idle)s::interval OR state = 'active' AND age > %(active)s::interval)
 )
 SELECT
-  coalesce(bool_or(objid = %(leader)s::bigint::oid AND state = 'idle' AND age > %(idle)s::interval), false) AS is_silent,
+  coalesce(bool_or(objid = %(leader)s::bigint::oid AND (
+    age > %(idle)s::interval AND (state = 'idle' OR wait_event = 'ClientWrite') OR age > %(active)s::interval)), false) AS is_silent,
   ARRAY(SELECT pid FROM stuck ORDER BY pg_terminate_backend(pid)) AS ended
 FROM holder
 """

@@ -85,7 +85,11 @@ UPDATE triggers_redispatch SET dispatched_at = clock_timestamp()
 WHERE event_id = ANY(%s::uuid[]) AND trigger_id = %s::uuid AND dispatched_at IS NULL
 """
 END = "DELETE FROM triggers_offer WHERE id = %s::bigint"
-RESUMED = "UPDATE triggers_trigger SET resuming_at = NULL WHERE id = %s::uuid AND resuming_at IS NOT NULL"
+# An offer of errors may end while one of held events is still under way: fresh events wait behind the held ones until then.
+RESUMED = """
+UPDATE triggers_trigger SET resuming_at = NULL WHERE id = %s::uuid AND resuming_at IS NOT NULL
+  AND NOT EXISTS (SELECT FROM triggers_offer WHERE trigger_id = triggers_trigger.id AND outcome = 'held')
+"""
 
 
 def offer_held(trigger: Trigger, *, drop: bool, by: str) -> int:

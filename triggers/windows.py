@@ -2,7 +2,7 @@
 so the windows it reads are as they are."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -22,6 +22,7 @@ WHERE (trigger_id, key, replay_id) IN (SELECT * FROM unnest(%s::uuid[], %s::text
 """
 DUE = """
 SELECT trigger_id, key, replay_id, cardinality(event_ids) FROM triggers_window WHERE due_at <= %s::timestamptz
+  AND (trigger_id, key, replay_id) NOT IN (SELECT * FROM unnest(%s::uuid[], %s::text[], %s::uuid[]))
 ORDER BY due_at LIMIT %s::int
 """
 WRITE = """
@@ -74,15 +75,15 @@ def read(groups: Iterable[Group]) -> dict[Group, OpenWindow]:
     wanted = sorted(set(groups))
     if not wanted:
         return {}
-    triggers, keys, replays = zip(*wanted, strict=True)
-    return {window.group: window for window in map(_window, fetch(READ, [list(triggers), list(keys), list(replays)]))}
+    return {window.group: window for window in map(_window, fetch(READ, _columns(wanted)))}
 
 
-def due(now: datetime, most: int) -> list[Group]:
-    """Whose windows are over, first those that have been for longest: of up to `most` events, but always one."""
+def due(now: datetime, most: int, but: Sequence[Group] = ()) -> list[Group]:
+    """Whose windows are over, without these, first those that have been for longest: of up to `most` events, but always
+    one."""
     groups: list[Group] = []
     room = most
-    for trigger_id, key, replay_id, events in fetch(DUE, [now, most]):
+    for trigger_id, key, replay_id, events in fetch(DUE, [now, *_columns(but), most]):
         if groups and events > room:
             break
         groups.append((trigger_id, key, replay_id))
@@ -105,6 +106,10 @@ def write(windows: Iterable[OpenWindow], closed: Iterable[OpenWindow]) -> None:
     ]  # fmt: skip
     if changed:
         execute_many(WRITE, changed)
+
+
+def _columns(groups: Sequence[Group]) -> list[list[Any]]:
+    return [[group[place] for group in groups] for place in range(3)]
 
 
 def _window(row: tuple[Any, ...]) -> OpenWindow:

@@ -65,7 +65,7 @@ def test_whoever_has_the_link_decides_without_logging_in(running: Stack, page: P
     expect(page.get_by_text("You have edited the arguments")).to_be_visible()
     page.get_by_role("button", name="Approve with edited arguments").click()
 
-    expect(page.get_by_text("Edited by link on")).to_be_visible()
+    expect(page.get_by_text("Edited on")).to_be_visible()
     expect(page.get_by_role("button")).to_have_count(0)
     assert running.api("GET", f"/api/v1/runs/{run['id']}/?wait=30").json()["result"] == {"refunded": 600}
 

@@ -8,7 +8,17 @@ import pytest
 
 from tests.chaos.lab import lab
 from tests.chaos.play import Totals, play
-from tests.chaos.scenarios import DURABLE_SPECIALS, MATRIX, POINTS, SPECIALS, Fault, Point, Scenario, sample
+from tests.chaos.scenarios import (
+    BROKER_SPECIALS,
+    DURABLE_SPECIALS,
+    MATRIX,
+    POINTS,
+    SPECIALS,
+    Fault,
+    Point,
+    Scenario,
+    sample,
+)
 
 KILLED_BEFORE_ITS_COMMIT = Scenario(point=Point(name="before_commit", kind="worker", child=True), fault=Fault.KILL)
 KILLED_AFTER_A_CALL = Scenario(point=Point(name="after_call", kind="worker", child=True), fault=Fault.KILL)
@@ -38,7 +48,7 @@ def test_the_sample_has_every_point_and_every_special_trouble() -> None:
     chosen = [MATRIX[seed] for seed in sample()]
 
     assert {one.point for one in chosen if one.point} == set(POINTS)
-    assert {one.special for one in chosen if one.special} == {*SPECIALS, *DURABLE_SPECIALS}
+    assert {one.special for one in chosen if one.special} == {*SPECIALS, *DURABLE_SPECIALS, *BROKER_SPECIALS}
     assert {one.fault for one in chosen if one.fault} == set(Fault)
 
 

@@ -52,6 +52,15 @@ def test_the_trigger_that_reaches_its_limit_pauses_loudly() -> None:
     assert "boom" in notification.text
 
 
+def test_failures_of_a_trigger_whose_policy_cannot_be_read_are_counted() -> None:
+    trigger = make_trigger(policy={"retries": "many"}, failures_in_a_row=9)
+
+    count_failures(ended(trigger, "failed"))
+
+    trigger.refresh_from_db()
+    assert (trigger.failures_in_a_row, trigger.is_paused) == (10, True)
+
+
 def test_zero_never_pauses() -> None:
     trigger = make_trigger(policy={"pause_after": 0}, failures_in_a_row=99)
 

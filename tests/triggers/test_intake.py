@@ -5,17 +5,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db.models import F
 from hypothesis import given
 from hypothesis import strategies as st
 
 from runs import timers
 from runs.models import ProcessedEvent, Run
 from runs.sql import database_now
+from tests.stack import eventually
 from tests.triggers.factories import make_event, make_paused_trigger, make_trigger
 from tests.triggers.test_overlap import arrive, claim, end, start
 from triggers import dispatch as dispatching
 from triggers.control import pause, resume
 from triggers.dispatch import Rules, close_windows, dispatch
+from triggers.failures import windows_that_are_over
 from triggers.intake import Intake, Rate
 from triggers.models import Decision, Event, RateUse, Trigger, Window
 from triggers.policies import check_policy
@@ -358,8 +361,12 @@ def test_a_window_that_can_become_no_run_is_given_up_with_a_reason_and_stops_no_
     last_days = datetime(9999, 12, 31, tzinfo=UTC)
     RateUse.objects.create(key=f"{hopeless.pk}:", starts=[last_days])
     arrive(0)
+    Window.objects.filter(trigger=hopeless).update(due_at=F("due_at") - timedelta(seconds=1))
 
-    later(11)
+    with pytest.raises(OverflowError):
+        later(11)
+    closing = windows_that_are_over(Rules())
+    eventually(lambda: closing() and not Window.objects.exists())
 
     assert handled() == [[0]]
     assert dict(Decision.objects.values_list("trigger__slug", "outcome")) == {

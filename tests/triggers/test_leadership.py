@@ -107,6 +107,23 @@ def test_a_standby_goes_ahead_where_the_leader_is_frozen_between_two_transaction
         assert is_alive(leader)
 
 
+def test_a_standby_goes_ahead_where_the_leader_is_frozen_while_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leadership, "PATIENCE", 0.0)
+    monkeypatch.setattr(leadership, "LOOK_EVERY", 0.0)
+    standby = Leadership()
+    with another(SESSION) as leader:
+        leader.autocommit = True
+        leader.execute("SELECT pg_advisory_lock(%s::int, %s::int)", LEADER)
+        leader.pgconn.send_query(b"SELECT repeat('x', 1000000) FROM generate_series(1, 200)")  # and never read
+
+        try:
+            eventually(standby.take)
+        finally:
+            leader.close()
+
+    assert not standby.is_held
+
+
 def test_leadership_is_given_back_before_the_process_blocks() -> None:
     first = Leadership()
     assert first.take()

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from runs.models import AuditEntry, Run
+from runs.models import NIL, AuditEntry, Run
 from tests.triggers.factories import hold, make_event, make_paused_trigger, make_trigger
 from triggers import offers
 from triggers.control import pause, resume
@@ -72,6 +72,24 @@ def test_a_resume_moves_a_piece_at_a_time_and_fresh_events_pass() -> None:
     assert set(Decision.objects.values_list("outcome", flat=True)) == {"resumed"}
     trigger.refresh_from_db()
     assert trigger.resuming_at is None
+
+
+def test_errors_dispatched_again_during_a_resume_let_no_fresh_event_pass_the_held_ones() -> None:
+    trigger = make_paused_trigger(key="event.data.id", overlap="queue")
+    held = held_events(trigger, 30)
+    failed = make_event(data={"id": 2})
+    Event.objects.filter(pk=failed.pk).update(dispatched_at=timezone.now())
+    Decision.objects.create(event=failed, trigger=trigger, outcome="error", reason="a bug", replay_id=NIL)
+    resume(trigger, by="test")
+    offer_errors(trigger=trigger, by="test")
+    dispatch_until(lambda: not Offer.objects.filter(outcome="error").exists())
+    assert Offer.objects.filter(outcome="held").exists()
+
+    fresh = make_event(data={"id": 1})
+    dispatch_until(over)
+
+    of_key = [id for id in events_run() if id != failed.pk]
+    assert of_key == [event.pk for event in [*held, fresh]]
 
 
 def test_fresh_events_of_a_key_wait_behind_those_that_were_held() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from triggers.calendar import Clocked, Cron, Interval, Rule
@@ -244,7 +244,8 @@ def test_the_newest_is_computed_as_it_would_be_listed(
     after = MONDAY + begin * MINUTE
     until = after + min(length * MINUTE, 2000 * rule.every if isinstance(rule, Interval) else 4 * DAY)
     listed = list(takewhile(lambda fire: fire <= until, some.fires(after)))
-    assume(listed)
+    if not listed:
+        return  # closed throughout
 
     assert some.newest(listed[0], until) == listed[-1]
     assert some.nth_newest(listed[0], until, number) == listed[-number:][0]

@@ -48,6 +48,20 @@ def test_no_edit_is_missed(edit: str) -> None:
     assert not rules.have_changed()
 
 
+def test_without_a_row_for_the_version_the_triggers_are_read_all_the_same() -> None:
+    make_trigger()
+    rules = Rules()
+    rules.current()
+    with connection.cursor() as cursor:
+        cursor.execute("TRUNCATE triggers_rulesversion")
+
+    assert [slug for slug, *_ in known(rules)] == ["greeter"]
+    assert [slug for slug, *_ in known(Rules())] == ["greeter"]
+
+    make_trigger("another")
+    assert [slug for slug, *_ in known(rules)] == ["another", "greeter"]
+
+
 def test_what_is_no_part_of_a_rule_changes_no_version() -> None:
     make_trigger()
     rules = Rules()

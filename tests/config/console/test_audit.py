@@ -168,7 +168,6 @@ ADMIN: dict[str, Door] = {
     "triggers.trigger redispatch_errors": action("triggers_trigger", "redispatch_errors", with_error),
     "triggers.schedule fire_now": button("triggers_schedule", "fire"),
     "triggers.schedule pause": button("triggers_schedule", "pause"),
-    "triggers.trigger redispatch_errors": action("triggers_trigger", "redispatch_errors", make_trigger),
     "triggers.schedule resume": button("triggers_schedule", "resume", off_schedule),
     "triggers.schedule delete_schedule": button("triggers_schedule", "remove"),
     "triggers.schedule pause_chosen": action("triggers_schedule", "pause_chosen"),
@@ -238,7 +237,6 @@ API: dict[str, Door] = {
     "queues limit": call("queues/default/limit/", {"max_running": 3}),
     "triggers fire": call("triggers/greeter/fire/", make=make_trigger),
     "triggers pause": call("triggers/greeter/pause/", make=make_trigger),
-    "triggers redispatch": call("triggers/greeter/redispatch/", make=lambda: make_trigger("greeter")),
     "triggers resume": call("triggers/greeter/resume/", make=make_paused_trigger),
     "triggers redispatch": call("triggers/greeter/redispatch/", make=with_error),
     "schedules create": call(
