@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+from uuid import UUID
 
 import structlog
 from django.conf import settings
@@ -26,7 +27,7 @@ from runs.models import Alarm
 from triggers import dispatch, windows
 from triggers.behind import Behind
 from triggers.dispatch import MOST, Batch
-from triggers.items import Item, cost_of, read_items, read_these, within
+from triggers.items import Item, cost_of, read_items, read_these, wanted_by, within
 from triggers.rules import Rules
 
 log = structlog.get_logger(__name__)
@@ -74,7 +75,7 @@ class Refused:
 class Work(Generic[T]):
     """What is done in units: `next` reads some (without those set aside) that make no more than a number, `again` reads one
     anew, `run` does them in one transaction, `size` is an upper bound of what they make, `hold` lets later ones of the same
-    keys wait for some."""
+    keys wait for some, `triggers` are those that want it."""
 
     next: Callable[[int, Sequence[T]], Sequence[T]]
     again: Callable[[T], Sequence[T]]
@@ -85,6 +86,7 @@ class Work(Generic[T]):
     noun: str
     alarm: str
     hold: Callable[[Sequence[T]], None] = lambda aside: None
+    triggers: Callable[[T], frozenset[UUID]] = lambda unit: frozenset()
 
 
 class Careful(Generic[T]):
@@ -97,7 +99,11 @@ class Careful(Generic[T]):
         self.alike: list[Hashable] = []  # set aside in a row while nothing went through
         self.refused: Refused | None = None
         self.made = 0
-        self.given_up: dict[str, deque[float]] = {}
+        self.given_up: dict[str, deque[tuple[float, frozenset[UUID]]]] = {}
+        self.went_through: dict[
+            UUID, int
+        ] = {}  # by trigger: how much had been made when an event of it last went through
+        self.is_full = False  # all is refused only because so many are set aside
         self.is_alarmed = True  # a predecessor may have died with its alarm raised
         self.owed: tuple[str, str] | None = None  # text and remedy of an alarm that could not be raised yet
 
@@ -118,7 +124,7 @@ class Careful(Generic[T]):
             return batch
         if units:
             return batch + self._do(units)
-        self.refused, self.alike = None, []
+        self.refused, self.alike, self.is_full = None, [], False
         self._end_alarm()
         return batch
 
@@ -138,17 +144,20 @@ class Careful(Generic[T]):
             raise_if_lost(error)
             return Batch(left=len(units))
         if batch.has_progressed:
-            self._went_through(batch)
+            self._went_through(batch, units)
         elif not batch.standby:
             self.most = min(self.most * 2, MOST)  # all that were read wait; there may be many of them
         return batch
 
-    def _went_through(self, batch: Batch) -> None:
+    def _went_through(self, batch: Batch, units: Sequence[T]) -> None:
         self.most = min(self.most * 2, MOST)
         self.made += batch.made
         if batch.made:
             self.refused = None
             self.alike = []
+            self.is_full = False
+        if batch.made and not batch.left and self.aside:
+            self.went_through.update((id, self.made) for unit in units for id in self.work.triggers(unit))
         self._end_alarm()
 
     def _failed(self, units: Sequence[T], error: Exception) -> None:
@@ -168,21 +177,36 @@ class Careful(Generic[T]):
             unit=unit, error=error, is_own=is_own(error), seen=1, made_before=self.made, retry_at=now + RETRY
         )
         if is_locked(error):
+            self._refuse_if_full(identity, error)
             return  # what another session has locked says nothing of the rest
         self.alike.append(identity)
         # Each time more are tried, in case what is first is many bad ones.
         probes = ALIKE * 2 ** min(self.refused.times if self.refused else 0, 9) if is_own(error) else ALIKE
-        if len(self.alike) >= probes or len(self.aside) > MOST_ASIDE:
+        if len(self.alike) >= probes:
             # They keep their places: nothing has passed them.
             for one in self.alike:
                 self.aside.pop(one, None)
             self.alike = []
             self._refuse(error)
+        else:
+            self._refuse_if_full(identity, error)
+
+    def _refuse_if_full(self, identity: Hashable, error: Exception) -> None:
+        """It keeps its place. The ones that are set aside are tried again meanwhile, and judged: each that goes makes room."""
+        if len(self.aside) <= MOST_ASIDE:
+            return
+        del self.aside[identity]
+        self.alike = [one for one in self.alike if one != identity]
+        self._refuse(error)
+        self.is_full = True
+        if self.refused:
+            self.refused.delay, self.refused.retry_at = 0.0, time.monotonic() + RETRY
 
     def _refuse(self, error: Exception) -> None:
         now = time.monotonic()
         delay = min(self.refused.delay * 2, RETRY_MAX) if self.refused else RETRY
         times = self.refused.times + 1 if self.refused else 1
+        self.is_full = False
         self.refused = Refused(times=times, retry_at=now + delay, delay=delay)
         log.error("dispatch.refused", retry_in=delay, exc_info=error)
         if times > 1:
@@ -192,7 +216,7 @@ class Careful(Generic[T]):
     def _retry(self, now: float) -> Batch:
         """Try the unit again that has been set aside for longest, by itself. While all is refused that is the first: if it
         goes through now, the fault is over, and those behind it get their places back."""
-        due = self._first() if self.refused else self._oldest()
+        due = self._first() if self.refused and not self.is_full else self._oldest()
         if due is None or now < due.retry_at:
             return Batch()
         identity = self.work.identity(due.unit)
@@ -207,14 +231,14 @@ class Careful(Generic[T]):
             due.seen, due.error, due.is_own = due.seen + 1, error, is_own(error)
             due.put_off()
             raise_if_lost(error)
-            return Batch() if self.refused else self._judge(due, units[0])
+            return Batch() if self.refused and not self.is_full else self._judge(due, units[0])
         self.made += batch.made
         if batch.dispatched:
-            for one in self.alike if self.refused else [identity]:
+            for one in self.alike if self.refused and not self.is_full else [identity]:
                 self.aside.pop(one, None)
             for other in self.aside.values():
                 other.retry_at = now
-            self.refused, self.alike = None, []
+            self.refused, self.alike, self.is_full = None, [], False
             self._end_alarm()
         elif not batch.partly:
             due.put_off()  # it needs what is busy or locked
@@ -230,12 +254,20 @@ class Careful(Generic[T]):
         """It failed again: is it the unit's own fault?"""
         name = name_of(due.error)
         given_up = self.given_up.setdefault(name, deque(maxlen=GIVEN_UP_ALIKE))
-        has_room = len(given_up) < GIVEN_UP_ALIKE or time.monotonic() - given_up[0] > GIVEN_UP_WITHIN
+        triggers = self.work.triggers(unit)
+        has_room = len(given_up) < GIVEN_UP_ALIKE or time.monotonic() - given_up[0][0] > GIVEN_UP_WITHIN
+        # All of one trigger fail, and others do not: that is the trigger's own fault, however many they are.
+        is_of_one = bool(triggers) and all(others == triggers for _, others in given_up)
+        has_room |= is_of_one and any(
+            made > due.made_before for id, made in self.went_through.items() if id not in triggers
+        )
         others_go_through = self.made > due.made_before
         if due.is_own and others_go_through and has_room:
             batch = self.work.give_up(unit, due.error)
             if batch.dispatched:
-                given_up.append(time.monotonic())
+                given_up.append((time.monotonic(), triggers))
+                if self.is_full:
+                    self.refused, self.is_full = None, False
                 del self.aside[self.work.identity(due.unit)]
                 log.error("dispatch.given_up", unit=str(self.work.identity(unit)), exc_info=due.error)
             return batch
@@ -327,6 +359,7 @@ def events(rules: Rules) -> Careful[Item]:
             noun="event",
             alarm=EVENTS,
             hold=lambda aside: behind.hold(aside, rules.index),
+            triggers=lambda item: frozenset(rule.id for rule in wanted_by(item, rules.index)),
         )
     )
 

@@ -168,3 +168,27 @@ def test_an_event_that_was_set_aside_is_read_in_its_place_again(monkeypatch: pyt
     assert [item.event_id for item in items.read_items(10, [aside.pk])] == [later.pk]
 
     assert [item.event_id for item in items.read_items(10)] == [aside.pk, later.pk]
+
+
+def test_however_many_events_of_one_trigger_fail_those_of_another_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where more fail than may be set aside."""
+    monkeypatch.setattr(failures, "MOST_ASIDE", 5)
+    make_trigger("bad", types=["bad.*"])
+    make_trigger("good", types=["good.*"])
+    execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "IF new.trigger = 'bad' THEN RAISE 'refused' USING ERRCODE = '23514'; END IF; RETURN new; END $$;"
+        "CREATE TRIGGER refuse BEFORE INSERT ON runs_run FOR EACH ROW EXECUTE FUNCTION refuse()"
+    )
+    work = failures.events(Rules())
+    for _ in range(30):
+        make_event(type="bad.came")
+        make_event(type="good.came")
+        for _ in range(4):
+            work()
+    for _ in range(100):
+        work()
+
+    assert Run.objects.filter(trigger="good").count() == 30
+    assert Decision.objects.filter(outcome="error").count() > failures.GIVEN_UP_ALIKE
+    assert Event.objects.filter(dispatched_at=None).count() <= 5
