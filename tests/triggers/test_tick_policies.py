@@ -1,6 +1,6 @@
 """Every nominal time is accounted for: it fired, was caught up, or is a skip that says why."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -322,3 +322,14 @@ def test_schedule_that_sql_has_broken_rests_and_the_others_fire(columns: dict[st
     broken = fresh(broken)
     assert (broken.rest, broken.next_fire_at) == ("problem", None)
     assert broken.problem
+
+
+def test_schedule_at_the_end_of_the_calendar_stops_nobody() -> None:
+    forever = make(Clocked(at=datetime(9998, 12, 31, 23, 59, 59, tzinfo=UTC)), jitter=400 * DAY)
+    make(task={"name": "other"})
+    ClockedSchedule.objects.update(clocked_time=datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC))
+    while ticks.look().has_stale:
+        ticks.settle(NINE)
+
+    assert fire_all(NINE + HOUR) == [NINE + HOUR]
+    assert fresh(forever).rest == "problem"
