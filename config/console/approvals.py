@@ -7,6 +7,7 @@ from django import forms
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
@@ -68,7 +69,7 @@ class DecisionForm(BaseDialogForm):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.approval = Approval.objects.get(pk=self.object_id)
+        self.approval = get_object_or_404(Approval, pk=self.object_id)
         self.initial = {"digest": self.approval.digest, "arguments": self.approval.arguments}
 
 

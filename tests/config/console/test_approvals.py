@@ -1,6 +1,7 @@
 """The inbox of what runs ask: decided once, for what was shown, by those who may."""
 
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import Group, User
@@ -148,3 +149,8 @@ def test_page_says_until_when_and_what_comes_after(admin: Client) -> None:
 
     assert "refunds asks: Call her?" in said
     assert "(in 2 h 1 min); after that it fails the run." in said or "(in 2 h); after that it fails the run." in said
+
+
+@pytest.mark.parametrize("form", ["approve", "edit", "deny"])
+def test_the_form_of_an_approval_that_is_gone_is_not_found(admin_client: Client, form: str) -> None:
+    assert admin_client.get(f"/admin/runs/approval/{uuid4()}/{form}/").status_code == 404
