@@ -48,7 +48,7 @@ class Refused(Exception):
 
 @dataclass
 class Place:
-    """A place for work: the database connections that whoever works there uses."""
+    """A place for work: the database connections of the request that is worked on there."""
 
     connections: dict[str, BaseDatabaseWrapper] = field(default_factory=dict)
 
@@ -112,7 +112,7 @@ class Web:
         while missing > 0:
             part = stream.read(min(PART, missing))
             if not part:
-                return  # it broke off; whoever reads this body compares the lengths
+                return  # it broke off; the reader of this body compares the lengths
             if time.monotonic() > until:
                 raise Refused(408)
             hold.take(len(part))

@@ -4,7 +4,7 @@ A batch that fails is halved until it goes through or one unit of work is left, 
 depends on the error and on the rest. An error that may be the unit's own (data that cannot be stored, an exception while it is
 matched or admitted) sets the unit aside, so that the rest goes on; if it fails again although others have gone through, it is
 given up. A lock that another session holds sets the unit aside as well, until it is free. Any other error (a schema that
-does not fit, a missing grant, a read-only server, a time-out) is nobody's fault:
+does not fit, a missing grant, a read-only server, a time-out) is not the fault of any unit:
 nothing is marked, an alarm is raised, and the same is tried again with a back-off. If the first unit alone goes on failing,
 it is set aside as well, and is never given up for it.
 """

@@ -26,7 +26,7 @@ ACTIVE = timedelta(seconds=35)  # statement_timeout and a margin
 
 TAKE = "SELECT pg_try_advisory_lock(%s::int, %s::int)"
 RELEASE = "SELECT pg_advisory_unlock(%s::int, %s::int)"
-# Whoever else takes the lock of dispatch loses its session if it freezes meanwhile.
+# Any other process that takes the lock of dispatch loses its session if it freezes meanwhile.
 WAIT = """
 SELECT set_config('idle_in_transaction_session_timeout', '5s', true), pg_advisory_xact_lock(%s::int, %s::int)
 """
@@ -72,7 +72,7 @@ class Leadership:
         self.begin_standing_by()
 
     def take(self) -> bool:
-        """May this process dispatch? It tries, and waits for nobody."""
+        """May this process dispatch? It tries, and does not wait."""
         if not self.is_held and not fetch(TAKE, LEADER)[0][0]:
             self._stand_by()
             return self.goes_ahead
@@ -80,7 +80,7 @@ class Leadership:
         return True
 
     def release(self) -> None:
-        """Call before blocking, so that a process frozen while it waits stands in nobody's way."""
+        """Call before blocking, so that a process frozen while it waits blocks no other."""
         if self.is_held:
             fetch(RELEASE, LEADER)
             self.is_held = False
