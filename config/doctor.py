@@ -16,10 +16,11 @@ from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from config.embedded.binaries import OLDEST_POSTGRES
-from config.health import broker_answers, pending_migrations
+from config.health import broker_answers
 from config.problems import NAMED, problems
 from config.situation import look
 from runs.lease import CLOCKS_APART
+from runs.migrated import pending_migrations
 from runs.readable import readable
 from runs.sql import database_now, fetch
 from triggers.missed import Missed, missed_lately

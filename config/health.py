@@ -2,10 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from functools import cache
 
 from django.db import DatabaseError, connection
-from django.db.migrations.loader import MigrationLoader
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
@@ -17,6 +15,7 @@ from config.celery import app
 from config.problems import BAD, Problem, problems
 from config.situation import look
 from runs.alive import alive
+from runs.migrated import pending_migrations
 from triggers.tokens import TokenAuthentication
 
 
@@ -76,16 +75,6 @@ def _in_short(wrong: Iterable[Problem]) -> dict[str, str]:
     return {problem.name.partition(":")[0]: problem.severity.value for problem in wrong}
 
 
-def pending_migrations() -> list[str]:
-    """Migrations this code needs and the database has not seen, as app.name."""
-    applied = set()
-    if "django_migrations" in connection.introspection.table_names():
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT app, name FROM django_migrations")
-            applied = set(cursor.fetchall())
-    return [f"{app}.{name}" for app, name in _needed_migrations() if (app, name) not in applied]
-
-
 def alive_processes() -> dict[str, int]:
     """How many processes of each kind are alive."""
     return dict(sorted(Counter(alive().values_list("kind", flat=True)).items()))
@@ -99,8 +88,3 @@ def broker_answers() -> bool:
         except (OperationalError, OSError):
             return False
     return True
-
-
-@cache
-def _needed_migrations() -> list[tuple[str, str]]:
-    return sorted(MigrationLoader(None).disk_migrations)

@@ -305,6 +305,8 @@ class Stack:
         """Let the models of the test process use the stack's database; nothing is rolled back."""
         from django.db import connection
 
+        from triggers.accept import builtin_source
+
         url = urlsplit(self.database_url)
         here = {
             "NAME": url.path[1:],
@@ -318,11 +320,13 @@ class Stack:
         with self._blocker.unblock():
             connection.close()
             connection.settings_dict.update(here)
+            builtin_source.cache_clear()  # ids of one database
             try:
                 yield
             finally:
                 connection.close()
                 connection.settings_dict.update(before)
+                builtin_source.cache_clear()
 
     # Its web process
 

@@ -24,6 +24,7 @@ KILLED_AFTER_AN_UNWRITTEN_CALL = Scenario(
 )
 DECIDED_TWICE = Scenario(special="people_decide_at_once")
 HANGING_BROKER = Scenario(special="redis_hangs")
+FORGOTTEN_GRANT = Scenario(special="the_database_refuses_runs")
 
 # What stands behind the fence: without these three, an old owner's commit is refused nowhere.
 BEHIND_THE_FENCE = (
@@ -46,6 +47,7 @@ BROKEN = {
     "no_look_back": (KILLED_CHILD, (), "nobody's time was over though what was waited for had come before"),
     "decisions_without_a_lock": (DECIDED_TWICE, (), "an approval is used once, for what was decided"),
     "rings_where_it_dispatches": (HANGING_BROKER, (), "while the broker hangs: dispatch goes on"),
+    "gives_up_at_once": (FORGOTTEN_GRANT, (), "while the database refuses runs: no event is given up"),
     "marks_before_it_decides": (KILLED_AFTER_ITS_MARK, (), "every event is explained"),
 }
 

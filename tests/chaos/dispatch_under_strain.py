@@ -47,10 +47,8 @@ UNDISPATCHED = "SELECT count(*) AS n FROM triggers_event WHERE dispatched_at IS 
 
 @pytest.fixture
 def database(stack: Stack) -> Iterator[Stack]:
-    builtin_source.cache_clear()
     with stack.orm():
         yield stack
-    builtin_source.cache_clear()
 
 
 def events(count: int, type: str, *, dispatched: bool = False) -> None:

@@ -123,6 +123,7 @@ SPECIALS = (
 )  # fmt: skip
 DURABLE_SPECIALS = ("people_decide_at_once",)
 BROKER_SPECIALS = ("redis_hangs",)
+DISPATCH_SPECIALS = ("the_database_refuses_runs",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +155,7 @@ def _at(points: Sequence[Point]) -> list[Scenario]:
 MATRIX: tuple[Scenario, ...] = (
     *_mixed([*_at(ATOMIC_POINTS), *[Scenario(special=special) for special in SPECIALS for _ in range(2)]]),
     *_mixed([*_at(DURABLE_POINTS), *[Scenario(special=special) for special in DURABLE_SPECIALS for _ in range(2)]]),
-    *[Scenario(special=special) for special in BROKER_SPECIALS for _ in range(2)],
+    *[Scenario(special=special) for special in (*BROKER_SPECIALS, *DISPATCH_SPECIALS) for _ in range(2)],
 )
 
 

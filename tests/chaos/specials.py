@@ -209,6 +209,31 @@ def redis_hangs(lab: Lab, senders: Senders, random: Random) -> bool:
         valkey.process.send_signal(signal.SIGCONT)
 
 
+REFUSE = """
+CREATE OR REPLACE FUNCTION refuse_runs() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN RAISE insufficient_privilege USING MESSAGE = 'permission denied for table runs_run'; END $$;
+CREATE TRIGGER refuse_runs BEFORE INSERT ON runs_run FOR EACH ROW WHEN (NEW.parent_id IS NULL) EXECUTE FUNCTION refuse_runs()
+"""
+
+
+def the_database_refuses_runs(lab: Lab, senders: Senders, random: Random) -> bool:
+    """As when a deploy forgets a grant: each event that starts a run fails alone, and none is given up for it."""
+    given_up = "SELECT count(*)::int AS n FROM triggers_decision WHERE outcome = 'error'"
+    refused = "SELECT 1 FROM runs_alarm WHERE name = 'dispatch-refused' AND ended_at IS NULL"
+    [before] = lab.stack.query(given_up)
+    lab.stack.query(REFUSE)
+    try:
+        for number in range(20):
+            lab.emit(senders, "lab.plain", number=number, seconds=0)
+            lab.wait_until(lambda: None, 0.3)
+        seen = lab.wait_until(lambda: lab.stack.query(refused), 20)
+    finally:
+        lab.stack.query("DROP TRIGGER refuse_runs ON runs_run")
+    if lab.stack.query(given_up) != [before]:
+        senders.failures.append("while the database refuses runs: no event is given up")
+    return bool(seen)
+
+
 def everything_replaced_in_order(lab: Lab, senders: Senders, random: Random) -> bool:
     """A deploy: every process is told to stop, all at once, and started again when it has."""
     lab.wait_until(lambda: None, random.uniform(0.3, 1.0))

@@ -41,7 +41,7 @@ def test_secrets_made_with_a_lost_key_are_named_by_their_source(settings: Any) -
 
 
 def test_a_missing_migration_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("config.health._needed_migrations", lambda: [("runs", "9999_from_the_future")])
+    monkeypatch.setattr("runs.migrated._needed_migrations", lambda: [("runs", "9999_from_the_future")])
 
     [(fault, fix)] = [item for item in examined().items() if "migrations" in item[0]]
 

@@ -10,7 +10,6 @@ from runs.sql import execute
 from tests.stack import Stack
 from tests.triggers.factories import make_event, make_trigger
 from triggers import dispatch as dispatching
-from triggers.accept import builtin_source
 from triggers.dispatch import Batch, Rules, dispatch
 from triggers.items import read_items
 from triggers.leadership import LOCK
@@ -19,10 +18,8 @@ from triggers.leadership import LOCK
 @pytest.fixture
 def neighbour(stack: Stack) -> Iterator[psycopg.Connection]:
     """Another session, with an open transaction; this one's models speak to the same database."""
-    builtin_source.cache_clear()
     with stack.orm(), psycopg.connect(stack.database_url) as connection:
         yield connection
-    builtin_source.cache_clear()
 
 
 def test_a_key_locked_elsewhere_leaves_its_events_in_order_to_the_next_batch(

@@ -3,7 +3,6 @@ import psycopg
 from runs.models import NIL
 from tests.stack import Stack
 from tests.triggers.factories import make_event, make_paused_trigger
-from triggers.accept import builtin_source
 from triggers.control import resume
 from triggers.leadership import LOCK
 from triggers.models import Redispatch
@@ -12,7 +11,6 @@ from triggers.offers import move
 
 def test_what_a_batch_under_way_is_holding_is_resumed_too(stack: Stack) -> None:
     with stack.orm(), psycopg.connect(stack.database_url) as dispatcher:
-        builtin_source.cache_clear()
         trigger, event = make_paused_trigger(), make_event()
         dispatcher.execute("SELECT pg_advisory_xact_lock(%s::int, %s::int)", LOCK)
         held = "INSERT INTO triggers_decision (event_id, trigger_id, replay_id, outcome, reason) VALUES (%s, %s, %s, 'held', '')"
@@ -24,4 +22,3 @@ def test_what_a_batch_under_way_is_holding_is_resumed_too(stack: Stack) -> None:
         dispatcher.commit()
         assert move() == 1
         assert Redispatch.objects.get().event_id == event.id
-    builtin_source.cache_clear()

@@ -14,7 +14,6 @@ from tests.triggers.factories import make_trigger
 from tests.triggers.test_why import alive, ask, dated, make_schedule
 from tests.triggers.test_why import beat as look
 from triggers import schedules
-from triggers.accept import builtin_source
 from triggers.calendar import Interval
 from triggers.models import Event, Schedule
 from triggers.why import Verdict, why
@@ -63,11 +62,9 @@ def test_tick_in_flight_when_its_schedule_is_edited_fires_and_the_edit_explains_
     eventually(lambda: not stack.query("SELECT 1 FROM triggers_schedule WHERE stale"))
 
     with stack.orm():
-        builtin_source.cache_clear()
         nominal = Event.objects.get(ce_source=edit).time
         assert nominal
         fired, after = why(fresh(schedule), nominal), why(fresh(schedule), nominal + HOUR)
-    builtin_source.cache_clear()
     assert (fired.verdict, fired.nominal) == (Verdict.FIRED, nominal)
     assert after.verdict == verdict, after.text
     assert says in after.text

@@ -23,7 +23,6 @@ from tests.points import Points
 from tests.random_schedules import ZONES, Dice, Sample, write
 from tests.stack import Process, Stack, StackMaker
 from tests.triggers.factories import make_trigger
-from triggers.accept import builtin_source
 
 pytestmark = pytest.mark.chaos
 
@@ -85,9 +84,7 @@ def test_every_fire_of_the_week_is_that_of_brute_force_and_happens_once(make_sta
     truths = [Truth(sample, begin, end) for sample in samples]
     stack = make_stack()
     with stack.orm():
-        builtin_source.cache_clear()
         write(samples, dice.calendars, make_trigger("anything", types=[]), at=begin)
-    builtin_source.cache_clear()
     stack.query("CREATE TABLE simulated (now timestamptz)")
     stack.query("INSERT INTO simulated VALUES (%s)", begin)
 

@@ -58,7 +58,9 @@ def test_one_event_with_more_triggers_than_a_batch_holds_goes_in_pieces(overlap:
     assert Run.objects.filter(event_ids=[large.pk]).count() == 5
     # Each batch with fresh rules, as after a crash.
     while undispatched():
-        assert dispatch(Rules(), 10).made <= 10
+        batch = dispatch(Rules(), 10)
+        assert batch.has_progressed
+        assert batch.made <= 10
     assert Run.objects.filter(event_ids=[large.pk]).count() == 25
     assert not Decision.objects.exists()
 
@@ -69,7 +71,7 @@ def test_the_order_of_a_key_holds_while_an_event_goes_in_pieces() -> None:
     first, second = make_event(data={"id": 1}), make_event(data={"id": 1})
 
     while undispatched():
-        dispatch(Rules(), 4)
+        assert dispatch(Rules(), 4).has_progressed
 
     for number in range(6):
         runs = Run.objects.filter(trigger=f"t{number}").order_by("seq")

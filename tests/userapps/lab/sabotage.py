@@ -151,6 +151,21 @@ def rings_where_it_dispatches() -> None:
     courier.Ringer.ring = ring  # type: ignore[method-assign]
 
 
+def gives_up_at_once() -> None:
+    """An event that fails alone is given up, whatever it fails for and however the others do."""
+    from triggers.failures import Careful
+
+    def give_up(careful: Any, unit: Any, error: Exception) -> None:
+        careful.work.give_up(unit, error)
+
+    def fail(careful: Any, units: Any, error: Exception) -> None:
+        careful.most = 1
+        if len(units) == 1:
+            give_up(careful, units[0], error)
+
+    Careful._failed = fail  # type: ignore[method-assign]
+
+
 def intent_after_call() -> None:
     """What may happen at most once is written down when it has happened."""
     from runs.failpoints import failpoint
