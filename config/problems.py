@@ -10,6 +10,7 @@ from agents.durations import in_words
 from config.situation import COUNTED, LATE, Process, Situation, Transaction
 from runs.models import Alarm, Worker
 from runs.queues import SAMPLE, QueueState
+from triggers.erring import COUNTED as ERRORS_COUNTED
 
 BAD, WARNING = Alarm.Severity.BAD, Alarm.Severity.WARNING
 AT_ONCE = timedelta()
@@ -73,6 +74,7 @@ def problems(now: Situation) -> list[Problem]:
         *_refusing(now),
         *_unknown_topics(now),
         *_triggers(now),
+        *_erring(now),
         *_parked(now),
     ]
     return sorted(found, key=lambda problem: problem.severity != BAD)
@@ -433,6 +435,21 @@ def _triggers(now: Situation) -> Iterator[Problem]:
                 lasted=timedelta(seconds=one.paused),
                 alarm_after=AT_ONCE,
             )
+
+
+def _erring(now: Situation) -> Iterator[Problem]:
+    for one in now.erring:
+        more = "At least " if one.count == ERRORS_COUNTED else ""
+        yield Problem(
+            name=f"trigger-errors:{one.slug}",
+            severity=WARNING,
+            text=f"{more}{one.count:,} event{'' if one.count == 1 else 's'} ended in an error at trigger {one.slug} in the last "
+            f"day and started no run of it. The last one, {_span(one.last)} ago: {one.reason}",
+            remedy="Correct the filter, key or input of the trigger, then *Dispatch again* on its page "
+            f"(`manage.py replay --errors --trigger {one.slug}`).",
+            lasted=AT_ONCE,
+            alarm_after=AT_ONCE,
+        )
 
 
 def _parked(now: Situation) -> Iterator[Problem]:

@@ -15,6 +15,8 @@ from runs.outbox import EVERYTHING_IS_PAUSED
 from runs.queues import QUEUES, QueueState, parameters
 from runs.sql import fetch
 from runs.wiring import known_topics, wiring
+from triggers.erring import COUNTED as ERRORS_COUNTED
+from triggers.erring import ERRING, LATELY
 from triggers.failures import EVENTS, WINDOWS
 from triggers.sources.webhooks.views import MATCH_NOTED_EVERY
 
@@ -22,7 +24,7 @@ T = TypeVar("T")
 
 COUNTED = 10_000  # nobody needs to know by how much a backlog is longer
 STOPPED_SHOWN = 20
-BROKEN_SHOWN = 20  # schedules
+BROKEN_SHOWN = 20  # schedules, sources, triggers
 SLOT_TRANSACTIONS, SLOT_BYTES = 1_000_000, 2**30  # what an unread replication slot may keep from being cleaned up
 LATE = timedelta(seconds=30)  # three safety looks: what waits longer is not waiting its turn
 
@@ -106,6 +108,7 @@ SELECT json_build_object(
     SELECT slug, failures_in_a_row AS failures, paused_reason,
       extract(epoch FROM clock_timestamp() - paused_at)::float8 AS paused
     FROM triggers_trigger WHERE enabled AND failures_in_a_row >= %(failures)s::int ORDER BY slug LIMIT 1000) failing),
+  'erring', (SELECT coalesce(json_agg(erring), '[]') FROM ({ERRING}) erring),
   'refused', (SELECT coalesce(json_agg(refusing), '[]') FROM (
     SELECT source.slug, refused.count, refused.reason,
       extract(epoch FROM clock_timestamp() - refused.last_at)::float8 AS last,
@@ -198,6 +201,17 @@ class Failing:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Erring:
+    """A trigger at which events have lately ended in an error: how many, the reason of the last, and how many seconds ago
+    that was."""
+
+    slug: str
+    count: int
+    reason: str
+    last: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Undispatchable:
     """What the dispatcher cannot do, as its alarm says; only the dispatcher ends that. `age` is seconds."""
 
@@ -271,6 +285,7 @@ class Situation:
     transaction: Transaction | None = None
     slots: list[Slot] = field(default_factory=list)
     failing: list[Failing]
+    erring: list[Erring] = field(default_factory=list)
     refused: list[Refusing] = field(default_factory=list)
     uncertain: int = 0
     looks: LooksOwed = LooksOwed()
@@ -309,6 +324,8 @@ def look() -> Situation:
             "counted": COUNTED,
             "late": LATE,
             "broken": BROKEN_SHOWN,
+            "lately": LATELY,
+            "errors_counted": ERRORS_COUNTED,
             "failures": settings.WAKEFUL_ALARM_FAILURES,
             "slot_transactions": SLOT_TRANSACTIONS,
             "slot_bytes": SLOT_BYTES,
@@ -323,6 +340,7 @@ def look() -> Situation:
             "queues": _each(QueueState, seen["queues"]),
             "slots": _each(Slot, seen["slots"]),
             "failing": _each(Failing, seen["failing"]),
+            "erring": _each(Erring, seen["erring"]),
             "broken": _each(Broken, seen["broken"]),
             "undispatchable": _each(Undispatchable, seen["undispatchable"]),
             "looks": LooksOwed(**seen["looks"]),

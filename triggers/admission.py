@@ -22,6 +22,8 @@ from triggers.models import Decision, Trigger
 from triggers.rates import Use
 from triggers.windows import Group, OpenWindow
 
+IS_PAUSED = "the trigger is paused"
+
 Outcome = Decision.Outcome
 Overlap = Trigger.Overlap
 
@@ -92,7 +94,7 @@ def hold_or_stop(match: Match) -> Refusal | None:
             f"its causal chain is {match.depth} deep, WAKEFUL_MAX_DEPTH is {settings.WAKEFUL_MAX_DEPTH}: {match.led_here}",
         )
     if match.rule.is_paused:
-        return refuse(match, Outcome.HELD, f"the trigger is paused: {match.rule.paused_reason}")
+        return refuse(match, Outcome.HELD, f"{IS_PAUSED}: {match.rule.paused_reason}")
     return None
 
 

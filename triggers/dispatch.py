@@ -43,11 +43,12 @@ FOR NO KEY UPDATE OF again SKIP LOCKED FOR KEY SHARE OF event SKIP LOCKED
 # As the foreign key of a decision or a window does.
 LOCK_TRIGGERS = "SELECT id FROM triggers_trigger WHERE id = ANY(%s::uuid[]) FOR KEY SHARE SKIP LOCKED"
 TRIGGERS_THERE = "SELECT id FROM triggers_trigger WHERE id = ANY(%s::uuid[])"
+# What was held for days and then ends in an error is an error of today.
 DECIDE = """
 INSERT INTO triggers_decision (event_id, trigger_id, replay_id, outcome, reason, run_id)
 VALUES (%s::uuid, %s::uuid, %s::uuid, %s::text, %s::text, %s::uuid)
 ON CONFLICT (event_id, trigger_id, replay_id) DO UPDATE
-  SET outcome = excluded.outcome, reason = excluded.reason, run_id = excluded.run_id
+  SET outcome = excluded.outcome, reason = excluded.reason, run_id = excluded.run_id, created_at = excluded.created_at
   WHERE triggers_decision.outcome IN ('held', 'collected', 'error')
 """
 COLLECTED_INTO = """

@@ -21,8 +21,10 @@ from config.problems import problems
 from config.situation import look
 from runs.models import Run
 from runs.states import RunStatus
+from triggers.erring import erring
 from triggers.missed import missed_lately
-from triggers.models import Decision, Event, Trigger
+from triggers.models import Decision, Event, Schedule, Trigger
+from triggers.models.schedule import PAUSED
 
 COUNTED = 1_000  # beyond this a tile says “more than”: an exact count of a backlog helps nobody
 SHOWN = 8
@@ -78,6 +80,7 @@ def _tiles() -> list[Tile]:
     newest_failed = Run.objects.filter(status=RunStatus.FAILED).order_by("-id")[: COUNTED + 1]
     failed = Run.objects.filter(pk__in=newest_failed.values("pk"), finished_at__gt=Now() - timedelta(hours=24))
     paused = Trigger.objects.filter(enabled=True, paused_at__isnull=False)
+    paused_schedules = Schedule.objects.filter(PAUSED)
     runs = "runs_run"
     return [
         _tile(
@@ -94,12 +97,20 @@ def _tiles() -> list[Tile]:
             note=f"longest wait since {distance(oldest_ready)}" if oldest_ready else "",
         ),
         _tile("Runs running", Run.objects.filter(status=RunStatus.RUNNING), listing(runs, status__exact="running")),
-        _tile("Runs delayed", due, listing(runs, place="due"), note="retries, and starts put off by a rate limit"),
+        _tile("Runs delayed", due, listing(runs, place="due"), note="retries, rate limits"),
         _tile("Runs blocked behind a key", blocked, listing(runs, place="blocked")),
         _tile("Failed in 24 h", failed, listing(runs, status__exact="failed", finished="24h"), level="bad"),
         _tile("Approvals to decide", pending_approvals(), listing("runs_approval"), level="warning"),
         _tile("Uncertain runs", uncertain_runs(), listing(runs, status__exact="uncertain"), level="bad"),
         _tile("Paused triggers", paused, listing("triggers_trigger", state="paused"), level="bad"),
+        _tile("Paused schedules", paused_schedules, listing("triggers_schedule", state="paused"), level="warning"),
+        _tile(
+            "Triggers with errors",
+            erring(),
+            listing("triggers_trigger", state="errors"),
+            note="in the last day",
+            level="warning",
+        ),
         _tile(
             "Held events",
             Decision.objects.filter(outcome=Decision.Outcome.HELD),

@@ -1,12 +1,13 @@
-"""Why an event that matched started no run, as a table's row says it."""
+"""Why an event started no run of its own, or only later, as a table's row says it."""
 
 from typing import Any
 
 from config.console.links import run_link
 from config.console.moments import moment
+from triggers.admission import IS_PAUSED
 from triggers.models import Decision
 
-AFTERWARDS = (Decision.Outcome.RESUMED, Decision.Outcome.DROPPED)
+WAS_PAUSED = "the trigger was paused"
 
 
 def reason_of(decision: Decision) -> str:
@@ -14,7 +15,10 @@ def reason_of(decision: Decision) -> str:
     meaning = str(decision.get_outcome_display())
     if not decision.reason:
         return meaning
-    return f"{meaning}: {decision.reason}" if decision.outcome in AFTERWARDS else decision.reason
+    if decision.outcome == Decision.Outcome.RESUMED:
+        # The reason is the one of the first time.
+        return f"At first: {decision.reason.replace(IS_PAUSED, WAS_PAUSED)}. Then it ran."
+    return f"{meaning}: {decision.reason}" if decision.outcome == Decision.Outcome.DROPPED else decision.reason
 
 
 def cells_of(decision: Decision) -> tuple[Any, ...]:

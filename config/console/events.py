@@ -303,7 +303,7 @@ def _notice(event: Event, runs: list[Run], decisions: list[Decision]) -> Notice:
     if runs:
         return Notice(level="good", text=f"Started {len(runs)} run{pluralize(len(runs))}.")
     if decisions:
-        return Notice(text="Matched, and started no run: the decisions below say why.")
+        return Notice(text="Started no run: the decisions below say why.")
     return Notice(
         text="No trigger matched it, so nothing ran. “Try the filter” of a trigger says why it did not match."
     )
@@ -366,7 +366,7 @@ def _runs(runs: list[Run]) -> Table:
 
 def _decisions(decisions: list[Decision], runs: list[Run]) -> Table:
     return Table(
-        title="Decisions: why it started no run",
+        title="Decisions: why it started no run of its own, or only later",
         headers=("Trigger", "Outcome", "Reason", "Run concerned", "When"),
         rows=[(link(page("triggers_trigger", one.trigger_id), one.trigger.slug), *cells_of(one)) for one in decisions],
         empty="None: every trigger that matched it started a run." if runs else "None: no trigger matched it.",

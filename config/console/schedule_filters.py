@@ -5,8 +5,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from triggers.models import Schedule
+from triggers.models.schedule import PAUSED, SPENT
 
-SPENT = (Schedule.Rest.DONE, Schedule.Rest.USED_UP, Schedule.Rest.OVER)
 TASKS = "task"
 
 
@@ -27,7 +27,7 @@ class StateFilter(admin.SimpleListFilter):
             case "active":
                 return queryset.filter(task__enabled=True, rest="")
             case "paused":
-                return queryset.filter(task__enabled=False).exclude(rest__in=SPENT)
+                return queryset.filter(PAUSED)
             case "spent":
                 return queryset.filter(rest__in=SPENT)
             case "problem":

@@ -283,12 +283,15 @@ def _notice(source: Source) -> Notice:
     if not matched:
         return Notice(text="No delivery has been proven by a valid secret yet.")
     proven = f"A delivery was last proven {distance(max(matched))}"
-    refused = RefusedDelivery.objects.filter(source=source, status=401, last_at__gt=max(matched) + MATCH_NOTED_EVERY)
+    refused = RefusedDelivery.objects.filter(source=source, status=401, last_at__gt=max(matched))
     if last := refused.order_by("-last_at").first():
+        # A proof is noted once in a while: which of the two was the later one is not known within that.
+        is_later = last.last_at > max(matched) + MATCH_NOTED_EVERY
         return Notice(
             text=format_html(
-                "{}; since then deliveries have been refused, the last {}: {}. Compare the sender's secret with the one here.",
+                "{}; {} deliveries have been refused, the last {}: {}. Compare the sender's secret with the one here.",
                 proven,
+                "since then" if is_later else "within the same minute other",
                 distance(last.last_at),
                 last.reason,
             ),

@@ -1,4 +1,6 @@
+from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django import forms
 from django.contrib import admin, messages
@@ -9,6 +11,7 @@ from django.db.models.expressions import RawSQL
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.defaultfilters import pluralize
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
@@ -22,7 +25,7 @@ from config.console.decisions import cells_of
 from config.console.dialogs import attempt, dialog, leave
 from config.console.filter_trial import try_on_recent
 from config.console.links import event_link, link, listing, page, run_link
-from config.console.moments import moment
+from config.console.moments import distance, moment
 from config.console.pages import form_page, plain_page
 from config.console.panel import Panel, acting, button, column
 from config.console.run_words import duration_of, first_line
@@ -34,8 +37,9 @@ from runs.exceptions import RunError
 from runs.models import Run
 from triggers.control import fire, pause, resume
 from triggers.declarations import override, reset_overrides
+from triggers.erring import COUNTED, LATELY, erring, errors_of
 from triggers.models import Decision, Schedule, Trigger
-from triggers.offers import offer_errors
+from triggers.offers import count, offer_errors
 from triggers.outlook import describe
 from triggers.schedules import VANISHED
 
@@ -58,7 +62,13 @@ class StateFilter(admin.SimpleListFilter):
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
-        return [("active", "active"), ("paused", "paused"), ("failing", "failing"), ("disabled", "disabled")]
+        return [
+            ("active", "active"),
+            ("paused", "paused"),
+            ("failing", "failing"),
+            ("errors", "with errors in the last day"),
+            ("disabled", "disabled"),
+        ]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> QuerySet[Trigger]:
         match self.value():
@@ -68,6 +78,8 @@ class StateFilter(admin.SimpleListFilter):
                 return queryset.filter(enabled=True, paused_at__isnull=False)
             case "failing":
                 return queryset.filter(failures_in_a_row__gt=0)
+            case "errors":
+                return queryset.filter(pk__in=erring().values("pk"))
             case "disabled":
                 return queryset.filter(enabled=False)
         return queryset
@@ -106,6 +118,23 @@ class ResumeForm(BaseDialogForm):  # type: ignore[misc]
         ]
 
 
+class RedispatchForm(BaseDialogForm):  # type: ignore[misc]
+    errors = forms.ChoiceField(
+        initial="lately",
+        widget=UnfoldAdminRadioSelectWidget,
+        label="The events that ended in an error",
+        choices=[("lately", ""), ("all", "")],
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        lately, all_ = (count("error", UUID(str(self.object_id)), since) for since in (_a_day_ago(), None))
+        self.fields["errors"].choices = [
+            ("lately", f"Those of the last day ({lately})"),
+            ("all", f"All that are kept ({all_})"),
+        ]
+
+
 @admin.register(Trigger)
 class TriggerPanel(Panel):
     """Which events wake which agent."""
@@ -116,7 +145,7 @@ class TriggerPanel(Panel):
     search_help_text = "trigger or agent"
     ordering = ("slug",)
     actions = ("pause_chosen", "resume_and_run", "resume_and_drop", "fire_chosen", "redispatch_errors")
-    actions_detail = ("fire_now", "try_filter", "edit", "pause", "resume", "reset")
+    actions_detail = ("fire_now", "try_filter", "edit", "pause", "resume", "redispatch", "reset")
 
     # Lists
 
@@ -299,6 +328,25 @@ class TriggerPanel(Panel):
         )
         return leave(request, page("triggers_trigger", object_id))
 
+    @button(
+        "Dispatch again",
+        permissions=["replay"],
+        icon="replay",
+        url_path="redispatch",
+        dialog=dialog(
+            "Dispatch again what ended in an error?",
+            "The filter, key and input as they are now decide. An event that has a run of this trigger starts no second one.",
+            "Dispatch again",
+            RedispatchForm,
+        ),
+    )
+    def redispatch(self, request: HttpRequest, form: RedispatchForm, object_id: str) -> HttpResponse:
+        trigger = get_object_or_404(Trigger, pk=object_id)
+        since = _a_day_ago() if form.cleaned_data["errors"] == "lately" else None
+        found = offer_errors(trigger=trigger, since=since, by=acting(request))
+        messages.success(request, f"{found} event{pluralize(found)} dispatched again, a piece at a time.")
+        return leave(request, page("triggers_trigger", object_id))
+
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
         trigger = Trigger.objects.filter(pk=object_id).first()
         if trigger is None:
@@ -306,6 +354,8 @@ class TriggerPanel(Panel):
         hidden = {"pause"} if trigger.is_paused else {"resume"}
         if not trigger.enabled:
             hidden.add("fire_now")
+        if not trigger.enabled or not trigger.decisions.filter(outcome=Decision.Outcome.ERROR).exists():
+            hidden.add("redispatch")
         if trigger.declared is None or not trigger.overrides:
             hidden.add("reset")
         names = {f"triggers_trigger_{name}" for name in hidden}
@@ -351,7 +401,7 @@ class TriggerPanel(Panel):
             done="asked for; what ended in an error is dispatched again, a piece at a time",
         )
 
-    def has_replay_permission(self, request: HttpRequest) -> bool:
+    def has_replay_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
         return request.user.has_perm("triggers.replay_event")
 
     @admin.action(description="Fire now", permissions=["fire"])
@@ -414,6 +464,10 @@ def in_words(trigger: Trigger) -> str:
     return "; ".join([f"{events}{source}{condition}", *clocks])
 
 
+def _a_day_ago() -> datetime:
+    return timezone.now() - LATELY
+
+
 def _notice(trigger: Trigger) -> Notice:
     if not trigger.enabled:
         is_gone = VANISHED in (trigger.declared or {})
@@ -425,6 +479,19 @@ def _notice(trigger: Trigger) -> Notice:
             level="bad",
             text=format_html("Paused {}: {}", moment(trigger.paused_at), trigger.paused_reason),
             details=[f"{held} event{pluralize(held)} held for it. Resume runs or drops what is held."],
+        )
+    if errors := errors_of(trigger)[:COUNTED].count():
+        more = "at least " if errors == COUNTED else ""
+        failing = f"{trigger.failures_in_a_row} failed runs in a row." if trigger.failures_in_a_row else ""
+        last = errors_of(trigger).latest("created_at")
+        return Notice(
+            level="warning",
+            text=f"Active, but {more}{errors:,} event{pluralize(errors)} ended in an error in the last day and started no run.",
+            details=[
+                f"The last one, {distance(last.created_at)}: {last.reason}",
+                "Correct the filter, key or input under Edit, then Dispatch again.",
+                *filter(None, [failing]),
+            ],
         )
     if trigger.failures_in_a_row:
         return Notice(
@@ -477,7 +544,8 @@ def _decisions(trigger: Trigger) -> Table:
         trigger.decisions.select_related("event__source").defer("event__data", "event__body").order_by("-event_id")
     )
     return Table(
-        title="Latest events that matched and started no run",
+        title="Latest decisions",
+        note="Of events that started no run of their own, or only later.",
         headers=("Event", "Type", "Outcome", "Reason", "Run concerned", "When"),
         rows=[(event_link(one.event_id), one.event.type, *cells_of(one)) for one in decisions[:SHOWN]],
         empty="None.",

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from config.problems import Problem, problems
-from config.situation import Broken, Failing, Process, Situation, Slot, Transaction
+from config.situation import Broken, Erring, Failing, Process, Situation, Slot, Transaction
 from runs.queues import QueueState
+from triggers.erring import COUNTED as ERRORS_COUNTED
 
 IDLE_QUEUE: dict[str, Any] = {
     "max_running": None,
@@ -176,6 +177,17 @@ def test_workers_that_are_all_stopping_are_as_good_as_none() -> None:
             {"failing": [Failing(slug="greeter", failures=4, paused_reason="", paused=None)]},
             "failing:greeter",
             "The last 4 runs of trigger greeter failed.",
+        ),
+        (
+            {"erring": [Erring(slug="greeter", count=1, reason="no such key: revenue", last=120.0)]},
+            "trigger-errors:greeter",
+            "1 event ended in an error at trigger greeter in the last day and started no run of it. The last one, 2 min ago: "
+            "no such key: revenue",
+        ),
+        (
+            {"erring": [Erring(slug="greeter", count=ERRORS_COUNTED, reason="no such key", last=120.0)]},
+            "trigger-errors:greeter",
+            "At least 1,000 events ended in an error",
         ),
         (
             {"queues": [make_queue("*"), make_queue(ready=5, oldest_seconds=900.0)]},

@@ -7,7 +7,7 @@ from .trigger import Trigger
 
 
 class Decision(models.Model):
-    """Why an event that matched a trigger started no run of its own."""
+    """Why an event that a trigger was to decide on started no run of its own, or did so only later."""
 
     class Outcome(models.TextChoices):
         OVERLAP = "overlap", "a run of its key was live"
@@ -39,6 +39,7 @@ class Decision(models.Model):
                 name="decision_to_offer",
                 condition=Q(outcome__in=["held", "error"]),
             ),
+            models.Index(fields=["trigger", "created_at"], name="decision_errors", condition=Q(outcome="error")),
         ]
 
     def __str__(self) -> str:

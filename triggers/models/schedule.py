@@ -9,6 +9,8 @@ from .exclusion_calendar import ExclusionCalendar
 from .trigger import Trigger
 
 NONE = timedelta(0)
+SPENT = ["done", "used_up", "over"]  # at rest for good
+PAUSED = Q(paused_at__isnull=False) & ~Q(rest__in=SPENT)
 
 
 class Schedule(models.Model):
@@ -130,6 +132,7 @@ class Schedule(models.Model):
             # Normally empty: what should fire and does not know when.
             models.Index(fields=["id"], name="schedule_unarmed", condition=Q(due_at=None, stale=False, rest="")),
             models.Index(fields=["id"], name="schedule_problem", condition=Q(rest="problem")),
+            models.Index(fields=["id"], name="schedule_paused", condition=PAUSED),
         ]
 
     def __str__(self) -> str:

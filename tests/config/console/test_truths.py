@@ -10,13 +10,17 @@ from django.utils import timezone
 from runs.approvals import decide
 from runs.models import Alarm, Queue, Run, Worker
 from runs.states import RunStatus
-from tests.config.console.factories import list_of, make_failed_run, make_worker, page_of
+from tests.config.console.factories import list_of, make_failed_run, make_schedule, make_worker, page_of
 from tests.old_rows import old_event
 from tests.runs.factories import make_run
 from tests.runs.journals import make_approval
-from tests.triggers.factories import make_trigger
+from tests.triggers.factories import make_event, make_paused_trigger, make_trigger
 from triggers.calendar import Interval
-from triggers.schedules import create_schedule
+from triggers.control import resume
+from triggers.dispatch import dispatch
+from triggers.models import Schedule
+from triggers.rules import Rules
+from triggers.schedules import create_schedule, pause_schedule
 
 pytestmark = pytest.mark.django_db
 SOON = timedelta(minutes=5)
@@ -64,6 +68,23 @@ def test_an_event_that_matched_nothing_is_not_said_to_have_started_runs(admin: C
     assert "every trigger that matched it started a run" not in page
 
 
+def test_an_event_that_ran_after_a_resume_is_not_said_to_have_started_no_run(admin: Client) -> None:
+    trigger, event = make_paused_trigger(), make_event()
+    dispatch(Rules())
+    assert "the trigger is paused: broken" in shown(admin, page_of("triggers_trigger", trigger))
+
+    resume(trigger, by="test")
+    dispatch(Rules())
+
+    run = Run.objects.get()
+    for path in (page_of("triggers_trigger", trigger), page_of("triggers_event", event)):
+        page = shown(admin, path)
+        assert "At first: the trigger was paused: broken. Then it ran." in page
+        assert "the trigger is paused" not in page
+        assert "started no run</" not in page
+        assert page_of("runs_run", run) in page
+
+
 def test_the_page_of_a_run_shows_who_decided_what_it_asked(admin: Client) -> None:
     run = make_run(status="waiting")
     approval = make_approval(run, status="open")
@@ -83,6 +104,19 @@ def test_the_tile_of_failed_runs_leads_to_those_it_counts(admin: Client) -> None
     listed = admin.get(tile.url).context["cl"].result_list
 
     assert (tile.count, [run.pk for run in listed]) == (1, [new.pk])
+
+
+def test_paused_schedules_have_a_tile_that_leads_to_them(admin: Client) -> None:
+    paused, spent = make_schedule("paused"), make_schedule("spent")
+    make_schedule("active")
+    pause_schedule(paused, by="test")
+    pause_schedule(spent, by="test")
+    Schedule.objects.filter(pk=spent.pk).update(rest="done")
+
+    tile = next(one for one in admin.get("/admin/").context["tiles"] if one.label == "Paused schedules")
+    listed = admin.get(tile.url).context["cl"].result_list
+
+    assert (tile.count, tile.level, [one.pk for one in listed]) == (1, "warning", [paused.pk])
 
 
 def test_the_latest_failures_are_in_the_order_in_which_they_failed(admin: Client) -> None:

@@ -105,6 +105,16 @@ def test_refusals_before_any_proof_are_no_problem_for_nothing_worked_before() ->
     assert not refusing()
 
 
+def test_a_delivery_refused_within_a_minute_of_a_proven_one_is_not_passed_over(admin_client: Client) -> None:
+    source = make_source()
+    proven(source, ago=timedelta())
+    post(b"{}", {"X-Signature": "sha256=" + "0" * 64})
+
+    page = admin_client.get(f"/admin/triggers/source/{source.pk}/change/").content.decode()
+
+    assert "within the same minute other deliveries have been refused, the last" in page
+
+
 def test_the_page_of_the_source_shows_the_refused_and_does_not_call_the_sender_proven(admin_client: Client) -> None:
     source = make_source()
     proven(source, ago=HOUR)

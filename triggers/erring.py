@@ -1,0 +1,37 @@
+"""Triggers at which events have lately ended in an error: their filter, key or input fails, so these events started no run."""
+
+from datetime import timedelta
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models.functions import Now
+
+from triggers.models import Decision, Trigger
+
+LATELY = timedelta(days=1)
+COUNTED = 1_000  # of one trigger's: by how many more there are helps nobody
+
+# By the index on (trigger, created_at), so that a look costs the same however long the history is.
+ERRING = """
+SELECT trigger.slug, errors.count, extract(epoch FROM clock_timestamp() - errors.last)::float8 AS last,
+  (SELECT left(reason, 300) FROM triggers_decision
+   WHERE trigger_id = trigger.id AND outcome = 'error' AND created_at = errors.last LIMIT 1) AS reason
+FROM triggers_trigger trigger
+CROSS JOIN LATERAL (
+  SELECT count(*) AS count, max(created_at) AS last FROM (
+    SELECT created_at FROM triggers_decision
+    WHERE trigger_id = trigger.id AND outcome = 'error'
+      AND created_at > (SELECT clock_timestamp()) - %(lately)s::interval
+    ORDER BY created_at DESC LIMIT %(errors_counted)s::int) newest) errors
+WHERE trigger.enabled AND errors.count > 0
+ORDER BY trigger.slug LIMIT %(broken)s::int
+"""
+
+
+def errors_of(trigger: Trigger | OuterRef) -> QuerySet[Decision]:
+    """Its decisions of late that are errors still."""
+    is_error = Q(trigger=trigger, outcome=Decision.Outcome.ERROR)
+    return Decision.objects.filter(is_error, created_at__gt=Now() - LATELY)
+
+
+def erring() -> QuerySet[Trigger]:
+    return Trigger.objects.filter(Exists(errors_of(OuterRef("pk"))), enabled=True)
