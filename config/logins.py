@@ -22,6 +22,7 @@ from django.utils.crypto import get_random_string, salted_hmac
 
 from config.clients import address_of, network_of
 from config.passwords import Busy
+from config.sessions import note_password
 from runs.audit import record, record_about
 from runs.sql import execute, fetch
 
@@ -124,6 +125,7 @@ class AnswerRefusals:
 
 @receiver(user_logged_in)
 def note_login(sender: Any, request: HttpRequest, user: User, **_: Any) -> None:
+    note_password(request)
     attempt = Attempt.of(request, user.get_username())
     attempt.succeed()
     if not attempt.origin.startswith("browser "):

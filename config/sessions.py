@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 
 LONGEST = timedelta(days=7)
 NOTED_EVERY = timedelta(minutes=1)  # or a twentieth of the limit, if that is less
+GIVEN = "password_given"  # in the session: when
 
 
 class EndIdleSessions:
@@ -22,6 +23,11 @@ class EndIdleSessions:
         if settings.SESSION_COOKIE_NAME in request.COOKIES and SESSION_KEY in request.session:
             _note_use(request)
         return self.get_response(request)
+
+
+def note_password(request: HttpRequest) -> None:
+    """The session's user has just given the right password."""
+    request.session[GIVEN] = time.time()
 
 
 def _note_use(request: HttpRequest) -> None:

@@ -33,6 +33,7 @@ CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS", "", "origins, with sche
 WAKEFUL_HTTPS = env.flag("WAKEFUL_HTTPS", False, "the site is served over https only: secure cookies, HSTS, redirect, X-Forwarded-Proto trusted")
 WAKEFUL_PROXIES = env.count("WAKEFUL_PROXIES", int(WAKEFUL_HTTPS), "proxies in front of web, each of which adds the address it was called from to X-Forwarded-For", low=0, shown="1 with WAKEFUL_HTTPS, else 0")
 WAKEFUL_SESSION_IDLE = env.duration("WAKEFUL_SESSION_IDLE", "8h", "a login to the admin ends when it has not been used for this long")
+WAKEFUL_PASSWORD_AGAIN = env.duration("WAKEFUL_PASSWORD_AGAIN", "15m", "a login asks for the password again, this long after the last time, before payloads are erased and before tokens, secrets and accounts are made or changed")
 # The installation
 WAKEFUL_PORT = env.count("WAKEFUL_PORT", 8000, "port of the web process, on 127.0.0.1", high=65535)
 WAKEFUL_APPS = env.words("WAKEFUL_APPS", "", "your own Django apps, found through PYTHONPATH")
@@ -123,6 +124,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "config.logins.AnswerRefusals",
+    "config.console.password_again.AskAgain",
     "config.console.malformed.AnswerMalformed",
 ]
 ROOT_URLCONF = "config.urls"

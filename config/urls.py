@@ -4,6 +4,7 @@ from django.views.generic import RedirectView
 
 from config import health
 from config.console.coming import coming
+from config.console.password_again import password_again
 from config.metrics import metrics
 from runs.approval_links import ApprovalLinkView
 from triggers.sources.webhooks.views import HookView
@@ -11,6 +12,7 @@ from triggers.sources.webhooks.views import HookView
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/coming/", admin.site.admin_view(coming), name="coming"),
+    path("admin/password-again/", admin.site.admin_view(password_again), name="password_again"),
     path("admin/", admin.site.urls),
     # With or without the last slash: a redirect would count as a failure with most senders.
     re_path(r"^hooks/(?P<slug>[-\w]+)/?$", HookView.as_view(), name="webhook"),
