@@ -47,9 +47,22 @@ class EventDetailSerializer(EventSerializer):
     """An event with its payload, and why triggers it matched started no run."""
 
     decisions = DecisionSerializer(many=True, read_only=True)
+    target_deleted = serializers.BooleanField(
+        source="has_lost_its_target",
+        read_only=True,
+        help_text="it is meant for one trigger, which has been deleted with its decisions: if it has no run, that is why",
+    )
 
     class Meta(EventSerializer.Meta):
-        fields = [*EventSerializer.Meta.fields, "data", "data_error", "headers", "body_sha256", "decisions"]
+        fields = [
+            *EventSerializer.Meta.fields,
+            "data",
+            "data_error",
+            "headers",
+            "body_sha256",
+            "target_deleted",
+            "decisions",
+        ]
         read_only_fields = fields
 
 

@@ -272,7 +272,7 @@ class EventPanel(Panel):
                     details=["A bug of the sender, or somebody's try to change what happened."],
                 )
             )
-        sections += [_facts(obj), *_payload(obj), _runs(runs), _decisions(decisions, runs)]
+        sections += [_facts(obj), *_payload(obj), _runs(runs), _decisions(obj, decisions, runs)]
         sections += _effects(obj, runs)
         sections += [_replays(obj), *_redeliveries(redeliveries), entries_of("event", obj.pk)]
         if obj.headers:
@@ -304,6 +304,12 @@ def _notice(event: Event, runs: list[Run], decisions: list[Decision]) -> Notice:
         return Notice(level="good", text=f"Started {len(runs)} run{pluralize(len(runs))}.")
     if decisions:
         return Notice(text="Started no run: the decisions below say why.")
+    if event.has_lost_its_target:
+        return Notice(
+            level="warning",
+            text="Started no run: it is meant for one trigger, and that has been deleted.",
+            details=["Had the trigger decided on it before, the decision was deleted with the trigger."],
+        )
     return Notice(
         text="No trigger matched it, so nothing ran. “Try the filter” of a trigger says why it did not match."
     )
@@ -322,7 +328,7 @@ def _facts(event: Event) -> Facts:
             ("Received", moment(event.received_at)),
             ("Dispatched", event.dispatched_at and moment(event.dispatched_at)),
             ("Payload taken away", event.payload_removed_at and moment(event.payload_removed_at)),
-            ("Meant for trigger", event.target_id and link(page("triggers_trigger", event.target_id), "this one only")),
+            ("Meant for trigger", _target(event)),
             ("Caused by event", event.cause_event_id and event_link(event.cause_event_id)),
             ("Caused by run", event.cause_run_id and run_link(event.cause_run_id)),
             ("First event of the chain", event_link(event.root_id) if event.depth else ""),
@@ -330,6 +336,12 @@ def _facts(event: Event) -> Facts:
             ("SHA-256 of the body", event.body_sha256 and format_html("<code>{}</code>", event.body_sha256)),
         ]
     )
+
+
+def _target(event: Event) -> Any:
+    if event.has_lost_its_target:
+        return f"{event.target_id}, which has been deleted"
+    return event.target_id and link(page("triggers_trigger", event.target_id), "this one only")
 
 
 def _payload(event: Event) -> list[Section]:
@@ -364,12 +376,18 @@ def _runs(runs: list[Run]) -> Table:
     )
 
 
-def _decisions(decisions: list[Decision], runs: list[Run]) -> Table:
+def _decisions(event: Event, decisions: list[Decision], runs: list[Run]) -> Table:
+    if runs:
+        none = "None: every trigger that matched it started a run."
+    elif event.has_lost_its_target:
+        none = "None: the trigger it is meant for has been deleted."
+    else:
+        none = "None: no trigger matched it."
     return Table(
         title="Decisions: why it started no run of its own, or only later",
         headers=("Trigger", "Outcome", "Reason", "Run concerned", "When"),
         rows=[(link(page("triggers_trigger", one.trigger_id), one.trigger.slug), *cells_of(one)) for one in decisions],
-        empty="None: every trigger that matched it started a run." if runs else "None: no trigger matched it.",
+        empty=none,
     )
 
 

@@ -8,12 +8,16 @@ from django.db import OperationalError
 from django.test import Client
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
+from runs.models import Run
 from runs.strict_json import MAX_DEPTH
 from tests.api import Api
 from tests.triggers.factories import hold, make_event, make_paused_trigger, make_trigger
 from triggers.api import EventResource
+from triggers.control import fire
+from triggers.dispatch import dispatch
 from triggers.models import Decision, Event, Redispatch, Schedule
 from triggers.offers import move
+from triggers.rules import Rules
 
 pytestmark = pytest.mark.django_db
 
@@ -169,6 +173,21 @@ def test_an_event_can_be_read_with_its_payload_and_decisions() -> None:
     assert (body["id"], body["source"], body["type"], body["subject"]) == (str(event.id), "cli", "visitor.came", "door")
     assert body["data"] == {"name": "Ada"}
     assert [(one["trigger"], one["outcome"]) for one in body["decisions"]] == [("greeter", "held")]
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_an_event_says_that_the_trigger_it_is_meant_for_was_deleted_before_dispatch(is_deleted: bool) -> None:
+    trigger = make_trigger()
+    event_id = fire(trigger, by="test")
+    if is_deleted:
+        trigger.delete()
+    dispatch(Rules())
+
+    body = Api().get(f"events/{event_id}/").body
+
+    assert body["dispatched_at"]
+    assert (body["target_deleted"], body["decisions"]) == (is_deleted, [])
+    assert Run.objects.filter(event_ids=[event_id]).exists() is not is_deleted
 
 
 def test_events_are_listed_newest_first_in_pages() -> None:

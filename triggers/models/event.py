@@ -2,10 +2,12 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.utils.functional import cached_property
 
 from runs.sequence import next_value
 
 from .source import Source
+from .trigger import Trigger
 
 
 class Event(models.Model):
@@ -62,6 +64,11 @@ class Event(models.Model):
 
     def __str__(self) -> str:
         return f"{self.type} {self.id}"
+
+    @cached_property
+    def has_lost_its_target(self) -> bool:
+        """Has the one trigger it is meant for been deleted? What that trigger decided went with it."""
+        return self.target_id is not None and not Trigger.objects.filter(pk=self.target_id).exists()
 
 
 class Redelivery(models.Model):

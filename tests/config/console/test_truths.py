@@ -16,9 +16,9 @@ from tests.runs.factories import make_run
 from tests.runs.journals import make_approval
 from tests.triggers.factories import make_event, make_paused_trigger, make_trigger
 from triggers.calendar import Interval
-from triggers.control import resume
+from triggers.control import fire, resume
 from triggers.dispatch import dispatch
-from triggers.models import Schedule
+from triggers.models import Event, Schedule
 from triggers.rules import Rules
 from triggers.schedules import create_schedule, pause_schedule
 
@@ -83,6 +83,20 @@ def test_an_event_that_ran_after_a_resume_is_not_said_to_have_started_no_run(adm
         assert "the trigger is paused" not in page
         assert "started no run</" not in page
         assert page_of("runs_run", run) in page
+
+
+def test_an_event_whose_trigger_was_deleted_before_dispatch_says_so(admin: Client) -> None:
+    trigger = make_trigger()
+    trigger_id, event = trigger.pk, Event.objects.get(pk=fire(trigger, by="ann"))
+    trigger.delete()
+    dispatch(Rules())
+
+    page = shown(admin, page_of("triggers_event", event))
+
+    assert "Started no run: it is meant for one trigger, and that has been deleted." in page
+    assert f"{trigger_id}, which has been deleted" in page
+    assert "No trigger matched it" not in page
+    assert "no trigger matched it" not in page
 
 
 def test_the_page_of_a_run_shows_who_decided_what_it_asked(admin: Client) -> None:
