@@ -4,6 +4,7 @@ AgentError
 ├── Permanent        the agent says that no attempt will help
 ├── StateConflict    another run changed the same state value
 ├── NetworkRefused   the network was tried while a transaction was open
+├── LockRefused      a service was called whose locks the open transaction would hold until its end
 ├── StepFailed       a step raised; the same on every replay
 ├── ChildFailed      a run that was waited for did not succeed
 └── ApprovalExpired  nobody decided in time, and the agent said that this fails the run
@@ -39,6 +40,17 @@ class NetworkRefused(AgentError):
     transactional step, give the step another effect."""
 
 
+class LockRefused(AgentError):
+    """The body of an atomic agent called a service that locks what others need: the lock would be held until the body's end."""
+
+    def __init__(self, agent: str, service: str) -> None:
+        super().__init__(
+            f"agent {agent!r} is atomic: what {service}() locks would stay locked until the end of its transaction, and "
+            f"others would wait for it. Call {service}() after the commit (transaction.on_commit), or in a step of an agent "
+            "with durable=True, which may be woken by an event of this run (run.emit)."
+        )
+
+
 class StepFailed(AgentError):
     """A step raised. `kind` is the name of the exception's class, `permanent` whether it was Permanent."""
 
@@ -68,7 +80,7 @@ class DeclarationError(Exception):
     """An agent's declaration makes no sense; the message names the agent and the fix."""
 
 
-PERMANENT = (Permanent, NetworkRefused, ChildFailed, ApprovalExpired)
+PERMANENT = (Permanent, NetworkRefused, LockRefused, ChildFailed, ApprovalExpired)
 
 
 def is_permanent(error: BaseException) -> bool:

@@ -48,6 +48,7 @@ from django.db import connection, transaction
 
 from .agent import Agent
 from .async_run import AsyncAgentRun
+from .atomic import atomic_body
 from .effects import Child, Effects, Emission, Notice, Pace, Standing, Wake
 from .exceptions import Permanent, StepFailed
 from .execution import Begun, Execution, as_stored
@@ -63,7 +64,6 @@ from .journal import (
     TimeWish,
     WaitWish,
 )
-from .network import network_refused
 from .reserved import SIGNAL
 from .run import AgentRun, Event
 from .storable import storable
@@ -167,7 +167,7 @@ def run_agent(
         return _run_durable(agent, attempt, journal, waits or {}, crash_after)
     run = AgentRun(**journal.run, attempt=attempt)
     with transaction.atomic():
-        with network_refused(agent.name):
+        with atomic_body(agent.name):
             result = agent(run)
         storable(result, "its result")
         _check(run.effects)

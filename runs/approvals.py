@@ -8,6 +8,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from agents.atomic import not_in_atomic_body
 from runs import audit
 from runs.entries import digest_of
 from runs.exceptions import IllegalState
@@ -19,6 +20,7 @@ Choice = Literal["approve", "edit", "deny"]
 EXPIRED = "expired"
 
 
+@not_in_atomic_body
 def decide(
     approval_id: UUID, *, decision: Choice, by: str, arguments: Any = None, reason: str = "", digest: str = ""
 ) -> Approval:

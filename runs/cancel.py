@@ -4,6 +4,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models.functions import Now
 
+from agents.atomic import not_in_atomic_body
 from runs import audit, keys
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
@@ -29,6 +30,7 @@ CROSS JOIN LATERAL (
 """
 
 
+@not_in_atomic_body
 def cancel(run_id: UUID, *, by: str) -> Run:
     """Cancel a run: at once where it is not running; otherwise its worker is asked to stop it, within about 3 s.
 

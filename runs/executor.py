@@ -12,8 +12,8 @@ import structlog
 from django.db import DataError, IntegrityError, connection, transaction
 
 from agents import AgentRun, AsyncAgentRun, Permanent, registry
+from agents.atomic import atomic_body
 from agents.journal import Journal as AnyJournal
-from agents.network import network_refused
 from runs import recorded, waits
 from runs.alive import alive
 from runs.away import CONNECTION_ERRORS
@@ -145,7 +145,7 @@ def run_atomic(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) ->
     with transaction.atomic():
         before = len(connection.run_on_commit)
         # In this order: a late alarm inside the refusal's own exit would leave it on for the next run.
-        with noticing_changes(), network_refused(claim.agent):
+        with noticing_changes(), atomic_body(claim.agent):
             result = run_within(agent, run, claim.policy.timeout)
         failpoint("after_body")
         reset_settings(claim.session_name)

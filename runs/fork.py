@@ -16,6 +16,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 from uuid_utils.compat import uuid7
 
+from agents.atomic import not_in_atomic_body
 from agents.ids import run_id as id_of
 from agents.reserved import SIGNAL
 from runs import audit, keys
@@ -62,6 +63,7 @@ FROM runs_wait WHERE run_id = %(run)s::uuid AND position < %(position)s::int
 """
 
 
+@not_in_atomic_body
 def fork(run_id: UUID, *, by: str, step: str = "", input: Any = None, has_input: bool = False) -> Run:
     """A new run of the same events, queued behind its key, that has done what the given one did before the entry `step`
     of its journal; "" is the start. With `has_input` it is given `input`; null is what its event said.

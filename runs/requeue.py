@@ -4,6 +4,7 @@ from django.db import transaction
 from django.db.models import F, Value
 from django.db.models.functions import Now
 
+from agents.atomic import not_in_atomic_body
 from runs import audit, keys
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
@@ -14,6 +15,7 @@ from runs.sequence import next_value
 from runs.states import REQUEUEABLE, RunStatus
 
 
+@not_in_atomic_body
 def requeue(run_id: UUID, *, by: str) -> Run:
     """The same run again, with fresh attempts, at the end of the queue. It runs even where its trigger skips overlaps,
     but waits for its key. Raises Run.DoesNotExist, or IllegalState when it is neither failed nor cancelled, its events

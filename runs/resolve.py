@@ -8,6 +8,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Now
 
+from agents.atomic import not_in_atomic_body
 from runs import audit
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
@@ -20,6 +21,7 @@ from runs.states import RunStatus
 Answer = Literal["happened", "did_not_happen", "fail"]
 
 
+@not_in_atomic_body
 def resolve(run_id: UUID, *, outcome: Answer, by: str, result: Any = None) -> Run:
     """Say what became of the step an uncertain run is parked over, the first that is unproved: it happened, and `result`
     is its output; it did not, and is done now; or the run fails. A run that is parked because its journal does not fit

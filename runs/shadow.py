@@ -16,9 +16,10 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
 from django.db.backends.signals import connection_created
 
 from agents import Agent, AgentRun, AsyncAgentRun, Retry, registry
+from agents.atomic import atomic_body
 from agents.effects import Effects
 from agents.exceptions import Permanent
-from agents.network import network_refused, outside_refused
+from agents.network import outside_refused
 from agents.storable import storable
 from runs import effects
 from runs.claim import Claim
@@ -152,7 +153,7 @@ def _try(agent: Agent, claim: Claim, tried: Shadow) -> None:
 
 def _atomic(agent: Agent, claim: Claim, run: AgentRun) -> Any:
     with transaction.atomic():
-        with network_refused(agent.name):
+        with atomic_body(agent.name):
             result = run_within(agent, run, _seconds(claim))
         effects.check(claim, run.effects)
         connection.check_constraints()

@@ -20,6 +20,7 @@ from django.db import DatabaseError, DataError, IntegrityError, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
+from agents.atomic import not_in_atomic_body
 from agents.durations import in_words
 from runs.audit import record
 from runs.exceptions import IllegalState
@@ -112,6 +113,7 @@ def start_backfill(
     return Backfill.objects.get(pk=backfill.pk)
 
 
+@not_in_atomic_body
 def cancel_backfill(backfill: Backfill, by: str) -> Backfill:
     """Fire no more of it, and cancel what has not begun. A run that is running or waits is left to finish; the backfill
     has ended when it has. IllegalState: it is done or cancelled already."""

@@ -7,6 +7,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 from uuid_utils.compat import uuid7
 
+from agents.atomic import not_in_atomic_body
 from runs.audit import record
 from runs.exceptions import IllegalState
 from triggers import offers
@@ -33,6 +34,7 @@ def fire(trigger: Trigger, *, data: Any = None, by: str) -> UUID:
     return accepted.event_id
 
 
+@not_in_atomic_body
 def pause(trigger: Trigger, *, reason: str, by: str) -> Trigger:
     """Hold the trigger's events, from the next dispatch on, until it is resumed."""
     with transaction.atomic():
@@ -44,6 +46,7 @@ def pause(trigger: Trigger, *, reason: str, by: str) -> Trigger:
     return trigger
 
 
+@not_in_atomic_body
 def resume(trigger: Trigger, *, held: Literal["run", "drop"] = "run", by: str) -> Trigger:
     """Let the trigger's events through again. Those held meanwhile are run in their order, or dropped: by the dispatcher, which
     takes a while where there are many."""

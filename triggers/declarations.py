@@ -17,6 +17,7 @@ from django_celery_beat.models import PeriodicTask
 
 from agents import registry
 from agents.agent import Agent
+from agents.atomic import not_in_atomic_body
 from agents.exceptions import DeclarationError
 from agents.on import (
     ClockedTrigger,
@@ -178,6 +179,7 @@ def rule_as_json(rule: Rule) -> dict[str, Any]:
 # The database's side
 
 
+@not_in_atomic_body
 def sync(by: str = "sync_agents") -> list[Change]:
     """Make the rows say what the code declares; what changed. Raises DeclarationError before anything is written."""
     wanted = wanted_triggers()
@@ -329,6 +331,7 @@ def _declared_schedule(trigger: Trigger) -> Schedule | None:
 # The operator's side
 
 
+@not_in_atomic_body
 def override(trigger: Trigger, changes: Mapping[str, Any], by: str) -> Trigger:
     """Change fields of a trigger; a deploy will keep these. ValueError names what makes no sense."""
     if unknown := set(changes) - set(EDITABLE):
@@ -351,6 +354,7 @@ def override(trigger: Trigger, changes: Mapping[str, Any], by: str) -> Trigger:
     return trigger
 
 
+@not_in_atomic_body
 def reset_overrides(trigger: Trigger, fields: Sequence[str], by: str) -> Trigger:
     """Give fields back to the code: they say again what it declared at the last sync."""
     declared = trigger.declared or {}

@@ -13,6 +13,7 @@ from django.db import connection, transaction
 from django.utils.text import slugify
 
 from agents import registry
+from agents.atomic import not_in_atomic_body
 from runs.audit import record
 from runs.exceptions import IllegalState
 from triggers.calendar import Rule, RuleError
@@ -85,6 +86,7 @@ class Import:
     notes: list[str] = field(default_factory=list)
 
 
+@not_in_atomic_body
 def import_triggers(content: Any, *, by: str, dry_run: bool = False) -> Import:
     """Make what the file says true here, in one transaction. ImportRefused says all that is wrong, before anything is."""
     done = Import()

@@ -10,6 +10,7 @@ from django.db import transaction
 from django.utils.text import slugify
 from django_celery_beat.models import PeriodicTask
 
+from agents.atomic import not_in_atomic_body
 from runs.audit import record
 from runs.exceptions import IllegalState
 from runs.nudge import nudge_dispatcher
@@ -28,6 +29,7 @@ VANISHED = "vanished"  # in `Trigger.declared`: what was on when the declaration
 Every = str | float | timedelta
 
 
+@not_in_atomic_body
 def create_schedule(
     *,
     name: str,
@@ -50,6 +52,7 @@ def create_schedule(
     return schedule
 
 
+@not_in_atomic_body
 def edit_schedule(
     schedule: Schedule, *, rule: Rule | None = None, policy: SchedulePolicy | None = None, by: str
 ) -> Schedule:
@@ -83,6 +86,7 @@ def locked(schedule: Schedule) -> Schedule:
     return _read_again(schedule)
 
 
+@not_in_atomic_body
 def pause_schedule(schedule: Schedule, *, by: str, note: str = "") -> Schedule:
     """Stop it until it is resumed; what falls in between is not missed and never caught up."""
     with transaction.atomic():
@@ -92,6 +96,7 @@ def pause_schedule(schedule: Schedule, *, by: str, note: str = "") -> Schedule:
     return _read_again(schedule)
 
 
+@not_in_atomic_body
 def resume_schedule(schedule: Schedule, *, by: str) -> Schedule:
     """Let it fire again, counted from now. IllegalState if it never would, with what to change first."""
     with transaction.atomic():
@@ -116,6 +121,7 @@ def fire_schedule(schedule: Schedule, *, by: str) -> UUID | None:
     return event_id
 
 
+@not_in_atomic_body
 def delete_schedule(schedule: Schedule, *, by: str) -> None:
     """Delete it; its trigger, its events and its runs stay. IllegalState if the code declares it."""
     if is_declared(schedule):
