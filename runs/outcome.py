@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 from psycopg.types.json import Jsonb
 
@@ -149,6 +150,7 @@ PROMOTED = """promoted AS (
   UPDATE runs_run SET ready_at = clock_timestamp(), slot = next.slot
   FROM ({next}) next
   WHERE runs_run.id = next.id
+  RETURNING runs_run.id
 )""".replace("{next}", keys.NEXT.replace("{freed}", "(SELECT key, id FROM gone)"))
 # The owner's fence names no status: `status = 'running'` would send the planner to the small partial index and its
 # dead entries instead of the primary key. Everybody else must see the very state it decided on: a run that was blocked
@@ -234,8 +236,8 @@ def _cancel_requested(ticket: Ticket) -> bool:
     return runs.exclude(cancel_requested_at=None).exists()
 
 
-def _parts(ticket: Ticket, outcome: Outcome, expected: RunStatus | None) -> str:
-    """What hangs on the fence, as further parts of its statement."""
+def _parts(ticket: Ticket, outcome: Outcome, expected: RunStatus | None) -> dict[str, bool]:
+    """What hangs on the fence, as further parts of its statement: those that this outcome needs."""
     parts = {
         ATTEMPTED: outcome.attempt is not None,
         LEDGER: outcome.status == RunStatus.SUCCEEDED,
@@ -250,7 +252,7 @@ def _parts(ticket: Ticket, outcome: Outcome, expected: RunStatus | None) -> str:
         # One without a place counts too: with a limit of 1 others may have waited behind it.
         PROMOTED: ticket.key is not None and not _keeps_place(ticket, outcome),
     }
-    return hanging(parts, on="gone")
+    return {part: True for part, is_needed in parts.items() if is_needed}
 
 
 def _execute(
@@ -291,13 +293,20 @@ def _execute(
         parameters |= step_parameters(outcome.entries)
     if outcome.wait:
         parameters |= wait_parameters(outcome.wait)
-    left = bool(fetch(f"{gone}{_parts(ticket, outcome, expected)}\nSELECT id FROM gone", parameters))
-    if left:
-        if outcome.status == RunStatus.SUCCEEDED and not outcome.outbound and not ticket.key:
-            nudge_later()
-        else:
+    parts = _parts(ticket, outcome, expected)
+    promotes = "EXISTS (SELECT FROM promoted)" if PROMOTED in parts else "false"
+    left = fetch(f"{gone}{hanging(parts, on='gone')}\nSELECT parent_id IS NOT NULL OR {promotes} FROM gone", parameters)
+    for (is_news,) in left:
+        if is_news or outcome.status != RunStatus.SUCCEEDED or are_due_soon(outcome.outbound):
             nudge_dispatcher()
-    return left
+        else:
+            nudge_later()
+    return bool(left)
+
+
+def are_due_soon(messages: Sequence[Outbound]) -> bool:
+    """Is one of them due before the dispatcher looks by itself? NOTIFY takes a lock that all databases of the server share."""
+    return any(message.due_in < settings.WAKEFUL_SAFETY_LOOK for message in messages)
 
 
 def hanging(parts: Mapping[str, Any], *, on: str) -> str:

@@ -12,7 +12,8 @@ from runs.entries import JOURNALED, StepEntry, step_parameters
 from runs.exceptions import RunLost
 from runs.locking import lock_run
 from runs.models import Run, Step
-from runs.outcome import NOTED, ON_ITS_TIMELINE, SENT, back_in_line, effect_parameters, hanging, take_away
+from runs.nudge import nudge_dispatcher
+from runs.outcome import NOTED, ON_ITS_TIMELINE, SENT, are_due_soon, back_in_line, effect_parameters, hanging, take_away
 from runs.rescue import ticket_of
 from runs.session import writing
 from runs.sql import execute, fetch
@@ -78,6 +79,8 @@ def commit(
     found = fetch(f"{fence}{hanging(parts, on='fenced')}{WANTED_BACK}", parameters)
     if not found:
         raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
+    if are_due_soon(rows.outbound):
+        nudge_dispatcher()  # the body may go on for long
     return bool(found[0][0])
 
 
