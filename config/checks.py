@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from importlib import import_module
 from typing import Any
 
 from cryptography.fernet import Fernet
 from django.conf import settings
+from django.contrib.admin.sites import all_sites
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 
@@ -15,6 +17,13 @@ from triggers.intake import Rate
 
 LOCAL = {"127.0.0.1", "localhost", "[::1]", "testserver"}
 NEW_KEY = "python -c 'from cryptography.fernet import Fernet; print(Fernet.generate_key().decode())'"
+
+
+@register(Tags.admin)
+def console(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+    """Django's own check of the admin sees no page before the URLs are loaded."""
+    import_module(settings.ROOT_URLCONF)
+    return [fault for site in all_sites for fault in site.check(app_configs)]
 
 
 @register(Tags.security)

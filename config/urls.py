@@ -9,6 +9,9 @@ from config.metrics import metrics
 from runs.approval_links import ApprovalLinkView
 from triggers.sources.webhooks.views import HookView
 
+# Here, and not at the start of every process: only those that serve pages need the console.
+admin.autodiscover()
+
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/coming/", admin.site.admin_view(coming), name="coming"),

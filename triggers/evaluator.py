@@ -28,11 +28,9 @@ from django.conf import settings
 from triggers.evaluator_process import HELLO, receive, send
 from triggers.expressions import Answer, Question
 
-# The command line of the library, a REPL, costs more than all the rest of the start.
 START = """
-import sys, types
+import sys
 sys.path.insert(0, sys.argv[1])
-sys.modules["cel.cli"] = types.ModuleType("cel.cli")
 from triggers.evaluator_process import main
 main(int(sys.argv[2]))
 """
