@@ -2,7 +2,7 @@
 
 Up: a run ← the events that woke it ← the runs that emitted them; a child ← its parent; a fork ← the run it was made of.
 Down: a run → the events it emitted → the runs these started or woke; → its children; → its forks. Each direction is one
-query, level by level, so that of a large tree what is nearest is shown.
+query, level by level, so that of a large tree what is nearest is shown, and what failed before what did not.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,6 +14,7 @@ from uuid import UUID
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from config.console.children import name_of, spawned_by
 from config.console.links import event_link, run_link
 from runs.models import Run
 from runs.sql import fetch
@@ -56,28 +57,28 @@ WITH RECURSIVE down (level, kind, id, relation, of, others) AS (
   FROM down CROSS JOIN LATERAL (
     SELECT kind, id, relation, greatest(total - %(breadth)s, 0) AS others FROM (
      SELECT found.*, count(*) OVER (PARTITION BY relation) AS total,
-            row_number() OVER (PARTITION BY relation ORDER BY id) AS place FROM (
-      (SELECT 'event' AS kind, event.id, 'emitted' AS relation FROM triggers_event event
+            row_number() OVER (PARTITION BY relation ORDER BY NOT has_failed, id) AS place FROM (
+      (SELECT 'event' AS kind, event.id, 'emitted' AS relation, false AS has_failed FROM triggers_event event
        WHERE down.kind = 'run' AND event.cause_run_id = down.id LIMIT %(counted)s)
       UNION ALL
-      (SELECT 'run', run.id, 'spawned' FROM runs_run run
+      (SELECT 'run', run.id, 'spawned', run.status = 'failed' FROM runs_run run
        WHERE down.kind = 'run' AND run.parent_id = down.id LIMIT %(counted)s)
       UNION ALL
-      (SELECT 'run', run.id, 'forked to' FROM runs_run run
+      (SELECT 'run', run.id, 'forked to', run.status = 'failed' FROM runs_run run
        WHERE down.kind = 'run' AND run.forked_from_id = down.id LIMIT %(counted)s)
       UNION ALL
-      (SELECT 'run', run.id, 'started' FROM runs_run run
+      (SELECT 'run', run.id, 'started', run.status = 'failed' FROM runs_run run
        WHERE down.kind = 'event' AND run.event_ids @> ARRAY[down.id] AND run.forked_from_id IS NULL
          AND run.id BETWEEN (left(replace(down.id::text, '-', ''), 12) || repeat('0', 20))::uuid
                         AND (left(replace(down.id::text, '-', ''), 12) || repeat('f', 20))::uuid LIMIT %(counted)s)
       UNION ALL
-      (SELECT 'run', run.id, 'joined' FROM runs_run run
+      (SELECT 'run', run.id, 'joined', run.status = 'failed' FROM runs_run run
        WHERE down.kind = 'event' AND cardinality(run.event_ids) > 1 AND run.event_ids @> ARRAY[down.id]
          AND run.forked_from_id IS NULL
          AND NOT run.id BETWEEN (left(replace(down.id::text, '-', ''), 12) || repeat('0', 20))::uuid
                             AND (left(replace(down.id::text, '-', ''), 12) || repeat('f', 20))::uuid LIMIT %(counted)s)
       UNION ALL
-      (SELECT 'run', wait.run_id, 'woke' FROM runs_wait wait
+      (SELECT 'run', wait.run_id, 'woke', false FROM runs_wait wait
        WHERE down.kind = 'event' AND wait.event_id = down.id LIMIT %(counted)s)
      ) found
     ) counted WHERE place <= %(breadth)s ORDER BY relation, place
@@ -143,9 +144,14 @@ def _names(nodes: Iterable[Node]) -> dict[UUID, Line]:
     """Every node's link and state, but not yet its place."""
     wanted = {kind: {node.id for node in nodes if node.kind == kind} for kind in ("run", "event")}
     runs = Run.objects.filter(pk__in=wanted["run"]).values_list("id", "agent", "status")
+    parents = {node.of for node in nodes if node.relation == "spawned" and node.of}
+    spawned = spawned_by(parents) if parents else {}
     events = Event.objects.filter(pk__in=wanted["event"]).values_list("id", "type", "subject")
     return {
-        **{id: Line(level=0, relation="", what=run_link(id, agent), state=status) for id, agent, status in runs},
+        **{
+            id: Line(level=0, relation="", what=run_link(id, name_of(spawned.get(id, agent))), state=status)
+            for id, agent, status in runs
+        },
         **{id: Line(level=0, relation="", what=_event(id, type, subject)) for id, type, subject in events},
     }
 

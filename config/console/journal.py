@@ -1,18 +1,23 @@
 """A page of a run's journal: its steps and waits in the order in which they were begun, read with a fixed number of
 queries however long it is."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from django.db.models import Count, Q, QuerySet
 from django.db.models.functions import Left
 from django.http import HttpRequest
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from config.console.children import SPAWN, spawned_by, statuses_of
+from config.console.links import run_link
 from config.console.run_words import first_line
 from config.console.waiting import came_of, waiting_for
 from runs.models import Run, Step, Wait
+from runs.states import RunStatus
 
 PER_PAGE = 200
 
@@ -80,9 +85,20 @@ def _entries(steps: QuerySet[Step], waits: QuerySet[Wait], span: slice) -> list[
     # Which ones, by their keys alone; then these.
     places = steps.values_list("position", "key").union(waits.values_list("position", "key"), all=True)
     keys = [key for _, key in places.order_by("position", "key")[span]]
-    found = {step.key: of_step(step) for step in _light(steps.filter(key__in=keys))}
-    found |= {wait.key: of_wait(wait) for wait in waits.filter(key__in=keys).select_related("approval")}
+    shown_steps = list(_light(steps.filter(key__in=keys)))
+    shown_waits = list(waits.filter(key__in=keys).select_related("approval"))
+    children, statuses = _children(shown_steps, shown_waits)
+    found = {step.key: of_step(step, children.get(step.key), statuses) for step in shown_steps}
+    found |= {wait.key: of_wait(wait, statuses) for wait in shown_waits}
     return [found[key] for key in keys if key in found]
+
+
+def _children(steps: Sequence[Step], waits: Sequence[Wait]) -> tuple[dict[str, UUID], dict[UUID, str]]:
+    """By the key of a step the run it spawned; and the status of each child that a step or a wait is about."""
+    spawning = [step for step in steps if step.key.startswith(SPAWN)]
+    spawned = spawned_by({step.run_id for step in spawning}, [step.key for step in spawning]) if spawning else {}
+    awaited = [id for wait in waits for id in wait.children]
+    return {key: id for id, key in spawned.items()}, statuses_of([*spawned, *awaited])
 
 
 def _light(steps: QuerySet[Step]) -> QuerySet[Step]:
@@ -90,25 +106,27 @@ def _light(steps: QuerySet[Step]) -> QuerySet[Step]:
     return steps.defer("error", "arguments", "output", "usage").annotate(error_begins=Left("error", 500))
 
 
-def of_step(step: Step) -> Entry:
+def of_step(step: Step, child: UUID | None = None, statuses: Mapping[UUID, str] | None = None) -> Entry:
+    """Of a step that spawned a run: with what became of that."""
+    status = (statuses or {}).get(child) if child else None
     return Entry(
         key=step.key,
         kind="step",
-        state=step.status,
+        state=RunStatus.FAILED if status == RunStatus.FAILED else step.status,
         began=step.started_at,
         ended=step.ended_at,
-        summary=_outcome(step),
+        summary=format_html("the child: {}", run_link(child, status)) if child and status else _outcome(step),
     )
 
 
-def of_wait(wait: Wait) -> Entry:
+def of_wait(wait: Wait, statuses: Mapping[UUID, str]) -> Entry:
     return Entry(
         key=wait.key,
         kind="wait",
         state=wait.status,
         began=wait.created_at,
         ended=wait.ended_at,
-        summary=waiting_for(wait) if wait.status == Wait.Status.OPEN else came_of(wait),
+        summary=waiting_for(wait) if wait.status == Wait.Status.OPEN else came_of(wait, statuses),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.utils.html import format_html
 
+from config.console.children import ended, statuses_of
 from config.console.journal import Entry, of_step, of_wait
 from config.console.links import event_link, link, page
 from config.console.moments import moment
@@ -51,15 +52,17 @@ def _step(step: Step) -> Opened:
 
 
 def _wait(wait: Wait) -> Opened:
+    statuses = statuses_of(wait.children)
     approval = wait.approval if wait.kind == Wait.Kind.APPROVAL else None
     return Opened(
-        entry=of_wait(wait),
+        entry=of_wait(wait, statuses),
         facts=[
             ("Waits for", wait.kind),
             ("Event type", wait.event_type),
             ("Until", wait.due_at and moment(wait.due_at)),
             ("The event that came", wait.event_id and event_link(wait.event_id)),
             ("Children", len(wait.children)),
+            ("Of them failed", ended(wait.children, statuses).failed or ""),
             ("Approval", approval and link(page("runs_approval", approval.pk), approval.status)),
             ("Began", moment(wait.created_at)),
             ("Ended", wait.ended_at and moment(wait.ended_at)),

@@ -9,6 +9,7 @@ from django.utils.html import format_html
 
 from config.console.audit import entries_of
 from config.console.causal_tree import causal_tree
+from config.console.children import name_of, spawned_by
 from config.console.links import event_link, joined, link, page, run_link
 from config.console.moments import moment
 from config.console.run_words import LEVELS, duration_of, first_line, has_worker, in_words, is_blocked, took, trigger_of
@@ -28,7 +29,7 @@ CHILDREN = 5  # of those it waits for, linked in the notice
 def sections_of(run: Run, request: HttpRequest) -> list[Section]:
     attempts = list(run.attempts.select_related("worker").order_by("-epoch")[: SHOWN + 1])
     events = list(Event.objects.filter(pk__in=run.event_ids[:SHOWN]).select_related("source").defer("data", "body"))
-    sections: list[Section] = [*_notices(run), _facts(run, events)]
+    sections: list[Section] = [*_notices(run), *_failed_children(run), _facts(run, events)]
     if run.error and run.status != RunStatus.CANCELLED:
         sections.append(Text(title="Error", text=run.error))
     if attempts and attempts[0].traceback:
@@ -89,6 +90,22 @@ def _waiting(wait: Wait) -> Notice:
     return Notice(
         text=waiting_for(wait), details=["It is a row in the database meanwhile: no process, no place in a queue."]
     )
+
+
+def _failed_children(run: Run) -> list[Section]:
+    failed = Run.objects.filter(parent_id=run.pk, status=RunStatus.FAILED).order_by("id")
+    first = list(failed.values_list("id", "agent", "error")[:CHILDREN])
+    if not first:
+        return []
+    names = spawned_by([run.pk])
+    count, of = failed.count(), Run.objects.filter(parent_id=run.pk).count()
+    details = [
+        format_html("{}: {}", run_link(id, name_of(names.get(id, agent))), first_line(error))
+        for id, agent, error in first
+    ]
+    more = [f"{count - len(first)} more"] if count > len(first) else []
+    text = f"{count} of its {of} children failed." if of > 1 else "Its child failed."
+    return [Notice(text=text, level="warning", details=[*details, *more])]
 
 
 def _holders(run: Run) -> Iterable[UUID]:

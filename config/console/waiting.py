@@ -1,7 +1,9 @@
 """What a run waits for and until when, in words."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Prefetch, QuerySet
 from django.template.defaultfilters import pluralize
@@ -9,6 +11,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.reserved import SIGNAL
+from config.console.children import ended
 from config.console.moments import appointment, distance
 from runs.entries import source_in
 from runs.models import Run, Wait
@@ -34,14 +37,14 @@ def waiting_for(wait: Wait, *, still_running: int | None = None) -> SafeString:
     return format_html("Waits for {}, {}.", what, until) if until else format_html("Waits for {}.", what)
 
 
-def came_of(wait: Wait) -> str:
-    """What became of a wait that has ended."""
+def came_of(wait: Wait, statuses: Mapping[UUID, str]) -> str:
+    """What became of a wait that has ended; the statuses are those of its children."""
     match wait.status, wait.kind:
         case Wait.Status.DONE, Wait.Kind.APPROVAL:
             approval = wait.approval
             return f"{approval.status} by {approval.decided_by}" + (f": {approval.reason}" if approval.reason else "")
         case Wait.Status.DONE, Wait.Kind.CHILDREN:
-            return f"{_children(len(wait.children), None)} finished"
+            return ended(wait.children, statuses).words
         case Wait.Status.DONE, Wait.Kind.EVENT:
             return "it came"
         case _, Wait.Kind.TIME if wait.status != Wait.Status.CLOSED:

@@ -89,6 +89,28 @@ def test_wait_for_children_counts_those_that_still_run(admin: Client) -> None:
     assert "Waits for its children: 1 of 3 still runs." in shown(admin, run)
 
 
+def test_a_child_that_failed_is_seen_on_the_page_of_its_parent(admin: Client) -> None:
+    run = make_run(status="succeeded")
+    good = [make_child(run, agent="pick") for _ in range(BREADTH + 1)]
+    bad = make_child(run, agent="pick", status="failed", error="OutOfStock: bad-1")
+    for number, child in enumerate(good):
+        make_step(run, f"spawn pick:sku-{number}", output=str(child.pk))
+    make_step(run, "spawn pick:bad-1", output=str(bad.pk))
+    make_step(run, "spawn of the author's own", output="no id")
+    wait = make_wait(run, "children", status="done", children=[child.pk for child in [*good, bad]])
+
+    said = shown(admin, run)
+
+    assert f"1 of its {len(good) + 1} children failed." in said
+    assert "OutOfStock: bad-1" in said
+    entries = {row.entry.key: row.entry for row in journal(admin, run).rows}
+    assert (entries["spawn pick:bad-1"].state, entries["spawn pick:sku-0"].state) == ("failed", "done")
+    assert page_of("runs_run", bad) in entries["spawn pick:bad-1"].summary
+    assert entries[wait.key].summary == f"{len(good) + 1} children finished, 1 failed"
+    [line, *_] = causal_tree(run).down
+    assert (line.state, ">pick:bad-1</a>" in line.what) == ("failed", True)
+
+
 def test_wait_for_a_decision_leads_to_it(admin: Client) -> None:
     run = make_run(status=WAITING)
     approval = make_approval(run, status="open", question="Call <b>Ada</b>?")
