@@ -69,6 +69,7 @@ class Erasure:
     events: int = 0
     runs: int = 0
     left: list[Left] = field(default_factory=list)
+    unread: list[UUID] = field(default_factory=list)  # whose data did not parse, so that `where` could not look into it
 
 
 @dataclass(kw_only=True)
@@ -81,9 +82,10 @@ class Traces:
 
 def erase(selection: Selection, *, by: str, dry_run: bool = False) -> Erasure:
     """Erase what the events of a selection said, and what came of it. Repeat it once what was left is done."""
-    chosen = list(select(selection))
+    unread: list[UUID] = []
+    chosen = list(select(selection, unread))
     about = mark_of(selection.subject) if selection.subject else "where"
-    return _erase(chosen, by=by, about=about, dry_run=dry_run)
+    return _erase(chosen, by=by, about=about, unread=unread, dry_run=dry_run)
 
 
 def erase_event(event: Event, *, by: str) -> Erasure:
@@ -98,8 +100,9 @@ def mark_of(subject: str) -> str:
     return MARK + salted_hmac("wakeful.erasure", subject, algorithm="sha256").hexdigest()[:32]
 
 
-def select(selection: Selection) -> Iterable[UUID]:
-    """Those that were erased before are found again by their subject: more may have come of them since."""
+def select(selection: Selection, unread: list[UUID]) -> Iterable[UUID]:
+    """Those that were erased before are found again by their subject: more may have come of them since. `unread` is given
+    those that may be meant, and cannot be asked."""
     events = Event.objects.order_by("id")
     if selection.subject:
         events = events.filter(subject__in=[selection.subject, mark_of(selection.subject)])
@@ -107,18 +110,26 @@ def select(selection: Selection) -> Iterable[UUID]:
         events = events.filter(source__slug=selection.source)
     if not selection.where:
         return events.values_list("id", flat=True)
-    return _where(selection, events)
+    return _where(selection, events, unread)
 
 
-def _where(selection: Selection, events: QuerySet[Event]) -> Iterable[UUID]:
+def _where(selection: Selection, events: QuerySet[Event], unread: list[UUID]) -> Iterable[UUID]:
+    is_raw = Q(data__isnull=True, body__isnull=False)
     with Evaluator() as evaluator:
-        for event in events.select_related("source").defer("body", "headers").iterator(chunk_size=TOGETHER):
+        for event in (
+            events.annotate(is_raw=is_raw)
+            .select_related("source")
+            .defer("body", "headers")
+            .iterator(chunk_size=TOGETHER)
+        ):
             if event.payload_removed_at:
                 # It no longer says what it said: only the subject can tell that it is meant.
                 if selection.subject:
                     yield event.pk
             elif _holds(selection.where, event, evaluator):
                 yield event.pk
+            elif event.is_raw:
+                unread.append(event.pk)
 
 
 def _holds(expression: str, event: Event, evaluator: Evaluator) -> bool:
@@ -130,13 +141,17 @@ def _holds(expression: str, event: Event, evaluator: Evaluator) -> bool:
     return answer.passes and not answer.error  # an error is one such as: it has no field of that name
 
 
-def _erase(chosen: Sequence[UUID], *, by: str, about: str, dry_run: bool = False) -> Erasure:
+def _erase(
+    chosen: Sequence[UUID], *, by: str, about: str, unread: Sequence[UUID] = (), dry_run: bool = False
+) -> Erasure:
     traces = follow(chosen)
     left = needed(traces)
     kept = stems_of(left, traces)
     # What was caused goes before what caused it: should it be needed by then, the way to it is still there.
     going = [id for id in reversed(traces.runs_of) if id not in kept]
-    erasure = Erasure(left=[Left(event_id=id, runs=_live_runs(traces.runs_of[id])) for id in sorted(left)])
+    erasure = Erasure(
+        left=[Left(event_id=id, runs=_live_runs(traces.runs_of[id])) for id in sorted(left)], unread=list(unread)
+    )
     if dry_run:
         for some in pieces(going):
             erasure.events += Event.objects.filter(id__among=some).filter(_says_something()).count()
@@ -145,10 +160,8 @@ def _erase(chosen: Sequence[UUID], *, by: str, about: str, dry_run: bool = False
         return erasure
     for some in pieces(going):
         _erase_together(some, traces, erasure)
-    record_about(
-        by, "erase", "subject", about,
-        events=erasure.events, runs=erasure.runs, left=[str(one.event_id) for one in erasure.left],
-    )  # fmt: skip
+    detail = {"events": erasure.events, "runs": erasure.runs, "left": [str(one.event_id) for one in erasure.left]}
+    record_about(by, "erase", "subject", about, **detail, **({"unread": len(unread)} if unread else {}))
     return erasure
 
 

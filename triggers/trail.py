@@ -52,6 +52,16 @@ def names_of(schedule: Schedule) -> list[str]:
     return sorted({schedule.task.name, *filter(None, past)})
 
 
+def fired_between(schedule: Schedule, start: datetime, end: datetime) -> QuerySet[Event]:
+    """The events of its own nominal times from `start` on and before `end`, to the second, by whatever rule it had then."""
+    prefix = f"{schedule.task_id}:"
+    return _ticks().filter(
+        ce_source__in=names_of(schedule),
+        ce_id__gte=prefix + _to_the_second(start),
+        ce_id__lt=prefix + _to_the_second(end),
+    )
+
+
 def event_between(schedule: Schedule, start: datetime, end: datetime) -> Event | None:
     """The event of its first nominal time from `start` on and before `end`."""
     # By the unique index: nominal times of one schedule sort as their ids do, to the second.

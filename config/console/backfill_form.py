@@ -26,7 +26,7 @@ from triggers.backfill import MOST, start_backfill
 from triggers.backfill_ticks import nominal_times, plan_from
 from triggers.calendar import RuleError, instant_of
 from triggers.models import Backfill, Event, Schedule
-from triggers.trail import names_of
+from triggers.trail import fired_between, names_of
 
 LOOKED_UP = 5_000  # nominal times of which it is told how many have fired
 EDGE = 3  # of them shown from either end
@@ -125,10 +125,10 @@ def _preview(form: BackfillForm) -> Preview:
         times = list(islice(nominal_times(plan_from(form.schedule, start), start, end), MOST + 1))
     except RuleError as wrong:
         return Preview(url=url, wrong=[str(wrong)])
-    return Preview(url=url, words=_said(form.schedule, times), **_table(times, form.zone))
+    return Preview(url=url, words=_said(form.schedule, times, start, end), **_table(times, form.zone))
 
 
-def _said(schedule: Schedule, times: list[datetime]) -> str:
+def _said(schedule: Schedule, times: list[datetime], start: datetime, end: datetime) -> str:
     if not times:
         return "None of its times lies in this range."
     if len(times) > MOST:
@@ -137,7 +137,15 @@ def _said(schedule: Schedule, times: list[datetime]) -> str:
     if len(times) > LOOKED_UP:
         return f"{said}."
     fired = _fired(schedule, times)
-    return f"{said}, {fired:,} of which {'has' if fired == 1 else 'have'} fired already."
+    said = f"{said}, {fired:,} of which {'has' if fired == 1 else 'have'} fired already."
+    # An interval begins afresh after a pause or an edit, so that it fired at other times than it has now.
+    if others := fired_between(schedule, start, end)[: LOOKED_UP + 1].count() - fired:
+        count = "once" if others == 1 else f"{'at least ' if others + fired > LOOKED_UP else ''}{others:,} times"
+        said += (
+            f" It has fired {count} in this range at times that it no longer has, such as before a pause or an edit:"
+        )
+        said += " a backfill fires beside those."
+    return said
 
 
 def _fired(schedule: Schedule, times: list[datetime]) -> int:

@@ -132,6 +132,20 @@ def test_an_expression_finds_what_has_no_subject() -> None:
     assert ADA not in json.dumps(AuditEntry.objects.get().detail)
 
 
+def test_what_an_expression_could_not_look_into_is_counted_and_named() -> None:
+    raw = old_event(1, data=None, body=f'{{"email": "{ADA}"'.encode(), data_error="not JSON")
+    old_event(1, data={"user": {"email": ADA}})
+    old_event(1, data=None, body=None)
+
+    out, _, well = run_command("erase", "--where", f'event.data.user.email == "{ADA}"', "--yes")
+
+    assert well
+    assert out.startswith("1 events and 0 runs erased\n1 events could not be looked into: their data did not parse")
+    assert f"not looked into: event {raw.pk}" in out
+    assert Event.objects.get(pk=raw.pk).body
+    assert AuditEntry.objects.get().detail["unread"] == 1
+
+
 def test_one_source_alone() -> None:
     came, *_ = a_story()
 

@@ -1,6 +1,6 @@
 """Backfills in the console: looked at before they start, watched while they run."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,8 +12,12 @@ from tests.config.console.conftest import LogIn
 from tests.config.console.factories import list_of, make_schedule, page_of
 from tests.config.console.test_actions import press
 from tests.config.console.test_forms import errors_of
+from tests.triggers.factories import make_trigger
+from tests.triggers.test_beat import HOUR, every, fire_all, settled
+from tests.triggers.test_beat import make_schedule as make_beat_schedule
 from triggers.backfill import advance, start_backfill
 from triggers.models import Backfill, BackfillTick, Event, Schedule
+from triggers.schedules import pause_schedule, resume_schedule
 
 NOUN = "triggers_backfill"
 RANGE = {"start": "2025-03-03T00:00", "end": "2025-03-10T00:00", "at_once": "1", "priority": "9"}
@@ -52,6 +56,23 @@ def test_how_many_fires_it_would_be_is_told_before_it_starts(admin: Client) -> N
     assert "Mon 3 Mar 2025, 09:00" in shown
     assert 'datetime="2025-03-07T08:00:00+00:00"' in shown
     assert not Backfill.objects.exists()
+
+
+def test_what_an_interval_fired_before_a_pause_moved_its_times_is_told(admin: Client) -> None:
+    schedule = make_beat_schedule(every(HOUR), seen_at=(noon := datetime(2025, 3, 3, 12, 0, 30, tzinfo=UTC)))
+    Schedule.objects.filter(pk=schedule.pk).update(trigger=make_trigger("hourly"))
+    for hours in (1, 2, 3):
+        fire_all(noon + hours * HOUR)
+    said = {"start": "2025-03-03T12:30+00:00", "end": "2025-03-03T15:30+00:00"}
+    assert "3 of its times lie in this range, 3 of which have fired already.<" in preview_of(admin, schedule, **said)
+
+    pause_schedule(schedule, by="test")
+    settled(schedule, timezone.now())
+    resume_schedule(schedule, by="test")
+    settled(schedule, timezone.now())
+
+    shown = preview_of(admin, schedule, **said)
+    assert "0 of which have fired already. It has fired 3 times in this range at times that it no longer has" in shown
 
 
 def test_preview_button_starts_nothing(admin: Client) -> None:

@@ -58,3 +58,10 @@ class Command(BaseCommand):
                 f"needed by run {', '.join(map(str, one.runs))}" if one.runs else "not dispatched, held, or in a window"
             )
             self.stdout.write(f"left: event {one.event_id}, {why}")
+        if erasure.unread:
+            self.stdout.write(
+                f"{len(erasure.unread)} events could not be looked into: their data did not parse and is kept as it came. "
+                "Look at each, and erase those that are meant on their page or by their subject:"
+            )
+        for id in erasure.unread:
+            self.stdout.write(f"not looked into: event {id}")
