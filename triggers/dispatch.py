@@ -250,11 +250,12 @@ def open_ledger(matches: Sequence[Match]) -> Ledger:
     collected = [match.window for match in matches if match.rule.intake.has_window]
     counted = {match.group for match in matches if match.rule.intake.rate}
     counted |= {match.loop for match in matches if match.loop}
+    now = database_now()
     return Ledger(
-        now=database_now(),
+        now=now,
         keys=keys.states(limits),
         unstarted=unstarted(may_join),
-        uses=rates.read(counted),
+        uses=rates.read(counted, now),
         windows=windows.read(collected),
     )
 
@@ -264,7 +265,7 @@ def settle(ledger: Ledger) -> None:
     enqueue(ledger.new)
     join(ledger.unstarted.values())
     record(ledger.refused)
-    rates.write(ledger.uses)
+    rates.write(ledger.uses, ledger.now)
     windows.write(ledger.windows.values(), [window for window, _ in ledger.closed])
     trace_collected(ledger)
     for key, id in ledger.replacing.items():

@@ -7,10 +7,16 @@ from datetime import datetime
 from runs.sql import execute_many, fetch
 from triggers.intake import Rate
 
-READ = "SELECT key, starts FROM triggers_rateuse WHERE key = ANY(%s::text[])"
+# A clock that was ahead and has been set back must not hold what comes now until it is there again: what was written in its
+# future is read as if it had been written just now. (Up to a second is the slewing of a clock.)
+READ = """
+SELECT key, starts, CASE WHEN written_at > %s::timestamptz + interval '1 second' THEN written_at - %s::timestamptz
+                    ELSE interval '0' END
+FROM triggers_rateuse WHERE key = ANY(%s::text[])
+"""
 WRITE = """
-INSERT INTO triggers_rateuse (key, starts) VALUES (%s::text, %s::timestamptz[])
-ON CONFLICT (key) DO UPDATE SET starts = excluded.starts
+INSERT INTO triggers_rateuse (key, starts, written_at) VALUES (%s::text, %s::timestamptz[], %s::timestamptz)
+ON CONFLICT (key) DO UPDATE SET starts = excluded.starts, written_at = excluded.written_at
 """
 
 
@@ -32,13 +38,14 @@ class Use:
         self.has_changed = True
 
 
-def read(keys: Iterable[str]) -> dict[str, Use]:
+def read(keys: Iterable[str], now: datetime) -> dict[str, Use]:
     wanted = sorted(set(keys))
-    found = {key: list(starts) for key, starts in fetch(READ, [wanted])} if wanted else {}
+    rows = fetch(READ, [now, now, wanted]) if wanted else []
+    found = {key: [start - ahead for start in starts] for key, starts, ahead in rows}
     return {key: Use(starts=found.get(key, [])) for key in wanted}
 
 
-def write(uses: dict[str, Use]) -> None:
-    changed = [(key, use.starts) for key, use in sorted(uses.items()) if use.has_changed]
+def write(uses: dict[str, Use], now: datetime) -> None:
+    changed = [(key, use.starts, now) for key, use in sorted(uses.items()) if use.has_changed]
     if changed:
         execute_many(WRITE, changed)

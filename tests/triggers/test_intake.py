@@ -85,6 +85,36 @@ def test_what_is_over_the_rate_is_dropped_with_a_reason(later: Callable[[float],
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize("overflow", ["delay", "drop"])
+def test_a_clock_that_was_ahead_for_a_while_holds_no_start(later: Callable[[float], None], overflow: str) -> None:
+    make_trigger(policy={"rate": "2/m", "overflow": overflow})
+    later(86_400)
+    arrive(0)
+    later(-86_400)
+
+    arrive(1)
+    assert Run.objects.exclude(ready_at=None).count() == 2
+
+    # What it let start then counts as of now: the rate still holds.
+    arrive(2)
+    assert Run.objects.exclude(ready_at=None).count() == 2
+
+
+@pytest.mark.django_db
+def test_a_start_that_was_put_off_keeps_its_distance_when_the_clock_is_set_back(later: Callable[[float], None]) -> None:
+    make_trigger(policy={"rate": "1/m"})
+    later(86_400)
+    arrive(0)
+    arrive(1)
+    later(-86_400)
+
+    arrive(2)
+
+    [put_off] = RateUse.objects.get().starts
+    assert timedelta(seconds=110) < put_off - database_now() <= timedelta(seconds=120)
+
+
+@pytest.mark.django_db
 def test_a_rate_counts_each_key_by_itself() -> None:
     make_trigger(key="event.data", policy={"rate": "1/h", "overflow": "drop"})
 

@@ -35,6 +35,9 @@ class RateUse(models.Model):
 
     key = models.TextField(primary_key=True, help_text="<trigger uuid>:<value>")
     starts = ArrayField(models.DateTimeField(), help_text="ascending; a delayed run's is in the future")
+    written_at = models.DateTimeField(
+        null=True, help_text="by the database's clock, which may since have been set back"
+    )
 
     def __str__(self) -> str:
         return f"{len(self.starts)} starts of {self.key}"
