@@ -27,6 +27,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -191,6 +192,11 @@ class Process:
             return children.spawn(self._command, env=self._env, output=log, cwd=ROOT)
 
 
+def _rows(session: psycopg.Connection[dict[str, Any]], sql: str, parameters: Sequence[Any]) -> list[dict[str, Any]]:
+    cursor = session.execute(sql, parameters)
+    return cursor.fetchall() if cursor.description else []
+
+
 class Stack:
     """A whole Wakeful on a database of its own; see the module's docstring."""
 
@@ -211,6 +217,9 @@ class Stack:
         self.port = free_port()
         self.processes: list[Process] = []
         self._blocker = blocker
+        self._session: psycopg.Connection[dict[str, Any]] | None = None
+        self._session_url = ""
+        self._lock = threading.Lock()
         self.env = {
             **surroundings(),
             **SETTINGS,
@@ -291,14 +300,26 @@ class Stack:
         """Kill whatever still runs."""
         for process in reversed(self.processes):
             process.kill()
+        if self._session:
+            self._session.close()
 
     # Its database
 
     def query(self, sql: str, *parameters: Any) -> list[dict[str, Any]]:
-        """Rows of the stack's database, through a connection of its own."""
-        with psycopg.connect(self.database_url, autocommit=True, row_factory=dict_row) as connection:
-            cursor = connection.execute(sql, parameters)
-            return cursor.fetchall() if cursor.description else []
+        """Rows of the stack's database, through a connection of its own: most waits ask every 50 ms."""
+        with self._lock:
+            if self._session and not self._session.closed and self._session_url == self.database_url:
+                try:
+                    return _rows(self._session, sql, parameters)
+                except psycopg.OperationalError:
+                    if not self._session.closed:
+                        raise  # it is not the session that is gone
+            self._session_url = self.database_url
+            # Schemas change under it: nothing is prepared.
+            self._session = psycopg.connect(
+                self._session_url, autocommit=True, row_factory=dict_row, prepare_threshold=None
+            )
+            return _rows(self._session, sql, parameters)
 
     @contextmanager
     def orm(self) -> Iterator[None]:

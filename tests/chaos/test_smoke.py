@@ -10,6 +10,7 @@ from tests.chaos.lab import lab
 from tests.chaos.play import Totals, play
 from tests.chaos.scenarios import (
     BROKER_SPECIALS,
+    DISPATCH_SPECIALS,
     DURABLE_SPECIALS,
     MATRIX,
     POINTS,
@@ -48,7 +49,12 @@ def test_the_sample_has_every_point_and_every_special_trouble() -> None:
     chosen = [MATRIX[seed] for seed in sample()]
 
     assert {one.point for one in chosen if one.point} == set(POINTS)
-    assert {one.special for one in chosen if one.special} == {*SPECIALS, *DURABLE_SPECIALS, *BROKER_SPECIALS}
+    assert {one.special for one in chosen if one.special} == {
+        *SPECIALS,
+        *DURABLE_SPECIALS,
+        *BROKER_SPECIALS,
+        *DISPATCH_SPECIALS,
+    }
     assert {one.fault for one in chosen if one.fault} == set(Fault)
 
 
