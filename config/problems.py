@@ -66,6 +66,7 @@ def problems(now: Situation) -> list[Problem]:
         *_missing(now),
         *_failover(now),
         *_undispatchable(now),
+        *_unmoved(now),
         *_stuck(now),
         *_troubles(now),
         *_broken(now),
@@ -156,6 +157,20 @@ def _undispatchable(now: Situation) -> Iterator[Problem]:
             text=alarm.text,
             remedy=alarm.remedy,
             lasted=lasted,
+            alarm_after=AT_ONCE,
+        )
+
+
+def _unmoved(now: Situation) -> Iterator[Problem]:
+    for one in now.unmoved:
+        what = "What ended in an error" if one.outcome == "error" else "What was held"
+        done = "dropped" if one.drop else "dispatched again"
+        yield Problem(
+            name=f"offer:{one.slug}:{one.outcome}",
+            severity=BAD,
+            text=f"{what} at trigger {one.slug} cannot be {done}: {one.error}. It is kept, and tried again every 30 s.",
+            remedy="Fix the cause; the dispatcher's log has the traceback. It goes on by itself then.",
+            lasted=AT_ONCE,
             alarm_after=AT_ONCE,
         )
 

@@ -26,6 +26,7 @@ COUNTED = 10_000  # nobody needs to know by how much a backlog is longer
 STOPPED_SHOWN = 20
 BROKEN_SHOWN = 20  # schedules, sources, triggers
 SLOT_TRANSACTIONS, SLOT_BYTES = 1_000_000, 2**30  # what an unread replication slot may keep from being cleaned up
+OFFER_FAILURES = 2  # of the dispatcher to move an offer on, in a row; more are a problem
 LATE = timedelta(seconds=30)  # three safety looks: what waits longer is not waiting its turn
 
 # What could not be delivered is tried again before long, and so stands in front of wakes that are set far ahead; of a long
@@ -130,6 +131,10 @@ SELECT json_build_object(
   'undispatchable', (SELECT coalesce(json_agg(alarm), '[]') FROM (
     SELECT name, text, remedy, extract(epoch FROM clock_timestamp() - began_at)::float8 AS age
     FROM runs_alarm WHERE ended_at IS NULL AND name = ANY(%(dispatch_alarms)s::text[]) ORDER BY name) alarm),
+  'unmoved', (SELECT coalesce(json_agg(unmoved), '[]') FROM (
+    SELECT trigger.slug, offer.outcome, offer.drop, left(offer.error, 300) AS error
+    FROM triggers_offer offer JOIN triggers_trigger trigger ON trigger.id = offer.trigger_id
+    WHERE offer.failures > %(offer_failures)s::int ORDER BY trigger.slug, offer.outcome LIMIT %(broken)s::int) unmoved),
   'clocks', (SELECT coalesce(json_object_agg(host, apart ORDER BY host), '{{}}') FROM (
     SELECT worker.host, max(worker.troubles->'clock'->>'error') AS apart FROM runs_worker worker
     WHERE {IS_ALIVE} AND worker.troubles->'clock' IS NOT NULL GROUP BY worker.host) wrong),
@@ -222,6 +227,16 @@ class Undispatchable:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Unmoved:
+    """Decisions of a trigger that are to be dispatched again, or dropped, and that again and again cannot be."""
+
+    slug: str
+    outcome: str
+    drop: bool
+    error: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Broken:
     """A schedule that is on and cannot fire."""
 
@@ -291,6 +306,7 @@ class Situation:
     looks: LooksOwed = LooksOwed()
     clocks: Mapping[str, str] = field(default_factory=dict)  # host → how far its clock is from the database's
     undispatchable: list[Undispatchable] = field(default_factory=list)
+    unmoved: list[Unmoved] = field(default_factory=list)
     failover: Failover | None = None
     alarms: list[str]
 
@@ -331,6 +347,7 @@ def look() -> Situation:
             "slot_bytes": SLOT_BYTES,
             "noted_every": MATCH_NOTED_EVERY,
             "dispatch_alarms": [EVENTS, WINDOWS],
+            "offer_failures": OFFER_FAILURES,
         },
     )
     return Situation(
@@ -343,6 +360,7 @@ def look() -> Situation:
             "erring": _each(Erring, seen["erring"]),
             "broken": _each(Broken, seen["broken"]),
             "undispatchable": _each(Undispatchable, seen["undispatchable"]),
+            "unmoved": _each(Unmoved, seen["unmoved"]),
             "looks": LooksOwed(**seen["looks"]),
             "refused": _each(Refusing, seen["refused"]),
             "failover": Failover(**seen["failover"]) if seen["failover"] else None,

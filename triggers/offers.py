@@ -6,19 +6,25 @@ which the events were dispatched. While a trigger that orders its events by a ke
 as well, behind the others.
 """
 
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Literal
 from uuid import UUID
 
+import structlog
 from django.db import transaction
 
 from runs.audit import record, record_about
+from runs.exceptions import IllegalState
 from runs.nudge import nudge_dispatcher
 from runs.sql import execute, fetch
 from triggers.leadership import LOCK
 from triggers.models import Trigger
 
+log = structlog.get_logger(__name__)
+
 PIECE = 500  # decisions moved at once; and no more of a trigger's while so many wait for dispatch
+LONGEST_PAUSE = timedelta(seconds=30)  # before an offer that failed is tried again
 
 Outcome = Literal["held", "error"]
 
@@ -28,12 +34,17 @@ SELECT trigger.id, %(outcome)s::text, %(drop)s::boolean, %(since)s::timestamptz,
 FROM triggers_trigger trigger
 WHERE (%(trigger)s::uuid IS NULL OR trigger.id = %(trigger)s::uuid) {which}
 ON CONFLICT (trigger_id, outcome) DO UPDATE SET
-  drop = excluded.drop, since = excluded.since, after = 0, until = excluded.until, by = excluded.by
+  drop = excluded.drop, after = 0, until = excluded.until, by = excluded.by,
+  since = CASE WHEN triggers_offer.since IS NOT NULL AND excluded.since IS NOT NULL
+          THEN least(triggers_offer.since, excluded.since) END,
+  moved_at = least(triggers_offer.moved_at, excluded.moved_at)
 """
-OFFER_HELD = OFFER.format(until="NULL", which="")
+LAST = "(SELECT coalesce(max(id), 0) FROM triggers_decision)"
+OFFER_HELD = OFFER.format(until=f"CASE WHEN %(drop)s::boolean THEN {LAST} END", which="")
+IS_DROPPED = "SELECT EXISTS (SELECT FROM triggers_offer WHERE trigger_id = %s::uuid AND outcome = 'held' AND drop)"
 # Those that end in an error once more are not offered for ever.
 OFFER_ERRORS = OFFER.format(
-    until="(SELECT max(id) FROM triggers_decision)",
+    until=LAST,
     which="AND EXISTS (SELECT FROM triggers_decision d WHERE d.trigger_id = trigger.id AND d.outcome = 'error')",
 )
 COUNT = """
@@ -42,18 +53,28 @@ WHERE (%(trigger)s::uuid IS NULL OR decision.trigger_id = %(trigger)s::uuid) AND
   AND (%(since)s::timestamptz IS NULL OR decision.created_at >= %(since)s::timestamptz)
   AND (decision.outcome = 'held' OR event.payload_removed_at IS NULL)
 """
-ARE_OPEN = "SELECT EXISTS (SELECT FROM triggers_offer)"
+# One that was put off by a clock that was ahead is due as well.
+IS_DUE = "moved_at NOT BETWEEN clock_timestamp() AND clock_timestamp() + interval '30 seconds'"
+ARE_DUE = f"SELECT EXISTS (SELECT FROM triggers_offer WHERE {IS_DUE})"  # noqa: S608  (our own parts)
 TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s::int, %s::int)"
 # In turn. `waiting` is no more than PIECE.
-NEXT = """
+NEXT = f"""
 SELECT offer.id, offer.trigger_id, offer.outcome, offer.drop, offer.since, offer.after, offer.until, offer.by,
   trigger.paused_at IS NOT NULL,
   (SELECT count(*) FROM (SELECT FROM triggers_redispatch
    WHERE dispatched_at IS NULL AND trigger_id = offer.trigger_id LIMIT %(piece)s::int) waiting)
 FROM triggers_offer offer JOIN triggers_trigger trigger ON trigger.id = offer.trigger_id
+WHERE {IS_DUE}
 ORDER BY offer.moved_at, offer.id LIMIT 1 FOR UPDATE OF offer SKIP LOCKED
+"""  # noqa: S608
+TURN = """
+UPDATE triggers_offer SET moved_at = clock_timestamp(), after = %s::bigint, failures = 0, error = '' WHERE id = %s::bigint
 """
-TURN = "UPDATE triggers_offer SET moved_at = clock_timestamp(), after = %s::bigint WHERE id = %s::bigint"
+FAILED = """
+UPDATE triggers_offer SET failures = least(failures + 1, 1000), error = %s::text,
+  moved_at = clock_timestamp() + least(interval '1 second' * power(2, least(failures, 10)), %s::interval)
+WHERE id = %s::bigint
+"""
 PIECE_OF = """
 SELECT id, event_id, replay_id FROM triggers_decision
 WHERE trigger_id = %(trigger)s::uuid AND outcome = %(outcome)s::text AND outcome IN ('held', 'error') AND id > %(after)s::bigint
@@ -93,7 +114,14 @@ UPDATE triggers_trigger SET resuming_at = NULL WHERE id = %s::uuid AND resuming_
 
 
 def offer_held(trigger: Trigger, *, drop: bool, by: str) -> int:
-    """Offer or drop what the trigger holds, in the caller's transaction; how many they are now."""
+    """Offer or drop what the trigger holds, in the caller's transaction; how many they are now. IllegalState: what was held
+    before is still being dropped, and must not be run."""
+    if not drop and fetch(IS_DROPPED, [trigger.pk])[0][0]:
+        raise IllegalState(
+            f"What trigger {trigger.slug} held before is still being dropped: resume the trigger when that is done, "
+            "or drop what it has held since as well.",
+            status="paused",
+        )
     execute(OFFER_HELD, {"trigger": trigger.pk, "outcome": "held", "drop": drop, "since": None, "by": by})
     nudge_dispatcher()
     return count("held", trigger.pk)
@@ -121,58 +149,92 @@ def count(outcome: Outcome, trigger_id: UUID | None = None, since: datetime | No
     return int(found)
 
 
-def are_open() -> bool:
-    return bool(fetch(ARE_OPEN)[0][0])
+def are_due() -> bool:
+    return bool(fetch(ARE_DUE)[0][0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """An offer whose turn it is. `waiting` of its trigger's redispatches are not dispatched yet, PIECE at most."""
+
+    id: int
+    trigger_id: UUID
+    outcome: str
+    drop: bool
+    since: datetime | None
+    after: int
+    until: int | None
+    by: str
+    is_paused: bool
+    waiting: int
 
 
 def move() -> int:
     """Do a piece of the offer whose turn it is, under the dispatch lock: a batch that was holding events when the trigger was
-    resumed has committed by then. How many decisions were done."""
+    resumed has committed by then. How many decisions were done. One that fails is put off, and the others go on."""
     with transaction.atomic():
         if not fetch(TRY_LOCK, LOCK)[0][0]:
             return 0
         found = fetch(NEXT, {"piece": PIECE})
         if not found:
             return 0
-        [(id, trigger_id, outcome, drop, since, after, until, by, is_paused, waiting)] = found
-        if is_paused and outcome == "held":
-            return _end(id, trigger_id)  # what is left is held, and offered by the next resume
-        room = PIECE if drop else PIECE - waiting
-        rows = _piece(trigger_id, outcome, after, until, since, room) if room > 0 else []
-        if rows:
-            _do(rows, trigger_id, outcome, drop, by)
-        elif room > 0 and (drop or outcome == "error" or not waiting):
-            return _end(id, trigger_id)
-        execute(TURN, [rows[-1][0] if rows else after, id])
-        return len(rows)
+        turn = Turn(**dict(zip(Turn.__dataclass_fields__, found[0], strict=True)))
+        try:
+            with transaction.atomic():
+                return _move(turn)
+        except Exception as error:
+            log.exception("offer.not_moved", trigger=str(turn.trigger_id), outcome=turn.outcome)
+            execute(FAILED, [f"{type(error).__name__}: {error}"[:500], LONGEST_PAUSE, turn.id])
+            return 0
 
 
-def _piece(
-    trigger_id: UUID, outcome: str, after: int, until: int | None, since: datetime | None, room: int
-) -> list[tuple[int, UUID, UUID]]:
-    parameters = {"trigger": trigger_id, "outcome": outcome, "after": after, "until": until, "since": since}
-    return [(id, event_id, replay_id) for id, event_id, replay_id in fetch(PIECE_OF, {**parameters, "piece": room})]
+def _move(turn: Turn) -> int:
+    # What is left is held, and offered by the next resume. (A version that did not say `until` cannot say what was to be dropped.)
+    if turn.is_paused and turn.outcome == "held" and (not turn.drop or turn.until is None):
+        return _end(turn)
+    room = PIECE if turn.drop else PIECE - turn.waiting
+    rows = _piece(turn, room) if room > 0 else []
+    if rows:
+        _do(rows, turn)
+    elif room > 0 and (turn.drop or turn.outcome == "error" or not turn.waiting):
+        return _end(turn)
+    execute(TURN, [rows[-1][0] if rows else turn.after, turn.id])
+    return len(rows)
 
 
-def _do(rows: list[tuple[int, UUID, UUID]], trigger_id: UUID, outcome: str, drop: bool, by: str) -> None:
+def _piece(turn: Turn, room: int) -> list[tuple[int, UUID, UUID]]:
+    # What a trigger that was paused again has held since is not what was to be dropped.
+    until = turn.until if turn.is_paused or not turn.drop else None
+    parameters = {
+        "trigger": turn.trigger_id,
+        "outcome": turn.outcome,
+        "after": turn.after,
+        "until": until,
+        "since": turn.since,
+        "piece": room,
+    }
+    return [(id, event_id, replay_id) for id, event_id, replay_id in fetch(PIECE_OF, parameters)]
+
+
+def _do(rows: list[tuple[int, UUID, UUID]], turn: Turn) -> None:
     events = [event_id for _, event_id, _ in rows]
-    if drop:
-        execute(DROP, [by, [id for id, _, _ in rows]])
-        execute(WITHDRAW, [events, trigger_id])
+    if turn.drop:
+        execute(DROP, [turn.by, [id for id, _, _ in rows]])
+        execute(WITHDRAW, [events, turn.trigger_id])
         return
-    if outcome == "error":
+    if turn.outcome == "error":
         kept = {id for (id,) in fetch(WITH_PAYLOAD, [events])}
         rows = [row for row in rows if row[1] in kept]
     parameters = {
-        "trigger": trigger_id,
-        "by": by,
+        "trigger": turn.trigger_id,
+        "by": turn.by,
         "events": [event_id for _, event_id, _ in rows],
         "replays": [replay_id for _, _, replay_id in rows],
     }
     execute(REDISPATCH, parameters)
 
 
-def _end(id: int, trigger_id: UUID) -> int:
-    execute(END, [id])
-    execute(RESUMED, [trigger_id])
+def _end(turn: Turn) -> int:
+    execute(END, [turn.id])
+    execute(RESUMED, [turn.trigger_id])
     return 1

@@ -8,7 +8,11 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
+from config.problems import problems
+from config.situation import look
+from runs.exceptions import IllegalState
 from runs.models import NIL, AuditEntry, Run
+from runs.sql import database_now, execute
 from tests.triggers.factories import hold, make_event, make_paused_trigger, make_trigger
 from triggers import offers
 from triggers.control import pause, resume
@@ -211,3 +215,80 @@ def test_the_command_line_dispatches_errors_again(capsys: pytest.CaptureFixture[
     assert Offer.objects.get().outcome == "error"
     with pytest.raises(CommandError, match="Name events"):
         call_command("replay")
+
+
+def test_errors_that_are_asked_for_twice_are_those_since_the_earlier_instant() -> None:
+    trigger = make_trigger(policy={"timeout": "soon"})
+    for _ in range(5):
+        make_event()
+    dispatch(Rules())
+    now = timezone.now()
+
+    offer_errors(trigger=trigger, since=now - timedelta(days=2), by="ann")
+    offer_errors(trigger=trigger, since=now - timedelta(days=1), by="bob")
+    assert Offer.objects.get().since == now - timedelta(days=2)
+    offer_errors(trigger=trigger, by="ann")
+    offer_errors(trigger=trigger, since=now, by="bob")
+    assert Offer.objects.get().since is None
+
+    dispatch_until(over)
+    assert Redispatch.objects.count() == 5
+
+
+def test_what_was_to_be_dropped_is_dropped_where_the_trigger_is_paused_again_and_nothing_held_since_is() -> None:
+    trigger = make_paused_trigger()
+    held_events(trigger, 8)
+    resume(trigger, held="drop", by="ann")
+    move()
+    pause(trigger, reason="again", by="bob")
+    [since] = held_events(trigger, 1)
+
+    with pytest.raises(IllegalState, match="still being dropped"):
+        resume(trigger, by="bob")
+    trigger.refresh_from_db()
+    assert trigger.is_paused
+    dispatch_until(over)
+
+    assert list(Decision.objects.order_by("id").values_list("outcome", flat=True)) == ["dropped"] * 8 + ["held"]
+    resume(trigger, by="bob")
+    dispatch_until(over)
+    assert events_run() == [since.pk]
+
+
+REFUSE = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no room' USING ERRCODE = '53100'; END $$;
+CREATE TRIGGER refuse BEFORE INSERT ON triggers_redispatch FOR EACH ROW WHEN (NEW.trigger_id = '{id}') EXECUTE FUNCTION refuse()
+"""
+
+
+def test_an_offer_that_fails_is_put_off_and_a_problem_and_the_others_go_on() -> None:
+    bad, good = make_paused_trigger("bad"), make_paused_trigger("good")
+    held = held_events(bad, 2)
+    held_events(good, 4)
+    execute(REFUSE.format(id=bad.pk))
+    resume(bad, by="ann")
+    resume(good, by="ann")
+
+    dispatch_until(lambda: not Offer.objects.filter(trigger=good).exists())
+    for failures in range(3):
+        Offer.objects.update(moved_at=timezone.now() - timedelta(seconds=1), failures=failures)
+        before = database_now()
+        assert offers.are_due()
+        assert move() == 0
+        put_off = Offer.objects.get()
+        assert put_off.failures == failures + 1
+        assert put_off.moved_at >= before + timedelta(seconds=2**failures)
+
+    assert Run.objects.filter(trigger="good").count() == 4
+    [problem] = [one for one in problems(look()) if one.name.startswith("offer:")]
+    assert problem.text.startswith("What was held at trigger bad cannot be dispatched again: OperationalError")
+    assert "no room" in problem.text
+    assert problem.is_alarm
+
+    execute("DROP TRIGGER refuse ON triggers_redispatch")
+    Offer.objects.update(moved_at=timezone.now() + timedelta(days=1))  # by a clock that was ahead
+    dispatch_until(over)
+    assert [run.event_ids[0] for run in Run.objects.filter(trigger="bad").order_by("seq")] == [
+        event.pk for event in held
+    ]
+    assert not [one for one in problems(look()) if one.name.startswith("offer:")]

@@ -14,10 +14,15 @@ class Offer(models.Model):
     drop = models.BooleanField(default=False, help_text="they are dropped instead")
     since = models.DateTimeField(null=True, help_text="decisions from then on; null: all")
     after = models.BigIntegerField(default=0, help_text="id of the last decision that was done")
-    until = models.BigIntegerField(null=True, help_text="id of the last decision to do; null: until none is left")
+    until = models.BigIntegerField(
+        null=True,
+        help_text="id of the last decision to do; null: until none is left. Of what is dropped, only while the trigger is paused",
+    )
     by = models.TextField(help_text="who asked: a user, a token, a command")
     created_at = models.DateTimeField(db_default=Now())
-    moved_at = models.DateTimeField(db_default=Now())
+    moved_at = models.DateTimeField(db_default=Now(), help_text="one that failed is put off until then")
+    failures = models.IntegerField(db_default=0, help_text="in a row")
+    error = models.TextField(db_default="", help_text="of the last failure")
 
     class Meta:
         constraints = [
