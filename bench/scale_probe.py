@@ -182,13 +182,14 @@ class Probe:
         rescuer.connected_at = float("-inf")  # it has seen a whole lease
         while deliver_inside(500):
             pass
+        clock = lease.Clock()
         for _ in range(count):
             self.measure_unless(warm, "look for events", lambda: dispatch(rules))
             self.measure_unless(warm, "look for windows", look)
             self.measure_unless(warm, "look of the timers", timers.look)
             self.measure_unless(warm, "look of the relay", lambda: relay.look(None))
             self.measure_unless(warm, "look of the rescue", rescuer.rescue)
-            self.measure_unless(warm, "renewal of the lease", lambda: lease.renew(self.worker))
+            self.measure_unless(warm, "renewal of the lease", lambda: lease.renew(self.worker, clock))
 
     def pages(self) -> None:
         client = Client(SERVER_NAME="localhost")

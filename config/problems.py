@@ -378,7 +378,7 @@ def _late(now: Situation) -> Iterator[Problem]:
             name=f"clock:{host}",
             severity=WARNING,
             text=f"The clock of host {host} is {apart} the database's: signed webhooks that it receives may be refused as too old "
-            "or too new, and the ids of events that it accepts are out of order.",
+            "or too new, the ids of events that it accepts are out of order, and agents that it runs are told a wrong time.",
             remedy=f"Synchronise the clocks of {host} and of the database server (NTP).",
             lasted=AT_ONCE,
             alarm_after=AT_ONCE,

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 from uuid import UUID, uuid4
 
 from django.conf import settings
@@ -68,9 +67,11 @@ def close_row(worker_id: UUID, reason: str) -> None:
 
 RENEW = """
 WITH renewed AS (
-  UPDATE runs_worker SET seen_at = clock_timestamp() WHERE id = %s::uuid AND stopped_at IS NULL RETURNING id
+  UPDATE runs_worker SET seen_at = clock_timestamp(), troubles = %s::jsonb WHERE id = %s::uuid AND stopped_at IS NULL
+  RETURNING id, extract(epoch FROM clock_timestamp())::float8 AS now
 )
-SELECT run.id, run.epoch, run.claim, run.key, run.slot, run.pid, run.deadline_at < clock_timestamp(), run.cancel_requested_at IS NOT NULL
+SELECT renewed.now, run.id, run.epoch, run.claim, run.key, run.slot, run.pid, run.deadline_at < clock_timestamp(),
+  run.cancel_requested_at IS NOT NULL
 FROM renewed LEFT JOIN runs_run run ON run.worker_id = renewed.id AND run.status = 'running'
 """
 
@@ -94,23 +95,6 @@ class Running:
     cancelled: bool
 
 
-def renew(worker_id: UUID) -> list[Running] | None:
-    """Renew the lease and read what its children run; None: the row is closed, and everything it ran is somebody else's."""
-    rows = fetch(RENEW, [worker_id])
-    if not rows:
-        return None
-    return [
-        Running(
-            ticket=Ticket(run_id=id, epoch=epoch, claim=claim, key=key, slot=slot),
-            pid=pid,
-            overdue=overdue,
-            cancelled=cancelled,
-        )
-        for id, epoch, claim, key, slot, pid, overdue, cancelled in rows
-        if id is not None
-    ]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
     """Something a process cannot do now, for how many seconds already."""
@@ -131,8 +115,8 @@ NO_TROUBLES: Mapping[str, Trouble] = {}
 
 
 class Clock:
-    """How far this host's clock is from the database's. Nothing is decided by it, but the ids of events that this host accepts
-    are ordered by it, and signatures are judged by it."""
+    """How far this host's clock is from the database's. Wakeful decides nothing by it, but the ids of events that this host
+    accepts are ordered by it, signatures are judged by it, and agents ask it for the time."""
 
     def __init__(self) -> None:
         self.apart = 0.0  # seconds; positive: ahead
@@ -163,6 +147,30 @@ class Clock:
         }
 
 
+def renew(worker_id: UUID, clock: Clock) -> list[Running] | None:
+    """Renew the lease and read what the worker's children run; None: the row is closed, and everything it ran is somebody
+    else's."""
+    before = time.time()
+    rows = fetch(RENEW, [_as_json(clock.troubles), worker_id])
+    if not rows:
+        return None
+    clock.compare(before, rows[0][0], time.time())
+    return [
+        Running(
+            ticket=Ticket(run_id=id, epoch=epoch, claim=claim, key=key, slot=slot),
+            pid=pid,
+            overdue=overdue,
+            cancelled=cancelled,
+        )
+        for _, id, epoch, claim, key, slot, pid, overdue, cancelled in rows
+        if id is not None
+    ]
+
+
+def _as_json(troubles: Mapping[str, Trouble]) -> Jsonb | None:
+    return Jsonb({name: trouble.as_json() for name, trouble in troubles.items()}) if troubles else None
+
+
 class Presence:
     """The row of a process that is not a worker, renewed with its slow look; its absence takes nothing from anybody."""
 
@@ -181,16 +189,16 @@ class Presence:
         is_early = time.monotonic() - self.renewed_at < settings.WAKEFUL_SAFETY_LOOK.total_seconds() * 0.9
         if is_early and telling == self.told:
             return
-        said = {name: trouble.as_json() for name, trouble in troubles.items()} or None
+        said = _as_json(troubles)
         if self.row is None or not self._say(self.row, said):
             self.row = open_row(self.kind)
             self._say(self.row, said)
         self.renewed_at, self.told = time.monotonic(), telling
 
-    def _say(self, row: UUID, troubles: dict[str, Any] | None) -> bool:
+    def _say(self, row: UUID, troubles: Jsonb | None) -> bool:
         """False: the row is closed."""
         before = time.time()
-        renewed = fetch(SAY, [Jsonb(troubles) if troubles else None, row])
+        renewed = fetch(SAY, [troubles, row])
         for (now,) in renewed:
             self.clock.compare(before, now, time.time())
         return bool(renewed)

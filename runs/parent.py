@@ -137,6 +137,7 @@ class Watch(threading.Thread):
         self.renew_at = 0.0
         self.kill_at: float | None = None
         self.judge_at = 0.0  # no run is overdue before this
+        self.clock = lease.Clock()
         self.draining = False
         self.stopped = threading.Event()
         self.wake_reader, self.wake_writer = os.pipe()
@@ -214,7 +215,7 @@ class Watch(threading.Thread):
 
     def renew(self) -> None:
         failpoint("before_renew")
-        running = lease.renew(WORKER_ID)
+        running = lease.renew(WORKER_ID, self.clock)
         self.renew_at = time.monotonic() + settings.WAKEFUL_LEASE_RENEW.total_seconds()
         if running is None:
             self.begin_again()

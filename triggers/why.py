@@ -8,7 +8,6 @@ is looked for from the instant on and before `width` later, so that "09:00" is t
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import islice
 from zoneinfo import ZoneInfo
 
 from agents.durations import in_words
@@ -188,10 +187,10 @@ def _what_is_owed(question: Question) -> Answer:
 
 def _to_come(question: Question, due: datetime) -> Answer:
     schedule, nominal = question.schedule, question.time
-    if (left := _fires_left(question)) is not None and nominal not in left:
-        last = f" The last one is {question.say(left[-1])}." if left else ""
-        text = f"It will have fired as often as it is to by then, and retire.{last}"
-        return answer(question, Verdict.RETIRED, text)
+    is_retired, last = _retires_before(question)
+    if is_retired:
+        text = "It will have fired as often as it is to by then, and retire."
+        return answer(question, Verdict.RETIRED, f"{text} The last one is {question.say(last)}." if last else text)
     moved = f" (jitter and spread move it by {in_words(due - nominal)})" if due > nominal else ""
     text = f"It is still to come: it fires at {question.say(due)}{moved}."
     if schedule.trigger and schedule.trigger.status != "active":
@@ -202,11 +201,15 @@ def _to_come(question: Question, due: datetime) -> Answer:
     return answer(question, Verdict.TO_COME, text, ("Due", question.say(due)))
 
 
-def _fires_left(question: Question) -> list[datetime] | None:
-    """Its last nominal times, where it retires after some; else None."""
-    schedule, plan, state = question.schedule, question.period.plan, question.period.state
+def _retires_before(question: Question) -> tuple[bool, datetime | None]:
+    """Will it have fired as often as it is to before this nominal time? Then also when the last time is, if there is one. The
+    fires are counted, not listed: there may be two thousand million."""
+    schedule, plan, state, nominal = question.schedule, question.period.plan, question.period.state, question.time
     if plan is None or (state.max_fires is None and not plan.once):
-        return None
-    after = schedule.accounted_until or just_before(schedule.created_at)
+        return False, None
     left = 1 if plan.once else max(0, (state.max_fires or 0) - schedule.fires)
-    return list(islice(plan.fires(after), left))
+    first = next(plan.fires(schedule.accounted_until or just_before(schedule.created_at)), None)
+    if first is None or left == 0:
+        return True, None
+    over = plan.count(first, nominal) - left
+    return (True, plan.nth_newest(first, nominal, over + 1)) if over > 0 else (False, None)

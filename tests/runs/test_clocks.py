@@ -7,7 +7,7 @@ import pytest
 
 from config.problems import problems
 from config.situation import look
-from runs.lease import Clock, Presence
+from runs.lease import Clock, Presence, open_row, renew
 from runs.models import Worker
 
 pytestmark = pytest.mark.django_db
@@ -39,6 +39,26 @@ def test_a_clock_that_is_minutes_off_is_a_problem_that_names_its_host(
     presence.renewed_at = float("-inf")
     presence.renew()
     presence.renew()
+    assert named() == []
+
+
+@pytest.mark.parametrize(("off", "said"), [(-300, "5 min behind"), (300, "5 min ahead of")])
+def test_the_clock_of_a_workers_host_is_compared_when_it_renews_its_lease(
+    monkeypatch: pytest.MonkeyPatch, off: int, said: str
+) -> None:
+    now, clock, row = time.time, Clock(), open_row(Worker.Kind.WORKER)
+    with monkeypatch.context() as wrong:
+        wrong.setattr("runs.lease.time.time", lambda: now() + off)
+        assert renew(row, clock) == []
+        assert renew(row, clock) == []
+
+        [problem] = named()
+        assert Worker.objects.get().host in problem
+        assert said in problem
+        assert "agents that it runs are told a wrong time" in problem
+
+    renew(row, clock)
+    renew(row, clock)
     assert named() == []
 
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from random import Random
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -384,6 +385,33 @@ def test_after_its_last_fire_it_has_retired() -> None:
 
     assert answer.verdict == Verdict.RETIRED
     assert answer.text == "It was to fire 2 times, and had: the last time at Tue 8 Mar 2050, 09:00 (Europe/Vienna)."
+
+
+@pytest.mark.parametrize("hours", ["", "08:30-16:00"])
+def test_the_last_time_of_a_schedule_that_is_to_retire_is_counted_right(hours: str) -> None:
+    schedule = make_schedule("*/7 * * * *")
+    schedule = edit(schedule, MONDAY, max_fires=2000, active_hours=hours)
+    schedule = beat(schedule, NINE + HOUR)
+    [*_, period] = periods_of(schedule)
+    assert period.plan and schedule.accounted_until and schedule.fires
+    *_, last, after = islice(period.plan.fires(schedule.accounted_until), 2001 - schedule.fires)
+
+    assert ask(schedule, last, now=NINE + 2 * HOUR).verdict == Verdict.TO_COME
+    answer = ask(schedule, after, now=NINE + 2 * HOUR)
+    assert answer.verdict == Verdict.RETIRED
+    assert answer.text.endswith(f"The last one is {last.astimezone(VIENNA):%a %-d %b %Y, %H:%M} (Europe/Vienna).")
+
+
+def test_two_thousand_million_times_are_not_listed() -> None:
+    interval = IntervalSchedule.objects.create(every=1, period="seconds")
+    schedule = made(PeriodicTask.objects.create(name="digest", task="t", interval=interval), MONDAY)
+    schedule = edit(schedule, MONDAY, max_fires=2_000_000_000)
+
+    assert ask(schedule, "2113-07-23T03:00").verdict == Verdict.TO_COME
+    answer = ask(schedule, "2113-07-24T00:00")
+
+    assert answer.verdict == Verdict.RETIRED
+    assert answer.text.endswith("The last one is Sun 23 Jul 2113, 03:33:20 (UTC).")
 
 
 def test_a_one_shot_fires_once_and_nothing_after() -> None:
