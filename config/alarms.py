@@ -1,4 +1,5 @@
-"""The dispatcher looks now and then for what is wrong, and raises or ends alarms; its messenger sends them."""
+"""The dispatcher looks now and then for what is wrong, and raises or ends alarms; its messenger sends them. While none is
+alive, web processes say so."""
 
 import json
 import time
@@ -8,9 +9,11 @@ import structlog
 from django.conf import settings
 from django.db import DatabaseError
 
-from config.problems import problems
+from config.problems import NO_DISPATCHER, problems
 from config.situation import look
 from runs import alarms, outgoing
+from runs.alive import alive
+from runs.models import Worker
 
 log = structlog.get_logger(__name__)
 
@@ -45,6 +48,16 @@ def update_alarms() -> None:
         alarms.end(name)
     for problem in wrong.values():
         if problem.is_alarm and problem.name not in now.alarms:
+            alarms.begin(problem.name, severity=problem.severity, text=problem.text, remedy=problem.remedy)
+
+
+def stand_in() -> None:
+    """Raise the one alarm that dispatchers cannot: that none of them is alive. The next one ends it, and sends it."""
+    if alive().filter(kind=Worker.Kind.DISPATCHER, draining_at=None).exists():
+        return
+    now = look()
+    for problem in problems(now):
+        if problem.name == NO_DISPATCHER and problem.is_alarm and problem.name not in now.alarms:
             alarms.begin(problem.name, severity=problem.severity, text=problem.text, remedy=problem.remedy)
 
 

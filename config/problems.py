@@ -60,6 +60,13 @@ NEEDED = {
 }
 
 
+def missing(kind: Worker.Kind) -> str:
+    return f"no-{kind.value}"
+
+
+NO_DISPATCHER = missing(Worker.Kind.DISPATCHER)
+
+
 def problems(now: Situation) -> list[Problem]:
     """Everything that is wrong, the worst first."""
     found = [
@@ -95,7 +102,7 @@ def _missing(now: Situation) -> Iterator[Problem]:
             else:
                 seen = f"No {kind.value} has been seen for {_span(age)}"
             yield Problem(
-                name=f"no-{kind.value}",
+                name=missing(kind),
                 severity=BAD,
                 text=f"{seen}: {effect}.{_last(now, kind)}{_behind(now, kind)}",
                 remedy=f"Start one: {command}. `manage.py up` starts a whole stack on one machine.",
@@ -460,7 +467,7 @@ def _erring(now: Situation) -> Iterator[Problem]:
             severity=WARNING,
             text=f"{more}{one.count:,} event{'' if one.count == 1 else 's'} ended in an error at trigger {one.slug} in the last "
             f"day and started no run of it. The last one, {_span(one.last)} ago: {one.reason}",
-            remedy="Correct the filter, key or input of the trigger, then *Dispatch again* on its page "
+            remedy="Correct the filter, key or input of the trigger, then Dispatch again on its page "
             f"(`manage.py replay --errors --trigger {one.slug}`).",
             lasted=AT_ONCE,
             alarm_after=AT_ONCE,

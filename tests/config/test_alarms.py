@@ -7,8 +7,9 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
-from config.alarms import Watch, update_alarms
+from config.alarms import Watch, stand_in, update_alarms
 from config.situation import look
 from runs import alarms, delivery, outbox
 from runs.delivery import deliver
@@ -108,6 +109,40 @@ def test_two_that_notice_raise_one_alarm() -> None:
     assert not alarms.end("backlog")
 
     assert Notification.objects.count() == 2
+
+
+def test_that_no_dispatcher_is_alive_is_recorded_without_one_and_ended_by_the_next(
+    receiver: Receiver, django_assert_num_queries: Any
+) -> None:
+    processes("dispatcher", "worker", "web")
+    with django_assert_num_queries(1):
+        stand_in()
+    Worker.objects.filter(kind="dispatcher").update(seen_at=LONG_AGO)
+
+    stand_in()
+    stand_in()
+
+    assert [alarm.name for alarm in Alarm.objects.filter(ended_at=None)] == ["no-dispatcher"]
+    assert len(texts()) == 1
+    assert texts()[0].startswith("No dispatcher has been seen for ")
+
+    processes("dispatcher")
+    update_alarms()
+
+    assert Alarm.objects.get(name="no-dispatcher").ended_at is not None
+    for message in OutboxMessage.objects.order_by("id"):
+        deliver(message.pk)
+    assert ("no-dispatcher", "began") in [(sent["alarm"], sent["state"]) for sent in receiver.heard]
+    assert ("no-dispatcher", "ended") in [(sent["alarm"], sent["state"]) for sent in receiver.heard]
+
+
+def test_a_dispatcher_that_is_gone_for_a_moment_is_no_alarm_of_the_web_process_yet() -> None:
+    processes("worker", "web")
+    Worker.objects.create(kind="dispatcher", host="here", pid=1, version="1", stopped_at=timezone.now())
+
+    stand_in()
+
+    assert not Alarm.objects.exists()
 
 
 def test_a_quiet_look_is_one_statement(django_assert_num_queries: Any) -> None:

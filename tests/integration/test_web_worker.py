@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from config.management.commands.up import _programs
-from tests.stack import ROOT, Stack, eventually, free_port
+from tests.stack import PATIENCE, ROOT, Stack, StackMaker, eventually, free_port
 
 
 @contextmanager
@@ -70,3 +70,35 @@ def test_a_killed_web_worker_is_replaced_and_the_port_stays_open(stack: Stack, t
         eventually(is_replaced, every=0.01)
         assert answers(port)
         assert process.poll() is None
+
+
+def test_a_web_process_that_is_stopped_in_order_says_so(stack: Stack, tmp_path: Path) -> None:
+    def rows() -> list[str | None]:
+        found = stack.query("SELECT stopped_at, stopped_reason FROM runs_worker WHERE kind = 'web'")
+        return [row["stopped_reason"] if row["stopped_at"] else None for row in found]
+
+    with web(stack, tmp_path / "web.log") as (process, port):
+        eventually(lambda: len(listeners(process, port)) == 2 and rows() == [None, None])
+
+        process.terminate()
+        process.wait(PATIENCE)
+
+    assert rows() == ["stopped", "stopped"]
+
+
+def test_a_web_process_records_that_the_only_dispatcher_is_frozen(make_stack: StackMaker) -> None:
+    stack = make_stack(env={"WAKEFUL_SAFETY_LOOK": "2s", "WAKEFUL_ALARM_AFTER": "7s"})
+
+    def is_alarm() -> bool:
+        found = stack.query("SELECT ended_at FROM runs_alarm WHERE name = 'no-dispatcher' ORDER BY id DESC LIMIT 1")
+        return any(row["ended_at"] is None for row in found)
+
+    dispatcher = stack.start("dispatcher")
+    stack.start("web")
+    eventually(lambda: not is_alarm())
+
+    dispatcher.freeze()
+    eventually(is_alarm)
+
+    dispatcher.thaw()
+    eventually(lambda: not is_alarm())
