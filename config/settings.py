@@ -59,7 +59,7 @@ WAKEFUL_LOG_LEVEL = env.text("WAKEFUL_LOG_LEVEL", "INFO", "least level that is l
 WAKEFUL_MAX_BACKLOG = env.count("WAKEFUL_MAX_BACKLOG", 10_000, "undispatched events at which webhooks answer 503")
 WAKEFUL_MAX_SOURCE_BACKLOG = env.count("WAKEFUL_MAX_SOURCE_BACKLOG", max(5_000, WAKEFUL_MAX_BACKLOG // 2), "undispatched events of one source at which this source answers 503, a tenth of it for an unverified source; with a larger WAKEFUL_MAX_BACKLOG half of that", low=10)
 WAKEFUL_MAX_BODY = env.count("WAKEFUL_MAX_BODY", 25 * 2**20, "bytes of the largest webhook or API body (413 above)")
-WAKEFUL_BODY_TIMEOUT = env.duration("WAKEFUL_BODY_TIMEOUT", "30s", "time that the body of a request may take, looked at after each 64 KiB of it (408)")
+WAKEFUL_BODY_TIMEOUT = env.duration("WAKEFUL_BODY_TIMEOUT", "30s", "time that the body of a request may take (408)")
 WAKEFUL_WEB_REQUESTS = env.count("WAKEFUL_WEB_REQUESTS", 16, "requests that a web process works on at once, each with a database connection", low=13)
 WAKEFUL_NOTIFY_THROTTLE = env.duration("WAKEFUL_NOTIFY_THROTTLE", "15ms", "least time between two NOTIFYs of one process")
 # Dispatch and execution
@@ -128,7 +128,6 @@ MIDDLEWARE = [
     "config.console.malformed.AnswerMalformed",
 ]
 ROOT_URLCONF = "config.urls"
-WSGI_APPLICATION = "config.wsgi.application"
 ASGI_APPLICATION = "config.asgi.application"
 TEMPLATES = [
     {

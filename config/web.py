@@ -1,42 +1,33 @@
 """The outermost layer of the web process: what must hold before Django sees a request.
 
-The server's threads read bodies, and there are many more of them than requests that are worked on at once: a sender that
-stops in the middle of a body holds a thread that has nothing else to do. Database connections belong to the places for
-work, so there are no more of them than places.
+One event loop reads all bodies and gives up those that do not come in time: a sender that is silent holds a connection and no
+thread. Threads only work, on requests that are there in full. Each has its own database connections, so there are no more
+of them than threads.
 """
 
+import asyncio
 import io
-import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from queue import LifoQueue
-from threading import Lock
+from dataclasses import dataclass
 from typing import Any
 
-from django.db import connections
-from django.db.backends.base.base import BaseDatabaseWrapper
+from granian.rsgi import Scope
 
 Environ = dict[str, Any]
-StartResponse = Callable[..., Any]
+Headers = list[tuple[str, str]]
+Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 
 LARGE_BODIES = ("/hooks/", "/api/")
 SMALL = 2**20  # bytes of the largest body anywhere else: forms
-FREE = PART = (
-    2**16
-)  # bytes of each body that count for nothing, so that small ones get in while large ones use up the room
+FREE = 2**16  # bytes of each body that count for nothing, so that small ones get in while large ones use up the room
 REFUSALS = {
-    408: ("Request Timeout", b'{"detail": "The body did not come in time."}'),
-    413: ("Content Too Large", b'{"detail": "The body is too large."}'),
-    503: ("Service Unavailable", b'{"detail": "Too many bodies are on their way. Come back later."}'),
+    408: b'{"detail": "The body did not come in time."}',
+    413: b'{"detail": "The body is too large."}',
+    503: b'{"detail": "Too many bodies are on their way. Come back later."}',
 }
-# What the server sets in every request: PEP 3333.
-CGI = frozenset(
-    {"REQUEST_METHOD", "SCRIPT_NAME", "PATH_INFO", "QUERY_STRING", "SERVER_NAME", "SERVER_PORT", "SERVER_PROTOCOL"}
-    | {"SERVER_SOFTWARE", "GATEWAY_INTERFACE", "REMOTE_ADDR"}
-)
-FIELDS = ("HTTP_", "CONTENT_")
 
 
 class Refused(Exception):
@@ -46,101 +37,98 @@ class Refused(Exception):
         self.status = status
 
 
-@dataclass
-class Place:
-    """A place for work: the database connections of the request that is worked on there."""
-
-    connections: dict[str, BaseDatabaseWrapper] = field(default_factory=dict)
-
-
 class Web:
-    """A WSGI application around Django's. At most `places` requests are worked on at once; `most`: bytes of the largest
+    """Serves a WSGI application over RSGI. At most `places` requests are worked on at once; `most`: bytes of the largest
     body; `patience`: seconds that a body may take."""
 
-    def __init__(
-        self,
-        application: Callable[[Environ, StartResponse], Iterable[bytes]],
-        *,
-        places: int,
-        most: int,
-        patience: float,
-        environment: Mapping[str, str] = os.environ,
-    ) -> None:
+    def __init__(self, application: Application, *, places: int, most: int, patience: float) -> None:
         self._application = application
         self._most = most
         self._patience = patience
-        self._places: LifoQueue[Place] = LifoQueue()
-        for _ in range(places):
-            self._places.put(Place())
+        self._workers = ThreadPoolExecutor(places, thread_name_prefix="wakeful-request")
         self._room = Room(places * most)
-        # The server lets every request begin with the process's environment: HTTP_PROXY would be a header field `Proxy`.
-        self._fields = {name: value for name, value in environment.items() if name.startswith(FIELDS)}
-        self._inherited = [name for name in environment if name not in CGI and name not in self._fields]
 
-    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        self._forget_environment(environ)
+    async def __rsgi__(self, scope: Scope, protocol: Any) -> None:
         try:
-            with self._whole_body(environ) as body:
-                environ["wsgi.input"] = io.BytesIO(body)
-                with self._place():
-                    return _content(self._application(environ, start_response))
+            with self._room.held() as hold:
+                body = await self._whole_body(scope, protocol, hold)
+                work = asyncio.get_running_loop().run_in_executor(self._workers, self._answer, scope, body)
+                status, headers, content = await work
         except Refused as refused:
-            reason, content = REFUSALS[refused.status]
+            status, content = refused.status, REFUSALS[refused.status]
             headers = [("Content-Type", "application/json"), ("Content-Length", str(len(content)))]
-            start_response(f"{refused.status} {reason}", headers + [("Retry-After", "5")] * (refused.status == 503))
-            return [content]
+            # What is left of the body must not be taken for the next request.
+            headers += [("Connection", "close"), *([("Retry-After", "5")] if status == 503 else [])]
+        protocol.response_bytes(status, headers, content)
 
-    def _forget_environment(self, environ: Environ) -> None:
-        for name in self._inherited:
-            environ.pop(name, None)
-        for name, value in self._fields.items():
-            # Only the value tells whether the sender sent it.
-            if environ.get(name) == value:
-                del environ[name]
-
-    @contextmanager
-    def _whole_body(self, environ: Environ) -> Iterator[bytes]:
-        text = environ.get("CONTENT_LENGTH") or "0"
+    async def _whole_body(self, scope: Scope, protocol: Any, hold: "Hold") -> bytes:
+        text = scope.headers.get("content-length") or "0"
         length = int(text) if text.isascii() and text.isdigit() and len(text) <= 12 else 0
-        if length > (self._most if environ["PATH_INFO"].startswith(LARGE_BODIES) else SMALL):
+        if length > (self._most if scope.path.startswith(LARGE_BODIES) else SMALL):
             raise Refused(413)
-        with self._room.held() as hold:
-            yield b"".join(self._parts(environ["wsgi.input"], length, hold)) if length else b""
-
-    def _parts(self, stream: Any, missing: int, hold: "Hold") -> Iterator[bytes]:
-        until = time.monotonic() + self._patience
-        while missing > 0:
-            part = stream.read(min(PART, missing))
-            if not part:
-                return  # it broke off; the reader of this body compares the lengths
-            if time.monotonic() > until:
-                raise Refused(408)
-            hold.take(len(part))
-            missing -= len(part)
-            yield part
-
-    @contextmanager
-    def _place(self) -> Iterator[None]:
-        place = self._places.get()
+        if not length:
+            return b""
+        parts = []
         try:
-            for alias, connection in place.connections.items():
-                connections[alias] = connection
-            yield
+            async with asyncio.timeout(self._patience):
+                async for part in protocol:  # one that breaks off ends, too: its reader compares the lengths
+                    hold.take(len(part))
+                    parts.append(bytes(part))
+        except TimeoutError:
+            raise Refused(408) from None
+        return b"".join(parts)
+
+    def _answer(self, scope: Scope, body: bytes) -> tuple[int, Headers, bytes]:
+        begun: list[tuple[int, Headers]] = []
+
+        def start_response(status: str, headers: Headers, exc_info: Any = None) -> None:
+            begun.append((int(status[:3]), headers))
+
+        result = self._application(environ_of(scope, body), start_response)
+        try:
+            content = b"".join(result)
         finally:
-            for connection in connections.all(initialized_only=True):
-                if connection.alias not in place.connections:
-                    connection.inc_thread_sharing()
-                    place.connections[connection.alias] = connection
-                del connections[connection.alias]
-            self._places.put(place)
+            if close := getattr(result, "close", None):
+                close()
+        status, headers = begun[-1]
+        return status, headers, content
+
+
+def environ_of(scope: Scope, body: bytes) -> Environ:
+    """The request as PEP 3333 wants it."""
+    name, _, port = scope.server.rpartition(":")
+    environ: Environ = {
+        "REQUEST_METHOD": scope.method,
+        "SCRIPT_NAME": "",
+        "PATH_INFO": scope.path.encode().decode("latin-1"),
+        "QUERY_STRING": scope.query_string,
+        "SERVER_NAME": name.strip("[]"),
+        "SERVER_PORT": port,
+        "SERVER_PROTOCOL": f"HTTP/{scope.http_version}",
+        "REMOTE_ADDR": scope.client.rpartition(":")[0].strip("[]"),
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": scope.scheme,
+        "wsgi.input": io.BytesIO(body),
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": True,
+        "wsgi.run_once": False,
+    }
+    for field, value in scope.headers.items():
+        if "_" in field:
+            continue  # to a WSGI application it would be the field with hyphens, which a proxy sets or a signature covers
+        key = field.upper().replace("-", "_")
+        key = key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"
+        separator = "; " if field == "cookie" else ","
+        environ[key] = f"{environ[key]}{separator}{value}" if key in environ else value
+    return environ
 
 
 class Room:
-    """The bytes that all bodies together may take while they are read and worked on."""
+    """The bytes that all bodies together may take while they are read and worked on. Only the event loop touches it."""
 
     def __init__(self, bytes: int) -> None:
         self.left = bytes
-        self._lock = Lock()
 
     @contextmanager
     def held(self) -> Iterator["Hold"]:
@@ -153,10 +141,9 @@ class Room:
 
     def change(self, bytes: int) -> None:
         """Refused where more would be taken than there is."""
-        with self._lock:
-            if self.left + bytes < 0:
-                raise Refused(503)
-            self.left += bytes
+        if self.left + bytes < 0:
+            raise Refused(503)
+        self.left += bytes
 
 
 @dataclass
@@ -173,12 +160,3 @@ class Hold:
         if more > 0:
             self.room.change(-more)
             self.taken += more
-
-
-def _content(result: Iterable[bytes]) -> list[bytes]:
-    # Whole, while the connections are still there: closing a response is part of the work, too.
-    try:
-        return [b"".join(result)]
-    finally:
-        if close := getattr(result, "close", None):
-            close()

@@ -105,10 +105,14 @@ def test_a_worker_has_longer_to_stop_than_its_runs_have_to_finish() -> None:
 
 
 def test_those_who_wait_for_runs_leave_threads_for_webhooks() -> None:
-    [threads] = said(r"--blocking-threads (\d+)", ROOT / "deploy" / "wakeful-web.service")
-
     assert WATCHERS._initial_value < settings.WAKEFUL_WEB_REQUESTS  # type: ignore[attr-defined]
-    assert int(threads) >= 16 * settings.WAKEFUL_WEB_REQUESTS  # the others read bodies
+
+
+def test_the_web_unit_may_open_as_many_files_as_it_lets_connections_in() -> None:
+    unit = ROOT / "deploy" / "wakeful-web.service"
+    [[connections], [files]] = said(r"--backpressure (\d+)", unit), said(r"LimitNOFILE=(\d+)", unit)
+
+    assert int(files) > int(connections)
 
 
 def test_the_environment_to_start_from_names_settings() -> None:

@@ -20,7 +20,7 @@ VARIABLES = {"event"}
 ENVELOPE = ("id", "type", "source", "subject", "time")
 FIELDS = f"{', '.join(ENVELOPE)}, data"
 # The parser recurses over operators and brackets, and a stack that overflows ends the process. Within these limits a stack
-# of 512 KiB is enough; Python's threads have 8 MiB, those of the web server 2 MiB.
+# of 512 KiB is enough; Python's threads have 8 MiB.
 MAX_LENGTH = 2_000  # characters
 MAX_OPERATORS = 400  # operators, dots, colons and brackets
 MAX_NESTING = 32  # brackets within brackets

@@ -69,7 +69,7 @@ class AskAgain:
         if not _is_guarded(request) or not request.user.is_authenticated or _was_given_lately(request):
             return None
         if request.method == "POST":
-            messages.warning(request, "Nothing was done: give your password first, then do it again.")
+            messages.warning(request, "Nothing was changed. Confirm your password, then repeat the action.")
         back = QueryDict(mutable=True)
         back["next"] = _page_of(request)
         return leave(request, f"{reverse('password_again')}?{back.urlencode(safe='/')}")
@@ -91,15 +91,15 @@ def password_again(request: HttpRequest) -> HttpResponse:
     minutes = settings.WAKEFUL_PASSWORD_AGAIN.total_seconds() / 60
     context = {
         **admin.site.each_context(request),
-        "title": "Your password, please",
+        "title": "Confirm your password",
         "form": form,
         "groups": [
             Group(
                 fields=[form["password"]],
-                note=f"What comes next asks for it again {minutes:g} min after the last time.",
+                note=f"This action needs a password that was given within the last {minutes:g} min.",
             )
         ],
-        "submit_text": "Go on",
+        "submit_text": "Continue",
         "back": reverse("admin:index"),
         "media": form.media,
         "method": "post",

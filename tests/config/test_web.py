@@ -1,19 +1,17 @@
 """What holds before Django sees a request, on the real web process."""
 
-import io
 import json
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
-from typing import Any
+from contextlib import ExitStack, closing, contextmanager, suppress
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
-from config.web import FREE, Web
-from tests.stack import Stack
+from config.web import FREE, Refused, Room
+from tests.stack import Process, Stack, eventually
 from tests.triggers.sources.webhooks.hooks import make_source, signed
 
 PLACES = 13
@@ -39,6 +37,15 @@ def status_of(connection: socket.socket) -> int:
     return int(connection.recv(65536).split()[1])
 
 
+def threads_of(web: Process) -> int:
+    return sum(child.num_threads() for child in web.children())
+
+
+def clients_of(web: Process) -> int:
+    sockets = [one for child in web.children() for one in child.net_connections("tcp4") if one.raddr]
+    return sum(one.laddr.port == web.stack.port for one in sockets)
+
+
 @pytest.fixture
 def web(stack: Stack) -> Stack:
     with stack.orm():
@@ -49,7 +56,7 @@ def web(stack: Stack) -> Stack:
     return stack
 
 
-def test_unfinished_bodies_stop_nobody_else(web: Stack) -> None:
+def test_unfinished_bodies_stop_no_other_request(web: Stack) -> None:
     """Three times as many as requests are worked on at once, over each of the doors."""
     with unfinished(web, PLACES * 2), unfinished(web, PLACES, path="/admin/login/"):
         for number in range(PLACES * 2):
@@ -74,6 +81,32 @@ def test_a_body_that_comes_in_pieces_is_one_body(web: Stack) -> None:
         assert status_of(sender) == 202
 
 
+def test_silent_and_dripping_senders_hold_no_thread_and_are_cut_off(stack: Stack) -> None:
+    """600 connections of one client: half of them send nothing more, half a byte now and then, for longer than a body may take."""
+    with stack.orm():
+        make_source()
+    web = stack.start("web", env={"WAKEFUL_WEB_REQUESTS": str(PLACES), "WAKEFUL_BODY_TIMEOUT": "6s"})
+    threads = threads_of(web)
+
+    with unfinished(stack, 300, length=100_000) as silent, unfinished(stack, 300, length=100_000) as dripping:
+        for number in range(20):
+            answer = stack.request("POST", "/hooks/shop/", body=b"{}", headers=signed(b"{}", id_=f"d-{number}"))
+            assert answer.status == 202
+        assert threads_of(web) <= threads + PLACES
+        until = time.monotonic() + 6
+        while time.monotonic() < until:
+            for one in dripping:
+                with suppress(OSError):
+                    one.send(b" ")
+
+        assert {status_of(one) for one in silent + dripping} == {408}
+        assert {one.recv(1) for one in silent} == {b""}  # hung up
+
+        assert stack.request("GET", "/health/live").status == 200
+
+    eventually(lambda: clients_of(web) == 0)
+
+
 def test_a_body_that_is_too_large_is_refused_unread(web: Stack) -> None:
     for path, length in (("/hooks/shop/", 26 * 2**20), ("/admin/login/", 2**20 + 1)):
         with unfinished(web, 1, path=path, length=length) as [sender]:
@@ -89,6 +122,28 @@ def test_nothing_of_the_environment_is_a_header(web: Stack) -> None:
     assert event["ce_id"] == "d-1"  # what a sender says counts, also under a name that the environment has
 
 
+def test_a_field_with_an_underscore_is_no_other_field(web: Stack) -> None:
+    """What a proxy sets, or a signature covers, is not overridden by a name that only looks the same to Django."""
+    body = b"{}"
+    web.request("POST", "/hooks/shop/", body=body, headers={**signed(body), "X_Id": "other", "X_Extra": "1"})
+
+    [event] = web.query("SELECT headers, ce_id FROM triggers_event")
+    assert event["ce_id"] == "d-1"
+    assert "x-extra" not in event["headers"]
+
+
+def test_addresses_and_repeated_fields_come_through(web: Stack) -> None:
+    body = b"{}"
+    fields = "".join(f"{name}: {value}\r\n" for name, value in signed(body).items())
+    head = f"POST /hooks/sh%6fp/?a=%20 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n{fields}X-Two: a\r\nX-Two: b\r\n\r\n"
+    with closing(socket.create_connection(("127.0.0.1", web.port), timeout=20)) as sender:
+        sender.sendall(head.encode() + body)
+        assert status_of(sender) == 202
+
+    assert web.query("SELECT headers FROM triggers_event")[0]["headers"]["x-two"] == "a,b"
+    assert web.request("POST", "/hooks/%C3%A4/", body=b"{}").status == 404
+
+
 @pytest.mark.django_db
 def test_a_form_takes_no_file() -> None:
     """Django would write it to disk, however large, before it asks who sends it."""
@@ -100,65 +155,16 @@ def test_a_form_takes_no_file() -> None:
     assert answer.status_code == 400
 
 
-def run(web: Web, body: bytes = b"", environ: dict[str, Any] | None = None) -> tuple[int, bytes]:
-    answers: list[str] = []
-    length = {"CONTENT_LENGTH": str(len(body))} if body else {}
-    request = {"PATH_INFO": "/hooks/shop/", "wsgi.input": io.BytesIO(body), **length, **(environ or {})}
-    content = b"".join(web(request, lambda status, headers: answers.append(status)))
-    return int(answers[0][:3]), content
-
-
-def echo(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-    start_response("200 OK", [])
-    return [environ["wsgi.input"].read()]
-
-
-def test_a_body_that_comes_too_slowly_is_408() -> None:
-    class Dripping(io.BytesIO):
-        def read(self, size: int | None = -1) -> bytes:
-            time.sleep(0.002)
-            return super().read(1)
-
-    web = Web(echo, places=1, most=1000, patience=0.01)
-
-    assert run(web, b"x" * 1000, {"wsgi.input": Dripping(b"x" * 1000)})[0] == 408
-    assert run(web, b"fine") == (200, b"fine")
-
-
 def test_large_bodies_leave_room_for_small_ones_and_give_theirs_back() -> None:
     most = 4 * FREE
-    inside: list[tuple[int, bytes]] = []
+    room = Room(most)
 
-    def nested(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        body = environ["wsgi.input"].read()
-        if len(body) == most:
-            inside.extend([run(other, b"x" * most), run(other, b"small")])
-        start_response("200 OK", [])
-        return [body]
+    with room.held() as large:
+        large.take(most)
+        with room.held() as small:
+            small.take(FREE)
+        with pytest.raises(Refused), room.held() as second:
+            second.take(FREE)
+            second.take(most)
 
-    web = Web(nested, places=1, most=most, patience=10)
-    other = Web(echo, places=1, most=most, patience=10)
-    other._room = web._room
-
-    for _ in range(2):
-        assert run(web, b"x" * most)[0] == 200
-    assert [status for status, _ in inside] == [503, 200, 503, 200]
-    assert web._room.left == most
-
-
-def test_the_environment_is_not_taken_for_a_request() -> None:
-    def told(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        start_response("200 OK", [])
-        return [json.dumps({name: value for name, value in environ.items() if isinstance(value, str)}).encode()]
-
-    environment = {
-        "HTTP_PROXY": "http://u:p@proxy",
-        "HTTP_X_ID": "mine",
-        "DATABASE_URL": "secret",
-        "CONTENT_LENGTH": "7",
-    }
-    web = Web(told, places=1, most=10, patience=1, environment=environment)
-
-    _, content = run(web, environ={**environment, "HTTP_X_ID": "theirs", "REQUEST_METHOD": "GET"})
-
-    assert json.loads(content) == {"PATH_INFO": "/hooks/shop/", "HTTP_X_ID": "theirs", "REQUEST_METHOD": "GET"}
+    assert room.left == most

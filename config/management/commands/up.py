@@ -112,11 +112,10 @@ def _programs() -> list[Program]:
     python = sys.executable
     grace = settings.WAKEFUL_SHUTDOWN_GRACE.total_seconds()
     celery = [python, "-m", "celery", "--quiet", "-A", "config"]
-    granian = [python, "-m", "granian", "--interface", "wsgi", "--http", "1", "--no-ws", "--log-level", "error"]
+    granian = [python, "-m", "granian", "--interface", "rsgi", "--http", "1", "--no-ws", "--log-level", "error"]
     web = [*granian, "--host", HOST, "--port", str(settings.WAKEFUL_PORT), "--workers-kill-timeout", "10"]
     # Each granian worker listens for itself, so the port stays open as long as one of two is alive.
     web = [*web, "--workers", "2", "--respawn-failed-workers"]
-    # the port stays open: who connects meanwhile waits instead of being refused
     return [
         Program(
             name="worker",
@@ -132,7 +131,7 @@ def _programs() -> list[Program]:
         ),
         Program(name="dispatcher", command=[python, sys.argv[0], "dispatcher"]),
         Program(name="beat", command=[*celery, "beat"]),
-        Program(name="web", command=[*web, "--blocking-threads", "512", "config.wsgi:application"]),
+        Program(name="web", command=[*web, "--backpressure", "4096", "config.rsgi:application"]),
     ]
 
 

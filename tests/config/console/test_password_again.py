@@ -8,6 +8,7 @@ from django.contrib import admin as site
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
@@ -90,7 +91,7 @@ def test_a_form_that_is_posted_too_late_does_nothing_and_says_so(admin: Client) 
     refused = admin.post(TOKENS, TOKEN, follow=True)
 
     assert not ApiToken.objects.exists()
-    assert "Nothing was done" in refused.content.decode()
+    assert "Nothing was changed" in refused.content.decode()
     assert refused.redirect_chain == [(f"{ASKS}?next={TOKENS}", 302)]
 
 
@@ -154,7 +155,7 @@ def test_in_a_browser_a_dialog_leads_to_the_password_and_back(
     live_server: LiveServer, page: Page, settings: Any
 ) -> None:
     User.objects.create_superuser("ada", password="right")
-    event = make_event(data={"said": "a secret"})
+    event = make_event(data={"said": "a secret"}, dispatched_at=timezone.now())
     page.goto(f"{live_server.url}/admin/login/")
     page.locator("[name=username]").fill("ada")
     page.locator("[name=password]").fill("right")
@@ -166,16 +167,20 @@ def test_in_a_browser_a_dialog_leads_to_the_password_and_back(
     page.get_by_role("link", name="Erase").click()
     erase = page.locator("#modal-content").get_by_role("button", name="Erase it")
     expect(erase).to_be_visible()
+    page.wait_for_load_state("networkidle")
     settings.WAKEFUL_PASSWORD_AGAIN = timedelta(0)  # while the dialog is open
     erase.click()
-    expect(page.get_by_text("Nothing was done")).to_be_visible()
+    expect(page.get_by_text("Nothing was changed")).to_be_visible()
     settings.WAKEFUL_PASSWORD_AGAIN = timedelta(minutes=15)
     page.locator("[name=password]").fill("right")
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     expect(page).to_have_url(address)
+    page.wait_for_load_state("networkidle")  # before that a button is not wired yet
     event.refresh_from_db()
     assert event.payload_removed_at is None
 
     page.get_by_role("link", name="Erase").click()
+    expect(erase).to_be_visible()
+    page.wait_for_load_state("networkidle")
     erase.click()
     expect(page.get_by_text("Erased: 1 event")).to_be_visible()

@@ -1,4 +1,7 @@
+"""What granian serves: `granian --interface rsgi config.rsgi:application`."""
+
 import os
+import resource
 
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
@@ -17,3 +20,8 @@ application = Web(
 from config.presence import be_present  # noqa: E402  (models are loaded by now)
 
 be_present()
+
+# Each connection is an open file, and the usual limit of 1,024 is less than granian's --backpressure lets in.
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+FILES = 8192
+resource.setrlimit(resource.RLIMIT_NOFILE, (FILES if most == resource.RLIM_INFINITY else min(FILES, most), most))
