@@ -21,7 +21,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.crypto import get_random_string, salted_hmac
 
 from config.clients import address_of, network_of
-from config.passwords import Busy
+from config.passwords import KNOWN, LANE, STRANGERS, Busy
 from config.sessions import note_password
 from runs.audit import record, record_about
 from runs.sql import execute, fetch
@@ -72,6 +72,10 @@ class Attempt:
         known = _known_browser(request, name)
         return cls(name, f"browser {known}" if known else network_of(address_of(request)))
 
+    @property
+    def is_of_known_browser(self) -> bool:
+        return self.origin.startswith("browser ")
+
     def refused_for(self) -> float:
         """Seconds until the password is looked at again; 0: now."""
         limits = {"limit": LIMIT, "limit_of_origin": LIMIT_OF_ORIGIN}
@@ -92,8 +96,12 @@ class Brake:
     """The first of Django's authentication backends: it lets no password be looked at while the attempt is refused."""
 
     def authenticate(self, request: HttpRequest | None, username: str | None = None, **credentials: Any) -> None:
-        if request is not None and username and (seconds := Attempt.of(request, username).refused_for()):
+        if request is None or not username:
+            return
+        attempt = Attempt.of(request, username)
+        if seconds := attempt.refused_for():
             raise Refused(seconds)
+        LANE.set(KNOWN if attempt.is_of_known_browser else STRANGERS)
 
 
 class AnswerRefusals:
@@ -108,7 +116,11 @@ class AnswerRefusals:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        response = self.get_response(request)
+        token = LANE.set(STRANGERS)
+        try:
+            response = self.get_response(request)
+        finally:
+            LANE.reset(token)
         if value := getattr(request, "browser_to_know", None):
             response.set_cookie(
                 COOKIE, value, max_age=COOKIE_AGE, httponly=True, samesite="Lax", secure=request.is_secure()
@@ -128,7 +140,7 @@ def note_login(sender: Any, request: HttpRequest, user: User, **_: Any) -> None:
     note_password(request)
     attempt = Attempt.of(request, user.get_username())
     attempt.succeed()
-    if not attempt.origin.startswith("browser "):
+    if not attempt.is_of_known_browser:
         known = {"name": attempt.name, "id": get_random_string(16)}
         request.browser_to_know = signing.dumps(known, salt=SALT)  # type: ignore[attr-defined]
     record(f"admin:{user.get_username()}", "login", user, name=user.get_username())

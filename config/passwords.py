@@ -1,12 +1,15 @@
-"""Hashing passwords takes a core for a tenth of a second or more, so one process does it for a few at a time only."""
+"""Hashing passwords takes a core for a tenth of a second or more, so one process does it for a few at a time only.
 
+A browser that has logged in before has a lane of its own: a flood of logins from elsewhere does not keep its user out.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from threading import BoundedSemaphore
 
 from django.contrib.auth.hashers import PBKDF2PasswordHasher
-
-AT_ONCE = BoundedSemaphore(2)
-# Of the threads that answer requests only so many hash or wait for that: the others go on with webhooks and health.
-ADMITTED = BoundedSemaphore(4)
 
 
 class Busy(Exception):
@@ -15,14 +18,36 @@ class Busy(Exception):
     seconds = 2.0
 
 
+@dataclass(frozen=True)
+class Lane:
+    """One password is hashed at a time. Of the threads that answer requests only so many hash here or wait for that: the
+    others go on with webhooks and health."""
+
+    admitted: BoundedSemaphore
+    hashing: BoundedSemaphore
+
+    @classmethod
+    def of(cls, admitted: int) -> "Lane":
+        return cls(BoundedSemaphore(admitted), BoundedSemaphore(1))
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        if not self.admitted.acquire(blocking=False):
+            raise Busy
+        try:
+            with self.hashing:
+                yield
+        finally:
+            self.admitted.release()
+
+
+STRANGERS, KNOWN = Lane.of(3), Lane.of(2)
+LANE = ContextVar("LANE", default=STRANGERS)
+
+
 class BoundedHasher(PBKDF2PasswordHasher):
     """Django's usual hasher, for a few at a time; raises Busy. The hashes are the same."""
 
     def encode(self, password: str, salt: str, iterations: int | None = None) -> str:
-        if not ADMITTED.acquire(blocking=False):
-            raise Busy
-        try:
-            with AT_ONCE:
-                return super().encode(password, salt, iterations)
-        finally:
-            ADMITTED.release()
+        with LANE.get().place():
+            return super().encode(password, salt, iterations)

@@ -11,7 +11,7 @@ from django.test import Client
 
 from config.logins import LIMIT, LIMIT_OF_ORIGIN
 from config.models import LoginFailure
-from config.passwords import ADMITTED, BoundedHasher, Busy
+from config.passwords import LANE, STRANGERS, BoundedHasher, Busy
 from runs.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
@@ -153,33 +153,47 @@ def test_the_actions_of_a_session_name_the_address_they_came_from(ada: User) -> 
     assert AuditEntry.objects.get(action="pause").address == ELSEWHERE
 
 
-def test_passwords_are_hashed_a_few_at_a_time_and_the_rest_is_told_to_come_back(
+def test_a_flood_of_logins_is_told_to_come_back_and_keeps_no_known_browser_out(
     ada: User, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.PASSWORD_HASHERS = ["config.passwords.BoundedHasher"]
+    ada.set_password("right")
+    ada.save()
+    mine = Client()
+    attempt(mine, "right")
+    mine.post("/admin/logout/")
     go_on, begun = Event(), []
     original = PBKDF2PasswordHasher.encode
 
-    def slowly(self: Any, *args: Any) -> str:
-        begun.append(1)
-        go_on.wait(30)
-        return str(original(self, *args))
+    def slowly(self: Any, password: str, *args: Any) -> str:
+        if password == "flood":  # noqa: S105
+            begun.append(1)
+            go_on.wait(30)
+        return str(original(self, password, *args))
 
     monkeypatch.setattr(PBKDF2PasswordHasher, "encode", slowly)
-    hashing = [Thread(target=BoundedHasher().encode, args=("x", "salt", 1)) for _ in range(4)]
-    for thread in hashing:
+    flood = [Thread(target=BoundedHasher().encode, args=("flood", "salt", 1)) for _ in range(3)]
+    for thread in flood:
         thread.start()
-    while ADMITTED._value:
-        pass  # until all four are admitted
+    while STRANGERS.admitted._value:
+        pass  # until all three are admitted
 
-    answer = attempt(Client(), "right")
+    stranger, known = attempt(Client(), "right"), attempt(mine, "right")
     with pytest.raises(Busy):
         BoundedHasher().encode("x", "salt", 1)
     at_once = len(begun)
     go_on.set()
-    for thread in hashing:
+    for thread in flood:
         thread.join()
 
-    assert answer.status_code == 429
-    assert at_once == 2
-    assert len(begun) == 4
+    assert (stranger.status_code, known.status_code) == (429, 302)
+    assert at_once == 1
+    assert len(begun) == 3
+
+
+def test_what_a_known_browser_may_ends_with_its_request(ada: User) -> None:
+    mine = Client()
+    attempt(mine, "right")
+    attempt(mine, "right")
+
+    assert LANE.get() is STRANGERS
