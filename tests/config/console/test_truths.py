@@ -1,5 +1,6 @@
 """What the console says is so."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -9,7 +10,6 @@ from django.utils import timezone
 
 from runs.approvals import decide
 from runs.models import Alarm, Queue, Run, Worker
-from runs.states import RunStatus
 from tests.config.console.factories import list_of, make_failed_run, make_schedule, make_worker, page_of
 from tests.old_rows import old_event
 from tests.runs.factories import make_run
@@ -154,14 +154,28 @@ def test_a_count_that_is_capped_says_so(admin: Client, monkeypatch: pytest.Monke
     assert "Show all" not in page
 
 
-def test_a_run_that_is_over_has_no_attempt_zero_and_its_claims_are_called_so(admin: Client) -> None:
+@pytest.mark.parametrize(
+    ("status", "attempt", "told"),
+    [("running", 2, ["2 of 4"]), ("running", 0, []), ("failed", 0, []), ("succeeded", 2, [])],
+)
+def test_the_attempt_stands_on_the_page_of_a_run_while_one_counts(
+    admin: Client, status: str, attempt: int, told: list[str]
+) -> None:
+    """The progress of a durable run begins to count its attempts again: none counts then, whatever it was claimed for."""
     run = make_failed_run(make_trigger())
-    Run.objects.filter(pk=run.pk).update(attempt=0)
+    Run.objects.filter(pk=run.pk).update(status=status, attempt=attempt, policy={"retries": 3})
 
     page = shown(admin, page_of("runs_run", run))
 
-    assert "Claims" in page
-    assert RunStatus.FAILED in Run.objects.get(pk=run.pk).status
+    assert re.findall(r"<dt>Attempt</dt>\s*<dd>(.*?)</dd>", page) == told
+
+
+def test_the_table_of_what_a_run_was_claimed_for_names_claims(admin: Client) -> None:
+    page = shown(admin, page_of("runs_run", make_failed_run(make_trigger())))
+
+    titles = re.findall(r"<h2[^>]*>\s*(.*?)\s*</h2>", page)
+    assert "Claims" in titles
+    assert "Attempts" not in titles
 
 
 def test_a_time_without_a_zone_is_read_in_the_zone_the_console_shows(admin: Client) -> None:
