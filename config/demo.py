@@ -22,7 +22,7 @@ SETTINGS = {
     "header": "X-Signature",
     "prefix": "sha256=",
     "template": "{body}",
-    "id_path": "id",  # signed with the body; a header is not, and may be changed by whoever repeats a delivery
+    "id_path": "id",  # signed with the body; a header is not, and a replayed delivery may have another one
     "id_header": "X-Delivery-Id",
     "type_path": "type",
 }

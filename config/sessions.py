@@ -1,4 +1,4 @@
-"""A session ends when nobody has used it for WAKEFUL_SESSION_IDLE, and in any case LONGEST after its login."""
+"""A session ends after WAKEFUL_SESSION_IDLE without use, and in any case LONGEST after its login."""
 
 import time
 from collections.abc import Callable

@@ -1,5 +1,5 @@
 """When the database counts as away: its connection fails, or its server only reads (a standby, or a primary that was made
-read-only). Whoever handles a missing database handles both, because the second is raised as the first."""
+read-only). Code that handles a missing database handles both, because the second is raised as the first."""
 
 from collections.abc import Callable
 from typing import Any

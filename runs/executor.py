@@ -170,7 +170,7 @@ def hooks_after(before: int) -> list[Hook]:
 
 def run_hooks(claim: Claim, hooks: Sequence[Hook]) -> None:
     """Run what the body left to be done after its commit, for as long as the body itself may take. The run has succeeded
-    whatever happens here. Nobody watches this process meanwhile (it runs nothing), so a hook that does not stop ends it."""
+    whatever happens here. Its parent does not watch this process meanwhile (it runs nothing), so a hook that does not stop ends it."""
     if not hooks:
         return
     seconds = claim.policy.timeout

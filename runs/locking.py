@@ -17,5 +17,5 @@ def lock_run(run_id: UUID) -> Run:
 
 
 def is_locked(error: BaseException) -> bool:
-    """Did it fail because of a lock that somebody else holds?"""
+    """Did it fail because of a lock that another session holds?"""
     return isinstance(error, OperationalError) and isinstance(error.__cause__, (LockNotAvailable, DeadlockDetected))

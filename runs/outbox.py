@@ -126,7 +126,7 @@ def _one_by_one(topic: str, limit: int) -> int:
 
 
 def put_off(topic: str, ids: Sequence[int]) -> int:
-    """Look again later at messages for which somebody has locked something; how many."""
+    """Look again later at messages that need a row locked elsewhere; how many."""
     log.info("outbox.locked", topic=topic, messages=len(ids))
     return execute(PUT_OFF, [LOCKED_AGAIN, list(ids)])
 

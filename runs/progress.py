@@ -19,7 +19,7 @@ from runs.session import writing
 from runs.sql import execute, fetch
 from runs.states import RunStatus
 
-# The first progress of a claim begins to count attempts anew, and the first entry of a run says that it has a journal;
+# The first progress of a claim begins to count attempts from 0 again, and the first entry of a run says that it has a journal;
 # after that the fence need only hold the row. A thread that
 # the body left behind still bears the run's epoch when the run waits or has finished: so the state counts too, in a way
 # that does not send the planner to the small partial index.

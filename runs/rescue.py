@@ -69,7 +69,7 @@ class Rescuer:
         lost_runs = list(runs_of_closed_workers())
         if not lost_runs:
             return 0
-        with session_waits(LOCK_PATIENCE):  # of many that somebody has locked, each would cost as much
+        with session_waits(LOCK_PATIENCE):  # of many that are locked elsewhere, each would cost as much
             return sum(lost_unless_locked(run, "its worker was lost") for run in lost_runs)
 
 

@@ -158,7 +158,7 @@ def stop_orphans(payloads: Sequence[dict[str, Any]]) -> None:
     for run in free:
         _stop(run)
     if len(free) < len(orphans):
-        # At once where there are more; later where somebody has locked them.
+        # At once where there are more; later where they are locked elsewhere.
         again = timedelta() if len(orphans) > TOGETHER and free else LOCKED_AGAIN
         say_again("run.finished", cancelled, after=again)
 

@@ -29,7 +29,7 @@ from runs.sql import database_now, execute, fetch
 BATCH = 1_000  # rows of one transaction
 AFRESH = timedelta(days=7)
 # Pruning can wait, and must not make others wait. A thousand ids look to the planner like a reason to read a whole table,
-# for every batch anew. Entries of the audit log are deleted by retention alone: REMOVING tells their trigger.
+# for every batch. Entries of the audit log are deleted by retention alone: REMOVING tells their trigger.
 MANNERS = f"""
 SELECT set_config('lock_timeout', '2s', true), set_config('statement_timeout', '60s', true),
        set_config('enable_seqscan', 'off', true), {REMOVING}

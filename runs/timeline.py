@@ -1,5 +1,5 @@
 """Notice a failover. A promoted standby may lack what the old primary committed last: claims, steps, results. Workers
-remember them, so no claim outlives its timeline: its fence compares the timeline, and whoever notices a new one closes the
+remember them, so no claim outlives its timeline: its fence compares the timeline, and the process that notices a new one closes the
 row of every worker. Each comes back as a new incarnation, and the rescue hands on what they ran.
 """
 

@@ -18,7 +18,7 @@ from runs.wiring import known_topics, wiring
 
 log = structlog.get_logger(__name__)
 
-# `since` is the beginning of time, or a hint: see `Since`. By a hint nobody looks for ready or lost runs.
+# `since` is the beginning of time, or a hint: see `Since`. With a hint, ready and lost runs are not looked for.
 LOOK = f"""
 SELECT clock_timestamp(),
   %(is_hinted)s::boolean OR EXISTS (SELECT FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL),

@@ -221,7 +221,7 @@ def hits_of(looked_up: Sequence[tuple[UUID, str, str, str]], most: int) -> tuple
 
 @dataclass(frozen=True, kw_only=True)
 class Owed:
-    """A wait that nobody has yet looked back for, or not to the end."""
+    """A wait whose look back is still to be done, or to be finished."""
 
     id: int
     kind: str
@@ -291,7 +291,7 @@ class Search:
         while True:
             found = self.page(most)
             if found.event_id:
-                # Where somebody has locked the run, this look is still owed.
+                # Where the run is locked elsewhere, this look is still owed.
                 return not end_by_events({self.wait.id: found.event_id})
             if found.searched_to is None:
                 execute(LOOKED, {"id": self.wait.id})

@@ -137,7 +137,7 @@ _backlog: tuple[float, dict[UUID, int]] = (float("-inf"), {})
 
 def backlog_exceeded(source_id: UUID, *, is_verified: bool = True) -> bool:
     """Are there more undispatched events than WAKEFUL_MAX_BACKLOG, or more of this source than its part of them? Looked up at
-    most once a second per process. A source that verifies nobody has a tenth of the part of others."""
+    most once a second per process. An unverified source has a tenth of the part of others."""
     global _backlog
     looked_at, waiting = _backlog
     if time.monotonic() - looked_at >= 1:

@@ -88,7 +88,7 @@ def start_backfill(
 ) -> Backfill:
     """Fire the schedule for its nominal times from `start` on and before `end`, at most `at_once` runs at a time, in the
     order of these times. An instant without an offset is in the schedule's zone; `priority` None is the least urgent;
-    `again` fires also what has fired; without it, a range of which it is no longer known what has fired is refused.
+    `again` fires also what has fired; without it, a range that reaches further back than the record of fires is refused.
 
     Raises RuleError, whose `field` names what makes no sense, or TriggerDisabled. A paused schedule may be backfilled.
     """

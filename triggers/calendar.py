@@ -324,7 +324,7 @@ def next_fires(
 
 
 def latest_fire(rule: Rule, first: datetime, until: datetime, *, end: datetime | None = None) -> datetime:
-    """The newest nominal time up to `until` and before `end`, of which `first` is known to be one. Computed or found
+    """The newest nominal time up to `until` and before `end`; `first` is known to be one. Computed or found
     backwards: the work does not grow with the number of nominal times in between."""
     if end is not None:
         until = min(until, just_before(end))

@@ -75,7 +75,7 @@ MOST = 1000  # runs, decisions and woken runs that one transaction makes
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """What became of one: events dispatched, `partly` those of which some is done and some is left, events left because a
+    """What became of one: events dispatched, `partly` those with some work done and some left, events left because a
     key's lock was taken, runs and decisions made, and whether another dispatcher is at it."""
 
     dispatched: int = 0

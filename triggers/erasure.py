@@ -36,7 +36,7 @@ from triggers.payloads import not_needed
 
 MARK = "erased:"
 TOGETHER = 500  # events of one transaction, ids of one statement
-WHERE = Limits(each=60.0, total=60.0)  # seconds of processor time for an event: nobody waits behind it
+WHERE = Limits(each=60.0, total=60.0)  # seconds of processor time for an event: no other work waits behind it
 
 
 @dataclass(frozen=True, kw_only=True)

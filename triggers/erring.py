@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 from triggers.models import Decision, Trigger
 
 LATELY = timedelta(days=1)
-COUNTED = 1_000  # of one trigger's: by how many more there are helps nobody
+COUNTED = 1_000  # of one trigger's: the exact number above it is of no use
 
 # By the index on (trigger, created_at), so that a look costs the same however long the history is.
 ERRING = """

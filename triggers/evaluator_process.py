@@ -27,7 +27,7 @@ TOO_DEEP = f"it is nested deeper than {MAX_DEPTH} levels"
 
 
 def main(descriptor: int) -> None:
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # the default action ends the process, whoever holds the GIL
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # the default action ends the process, whichever thread holds the GIL
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))

@@ -74,7 +74,7 @@ class Refused:
 @dataclass(frozen=True, kw_only=True)
 class Work(Generic[T]):
     """What is done in units: `next` reads some (without those set aside) that make no more than a number, `again` reads one
-    anew, `run` does them in one transaction, `size` is an upper bound of what they make, `hold` lets later ones of the same
+    again, `run` does them in one transaction, `size` is an upper bound of what they make, `hold` lets later ones of the same
     keys wait for some, `triggers` are those that want it."""
 
     next: Callable[[int, Sequence[T]], Sequence[T]]

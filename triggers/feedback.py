@@ -51,7 +51,7 @@ def count_failures(payloads: Sequence[dict[str, Any]]) -> None:
 
 
 def locked_triggers(wanted: Mapping[str, Sequence[dict[str, Any]]]) -> list[Trigger]:
-    """Lock those that are still there, given the payloads of each. PutOff: somebody else has locked some of them."""
+    """Lock those that are still there, given the payloads of each. PutOff: some of them are locked elsewhere."""
     triggers = Trigger.objects.filter(id__among=sorted(wanted))
     got = list(triggers.order_by("id").select_for_update(no_key=True, skip_locked=True))
     if len(got) < len(wanted):

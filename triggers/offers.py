@@ -1,6 +1,6 @@
 """Decisions that the dispatcher gets again: what a paused trigger has held, and what ended in an error.
 
-Whoever asks writes one row. The dispatcher moves the decisions, PIECE at a time, to redispatches, which it reads like events;
+The request is one row. The dispatcher moves the decisions, PIECE at a time, to redispatches, which it reads like events;
 so it goes on beside fresh events however many there are. Decisions are taken in the order of their ids, which is the order in
 which the events were dispatched. While a trigger that orders its events by a key is being resumed, fresh events of it are held
 as well, behind the others.

@@ -110,7 +110,7 @@ class Plan:
         return None
 
     def newest(self, first: datetime, until: datetime) -> datetime:
-        """The newest open nominal time up to `until`, of which `first` is known to be one; found from the end backwards.
+        """The newest open nominal time up to `until`; `first` is known to be one. Found from the end backwards.
         RuleError if so much before `until` is closed that looking further would take too long."""
         return next((last for _, last in self._open_stretches_back(first, until)), first)
 
@@ -211,7 +211,7 @@ class Plan:
             return EARLIEST
         began = instant - (clock - edge)
         if began.astimezone(self.zone).utcoffset() != local.utcoffset():
-            # The clock changed since: what it shows before that is looked at anew.
+            # The clock changed since: what it shows before that is looked at again.
             began = change_of_clock(began, instant, self.zone)
         return began
 
@@ -235,7 +235,7 @@ class Plan:
             end = change.replace(tzinfo=self.zone, fold=1).astimezone(UTC)
         end = max(end, instant + timedelta(seconds=1))
         if end.astimezone(self.zone).utcoffset() != local.utcoffset():
-            # What the clock shows again may be open again: the period is looked at anew where the clock changes.
+            # What the clock shows again may be open again: the period is looked at again where the clock changes.
             end = change_of_clock(instant, end, self.zone)
         return is_open, end
 

@@ -221,7 +221,7 @@ def _triggers(payloads: Iterable[dict[str, Any]]) -> dict[str, Trigger]:
 
 
 def _share(payloads: Sequence[dict[str, Any]]) -> Collection[str]:
-    """Those that are still there, kept from being deleted. PutOff: somebody is about to delete some, or has locked them so."""
+    """Those that are still there, kept from being deleted. PutOff: another session is about to delete some, or has locked them so."""
     wanted = sorted({payload["trigger"] for payload in payloads})
     there = {str(id) for (id,) in fetch(THERE, [wanted])}
     kept = {str(id) for (id,) in fetch(KEEP, [wanted])}

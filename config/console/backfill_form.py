@@ -137,7 +137,7 @@ def _said(schedule: Schedule, times: list[datetime], start: datetime, end: datet
     if len(times) > LOOKED_UP:
         return f"{said}."
     fired = _fired(schedule, times)
-    said = f"{said}, {fired:,} of which {'has' if fired == 1 else 'have'} fired already."
+    said = f"{said}; {fired:,} of them {'has' if fired == 1 else 'have'} fired already."
     # An interval begins afresh after a pause or an edit, so that it fired at other times than it has now.
     if others := fired_between(schedule, start, end)[: LOOKED_UP + 1].count() - fired:
         count = "once" if others == 1 else f"{'at least ' if others + fired > LOOKED_UP else ''}{others:,} times"

@@ -23,7 +23,7 @@ from tests.stack import SHOP, Stack, StackMaker, eventually, within
 
 OUTAGE = float(os.environ.get("OUTAGE", "60"))  # seconds
 TASKS = 50
-LEDGER = "ledger"  # a queue of the broker that nobody reads: what was sent lies there
+LEDGER = "ledger"  # a queue of the broker without a reader: what was sent stays there
 LEASE = {"WAKEFUL_LEASE": "3s", "WAKEFUL_LEASE_RENEW": "1s", "WAKEFUL_ALARM_AFTER": "5s", "WAKEFUL_SAFETY_LOOK": "2s"}
 DELAYS = """
 SELECT extract(epoch FROM dispatched_at - received_at)::float8 * 1000 AS ms FROM triggers_event

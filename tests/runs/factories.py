@@ -10,6 +10,8 @@ from agents.ids import run_id
 from runs.models import NIL, Run
 from runs.states import FINISHED, RunStatus
 
+AGENTS = {"greeter": "1"}  # the agents a worker has code for, and their versions
+
 
 def make_run(
     *, status: str = RunStatus.QUEUED, event_id: UUID | None = None, trigger: str = "greeter", **fields: Any
@@ -31,3 +33,8 @@ def make_run(
         status=status,
         **fields,
     )
+
+
+def statuses() -> list[str]:
+    """Those of all runs, in their order."""
+    return list(Run.objects.order_by("seq").values_list("status", flat=True))

@@ -1,8 +1,6 @@
 """The next run, claimed in the commit that ends the one before: both happen, or neither."""
 
 from collections.abc import Callable
-from typing import Any
-from uuid import uuid4
 
 import pytest
 from django.db import connection, transaction
@@ -14,34 +12,8 @@ from runs.executor import execute
 from runs.models import Attempt, Queue, Run, Worker
 from runs.sql import execute as run_sql
 from runs.sql import fetch
-from tests.runs.factories import make_run
+from tests.runs.factories import AGENTS, make_run, statuses
 from tests.triggers.factories import make_event
-
-AGENTS = {"greeter": "1"}
-
-
-@pytest.fixture
-def worker(db: None) -> Worker:
-    return Worker.objects.create(id=uuid4(), kind="worker", host="h", pid=1, version="1", concurrency=1)
-
-
-@pytest.fixture
-def first_of_two(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Claim]:
-    """The claim of a run with this body; a second one waits."""
-
-    def first_of_two(body: Callable[[AgentRun], Any], **fields: Any) -> Claim:
-        monkeypatch.setitem(registry._agents, "greeter", Agent(name="greeter", body=body))
-        for _ in range(2):
-            make_run(event_id=make_event().id, **fields)
-        claim = claim_next(worker.id, "default", AGENTS)
-        assert claim is not None
-        return claim
-
-    return first_of_two
-
-
-def statuses() -> list[str]:
-    return list(Run.objects.order_by("seq").values_list("status", flat=True))
 
 
 def session() -> str:

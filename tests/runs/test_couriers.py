@@ -21,7 +21,7 @@ from tests.stack import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True, serialized_rollback=True)
 
-NOBODY = "redis://127.0.0.1:1/0"
+CLOSED_PORT = "redis://127.0.0.1:1/0"
 WANTED = [relay.Wanted(queue="default", bound=2, claimable=1)]
 
 
@@ -67,7 +67,7 @@ def test_a_broker_that_hangs_costs_one_short_wait_and_then_none(dial: Callable[[
 
 
 def test_pauses_grow_and_an_opening_is_logged_once(dial: Callable[[str], None], caplog: Any) -> None:
-    dial(NOBODY)
+    dial(CLOSED_PORT)
     pauses = []
 
     for _ in range(8):
@@ -80,7 +80,7 @@ def test_pauses_grow_and_an_opening_is_logged_once(dial: Callable[[str], None], 
 
 
 def test_a_broker_that_comes_back_is_taken_again(dial: Callable[[str], None], servers: Any) -> None:
-    dial(NOBODY)
+    dial(CLOSED_PORT)
     assert not relay.publish(WANTED)
     assert broker.breaker.is_open
 

@@ -6,47 +6,19 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
-from uuid import uuid4
 
 import pytest
 from django.db import transaction
 from django.db.models.functions import Now
 
-from agents import Agent, AgentRun, registry
-from runs.claim import Claim, claim_along, claim_next
+from agents import AgentRun
+from runs.claim import Claim, claim_along
 from runs.executor import execute
 from runs.models import Run, Worker
 from runs.sql import execute as execute_sql
-from tests.runs.factories import make_run
-from tests.triggers.factories import make_event
+from tests.runs.factories import AGENTS, statuses
 
 pytestmark = pytest.mark.django_db(transaction=True)
-AGENTS = {"greeter": "1"}
-
-
-@pytest.fixture
-def worker() -> Worker:
-    return Worker.objects.create(id=uuid4(), kind="worker", host="h", pid=1, version="1", concurrency=1)
-
-
-@pytest.fixture
-def first_of_two(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Claim]:
-    """The claim of a run with this body; a second one waits."""
-
-    def first_of_two(body: Callable[[AgentRun], Any], **fields: Any) -> Claim:
-        monkeypatch.setitem(registry._agents, "greeter", Agent(name="greeter", body=body))
-        for _ in range(2):
-            make_run(event_id=make_event().id, **fields)
-        claim = claim_next(worker.id, "default", AGENTS)
-        assert claim is not None
-        return claim
-
-    return first_of_two
-
-
-def statuses() -> list[str]:
-    return list(Run.objects.order_by("seq").values_list("status", flat=True))
 
 
 def test_no_run_is_claimed_along_where_hooks_wait(first_of_two: Callable[..., Claim], worker: Worker) -> None:

@@ -46,7 +46,7 @@ def came(**fields: Any) -> Event:
 
 
 def waiting(lab: Lab, before: Any = lambda: None) -> Run:
-    """A run that waits for what has come already, and for which nobody has looked back."""
+    """A run that waits for what has come already, and whose look back is still to be done."""
 
     def body(run: AgentRun) -> Any:
         run.step("provoke", lambda: before() and None)

@@ -1,4 +1,4 @@
-"""Messages wait for nobody but themselves: not for another topic, nor for what somebody has locked, nor for the broker."""
+"""A message waits for no other: not for another topic, nor for a row that another message needs locked, nor for the broker."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db(transaction=True, serialized_rollback=True)
 
 @contextmanager
 def neighbour(statement: str, *parameters: Any) -> Iterator[None]:
-    """Somebody else's transaction, which has done this and stays open."""
+    """Another session's transaction, which has done this and stays open."""
     where = {**connection.get_connection_params(), "cursor_factory": psycopg.Cursor}
     with psycopg.connect(**where) as session:
         session.execute(statement.encode(), parameters)

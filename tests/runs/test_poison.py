@@ -1,4 +1,4 @@
-"""A run that cannot be read or claimed stops nobody else: it ends, or stands aside, and the runs behind it go on."""
+"""A run that cannot be read or claimed stops no other run: it ends, or stands aside, and the runs behind it go on."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""Claims: the triggers of one priority take turns, runs that nobody can execute cost nothing, nor do those claimed before."""
+"""Claims: the triggers of one priority take turns, runs that no worker can execute cost nothing, nor do those claimed before."""
 
 import json
 from collections.abc import Iterator

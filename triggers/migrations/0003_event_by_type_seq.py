@@ -7,7 +7,7 @@ INDEX = models.Index(fields=["type", "seq"], name="event_by_type_seq", condition
 
 
 class Migration(migrations.Migration):
-    atomic = False  # the index is built beside everything that goes on; a build that was cut off is begun anew
+    atomic = False  # the index is built beside everything that goes on; a build that was cut off is begun again
     dependencies = [("triggers", "0002_rules")]
 
     operations = [

@@ -7,7 +7,7 @@ INDEX = models.Index(
 
 
 class Migration(migrations.Migration):
-    atomic = False  # the index is built beside everything that goes on; a build that was cut off is begun anew
+    atomic = False  # the index is built beside everything that goes on; a build that was cut off is begun again
     dependencies = [("triggers", "0008_offer")]
 
     operations = [

@@ -27,7 +27,7 @@ class Naming:
         "",
         "Id header",
         "Header with the event's id, used where the body has none. A header that is not part of the signed text can be changed: "
-        "whoever holds one delivery can send it again under another id. Prefer an id in the body, or {id} in the signed text.",
+        "a delivery that has leaked can be sent again under another id. Prefer an id in the body, or {id} in the signed text.",
         check=header_name,
     )
     type_path: str = setting("", "Type in the body", "Path of the event's type in the JSON body.", check=json_path)
