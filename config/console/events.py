@@ -27,6 +27,7 @@ from config.console.panel import LOOKED_THROUGH, Panel, acting, button, column, 
 from config.console.run_words import duration_of, first_line, run_list
 from config.console.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.shadow_page import ShadowForm, not_wanting, tried
+from config.console.source_form import scheme_of
 from runs.alive import alive
 from runs.ids import runs_of_event, runs_of_events
 from runs.models import NIL, Run
@@ -269,9 +270,10 @@ class EventPanel(Panel):
                 Notice(
                     level="warning",
                     text="The same event came in again with another body. The first body stands.",
-                    details=["A bug of the sender, or somebody's try to change what happened."],
+                    details=["A bug of the sender, or an attempt to change what happened."],
                 )
             )
+        sections += _same_body(obj)
         sections += [_facts(obj), *_payload(obj), _runs(runs), _decisions(obj, decisions, runs)]
         sections += _effects(obj, runs)
         sections += [_replays(obj), *_redeliveries(redeliveries), entries_of("event", obj.pk)]
@@ -313,6 +315,33 @@ def _notice(event: Event, runs: list[Run], decisions: list[Decision]) -> Notice:
     return Notice(
         text="No trigger matched it, so nothing ran. “Try the filter” of a trigger says why it did not match."
     )
+
+
+def earlier_with_the_body_of(event: Event) -> QuerySet[Event]:
+    """Events of its source that came before it with the same body, the latest first."""
+    same = Event.objects.filter(source=event.source_id, body_sha256=event.body_sha256, seq__lt=event.seq)
+    # As the index wants it.
+    return same.filter(dispatched_at__isnull=False).exclude(body_sha256="").order_by("-seq")
+
+
+def _same_body(event: Event) -> list[Section]:
+    scheme = scheme_of(event.source)
+    if scheme is None or not scheme.leaves_id_unsigned(scheme.clean_settings(event.source.settings)):
+        return []
+    earlier = earlier_with_the_body_of(event).only("id", "received_at").first()
+    if earlier is None:
+        return []
+    came = distance(earlier.received_at)
+    return [
+        Notice(
+            level="warning",
+            text=format_html("The same body came {} under another id: {}.", came, event_link(earlier.pk)),
+            details=[
+                "This source signs the body and not the id. Two honest deliveries may have equal bodies; "
+                "a delivery that has leaked can be sent again in this way."
+            ],
+        )
+    ]
 
 
 def _facts(event: Event) -> Facts:

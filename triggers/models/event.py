@@ -59,6 +59,12 @@ class Event(models.Model):
             models.Index(fields=["subject"], name="event_by_subject", condition=~Q(subject="")),
             # What came before a wait for it. It is entered at dispatch, so that accepting an event does not pay for it.
             models.Index(fields=["type", "seq"], name="event_by_type_seq", condition=Q(dispatched_at__isnull=False)),
+            # Entered at dispatch, like the one before.
+            models.Index(
+                fields=["source", "body_sha256", "seq"],
+                name="event_by_body",
+                condition=Q(dispatched_at__isnull=False) & ~Q(body_sha256=""),
+            ),
             models.Index(fields=["cause_run_id"], name="event_by_cause", condition=Q(cause_run_id__isnull=False)),
         ]
 

@@ -78,6 +78,9 @@ class GenericHmac(Scheme[HmacSettings]):
     def describe(self, delivery: Delivery, proof: Proof, settings: HmacSettings) -> Description:
         return describe_by(settings, delivery, proof, read_payload(delivery.body))
 
+    def leaves_id_unsigned(self, settings: HmacSettings) -> bool:
+        return "{id}" not in settings.template
+
     def secret_headers(self, settings: HmacSettings) -> frozenset[str]:
         return frozenset({settings.header})
 

@@ -78,6 +78,10 @@ class Scheme(ABC, Generic[S]):
     def describe(self, delivery: Delivery, proof: Proof, settings: S) -> Description:
         """The event this delivery tells of, once it is proven."""
 
+    def leaves_id_unsigned(self, settings: S) -> bool:
+        """Is the body signed and the delivery's id not, so that a delivery that has leaked can come again under another id?"""
+        return False
+
     def secret_headers(self, settings: S) -> frozenset[str]:
         """Headers, beyond the well-known ones, that must not be stored."""
         return frozenset()
