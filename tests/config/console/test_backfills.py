@@ -52,7 +52,7 @@ def test_how_many_fires_it_would_be_is_told_before_it_starts(admin: Client) -> N
 
     shown = preview_of(admin, schedule)
 
-    assert "5 of its times lie in this range, 0 of them have fired already." in shown
+    assert "5 of its times lie in this range; 0 of them have fired already." in shown
     assert "Mon 3 Mar 2025, 09:00" in shown
     assert 'datetime="2025-03-07T08:00:00+00:00"' in shown
     assert not Backfill.objects.exists()

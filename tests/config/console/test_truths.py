@@ -156,14 +156,13 @@ def test_a_count_that_is_capped_says_so(admin: Client, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(
     ("status", "attempt", "told"),
-    [("running", 2, ["2 of 4"]), ("running", 0, []), ("failed", 0, []), ("succeeded", 2, [])],
+    [("queued", 2, ["2 of 4"]), ("queued", 0, []), ("failed", 0, []), ("failed", 2, [])],
 )
 def test_the_attempt_stands_on_the_page_of_a_run_while_one_counts(
     admin: Client, status: str, attempt: int, told: list[str]
 ) -> None:
     """The progress of a durable run begins to count its attempts again: none counts then, whatever it was claimed for."""
-    run = make_failed_run(make_trigger())
-    Run.objects.filter(pk=run.pk).update(status=status, attempt=attempt, policy={"retries": 3})
+    run = make_run(status=status, attempt=attempt, policy={"retries": 3})
 
     page = shown(admin, page_of("runs_run", run))
 
