@@ -10,7 +10,7 @@ INDEX = models.Index(
 
 class Migration(migrations.Migration):
     atomic = False  # the index is built beside everything that goes on; a build that was cut off is begun again
-    dependencies = [("triggers", "0012_rateuse_written_at")]
+    dependencies = [("triggers", "0013_offer_failures")]
 
     operations = [
         migrations.SeparateDatabaseAndState(
