@@ -17,6 +17,19 @@ def upgraded_stack(make_stack: StackMaker) -> Stack:
     return make_stack(env={**SHOP, "WAKEFUL_DEMO": "1", "WAKEFUL_SAFETY_LOOK": "2s"}, agents=True)
 
 
+def changing_stack(make_stack: StackMaker) -> Stack:
+    """Its agent `pay` is atomic in the old version and durable in the new one. The dispatcher is the old one: for it every
+    run of `pay` is atomic."""
+    stack = make_stack(env={**SHOP, "WAKEFUL_APPS": "shop,changing", "WAKEFUL_SAFETY_LOOK": "2s"}, agents=True)
+    stack.start("dispatcher", env=OLD)
+    return stack
+
+
+def left_by(stack: Stack, run: dict[str, Any]) -> list[str]:
+    """Which code left the effects of a run, in their order."""
+    return [row["agent"] for row in stack.query("SELECT agent FROM shop_effect WHERE run = %s ORDER BY id", run["id"])]
+
+
 def versions(stack: Stack, kind: str) -> set[str]:
     return {row["version"] for row in stack.query("SELECT version FROM runs_worker WHERE kind = %s", kind)}
 
@@ -95,3 +108,56 @@ def test_old_processes_go_on_while_the_schema_is_ahead_of_them(make_stack: Stack
     for process in stack.processes:
         assert process.is_alive()
         assert "cached plan must not change result type" not in process.output()
+
+
+def test_in_a_mixed_fleet_what_was_begun_durably_is_ended_durably(make_stack: StackMaker) -> None:
+    stack = changing_stack(make_stack)
+    new = stack.start("worker", env=NEW)
+    events = [emit(stack, "pay.order", str(number)) for number in range(6)]
+    waiting = [in_status(stack, event, "waiting") for event in events]
+    assert not any(run["policy"]["durable"] for run in waiting)
+    stack.start("worker", env=OLD)
+
+    # Both live: the old worker serves the queue, and leaves these runs to the new one.
+    for event in events[:-1]:
+        emit(stack, "settled", f"of {event}", of=event)
+    by_old = emit(stack, "effect.one", "known to both")
+    for event in events[:-1]:
+        run = in_status(stack, event, "succeeded")
+        assert run["result"] == "by durable code"
+        assert left_by(stack, run) == ["durable: charge", "durable: receipt"]
+    eventually(lambda: effects(stack, by_old) == 2)
+
+    # The old one alone parks it, and repeats nothing.
+    new.stop()
+    emit(stack, "settled", "the last", of=events[-1])
+    parked = in_status(stack, events[-1], "uncertain")
+    assert "has a journal" in parked["status_reason"]
+    assert left_by(stack, parked) == ["durable: charge"]
+
+    stack.start("worker", env=NEW)
+    stack.manage("resolve", str(parked["id"]), "--outcome", "did_not_happen")
+    assert in_status(stack, events[-1], "succeeded")["result"] == "by durable code"
+    assert left_by(stack, parked) == ["durable: charge", "durable: receipt"]
+
+
+def test_in_a_mixed_fleet_what_atomic_code_has_tried_durable_code_begins_from_the_start(make_stack: StackMaker) -> None:
+    stack = changing_stack(make_stack)
+    old = stack.start("worker", env=OLD)
+    done = emit(stack, "pay.order", "done")
+    tried = emit(stack, "pay.order", "tried", fails=99)
+    assert in_status(stack, done, "succeeded")["result"] == "by atomic code"
+    run = run_of(stack, tried)
+    eventually(lambda: stack.query("SELECT 1 FROM runs_attempt WHERE run_id = %s", run["id"]))
+    old.stop()
+
+    stack.query("UPDATE runs_run SET due_at = clock_timestamp() WHERE id = %s AND due_at IS NOT NULL", run["id"])
+    stack.start("worker", env=NEW)
+    in_status(stack, tried, "waiting")
+    stack.start("worker", env=OLD)
+    emit(stack, "settled", "it", of=tried)
+
+    assert in_status(stack, tried, "succeeded")["result"] == "by durable code"
+    # What atomic code had done was rolled back with its attempt; what it had ended is not begun again.
+    assert left_by(stack, run) == ["durable: charge", "durable: receipt"]
+    assert left_by(stack, run_of(stack, done)) == ["atomic"]
