@@ -344,7 +344,9 @@ class TriggerPanel(Panel):
         trigger = get_object_or_404(Trigger, pk=object_id)
         since = _a_day_ago() if form.cleaned_data["errors"] == "lately" else None
         found = offer_errors(trigger=trigger, since=since, by=acting(request))
-        messages.success(request, f"{found} event{pluralize(found)} dispatched again, a piece at a time.")
+        messages.success(
+            request, f"Asked for: {found} event{pluralize(found)} to be dispatched again, a piece at a time."
+        )
         return leave(request, page("triggers_trigger", object_id))
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:

@@ -151,7 +151,7 @@ def test_dispatch_again_tells_how_many_and_is_audited(admin: Client) -> None:
     assert not Offer.objects.exists()
 
     answer = press(admin, "triggers_trigger", trigger, "redispatch", errors="lately")
-    assert "1 event dispatched again" in answer.content.decode()
+    assert "1 event to be dispatched again" in answer.content.decode()
     entry = AuditEntry.objects.get(action="redispatch_errors")
     assert (entry.by, entry.detail["events"]) == ("admin:ada", 1)
 
