@@ -148,8 +148,8 @@ class Clock:
 
 
 def renew(worker_id: UUID, clock: Clock) -> list[Running] | None:
-    """Renew the lease and read what the worker's children run; None: the row is closed, and everything it ran is somebody
-    else's."""
+    """Renew the lease and read what the worker's children run; None: the row is closed, and everything it ran was
+    handed on."""
     before = time.time()
     rows = fetch(RENEW, [_as_json(clock.troubles), worker_id])
     if not rows:

@@ -124,7 +124,7 @@ class Plan:
         return first
 
     def count(self, first: datetime, until: datetime) -> int:
-        """How many open nominal times there are up to `until`, the first of which is `first`. RuleError as `newest`."""
+        """How many open nominal times there are from `first`, which is one, up to `until`. RuleError as `newest`."""
         return sum(count_fires(self.rule, begin, last) for begin, last in self._open_stretches_back(first, until))
 
     def account(

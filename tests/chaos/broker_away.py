@@ -29,7 +29,7 @@ DELAYS = """
 SELECT extract(epoch FROM dispatched_at - received_at)::float8 * 1000 AS ms FROM triggers_event
 WHERE ce_source = 'test' AND type = 'effect.meanwhile'
 """
-WAKES = "SELECT extract(epoch FROM ready_at - created_at)::float8 AS after FROM runs_run WHERE agent = 'nobody'"
+WAKES = "SELECT extract(epoch FROM ready_at - created_at)::float8 AS after FROM runs_run WHERE agent = 'absent'"
 
 
 @contextmanager
@@ -94,7 +94,7 @@ def test_while_the_broker_is_away_only_rings_wait(outage: Callable[[Valkey], Any
             assert stack.query("SELECT 1 FROM runs_alarm WHERE name = 'broker-away'")
     back = time.monotonic()
 
-    unfinished = "SELECT 1 FROM runs_run WHERE agent <> 'nobody' AND status <> 'succeeded'"
+    unfinished = "SELECT 1 FROM runs_run WHERE agent <> 'absent' AND status <> 'succeeded'"
     eventually(lambda: not stack.query(unfinished), 120)
     caught_up = time.monotonic() - back
     eventually(lambda: not stack.query("SELECT 1 FROM runs_outboxmessage"), 120)
@@ -135,7 +135,7 @@ def leave_work(stack: Stack) -> None:
         )
         soon = database_now() + timedelta(seconds=5)
         for _ in range(20):
-            make_run(agent="nobody", ready_at=None, due_at=soon)
+            make_run(agent="absent", ready_at=None, due_at=soon)
 
 
 def rescued(stack: Stack, run: dict[str, Any]) -> bool:
