@@ -165,6 +165,7 @@ ADMIN: dict[str, Door] = {
     "triggers.trigger resume_and_run": action("triggers_trigger", "resume_and_run", make_paused_trigger),
     "triggers.trigger resume_and_drop": action("triggers_trigger", "resume_and_drop", make_paused_trigger),
     "triggers.trigger fire_chosen": action("triggers_trigger", "fire_chosen"),
+    "triggers.trigger redispatch": button("triggers_trigger", "redispatch", with_error, errors="lately"),
     "triggers.trigger redispatch_errors": action("triggers_trigger", "redispatch_errors", with_error),
     "triggers.schedule fire_now": button("triggers_schedule", "fire"),
     "triggers.schedule pause": button("triggers_schedule", "pause"),
