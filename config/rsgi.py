@@ -22,6 +22,7 @@ from config.presence import be_present  # noqa: E402  (models are loaded by now)
 be_present()
 
 # Each connection is an open file, and the usual limit of 1,024 is less than granian's --backpressure lets in.
-_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 FILES = 8192
-resource.setrlimit(resource.RLIMIT_NOFILE, (FILES if most == resource.RLIM_INFINITY else min(FILES, most), most))
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+if soft != resource.RLIM_INFINITY and soft < FILES:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FILES if hard == resource.RLIM_INFINITY else min(FILES, hard), hard))
