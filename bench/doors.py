@@ -1,4 +1,5 @@
-"""Our webhook door beside a bare DRF view: the same server with the same settings, on the same PostgreSQL."""
+"""Our webhook door beside a bare DRF view: the same server on the same PostgreSQL, the bare view in four threads, ours with its
+event loop and threads as they are shipped."""
 
 import socket
 import subprocess

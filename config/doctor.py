@@ -154,7 +154,7 @@ def replication() -> Finding:
         return Finding(
             f"every standby streams asynchronously ({named}): a failover loses the commits of the last moments, among them "
             f"events that were answered with 2xx and intents of at_most_once steps{noticed}",
-            "Name a standby in synchronous_standby_names, or accept it: docs/operations.md, *Failover*.",
+            "Name a standby in synchronous_standby_names, or accept it: docs/operations.md, “Failover”.",
         )
     return Finding(f"a standby confirms each commit: a failover to it loses none{noticed}")
 

@@ -120,7 +120,7 @@ def _failover(now: Situation) -> Iterator[Problem]:
             text=f"PostgreSQL failed over: {over.was} is {over.now} since {over.noticed_at} (server/timeline). The newest commit "
             f"of the old primary that the new one has a trace of is from {known}: commits after it may be lost, among them "
             "events that were answered with 2xx, and intents of at_most_once steps.",
-            remedy="Compare what senders sent and what services were asked after that time: docs/operations.md, *Failover*. "
+            remedy="Compare what senders sent and what services were asked after that time: docs/operations.md, “Failover”. "
             "This is shown for a day.",
             lasted=timedelta(seconds=over.age),
             alarm_after=AT_ONCE,
@@ -431,7 +431,7 @@ def _refusing(now: Situation) -> Iterator[Problem]:
             severity=WARNING,
             text=f"Source {source.slug} refuses deliveries: {source.count:,} in the last day, the last {_span(source.last)} ago "
             f"({source.reason}). None has been proven since; the last proven one came {_span(source.proven)} ago.",
-            remedy="Compare the secret at the sender with the source's: open the source, then *Enter a secret* or *New secret*. "
+            remedy="Compare the secret at the sender with the source's: open the source, then “Enter a secret” or “New secret”. "
             "If a stranger sends to the address, nothing is wrong: the warning ends with the sender's next delivery.",
             lasted=timedelta(seconds=source.last),
             alarm_after=AT_ONCE,
