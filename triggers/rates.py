@@ -8,7 +8,8 @@ from runs.sql import execute_many, fetch
 from triggers.intake import Rate
 
 # A clock that was ahead and has been set back must not hold what comes now until it is there again: what was written in its
-# future is read as if it had been written just now. (Up to a second is the slewing of a clock.)
+# future counts as written just now, and is written back so, or it would never grow older. (Up to a second is the slewing of a
+# clock.)
 READ = """
 SELECT key, starts, CASE WHEN written_at > %s::timestamptz + interval '1 second' THEN written_at - %s::timestamptz
                     ELSE interval '0' END
@@ -41,8 +42,10 @@ class Use:
 def read(keys: Iterable[str], now: datetime) -> dict[str, Use]:
     wanted = sorted(set(keys))
     rows = fetch(READ, [now, now, wanted]) if wanted else []
-    found = {key: [start - ahead for start in starts] for key, starts, ahead in rows}
-    return {key: Use(starts=found.get(key, [])) for key in wanted}
+    found = {
+        key: Use(starts=[start - ahead for start in starts], has_changed=bool(ahead)) for key, starts, ahead in rows
+    }
+    return {key: found.get(key) or Use() for key in wanted}
 
 
 def write(uses: dict[str, Use], now: datetime) -> None:

@@ -101,6 +101,23 @@ def test_a_clock_that_was_ahead_for_a_while_holds_no_start(later: Callable[[floa
 
 
 @pytest.mark.django_db
+def test_a_rate_that_was_full_while_the_clock_was_ahead_drops_for_one_period_and_no_longer(
+    later: Callable[[float], None],
+) -> None:
+    make_trigger(policy={"rate": "1/m", "overflow": "drop"})
+    later(86_400)
+    arrive(0)
+    later(-86_400)
+
+    arrive(1)
+    later(61)
+    arrive(2)
+
+    assert handled() == [[0], [2]]
+    assert outcomes() == ["rate"]
+
+
+@pytest.mark.django_db
 def test_a_start_that_was_put_off_keeps_its_distance_when_the_clock_is_set_back(later: Callable[[float], None]) -> None:
     make_trigger(policy={"rate": "1/m"})
     later(86_400)

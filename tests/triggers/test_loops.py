@@ -103,6 +103,19 @@ def test_an_old_loop_may_go_round_again(ring: tuple[Trigger, Trigger], monkeypat
 
 
 @pytest.mark.django_db
+def test_a_loop_that_went_round_while_the_clock_was_ahead_may_go_round_again(
+    ring: tuple[Trigger, Trigger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for ahead in (timedelta(days=1), timedelta(days=1), timedelta(), timedelta(seconds=61)):
+        monkeypatch.setattr(dispatching, "database_now", lambda ahead=ahead: database_now() + ahead)
+        make_event(type="order", chain=["orders", "digest"])
+        dispatch_all()
+
+    assert len(loops()) == 1
+    assert Run.objects.count() == 3
+
+
+@pytest.mark.django_db
 def test_a_fan_out_is_no_loop(ring: tuple[Trigger, Trigger]) -> None:
     make_event(type="order")
     dispatch_all()
