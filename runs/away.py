@@ -1,5 +1,6 @@
-"""When the database counts as away: its connection fails, or its server only reads (a standby, or a primary that was made
-read-only). Code that handles a missing database handles both, because the second is raised as the first."""
+"""When the database counts as away: its connection fails, it has ended the session because this process stood still, or its
+server only reads (a standby, or a primary that was made read-only). Code that handles a missing database handles all of
+them, because the others are raised as the first."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,15 +12,19 @@ from runs import session
 
 CONNECTION_ERRORS = (OperationalError, InterfaceError)
 READ_ONLY = "25006"  # read_only_sql_transaction
+STOOD_STILL = "25P03"  # idle_in_transaction_session_timeout
 NOT_DURING_RECOVERY = "0A000"  # feature_not_supported: a standby's answer to BEGIN READ WRITE
 
 
 def as_away(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
-    """An execute wrapper of Django's: the refusal of a server that only reads is an OperationalError, and ends the session.
+    """An execute wrapper of Django's: what is refused so is an OperationalError, and ends the session.
     The next connection goes to a server that writes (target_session_attrs), or fails like any other."""
     try:
         return execute(sql, params, many, context)
     except (InternalError, NotSupportedError) as error:
+        if getattr(error.__cause__, "sqlstate", None) == STOOD_STILL:
+            context["connection"].close()
+            raise OperationalError(f"the session stood still in a transaction and was ended: {error}") from error
         if not _only_reads(context["connection"], error):
             raise
         context["connection"].close()

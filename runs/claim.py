@@ -10,11 +10,12 @@ from uuid import UUID
 
 import structlog
 from django.conf import settings
-from django.db import DataError, IntegrityError, transaction
+from django.db import DataError, IntegrityError, OperationalError, transaction
 
 from runs import ready
 from runs.alive import TAKES_RUNS
 from runs.exceptions import CannotClaim
+from runs.locking import is_locked
 from runs.models import Attempt
 from runs.outcome import Outcome, Ticket, take_away
 from runs.policy import Policy
@@ -105,7 +106,12 @@ SETTLE = """
 SELECT id, epoch, claim, key, slot, key_limit FROM runs_run WHERE status = 'running' AND worker_id = %s::uuid AND pid = %s::int
 """
 HAS_LIMIT = f"SELECT EXISTS ({LIMIT})"
-QUEUE_LOCK = "SELECT pg_advisory_xact_lock(%(space)s::int, hashtext(%(queue)s::text))"
+# A child that freezes under this lock has claimed nothing yet, so no rescuer looks for its session: PostgreSQL ends it, and
+# those who wait go back to other queues before.
+QUEUE_LOCK = """
+SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config('lock_timeout', '2s', true),
+  pg_advisory_xact_lock(%(space)s::int, hashtext(%(queue)s::text))
+"""
 QUEUE_SPACE = 0x57AD  # of the two-integer advisory locks
 
 
@@ -189,12 +195,20 @@ def _claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | No
     parameters = _parameters(worker_id, queue, agents)
     asked = time.monotonic()
     try:
-        rows = (ready.hints.begins(queue) and fetch(CLAIM_UNLIMITED, parameters)) or _claim_first(
-            queue, agents, parameters
-        )
-    except DataError:
-        rows = _claim_past_offenders(queue, parameters)
+        rows = _take_best(queue, agents, parameters)
+    except OperationalError as error:
+        if not is_locked(error):
+            raise
+        rows = []  # another child is at it for too long
     return _claim_of(rows[0], asked) if rows else None
+
+
+def _take_best(queue: str, agents: Mapping[str, str], parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    try:
+        hinted = ready.hints.begins(queue) and fetch(CLAIM_UNLIMITED, parameters)
+        return hinted or _claim_first(queue, agents, parameters)
+    except DataError:
+        return _claim_past_offenders(queue, parameters)
 
 
 def _claim_past_offenders(queue: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:

@@ -10,17 +10,19 @@ import psycopg
 import pytest
 from celery import current_app
 from django.conf import settings
-from django.db import connection
+from django.db import OperationalError, connection, transaction
 from django.db.models.functions import Now
 
 from runs import broker, relay, timers, waits
+from runs.claim import QUEUE_LOCK, QUEUE_SPACE, claim_next
 from runs.listen import set_timeouts
-from runs.models import OutboxMessage, Run, Wait, Worker
+from runs.models import OutboxMessage, Queue, Run, Wait, Worker
 from runs.outbox import deliver_inside
 from runs.rescue import Rescuer, close_unseen
+from runs.sql import fetch
 from tests.runs.durable import Lab, lab
 from tests.runs.factories import make_run
-from tests.stack import within
+from tests.stack import eventually, within
 from tests.triggers.factories import make_event
 from triggers.dispatch import Rules, dispatch
 from triggers.models import Event
@@ -194,3 +196,33 @@ def test_a_worker_that_died_while_the_clock_was_ahead_is_missed_one_lease_after_
     died.refresh_from_db()
     assert died.stopped_at is None
     assert timedelta() < (timers.look().lease_expiry or timedelta()) <= settings.WAKEFUL_LEASE
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_child_that_freezes_while_it_claims_from_a_limited_queue_stops_no_other_child() -> None:
+    Queue.objects.create(name="default", max_running=3)
+    run = make_run()
+    worker = Worker.objects.create(kind="worker", host="h", pid=1, version="1", concurrency=1)
+    frozen = psycopg.connect(**parameters())  # its host stands still here
+    frozen.execute(QUEUE_LOCK.encode(), {"space": QUEUE_SPACE, "queue": "default"})
+
+    first = claim_next(worker.id, "default", {"greeter": "1"})
+    claimed = eventually(lambda: claim_next(worker.id, "default", {"greeter": "1"}))
+
+    assert first is None  # it went away, to serve other queues
+    assert claimed.run_id == run.id
+    with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
+        frozen.execute("SELECT 1")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_session_that_was_ended_for_standing_still_counts_as_a_database_that_is_away() -> None:
+    with pytest.raises(OperationalError, match="stood still"), transaction.atomic():
+        fetch("SELECT set_config('idle_in_transaction_session_timeout', '100ms', true)")
+        ended = "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = %s"
+        with psycopg.connect(**parameters(), autocommit=True) as other:
+            pid = connection.connection.info.backend_pid
+            eventually(lambda: other.execute(ended, [pid]).fetchone() == (True,))
+        fetch("SELECT 1")
+
+    assert fetch("SELECT 1") == [(1,)]
