@@ -112,9 +112,9 @@ def test_400_000_held_events_are_resumed_beside_fresh_ones(database: Stack, over
 
     database.manage("shell", "-c", RESUME)
     began = time.monotonic()
-    for number in range(FRESH):
+    for sent in range(FRESH):
         make_event(type="fresh.one")
-        time.sleep(max(0.0, began + (number + 1) / 20 - time.monotonic()))  # twenty a second
+        time.sleep(max(0.0, began + (sent + 1) / 20 - time.monotonic()))  # twenty a second
     eventually(lambda: not number(database, UNDISPATCHED), 60)
 
     [row] = database.query(

@@ -210,7 +210,7 @@ def test_a_child_that_freezes_while_it_claims_from_a_limited_queue_stops_no_othe
     claimed = eventually(lambda: claim_next(worker.id, "default", {"greeter": "1"}))
 
     assert first is None  # it went away, to serve other queues
-    assert claimed.run_id == run.id
+    assert claimed and claimed.run_id == run.id
     with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
         frozen.execute("SELECT 1")
 
