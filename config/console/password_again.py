@@ -121,5 +121,8 @@ def _is_guarded(request: HttpRequest) -> bool:
 
 def _page_of(request: HttpRequest) -> str:
     """The page to come back to: of a dialog, which is no page, the one it was opened on."""
-    opened_on = urlsplit(request.headers.get("HX-Current-URL", ""))
+    try:
+        opened_on = urlsplit(request.headers.get("HX-Current-URL", ""))
+    except ValueError:  # no address: no browser sent it
+        return request.get_full_path()
     return opened_on._replace(scheme="", netloc="").geturl() or request.get_full_path()
