@@ -1,13 +1,13 @@
 """What is wrong, in plain words, and what to do about it. Pages, doctor, health, metrics and alarms all ask here."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from django.conf import settings
 
 from agents.durations import in_words
-from config.situation import COUNTED, LATE, Process, Situation, Transaction
+from config.situation import BROKEN_SHOWN, COUNTED, FAILING_SHOWN, LATE, Process, Situation, Transaction
 from runs.models import Alarm, Worker
 from runs.queues import SAMPLE, QueueState
 from triggers.erring import COUNTED as ERRORS_COUNTED
@@ -83,6 +83,10 @@ def problems(now: Situation) -> list[Problem]:
         *_unknown_topics(now),
         *_triggers(now),
         *_erring(now),
+        *_unnamed("offers", BAD, now.unmoved, BROKEN_SHOWN, "Offers of events that cannot be moved on"),
+        *_unnamed("refusing", WARNING, now.refused, BROKEN_SHOWN, "Sources that refuse deliveries"),
+        *_unnamed("failing", WARNING, now.failing, FAILING_SHOWN, "Triggers whose last runs failed"),
+        *_unnamed("trigger-errors", WARNING, now.erring, BROKEN_SHOWN, "Triggers at which events ended in an error"),
         *_parked(now),
     ]
     return sorted(found, key=lambda problem: problem.severity != BAD)
@@ -169,7 +173,7 @@ def _undispatchable(now: Situation) -> Iterator[Problem]:
 
 
 def _unmoved(now: Situation) -> Iterator[Problem]:
-    for one in now.unmoved:
+    for one in now.unmoved[:BROKEN_SHOWN]:
         what = "What ended in an error" if one.outcome == "error" else "What was held"
         done = "dropped" if one.drop else "dispatched again"
         yield Problem(
@@ -425,7 +429,7 @@ def _ending(transaction: Transaction) -> str:
 
 
 def _refusing(now: Situation) -> Iterator[Problem]:
-    for source in now.refused:
+    for source in now.refused[:BROKEN_SHOWN]:
         yield Problem(
             name=f"refusing:{source.slug}",
             severity=WARNING,
@@ -439,7 +443,7 @@ def _refusing(now: Situation) -> Iterator[Problem]:
 
 
 def _triggers(now: Situation) -> Iterator[Problem]:
-    for one in now.failing:
+    for one in now.failing[:FAILING_SHOWN]:
         yield Problem(
             name=f"failing:{one.slug}",
             severity=WARNING,
@@ -460,7 +464,7 @@ def _triggers(now: Situation) -> Iterator[Problem]:
 
 
 def _erring(now: Situation) -> Iterator[Problem]:
-    for one in now.erring:
+    for one in now.erring[:BROKEN_SHOWN]:
         more = "At least " if one.count == ERRORS_COUNTED else ""
         yield Problem(
             name=f"trigger-errors:{one.slug}",
@@ -469,6 +473,19 @@ def _erring(now: Situation) -> Iterator[Problem]:
             f"day and started no run of it. The last one, {_span(one.last)} ago: {one.reason}",
             remedy="Correct the filter, key or input of the trigger, then Dispatch again on its page "
             f"(`manage.py replay --errors --trigger {one.slug}`).",
+            lasted=AT_ONCE,
+            alarm_after=AT_ONCE,
+        )
+
+
+def _unnamed(name: str, severity: Alarm.Severity, found: Sequence[object], limit: int, what: str) -> Iterator[Problem]:
+    """That there are more of a kind than are each a problem of its own."""
+    if len(found) > limit:
+        yield Problem(
+            name=name,
+            severity=severity,
+            text=f"{what}: {limit:,} are told of one by one, and there are more.",
+            remedy="The next is told of when one of those is over.",
             lasted=AT_ONCE,
             alarm_after=AT_ONCE,
         )

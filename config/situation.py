@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from django.conf import settings
 
+from runs.alarms import is_raised
 from runs.alive import IS_ALIVE
 from runs.outbox import EVERYTHING_IS_PAUSED
 from runs.queues import QUEUES, QueueState, parameters
@@ -24,7 +25,8 @@ T = TypeVar("T")
 
 COUNTED = 10_000  # nobody needs to know by how much a backlog is longer
 STOPPED_SHOWN = 20
-BROKEN_SHOWN = 20  # schedules, sources, triggers
+BROKEN_SHOWN = 20  # schedules, sources, triggers; one more is read, to know that there are more
+FAILING_SHOWN = 1000
 SLOT_TRANSACTIONS, SLOT_BYTES = 1_000_000, 2**30  # what an unread replication slot may keep from being cleaned up
 OFFER_FAILURES = 2  # of the dispatcher to move an offer on, in a row; more are a problem
 LATE = timedelta(seconds=30)  # three safety looks: what waits longer is not waiting its turn
@@ -108,7 +110,8 @@ SELECT json_build_object(
   'failing', (SELECT coalesce(json_agg(failing), '[]') FROM (
     SELECT slug, failures_in_a_row AS failures, paused_reason,
       extract(epoch FROM clock_timestamp() - paused_at)::float8 AS paused
-    FROM triggers_trigger WHERE enabled AND failures_in_a_row >= %(failures)s::int ORDER BY slug LIMIT 1000) failing),
+    FROM triggers_trigger WHERE enabled AND failures_in_a_row >= %(failures)s::int
+    ORDER BY {is_raised("'failing:' || triggers_trigger.slug")} DESC, slug LIMIT %(failing)s::int) failing),
   'erring', (SELECT coalesce(json_agg(erring), '[]') FROM ({ERRING}) erring),
   'refused', (SELECT coalesce(json_agg(refusing), '[]') FROM (
     SELECT source.slug, refused.count, refused.reason,
@@ -121,7 +124,7 @@ SELECT json_build_object(
     JOIN triggers_source source ON source.id = refused.source_id AND source.enabled
     CROSS JOIN LATERAL (SELECT max(last_matched_at) AS at FROM triggers_secret WHERE source_id = source.id) proven
     WHERE refused.last_at > proven.at + %(noted_every)s::interval
-    ORDER BY source.slug LIMIT %(broken)s::int) refusing),
+    ORDER BY {is_raised("'refusing:' || source.slug")} DESC, source.slug LIMIT %(broken)s::int) refusing),
   'uncertain', (SELECT count(*) FROM (SELECT FROM runs_run WHERE status = 'uncertain' LIMIT %(counted)s::int) parked),
   'looks', (SELECT json_build_object('owed', count(*), 'age', extract(epoch FROM clock_timestamp() - min(created_at))::float8,
       'error', min(left(look_error, 300)))
@@ -134,7 +137,9 @@ SELECT json_build_object(
   'unmoved', (SELECT coalesce(json_agg(unmoved), '[]') FROM (
     SELECT trigger.slug, offer.outcome, offer.drop, left(offer.error, 300) AS error
     FROM triggers_offer offer JOIN triggers_trigger trigger ON trigger.id = offer.trigger_id
-    WHERE offer.failures > %(offer_failures)s::int ORDER BY trigger.slug, offer.outcome LIMIT %(broken)s::int) unmoved),
+    WHERE offer.failures > %(offer_failures)s::int
+    ORDER BY {is_raised("'offer:' || trigger.slug || ':' || offer.outcome")} DESC, trigger.slug, offer.outcome
+    LIMIT %(broken)s::int) unmoved),
   'clocks', (SELECT coalesce(json_object_agg(host, apart ORDER BY host), '{{}}') FROM (
     SELECT worker.host, max(worker.troubles->'clock'->>'error') AS apart FROM runs_worker worker
     WHERE {IS_ALIVE} AND worker.troubles->'clock' IS NOT NULL GROUP BY worker.host) wrong),
@@ -339,7 +344,8 @@ def look() -> Situation:
             "stopped": STOPPED_SHOWN,
             "counted": COUNTED,
             "late": LATE,
-            "broken": BROKEN_SHOWN,
+            "broken": BROKEN_SHOWN + 1,
+            "failing": FAILING_SHOWN + 1,
             "lately": LATELY,
             "errors_counted": ERRORS_COUNTED,
             "failures": settings.WAKEFUL_ALARM_FAILURES,

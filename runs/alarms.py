@@ -26,6 +26,12 @@ ON CONFLICT (name) WHERE ended_at IS NULL DO NOTHING RETURNING id
 """
 
 
+def is_raised(name: str) -> str:
+    """Whether an alarm is raised, in SQL, of the name that an expression there gives. A list that is cut off has these first:
+    what is wrong still must not look as if it were over."""
+    return f"EXISTS (SELECT FROM runs_alarm WHERE name = {name} AND ended_at IS NULL)"  # noqa: S608  (our own)
+
+
 def begin(
     name: str, *, severity: str, text: str, remedy: str = "", sender: str = WAKEFUL, run_id: UUID | None = None
 ) -> bool:

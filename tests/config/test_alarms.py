@@ -1,7 +1,7 @@
 """An alarm is told of once when it begins and once when it is over, and leaves at least once."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 from typing import Any
@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from config import problems, situation
 from config.alarms import Watch, stand_in, update_alarms
 from config.situation import look
 from runs import alarms, delivery, outbox
 from runs.delivery import deliver
-from runs.models import Alarm, Notification, OutboxMessage, Worker
+from runs.models import NIL, Alarm, Notification, OutboxMessage, Worker
+from tests.triggers.factories import make_event, make_trigger
+from tests.triggers.sources.webhooks.hooks import make_source
+from triggers.models import Decision, Offer, RefusedDelivery
 
 pytestmark = pytest.mark.django_db
 
@@ -100,6 +104,68 @@ def test_a_fault_that_has_just_begun_is_no_alarm_yet(settings: Any) -> None:
     update_alarms()
 
     assert not Alarm.objects.exists()
+
+
+def ends_in_an_error(slug: str) -> None:
+    Decision.objects.create(event=make_event(), trigger=make_trigger(slug), replay_id=NIL, outcome="error")
+
+
+def fails(slug: str) -> None:
+    make_trigger(slug, failures_in_a_row=1000)
+
+
+def cannot_be_offered(slug: str) -> None:
+    Offer.objects.create(trigger=make_trigger(slug), outcome="held", failures=10, error="no room")
+
+
+def refuses(slug: str) -> None:
+    source = make_source(slug)
+    source.secrets.update(last_matched_at=LONG_AGO)
+    RefusedDelivery.objects.create(source=source, hour=timezone.now(), reason="signature", status=401)
+
+
+@pytest.mark.parametrize(
+    ("make_wrong", "named", "more"),
+    [
+        (ends_in_an_error, "trigger-errors:{}", "trigger-errors"),
+        (fails, "failing:{}", "failing"),
+        (cannot_be_offered, "offer:{}:held", "offers"),
+        (refuses, "refusing:{}", "refusing"),
+    ],
+)
+def test_one_more_of_a_kind_than_are_told_of_ends_no_alarm_of_another(
+    make_wrong: Callable[[str], None], named: str, more: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (situation, problems):
+        monkeypatch.setattr(module, "BROKEN_SHOWN", 2)
+        monkeypatch.setattr(module, "FAILING_SHOWN", 2)
+    processes("dispatcher", "worker", "beat")
+
+    make_wrong("mine")
+    make_wrong("yours")
+    update_alarms()
+    both = {named.format("mine"), named.format("yours")}
+    assert set(Alarm.objects.values_list("name", flat=True)) == both
+
+    make_wrong("a-third")
+    update_alarms()
+    assert set(Alarm.objects.filter(ended_at=None).values_list("name", flat=True)) == {*both, more}
+    assert not Alarm.objects.exclude(ended_at=None).exists()
+
+
+def test_one_that_was_not_told_of_is_when_another_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (situation, problems):
+        monkeypatch.setattr(module, "BROKEN_SHOWN", 1)
+    processes("dispatcher", "worker", "beat")
+    ends_in_an_error("mine")
+    update_alarms()
+    ends_in_an_error("a-second")
+    update_alarms()
+
+    Decision.objects.filter(trigger__slug="mine").delete()
+    update_alarms()
+
+    assert [alarm.name for alarm in Alarm.objects.filter(ended_at=None)] == ["trigger-errors:a-second"]
 
 
 def test_two_that_notice_raise_one_alarm() -> None:
