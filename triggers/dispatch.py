@@ -28,7 +28,7 @@ from triggers.waited import waits_ended_by
 
 log = structlog.get_logger(__name__)
 
-LOOK = f"SELECT (SELECT min(due_at) FROM triggers_window) - clock_timestamp(), ({offers.ARE_DUE})"  # noqa: S608  (our own parts)
+LOOK = f"SELECT (SELECT min(due_at) FROM triggers_window) - clock_timestamp(), ({offers.NEXT_DUE})"  # noqa: S608  (our own parts)
 # A row that is locked elsewhere is left, where that is known beforehand; where not, the wait for it is short: all else waits.
 TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s::int, %s::int), set_config('lock_timeout', '200ms', true)"
 OPEN_EVENTS = "SELECT id FROM triggers_event WHERE id = ANY(%s::uuid[]) AND dispatched_at IS NULL"
@@ -100,15 +100,15 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """When the next window is over (past: now; None: there is none), and whether decisions are to be offered again."""
+    """When the next window is over, and when the next offer is due (past: now; None: there is none)."""
 
     window: timedelta | None = None
-    are_offered: bool = False
+    offer: timedelta | None = None
 
 
 def look() -> Look:
-    [(window, are_offered)] = fetch(LOOK)
-    return Look(window=window, are_offered=are_offered)
+    [(window, offer)] = fetch(LOOK)
+    return Look(window=window, offer=offer)
 
 
 def dispatch(rules: Rules, most: int = MOST) -> Batch:

@@ -126,7 +126,7 @@ class Dispatcher:
         own = unless_failed(dispatch.look, dispatch.Look())
         due = unless_failed(timers.look, None) or timers.everything_is_due()
         made_ready = False
-        if leads and own.are_offered:
+        if leads and timers.is_due(own.offer):
             made_ready |= unless_failed(offers.move, 0) > 0
         if leads and timers.is_due(own.window):
             closed = unless_failed(self.close_windows, Batch(left=1))
@@ -177,10 +177,9 @@ def unless_failed(step: Callable[[], T], otherwise: T) -> T:
 
 def seconds_until_next(batch: Batch, own: dispatch.Look, due: timers.Look) -> float:
     waits = [settings.WAKEFUL_SAFETY_LOOK.total_seconds()]
-    if own.window is not None:
-        waits.append(max(own.window.total_seconds(), KEEP_LOOKING))
-    if own.are_offered:
-        waits.append(KEEP_LOOKING)
+    for wait_for in (own.window, own.offer):
+        if wait_for is not None:
+            waits.append(max(wait_for.total_seconds(), KEEP_LOOKING))
     if due.next is not None:
         # What is overdue but cannot be done yet (a lease too early to judge, a key that is busy) must not make it spin.
         wait = due.next.total_seconds()

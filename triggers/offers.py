@@ -34,7 +34,7 @@ SELECT trigger.id, %(outcome)s::text, %(drop)s::boolean, %(since)s::timestamptz,
 FROM triggers_trigger trigger
 WHERE (%(trigger)s::uuid IS NULL OR trigger.id = %(trigger)s::uuid) {which}
 ON CONFLICT (trigger_id, outcome) DO UPDATE SET
-  drop = excluded.drop, after = 0, until = excluded.until, by = excluded.by,
+  drop = excluded.drop, after = 0, until = excluded.until, by = excluded.by, created_at = excluded.created_at,
   since = CASE WHEN triggers_offer.since IS NOT NULL AND excluded.since IS NOT NULL
           THEN least(triggers_offer.since, excluded.since) END,
   moved_at = least(triggers_offer.moved_at, excluded.moved_at)
@@ -42,6 +42,12 @@ ON CONFLICT (trigger_id, outcome) DO UPDATE SET
 LAST = "(SELECT coalesce(max(id), 0) FROM triggers_decision)"
 OFFER_HELD = OFFER.format(until=f"CASE WHEN %(drop)s::boolean THEN {LAST} END", which="")
 IS_DROPPED = "SELECT EXISTS (SELECT FROM triggers_offer WHERE trigger_id = %s::uuid AND outcome = 'held' AND drop)"
+# What an earlier resume offered and nothing has dispatched since is offered anew, in its place among what was held again.
+WITHDRAW = """
+DELETE FROM triggers_redispatch again USING triggers_decision decision
+WHERE again.trigger_id = %s::uuid AND again.dispatched_at IS NULL AND decision.outcome = 'held'
+  AND decision.event_id = again.event_id AND decision.trigger_id = again.trigger_id AND decision.replay_id = again.replay_id
+"""
 # Those that end in an error once more are not offered for ever.
 OFFER_ERRORS = OFFER.format(
     until=LAST,
@@ -56,10 +62,13 @@ WHERE (%(trigger)s::uuid IS NULL OR decision.trigger_id = %(trigger)s::uuid) AND
 # One that was put off by a clock that was ahead is due as well.
 IS_DUE = "moved_at NOT BETWEEN clock_timestamp() AND clock_timestamp() + interval '30 seconds'"
 ARE_DUE = f"SELECT EXISTS (SELECT FROM triggers_offer WHERE {IS_DUE})"  # noqa: S608  (our own parts)
+NEXT_DUE = f"""
+SELECT min(CASE WHEN {IS_DUE} THEN interval '0' ELSE moved_at - clock_timestamp() END) FROM triggers_offer
+"""  # noqa: S608
 TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s::int, %s::int)"
 # In turn. `waiting` is no more than PIECE.
 NEXT = f"""
-SELECT offer.id, offer.trigger_id, offer.outcome, offer.drop, offer.since, offer.after, offer.until, offer.by,
+SELECT offer.id, offer.trigger_id, offer.outcome, offer.drop, offer.since, offer.after, offer.until, offer.by, offer.created_at,
   trigger.paused_at IS NOT NULL,
   (SELECT count(*) FROM (SELECT FROM triggers_redispatch
    WHERE dispatched_at IS NULL AND trigger_id = offer.trigger_id LIMIT %(piece)s::int) waiting)
@@ -79,6 +88,7 @@ PIECE_OF = """
 SELECT id, event_id, replay_id FROM triggers_decision
 WHERE trigger_id = %(trigger)s::uuid AND outcome = %(outcome)s::text AND outcome IN ('held', 'error') AND id > %(after)s::bigint
   AND (%(until)s::bigint IS NULL OR id <= %(until)s::bigint)
+  AND (%(before)s::timestamptz IS NULL OR created_at < %(before)s::timestamptz)
   AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s::timestamptz)
 ORDER BY id LIMIT %(piece)s::int
 """
@@ -100,11 +110,6 @@ ORDER BY piece.position
 DROP = """
 UPDATE triggers_decision SET outcome = 'dropped', reason = 'dropped on resume by ' || %s::text WHERE id = ANY(%s::bigint[])
 """
-# What an earlier resume had offered before the trigger was paused again.
-WITHDRAW = """
-UPDATE triggers_redispatch SET dispatched_at = clock_timestamp()
-WHERE event_id = ANY(%s::uuid[]) AND trigger_id = %s::uuid AND dispatched_at IS NULL
-"""
 END = "DELETE FROM triggers_offer WHERE id = %s::bigint"
 # An offer of errors may end while one of held events is still under way: fresh events wait behind the held ones until then.
 RESUMED = """
@@ -123,6 +128,8 @@ def offer_held(trigger: Trigger, *, drop: bool, by: str) -> int:
             status="paused",
         )
     execute(OFFER_HELD, {"trigger": trigger.pk, "outcome": "held", "drop": drop, "since": None, "by": by})
+    # Afterwards: a piece that is being moved has committed by then.
+    execute(WITHDRAW, [trigger.pk])
     nudge_dispatcher()
     return count("held", trigger.pk)
 
@@ -165,6 +172,7 @@ class Turn:
     after: int
     until: int | None
     by: str
+    created_at: datetime
     is_paused: bool
     waiting: int
 
@@ -203,13 +211,16 @@ def _move(turn: Turn) -> int:
 
 
 def _piece(turn: Turn, room: int) -> list[tuple[int, UUID, UUID]]:
-    # What a trigger that was paused again has held since is not what was to be dropped.
+    # What a trigger that was paused again has held since is not what was to be dropped. Some of it has an old decision: what
+    # its windows had collected, and what had ended in an error.
     until = turn.until if turn.is_paused or not turn.drop else None
+    before = turn.created_at if turn.is_paused and turn.drop else None
     parameters = {
         "trigger": turn.trigger_id,
         "outcome": turn.outcome,
         "after": turn.after,
         "until": until,
+        "before": before,
         "since": turn.since,
         "piece": room,
     }
@@ -220,7 +231,6 @@ def _do(rows: list[tuple[int, UUID, UUID]], turn: Turn) -> None:
     events = [event_id for _, event_id, _ in rows]
     if turn.drop:
         execute(DROP, [turn.by, [id for id, _, _ in rows]])
-        execute(WITHDRAW, [events, turn.trigger_id])
         return
     if turn.outcome == "error":
         kept = {id for (id,) in fetch(WITH_PAYLOAD, [events])}

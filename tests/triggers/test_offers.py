@@ -7,18 +7,23 @@ from datetime import timedelta
 import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
+from pytest_django import Settings
 
 from config.problems import problems
 from config.situation import look
+from runs import timers
 from runs.exceptions import IllegalState
 from runs.models import NIL, AuditEntry, Run
 from runs.sql import database_now, execute
 from tests.triggers.factories import hold, make_event, make_paused_trigger, make_trigger
 from triggers import offers
 from triggers.control import pause, resume
-from triggers.dispatch import dispatch
-from triggers.models import Decision, Event, Offer, Redispatch, Trigger
+from triggers.dispatch import Batch, close_windows, dispatch
+from triggers.dispatch import look as look_for_work
+from triggers.dispatcher import seconds_until_next
+from triggers.models import Decision, Event, Offer, Redispatch, Trigger, Window
 from triggers.offers import move, offer_errors
+from triggers.replay import replay
 from triggers.rules import Rules
 
 pytestmark = pytest.mark.django_db
@@ -125,6 +130,44 @@ def test_a_pause_during_a_resume_holds_the_rest_and_the_next_resume_goes_on() ->
     resume(trigger, by="test")
     dispatch_until(over)
     assert events_run() == [event.pk for event in held]
+
+
+def test_a_pause_and_a_resume_while_what_was_held_is_dispatched_keep_the_order_of_a_key(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    monkeypatch.setattr(offers, "PIECE", 6)
+    settings.WAKEFUL_DISPATCH_BATCH = 4
+    trigger = make_paused_trigger(key="event.data.id", overlap="queue")
+    held = held_events(trigger, 6)
+    resume(trigger, by="test")
+    move()
+    pause(trigger, reason="again", by="test")
+    dispatch(Rules())
+    assert Redispatch.objects.exclude(dispatched_at=None).count() == 2  # they are held again
+
+    resume(trigger, by="test")
+    dispatch_until(over)
+
+    assert events_run() == [event.pk for event in held]
+
+
+def test_a_resume_takes_back_no_replay_and_no_error_that_waits_for_dispatch() -> None:
+    trigger = make_trigger()
+    failed, replayed = make_event(), make_event()
+    dispatch(Rules())
+    Run.objects.filter(event_ids=[failed.pk]).delete()
+    Decision.objects.create(event=failed, trigger=trigger, outcome="error", reason="a bug", replay_id=NIL)
+    pause(trigger, reason="a bug", by="test")
+    [held] = held_events(trigger, 1)
+    offer_errors(trigger=trigger, by="test")
+    move()
+    replay(replayed, trigger=trigger, by="test")
+
+    resume(trigger, by="test")
+    dispatch_until(over)
+
+    runs = [run.event_ids[0] for run in Run.objects.order_by("seq")]
+    assert sorted(runs) == sorted([failed.pk, held.pk, replayed.pk, replayed.pk])
 
 
 def test_what_is_dropped_runs_not_even_where_an_earlier_resume_had_offered_it() -> None:
@@ -255,6 +298,44 @@ def test_what_was_to_be_dropped_is_dropped_where_the_trigger_is_paused_again_and
     assert events_run() == [since.pk]
 
 
+def test_what_an_old_decision_holds_under_a_new_pause_is_not_dropped_with_what_was_held_before() -> None:
+    trigger = make_trigger(policy={"debounce": 60, "max_wait": 3600})
+    collected = make_event()
+    dispatch(Rules())
+    pause(trigger, reason="a bug", by="ann")
+    held = held_events(trigger, 12)
+    failed = make_event()
+    Event.objects.update(dispatched_at=timezone.now())
+    Decision.objects.create(event=failed, trigger=trigger, outcome="error", reason="a bug", replay_id=NIL)
+    resume(trigger, held="drop", by="ann")
+    pause(trigger, reason="again", by="bob")
+
+    Window.objects.update(due_at=timezone.now() - timedelta(seconds=1))
+    close_windows(Rules())
+    Redispatch.objects.create(event=failed, trigger=trigger, replay_id=NIL, by="bob")
+    dispatch_until(over)
+
+    since = Decision.objects.filter(event__in=[collected, failed])
+    assert list(since.values_list("outcome", flat=True)) == ["held", "held"]
+    before = Decision.objects.filter(event__in=held)
+    assert set(before.values_list("outcome", flat=True)) == {"dropped"}
+
+
+def test_what_is_held_again_is_dropped_by_a_drop_that_was_asked_for_later() -> None:
+    trigger = make_paused_trigger()
+    held_events(trigger, 4)
+    resume(trigger, held="drop", by="ann")
+    pause(trigger, reason="again", by="bob")
+    held_events(trigger, 4)
+    resume(trigger, held="drop", by="bob")
+    pause(trigger, reason="and again", by="bob")
+    held_events(trigger, 1)
+
+    dispatch_until(over)
+
+    assert list(Decision.objects.order_by("id").values_list("outcome", flat=True)) == ["dropped"] * 8 + ["held"]
+
+
 REFUSE = """
 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no room' USING ERRCODE = '53100'; END $$;
 CREATE TRIGGER refuse BEFORE INSERT ON triggers_redispatch FOR EACH ROW WHEN (NEW.trigger_id = '{id}') EXECUTE FUNCTION refuse()
@@ -292,3 +373,36 @@ def test_an_offer_that_fails_is_put_off_and_a_problem_and_the_others_go_on() -> 
         event.pk for event in held
     ]
     assert not [one for one in problems(look()) if one.name.startswith("offer:")]
+
+
+NOTHING_IS_DUE = timers.Look(
+    ready=False,
+    lost=False,
+    due=None,
+    wait=None,
+    look_back=None,
+    inside={},
+    outside=None,
+    slow=None,
+    lease_expiry=None,
+)
+
+
+def test_a_dispatcher_with_nothing_to_do_wakes_when_an_offer_that_was_put_off_is_due(settings: Settings) -> None:
+    settings.WAKEFUL_SAFETY_LOOK = timedelta(hours=1)
+    bad = make_paused_trigger("bad")
+    held_events(bad, 2)
+    execute(REFUSE.format(id=bad.pk))
+    resume(bad, by="ann")
+    assert timers.is_due(look_for_work().offer)
+    move()
+    Offer.objects.update(moved_at=timezone.now() + timedelta(seconds=20))
+
+    work = look_for_work()
+
+    assert not timers.is_due(work.offer)
+    assert seconds_until_next(Batch(), work, NOTHING_IS_DUE) <= 20
+    Offer.objects.update(moved_at=timezone.now() + timedelta(days=1))  # by a clock that was ahead
+    assert timers.is_due(look_for_work().offer)
+    Offer.objects.all().delete()
+    assert seconds_until_next(Batch(), look_for_work(), NOTHING_IS_DUE) == 3600
