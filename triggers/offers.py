@@ -66,7 +66,7 @@ NEXT_DUE = f"""
 SELECT min(CASE WHEN {IS_DUE} THEN interval '0' ELSE moved_at - clock_timestamp() END) FROM triggers_offer
 """  # noqa: S608
 TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s::int, %s::int)"
-# In turn. `waiting` is no more than PIECE.
+# In turn. `waiting` is no more than PIECE. The trigger is locked as well: its resume locks it first and the offer afterwards.
 NEXT = f"""
 SELECT offer.id, offer.trigger_id, offer.outcome, offer.drop, offer.since, offer.after, offer.until, offer.by, offer.created_at,
   trigger.paused_at IS NOT NULL,
@@ -74,7 +74,7 @@ SELECT offer.id, offer.trigger_id, offer.outcome, offer.drop, offer.since, offer
    WHERE dispatched_at IS NULL AND trigger_id = offer.trigger_id LIMIT %(piece)s::int) waiting)
 FROM triggers_offer offer JOIN triggers_trigger trigger ON trigger.id = offer.trigger_id
 WHERE {IS_DUE}
-ORDER BY offer.moved_at, offer.id LIMIT 1 FOR UPDATE OF offer SKIP LOCKED
+ORDER BY offer.moved_at, offer.id LIMIT 1 FOR UPDATE OF offer SKIP LOCKED FOR NO KEY UPDATE OF trigger SKIP LOCKED
 """  # noqa: S608
 TURN = """
 UPDATE triggers_offer SET moved_at = clock_timestamp(), after = %s::bigint, failures = 0, error = '' WHERE id = %s::bigint

@@ -12,7 +12,9 @@ from runs.models import NIL, Alarm, Run
 from tests.triggers.factories import hold, make_event, make_paused_trigger, make_trigger
 from tests.triggers.test_dispatch_races import locked, patience
 from triggers import failures
+from triggers.control import resume
 from triggers.models import Decision, Event, Redispatch, Trigger
+from triggers.offers import move
 from triggers.rules import Rules
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -139,3 +141,17 @@ def accepted() -> Iterator[None]:
     yield
     with connection.cursor() as cursor:
         cursor.execute("DROP TRIGGER IF EXISTS refuse ON runs_run")
+
+
+def test_a_locked_trigger_delays_no_offer_of_another_trigger() -> None:
+    emptied, other = make_paused_trigger("emptied"), make_paused_trigger("other")
+    held = make_event()
+    hold(held, other)
+    for trigger in (emptied, other):
+        resume(trigger, by="test")
+
+    with locked(Trigger.objects.filter(pk=emptied.pk)):
+        assert move() == 1
+
+    assert Redispatch.objects.get().event_id == held.pk
+    assert move() == 1  # the end of the other offer
