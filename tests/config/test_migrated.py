@@ -1,6 +1,11 @@
-"""A web process that runs before `migrate` refuses what it could not keep."""
+"""Before `migrate` a web process refuses what it could not keep; `migrate` gives way to what goes on."""
 
-from tests.stack import Stack, eventually
+import subprocess
+import sys
+
+import psycopg
+
+from tests.stack import PATIENCE, ROOT, Stack, eventually
 from tests.triggers.sources.webhooks.hooks import make_source, signed
 
 
@@ -20,3 +25,22 @@ def test_a_web_process_before_migrate_answers_503_and_accepts_after(stack: Stack
     assert "triggers.0009" in refused.body.decode() and "manage.py migrate" in refused.body.decode()
     assert not_ready.json()["migrations"] == "pending"
     assert stack.query("SELECT count(*) AS n FROM triggers_event") == [{"n": 1}]
+
+
+def test_a_migration_that_a_reader_holds_up_stops_nobody_and_is_tried_again(stack: Stack) -> None:
+    stack.manage("migrate", "triggers", "0012", "-v0")
+    log = stack.folder / "migrate.log"
+    with psycopg.connect(stack.database_url) as dump, log.open("wb") as output:
+        dump.execute("LOCK triggers_offer IN ACCESS SHARE MODE")
+        migrate = subprocess.Popen(
+            [sys.executable, "manage.py", "migrate"], env=stack.env, cwd=ROOT, stdout=output, stderr=output
+        )
+        eventually(lambda: log.read_text().count("is tried again") == 2)
+        assert stack.query("SELECT count(*) AS n FROM triggers_offer") == [{"n": 0}]
+        assert migrate.poll() is None
+        dump.rollback()
+
+        assert migrate.wait(PATIENCE) == 0
+
+    assert "Applying triggers.0013_offer_failures... OK" in log.read_text()
+    assert "No migrations to apply" in stack.manage("migrate").stdout

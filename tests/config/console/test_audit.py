@@ -287,6 +287,7 @@ OTHER_COMMANDS = {
     "runs",
     "export_triggers",
     "up",
+    "migrate",
     "dispatcher",
     "rotate_keys",
     "erase",

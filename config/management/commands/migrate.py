@@ -1,0 +1,37 @@
+"""Django's `migrate`, which gives way: while it waits for a lock on a table, all that comes after it waits behind it."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from django.core.management.commands import migrate
+from django.db import OperationalError, connection
+from psycopg.errors import LockNotAvailable
+
+WAIT_FOR_A_LOCK = "SET LOCAL lock_timeout = '2s'"
+PAUSE = 5  # seconds: what waited behind it goes on meanwhile
+
+
+class Command(migrate.Command):
+    def handle(self, *args: Any, **options: Any) -> None:
+        while True:
+            try:
+                with connection.execute_wrapper(give_way):
+                    super().handle(*args, **options)
+                return
+            except OperationalError as error:
+                if not isinstance(error.__cause__, LockNotAvailable):
+                    raise
+            self.stderr.write(
+                f"\nA migration needs a lock that another session holds (a dump, or a long transaction). It was rolled back, and "
+                f"is tried again in {PAUSE} s."
+            )
+            time.sleep(PAUSE)
+
+
+def give_way(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
+    """In transactions alone: what is done outside of one, such as an index that is built beside everything, cannot be rolled
+    back, and stops nothing while it waits."""
+    if context["connection"].in_atomic_block and not many:
+        execute(WAIT_FOR_A_LOCK, None, False, context)
+    return execute(sql, params, many, context)
