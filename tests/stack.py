@@ -219,7 +219,7 @@ class Stack:
         self._blocker = blocker
         self._session: psycopg.Connection[dict[str, Any]] | None = None
         self._session_url = ""
-        self._lock = threading.Lock()
+        self._is_asking = threading.Lock()
         self.env = {
             **surroundings(),
             **SETTINGS,
@@ -306,20 +306,25 @@ class Stack:
     # Its database
 
     def query(self, sql: str, *parameters: Any) -> list[dict[str, Any]]:
-        """Rows of the stack's database, through a connection of its own: most waits ask every 50 ms."""
-        with self._lock:
+        """Rows of the stack's database, through a connection that is kept, since most waits ask every 50 ms."""
+        if not self._is_asking.acquire(blocking=False):
+            with self._connect() as session:  # another thread's query may be waiting for a lock
+                return _rows(session, sql, parameters)
+        try:
             if self._session and not self._session.closed and self._session_url == self.database_url:
                 try:
                     return _rows(self._session, sql, parameters)
                 except psycopg.OperationalError:
                     if not self._session.closed:
                         raise  # it is not the session that is gone
-            self._session_url = self.database_url
-            # Schemas change under it: nothing is prepared.
-            self._session = psycopg.connect(
-                self._session_url, autocommit=True, row_factory=dict_row, prepare_threshold=None
-            )
+            self._session, self._session_url = self._connect(), self.database_url
             return _rows(self._session, sql, parameters)
+        finally:
+            self._is_asking.release()
+
+    def _connect(self) -> psycopg.Connection[dict[str, Any]]:
+        # Schemas change under it: nothing is prepared.
+        return psycopg.connect(self.database_url, autocommit=True, row_factory=dict_row, prepare_threshold=None)
 
     @contextmanager
     def orm(self) -> Iterator[None]:
