@@ -2,39 +2,51 @@
 
 One event loop reads all bodies and gives up those that do not come in time: a sender that is silent holds a connection and no
 thread. Threads only work, on requests that are there in full. Each has its own database connections, so there are no more
-of them than threads.
+of them than threads. A request waits for a thread in the event loop, where it ends as soon as its sender hangs up.
 """
 
 import asyncio
 import io
+import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from django.core.handlers.wsgi import WSGIRequest
 from granian.rsgi import Scope
+
+from config.health import live
+from config.refusals import log_refusal, note_refusal, source_of
 
 Environ = dict[str, Any]
 Headers = list[tuple[str, str]]
+Answer = tuple[int, Headers, bytes]
+T = TypeVar("T")
 Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 
 LARGE_BODIES = ("/hooks/", "/api/")
 SMALL = 2**20  # bytes of the largest body anywhere else: forms
 FREE = 2**16  # bytes of each body that count for nothing, so that small ones get in while large ones use up the room
-REFUSALS = {
-    408: b'{"detail": "The body did not come in time."}',
-    413: b'{"detail": "The body is too large."}',
-    503: b'{"detail": "Too many bodies are on their way. Come back later."}',
-}
+# Requests that wait, for each that is worked on. Refused senders may not come back, so that a burst rather waits: at 100
+# requests a second, 16 places work off 1,024 of them before most senders give up (10 s). With FREE bytes each they are 64 MB.
+WAITING = 64
+LIVE = "/health/live"
 
 
 class Refused(Exception):
     """The request is answered with this status before Django sees it."""
 
-    def __init__(self, status: int) -> None:
+    def __init__(self, status: int, detail: str, **more: str) -> None:
         self.status = status
+        self.detail = detail
+        self.content = json.dumps({"detail": detail, **more}).encode()
+
+
+class Gone(Exception):
+    """The sender hung up before the work began."""
 
 
 class Web:
@@ -46,45 +58,68 @@ class Web:
         self._most = most
         self._patience = patience
         self._workers = ThreadPoolExecutor(places, thread_name_prefix="wakeful-request")
+        self._places = Places(places)
         self._room = Room(places * most)
 
     async def __rsgi__(self, scope: Scope, protocol: Any) -> None:
         try:
             with self._room.held() as hold:
-                body = await self._whole_body(scope, protocol, hold)
-                work = asyncio.get_running_loop().run_in_executor(self._workers, self._answer, scope, body)
-                status, headers, content = await work
+                answer = await self._answer(scope, protocol, hold)
+        except Gone:
+            return
         except Refused as refused:
-            status, content = refused.status, REFUSALS[refused.status]
-            headers = [("Content-Type", "application/json"), ("Content-Length", str(len(content)))]
-            # What is left of the body must not be taken for the next request.
-            headers += [("Connection", "close"), *([("Retry-After", "5")] if status == 503 else [])]
-        protocol.response_bytes(status, headers, content)
+            protocol.response_bytes(refused.status, _headers_of(refused), refused.content)
+            await self._leave_trace(scope, protocol, refused)
+        else:
+            protocol.response_bytes(*answer)
+
+    async def _answer(self, scope: Scope, protocol: Any, hold: "Hold") -> Answer:
+        if scope.path.startswith(LARGE_BODIES) and (field := lost_field(scope)):
+            raise Refused(400, "A header field has other characters than ASCII.", field=field)
+        body = await self._whole_body(scope, protocol, hold)
+        if scope.path == LIVE:
+            return _live(environ_of(scope, body))  # here, because all threads may wait for a database that hangs
+        async with self._places.held(protocol):
+            return await self._in_thread(self._work, environ_of(scope, body))
+
+    async def _leave_trace(self, scope: Scope, protocol: Any, refused: Refused) -> None:
+        request = WSGIRequest(environ_of(scope, b""))
+        log_refusal(request, refused.status, refused.detail)
+        # Bookkeeping takes no place that a request waits for.
+        if source_of(request) and self._places.are_free():
+            async with self._places.held(protocol):
+                await self._in_thread(note_refusal, request, refused.status, refused.detail)
+
+    async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._workers, work, *arguments)
 
     async def _whole_body(self, scope: Scope, protocol: Any, hold: "Hold") -> bytes:
         text = scope.headers.get("content-length") or "0"
-        length = int(text) if text.isascii() and text.isdigit() and len(text) <= 12 else 0
+        length = int(text[:13]) if text.isascii() and text.isdigit() else 0  # more digits are too large all the same
         if length > (self._most if scope.path.startswith(LARGE_BODIES) else SMALL):
-            raise Refused(413)
+            raise Refused(413, "The body is too large.")
         if not length:
             return b""
         parts = []
         try:
             async with asyncio.timeout(self._patience):
-                async for part in protocol:  # one that breaks off ends, too: its reader compares the lengths
+                async for part in protocol:  # one that breaks off ends, too
                     hold.take(len(part))
                     parts.append(bytes(part))
         except TimeoutError:
-            raise Refused(408) from None
-        return b"".join(parts)
+            raise Refused(408, "The body did not come in time.") from None
+        body = b"".join(parts)
+        if len(body) != length:
+            raise Refused(400, "The body is not as long as Content-Length says.")
+        return body
 
-    def _answer(self, scope: Scope, body: bytes) -> tuple[int, Headers, bytes]:
+    def _work(self, environ: Environ) -> Answer:
         begun: list[tuple[int, Headers]] = []
 
         def start_response(status: str, headers: Headers, exc_info: Any = None) -> None:
             begun.append((int(status[:3]), headers))
 
-        result = self._application(environ_of(scope, body), start_response)
+        result = self._application(environ, start_response)
         try:
             content = b"".join(result)
         finally:
@@ -92,6 +127,25 @@ class Web:
                 close()
         status, headers = begun[-1]
         return status, headers, content
+
+
+def _headers_of(refused: Refused) -> Headers:
+    headers = [("Content-Type", "application/json"), ("Content-Length", str(len(refused.content)))]
+    # What is left of the body must not be taken for the next request.
+    return [*headers, ("Connection", "close"), *([("Retry-After", "5")] if refused.status == 503 else [])]
+
+
+def _live(environ: Environ) -> Answer:
+    """The view alone: the layers around Django's views may ask the database who sends the request."""
+    response = live(WSGIRequest(environ))
+    return response.status_code, list(response.items()), response.content
+
+
+def lost_field(scope: Scope) -> str | None:
+    """The first field whose value granian leaves out, for it has other characters than ASCII. Without its id a delivery that
+    comes twice would be two events."""
+    headers = scope.headers
+    return next((name for name in headers.keys() if "_" not in name and headers.get(name) is None), None)  # noqa: SIM118
 
 
 def environ_of(scope: Scope, body: bytes) -> Environ:
@@ -124,6 +178,48 @@ def environ_of(scope: Scope, body: bytes) -> Environ:
     return environ
 
 
+class Places:
+    """At most `count` requests are worked on, and WAITING times as many wait for that. Only the event loop touches it."""
+
+    def __init__(self, count: int) -> None:
+        self._free = asyncio.Semaphore(count)
+        self._most_waiting = count * WAITING
+        self._waiting = 0
+
+    def are_free(self) -> bool:
+        return not self._free.locked()
+
+    @asynccontextmanager
+    async def held(self, protocol: Any) -> AsyncIterator[None]:
+        """Gone where the sender hangs up while it waits, Refused where too many wait."""
+        if self.are_free():
+            await self._free.acquire()
+        else:
+            await self._wait(protocol)
+        try:
+            yield
+        finally:
+            self._free.release()
+
+    async def _wait(self, protocol: Any) -> None:
+        if self._waiting >= self._most_waiting:
+            raise Refused(503, "Too many requests wait. Come back later.")
+        turn = asyncio.ensure_future(self._free.acquire())
+        gone = asyncio.ensure_future(protocol.client_disconnect())
+        self._waiting += 1
+        try:
+            done, _ = await asyncio.wait((turn, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._waiting -= 1
+            gone.cancel()
+        if gone not in done:
+            return
+        if turn in done:
+            self._free.release()
+        turn.cancel()
+        raise Gone
+
+
 class Room:
     """The bytes that all bodies together may take while they are read and worked on. Only the event loop touches it."""
 
@@ -142,7 +238,7 @@ class Room:
     def change(self, bytes: int) -> None:
         """Refused where more would be taken than there is."""
         if self.left + bytes < 0:
-            raise Refused(503)
+            raise Refused(503, "Too many bodies are on their way. Come back later.")
         self.left += bytes
 
 

@@ -1,18 +1,27 @@
 """What holds before Django sees a request, on the real web process."""
 
+import hashlib
+import hmac
 import json
+import re
+import selectors
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from urllib.parse import urlencode
 
+import psycopg
 import pytest
+from django.contrib.auth.hashers import PBKDF2PasswordHasher
+from django.contrib.auth.models import User
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
-from config.web import FREE, Refused, Room
-from tests.stack import Process, Stack, eventually
-from tests.triggers.sources.webhooks.hooks import make_source, signed
+from config.refusals import LINES, Lines
+from config.web import FREE, WAITING, Refused, Room
+from tests.stack import PATIENCE, Process, Stack, eventually
+from tests.triggers.sources.webhooks.hooks import SECRET, make_source, signed
 
 PLACES = 13
 
@@ -44,6 +53,27 @@ def threads_of(web: Process) -> int:
 def clients_of(web: Process) -> int:
     sockets = [one for child in web.children() for one in child.net_connections("tcp4") if one.raddr]
     return sum(one.laddr.port == web.stack.port for one in sockets)
+
+
+@contextmanager
+def no_source_can_be_read(web: Stack) -> Iterator[None]:
+    with psycopg.connect(web.database_url) as held:
+        held.execute("LOCK TABLE triggers_source IN ACCESS EXCLUSIVE MODE")
+        yield
+
+
+def deliveries_that_wait(web: Stack) -> int:
+    """Those that have a thread, and wait for the database."""
+    waiting = """
+        SELECT count(*)::int AS count FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE %s
+    """
+    count: int = web.query(waiting, "%triggers_source source LEFT JOIN triggers_secret%")[0]["count"]
+    return count
+
+
+def refusals_of(web: Stack) -> list[dict[str, object]]:
+    return web.query("SELECT reason, status, count FROM triggers_refuseddelivery ORDER BY status, reason")
 
 
 @pytest.fixture
@@ -111,6 +141,125 @@ def test_a_body_that_is_too_large_is_refused_unread(web: Stack) -> None:
     for path, length in (("/hooks/shop/", 26 * 2**20), ("/admin/login/", 2**20 + 1)):
         with unfinished(web, 1, path=path, length=length) as [sender]:
             assert status_of(sender) == 413
+
+
+def test_a_refused_request_leaves_a_trace(web: Stack) -> None:
+    for path, length in (("/hooks/shop/", 26 * 2**20), ("/hooks/unknown/", 26 * 2**20), ("/approvals/a-token/", 2**21)):
+        with unfinished(web, 1, path=path, length=length) as [sender]:
+            assert status_of(sender) == 413
+
+    eventually(lambda: refusals_of(web) == [{"reason": "The body is too large.", "status": 413, "count": 1}])
+    eventually(lambda: web.processes[0].output().count("web.refused") == 3)
+    output = web.processes[0].output()
+    assert "/hooks/unknown/" in output
+    assert "127.0.0.1" in output
+    assert "a-token" not in output
+
+
+def test_few_of_many_refusals_are_logged_and_the_others_are_counted() -> None:
+    lines = Lines()
+
+    assert [lines.take(1) for _ in range(LINES + 3)] == [0] * LINES + [None] * 3
+    assert [lines.take(2) for _ in range(2)] == [3, 0]
+
+
+def test_a_form_that_broke_off_is_not_worked_on(web: Stack) -> None:
+    with web.orm():
+        hashed = PBKDF2PasswordHasher().encode("right", "salt")
+        User.objects.create(username="ada", password=hashed, is_staff=True, is_superuser=True)
+    cookies: dict[str, str] = {}
+
+    def talk(method: str, path: str, form: dict[str, str] | None = None, cut: int = 0) -> bytes:
+        body = urlencode(form or {}).encode()
+        head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: {len(body)}\r\n"
+        head += "Content-Type: application/x-www-form-urlencoded\r\n"
+        head += f"Cookie: {'; '.join(f'{name}={value}' for name, value in cookies.items())}\r\n\r\n"
+        answer = b""
+        with closing(socket.create_connection(("127.0.0.1", web.port), timeout=PATIENCE)) as sender:
+            sender.sendall(head.encode() + body[: len(body) - cut])
+            if cut:
+                sender.shutdown(socket.SHUT_WR)
+            while part := sender.recv(65536):
+                answer += part
+        cookies.update(re.findall(r"set-cookie: *([^=]+)=([^;]*)", answer.decode(), re.I))
+        return answer
+
+    def token_of(page: bytes) -> str:
+        found = re.search(r'csrfmiddlewaretoken" value="([^"]+)"', page.decode())
+        assert found
+        return found[1]
+
+    token = token_of(talk("GET", "/admin/login/"))
+    talk("POST", "/admin/login/", {"csrfmiddlewaretoken": token, "username": "ada", "password": "right"})
+    token = token_of(talk("GET", "/admin/auth/user/add/"))
+    form = {"csrfmiddlewaretoken": token, "usable_password": "false", "password1": "", "password2": ""}
+    answer = talk("POST", "/admin/auth/user/add/", {**form, "username": "eve-the-second"}, cut=len("-the-second"))
+
+    assert answer.split()[1] == b"400"
+    assert web.query("SELECT username FROM auth_user WHERE username <> 'ada'") == []
+
+
+def test_a_delivery_that_broke_off_is_counted_as_refused(web: Stack) -> None:
+    with unfinished(web, 1) as [sender]:
+        sender.shutdown(socket.SHUT_WR)
+        assert status_of(sender) == 400
+
+    reason = "The body is not as long as Content-Length says."
+    eventually(lambda: refusals_of(web) == [{"reason": reason, "status": 400, "count": 1}])
+
+
+def test_a_delivery_with_a_field_that_is_not_ascii_is_refused(web: Stack) -> None:
+    """Granian leaves out its value. Without its id it would be an event each time it comes."""
+    signature = hmac.new(SECRET.encode(), b"{}", hashlib.sha256).hexdigest()
+    fields = f"Host: 127.0.0.1\r\nContent-Length: 2\r\nX-Signature: {signature}\r\nX-Type: order.paid\r\nX-Id: ä-1\r\n"
+    with closing(socket.create_connection(("127.0.0.1", web.port), timeout=PATIENCE)) as sender:
+        sender.sendall(f"POST /hooks/shop/ HTTP/1.1\r\n{fields}\r\n{{}}".encode())
+        answer = sender.recv(65536)
+    with closing(socket.create_connection(("127.0.0.1", web.port), timeout=PATIENCE)) as reader:
+        reader.sendall("GET /admin/login/ HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Id: ä-1\r\n\r\n".encode())
+        assert status_of(reader) == 200
+
+    assert answer.split()[1] == b"400"
+    assert b'"field": "x-id"' in answer
+    assert web.query("SELECT 1 FROM triggers_event") == []
+    eventually(lambda: [refused["status"] for refused in refusals_of(web)] == [400])
+
+
+def test_requests_whose_senders_have_gone_are_not_worked_on(web: Stack) -> None:
+    process = web.processes[0]
+    with no_source_can_be_read(web):
+        with unfinished(web, PLACES + 40, length=1):
+            eventually(lambda: deliveries_that_wait(web) == PLACES)
+        eventually(lambda: clients_of(process) == 0)
+
+    assert web.request("POST", "/hooks/shop/", body=b"{}", headers=signed(b"{}")).status == 202
+    eventually(lambda: process.output().count("hook.rejected") >= PLACES)
+    assert web.request("POST", "/hooks/shop/", body=b"{}", headers=signed(b"{}")).status == 200
+    assert process.output().count("hook.rejected") == PLACES
+
+
+def test_few_requests_wait_for_a_thread_and_the_process_says_that_it_lives(web: Stack) -> None:
+    """While the database hangs, all threads wait for it."""
+    above = 10
+    with (
+        no_source_can_be_read(web),
+        unfinished(web, PLACES * (1 + WAITING) + above, length=1) as senders,
+        selectors.DefaultSelector() as selector,
+    ):
+        for sender in senders:
+            selector.register(sender, selectors.EVENT_READ)
+        eventually(lambda: len(selector.select(0)) == above)
+        answers = [sender.recv(65536) for sender in senders if sender in {key.fileobj for key, _ in selector.select(0)}]
+        assert {answer.split()[1] for answer in answers} == {b"503"}
+        assert all(b"retry-after: 5" in answer.lower() for answer in answers)
+
+        live = web.request("GET", "/health/live")
+        assert (live.status, live.json()) == (200, {"status": "ok"})
+        assert "no-store" in live.headers["cache-control"]
+        assert web.request("HEAD", "/health/live").status == 200
+        assert web.request("POST", "/health/live", body=b"{}").status == 405
+
+    assert web.request("POST", "/hooks/shop/", body=b"{}", headers=signed(b"{}")).status == 202
 
 
 def test_nothing_of_the_environment_is_a_header(web: Stack) -> None:
