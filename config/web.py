@@ -20,6 +20,7 @@ from granian.rsgi import Scope
 
 from config.health import live
 from config.refusals import log_refusal, note_refusal, source_of
+from triggers.sources.headers import UNREADABLE
 
 Environ = dict[str, Any]
 Headers = list[tuple[str, str]]
@@ -39,10 +40,10 @@ LIVE = "/health/live"
 class Refused(Exception):
     """The request is answered with this status before Django sees it."""
 
-    def __init__(self, status: int, detail: str, **more: str) -> None:
+    def __init__(self, status: int, detail: str) -> None:
         self.status = status
         self.detail = detail
-        self.content = json.dumps({"detail": detail, **more}).encode()
+        self.content = json.dumps({"detail": detail}).encode()
 
 
 class Gone(Exception):
@@ -74,8 +75,6 @@ class Web:
             protocol.response_bytes(*answer)
 
     async def _answer(self, scope: Scope, protocol: Any, hold: "Hold") -> Answer:
-        if scope.path.startswith(LARGE_BODIES) and (field := lost_field(scope)):
-            raise Refused(400, "A header field has other characters than ASCII.", field=field)
         body = await self._whole_body(scope, protocol, hold)
         if scope.path == LIVE:
             return _live(environ_of(scope, body))  # here, because all threads may wait for a database that hangs
@@ -141,11 +140,9 @@ def _live(environ: Environ) -> Answer:
     return response.status_code, list(response.items()), response.content
 
 
-def lost_field(scope: Scope) -> str | None:
-    """The first field whose value granian leaves out, for it has other characters than ASCII. Without its id a delivery that
-    comes twice would be two events."""
-    headers = scope.headers
-    return next((name for name in headers.keys() if "_" not in name and headers.get(name) is None), None)  # noqa: SIM118
+def unreadable_fields(scope: Scope) -> list[str]:
+    """Those whose value granian leaves out, for it has other characters than ASCII."""
+    return [name for name in scope.headers.keys() if scope.headers.get(name) is None]  # noqa: SIM118
 
 
 def environ_of(scope: Scope, body: bytes) -> Environ:
@@ -167,6 +164,7 @@ def environ_of(scope: Scope, body: bytes) -> Environ:
         "wsgi.multithread": True,
         "wsgi.multiprocess": True,
         "wsgi.run_once": False,
+        UNREADABLE: unreadable_fields(scope),
     }
     for field, value in scope.headers.items():
         if "_" in field:

@@ -208,7 +208,7 @@ def test_a_delivery_that_broke_off_is_counted_as_refused(web: Stack) -> None:
     eventually(lambda: refusals_of(web) == [{"reason": reason, "status": 400, "count": 1}])
 
 
-def test_a_delivery_with_a_field_that_is_not_ascii_is_refused(web: Stack) -> None:
+def test_a_delivery_that_needs_a_field_that_is_not_ascii_is_refused(web: Stack) -> None:
     """Granian leaves out its value. Without its id it would be an event each time it comes."""
     signature = hmac.new(SECRET.encode(), b"{}", hashlib.sha256).hexdigest()
     fields = f"Host: 127.0.0.1\r\nContent-Length: 2\r\nX-Signature: {signature}\r\nX-Type: order.paid\r\nX-Id: ä-1\r\n"
@@ -222,6 +222,14 @@ def test_a_delivery_with_a_field_that_is_not_ascii_is_refused(web: Stack) -> Non
     assert answer.split()[1] == b"400"
     assert b'"field": "x-id"' in answer
     assert web.query("SELECT 1 FROM triggers_event") == []
+
+    other = {**signed(b"{}"), "CF-IPCity": "S\u00e3o Paulo"}
+    fields = "".join(f"{name}: {value}\r\n" for name, value in other.items())
+    with closing(socket.create_connection(("127.0.0.1", web.port), timeout=PATIENCE)) as sender:
+        sender.sendall(
+            f"POST /hooks/shop/ HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n{fields}\r\n{{}}".encode()
+        )
+        assert status_of(sender) == 202
     eventually(lambda: [refused["status"] for refused in refusals_of(web)] == [400])
 
 

@@ -18,7 +18,7 @@ from triggers.accept import Incoming, accept
 from triggers.models import ApiToken, Source
 from triggers.sources.cloudevents import BATCH, STRUCTURED, CloudEvent, InvalidEvent, UnsupportedMedia, read_message
 from triggers.sources.door import AnyAccept, answer, require_room, status_of
-from triggers.sources.headers import Headers, redact
+from triggers.sources.headers import UNREADABLE, Headers, UnreadableField, redact
 
 RECORDED = inline_serializer("Recorded", {"event": UUIDField(), "duplicate": BooleanField()})
 
@@ -41,7 +41,11 @@ class EventIntake:
         body = read_body(request._request)
         token = cast(ApiToken, request.auth)
         require_room(token.source_id)
-        headers = Headers(request.headers)
+        headers = Headers(request.headers, request.META.get(UNREADABLE, ()))
+        for name in sorted(headers.unreadable):
+            if name.startswith("ce-"):
+                unreadable = UnreadableField(name)
+                return Response({"detail": str(unreadable), "field": name}, 400)
         try:
             message = read_message(headers, body)
         except UnsupportedMedia as refusal:

@@ -12,13 +12,29 @@ SECRET_NAME = re.compile(
 )
 
 
-class Headers(Mapping[str, bytes]):
-    """A request's header fields, found by name in any case (RFC 9110 §5.1), their values as they were on the wire."""
+UNREADABLE = "wakeful.unreadable_fields"  # in a WSGI environment: names of fields whose values the server left out
 
-    def __init__(self, fields: Mapping[str, str]) -> None:
+
+class UnreadableField(Exception):
+    """A field is needed whose value has other characters than ASCII: without its id, a delivery that comes twice would be
+    two events."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"The header field {name} has other characters than ASCII.")
+        self.name = name
+
+
+class Headers(Mapping[str, bytes]):
+    """A request's header fields, found by name in any case (RFC 9110 §5.1), their values as they were on the wire. Raises
+    UnreadableField where one is asked for that the server could not read; others of them are ignored."""
+
+    def __init__(self, fields: Mapping[str, str], unreadable: Iterable[str] = ()) -> None:
         self._fields = {name.lower(): _wire_bytes(value) for name, value in fields.items()}
+        self.unreadable = frozenset(unreadable)
 
     def __getitem__(self, name: str) -> bytes:
+        if name.lower() in self.unreadable:
+            raise UnreadableField(name.lower())
         return self._fields[name.lower()]
 
     def __iter__(self) -> Iterator[str]:

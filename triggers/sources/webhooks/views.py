@@ -23,7 +23,7 @@ from runs.sql import fetch
 from triggers.accept import ReservedType, accept
 from triggers.secrets import decrypt
 from triggers.sources.door import Unavailable, answer, on_live_connection, require_room, status_of
-from triggers.sources.headers import Headers
+from triggers.sources.headers import UNREADABLE, Headers, UnreadableField
 from triggers.sources.webhooks.proof import Rejected, SigningSecret
 from triggers.sources.webhooks.receive import Misconfigured, Receipt, receive
 from triggers.sources.webhooks.refused import DISABLED, RESERVED, note_refused
@@ -70,6 +70,10 @@ class HookView(View):
             log.info("hook.rejected", source=slug, reason=rejected.reason)
             _note(request, slug, rejected.reason, 401)
             return JsonResponse({}, status=401, headers={"WWW-Authenticate": "Signature"})
+        except UnreadableField as error:
+            log.info("hook.refused", source=slug, reason=str(error))
+            _note(request, slug, str(error), 400)
+            return JsonResponse({"detail": str(error), "field": error.name}, status=400)
         except ReservedType as error:
             log.info("hook.refused", source=slug, reason=str(error))
             _note(request, slug, RESERVED, 400)
@@ -93,7 +97,7 @@ def _take(request: HttpRequest, slug: str) -> JsonResponse:
     body = read_body(request)
     endpoint = on_live_connection(lambda: find_endpoint(slug))
     require_room(endpoint.id, is_verified=schemes()[endpoint.kind].needs_secret)
-    receipt = _receive(endpoint, Headers(request.headers), body)
+    receipt = _receive(endpoint, Headers(request.headers, request.META.get(UNREADABLE, ())), body)
     [accepted] = on_live_connection(lambda: accept([receipt.event]))
     note_match(endpoint, receipt.secret)
     return JsonResponse(answer(accepted), status=status_of(accepted))
