@@ -65,7 +65,9 @@ def run_now(running: Stack, page: Page) -> None:
 
 def make_up_for_yesterday(running: Stack, page: Page) -> None:
     page.get_by_role("link", name="Backfill").click()
-    expect(page.locator(".preview-words")).to_have_text(re.compile("^24 of its times lie in this range, 0 of which"))
+    expect(page.locator(".preview-words")).to_have_text(
+        re.compile("^24 of its times lie in this range; 0 of them have fired")
+    )
     page.locator("[name=at_once]").fill("4")
     page.get_by_role("button", name="Start the backfill").click()
     expect(page.get_by_text("Started: 24 of its times are being made up for.")).to_be_visible()
