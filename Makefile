@@ -50,7 +50,7 @@ ifneq ($(SEEDS)$(APPS),)
 else ifdef ALL
 	@$(CHAOS) --all
 	@$(CHAOS) --shipped --seeds 9,17,49,54,75
-	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/integration $(HISTORIES) tests/acceptance/test_recovery.py $(FLOOD) tests/chaos/broker_away.py tests/chaos/dispatch_under_strain.py tests/chaos/broken_builds.py tests/chaos/failovers.py
+	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/integration $(HISTORIES) tests/acceptance/test_recovery.py tests/acceptance/test_up.py $(FLOOD) tests/chaos/broker_away.py tests/chaos/dispatch_under_strain.py tests/chaos/broken_builds.py tests/chaos/failovers.py
 else
 	@$(CHAOS)
 	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/chaos/test_smoke.py $(FLOOD) $(DURABLE)

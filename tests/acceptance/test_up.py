@@ -141,6 +141,7 @@ def test_from_nothing_to_a_run_and_back_again(home: Path, started: list[Up]) -> 
     up.interrupt()
 
 
+@pytest.mark.chaos
 def test_a_stack_whose_supervisor_was_killed_leaves_nothing_in_the_way_and_starts_paused_if_told_to(
     home: Path, started: list[Up]
 ) -> None:

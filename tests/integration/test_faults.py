@@ -202,6 +202,7 @@ def test_a_run_that_kills_its_process_ends_among_the_failed(make_stack: StackMak
     assert effects(stack, event) == 0
 
 
+@pytest.mark.chaos
 def test_children_that_come_and_go_lose_no_run(make_stack: StackMaker) -> None:
     stack = shop_stack(make_stack)
     stack.start("worker", "--max-tasks-per-child", "1", concurrency=2)

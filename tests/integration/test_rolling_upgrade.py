@@ -3,6 +3,8 @@ columns, and nothing that the new one writes or says disturbs it."""
 
 from typing import Any
 
+import pytest
+
 from config.celery import app
 from tests.integration.protocol import effects, emit, in_status, run_of
 from tests.runs.factories import make_run
@@ -110,6 +112,7 @@ def test_old_processes_go_on_while_the_schema_is_ahead_of_them(make_stack: Stack
         assert "cached plan must not change result type" not in process.output()
 
 
+@pytest.mark.chaos
 def test_in_a_mixed_fleet_what_was_begun_durably_is_ended_durably(make_stack: StackMaker) -> None:
     stack = changing_stack(make_stack)
     new = stack.start("worker", env=NEW)
@@ -141,6 +144,7 @@ def test_in_a_mixed_fleet_what_was_begun_durably_is_ended_durably(make_stack: St
     assert left_by(stack, parked) == ["durable: charge", "durable: receipt"]
 
 
+@pytest.mark.chaos
 def test_in_a_mixed_fleet_what_atomic_code_has_tried_durable_code_begins_from_the_start(make_stack: StackMaker) -> None:
     stack = changing_stack(make_stack)
     old = stack.start("worker", env=OLD)

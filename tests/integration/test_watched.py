@@ -72,6 +72,7 @@ def watched(make_stack: StackMaker, monitor: Monitor) -> Stack:
     return make_stack(env={**env, "WAKEFUL_HEARTBEAT_URL": monitor.url, "WAKEFUL_ALARM_URL": monitor.url})
 
 
+@pytest.mark.chaos
 def test_the_ping_stops_and_the_alarm_comes_whichever_process_dies(watched: Stack, monitor: Monitor) -> None:
     worker, beat, dispatcher = (watched.start(kind) for kind in ("worker", "beat", "dispatcher"))
     monitor.hears()
