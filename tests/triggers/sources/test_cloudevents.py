@@ -13,6 +13,7 @@ from cloudevents.v1.http import CloudEvent as OlderReferenceEvent
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.reserved import is_reserved
 from runs.strict_json import is_storable
 from triggers.sources.cloudevents import (
     BATCH,
@@ -57,7 +58,7 @@ texts = st.text(
 attributes = st.fixed_dictionaries(
     {
         "id": texts,
-        "type": texts,
+        "type": texts.filter(lambda type: not is_reserved(type)),
         "source": st.sampled_from(["/a", "https://tides.example/x?y=1#z", "urn:uuid:1-2", "%C3%A9"]),
     },
     optional={
