@@ -42,7 +42,7 @@ ON CONFLICT (trigger_id, outcome) DO UPDATE SET
 LAST = "(SELECT coalesce(max(id), 0) FROM triggers_decision)"
 OFFER_HELD = OFFER.format(until=f"CASE WHEN %(drop)s::boolean THEN {LAST} END", which="")
 IS_DROPPED = "SELECT EXISTS (SELECT FROM triggers_offer WHERE trigger_id = %s::uuid AND outcome = 'held' AND drop)"
-# What an earlier resume offered and nothing has dispatched since is offered anew, in its place among what was held again.
+# What an earlier resume offered and nothing has dispatched since is offered again, in its place among what was held again.
 WITHDRAW = """
 DELETE FROM triggers_redispatch again USING triggers_decision decision
 WHERE again.trigger_id = %s::uuid AND again.dispatched_at IS NULL AND decision.outcome = 'held'
