@@ -18,9 +18,9 @@ help: ## this list
 run: .venv/runtime ## the whole stack with demo data: PostgreSQL, Valkey, web, beat, dispatcher, worker
 	@exec $(PY) manage.py up --demo
 
-# All tests: in two processes side by side, each with servers of its own. A part of them (ARGS), and
+# All tests: in three processes side by side, since each waits a third of its time, with servers of its own. A part of them (ARGS), and
 # what runs on servers of yours: in one.
-ALL_TESTS = $(if $(DATABASE_URL)$(REDIS_URL),,-n 2 --dist loadfile --no-loadscope-reorder)
+ALL_TESTS = $(if $(DATABASE_URL)$(REDIS_URL),,-n 3 --dist loadfile --no-loadscope-reorder)
 
 test: .venv/dev ## all tests, on real servers; tries to install a Chromium for the browser tests
 	@$(PY) -m tests.browser --install

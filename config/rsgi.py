@@ -2,9 +2,11 @@
 
 import os
 import resource
+from typing import Any
 
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
+from django.db.backends.signals import connection_created
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 django = get_wsgi_application()
@@ -13,6 +15,16 @@ from config.migrated import RequireMigrations  # noqa: E402  (models are loaded 
 from config.presence import be_present  # noqa: E402
 from config.web import Web  # noqa: E402
 
+# A process that freezes in a transaction holds its locks, a run's key among them, and no rescuer looks for its sessions.
+IDLE = "SELECT set_config('idle_in_transaction_session_timeout', '20s', false)"
+
+
+def end_idle_transactions(connection: Any, **kwargs: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(IDLE)
+
+
+connection_created.connect(end_idle_transactions)
 application = Web(
     RequireMigrations(django),
     places=settings.WAKEFUL_WEB_REQUESTS,

@@ -83,7 +83,7 @@ class UnstartedRun:
 # in its queue and priority for an agent that a live worker knows. So triggers with a backlog take turns, one run each, and the
 # first run of a trigger without one comes next. Where nothing is ready the floor is the next `seq`, which is no less than any
 # turn: what a trigger has had before counts for nothing. The newest runs of a trigger are found by their ids, which are ordered by
-# time to the millisecond, so several are looked at.
+# time to the millisecond, so several are looked at. A run that is blocked behind its key gets its turn with its place (keys.TURN).
 INSERT = """
 WITH given AS MATERIALIZED (
   SELECT * FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::uuid[], %s::text[], %s::text[], %s::text[], %s::smallint[],
@@ -107,12 +107,18 @@ WITH given AS MATERIALIZED (
   FROM (SELECT DISTINCT queue, priority, trigger FROM given WHERE trigger <> '') asked JOIN floor USING (queue, priority)
   CROSS JOIN LATERAL (
     SELECT max(place) FILTER (WHERE (late.queue, late.priority) = (asked.queue, asked.priority)) AS place FROM (
-      SELECT run.queue, run.priority, {place} AS place FROM runs_run run WHERE run.trigger = asked.trigger
-      ORDER BY run.id DESC LIMIT 10) late) newest
+      (SELECT run.queue, run.priority, run.turn AS place FROM runs_run run WHERE run.trigger = asked.trigger
+       ORDER BY run.id DESC LIMIT 10)
+      UNION ALL
+      (SELECT run.queue, run.priority, {place} FROM runs_run run
+       WHERE {is_ready} AND run.key IS NOT NULL AND run.queue = asked.queue AND run.priority = asked.priority
+         AND run.trigger = asked.trigger AND {place} >= floor.place
+       ORDER BY {place} DESC LIMIT 1)) late) newest
 ), new AS (
-  SELECT given.*,
-    last.turn - 1 + row_number() OVER (PARTITION BY given.queue, given.priority, given.trigger ORDER BY given.position) AS turn
-  FROM given LEFT JOIN last USING (queue, priority, trigger)
+  SELECT given.*, CASE WHEN NOT is_blocked THEN last.turn - 1 + row_number() OVER (
+    PARTITION BY given.queue, given.priority, given.trigger, is_blocked ORDER BY given.position) END AS turn
+  FROM given CROSS JOIN LATERAL (SELECT NOT is_ready AND due_at IS NULL AS is_blocked) state
+    LEFT JOIN last USING (queue, priority, trigger)
 )
 INSERT INTO runs_run (id, queue, agent, version, trigger, trigger_id, event_ids, input, policy, priority, replay_id, root_id, depth,
                       chain, status, status_reason, ready_at, due_at, attempt, epoch, key, key_limit, slot, error, parent_id,

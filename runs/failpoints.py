@@ -18,6 +18,7 @@ Off, a point costs a dictionary look-up.
 
 import os
 import signal
+import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -101,7 +102,8 @@ def act(name: str, action: str, folder: Path) -> None:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "stop":
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # Sent to the process, this thread could go on a little, and commit.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         case "killall":
             os.killpg(0, signal.SIGKILL)
         case "stopall":

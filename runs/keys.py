@@ -47,10 +47,20 @@ NEXT = """
       SELECT FROM runs_run WHERE key = freed.key AND {due} AND seq < blocked.seq AND id IS DISTINCT FROM freed.id))
 """
 NEXT = NEXT.replace("{blocked}", BLOCKED).replace("{due}", DUE)
+# The turn of a run that gets a place comes after those of the ready runs of other keys of its trigger, and after that of the run
+# that made room, where there is one: a key with a backlog passes none of them. While it is blocked it has none, so a backlog of
+# one key puts off no other.
+TURN = """greatest(runs_run.turn, {from}, (
+    SELECT coalesce(other.turn, other.seq) FROM runs_run other
+    WHERE other.status = 'queued' AND other.ready_at IS NOT NULL AND other.key IS NOT NULL AND other.queue = runs_run.queue
+      AND other.priority = runs_run.priority AND other.trigger = runs_run.trigger
+      AND coalesce(other.turn, other.seq) >= coalesce({from}, 0)
+    ORDER BY coalesce(other.turn, other.seq) DESC LIMIT 1)) + 1"""
 PROMOTE = """
-UPDATE runs_run SET ready_at = clock_timestamp(), slot = next.slot
+UPDATE runs_run SET ready_at = clock_timestamp(), slot = next.slot, turn = {turn}
 FROM ({next}) next WHERE runs_run.id = next.id
 """.replace("{next}", NEXT.replace("{freed}", "(SELECT key, NULL::uuid AS id FROM unnest(%s::text[]) AS wanted(key))"))
+PROMOTE = PROMOTE.replace("{turn}", TURN.replace("{from}", "NULL::bigint"))
 # Keys in their order after a given one, a few at a time; each is found by one step down the index.
 KEYS_AFTER = """
 WITH RECURSIVE walk AS (

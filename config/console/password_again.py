@@ -108,7 +108,7 @@ def password_again(request: HttpRequest) -> HttpResponse:
 
 
 def _was_given_lately(request: HttpRequest) -> bool:
-    age: float = time.time() - request.session.get(GIVEN, 0)
+    age: float = abs(time.time() - request.session.get(GIVEN, 0))  # the clock may have been set back since
     return age <= settings.WAKEFUL_PASSWORD_AGAIN.total_seconds()
 
 

@@ -136,6 +136,15 @@ class Run(models.Model):
                 name="run_claimable",
                 condition=Q(status=RunStatus.QUEUED, ready_at__isnull=False),
             ),
+            # By trigger, where the next run of a key gets its turn (keys.TURN).
+            models.Index(
+                "queue",
+                "priority",
+                "trigger",
+                Coalesce("turn", "seq"),
+                name="run_ready_with_key",
+                condition=Q(status=RunStatus.QUEUED, ready_at__isnull=False, key__isnull=False),
+            ),
             models.Index(fields=["due_at"], name="run_due", condition=Q(status=RunStatus.QUEUED, due_at__isnull=False)),
             models.Index(
                 fields=["key", "seq"], name="run_live_by_key", condition=Q(status__in=sorted(LIVE), key__isnull=False)

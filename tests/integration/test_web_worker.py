@@ -5,13 +5,19 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
+import pytest
 
 from config.management.commands.up import _programs
+from runs.requeue import requeue
+from runs.states import RunStatus
+from tests.runs.factories import make_run
 from tests.stack import PATIENCE, ROOT, Stack, StackMaker, eventually, free_port
+from triggers.tokens import create_token
 
 
 @contextmanager
@@ -102,3 +108,24 @@ def test_a_web_process_records_that_the_only_dispatcher_is_frozen(make_stack: St
 
     dispatcher.thaw()
     eventually(lambda: not is_alarm())
+
+
+@pytest.mark.chaos
+def test_a_web_process_that_freezes_in_a_transaction_holds_no_key_for_long(stack: Stack) -> None:
+    with stack.orm():
+        run = make_run(status=RunStatus.CANCELLED, key="customer")
+        _, token = create_token("test", ["runs.requeue_run"], by="test")
+    process = stack.start("web", env={"WAKEFUL_FAILPOINTS": "before_requeue_commit=stop"})
+    path, headers = f"/api/v1/runs/{run.id}/requeue/", {"Authorization": f"Bearer {token}"}
+    with ThreadPoolExecutor(1) as caller:
+        answer = caller.submit(stack.request, "POST", path, headers=headers)
+        eventually(lambda: any(child.status() == psutil.STATUS_STOPPED for child in process.children()))
+
+        with stack.orm():
+            requeue(run.id, by="test")  # waits for the lock of its key
+        process.kill()
+
+    assert answer.exception()
+    assert stack.query("SELECT status, status_reason FROM runs_run") == [
+        {"status": "queued", "status_reason": "requeued by test"}
+    ]

@@ -1,4 +1,5 @@
-"""Claims: the triggers of one priority take turns, runs that no worker can execute cost nothing, nor do those claimed before."""
+"""Claims: the triggers of one priority take turns, and the keys of one trigger; runs that no worker can execute cost nothing, nor do
+those claimed before."""
 
 import json
 from collections.abc import Iterator
@@ -20,9 +21,11 @@ from runs import ready, relay, timers
 from runs.claim import CLAIM_UNLIMITED, _parameters, claim_next
 from runs.enqueue import NewRun, enqueue
 from runs.models import NIL, Run, Worker
+from runs.outcome import Outcome, Ticket, leave, take_away
 from runs.policy import Policy
 from runs.queues import all_queues
 from runs.sql import Parameters, execute, fetch
+from runs.states import RunStatus
 from tests.runs.factories import make_run
 from tests.runs.test_look_back import PAST
 from tests.triggers.factories import make_event
@@ -53,10 +56,11 @@ def worker() -> Iterator[Worker]:
     ready.hints.by_queue.clear()
 
 
-def woken(trigger: str, count: int = 1, agent: str = "one", **policy: Any) -> None:
-    """So many runs of a trigger, dispatched together."""
+def woken(trigger: str, count: int = 1, agent: str = "one", key: str | None = None, **policy: Any) -> None:
+    """So many runs of a trigger, dispatched together; with a key the first of it has its place."""
     runs = []
-    for event_id in (uuid7() for _ in range(count)):
+    is_free = key is not None and not Run.objects.filter(key=key, slot=1).exists()
+    for number, event_id in enumerate(uuid7() for _ in range(count)):
         runs.append(
             NewRun(
                 id=run_id(uuid4(), event_id, UUID(NIL)),
@@ -67,6 +71,8 @@ def woken(trigger: str, count: int = 1, agent: str = "one", **policy: Any) -> No
                 policy=Policy(**policy),
                 root_id=event_id,
                 replay_id=UUID(NIL),
+                key=key,
+                slot=1 if is_free and not number else None,
             )  # fmt: skip
         )
     with transaction.atomic():
@@ -82,6 +88,19 @@ def claimed(worker: Worker, count: int) -> list[str]:
         assert claim
         found.append(claim.trigger or claim.agent)
         Run.objects.filter(pk=claim.run_id).update(status="succeeded", finished_at=Now())
+    return found
+
+
+def executed(worker: Worker, count: int) -> list[str]:
+    """The keys (or triggers) of the next runs, each claimed when the one before it has ended."""
+    found = []
+    for _ in range(count):
+        Worker.objects.filter(pk=worker.pk).update(seen_at=Now())
+        claim = claim_next(worker.id, "default", AGENTS)
+        assert claim
+        found.append(claim.key or claim.trigger)
+        with transaction.atomic():
+            leave(claim.ticket, Outcome(status=RunStatus.SUCCEEDED))
     return found
 
 
@@ -130,6 +149,44 @@ def test_turns_go_on_where_the_batch_before_left_them(worker: Worker) -> None:
     woken("modest", 2)
 
     assert claimed(worker, 4).count("modest") == 2
+
+
+def test_the_keys_of_a_trigger_take_turns(worker: Worker) -> None:
+    woken("invoices", 6, key="greedy")
+    woken("invoices", 2, key="modest")
+    woken("invoices", 1, key="late")
+
+    assert executed(worker, 7) == ["greedy", "modest", "late", "greedy", "modest", "greedy", "greedy"]
+
+
+def test_many_keys_of_a_trigger_leave_every_other_trigger_its_turn(worker: Worker) -> None:
+    for number in range(20):
+        woken("invoices", 3, key=f"customer {number}")
+    woken("reports", 3)
+    woken("late", 1)
+
+    order = executed(worker, 7)
+    assert order.count("reports") == 3
+    assert order.count("late") == 1
+
+
+def test_a_trigger_with_one_busy_key_has_its_turn_beside_a_backlog(worker: Worker) -> None:
+    woken("reports", 50)
+    woken("invoices", 4, key="one customer")
+
+    assert executed(worker, 8).count("one customer") >= 3
+
+
+def test_a_key_whose_runs_are_taken_away_keeps_its_turn(worker: Worker) -> None:
+    woken("invoices", 3, key="cancelled")
+    woken("invoices", 1, key="other")
+    woken("reports", 20)
+    first = Run.objects.get(key="cancelled", slot=1)
+
+    ticket = Ticket(run_id=first.id, epoch=0, claim=None, key=first.key, slot=1)
+    assert take_away(ticket, Outcome(status=RunStatus.CANCELLED), expected=RunStatus.QUEUED)
+
+    assert sorted(set(executed(worker, 5))) == ["cancelled", "other", "reports"]
 
 
 def test_the_most_urgent_run_comes_first_and_the_runs_of_a_trigger_in_their_order(worker: Worker) -> None:
