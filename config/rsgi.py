@@ -15,8 +15,11 @@ from config.migrated import RequireMigrations  # noqa: E402  (models are loaded 
 from config.presence import be_present  # noqa: E402
 from config.web import Web  # noqa: E402
 
-# A process that freezes in a transaction holds its locks, a run's key among them, and no rescuer looks for its sessions.
-IDLE = "SELECT set_config('idle_in_transaction_session_timeout', '20s', false)"
+# A process that freezes in a transaction holds its locks, a run's key among them, and no rescuer looks for its sessions. While
+# a large row is being sent to it, its session is not idle: then it is the connection that times out.
+IDLE = """
+SELECT set_config('idle_in_transaction_session_timeout', '20s', false), set_config('tcp_user_timeout', '20s', false)
+"""
 
 
 def end_idle_transactions(connection: Any, **kwargs: Any) -> None:

@@ -13,7 +13,7 @@ from runs import keys
 from runs.chain import Chain, merged
 from runs.nudge import nudge_dispatcher
 from runs.policy import Policy
-from runs.ready import IS_READY, ORDER, PLACE
+from runs.ready import FLOOR, LAST
 from runs.sql import execute, execute_many, fetch
 
 EVENTS_PER_RUN = 1000  # one run takes no more along: its row is rewritten for each
@@ -79,11 +79,10 @@ class UnstartedRun:
 
 # One statement for all of them: PostgreSQL makes ready for a dozen indexes and constraints once, not for every run.
 #
-# A run's turn is one after that of the run before it of its trigger, and no less than the floor: the least turn that is ready
-# in its queue and priority for an agent that a live worker knows. So triggers with a backlog take turns, one run each, and the
-# first run of a trigger without one comes next. Where nothing is ready the floor is the next `seq`, which is no less than any
-# turn: what a trigger has had before counts for nothing. The newest runs of a trigger are found by their ids, which are ordered by
-# time to the millisecond, so several are looked at. A run that is blocked behind its key gets its turn with its place (keys.TURN).
+# A run's turn is one after that of the run before it of its trigger, and no less than the floor (runs/ready.py). So triggers
+# with a backlog take turns, one run each, and the first run of a trigger without one comes next. The newest runs of a trigger
+# are found by their ids, which are ordered by time to the millisecond, so several are looked at. A run that is blocked behind
+# its key gets its turn with its place (keys.PLACED).
 INSERT = """
 WITH given AS MATERIALIZED (
   SELECT * FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::uuid[], %s::text[], %s::text[], %s::text[], %s::smallint[],
@@ -91,17 +90,9 @@ WITH given AS MATERIALIZED (
                        %s::smallint[], %s::uuid[], %s::uuid[]) WITH ORDINALITY
     AS new (id, queue, agent, trigger, trigger_id, event_ids, input, policy, priority, replay_id, root_id, depth, chain, is_ready,
             due_at, key, key_limit, slot, parent_id, forked_from_id, position)
-), known AS MATERIALIZED (
-  SELECT DISTINCT queue, agent FROM runs_worker worker, unnest(worker.queues) AS queue, unnest(worker.agents) AS agent
-  WHERE worker.kind = 'worker' AND worker.stopped_at IS NULL
 ), floor AS MATERIALIZED (
-  SELECT queue, priority, coalesce((
-    SELECT min(first.place) FROM known CROSS JOIN LATERAL (
-      SELECT {place} AS place FROM runs_run run
-      WHERE {is_ready} AND run.queue = asked.queue AND run.agent = known.agent AND run.priority = asked.priority
-      ORDER BY {order} LIMIT 1) first
-    WHERE known.queue = asked.queue), (SELECT last_value + is_called::int FROM runs_run_seq)) AS place
-  FROM (SELECT DISTINCT queue, priority FROM given WHERE trigger <> '') asked
+  SELECT asked.queue, asked.priority, floor.place
+  FROM (SELECT DISTINCT queue, priority FROM given WHERE trigger <> '') asked CROSS JOIN LATERAL ({floor}) floor
 ), last AS MATERIALIZED (
   SELECT queue, priority, trigger, greatest(floor.place, newest.place + 1) AS turn
   FROM (SELECT DISTINCT queue, priority, trigger FROM given WHERE trigger <> '') asked JOIN floor USING (queue, priority)
@@ -110,10 +101,7 @@ WITH given AS MATERIALIZED (
       (SELECT run.queue, run.priority, run.turn AS place FROM runs_run run WHERE run.trigger = asked.trigger
        ORDER BY run.id DESC LIMIT 10)
       UNION ALL
-      (SELECT run.queue, run.priority, {place} FROM runs_run run
-       WHERE {is_ready} AND run.key IS NOT NULL AND run.queue = asked.queue AND run.priority = asked.priority
-         AND run.trigger = asked.trigger AND {place} >= floor.place
-       ORDER BY {place} DESC LIMIT 1)) late) newest
+      SELECT asked.queue, asked.priority, ({last})) late) newest
 ), new AS (
   SELECT given.*, CASE WHEN NOT is_blocked THEN last.turn - 1 + row_number() OVER (
     PARTITION BY given.queue, given.priority, given.trigger, is_blocked ORDER BY given.position) END AS turn
@@ -129,8 +117,9 @@ SELECT id, queue, agent, '', trigger, trigger_id, event_ids::uuid[], input::json
 FROM new ORDER BY position
 ON CONFLICT (id) DO NOTHING
 """
-for name, part in {"is_ready": IS_READY, "place": PLACE, "order": ORDER}.items():
-    INSERT = INSERT.replace(f"{{{name}}}", part)
+INSERT = INSERT.replace("{floor}", FLOOR.replace("{of}", "asked").replace("{since}", "0")).replace(
+    "{last}", LAST.replace("{of}", "asked")
+)
 # The newest of a key and replay. One that a worker claims this very moment has begun.
 UNSTARTED = """
 SELECT wanted.key, wanted.replay_id, run.id, %(most)s::int - cardinality(run.event_ids), run.chain

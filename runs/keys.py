@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from runs import ready
 from runs.sql import execute, fetch
 
 LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 0))"
@@ -47,20 +48,32 @@ NEXT = """
       SELECT FROM runs_run WHERE key = freed.key AND {due} AND seq < blocked.seq AND id IS DISTINCT FROM freed.id))
 """
 NEXT = NEXT.replace("{blocked}", BLOCKED).replace("{due}", DUE)
-# The turn of a run that gets a place comes after those of the ready runs of other keys of its trigger, and after that of the run
-# that made room, where there is one: a key with a backlog passes none of them. While it is blocked it has none, so a backlog of
-# one key puts off no other.
-TURN = """greatest(runs_run.turn, {from}, (
-    SELECT coalesce(other.turn, other.seq) FROM runs_run other
-    WHERE other.status = 'queued' AND other.ready_at IS NOT NULL AND other.key IS NOT NULL AND other.queue = runs_run.queue
-      AND other.priority = runs_run.priority AND other.trigger = runs_run.trigger
-      AND coalesce(other.turn, other.seq) >= coalesce({from}, 0)
-    ORDER BY coalesce(other.turn, other.seq) DESC LIMIT 1)) + 1"""
+# A run that gets a place gets its turn as well, as one that is inserted ready does (runs/enqueue.py): it comes after the ready
+# runs of other keys of its trigger, so a key with a backlog passes none of them, and before what waits behind those. One that
+# had its turn before keeps it. `{since}` is the turn of the run that makes room, or 0: it comes after that one, too, and no look
+# for the floor begins before it.
+PLACED = """
+  WITH placed AS MATERIALIZED (
+    SELECT next.slot, run.id, run.queue, run.priority, run.trigger, run.seq, {since} AS since
+    FROM ({next}) next JOIN runs_run run ON run.id = next.id
+  ), floor AS MATERIALIZED (
+    SELECT asked.queue, asked.priority, floor.place
+    FROM (SELECT queue, priority, min(since) AS since FROM placed GROUP BY queue, priority) asked CROSS JOIN LATERAL ({floor}) floor
+  ), last AS MATERIALIZED (
+    SELECT queue, priority, trigger, floor.place AS floor, ({last}) AS turn
+    FROM (SELECT DISTINCT queue, priority, trigger FROM placed) asked JOIN floor USING (queue, priority)
+  )
+  SELECT placed.id, placed.slot, greatest(last.floor, last.turn + 1, placed.since + 1) - 1 + row_number() OVER (
+    PARTITION BY queue, priority, trigger ORDER BY placed.seq) AS turn
+  FROM placed JOIN last USING (queue, priority, trigger)
+"""
+PLACED = PLACED.replace("{floor}", ready.FLOOR.replace("{of}", "asked").replace("{since}", "asked.since"))
+PLACED = PLACED.replace("{last}", ready.LAST.replace("{of}", "asked"))
 PROMOTE = """
-UPDATE runs_run SET ready_at = clock_timestamp(), slot = next.slot, turn = {turn}
-FROM ({next}) next WHERE runs_run.id = next.id
-""".replace("{next}", NEXT.replace("{freed}", "(SELECT key, NULL::uuid AS id FROM unnest(%s::text[]) AS wanted(key))"))
-PROMOTE = PROMOTE.replace("{turn}", TURN.replace("{from}", "NULL::bigint"))
+UPDATE runs_run SET ready_at = clock_timestamp(), slot = placed.slot, turn = coalesce(runs_run.turn, placed.turn)
+FROM ({placed}) placed WHERE runs_run.id = placed.id
+""".replace("{placed}", PLACED.replace("{next}", NEXT).replace("{since}", "0::bigint"))
+PROMOTE = PROMOTE.replace("{freed}", "(SELECT key, NULL::uuid AS id FROM unnest(%s::text[]) AS wanted(key))")
 # Keys in their order after a given one, a few at a time; each is found by one step down the index.
 KEYS_AFTER = """
 WITH RECURSIVE walk AS (

@@ -108,7 +108,7 @@ WITH gone AS (
   WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND claim IS NOT DISTINCT FROM %(claim)s::uuid
     AND NOT (%(goes_on)s::boolean AND cancel_requested_at IS NOT NULL) {guard}
   RETURNING id, key, agent, trigger, trigger_id, event_ids, replay_id, attempt, worker_id, pid, claimed_at, parent_id,
-    coalesce(turn, seq) AS place
+    queue, priority, turn
 )"""
 ATTEMPTED = """attempted AS (
   INSERT INTO runs_attempt (run_id, epoch, number, worker_id, pid, started_at, ended_at, outcome, error, traceback)
@@ -148,12 +148,16 @@ NOTED = """noted AS (
   FROM {run} AS run, unnest(%(senders)s::text[], %(urgencies)s::text[], %(texts)s::text[]) AS notice(sender, urgency, text)
 )"""
 PROMOTED = """promoted AS (
-  UPDATE runs_run SET ready_at = clock_timestamp(), slot = next.slot, turn = {turn}
-  FROM ({next}) next
-  WHERE runs_run.id = next.id
+  UPDATE runs_run SET ready_at = clock_timestamp(), slot = placed.slot, turn = coalesce(runs_run.turn, placed.turn)
+  FROM ({placed}) placed
+  WHERE runs_run.id = placed.id
   RETURNING runs_run.id
-)""".replace("{next}", keys.NEXT.replace("{freed}", "(SELECT key, id FROM gone)"))
-PROMOTED = PROMOTED.replace("{turn}", keys.TURN.replace("{from}", "(SELECT place FROM gone)"))
+)""".replace("{placed}", keys.PLACED.replace("{next}", keys.NEXT))
+PROMOTED = PROMOTED.replace("{freed}", "(SELECT key, id FROM gone)")
+# When its run was claimed, nothing that was ready had a lesser turn.
+PROMOTED = PROMOTED.replace(
+    "{since}", "coalesce((SELECT turn FROM gone WHERE (gone.queue, gone.priority) = (run.queue, run.priority)), 0)"
+)
 # The owner's fence names no status: `status = 'running'` would send the planner to the small partial index and its
 # dead entries instead of the primary key. Everybody else must see the very state it decided on: a run that was blocked
 # may have been given its key's slot since, and would take it along.

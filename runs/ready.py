@@ -23,6 +23,30 @@ FIRST = f"""
 SELECT sought.agent, first.priority, first.place, first.seq FROM {SOUGHT}
 CROSS JOIN LATERAL (SELECT run.priority, {PLACE} AS place, run.seq {OF_AGENT} ORDER BY {ORDER} LIMIT 1) first
 """  # noqa: S608  (our own parts)
+# The least turn that is ready in a queue and priority for an agent that a live worker knows. Where nothing is, it is the next
+# `seq`, which is no less than any turn: what a trigger or key has had before counts for nothing. `{since}`: none before it is
+# looked at.
+FLOOR = """
+SELECT coalesce((
+  SELECT min(first.place) FROM (
+    SELECT DISTINCT agent FROM runs_worker worker, unnest(worker.queues) AS queue, unnest(worker.agents) AS agent
+    WHERE worker.kind = 'worker' AND worker.stopped_at IS NULL AND queue = {of}.queue) known
+  CROSS JOIN LATERAL (
+    SELECT {place} AS place FROM runs_run run
+    WHERE {is_ready} AND run.queue = {of}.queue AND run.agent = known.agent AND run.priority = {of}.priority
+      AND {place} >= {since}
+    ORDER BY {order} LIMIT 1) first), (SELECT last_value + is_called::int FROM runs_run_seq)) AS place
+"""
+# The greatest turn among the ready runs with a key of a trigger, from the floor on. Runs without one of their own (requeued, of
+# version N) come late and draw no other run after them; those of no trigger have none, ever.
+LAST = """
+SELECT {place} FROM runs_run run
+WHERE {is_ready} AND run.key IS NOT NULL AND run.queue = {of}.queue AND run.priority = {of}.priority
+  AND run.trigger = {of}.trigger AND {place} >= floor.place AND (run.turn IS NOT NULL OR run.trigger = '')
+ORDER BY {place} DESC LIMIT 1
+"""
+for name, part in {"is_ready": IS_READY, "place": PLACE, "order": ORDER}.items():
+    FLOOR, LAST = FLOOR.replace(f"{{{name}}}", part), LAST.replace(f"{{{name}}}", part)
 
 Place = tuple[int, int, int]
 BEGINNING: Place = (-1, 0, 0)

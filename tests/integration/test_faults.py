@@ -4,6 +4,7 @@ import os
 import signal
 import time
 
+import psutil
 import pytest
 
 from tests.integration.protocol import effects, emit, flush_broker, in_status, outcomes, run_of, runs, shop_stack, split
@@ -87,6 +88,8 @@ def test_a_run_frozen_before_its_body_runs_it_on_a_live_connection_and_is_fenced
     first = stack.start("worker", concurrency=1, env={"WAKEFUL_FAILPOINTS": "after_claim=stop*1"})
     event = emit(stack, "effect.a", "1")
     run = in_status(stack, event, "running")
+    # Frozen in front of it, the child would stop there once it goes on.
+    eventually(lambda: psutil.Process(run["pid"]).status() == psutil.STATUS_STOPPED)
     first.freeze()
 
     stack.start("worker", concurrency=1)

@@ -12,18 +12,20 @@ import psycopg
 import pytest
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models.functions import Now
+from django.db.models import TextField, Value
+from django.db.models.functions import Cast, Concat, Now
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
 from agents.ids import run_id
-from runs import ready, relay, timers
+from runs import keys, ready, relay, timers
 from runs.claim import CLAIM_UNLIMITED, _parameters, claim_next
 from runs.enqueue import NewRun, enqueue
 from runs.models import NIL, Run, Worker
 from runs.outcome import Outcome, Ticket, leave, take_away
 from runs.policy import Policy
 from runs.queues import all_queues
+from runs.requeue import requeue
 from runs.sql import Parameters, execute, fetch
 from runs.states import RunStatus
 from tests.runs.factories import make_run
@@ -56,10 +58,12 @@ def worker() -> Iterator[Worker]:
     ready.hints.by_queue.clear()
 
 
-def woken(trigger: str, count: int = 1, agent: str = "one", key: str | None = None, **policy: Any) -> None:
+def woken(
+    trigger: str, count: int = 1, agent: str = "one", key: str | None = None, is_placed: bool = True, **policy: Any
+) -> None:
     """So many runs of a trigger, dispatched together; with a key the first of it has its place."""
     runs = []
-    is_free = key is not None and not Run.objects.filter(key=key, slot=1).exists()
+    is_free = is_placed and key is not None and not Run.objects.filter(key=key, slot=1).exists()
     for number, event_id in enumerate(uuid7() for _ in range(count)):
         runs.append(
             NewRun(
@@ -177,6 +181,13 @@ def test_a_trigger_with_one_busy_key_has_its_turn_beside_a_backlog(worker: Worke
     assert executed(worker, 8).count("one customer") >= 3
 
 
+def test_a_trigger_without_a_key_has_its_turn_beside_a_busy_key(worker: Worker) -> None:
+    woken("invoices", 40, key="one customer")
+    woken("reports", 40)
+
+    assert 9 <= executed(worker, 20).count("reports") <= 11
+
+
 def test_a_key_whose_runs_are_taken_away_keeps_its_turn(worker: Worker) -> None:
     woken("invoices", 3, key="cancelled")
     woken("invoices", 1, key="other")
@@ -187,6 +198,94 @@ def test_a_key_whose_runs_are_taken_away_keeps_its_turn(worker: Worker) -> None:
     assert take_away(ticket, Outcome(status=RunStatus.CANCELLED), expected=RunStatus.QUEUED)
 
     assert sorted(set(executed(worker, 5))) == ["cancelled", "other", "reports"]
+
+
+def test_a_run_that_replaces_another_is_not_put_behind_the_backlog_of_other_triggers(worker: Worker) -> None:
+    woken("reports", 100)
+    woken("invoices", 1, key="replaced")
+    Run.objects.filter(key="replaced").update(slot=None, ready_at=None, status="cancelled", finished_at=Now())
+    with transaction.atomic():
+        keys.lock("replaced")
+        woken("invoices", 1, key="replaced", is_placed=False)
+        keys.promote(["replaced"])
+
+    assert "replaced" in executed(worker, 5)
+
+
+def test_a_key_that_was_held_for_long_makes_up_for_nothing(worker: Worker) -> None:
+    woken("invoices", 1, key="held")
+    claim = claim_next(worker.id, "default", AGENTS)
+    assert claim
+    for _ in range(50):
+        woken("reports", 1)
+        Run.objects.filter(trigger="reports").update(status="cancelled", ready_at=None, finished_at=Now())
+    woken("reports", 20)
+    woken("invoices", 30, key="held")
+    with transaction.atomic():
+        leave(claim.ticket, Outcome(status=RunStatus.SUCCEEDED))
+
+    assert executed(worker, 20).count("reports") >= 9
+
+
+def test_a_run_that_backs_off_again_and_again_keeps_its_turn(worker: Worker) -> None:
+    woken("invoices", 1, key="retried")
+    for _ in range(60):
+        Run.objects.filter(key="retried").update(slot=None, ready_at=None, due_at=Now() - timedelta(seconds=1))
+        timers.wake_due(10)
+    woken("reports", 50)
+    woken("invoices", 1, key="new")
+
+    assert {"retried", "new"} <= set(executed(worker, 5))
+
+
+def test_a_promotion_by_version_n_and_a_requeue_draw_no_other_run_of_the_trigger_back(worker: Worker) -> None:
+    woken("reports", 100)
+    for number in range(4):
+        woken("invoices", 5, key=f"customer {number}")
+    Run.objects.filter(key="customer 0", slot=1).update(slot=None, ready_at=None, status="cancelled", finished_at=Now())
+    by_version_n = Run.objects.filter(key="customer 0", status="queued").earliest("seq")
+    Run.objects.filter(pk=by_version_n.pk).update(ready_at=Now(), slot=1)
+    requeue(make_run(trigger="invoices", agent="one", key="requeued", status="cancelled").pk, by="test")
+
+    assert executed(worker, 30).count("reports") in range(13, 18)
+
+
+def test_keys_that_fall_due_together_get_a_turn_each(worker: Worker) -> None:
+    for number in range(20):
+        woken("invoices", 1, key=f"customer {number}")
+    Run.objects.update(key_limit=2, slot=None, ready_at=None, due_at=Now() - timedelta(seconds=1), turn=None)
+    woken("reports", 20)
+    timers.wake_due(20)
+
+    assert executed(worker, 20).count("reports") in range(9, 12)
+
+
+def test_a_turn_in_one_queue_says_nothing_in_another(worker: Worker) -> None:
+    woken("reports", 100)
+    woken("invoices", 1, key="moved", queue="other")
+    woken("invoices", 1, key="moved")
+    Worker.objects.filter(pk=worker.pk).update(seen_at=Now(), queues=["default", "other"])
+    claim = claim_next(worker.id, "other", AGENTS)
+    assert claim
+    with transaction.atomic():
+        leave(claim.ticket, Outcome(status=RunStatus.SUCCEEDED))
+
+    assert "moved" in executed(worker, 5)
+
+
+def test_under_an_old_snapshot_the_next_of_a_key_steps_over_no_run_that_was_claimed_before(worker: Worker) -> None:
+    with old_snapshot():
+        woken("invoices", 10_000)
+        Run.objects.update(key=Concat(Value("key "), Cast("seq", TextField())), slot=1)
+        execute(ALL_CLAIMED.replace("pid = 1", "pid = (random() * 2000000000)::int"))
+        woken("invoices", 2, key="busy")
+        execute("ANALYZE runs_run")
+        first = Run.objects.get(key="busy", slot=1)
+        placed = keys.PLACED.replace("{next}", keys.NEXT).replace("{since}", "%(since)s::bigint")
+        placed = placed.replace("{freed}", "(SELECT %(key)s::text AS key, %(id)s::uuid AS id)")
+
+        assert touched(placed, {"key": "busy", "id": first.pk, "since": first.turn}) < 200
+        assert touched(placed, {"key": "busy", "id": first.pk, "since": 0}) > 300
 
 
 def test_the_most_urgent_run_comes_first_and_the_runs_of_a_trigger_in_their_order(worker: Worker) -> None:
