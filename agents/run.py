@@ -9,12 +9,8 @@ from uuid import UUID, uuid4
 
 import structlog
 
-from .agent import Agent
-from .durations import parse_duration
-from .effects import Child, Effects, Emission, Notice, Pace, Standing, Urgency, Wake
-from .exceptions import ApprovalExpired, ChildFailed, Permanent
-from .ids import child_id
-from .journal import (
+from agents.guards.storable import storable
+from agents.journal.protocol import (
     EXPIRED,
     Answer,
     ApprovalWish,
@@ -28,9 +24,14 @@ from .journal import (
     StepWish,
     TimeWish,
 )
+
+from .agent import Agent
+from .durations import parse_duration
+from .effects import Child, Effects, Emission, Notice, Pace, Standing, Urgency, Wake
+from .exceptions import ApprovalExpired, ChildFailed, Permanent
+from .ids import child_id
 from .reserved import SIGNAL, is_reserved, refusal
 from .state import State
-from .storable import storable
 
 KEY_LENGTH = 200
 LONGEST = timedelta(days=3660)

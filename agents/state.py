@@ -2,8 +2,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from agents.journal.protocol import Place
+
 from .exceptions import StateConflict
-from .journal import Place
 
 Leave = Callable[[Place, Callable[[str], Any]], Any]
 Value = Callable[[str, Callable[[], Any]], Any]

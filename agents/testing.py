@@ -46,13 +46,10 @@ from uuid import UUID, uuid4
 
 from django.db import connection, transaction
 
-from .agent import Agent
-from .async_run import AsyncAgentRun
-from .atomic import atomic_body
-from .effects import Child, Effects, Emission, Notice, Pace, Standing, Wake
-from .exceptions import Permanent, StepFailed
-from .execution import Begun, Execution, as_stored
-from .journal import (
+from agents.guards.atomic import atomic_body
+from agents.guards.sql_writes import is_write, text_of
+from agents.guards.storable import storable
+from agents.journal.protocol import (
     EXPIRED,
     Answer,
     ApprovalWish,
@@ -64,10 +61,14 @@ from .journal import (
     TimeWish,
     WaitWish,
 )
+from agents.journal.simulated import Begun, Execution, as_stored
+
+from .agent import Agent
+from .async_run import AsyncAgentRun
+from .effects import Child, Effects, Emission, Notice, Pace, Standing, Wake
+from .exceptions import Permanent, StepFailed
 from .reserved import SIGNAL
 from .run import AgentRun, Event
-from .storable import storable
-from .writes import is_write, text_of
 
 DECISIONS = ("approved", "edited", "denied", "expired")
 

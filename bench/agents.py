@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from agents import AgentRun, Retry, agent, on
 from bench.names import DRAINED
-from runs.sql import execute
+from runs.db.sql import execute
 
 
 @agent("bench.noop", triggers=[on.event("bench.noop")])

@@ -16,14 +16,16 @@ django.setup()
 from agents import registry  # noqa: E402
 from bench.agents import marks  # noqa: E402
 from bench.pace import serve  # noqa: E402
-from runs import lease, nudge, timers, waits  # noqa: E402
-from runs.cancel import cancel  # noqa: E402
+from runs import timers, waits  # noqa: E402
+from runs.actions.cancel import cancel  # noqa: E402
 from runs.claim import Claim, claim_next  # noqa: E402
+from runs.db import nudge  # noqa: E402
+from runs.db.sql import execute as execute_sql  # noqa: E402
 from runs.executor import execute  # noqa: E402
 from runs.models import Run, Worker  # noqa: E402
-from runs.sql import execute as execute_sql  # noqa: E402
+from runs.processes import lease  # noqa: E402
 from triggers.accept import Incoming, accept, builtin_source  # noqa: E402
-from triggers.dispatch import Rules, dispatch  # noqa: E402
+from triggers.dispatch.batch import Rules, dispatch  # noqa: E402
 
 QUEUE = "default"
 

@@ -17,7 +17,7 @@ import redis
 
 from bench.names import READY
 from bench.own_stack import own_stack
-from config import children, embedded
+from config.stack import children, embedded
 from tests.stack import ROOT, Stack, eventually
 
 CONCURRENCY = 2

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import psycopg
 
 from bench.ground import Ground, cpu_seconds
-from config import embedded
+from config.stack import embedded
 
 # pg_stat_statements is not in the wheel. With log_statement = 'all' the server writes down every statement it is given,
 # BEGIN and COMMIT too; nobody but the stack is connected while we count.

@@ -17,7 +17,7 @@ from bench.pace import await_word, paced  # noqa: E402
 from runs.models import Wait  # noqa: E402
 from triggers.accept import Incoming, accept, builtin_source  # noqa: E402
 from triggers.models import Source  # noqa: E402
-from triggers.secrets import add_secret  # noqa: E402
+from triggers.sources.secrets import add_secret  # noqa: E402
 
 KILOBYTE = {"text": "x" * 1000}
 

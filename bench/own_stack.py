@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
-from config import embedded
+from config.stack import embedded
 from tests.servers import reachable_folder
 from tests.stack import Stack, prepare
 

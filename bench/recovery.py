@@ -15,13 +15,13 @@ from typing import Any
 from bench.ground import Load
 from bench.own_stack import own_stack
 from bench.recovery_load import SOURCE
-from config import embedded
+from config.stack import embedded
 from tests.stack import SHOP, Process, Stack, eventually
 
 SETTINGS = {**SHOP, "WAKEFUL_LOG_LEVEL": "WARNING"}
 MAKE_SOURCE = f"""
 from triggers.models import Source
-from triggers.secrets import rotate
+from triggers.sources.secrets import rotate
 settings = {{"header": "X-Signature", "template": "{{body}}", "id_path": "id", "type_path": "type"}}
 print(rotate(Source.objects.create(slug="{SOURCE}", kind="hmac", settings=settings), by="bench"))
 """

@@ -27,15 +27,17 @@ from django.test import Client  # noqa: E402
 from agents import registry  # noqa: E402
 from bench.load import incoming  # noqa: E402
 from bench.pace import await_word  # noqa: E402
-from runs import lease, relay, timers  # noqa: E402
+from runs import timers  # noqa: E402
 from runs.claim import Claim, claim_along, claim_next  # noqa: E402
+from runs.db.sql import fetch  # noqa: E402
 from runs.executor import execute  # noqa: E402
 from runs.models import Run, Worker  # noqa: E402
 from runs.outbox import deliver_inside  # noqa: E402
-from runs.rescue import Rescuer  # noqa: E402
-from runs.sql import fetch  # noqa: E402
+from runs.processes import lease  # noqa: E402
+from runs.processes.rescue import Rescuer  # noqa: E402
+from runs.queues import doorbell  # noqa: E402
 from triggers.accept import accept  # noqa: E402
-from triggers.dispatch import Rules, dispatch, look  # noqa: E402
+from triggers.dispatch.batch import Rules, dispatch, look  # noqa: E402
 from triggers.models import Trigger  # noqa: E402
 
 QUEUE = "default"
@@ -187,7 +189,7 @@ class Probe:
             self.measure_unless(warm, "look for events", lambda: dispatch(rules))
             self.measure_unless(warm, "look for windows", look)
             self.measure_unless(warm, "look of the timers", timers.look)
-            self.measure_unless(warm, "look of the relay", lambda: relay.look(None))
+            self.measure_unless(warm, "look of the relay", lambda: doorbell.look(None))
             self.measure_unless(warm, "look of the rescue", rescuer.rescue)
             self.measure_unless(warm, "renewal of the lease", lambda: lease.renew(self.worker, clock))
 

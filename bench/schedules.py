@@ -21,7 +21,7 @@ from bench.idle import statements_of
 from bench.latency import quantile
 from bench.own_stack import own_stack
 from bench.schedules_rows import Rows
-from config import children
+from config.stack import children
 from tests.stack import ROOT, Process, Stack, eventually
 
 SMALL, MANY, MOST = 1_000, 100_000, 1_000_000

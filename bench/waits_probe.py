@@ -11,10 +11,11 @@ from typing import Any
 from bench.load import incoming
 from bench.pace import await_word
 from bench.scale_probe import TIMES, WARM, Probe
-from runs import lease, timers, waits
+from runs import timers, waits
 from runs.executor import execute
+from runs.processes import lease
 from triggers.accept import accept
-from triggers.dispatch import Rules, dispatch
+from triggers.dispatch.batch import Rules, dispatch
 
 
 def look(probe: Probe, rules: Rules, number: int, *, warm: bool) -> None:

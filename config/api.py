@@ -7,13 +7,13 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.views import SpectacularAPIView
 from rest_framework.routers import SimpleRouter
 
-from config.queue_api import QueueResource
-from runs.api import ApprovalResource, RunResource
-from triggers.api import EventResource, SourceResource, TriggerResource
-from triggers.backfill_api import BackfillResource
-from triggers.reminder_api import ReminderResource
-from triggers.schedule_api import CalendarResource, ScheduleResource
-from triggers.upcoming_api import UpcomingResource
+from runs.api.queues import QueueResource
+from runs.api.runs import ApprovalResource, RunResource
+from triggers.api.backfills import BackfillResource
+from triggers.api.reminders import ReminderResource
+from triggers.api.schedules import CalendarResource, ScheduleResource
+from triggers.api.triggers import EventResource, SourceResource, TriggerResource
+from triggers.api.upcoming import UpcomingResource
 
 router = SimpleRouter()
 router.register("events", EventResource)

@@ -7,19 +7,21 @@ class ConfigConfig(AppConfig):
     name = "config"
 
     def ready(self) -> None:
-        from config import alarms, checks, finished, logins  # noqa: F401
+        from config import finished
+        from config.health import alarms
+        from config.web import logins  # noqa: F401
         from runs.alarms import TOPIC as ALARM
-        from runs.effects import EMITTED, PACE, SCHEDULE, WAKEUP
-        from runs.spawn import CHILD_FINISHED, children_finished
+        from runs.attempt.children import CHILD_FINISHED, children_finished
+        from runs.attempt.effects import EMITTED, PACE, SCHEDULE, WAKEUP
         from runs.wiring import wiring
-        from triggers.admission import loop_rate
-        from triggers.feedback import record_emitted
-        from triggers.heartbeats import set_pace
-        from triggers.periodic import TOPIC as PERIODIC_TASK
-        from triggers.periodic import send_periodic_task
-        from triggers.reading import find_event, read_events
-        from triggers.signals import signal
-        from triggers.wakeups import check_ahead, set_standing, wake
+        from triggers.dispatch.admission import loop_rate
+        from triggers.dispatch.after_run import record_emitted
+        from triggers.events import find_event, read_events
+        from triggers.schedules.heartbeats import set_pace
+        from triggers.schedules.periodic_tasks import TOPIC as PERIODIC_TASK
+        from triggers.schedules.periodic_tasks import send_periodic_task
+        from triggers.schedules.standing import check_ahead, set_standing, wake
+        from triggers.sources.signal import signal
 
         wiring.read_events = read_events
         wiring.find_event = find_event

@@ -11,9 +11,9 @@ from django.contrib.admin.sites import all_sites
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 
-from config.problems import OUR_SCHEDULER
+from config.health.problems import OUR_SCHEDULER
 from runs.outgoing import what_is_wrong_with
-from triggers.intake import Rate
+from triggers.dispatch.flow_control import Rate
 
 LOCAL = {"127.0.0.1", "localhost", "[::1]", "testserver"}
 NEW_KEY = "python -c 'from cryptography.fernet import Fernet; print(Fernet.generate_key().decode())'"

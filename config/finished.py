@@ -1,8 +1,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from runs.spawn import stop_orphans
-from triggers.feedback import count_failures
+from runs.attempt.children import stop_orphans
+from triggers.dispatch.after_run import count_failures
 
 
 def tell(payloads: Sequence[dict[str, Any]]) -> None:

@@ -3,7 +3,7 @@ from django.db.models.functions import Now
 
 
 class LoginFailure(models.Model):
-    """Failed logins of late, counted by name and by where they came from (config.logins)."""
+    """Failed logins of late, counted by name and by where they came from (config.web.logins)."""
 
     name = models.TextField(help_text='a keyed hash of the user name; "" counts all names tried from there')
     origin = models.TextField(help_text="a network, or a browser that has logged in before")

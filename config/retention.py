@@ -9,10 +9,10 @@ import structlog
 from django.conf import settings
 from django.db import OperationalError
 
-from config.logins import WINDOW
-from runs import prune as runs
-from runs.sweep import Step, few, set_out_afresh
-from triggers import prune as triggers
+from config.web.logins import WINDOW
+from runs.retention import prune as runs
+from runs.retention.sweep import Step, few, set_out_afresh
+from triggers.retention import prune as triggers
 
 log = structlog.get_logger(__name__)
 

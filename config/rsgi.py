@@ -11,9 +11,9 @@ from django.db.backends.signals import connection_created
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 django = get_wsgi_application()
 
-from config.migrated import RequireMigrations  # noqa: E402  (models are loaded by now)
-from config.presence import be_present  # noqa: E402
-from config.web import Web  # noqa: E402
+from config.health.presence import be_present  # noqa: E402
+from config.web.application import Web  # noqa: E402
+from config.web.migrated import RequireMigrations  # noqa: E402  (models are loaded by now)
 
 # A process that freezes in a transaction holds its locks, a run's key among them, and no rescuer looks for its sessions. While
 # a large row is being sent to it, its session is not idle: then it is the connection that times out.

@@ -112,20 +112,20 @@ INSTALLED_APPS = [
     *WAKEFUL_APPS,
 ]
 MIDDLEWARE = [
-    "config.clients.KnowTheClient",
+    "config.web.clients.KnowTheClient",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "config.headers.SetPolicy",
+    "config.web.headers.SetPolicy",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "config.sessions.EndIdleSessions",
+    "config.web.sessions.EndIdleSessions",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "config.logins.AnswerRefusals",
-    "config.console.password_again.AskAgain",
-    "config.console.malformed.AnswerMalformed",
+    "config.web.logins.AnswerRefusals",
+    "config.console.access.password_again.AskAgain",
+    "config.console.parts.malformed.AnswerMalformed",
 ]
 ROOT_URLCONF = "config.urls"
 ASGI_APPLICATION = "config.asgi.application"
@@ -139,7 +139,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "config.console.banner.banner",
+                "config.console.parts.banner.banner",
             ]
         },
     }
@@ -149,7 +149,7 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 # The body is read once, as bytes, after its length was checked: Django's own limit must not be the lower one.
 DATA_UPLOAD_MAX_MEMORY_SIZE = WAKEFUL_MAX_BODY
-FILE_UPLOAD_HANDLERS = ["config.uploads.RefuseFiles"]
+FILE_UPLOAD_HANDLERS = ["config.web.uploads.RefuseFiles"]
 
 DATABASES = {
     "default": {
@@ -185,8 +185,8 @@ AUTH_PASSWORD_VALIDATORS = [
         "NumericPasswordValidator",
     )
 ]
-AUTHENTICATION_BACKENDS = ["config.logins.Brake", "django.contrib.auth.backends.ModelBackend"]
-PASSWORD_HASHERS = ["config.passwords.BoundedHasher", *global_settings.PASSWORD_HASHERS[1:]]
+AUTHENTICATION_BACKENDS = ["config.web.logins.Brake", "django.contrib.auth.backends.ModelBackend"]
+PASSWORD_HASHERS = ["config.web.passwords.BoundedHasher", *global_settings.PASSWORD_HASHERS[1:]]
 LOGIN_URL = "admin:login"
 LOGIN_REDIRECT_URL = "admin:index"
 SESSION_COOKIE_AGE = int(WAKEFUL_SESSION_IDLE.total_seconds())
@@ -199,8 +199,8 @@ STATIC_URL = "static/"
 # Served straight from the apps' folders: nothing to collect before the first start.
 WHITENOISE_USE_FINDERS = True
 
-DEFAULT_EXCEPTION_REPORTER = "config.error_pages.Reporter"
-DEFAULT_EXCEPTION_REPORTER_FILTER = "config.error_pages.Filter"
+DEFAULT_EXCEPTION_REPORTER = "config.web.error_pages.Reporter"
+DEFAULT_EXCEPTION_REPORTER_FILTER = "config.web.error_pages.Filter"
 
 LOGGING_CONFIG = "config.logs.configure"
 LOGGING = logs.configuration(format=WAKEFUL_LOG_FORMAT, level=WAKEFUL_LOG_LEVEL)
@@ -221,7 +221,7 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "ENUM_NAME_OVERRIDES": {
         "RunStatus": "runs.states.RunStatus",
-        "ApprovalStatus": "runs.selection.ApprovalStatus",
+        "ApprovalStatus": "runs.actions.select.ApprovalStatus",
         "StepStatus": "runs.models.Step.Status",
         "WaitStatus": "runs.models.Wait.Status",
     },
@@ -244,7 +244,9 @@ CELERY_DB_REUSE_MAX = 2**40
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_BROKER_CONNECTION_TIMEOUT = 4.0  # seconds
-CELERY_WORKER_CONSUMER = "runs.consumer:Consumer"  # comes back to a broker within a second, however long that was away
+CELERY_WORKER_CONSUMER = (
+    "runs.worker.consumer:Consumer"  # comes back to a broker within a second, however long that was away
+)
 # No retry_on_timeout: it silently turns kombu's batch publishing off.
 CELERY_BROKER_TRANSPORT_OPTIONS = (
     {

@@ -5,8 +5,8 @@ from django.conf import settings
 from django.db import close_old_connections
 
 from config.retention import prune as prune_now
-from runs import parent
 from runs.models import Worker
+from runs.worker import parent
 
 
 @shared_task(name="wakeful.prune", ignore_result=False)

@@ -2,11 +2,11 @@ from django.contrib import admin
 from django.urls import include, path, re_path
 from django.views.generic import RedirectView
 
-from config import health
-from config.console.coming import coming
-from config.console.password_again import password_again
-from config.metrics import metrics
-from runs.approval_links import ApprovalLinkView
+from config.console.access.password_again import password_again
+from config.console.operations.upcoming import coming
+from config.health import probes
+from config.health.metrics import metrics
+from runs.api.approval_links import ApprovalLinkView
 from triggers.sources.webhooks.views import HookView
 
 # Here, and not at the start of every process: only those that serve pages need the console.
@@ -21,7 +21,7 @@ urlpatterns = [
     re_path(r"^hooks/(?P<slug>[-\w]+)/?$", HookView.as_view(), name="webhook"),
     path("api/", include("config.api")),
     path("approvals/<str:token>/", ApprovalLinkView.as_view(), name="approval"),
-    path("health/live", health.live),
-    path("health/ready", health.ready),
+    path("health/live", probes.live),
+    path("health/ready", probes.ready),
     path("metrics", metrics),
 ]

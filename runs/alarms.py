@@ -10,9 +10,9 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from agents.durations import in_words
+from runs.db.nudge import nudge_dispatcher
+from runs.db.sql import fetch
 from runs.models import Alarm, Notification, OutboxMessage
-from runs.nudge import nudge_dispatcher
-from runs.sql import fetch
 
 log = structlog.get_logger(__name__)
 

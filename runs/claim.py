@@ -12,16 +12,16 @@ import structlog
 from django.conf import settings
 from django.db import DataError, IntegrityError, OperationalError, transaction
 
-from runs import ready
-from runs.alive import TAKES_RUNS
+from runs.actions.lock import is_locked
+from runs.db.sql import execute, fetch
 from runs.exceptions import CannotClaim
-from runs.locking import is_locked
 from runs.models import Attempt
-from runs.outcome import Outcome, Ticket, take_away
 from runs.policy import Policy
-from runs.queues import IS_PAUSED
-from runs.sql import execute, fetch
+from runs.processes.alive import TAKES_RUNS
+from runs.queues import ready
+from runs.queues.state import IS_PAUSED
 from runs.states import RunStatus
+from runs.transitions.leave import Outcome, Ticket, take_away
 
 log = structlog.get_logger(__name__)
 

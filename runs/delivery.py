@@ -4,8 +4,8 @@ beside this one."""
 from celery import shared_task
 from django.db import close_old_connections
 
+from runs.db.sql import execute
 from runs.outbox import DELETE, postpone, read
-from runs.sql import execute
 from runs.wiring import wiring
 
 FIND = "SELECT id, topic, payload FROM runs_outboxmessage WHERE id = %(id)s::bigint"

@@ -11,10 +11,10 @@ from psycopg.types.json import Jsonb
 
 from runs import keys
 from runs.chain import Chain, merged
-from runs.nudge import nudge_dispatcher
+from runs.db.nudge import nudge_dispatcher
+from runs.db.sql import execute, execute_many, fetch
 from runs.policy import Policy
-from runs.ready import FLOOR, LAST
-from runs.sql import execute, execute_many, fetch
+from runs.queues.ready import FLOOR, LAST
 
 EVENTS_PER_RUN = 1000  # one run takes no more along: its row is rewritten for each
 

@@ -12,27 +12,28 @@ import structlog
 from django.db import DataError, IntegrityError, connection, transaction
 
 from agents import AgentRun, AsyncAgentRun, Permanent, registry
-from agents.atomic import atomic_body
-from agents.journal import Journal as AnyJournal
-from runs import recorded, waits
-from runs.alive import alive
-from runs.away import CONNECTION_ERRORS
+from agents.guards.atomic import atomic_body
+from agents.journal.protocol import Journal as AnyJournal
+from runs import waits
+from runs.attempt.clean_session import clean, noticing_changes, reset_settings
+from runs.attempt.deadline import deadline, run_within
+from runs.attempt.failure import describe, outcome_of
+from runs.attempt.session import read_only
 from runs.claim import HARD_DEADLINE_AFTER, Claim
-from runs.clean import clean, noticing_changes, reset_settings
-from runs.deadline import deadline, run_within
+from runs.db.away import CONNECTION_ERRORS
+from runs.db.readable import readable
+from runs.db.sql import fetch
+from runs.durable import recorded
+from runs.durable.journal import Journal
+from runs.durable.progress import go_on_if_proved
 from runs.exceptions import CannotClaim, DeadlineExceeded, RunLost
 from runs.failpoints import failpoint
 from runs.finish import finish
-from runs.journal import Journal
-from runs.lease import wakeful_version
 from runs.models import Attempt, Run, Worker
-from runs.outcome import Outcome, leave
-from runs.progress import go_on_if_proved
-from runs.readable import readable
-from runs.retry import describe, outcome_of
-from runs.session import read_only
-from runs.sql import fetch
+from runs.processes.alive import alive
+from runs.processes.lease import wakeful_version
 from runs.states import FINISHED, RunStatus
+from runs.transitions.leave import Outcome, leave
 from runs.wiring import wiring
 
 log = structlog.get_logger(__name__)

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from agents.effects import Effects
-from agents.storable import storable
+from agents.guards.storable import storable
+from runs.attempt.effects import rows_of
 from runs.claim import Claim
-from runs.effects import rows_of
-from runs.entries import StepEntry
 from runs.models import Attempt
-from runs.outcome import Outcome, leave
 from runs.states import RunStatus
+from runs.transitions.entries import StepEntry
+from runs.transitions.leave import Outcome, leave
 
 
 def finish(claim: Claim, result: Any, effects: Effects, entries: Sequence[StepEntry] = ()) -> None:

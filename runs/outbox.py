@@ -14,12 +14,12 @@ from typing import Any
 import structlog
 from django.db import transaction
 
-from runs import broker
+from runs.actions.lock import is_locked
+from runs.db.sql import database_now, execute, fetch
 from runs.failpoints import failpoint
-from runs.locking import is_locked
 from runs.models import OutboxMessage
-from runs.queues import IS_PAUSED
-from runs.sql import database_now, execute, fetch
+from runs.queues import broker
+from runs.queues.state import IS_PAUSED
 from runs.wiring import PutOff, wiring
 
 log = structlog.get_logger(__name__)

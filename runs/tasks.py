@@ -9,11 +9,13 @@ from celery import shared_task
 from django.db import close_old_connections, connection
 
 from agents import registry
-from runs import nudge, parent, relay
-from runs.away import CONNECTION_ERRORS
 from runs.claim import Claim, claim_along, claim_next, settle
+from runs.db import nudge
+from runs.db.away import CONNECTION_ERRORS
 from runs.executor import execute, with_patience
 from runs.failpoints import failpoint
+from runs.queues import doorbell as relay
+from runs.worker import parent
 
 log = structlog.get_logger(__name__)
 

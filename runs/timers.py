@@ -10,10 +10,10 @@ import structlog
 from django.db import transaction
 
 from runs import keys
-from runs.lease import patience
+from runs.db.sql import execute, fetch
 from runs.outbox import EVERYTHING_IS_PAUSED
-from runs.ready import HINTED, SLOW
-from runs.sql import execute, fetch
+from runs.processes.lease import patience
+from runs.queues.ready import HINTED, SLOW
 from runs.wiring import known_topics, wiring
 
 log = structlog.get_logger(__name__)

@@ -8,8 +8,8 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
+from runs.db.sql import execute
 from runs.models import NIL, Attempt, AuditEntry, ProcessedEvent, Run
-from runs.sql import execute
 from runs.states import FINISHED, RunStatus
 from tests.runs.factories import make_run
 from triggers.models import Event, Source

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cryptography.fernet import Fernet
 
-from config import embedded
+from config.stack import embedded
 
 # What every process of a test needs, the test process itself included. Real variables win.
 SETTINGS = {

@@ -43,7 +43,7 @@ import psycopg
 import redis
 from psycopg.rows import dict_row
 
-from config import children, embedded
+from config.stack import children, embedded
 from tests.servers import SETTINGS, TestServers
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -10,10 +10,10 @@ from urllib.parse import quote
 import psutil
 import psycopg
 
-from config.embedded import EmbeddedError, Postgres
-from config.embedded.binaries import PostgresBinaries
-from config.embedded.postgres import DATABASE, USER
-from config.embedded.server import HOST, Server
+from config.stack.embedded import EmbeddedError, Postgres
+from config.stack.embedded.binaries import PostgresBinaries
+from config.stack.embedded.postgres import DATABASE, USER
+from config.stack.embedded.server import HOST, Server
 
 
 class Standby(Postgres):

@@ -10,7 +10,7 @@ from django.core.management import get_commands
 from django.urls import resolve
 
 from config.env import Knob
-from runs.watch import WATCHERS
+from runs.actions.watch import WATCHERS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

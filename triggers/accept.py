@@ -14,9 +14,9 @@ from psycopg.types.json import Jsonb
 from uuid_utils.compat import uuid7
 
 from agents.reserved import RESERVED, is_reserved, refusal
+from runs.db.nudge import nudge_dispatcher
+from runs.db.sql import execute, execute_many, fetch
 from runs.failpoints import failpoint
-from runs.nudge import nudge_dispatcher
-from runs.sql import execute, execute_many, fetch
 from triggers.models import Source
 
 

@@ -1,6 +1,6 @@
 """Celery Beat's Scheduler (CELERY_BEAT_SCHEDULER = "triggers.beat:Scheduler"): fires due schedules from the database.
 
-Any number of Beats may run; `triggers.ticks` says why each nominal time still fires once. Between two fires a Beat
+Any number of Beats may run; `triggers.schedules.firing.settle` says why each nominal time still fires once. Between two fires a Beat
 blocks on LISTEN until the next due time or an edit, and looks every WAKEFUL_SAFETY_LOOK even if nothing says so.
 """
 
@@ -16,12 +16,13 @@ from django.conf import settings
 from django.db import Error as DjangoDatabaseError
 from django.db import connection
 
-from runs.lease import Presence
-from runs.listen import Listener, set_timeouts
-from runs.migrated import require_migrations
+from runs.db.listen import Listener, set_timeouts
+from runs.db.migrated import require_migrations
 from runs.models import Worker
-from triggers import backfill, reconcile, ticks
-from triggers.static_entries import install_static
+from runs.processes.lease import Presence
+from triggers.schedules.backfill import advance
+from triggers.schedules.firing import reconcile, settle
+from triggers.schedules.static_entries import install_static
 
 log = structlog.get_logger(__name__)
 
@@ -65,7 +66,7 @@ class Scheduler(beat.Scheduler):
             wait = self.look()
             if wait:
                 self.listener.wait(wait.total_seconds())
-        except ticks.TookTooLong as error:
+        except settle.TookTooLong as error:
             self.suspects[error.id] = self.suspects.get(error.id, -1) + 1
             self.lose_connection(error)
         except (DjangoDatabaseError, psycopg.Error) as error:
@@ -91,35 +92,35 @@ class Scheduler(beat.Scheduler):
     def work(self) -> timedelta:
         """One batch of stale schedules, one of due ones, one of each backfill; how long there is nothing to do, zero if
         there was something."""
-        look = ticks.look()
+        look = settle.look()
         done = 0
         if look.has_unarmed:
             done += reconcile.rearm()
         if look.has_stale:
-            done += ticks.settle(look.now)
+            done += settle.settle(look.now)
         if look.is_due:
-            done += ticks.fire_due(look.now)
+            done += settle.fire_due(look.now)
         if look.has_backfills:
             done += self.advance_backfills()
         if done:
             return timedelta(0)
         wait = time_until_next(look)
-        return min(wait, backfill.LOOK_EVERY) if look.has_backfills else wait
+        return min(wait, advance.LOOK_EVERY) if look.has_backfills else wait
 
     def advance_backfills(self) -> bool:
         if time.monotonic() < self.backfills_at:
             return False
-        more = backfill.advance()
-        self.backfills_at = time.monotonic() + (0 if more else backfill.LOOK_EVERY.total_seconds())
+        more = advance.advance()
+        self.backfills_at = time.monotonic() + (0 if more else advance.LOOK_EVERY.total_seconds())
         return more
 
     def try_alone(self) -> None:
         """A schedule that took too long, by itself; one that does so again and again is set to rest: the others go on."""
         id, tries = next(iter(self.suspects.items()))
         if tries < TRIES:
-            ticks.try_alone(id)
+            settle.try_alone(id)
         else:
-            ticks.give_up(id)
+            settle.give_up(id)
         del self.suspects[id]
 
     def keep_in_order(self) -> None:
@@ -157,7 +158,7 @@ class Scheduler(beat.Scheduler):
             self.presence.close()
 
 
-def time_until_next(look: ticks.Look) -> timedelta:
+def time_until_next(look: settle.Look) -> timedelta:
     safety: timedelta = settings.WAKEFUL_SAFETY_LOOK
     if look.is_due or look.has_stale:
         return BUSY  # another Beat or an editor holds it

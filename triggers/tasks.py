@@ -1,6 +1,6 @@
 from celery import shared_task
 
-from triggers.control import fire
+from triggers.dispatch.hold import fire
 from triggers.models import Trigger
 
 

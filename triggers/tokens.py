@@ -20,7 +20,7 @@ from rest_framework.request import Request
 
 from runs.audit import record
 from triggers.models import ApiToken, Source
-from triggers.sources.door import on_live_connection
+from triggers.sources.http.answers import on_live_connection
 
 if TYPE_CHECKING:
     from rest_framework.views import APIView  # which imports this module, by the settings' default classes

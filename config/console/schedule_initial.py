@@ -4,14 +4,14 @@ from datetime import timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from config.console.local_field import FORMAT
-from config.console.policy_fields import POLICY
-from config.console.schedule_words import zone_of_schedule
-from triggers.calendar import Clocked, Cron, Interval, RuleError
+from config.console.parts.time_field import FORMAT
+from config.console.schedules.policy_fields import POLICY
+from config.console.schedules.words import zone_of_schedule
 from triggers.models import Schedule
-from triggers.reminders import text_of
-from triggers.rule_rows import rule_of
-from triggers.schedule_policy import SchedulePolicy
+from triggers.schedules.reminders import text_of
+from triggers.schedules.rules.rows import rule_of
+from triggers.schedules.rules.rule import Clocked, Cron, Interval, RuleError
+from triggers.schedules.terms.policy import SchedulePolicy
 
 UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1), "m": timedelta(minutes=1), "s": timedelta(seconds=1)}
 

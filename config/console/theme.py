@@ -70,7 +70,7 @@ UNFOLD: dict[str, Any] = {
     "SHOW_HISTORY": False,  # the audit log is the history
     "SHOW_VIEW_ON_SITE": False,
     "BORDER_RADIUS": "6px",
-    "DASHBOARD_CALLBACK": "config.console.dashboard.dashboard",
+    "DASHBOARD_CALLBACK": "config.console.operations.overview.dashboard",
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("console/icon.svg")}],
     "STYLES": [lambda request: static("console/console.css")],
     "SCRIPTS": [lambda request: static("console/moments.js")],
@@ -121,8 +121,10 @@ UNFOLD: dict[str, Any] = {
                 "items": [
                     _runs("Runs", "play_circle"),
                     _runs("Failed runs", "error", "failed"),
-                    _runs("Uncertain runs", "help", "uncertain", badge="config.console.inboxes.uncertain_badge"),
-                    _item("Approvals", "approval", "runs.approval", badge="config.console.inboxes.approvals_badge"),
+                    _runs("Uncertain runs", "help", "uncertain", badge="config.console.parts.inboxes.uncertain_badge"),
+                    _item(
+                        "Approvals", "approval", "runs.approval", badge="config.console.parts.inboxes.approvals_badge"
+                    ),
                 ],
             },
             {

@@ -12,10 +12,10 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from agents.durations import parse_duration
+from runs.actions.select import select_runs
+from runs.api.runs_json import RunSerializer
 from runs.management.each import EachCommand
 from runs.models import Run
-from runs.selection import select_runs
-from runs.serializers import RunSerializer
 from runs.states import RunStatus
 
 

@@ -1,7 +1,7 @@
 from argparse import ArgumentTypeError
 from typing import Any
 
-from runs.strict_json import Unreadable, parse_json, require_storable
+from runs.api.strict_json import Unreadable, parse_json, require_storable
 
 
 def json_argument(text: str) -> Any:

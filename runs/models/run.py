@@ -3,7 +3,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Coalesce, Now
 
-from runs.sequence import next_value
+from runs.db.sequence import next_value
 from runs.states import FINISHED, LIVE, RunStatus
 
 from .worker import Worker
@@ -126,7 +126,7 @@ class Run(models.Model):
             ),
         ]
         indexes = [
-            # By agent, so that runs for which a worker has no code cost its claims nothing (runs/ready.py).
+            # By agent, so that runs for which a worker has no code cost its claims nothing (runs/queues/ready.py).
             models.Index(
                 "queue",
                 "agent",

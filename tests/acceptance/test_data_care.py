@@ -8,7 +8,7 @@ from cryptography.fernet import Fernet
 from tests.old_rows import old_event, old_run
 from tests.stack import SHOP, Answer, Stack, StackMaker, eventually
 from triggers.models import Source
-from triggers.secrets import add_secret
+from triggers.sources.secrets import add_secret
 from triggers.tokens import ALL, ensure_token
 
 ADA = "ada@example.com"

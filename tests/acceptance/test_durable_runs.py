@@ -58,7 +58,7 @@ def make_doors(stack: Stack) -> bytes:
     """A source for webhooks, and a token; the source's secret."""
     with stack.orm():
         from triggers.models import Source
-        from triggers.secrets import rotate
+        from triggers.sources.secrets import rotate
         from triggers.tokens import ensure_token
 
         ensure_token("test", stack.env["WAKEFUL_API_TOKEN"], ["*"])

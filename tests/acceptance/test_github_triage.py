@@ -16,7 +16,7 @@ from standardwebhooks import Webhook
 from tests.stack import SHOP, Answer, Stack, StackMaker, eventually
 from tests.triggers.sources.webhooks.deliveries import recorded
 from triggers.models import Source
-from triggers.secrets import rotate
+from triggers.sources.secrets import rotate
 from triggers.tokens import ALL, ensure_token
 
 ENDED = """

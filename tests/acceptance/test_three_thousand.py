@@ -19,7 +19,7 @@ import redis
 
 from tests.stack import SHOP, Process, Stack, StackMaker, eventually
 from triggers.models import Source, Trigger
-from triggers.secrets import rotate
+from triggers.sources.secrets import rotate
 
 pytestmark = pytest.mark.chaos
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from config.children import command_of
+from config.stack.children import command_of
 from tests.servers import reachable_folder
 from tests.stack import ROOT, eventually, free_port
 

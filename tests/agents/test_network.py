@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 from agents.exceptions import NetworkRefused
-from agents.network import network_refused
+from agents.guards.network import network_refused
 
 NOWHERE = ("127.0.0.1", 9)
 

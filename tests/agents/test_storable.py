@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents import Permanent
-from agents.storable import storable
+from agents.guards.storable import storable
 
 NESTED: list[Any] = []
 NESTED.append(NESTED)

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import redis
 
-from config.embedded import Valkey
+from config.stack.embedded import Valkey
+from runs.db.sql import database_now
 from runs.models import OutboxMessage
-from runs.sql import database_now
 from tests.integration.protocol import emit, in_status, split
 from tests.runs.factories import make_run
 from tests.stack import SHOP, Stack, StackMaker, eventually, within

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from runs.entries import match_of
+from runs.db.sql import execute
 from runs.models import NIL
-from runs.sql import execute
+from runs.transitions.entries import match_of
 from tests.stack import Stack, eventually
 from tests.triggers.factories import make_event, make_paused_trigger, make_trigger
 from triggers.accept import builtin_source
@@ -130,7 +130,7 @@ def test_400_000_held_events_are_resumed_beside_fresh_ones(database: Stack, over
 
 
 RESUME = (
-    "from triggers.control import resume; from triggers.models import Trigger; "
+    "from triggers.dispatch.hold import resume; from triggers.models import Trigger; "
     "resume(Trigger.objects.get(slug='held'), by='test')"
 )
 

@@ -16,8 +16,8 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from config.embedded import Postgres
-from config.verify import verify
+from config.health.verify import verify
+from config.stack.embedded import Postgres
 from tests.chaos.lab import FAST, Lab, lab, thaw
 from tests.chaos.load import Delivery, Senders
 from tests.stack import PATIENCE

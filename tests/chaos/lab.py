@@ -18,8 +18,8 @@ from uuid import uuid4
 import psycopg
 from psycopg.rows import dict_row
 
-from config import embedded
-from config.verify import Invariant, Report, invariants_in, verify
+from config.health.verify import Invariant, Report, invariants_in, verify
+from config.stack import embedded
 from tests.chaos.load import Delivery, History, Senders
 from tests.points import Points
 from tests.receiver import Receiver, receiving
@@ -199,7 +199,7 @@ class Lab:
 
             from runs.models import Queue
             from triggers.models import Source, Trigger
-            from triggers.secrets import rotate
+            from triggers.sources.secrets import rotate
             from triggers.tokens import ensure_token
 
             # A user's schedules would go on firing while it is to be found that nothing is left to do.
@@ -218,16 +218,16 @@ class Lab:
             from django.db import transaction
             from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
-            from triggers import schedules
-            from triggers.calendar import Interval
             from triggers.models import Trigger
-            from triggers.schedule_policy import SchedulePolicy
+            from triggers.schedules import edit
+            from triggers.schedules.rules.rule import Interval
+            from triggers.schedules.terms.policy import SchedulePolicy
 
             with transaction.atomic():
                 trigger = Trigger.objects.get(slug="tick")
                 name = f"tick-{seed}-{uuid4().hex[:6]}"
                 policy, rule = SchedulePolicy(catch_up="all"), Interval.parse("1s")
-                made = schedules.create_schedule(name=name, trigger=trigger, rule=rule, policy=policy, by="chaos")
+                made = edit.create_schedule(name=name, trigger=trigger, rule=rule, policy=policy, by="chaos")
                 ends_at = made.edited_at + timedelta(seconds=seconds)
                 PeriodicTask.objects.filter(pk=made.task_id).update(expires=ends_at)
                 every, _ = IntervalSchedule.objects.get_or_create(every=1, period="seconds")

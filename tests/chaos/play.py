@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from config.verify import Report
+from config.health.verify import Report
 from tests.chaos import specials
 from tests.chaos.deciding import decide, settle
 from tests.chaos.lab import Lab, demand_that_others_go_on, servers_of, thaw

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from config import problems, situation
-from config.alarms import Watch, stand_in, update_alarms
-from config.situation import look
+from config.health import problems, situation
+from config.health.alarms import Watch, stand_in, update_alarms
+from config.health.situation import look
 from runs import alarms, delivery, outbox
 from runs.delivery import deliver
 from runs.models import NIL, Alarm, Notification, OutboxMessage, Worker

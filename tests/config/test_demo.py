@@ -8,8 +8,8 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
 
-from config.access import ensure_admin
-from config.demo import load_demo
+from config.stack.access import ensure_admin
+from config.stack.demo import load_demo
 from triggers.models import Event, Secret, Source
 
 pytestmark = pytest.mark.django_db

@@ -6,10 +6,10 @@ import pytest
 from cryptography.fernet import Fernet
 from django.core.management import call_command
 
-from config import doctor
+from config.health import doctor
 from runs.models import Worker
 from triggers.models import Source
-from triggers.secrets import rotate
+from triggers.sources.secrets import rotate
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -41,7 +41,7 @@ def test_secrets_made_with_a_lost_key_are_named_by_their_source(settings: Any) -
 
 
 def test_a_missing_migration_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runs.migrated._needed_migrations", lambda: [("runs", "9999_from_the_future")])
+    monkeypatch.setattr("runs.db.migrated._needed_migrations", lambda: [("runs", "9999_from_the_future")])
 
     [(fault, fix)] = [item for item in examined().items() if "migrations" in item[0]]
 

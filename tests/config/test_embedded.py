@@ -10,8 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from config import embedded
-from config.embedded import EmbeddedError, postgres
+from config.stack import embedded
+from config.stack.embedded import EmbeddedError, postgres
 from tests.servers import reachable_folder
 
 
@@ -87,7 +87,7 @@ def test_servers_die_with_the_process_that_started_them(home: Path) -> None:
         pids = [int(pid) for pid in starter.stdout.readline().split()]
         starter.kill()
 
-    from config.children import command_of
+    from config.stack.children import command_of
     from tests.stack import eventually
 
     assert len(pids) == 2

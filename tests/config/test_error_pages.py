@@ -9,7 +9,7 @@ from django.test import RequestFactory
 from pytest_django import Settings
 
 from config.env import Knob
-from config.error_pages import Reporter
+from config.web.error_pages import Reporter
 from tests.stack import StackMaker, eventually
 
 SECRETS = {

@@ -5,8 +5,8 @@ import pytest
 from django.db import OperationalError
 from django.test import Client
 
-from config import health
-from config.problems import BAD, Problem
+from config.health import probes
+from config.health.problems import BAD, Problem
 from runs.models import Worker
 from triggers.tokens import create_token
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db
 
 
 def test_a_live_process_says_so_without_a_database(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "pending_migrations", unreachable)
+    monkeypatch.setattr(probes, "pending_migrations", unreachable)
 
     assert client.get("/health/live").status_code == 200
 
@@ -57,7 +57,7 @@ def test_a_stranger_is_told_the_kinds_of_problems_and_the_holder_of_a_token_all(
         lasted=timedelta(),
         alarm_after=timedelta(),
     )
-    monkeypatch.setattr(health, "problems", lambda situation: [problem])
+    monkeypatch.setattr(probes, "problems", lambda situation: [problem])
     tokens = {
         permission: create_token(name, [permission], by="test")[1]
         for name, permission in (("watcher", "runs.view_worker"), ("sender", "triggers.add_event"))
@@ -76,7 +76,7 @@ def test_a_stranger_is_told_the_kinds_of_problems_and_the_holder_of_a_token_all(
 
 
 def test_a_lost_broker_is_degraded_but_ready(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "broker_answers", lambda: False)
+    monkeypatch.setattr(probes, "broker_answers", lambda: False)
 
     answer = client.get("/health/ready")
 
@@ -84,7 +84,7 @@ def test_a_lost_broker_is_degraded_but_ready(client: Client, monkeypatch: pytest
 
 
 def test_pending_migrations_are_not_ready(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runs.migrated._needed_migrations", lambda: [("runs", "9999_from_the_future")])
+    monkeypatch.setattr("runs.db.migrated._needed_migrations", lambda: [("runs", "9999_from_the_future")])
 
     answer = client.get("/health/ready")
 
@@ -92,8 +92,8 @@ def test_pending_migrations_are_not_ready(client: Client, monkeypatch: pytest.Mo
 
 
 def test_a_lost_database_is_not_ready(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "pending_migrations", unreachable)
-    monkeypatch.setattr(health, "connection", Closed())
+    monkeypatch.setattr(probes, "pending_migrations", unreachable)
+    monkeypatch.setattr(probes, "connection", Closed())
 
     answer = client.get("/health/ready")
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from config import children, home
-from config.embedded import EmbeddedError
+from config.stack import children, home
+from config.stack.embedded import EmbeddedError
 
 
 def test_generated_secrets_stay_and_are_nobody_elses(tmp_path: Path) -> None:

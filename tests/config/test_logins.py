@@ -9,9 +9,9 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 
-from config.logins import LIMIT, LIMIT_OF_ORIGIN
 from config.models import LoginFailure
-from config.passwords import LANE, STRANGERS, BoundedHasher, Busy
+from config.web.logins import LIMIT, LIMIT_OF_ORIGIN
+from config.web.passwords import LANE, STRANGERS, BoundedHasher, Busy
 from runs.models import AuditEntry
 
 pytestmark = pytest.mark.django_db
@@ -156,7 +156,7 @@ def test_the_actions_of_a_session_name_the_address_they_came_from(ada: User) -> 
 def test_a_flood_of_logins_is_told_to_come_back_and_keeps_no_known_browser_out(
     ada: User, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.PASSWORD_HASHERS = ["config.passwords.BoundedHasher"]
+    settings.PASSWORD_HASHERS = ["config.web.passwords.BoundedHasher"]
     ada.set_password("right")
     ada.save()
     mine = Client()

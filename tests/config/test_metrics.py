@@ -9,7 +9,7 @@ from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
 from runs.models import Worker
-from runs.pause import pause
+from runs.queues.pause import pause
 from runs.states import RunStatus
 from tests.runs.factories import make_run
 from tests.triggers.factories import make_event, make_paused_trigger

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from django.db import connection
 
-from config import situation
-from config.problems import problems
-from config.situation import look
+from config.health import situation
+from config.health.problems import problems
+from config.health.situation import look
 
 
 @contextmanager

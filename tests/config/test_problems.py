@@ -4,10 +4,18 @@ from typing import Any
 
 import pytest
 
-from config.problems import Problem, problems
-from config.situation import Broken, Erring, Failing, Process, Situation, Slot, Transaction
-from runs.queues import QueueState
-from triggers.erring import COUNTED as ERRORS_COUNTED
+from config.health.problems import Problem, problems
+from config.health.situation import (
+    Broken,
+    Erring,
+    Failing,
+    Process,
+    Situation,
+    Slot,
+    Transaction,
+)
+from runs.queues.state import QueueState
+from triggers.dispatch.erring import COUNTED as ERRORS_COUNTED
 
 IDLE_QUEUE: dict[str, Any] = {
     "max_running": None,

@@ -1,7 +1,7 @@
 import pytest
 
 from runs.models import AuditEntry, Queue
-from runs.pause import EVERY
+from runs.queues.pause import EVERY
 from tests.api import Api
 from tests.runs.factories import make_run
 

@@ -16,7 +16,7 @@ from tests.config.console.test_actions import press
 from tests.config.console.test_pages import NOUNS
 from tests.runs.factories import make_run
 from tests.triggers.factories import make_event, make_trigger
-from triggers.secrets import rotate
+from triggers.sources.secrets import rotate
 
 pytestmark = pytest.mark.django_db
 

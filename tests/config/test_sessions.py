@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from config.sessions import LONGEST
+from config.web.sessions import LONGEST
 
 pytestmark = pytest.mark.django_db
 PAGE = "/admin/auth/user/"

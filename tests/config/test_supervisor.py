@@ -11,13 +11,13 @@ from pathlib import Path
 
 import psutil
 
-from config.children import command_of
+from config.stack.children import command_of
 from tests.stack import ROOT, eventually
 
 SCRIPT = """
 import os, sys
 from config import supervisor
-from config.supervisor import Program, Supervisor
+from config.stack.supervisor import Program, Supervisor
 programs = [Program(name=name, command=[sys.executable, "-u", "-c", code], patience={patience}) for name, code in {programs!r}]
 supervisor.STABLE = {stable}
 Supervisor(programs, env=dict(os.environ)).run()

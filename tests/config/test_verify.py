@@ -11,16 +11,16 @@ import pytest
 from django.core.management import call_command
 from uuid_utils.compat import uuid7
 
-from config.verify import invariants_in, verify
-from runs.entries import digest_of
+from config.health.verify import invariants_in, verify
+from runs.actions.requeue import requeue
 from runs.models import NIL, Attempt, OutboxMessage, ProcessedEvent, Run, Wait
-from runs.payloads import remove_payloads
-from runs.requeue import requeue
+from runs.retention.payloads import remove_payloads
+from runs.transitions.entries import digest_of
 from tests.runs.factories import make_run
 from tests.runs.journals import make_approval, make_child, make_fork, make_step, make_wait
 from tests.triggers.factories import make_event, make_trigger
 from triggers.accept import builtin_source
-from triggers.dispatch import Rules, dispatch
+from triggers.dispatch.batch import Rules, dispatch
 from triggers.models import Decision, Event
 
 pytestmark = pytest.mark.django_db

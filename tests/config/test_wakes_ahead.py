@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from config import situation
-from config.problems import problems
-from config.verify import verify
+from config.health import situation
+from config.health.problems import problems
+from config.health.verify import verify
 from runs.models import OutboxMessage
 from tests.config.test_metrics import scrape
 

@@ -18,8 +18,8 @@ from django.contrib.auth.models import User
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
-from config.refusals import LINES, Lines
-from config.web import FREE, WAITING, Refused, Room
+from config.web.application import FREE, WAITING, Refused, Room
+from config.web.refusals import LINES, Lines
 from tests.stack import PATIENCE, Process, Stack, eventually
 from tests.triggers.sources.webhooks.hooks import SECRET, make_source, signed
 

@@ -169,7 +169,7 @@ def test_a_running_run_is_cancelled_and_its_key_freed(served: Stack) -> None:
     assert run_of(stack, second)["ready_at"] is None
 
     with stack.orm():
-        from runs.cancel import cancel
+        from runs.actions.cancel import cancel
 
         cancel(run["id"], by="test")
 

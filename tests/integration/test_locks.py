@@ -5,14 +5,14 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from runs.db.sql import execute
 from runs.models import Run
-from runs.sql import execute
 from tests.stack import Stack
 from tests.triggers.factories import make_event, make_trigger
-from triggers import dispatch as dispatching
-from triggers.dispatch import Batch, Rules, dispatch
-from triggers.items import read_items
-from triggers.leadership import LOCK
+from triggers.dispatch import batch as dispatching
+from triggers.dispatch.batch import Batch, Rules, dispatch
+from triggers.dispatch.leadership import LOCK
+from triggers.dispatch.pending import read_items
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@ import psycopg
 from runs.models import NIL
 from tests.stack import Stack
 from tests.triggers.factories import make_event, make_paused_trigger
-from triggers.control import resume
-from triggers.leadership import LOCK
+from triggers.dispatch.hold import resume
+from triggers.dispatch.leadership import LOCK
+from triggers.dispatch.offers import move
 from triggers.models import Redispatch
-from triggers.offers import move
 
 
 def test_what_a_batch_under_way_is_holding_is_resumed_too(stack: Stack) -> None:

@@ -13,10 +13,10 @@ from tests.stack import Process, Stack, StackMaker, eventually
 from tests.triggers.factories import make_trigger
 from tests.triggers.test_why import alive, ask, dated, make_schedule
 from tests.triggers.test_why import beat as look
-from triggers import schedules
-from triggers.calendar import Interval
 from triggers.models import Event, Schedule
-from triggers.why import Verdict, why
+from triggers.schedules import edit as schedules
+from triggers.schedules.explain.why import Verdict, why
+from triggers.schedules.rules.rule import Interval
 
 HOUR, SECOND = timedelta(hours=1), timedelta(seconds=1)
 VIENNA = ZoneInfo("Europe/Vienna")

@@ -12,7 +12,7 @@ from typing import Any
 import redis
 from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask
 
-from runs.sql import database_now
+from runs.db.sql import database_now
 from tests.stack import Process, Stack, StackMaker, eventually
 
 THEIRS = {"CELERY_BEAT_SCHEDULER": "tests.integration.theirs:DatabaseScheduler"}

@@ -18,10 +18,10 @@ from runs.models import Run
 from tests.integration.protocol import shop_stack
 from tests.stack import LENIENCE, Process, Stack, StackMaker, eventually, within
 from tests.triggers.factories import make_trigger
-from triggers import schedules
-from triggers.calendar import Interval
 from triggers.models import Event, ExclusionCalendar, Schedule
-from triggers.schedule_policy import SchedulePolicy
+from triggers.schedules import edit as schedules
+from triggers.schedules.rules.rule import Interval
+from triggers.schedules.terms.policy import SchedulePolicy
 
 PROOF = float(os.environ.get("WAKEFUL_PROOF_SECONDS", "10"))  # seconds
 SECOND = timedelta(seconds=1)

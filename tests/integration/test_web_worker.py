@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from config.management.commands.up import _programs
-from runs.requeue import requeue
+from runs.actions.requeue import requeue
 from runs.states import RunStatus
 from tests.runs.factories import make_run
 from tests.stack import PATIENCE, ROOT, Stack, StackMaker, eventually, free_port

@@ -33,28 +33,28 @@ WHERE simulated.now < least(next.due, %(end)s::timestamptz)
 
 def tick_through(end: datetime, step: float) -> None:
     """Fire whatever is due up to an instant, together with the others."""
-    from triggers import ticks
+    from triggers.schedules.firing import settle
 
-    while ticks.look().has_stale:
-        ticks.settle(clock(), BATCH)
+    while settle.look().has_stale:
+        settle.settle(clock(), BATCH)
     while (now := clock()) < end or is_anything_due(end):
-        while ticks.fire_due(now, BATCH):
+        while settle.fire_due(now, BATCH):
             pass
         if not go_on(end, step):
             time.sleep(0.01)  # another one holds what is due
 
 
 def clock() -> datetime:
-    from runs.sql import fetch
+    from runs.db.sql import fetch
 
     now: datetime = fetch(NOW)[0][0]
     return now
 
 
 def is_anything_due(now: datetime) -> bool:
-    from triggers import ticks
+    from triggers.schedules.firing import settle
 
-    next_due = ticks.look().next_due
+    next_due = settle.look().next_due
     return next_due is not None and next_due <= now
 
 

@@ -13,12 +13,12 @@ from django.db.models.functions import Now
 from agents import Agent, registry
 from runs import outbox, timers, waits
 from runs.claim import Claim, claim_next
+from runs.db.sql import execute as execute_sql
 from runs.executor import execute
 from runs.models import Run, Wait, Worker
-from runs.sql import execute as execute_sql
 from tests.runs.factories import make_run
 from tests.triggers.factories import make_event
-from triggers.dispatch import Rules, dispatch
+from triggers.dispatch.batch import Rules, dispatch
 
 
 class Lab:

@@ -7,13 +7,13 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from runs import payloads, prune
-from runs.erasure import erase_runs, holders
 from runs.models import Run, Step
+from runs.retention import payloads, prune
+from runs.retention.erasure import erase_runs, holders
 from tests.runs.factories import make_run
 from tests.triggers.factories import make_event
-from triggers.erasure import Selection, erase
 from triggers.models import Event
+from triggers.retention.erasure import Selection, erase
 
 pytestmark = pytest.mark.django_db
 
@@ -34,14 +34,14 @@ def test_more_rows_than_a_statement_has_parameters_are_asked_about_at_once() -> 
 
 def test_of_a_subject_any_number_of_events_is_erased(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each statement is about few of them, and what was erased before a crash stays erased."""
-    monkeypatch.setattr("triggers.erasure.TOGETHER", 3)
+    monkeypatch.setattr("triggers.retention.erasure.TOGETHER", 3)
     asked: list[int] = []
 
     def count(ids: Sequence[UUID]) -> dict[UUID, set[UUID]]:
         asked.append(len(ids))
         return holders(ids)
 
-    monkeypatch.setattr("triggers.erasure.holders", count)
+    monkeypatch.setattr("triggers.retention.erasure.holders", count)
     events = [make_event(subject="ada") for _ in range(10)]
     Event.objects.update(dispatched_at=events[0].received_at)
     runs = [make_run(status="succeeded", event_id=event.id, result={"of": "ada"}) for event in events]
@@ -56,7 +56,14 @@ def test_of_a_subject_any_number_of_events_is_erased(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    "path", ["runs/erasure.py", "runs/payloads.py", "runs/prune.py", "runs/spawn.py", "triggers/erasure.py"]
+    "path",
+    [
+        "runs/retention/erasure.py",
+        "runs/retention/payloads.py",
+        "runs/retention/prune.py",
+        "runs/attempt/children.py",
+        "triggers/retention/erasure.py",
+    ],
 )
 def test_modules_that_handle_any_number_of_rows_make_no_parameter_of_each(path: str) -> None:
     tree = ast.parse(Path(path).read_text())

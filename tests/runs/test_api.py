@@ -5,7 +5,7 @@ import pytest
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
-from runs import watch
+from runs.actions import watch
 from runs.models import Attempt, Run
 from runs.states import RunStatus
 from tests.api import Api

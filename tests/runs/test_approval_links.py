@@ -9,11 +9,11 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from runs.approval_links import approval_link, signer
-from runs.approvals import decide
-from runs.cancel import cancel
+from runs.actions.approve import decide
+from runs.actions.cancel import cancel
+from runs.api.approval_links import approval_link, signer
 from runs.models import Approval, Run, Wait
-from runs.payloads import remove_payloads
+from runs.retention.payloads import remove_payloads
 from tests.runs.factories import make_run
 from tests.runs.journals import make_approval
 from tests.runs.test_approvals import ARGUMENTS, make_asking_run

@@ -8,10 +8,10 @@ from django.db.models.functions import Now
 
 from agents import AgentRun, Retry, StepFailed
 from agents.effects import Effects
+from runs.attempt.session import writing
+from runs.durable.progress import record_late
 from runs.executor import execute
 from runs.models import Notification, Step, Worker
-from runs.progress import record_late
-from runs.session import writing
 from tests.runs.durable import Lab, lab
 from tests.runs.factories import make_run
 from tests.runs.test_durability_claims import in_another_session, park

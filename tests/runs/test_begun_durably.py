@@ -8,9 +8,9 @@ import pytest
 from django.db.models.functions import Now
 
 from agents import Agent, AgentRun, registry
+from runs.actions.fork import fork
 from runs.claim import Claim, claim_next
 from runs.executor import execute
-from runs.fork import fork
 from runs.models import Run, Step, Wait, Worker
 from runs.waits import end_due
 from tests.runs.factories import make_run

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rest_framework.exceptions import ParseError
 
-from runs.body import LengthRequired, TooLarge, read_body
+from runs.api.body import LengthRequired, TooLarge, read_body
 
 
 class BrokenOff(BytesIO):

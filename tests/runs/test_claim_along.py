@@ -8,10 +8,10 @@ from django.db import connection, transaction
 from agents import Agent, AgentRun, registry
 from runs import executor
 from runs.claim import Claim, claim_along, claim_next
+from runs.db.sql import execute as run_sql
+from runs.db.sql import fetch
 from runs.executor import execute
 from runs.models import Attempt, Queue, Run, Worker
-from runs.sql import execute as run_sql
-from runs.sql import fetch
 from tests.runs.factories import AGENTS, make_run, statuses
 from tests.triggers.factories import make_event
 

@@ -10,12 +10,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from agents import Agent, AgentRun, registry
+from runs.attempt.clean_session import CHANGES
 from runs.claim import claim_along, claim_next
-from runs.clean import CHANGES
+from runs.db.sql import execute as sql
+from runs.db.sql import fetch
 from runs.executor import execute
 from runs.models import Run, Worker
-from runs.sql import execute as sql
-from runs.sql import fetch
 from tests.runs.factories import make_run
 from tests.triggers.factories import make_event
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from config.problems import problems
-from config.situation import look
-from runs.lease import Clock, Presence, open_row, renew
+from config.health.problems import problems
+from config.health.situation import look
 from runs.models import Worker
+from runs.processes.lease import Clock, Presence, open_row, renew
 
 pytestmark = pytest.mark.django_db
 
@@ -28,7 +28,7 @@ def test_a_clock_that_is_minutes_off_is_a_problem_that_names_its_host(
 ) -> None:
     now = time.time
     with monkeypatch.context() as wrong:
-        wrong.setattr("runs.lease.time.time", lambda: now() + off)
+        wrong.setattr("runs.processes.lease.time.time", lambda: now() + off)
         presence.renew()
         presence.renew()
 
@@ -48,7 +48,7 @@ def test_the_clock_of_a_workers_host_is_compared_when_it_renews_its_lease(
 ) -> None:
     now, clock, row = time.time, Clock(), open_row(Worker.Kind.WORKER)
     with monkeypatch.context() as wrong:
-        wrong.setattr("runs.lease.time.time", lambda: now() + off)
+        wrong.setattr("runs.processes.lease.time.time", lambda: now() + off)
         assert renew(row, clock) == []
         assert renew(row, clock) == []
 

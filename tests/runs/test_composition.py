@@ -9,9 +9,9 @@ from django.utils import timezone
 
 from agents import AgentRun, Permanent
 from agents.exceptions import ChildFailed
-from runs.cancel import cancel
+from runs.actions.cancel import cancel
+from runs.actions.requeue import requeue
 from runs.models import OutboxMessage, Run, Step
-from runs.requeue import requeue
 from tests.runs.durable import Lab, lab
 from tests.triggers.factories import make_trigger
 from triggers.models import Decision, Event, Schedule

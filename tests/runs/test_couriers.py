@@ -11,18 +11,18 @@ from celery import current_app
 from django.db import connection
 from kombu import Connection
 
-from config.problems import problems
-from config.situation import look
-from runs import broker, courier, relay
-from runs.courier import Couriers, Messenger, Ringer
-from runs.lease import Presence, Trouble
+from config.health.problems import problems
+from config.health.situation import look
 from runs.models import Worker
+from runs.processes.lease import Presence, Trouble
+from runs.queues import broker, courier, doorbell
+from runs.queues.courier import Couriers, Messenger, Ringer
 from tests.stack import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True, serialized_rollback=True)
 
 CLOSED_PORT = "redis://127.0.0.1:1/0"
-WANTED = [relay.Wanted(queue="default", bound=2, claimable=1)]
+WANTED = [doorbell.Wanted(queue="default", bound=2, claimable=1)]
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ def test_a_broker_that_hangs_costs_one_short_wait_and_then_none(dial: Callable[[
     dial(hung)
 
     started = time.monotonic()
-    assert not relay.publish(WANTED)
+    assert not doorbell.publish(WANTED)
     assert time.monotonic() - started < 5  # ten seconds were lost here
     asked = []
     for _ in range(1000):
@@ -72,7 +72,7 @@ def test_pauses_grow_and_an_opening_is_logged_once(dial: Callable[[str], None], 
 
     for _ in range(8):
         broker.breaker.retry_at = 0.0
-        assert not relay.publish(WANTED)
+        assert not doorbell.publish(WANTED)
         pauses.append(broker.breaker.pause)
 
     assert pauses == [0.5, 1, 2, 4, 8, 15, 15, 15]
@@ -81,7 +81,7 @@ def test_pauses_grow_and_an_opening_is_logged_once(dial: Callable[[str], None], 
 
 def test_a_broker_that_comes_back_is_taken_again(dial: Callable[[str], None], servers: Any) -> None:
     dial(CLOSED_PORT)
-    assert not relay.publish(WANTED)
+    assert not doorbell.publish(WANTED)
     assert broker.breaker.is_open
 
     broker.breaker.retry_at = 0.0
@@ -188,7 +188,7 @@ def test_a_ring_that_fails_for_the_database_is_rung_again(monkeypatch: pytest.Mo
             raise Hurt
         return False
 
-    monkeypatch.setattr(relay, "ring", ring)
+    monkeypatch.setattr(doorbell, "ring", ring)
     ringer.ring()
     with pytest.raises(Hurt):
         ringer.errand()

@@ -12,13 +12,13 @@ from django.db import connection
 
 from agents import AgentRun
 from agents.models import AgentState
+from runs.actions.requeue import requeue
+from runs.attempt.session import writing
+from runs.db.sql import fetch
 from runs.models import Attempt, Run, Step
-from runs.outcome import Outcome, take_away
-from runs.requeue import requeue
-from runs.rescue import ticket_of
-from runs.session import writing
-from runs.sql import fetch
+from runs.processes.rescue import ticket_of
 from runs.states import RunStatus
+from runs.transitions.leave import Outcome, take_away
 from tests.runs.durable import Lab, lab
 
 __all__ = ["lab"]

@@ -16,12 +16,12 @@ from django.contrib.auth.models import Group
 from django.utils import timezone
 
 from agents import Agent, AgentRun, Permanent, Retry, registry
+from runs.actions.requeue import requeue
 from runs.claim import Claim, claim_next, settle
 from runs.executor import execute
 from runs.models import Attempt, Notification, OutboxMessage, ProcessedEvent, Queue, Run, Worker
-from runs.outcome import Outcome, leave
-from runs.requeue import requeue
 from runs.states import RunStatus
+from runs.transitions.leave import Outcome, leave
 from tests.runs.factories import make_run
 from tests.stack import within
 from tests.triggers.factories import make_event

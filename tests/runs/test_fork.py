@@ -7,12 +7,12 @@ from uuid import UUID, uuid4
 import pytest
 from django.utils import timezone
 
-from runs import fork as forking
+from runs.actions import fork as forking
+from runs.actions.fork import fork
+from runs.actions.lock import lock_run
+from runs.actions.requeue import requeue
 from runs.exceptions import IllegalState
-from runs.fork import fork
-from runs.locking import lock_run
 from runs.models import NIL, Approval, AuditEntry, Run, Step, Wait, Worker
-from runs.requeue import requeue
 from runs.states import RunStatus
 from tests.runs.factories import make_run
 from tests.runs.journals import make_approval, make_child, make_step, make_wait

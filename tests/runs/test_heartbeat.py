@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from runs.heartbeat import Heartbeat, others_alive
 from runs.models import Worker
+from runs.processes.dead_man import Heartbeat, others_alive
 from tests.stack import eventually
 
 pytestmark = pytest.mark.django_db

@@ -13,9 +13,9 @@ from django.db.models.functions import Now
 
 from agents import AgentRun
 from runs.claim import Claim, claim_along
+from runs.db.sql import execute as execute_sql
 from runs.executor import execute
 from runs.models import Run, Worker
-from runs.sql import execute as execute_sql
 from tests.runs.factories import AGENTS, statuses
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -14,8 +14,8 @@ from django.db import connection, transaction
 
 from agents import AgentRun, AsyncAgentRun, Permanent, Retry, StepFailed
 from agents.models import AgentState
+from runs.actions.resolve import resolve
 from runs.models import Attempt, Notification, OutboxMessage, ProcessedEvent, Run, Step
-from runs.resolve import resolve
 from runs.states import RunStatus
 from tests.runs.durable import Lab, lab
 from tests.stack import within
@@ -581,7 +581,7 @@ def test_a_run_is_released_between_two_steps_when_its_worker_stops(lab: Lab) -> 
 
 
 def test_a_cancel_is_heard_between_two_steps(lab: Lab) -> None:
-    from runs.cancel import cancel
+    from runs.actions.cancel import cancel
 
     def body(run: AgentRun) -> None:
         run.step("one", lambda: cancel(run.id, by="test").pk and None)
@@ -593,7 +593,7 @@ def test_a_cancel_is_heard_between_two_steps(lab: Lab) -> None:
 
 
 def test_a_requeued_run_keeps_its_journal(lab: Lab) -> None:
-    from runs.requeue import requeue
+    from runs.actions.requeue import requeue
 
     calls: list[str] = []
     fails = [True]

@@ -11,18 +11,18 @@ from django.db import connection, transaction
 from agents import Agent, AgentRun, registry
 from agents.exceptions import LockRefused
 from agents.testing import run_agent
-from runs.cancel import cancel
+from runs.actions.cancel import cancel
+from runs.actions.requeue import requeue
 from runs.claim import claim_next
+from runs.db.sql import fetch
 from runs.executor import execute
 from runs.models import Run, Worker
-from runs.requeue import requeue
-from runs.sql import fetch
 from tests.runs.factories import make_run
 from tests.triggers.factories import make_event, make_paused_trigger
-from triggers.calendar import Interval
-from triggers.control import resume
+from triggers.dispatch.hold import resume
 from triggers.models import Schedule, Trigger
-from triggers.schedules import create_schedule
+from triggers.schedules.edit import create_schedule
+from triggers.schedules.rules.rule import Interval
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

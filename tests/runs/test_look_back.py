@@ -9,23 +9,23 @@ from django.db import connection
 from django.db.models.functions import Now
 
 from agents import AgentRun
-from config.problems import problems
-from config.situation import look
+from config.health.problems import problems
+from config.health.situation import look
 from runs import timers, waits
+from runs.db.sql import execute, fetch
 from runs.models import Run, Wait
-from runs.sql import execute, fetch
 from runs.wiring import wiring
 from tests.runs.durable import Lab, lab
 from tests.runs.test_plans import steps_of
 from tests.triggers.factories import make_event
-from triggers import accept, reading
+from triggers import accept, events
 from triggers.models import Event
 
 __all__ = ["lab"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-SLOW = reading.FIND.replace("SELECT (\n", "SELECT pg_sleep(2) IS NULL, (\n", 1)
+SLOW = events.FIND.replace("SELECT (\n", "SELECT pg_sleep(2) IS NULL, (\n", 1)
 # `n` more dispatched events of one type that no wait below matches.
 PAST = """
 INSERT INTO triggers_event (id, source_id, ce_source, ce_id, type, subject, data, data_error, body_sha256, root_id, depth, dispatched_at)
@@ -64,7 +64,7 @@ def due_again() -> None:
 def test_a_look_back_that_times_out_is_owed_until_it_succeeds_and_the_wait_does_not_expire(lab: Lab) -> None:
     run = waiting(lab, came)
     with lab.monkeypatch.context() as slow:
-        slow.setattr(reading, "FIND", SLOW)
+        slow.setattr(events, "FIND", SLOW)
         assert waits.look_back() == 0
 
     wait = Wait.objects.get(run=run)
@@ -162,13 +162,13 @@ def test_a_page_is_all_that_a_search_reads_of_many_events(lab: Lab) -> None:
     wait = Wait.objects.get(run=run, kind="event")
     parameters = {
         "type": "paid", "match": '{"n": 1}', "but": [], "after": run.event_ids[0], "root": run.root_id, "since": run.created_at,
-        "searched_to": wait.looked_to, "most": 100, "end": reading.END, "source": "",
+        "searched_to": wait.looked_to, "most": 100, "end": events.END, "source": "",
     }  # fmt: skip
 
     connection.ensure_connection()
     with connection.cursor() as cursor:
         cursor.execute("BEGIN")
-        steps = list(steps_of(reading.FIND, parameters, is_large=True))
+        steps = list(steps_of(events.FIND, parameters, is_large=True))
         cursor.execute("ROLLBACK")
 
     read = sum(step["Actual Rows"] + step.get("Rows Removed by Filter", 0) for step in steps if "Relation Name" in step)

@@ -11,14 +11,14 @@ from django.db import OperationalError, connection, transaction
 
 from agents import Agent, AgentRun, registry
 from agents.effects import Effects
+from runs.attempt.failure import outcome_of
 from runs.claim import Claim, claim_next
+from runs.db.sql import execute as run_sql
+from runs.durable.progress import forget_intent, record_late
 from runs.exceptions import RunLost
 from runs.executor import committed, execute, record
 from runs.models import Attempt, Run, Step, Worker
-from runs.parent import FENCE_CANCELLED
-from runs.progress import forget_intent, record_late
-from runs.retry import outcome_of
-from runs.sql import execute as run_sql
+from runs.worker.parent import FENCE_CANCELLED
 from tests.runs.durable import Lab
 from tests.runs.factories import make_run
 from tests.triggers.factories import make_event

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from agents import AgentRun
-from runs import nudge
+from runs.db import nudge
 from tests.runs.durable import Lab, lab  # noqa: F401
 from tests.runs.factories import make_run
 

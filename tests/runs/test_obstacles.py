@@ -13,18 +13,19 @@ from django.conf import settings
 from django.db import OperationalError, connection, transaction
 from django.db.models.functions import Now
 
-from runs import broker, relay, timers, waits
+from runs import timers, waits
 from runs.claim import QUEUE_LOCK, QUEUE_SPACE, claim_next
-from runs.listen import set_timeouts
+from runs.db.listen import set_timeouts
+from runs.db.sql import fetch
 from runs.models import OutboxMessage, Queue, Run, Wait, Worker
 from runs.outbox import deliver_inside
-from runs.rescue import Rescuer, close_unseen
-from runs.sql import fetch
+from runs.processes.rescue import Rescuer, close_unseen
+from runs.queues import broker, doorbell
 from tests.runs.durable import Lab, lab
 from tests.runs.factories import make_run
 from tests.stack import eventually, within
 from tests.triggers.factories import make_event
-from triggers.dispatch import Rules, dispatch
+from triggers.dispatch.batch import Rules, dispatch
 from triggers.models import Event
 
 __all__ = ["lab"]
@@ -125,7 +126,7 @@ def test_a_broker_that_is_away_says_so_at_once(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(broker, "connection", lambda: current_app.connection_for_write("redis://127.0.0.1:1/0"))
 
     with within(2):
-        assert not relay.publish([relay.Wanted(queue="default", bound=2, claimable=1)])
+        assert not doorbell.publish([doorbell.Wanted(queue="default", bound=2, claimable=1)])
 
 
 @pytest.mark.django_db(transaction=True, serialized_rollback=True)

@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 
 from agents import AgentRun, Permanent
-from config.verify import verify
-from runs.approvals import decide
-from runs.cancel import cancel
+from config.health.verify import verify
+from runs.actions.approve import decide
+from runs.actions.cancel import cancel
+from runs.actions.fork import fork
+from runs.actions.requeue import requeue
+from runs.actions.resolve import resolve
+from runs.actions.signal import signal
+from runs.attempt.session import writing
 from runs.exceptions import IllegalState
-from runs.fork import fork
 from runs.models import Approval, Attempt, Notification, Run, Wait
-from runs.requeue import requeue
-from runs.resolve import resolve
-from runs.session import writing
-from runs.signalling import signal
 from tests.runs.durable import Lab, lab
 
 __all__ = ["lab"]

@@ -11,9 +11,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from runs import broker, outbox, pause, timers
+from runs import outbox, timers
+from runs.db.sql import database_now, execute
 from runs.models import OutboxMessage, Queue
-from runs.sql import database_now, execute
+from runs.queues import broker, pause
 from runs.wiring import wiring
 from tests.triggers.factories import make_trigger
 

@@ -9,7 +9,7 @@ import pytest
 
 from config.checks import outgoing_urls
 from runs import outgoing
-from runs.heartbeat import ping
+from runs.processes.dead_man import ping
 
 SECRET = "T0/SECRET-PATH"
 

@@ -14,9 +14,10 @@ from billiard.context import Process
 from django.db import OperationalError, connection
 from django.db.models.functions import Now
 
-from runs import lease, parent
 from runs.models import Run, Worker
-from runs.parent import Watch
+from runs.processes import lease
+from runs.worker import parent
+from runs.worker.parent import Watch
 from tests.runs.factories import make_run
 
 pytestmark = pytest.mark.django_db

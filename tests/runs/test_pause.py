@@ -4,11 +4,11 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from runs import relay
 from runs.exceptions import IllegalState, UnknownQueue
 from runs.models import AuditEntry, Queue, Worker
-from runs.pause import EVERY, pause, resume, set_max_running
-from runs.queues import QueueState, all_queues
+from runs.queues import doorbell
+from runs.queues.pause import EVERY, pause, resume, set_max_running
+from runs.queues.state import QueueState, all_queues
 from tests.runs.factories import make_run
 
 pytestmark = pytest.mark.django_db
@@ -119,7 +119,7 @@ def test_looking_at_the_queues_reads_only_the_head_of_a_long_one() -> None:
 
 
 def claimable() -> int:
-    return sum(line.claimable for line in relay.look(None))
+    return sum(line.claimable for line in doorbell.look(None))
 
 
 @pytest.mark.parametrize("name", ["default", EVERY])

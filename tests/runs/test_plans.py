@@ -10,8 +10,8 @@ import pytest
 from django.utils import timezone
 
 from runs import enqueue, keys, outbox, timers, waits
+from runs.db.sql import Parameters, execute, fetch
 from runs.models import NIL, OutboxMessage, Run
-from runs.sql import Parameters, execute, fetch
 from tests.runs.factories import make_run
 
 pytestmark = pytest.mark.django_db

@@ -9,12 +9,13 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from agents import Agent, AgentRun, registry
-from runs import parent, tasks
-from runs.lease import wakeful_version
+from runs import tasks
+from runs.db.sql import execute
 from runs.models import Attempt, Run, Worker
-from runs.parent import Watch
-from runs.rescue import Rescuer
-from runs.sql import execute
+from runs.processes.lease import wakeful_version
+from runs.processes.rescue import Rescuer
+from runs.worker import parent
+from runs.worker.parent import Watch
 from tests.runs.factories import make_run
 from tests.triggers.factories import make_event
 

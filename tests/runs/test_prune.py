@@ -7,12 +7,12 @@ import pytest
 from django.utils import timezone
 
 from config import retention
+from runs.actions.requeue import requeue
+from runs.db.sql import fetch
 from runs.exceptions import IllegalState
 from runs.models import Alarm, Attempt, AuditEntry, Notification, ProcessedEvent, Run, Sweep, Worker
-from runs.requeue import requeue
-from runs.sql import fetch
+from runs.retention.sweep import set_out_afresh
 from runs.states import LIVE, RunStatus
-from runs.sweep import set_out_afresh
 from tests.old_rows import ago, old_event, old_run
 
 pytestmark = pytest.mark.django_db

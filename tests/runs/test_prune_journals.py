@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 
 from config import retention
-from runs import prune
+from runs.actions.fork import fork
+from runs.actions.requeue import requeue
 from runs.exceptions import IllegalState
-from runs.fork import fork
 from runs.models import Approval, Run, Step, Sweep, Wait
-from runs.requeue import requeue
+from runs.retention import prune
+from runs.retention.sweep import set_out_afresh
 from runs.states import LIVE, RunStatus
-from runs.sweep import set_out_afresh
 from runs.wiring import Sought
 from tests.old_rows import ago, old_event, old_run
 from tests.runs.journals import make_approval, make_child, make_fork, make_step, make_wait
+from triggers.events import find_event
 from triggers.models import Event
-from triggers.reading import find_event
 
 pytestmark = pytest.mark.django_db
 

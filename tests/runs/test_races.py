@@ -12,12 +12,13 @@ from django.db import OperationalError, connection, transaction
 from agents import Agent, AgentRun, registry
 from agents.effects import Effects
 from runs import claim as claiming
-from runs import executor, keys, parent, tasks
-from runs.cancel import cancel
+from runs import executor, keys, tasks
+from runs.actions.cancel import cancel
 from runs.claim import Claim, claim_next, settle
 from runs.executor import execute
 from runs.finish import finish
 from runs.models import Attempt, Queue, Run, Worker
+from runs.worker import parent
 from tests.runs.factories import make_run
 from tests.triggers.factories import make_event
 

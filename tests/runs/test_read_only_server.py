@@ -21,7 +21,7 @@ from tests.runs.factories import make_run
 from tests.stack import eventually
 from tests.triggers.factories import make_event
 from triggers.models import Source
-from triggers.secrets import add_secret
+from triggers.sources.secrets import add_secret
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from runs.actions.requeue import requeue
+from runs.actions.resolve import resolve
 from runs.exceptions import IllegalState
 from runs.models import AuditEntry, OutboxMessage, Run, Step
-from runs.requeue import requeue
-from runs.resolve import resolve
 from runs.states import RunStatus
 from tests.runs.factories import make_run
 from tests.runs.journals import make_step

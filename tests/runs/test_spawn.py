@@ -11,14 +11,14 @@ from django.utils import timezone
 from agents import Agent, Permanent, registry
 from agents.effects import Child
 from agents.ids import child_id
-from runs.cancel import cancel
+from runs.actions.cancel import cancel
+from runs.actions.requeue import requeue
+from runs.attempt.children import TOGETHER, children_finished, enqueue_children, stop_orphans
 from runs.claim import Claim, claim_next
 from runs.models import OutboxMessage, Run, Step, Wait, Worker
 from runs.outbox import deliver_inside
-from runs.outcome import Outcome, leave
-from runs.requeue import requeue
-from runs.spawn import TOGETHER, children_finished, enqueue_children, stop_orphans
 from runs.states import RunStatus
+from runs.transitions.leave import Outcome, leave
 from runs.waits import look_back
 from tests.runs.factories import make_run
 

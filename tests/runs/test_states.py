@@ -16,22 +16,22 @@ from uuid_utils.compat import uuid7
 from agents import Permanent, Retry
 from agents.ids import run_id
 from runs import keys, timers
-from runs.cancel import cancel
+from runs.actions.cancel import cancel
+from runs.actions.requeue import requeue
+from runs.attempt.failure import outcome_of
 from runs.claim import Claim, claim_next
 from runs.enqueue import NewRun
 from runs.exceptions import IllegalState, RunLost
 from runs.models import NIL, Attempt, OutboxMessage, ProcessedEvent, Run, Worker
-from runs.outcome import Outcome, leave
 from runs.policy import Policy
-from runs.requeue import requeue
-from runs.rescue import lost
-from runs.retry import outcome_of
+from runs.processes.rescue import lost
 from runs.states import FINISHED, LIVE, TRANSITIONS, RunStatus, may_go
+from runs.transitions.leave import Outcome, leave
 from tests.runs.factories import make_run
-from triggers.admission import Match, admit
-from triggers.dispatch import open_ledger, settle
-from triggers.intake import Intake, Rate
-from triggers.matching import Rule
+from triggers.dispatch.admission import Match, admit
+from triggers.dispatch.batch import open_ledger, settle
+from triggers.dispatch.flow_control import Intake, Rate
+from triggers.dispatch.match import Rule
 
 OWNED = {"claimed_at": timezone.now(), "deadline_at": timezone.now(), "pid": 1}
 

@@ -8,11 +8,11 @@ from django.contrib.auth.models import Group
 
 from agents import Agent, AgentRun, registry
 from runs.claim import claim_next
+from runs.db.sql import execute as run_sql
 from runs.executor import execute
 from runs.models import Primary, Run, Step, Worker
-from runs.rescue import Rescuer
-from runs.sql import execute as run_sql
-from runs.timeline import notice_failover
+from runs.processes.rescue import Rescuer
+from runs.processes.timeline import notice_failover
 from tests.runs.durable import Lab
 from tests.runs.factories import make_run
 from tests.triggers.factories import make_event

@@ -18,20 +18,21 @@ from django.utils import timezone
 from uuid_utils.compat import uuid7
 
 from agents.ids import run_id
-from runs import keys, ready, relay, timers
+from runs import keys, timers
+from runs.actions.requeue import requeue
 from runs.claim import CLAIM_UNLIMITED, _parameters, claim_next
+from runs.db.sql import Parameters, execute, fetch
 from runs.enqueue import NewRun, enqueue
 from runs.models import NIL, Run, Worker
-from runs.outcome import Outcome, Ticket, leave, take_away
 from runs.policy import Policy
-from runs.queues import all_queues
-from runs.requeue import requeue
-from runs.sql import Parameters, execute, fetch
+from runs.queues import doorbell, ready
+from runs.queues.state import all_queues
 from runs.states import RunStatus
+from runs.transitions.leave import Outcome, Ticket, leave, take_away
 from tests.runs.factories import make_run
 from tests.runs.test_look_back import PAST
 from tests.triggers.factories import make_event
-from triggers import items
+from triggers.dispatch import pending
 from triggers.models import Event
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -326,7 +327,7 @@ def test_runs_of_an_agent_that_no_worker_has_cost_claims_and_rings_nothing(worke
         execute("ANALYZE runs_run")
         rings = {"lease": settings.WAKEFUL_LEASE, "rings": 1, "queue": None}
         costs.append(
-            (touched(CLAIM_UNLIMITED, _parameters(worker.id, "default", AGENTS)), touched(relay.WANTED, rings))
+            (touched(CLAIM_UNLIMITED, _parameters(worker.id, "default", AGENTS)), touched(doorbell.WANTED, rings))
         )
 
     (claim_before, rings_before), (claim_after, rings_after) = costs
@@ -349,7 +350,7 @@ def test_entries_that_an_old_snapshot_keeps_are_stepped_over_once_a_second_not_b
         monkeypatch.setattr(ready.hints, "slow", 0.0)
         claimed(worker, 1)
         hinted = touched(CLAIM_UNLIMITED, _parameters(worker.id, "default", AGENTS))
-        rings = touched(relay.WANTED, {"lease": settings.WAKEFUL_LEASE, "rings": 1, "queue": None})
+        rings = touched(doorbell.WANTED, {"lease": settings.WAKEFUL_LEASE, "rings": 1, "queue": None})
 
         assert hinted < from_the_beginning / 5
         assert rings < from_the_beginning / 5
@@ -387,8 +388,8 @@ def test_under_an_old_snapshot_a_look_steps_over_what_was_done_once_a_second(mon
 def test_under_an_old_snapshot_events_are_read_from_where_they_began_a_moment_ago(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(items, "first", items.First(slow=0.0))
-    monkeypatch.setattr(items, "HINTED", 3600.0)
+    monkeypatch.setattr(pending, "first", pending.First(slow=0.0))
+    monkeypatch.setattr(pending, "HINTED", 3600.0)
     earlier, *later = (make_event() for _ in range(3))
     Event.objects.filter(pk=earlier.pk).update(dispatched_at=timezone.now())
     parameters = {"limit": 10, "half": 5, "but_events": [], "but_redispatches": [], "nil": UUID(NIL)}
@@ -398,12 +399,12 @@ def test_under_an_old_snapshot_events_are_read_from_where_they_began_a_moment_ag
         Event.objects.filter(pk__in=[event.pk for event in later]).update(dispatched_at=timezone.now())
         execute("ANALYZE triggers_event")
         new = make_event()
-        from_the_beginning = touched(items.NEXT, {**parameters, "from": 0})
-        assert [item.event_id for item in items.read_items(10)] == [new.pk]
+        from_the_beginning = touched(pending.NEXT, {**parameters, "from": 0})
+        assert [item.event_id for item in pending.read_items(10)] == [new.pk]
 
-        assert touched(items.NEXT, {**parameters, "from": items.first.hint()}) < from_the_beginning / 5
+        assert touched(pending.NEXT, {**parameters, "from": pending.first.hint()}) < from_the_beginning / 5
 
         # A hint only: an event in front of it is read as soon as there is none behind it.
         Event.objects.filter(pk=new.pk).update(dispatched_at=timezone.now())
         Event.objects.filter(pk=earlier.pk).update(dispatched_at=None)
-        assert [item.event_id for item in items.read_items(10)] == [earlier.pk]
+        assert [item.event_id for item in pending.read_items(10)] == [earlier.pk]

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from agents import AgentRun
-from runs.approvals import decide
+from runs.actions.approve import decide
 from runs.models import Approval, Wait
 from tests.runs.durable import Lab, lab
 

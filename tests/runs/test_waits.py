@@ -9,16 +9,16 @@ from django.db.models.functions import Now
 
 from agents import AgentRun, ApprovalExpired
 from runs import waits
-from runs.approvals import decide
-from runs.cancel import cancel
-from runs.entries import digest_of
+from runs.actions.approve import decide
+from runs.actions.cancel import cancel
+from runs.actions.requeue import requeue
 from runs.models import Approval, Attempt, Notification, OutboxMessage, Run, Wait
-from runs.requeue import requeue
 from runs.states import RunStatus
+from runs.transitions.entries import digest_of
 from tests.runs.durable import Lab, lab
 from tests.triggers.factories import make_event, make_trigger
 from triggers.models import Event
-from triggers.signals import signal
+from triggers.sources.signal import signal
 
 __all__ = ["lab"]
 

@@ -8,16 +8,16 @@ from django.db import OperationalError
 from django.test import Client
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
+from runs.api.strict_json import MAX_DEPTH
 from runs.models import Run
-from runs.strict_json import MAX_DEPTH
 from tests.api import Api
 from tests.triggers.factories import hold, make_event, make_paused_trigger, make_trigger
-from triggers.api import EventResource
-from triggers.control import fire
-from triggers.dispatch import dispatch
+from triggers.api.triggers import EventResource
+from triggers.dispatch.batch import dispatch
+from triggers.dispatch.hold import fire
+from triggers.dispatch.offers import move
+from triggers.dispatch.rules import Rules
 from triggers.models import Decision, Event, Redispatch, Schedule
-from triggers.offers import move
-from triggers.rules import Rules
 
 pytestmark = pytest.mark.django_db
 

@@ -18,28 +18,35 @@ from django_celery_beat.models import CrontabSchedule, IntervalSchedule, Periodi
 
 from agents import Permanent
 from config import retention
-from runs.cancel import cancel
+from runs.actions.cancel import cancel
+from runs.actions.requeue import requeue
+from runs.db.sql import database_now, fetch
 from runs.exceptions import IllegalState
 from runs.models import NIL, AuditEntry, Run
-from runs.requeue import requeue
-from runs.sql import database_now, fetch
 from tests.api import Api
 from tests.stack import eventually
 from tests.triggers.factories import make_event, make_trigger
 from tests.triggers.test_overlap import claim, end, start
-from triggers import dispatch as dispatching
-from triggers import ticks
 from triggers.accept import builtin_source
-from triggers.backfill import AHEAD, Progress, advance, cancel_backfill, progress, start_backfill
-from triggers.backfilled import TERMS, key_of
-from triggers.calendar import RuleError
-from triggers.control import pause, resume
-from triggers.dispatch import Rules, dispatch
+from triggers.dispatch import batch as dispatching
+from triggers.dispatch.backfill_terms import TERMS, key_of
+from triggers.dispatch.batch import Rules, dispatch
+from triggers.dispatch.hold import pause, resume
+from triggers.dispatch.replay import replay
 from triggers.exceptions import TriggerDisabled
 from triggers.models import Backfill, BackfillTick, Decision, Event, Redelivery, Schedule, Trigger
-from triggers.prune import steps
-from triggers.replay import replay
-from triggers.schedules import delete_schedule
+from triggers.retention.prune import steps
+from triggers.schedules.backfill.advance import (
+    AHEAD,
+    Progress,
+    advance,
+    cancel_backfill,
+    progress,
+    start_backfill,
+)
+from triggers.schedules.edit import delete_schedule
+from triggers.schedules.firing import settle
+from triggers.schedules.rules.rule import RuleError
 
 pytestmark = pytest.mark.django_db
 
@@ -67,7 +74,7 @@ def make_schedule(
 
 
 def settled(task: PeriodicTask) -> Schedule:
-    ticks.settle()
+    settle.settle()
     return Schedule.objects.select_related("task", "trigger").get(task=task)
 
 
@@ -244,7 +251,7 @@ def test_beat_does_not_fire_what_a_backfill_has_fired() -> None:
     begin(schedule, 1)
     Schedule.objects.update(next_fire_at=NINE, due_at=NINE, accounted_until=NINE - MINUTE)
 
-    ticks.fire_due(NINE + MINUTE)
+    settle.fire_due(NINE + MINUTE)
 
     assert nominals() == [NINE]
 
@@ -281,7 +288,7 @@ def test_only_so_many_events_wait_and_more_come_as_runs_end() -> None:
 
 
 def test_what_is_there_already_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("triggers.backfill.BATCH", 10)
+    monkeypatch.setattr("triggers.schedules.backfill.advance.BATCH", 10)
     schedule = make_schedule("* * * * *")
     for first in (NINE, NINE + HOUR):
         start_backfill(schedule, start=first, end=first + 50 * MINUTE, by="cli:ada")
@@ -561,7 +568,7 @@ def test_a_run_that_had_no_end_when_a_dead_process_cancelled_is_seen_to_by_beat(
     backfill = begin(make_schedule(), 2)
     dispatch_all()
     with monkeypatch.context() as patch:
-        patch.setattr("triggers.backfill._advance", lambda id: False)  # it died after its commit
+        patch.setattr("triggers.schedules.backfill.advance._advance", lambda id: False)  # it died after its commit
         cancel_backfill(backfill, by="cli:ada")
     assert [run.status for run in runs_in_order()] == ["queued", "queued"]
 
@@ -860,7 +867,7 @@ def test_a_schedule_can_be_deleted_while_its_backfill_goes_on(monkeypatch: pytes
         thread.start()
         return thread
 
-    monkeypatch.setattr("triggers.backfill._end_if_over", about_to_commit)
+    monkeypatch.setattr("triggers.schedules.backfill.advance._end_if_over", about_to_commit)
     beat = elsewhere(advance)
     assert fired.wait(20)
     person = elsewhere(lambda: delete_schedule(schedule, by="cli:ada"))

@@ -15,12 +15,13 @@ from django_celery_beat.models import CrontabSchedule, PeriodicTask, PeriodicTas
 from runs.models import OutboxMessage
 from runs.outbox import deliver_inside
 from tests.triggers.factories import make_trigger
-from triggers import schedules, ticks
 from triggers.beat import Scheduler
-from triggers.calendar import Cron, Interval, Rule
 from triggers.models import Event, Revision, Schedule, Skip
-from triggers.plan import Plan
-from triggers.schedule_policy import SchedulePolicy
+from triggers.schedules import edit
+from triggers.schedules.firing import settle
+from triggers.schedules.plan import Plan
+from triggers.schedules.rules.rule import Cron, Interval, Rule
+from triggers.schedules.terms.policy import SchedulePolicy
 
 NINE = datetime(2050, 3, 7, 9, 0, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -29,10 +30,10 @@ WINDOWS = ", ".join(f"{hour:02}:{minute:02}-{hour:02}:{minute + 15:02}" for hour
 
 def make_schedule(name: str, rule: Rule, *, seen_at: datetime = NINE, **policy: Any) -> Schedule:
     trigger = make_trigger(name, types=[])
-    schedule = schedules.add_schedule(trigger, name=name, rule=rule, policy=SchedulePolicy(**policy))
+    schedule = edit.add_schedule(trigger, name=name, rule=rule, policy=SchedulePolicy(**policy))
     Schedule.objects.filter(pk=schedule.pk).update(edited_at=seen_at)
     Revision.objects.filter(schedule=schedule).update(until=seen_at - timedelta(microseconds=1))
-    ticks.settle()
+    settle.settle()
     schedule.refresh_from_db()
     return schedule
 
@@ -82,7 +83,7 @@ def tick(scheduler: Scheduler) -> None:
 def test_a_schedule_that_owes_months_of_windows_is_worked_off_in_bounded_pieces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ticks, "STEPS", 300)
+    monkeypatch.setattr(settle, "STEPS", 300)
     make_schedule("busy", Cron.parse("*/5 * * * *"), active_hours=WINDOWS)
     make_schedule("other", Interval(every=HOUR))
     now = NINE + 20 * DAY
@@ -90,7 +91,7 @@ def test_a_schedule_that_owes_months_of_windows_is_worked_off_in_bounded_pieces(
     monkeypatch.setattr(Plan, "closed", counting(looks, Plan.closed))
 
     rounds = 0
-    while ticks.fire_due(now):
+    while settle.fire_due(now):
         rounds += 1
         assert len(looks) < 1500
         looks.clear()
@@ -123,9 +124,9 @@ def test_a_schedule_that_takes_too_long_twice_is_set_to_rest_and_the_others_fire
     monkeypatch.setattr(Plan, "newest", too_slow)
     monkeypatch.setattr("triggers.beat.RECONNECT", 0)
     monkeypatch.setattr(
-        "runs.listen.TIMEOUTS", "SELECT set_config('idle_in_transaction_session_timeout', '0.6s', false)"
+        "runs.db.listen.TIMEOUTS", "SELECT set_config('idle_in_transaction_session_timeout', '0.6s', false)"
     )
-    monkeypatch.setattr(ticks, "SLOW", 0.7)
+    monkeypatch.setattr(settle, "SLOW", 0.7)
 
     for _ in range(8):
         tick(scheduler)
@@ -146,7 +147,7 @@ def test_a_past_that_cannot_be_worked_out_is_a_skip_that_says_why() -> None:
     crontab.update(minute="30")
     Revision.objects.filter(schedule=schedule, state__crontab__minute="99").update(until=NINE + 5 * HOUR)
 
-    ticks.settle()
+    settle.settle()
 
     skip = Skip.objects.get(schedule=schedule, reason="refused")
     assert skip.last == NINE + 5 * HOUR
@@ -181,7 +182,7 @@ def test_beat_connects_and_fires_while_an_edit_is_uncommitted(scheduler: Schedul
 def test_schedules_set_by_runs_wait_for_an_uncommitted_edit_without_holding_up_what_else_is_delivered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("triggers.wakeups.LATER", HOUR)
+    monkeypatch.setattr("triggers.schedules.standing.LATER", HOUR)
     trigger = make_trigger("onboarding", types=[])
     edited = make_schedule("edited", Interval(every=DAY))
     said = {"trigger": str(trigger.pk), "run": str(trigger.pk), "name": "nightly", "cron": "", "tz": "UTC"}

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from agents.durations import parse_duration
 from tests.api import Api
-from triggers.calendar import Cron, RuleError, zone_of
-from triggers.exclusions import ExcludedDays
-from triggers.hours import ActiveHours
-from triggers.schedule_policy import SchedulePolicy
-from triggers.words import read_rule
+from triggers.schedules.rules.rule import Cron, RuleError, zone_of
+from triggers.schedules.rules.words import read_rule
+from triggers.schedules.terms.active_hours import ActiveHours
+from triggers.schedules.terms.excluded_days import ExcludedDays
+from triggers.schedules.terms.policy import SchedulePolicy
 
 PARSERS: dict[str, tuple[Callable[[str], Any], int]] = {
     "when": (read_rule, 300),

@@ -6,9 +6,9 @@ import pytest
 
 from runs.models import Run
 from tests.triggers.factories import make_event, make_trigger
-from triggers.dispatch import dispatch
+from triggers.dispatch.batch import dispatch
+from triggers.dispatch.rules import Rules
 from triggers.models import Decision, Event
-from triggers.rules import Rules
 
 pytestmark = pytest.mark.django_db
 

@@ -10,7 +10,14 @@ from celery.schedules import crontab
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from triggers.calendar import Clocked, Cron, Interval, RuleError, latest_fire, next_fires
+from triggers.schedules.rules.rule import (
+    Clocked,
+    Cron,
+    Interval,
+    RuleError,
+    latest_fire,
+    next_fires,
+)
 
 MINUTE = timedelta(minutes=1)
 ZONES = [

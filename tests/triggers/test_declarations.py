@@ -15,14 +15,16 @@ from agents.exceptions import DeclarationError
 from runs.exceptions import IllegalState
 from runs.models import AuditEntry
 from tests.triggers.factories import make_trigger
-from triggers import declarations, outlook, schedules, ticks
-from triggers.calendar import Clocked, Cron, Interval, RuleError
-from triggers.declarations import override, reset_overrides, sync
-from triggers.exclusion_calendars import create_calendar
+from triggers.declarations import sync as declarations
+from triggers.declarations.sync import override, reset_overrides, sync
 from triggers.models import Event, Schedule, Trigger
-from triggers.schedule_policy import SchedulePolicy
+from triggers.schedules import edit, preview
+from triggers.schedules.calendars import create_calendar
+from triggers.schedules.firing import settle
+from triggers.schedules.rules.rule import Clocked, Cron, Interval, RuleError
+from triggers.schedules.rules.words import read_rule
+from triggers.schedules.terms.policy import SchedulePolicy
 from triggers.tasks import fire_schedule
-from triggers.words import read_rule
 
 pytestmark = pytest.mark.django_db
 
@@ -115,7 +117,7 @@ def test_further_triggers_are_numbered_and_a_slug_is_kept(declare: Declare) -> N
 def test_a_second_sync_changes_nothing(declare: Declare) -> None:
     declare("digest", on.cron("0 9 * * 5-7"), on.every(0.5), on.at(FUTURE), on.event("x", filter="true"), timeout=5)
     sync()
-    ticks.settle()
+    settle.settle()
 
     assert sync() == []
     assert not Schedule.objects.filter(stale=True).exists()
@@ -274,7 +276,7 @@ def test_edit_that_came_another_way_is_taken_for_an_override(declare: Declare) -
 def test_edited_schedule_survives_a_deploy_until_it_is_given_back(declare: Declare) -> None:
     declare("digest", on.cron("0 9 * * *"))
     sync()
-    schedules.edit_schedule(
+    edit.edit_schedule(
         task_of("digest").wakeful, rule=Interval.parse("20m"), policy=SchedulePolicy(catch_up="skip"), by="admin:ada"
     )
     declare("digest", on.cron("0 10 * * *", catch_up="all"))
@@ -301,7 +303,7 @@ def test_policy_of_the_code_reaches_the_row_and_an_edited_field_is_the_operators
     )
     assert sync() == []
 
-    schedules.edit_schedule(schedule, policy=SchedulePolicy.parse({"jitter": "1m", "exclude": ""}, policy), by="ada")
+    edit.edit_schedule(schedule, policy=SchedulePolicy.parse({"jitter": "1m", "exclude": ""}, policy), by="ada")
     Schedule.objects.update(max_fires=3)
     declare("digest", on.cron("0 9 * * *", jitter="10m", spread="2m", exclude=["holidays"]))
     assert said(sync()) == ["changed digest (spread, active_hours)"]
@@ -402,7 +404,7 @@ def test_vanished_declaration_disables_and_its_return_enables(declare: Declare) 
 def test_what_an_operator_had_turned_off_stays_off_when_it_returns(declare: Declare) -> None:
     declare("digest", on.every("1h"))
     sync()
-    schedules.pause_schedule(task_of("digest").wakeful, by="admin:ada")
+    edit.pause_schedule(task_of("digest").wakeful, by="admin:ada")
     declare("other", on.event("x"))
     sync()
     add("digest", on.every("1h"))
@@ -416,7 +418,7 @@ def test_operators_own_triggers_and_schedules_are_left_alone(declare: Declare) -
     make_trigger("mine")
     declare("digest", on.event("x"))
     sync()
-    schedules.create_schedule(name="extra", trigger=trigger_of("digest"), rule=HOURLY, by="admin:ada")
+    edit.create_schedule(name="extra", trigger=trigger_of("digest"), rule=HOURLY, by="admin:ada")
 
     assert sync() == []
     assert trigger_of("mine").enabled
@@ -429,14 +431,14 @@ def test_operators_own_triggers_and_schedules_are_left_alone(declare: Declare) -
 def test_schedule_for_an_agent_makes_its_trigger(declare: Declare) -> None:
     declare("digest", retries=1)
 
-    schedule = schedules.create_schedule(
+    schedule = edit.create_schedule(
         name="Morning digest", agent="digest", rule=Cron.parse("0 9 * * mon-fri", "Europe/Vienna"), by="admin:ada"
     )
 
     trigger = trigger_of("morning-digest")
     assert (schedule.trigger, trigger.agent, trigger.declared) == (trigger, "digest", None)
     assert (trigger.overlap, trigger.policy) == ("skip", {"retries": 1})
-    assert outlook.describe(schedule) == "At 09:00, Monday through Friday (Europe/Vienna)"
+    assert preview.describe(schedule) == "At 09:00, Monday through Friday (Europe/Vienna)"
     assert AuditEntry.objects.get().action == "create"
 
 
@@ -468,10 +470,10 @@ def test_schedule_for_an_agent_makes_its_trigger(declare: Declare) -> None:
 )
 def test_schedule_that_makes_no_sense_is_refused(declare: Declare, wrong: dict[str, Any], complaint: str) -> None:
     declare("digest")
-    schedules.create_schedule(name="taken", agent="digest", rule=HOURLY, by="admin:ada")
+    edit.create_schedule(name="taken", agent="digest", rule=HOURLY, by="admin:ada")
 
     with pytest.raises(RuleError) as refused:
-        schedules.create_schedule(**{"name": "new", "agent": "digest", "rule": HOURLY, "by": "admin:ada", **wrong})
+        edit.create_schedule(**{"name": "new", "agent": "digest", "rule": HOURLY, "by": "admin:ada", **wrong})
 
     assert re.match(complaint, f"{refused.value.field}: {refused.value}")
     assert Trigger.objects.count() == Schedule.objects.count() == 1
@@ -479,25 +481,25 @@ def test_schedule_that_makes_no_sense_is_refused(declare: Declare, wrong: dict[s
 
 def test_pausing_and_resuming_a_schedule(declare: Declare) -> None:
     declare("digest")
-    schedule = schedules.create_schedule(name="digest", agent="digest", rule=HOURLY, by="admin:ada")
+    schedule = edit.create_schedule(name="digest", agent="digest", rule=HOURLY, by="admin:ada")
 
-    assert not schedules.pause_schedule(schedule, by="admin:ada").task.enabled
+    assert not edit.pause_schedule(schedule, by="admin:ada").task.enabled
     with pytest.raises(IllegalState, match="paused already"):
-        schedules.pause_schedule(schedule, by="admin:ada")
-    assert schedules.resume_schedule(schedule, by="admin:ada").task.enabled
+        edit.pause_schedule(schedule, by="admin:ada")
+    assert edit.resume_schedule(schedule, by="admin:ada").task.enabled
     with pytest.raises(IllegalState, match="active already"):
-        schedules.resume_schedule(schedule, by="admin:ada")
+        edit.resume_schedule(schedule, by="admin:ada")
 
 
 def test_upcoming_fires_are_shown_in_the_schedules_zone(declare: Declare) -> None:
     declare("digest")
-    schedule = schedules.create_schedule(
+    schedule = edit.create_schedule(
         name="d", agent="digest", rule=Cron.parse("0 9 * * *", "Europe/Vienna"), by="cli:ada"
     )
-    ticks.settle()
+    settle.settle()
     schedule.refresh_from_db()
 
-    first, second = outlook.upcoming(schedule, 2)
+    first, second = preview.upcoming(schedule, 2)
 
     assert (first.hour, second.hour) == (9, 9)
     assert str(first.tzinfo) == "Europe/Vienna"
@@ -506,19 +508,19 @@ def test_upcoming_fires_are_shown_in_the_schedules_zone(declare: Declare) -> Non
 
 def test_upcoming_of_a_one_shot_is_one(declare: Declare) -> None:
     declare("digest")
-    schedule = schedules.create_schedule(name="d", agent="digest", rule=Clocked(at=FUTURE), by="cli:ada")
-    assert outlook.upcoming(schedule) == [FUTURE]  # before Beat has seen it
-    ticks.settle()
+    schedule = edit.create_schedule(name="d", agent="digest", rule=Clocked(at=FUTURE), by="cli:ada")
+    assert preview.upcoming(schedule) == [FUTURE]  # before Beat has seen it
+    settle.settle()
     schedule.refresh_from_db()
 
-    assert outlook.upcoming(schedule) == [FUTURE]
+    assert preview.upcoming(schedule) == [FUTURE]
 
 
 def test_upcoming_of_a_paused_schedule_is_none(declare: Declare) -> None:
     declare("digest")
-    schedule = schedules.create_schedule(name="d", agent="digest", rule=HOURLY, by="cli:ada")
+    schedule = edit.create_schedule(name="d", agent="digest", rule=HOURLY, by="cli:ada")
 
-    assert outlook.upcoming(schedules.pause_schedule(schedule, by="cli:ada")) == []
+    assert preview.upcoming(edit.pause_schedule(schedule, by="cli:ada")) == []
 
 
 def test_under_another_scheduler_the_task_still_wakes_its_trigger(declare: Declare) -> None:
@@ -534,7 +536,7 @@ def test_under_another_scheduler_the_task_still_wakes_its_trigger(declare: Decla
 def test_a_schedule_that_a_run_has_set_is_never_taken_for_the_declared_one(declare: Declare) -> None:
     declare("digest", on.event("digest.wanted"))
     sync()
-    schedules.add_schedule(trigger_of("digest"), name="digest/nightly", rule=Interval.parse("1d"))
+    edit.add_schedule(trigger_of("digest"), name="digest/nightly", rule=Interval.parse("1d"))
     declare("digest", on.every("5m"))
     sync()
 

@@ -6,17 +6,17 @@ from uuid import UUID, uuid4
 import pytest
 from django.db import connection
 
+from runs.attempt.failure import outcome_of
 from runs.claim import claim_next
-from runs.ids import runs_of_event
 from runs.models import NIL, Run, Worker
-from runs.retry import outcome_of
+from runs.of_event import runs_of_event
 from runs.states import RunStatus
 from tests.runs.factories import make_run
 from tests.triggers.factories import make_event, make_paused_trigger, make_trigger
-from triggers.control import fire, resume
-from triggers.dispatch import Rules, dispatch
+from triggers.dispatch.batch import Rules, dispatch
+from triggers.dispatch.hold import fire, resume
+from triggers.dispatch.replay import replay
 from triggers.models import Decision, Event, Trigger
-from triggers.replay import replay
 
 pytestmark = pytest.mark.django_db
 
@@ -311,7 +311,7 @@ def test_the_most_urgent_run_is_claimed_first_then_the_oldest() -> None:
     claimed = []
     while claim := claim_next(worker.id, "default", {"greeter": "1"}):
         claimed.append(claim.event_ids[0])
-        from runs.outcome import take_away
+        from runs.transitions.leave import take_away
 
         take_away(claim.ticket, outcome_of(ValueError("x"), claim), expected=RunStatus.RUNNING)
 

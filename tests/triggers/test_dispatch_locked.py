@@ -11,11 +11,11 @@ from django.db.models import QuerySet
 from runs.models import NIL, Alarm, Run
 from tests.triggers.factories import hold, make_event, make_paused_trigger, make_trigger
 from tests.triggers.test_dispatch_races import locked, patience
-from triggers import failures
-from triggers.control import resume
+from triggers.dispatch import failures
+from triggers.dispatch.hold import resume
+from triggers.dispatch.offers import move
+from triggers.dispatch.rules import Rules
 from triggers.models import Decision, Event, Redispatch, Trigger
-from triggers.offers import move
-from triggers.rules import Rules
 
 pytestmark = pytest.mark.django_db(transaction=True)
 __all__ = ["patience"]

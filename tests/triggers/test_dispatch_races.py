@@ -12,18 +12,18 @@ from django.db.models import QuerySet
 from django.test.utils import CaptureQueriesContext
 
 from agents import Retry
-from runs import cancel as cancelling
 from runs import claim as claiming
 from runs import enqueue as enqueueing
 from runs import keys, timers
-from runs.cancel import cancel
+from runs.actions import cancel as cancelling
+from runs.actions.cancel import cancel
 from runs.claim import Claim, claim_next
+from runs.db.sql import execute
 from runs.models import Run, Worker
-from runs.sql import execute
 from tests.triggers.factories import make_event, make_trigger
 from tests.triggers.test_overlap import arrive, end, run_of, start
-from triggers import dispatcher
-from triggers.dispatch import Rules, dispatch
+from triggers.dispatch import loop
+from triggers.dispatch.batch import Rules, dispatch
 from triggers.models import Event, Trigger
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -140,7 +140,7 @@ def test_a_lock_that_outlasts_the_dispatchers_patience_keeps_it_from_nothing_els
         rescued.append(True)
         return 0
 
-    busy = dispatcher.Dispatcher()
+    busy = loop.Dispatcher()
     monkeypatch.setattr(busy.rescuer, "rescue", rescue)
     Worker.objects.create(id=uuid4(), kind="worker", host="h", pid=1, version="1", concurrency=1)
     Worker.objects.update(seen_at="2020-01-01T00:00:00Z")
@@ -234,7 +234,7 @@ def test_triggers_that_could_not_be_read_are_read_again(monkeypatch: pytest.Monk
     make_trigger(types=["*"])
     rules.have_changed()
     with monkeypatch.context() as broken:
-        broken.setattr("triggers.rules.rule_of", lambda trigger: 1 / 0)
+        broken.setattr("triggers.dispatch.rules.rule_of", lambda trigger: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             rules.current()
 

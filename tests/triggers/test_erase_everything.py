@@ -11,17 +11,17 @@ from django.db.models.functions import Now
 from psycopg import sql
 
 from config.retention import prune
-from runs.cancel import cancel
-from runs.fork import fork
+from runs.actions.cancel import cancel
+from runs.actions.fork import fork
+from runs.actions.resolve import resolve
+from runs.actions.signal import signal
 from runs.models import NIL, AuditEntry, Notification, OutboxMessage, Run
-from runs.resolve import resolve
-from runs.signalling import signal
 from runs.states import RunStatus
 from tests.old_rows import ago, old_event, old_run
 from tests.runs.journals import make_approval, make_child, make_step, make_wait
 from tests.triggers.factories import make_trigger
-from triggers.erasure import Selection, erase, erase_event
 from triggers.models import Decision, Event
+from triggers.retention.erasure import Selection, erase, erase_event
 
 pytestmark = pytest.mark.django_db
 

@@ -10,8 +10,8 @@ from runs.models import OutboxMessage, Run, Step
 from runs.states import RunStatus
 from tests.old_rows import old_event, old_run
 from tests.runs.journals import make_approval, make_child, make_fork, make_step, make_wait
-from triggers.erasure import Erasure, Selection, erase
 from triggers.models import Event
+from triggers.retention.erasure import Erasure, Selection, erase
 
 pytestmark = pytest.mark.django_db
 

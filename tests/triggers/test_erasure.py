@@ -7,19 +7,19 @@ from uuid import uuid4
 import pytest
 from django.db import IntegrityError, connection, transaction
 
+from runs.actions.requeue import requeue
 from runs.exceptions import IllegalState
 from runs.models import AuditEntry, Notification, OutboxMessage, ProcessedEvent, Run
-from runs.requeue import requeue
 from runs.states import RunStatus
 from tests.api import Api
 from tests.old_rows import old_event, old_run
 from tests.runs.test_commands import run_command
 from tests.triggers.factories import hold, make_paused_trigger, make_trigger
 from triggers.accept import Incoming, accept
-from triggers.erasure import Erasure, Selection, erase, erase_event, mark_of
+from triggers.dispatch.replay import replay
 from triggers.exceptions import PayloadRemoved
 from triggers.models import Decision, Event
-from triggers.replay import replay
+from triggers.retention.erasure import Erasure, Selection, erase, erase_event, mark_of
 
 pytestmark = pytest.mark.django_db
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.stack import eventually
-from triggers.evaluator import Evaluator, EvaluatorUnavailable, Limits, Subject
-from triggers.expressions import Question
+from triggers.dispatch.evaluator import Evaluator, EvaluatorUnavailable, Limits, Subject
+from triggers.dispatch.expressions import Question
 
 ENVELOPE = {"id": "1", "type": "t", "source": "s", "subject": "", "time": "2026-01-01T00:00:00+00:00"}
 SHORT = Limits(each=0.3, total=3.0)
@@ -106,7 +106,7 @@ def test_an_event_that_ends_the_helper_each_time_is_an_error(
     start += (
         "it.answer = lambda question, *a, **k: os.abort() if question.filter == 'false' else real(question, *a, **k)\n"
     )
-    from triggers import evaluator as module
+    from triggers.dispatch import evaluator as module
 
     monkeypatch.setattr(module, "START", module.START.replace("main(int", f"{start}main(int"))
 
@@ -117,7 +117,7 @@ def test_an_event_that_ends_the_helper_each_time_is_an_error(
 
 
 def test_a_helper_that_cannot_start_is_no_events_fault(evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("triggers.evaluator.START", "raise SystemExit(3)")
+    monkeypatch.setattr("triggers.dispatch.evaluator.START", "raise SystemExit(3)")
 
     with pytest.raises(EvaluatorUnavailable):
         evaluator.answers(Subject(envelope=ENVELOPE), asked("true"))
@@ -127,8 +127,8 @@ PARENT = """
 import os, sys
 from django.conf import settings
 settings.configure()
-from triggers.evaluator import Evaluator, Limits, Subject
-from triggers.expressions import Question
+from triggers.dispatch.evaluator import Evaluator, Limits, Subject
+from triggers.dispatch.expressions import Question
 evaluator = Evaluator()
 limits = Limits(each=1, total=1)
 evaluator.answers(Subject(envelope=%r), [Question(filter="true")], limits)

@@ -2,8 +2,8 @@ from datetime import date
 
 import pytest
 
-from triggers.calendar import RuleError
-from triggers.exclusions import ExcludedDays
+from triggers.schedules.rules.rule import RuleError
+from triggers.schedules.terms.excluded_days import ExcludedDays
 
 TEXT = """
 # Vienna

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triggers.expressions import (
+from triggers.dispatch.expressions import (
     MAX_LENGTH,
     MAX_NESTING,
     MAX_OPERATORS,
@@ -44,7 +44,7 @@ def test_brackets_and_operators_within_a_string_are_text() -> None:
 # What is just within the limits compiles where the stack is a quarter of what threads have in the web server.
 LARGEST = """
 import threading
-from triggers.expressions import MAX_NESTING as deep, MAX_OPERATORS as many, compile_expression, context_of, value
+from triggers.dispatch.expressions import MAX_NESTING as deep, MAX_OPERATORS as many, compile_expression, context_of, value
 
 def work():
     for text in (
@@ -142,7 +142,7 @@ FILTERS = st.lists(OPERANDS, min_size=1, max_size=3).map(" && ".join)
 @given(FILTERS, VALUES)
 def test_a_filter_is_false_wherever_a_field_it_compares_differs(text: str, data: object) -> None:
     """What the index relies on, held against the library itself."""
-    from triggers.matching import MISSING, _comparable
+    from triggers.dispatch.match import MISSING, _comparable
 
     expression = compile_expression(text)
     try:

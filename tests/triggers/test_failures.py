@@ -9,11 +9,11 @@ from psycopg.errors import QueryCanceled
 
 from runs.models import Alarm, Run
 from tests.triggers.factories import make_event, make_trigger
-from triggers import failures, items
-from triggers.dispatch import MOST, Batch
-from triggers.failures import Careful, Work
+from triggers.dispatch import failures, pending
+from triggers.dispatch.batch import MOST, Batch
+from triggers.dispatch.failures import Careful, Work
+from triggers.dispatch.rules import Rules
 from triggers.models import Decision, Event
-from triggers.rules import Rules
 
 pytestmark = pytest.mark.django_db
 
@@ -162,12 +162,12 @@ def test_where_nothing_goes_through_nothing_is_given_up() -> None:
 
 def test_an_event_that_was_set_aside_is_read_in_its_place_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where reading is slow, and begins where the last read found the first event."""
-    monkeypatch.setattr(items, "first", items.First(slow=0.0))
+    monkeypatch.setattr(pending, "first", pending.First(slow=0.0))
     aside, later = make_event(), make_event()
 
-    assert [item.event_id for item in items.read_items(10, [aside.pk])] == [later.pk]
+    assert [item.event_id for item in pending.read_items(10, [aside.pk])] == [later.pk]
 
-    assert [item.event_id for item in items.read_items(10)] == [aside.pk, later.pk]
+    assert [item.event_id for item in pending.read_items(10)] == [aside.pk, later.pk]
 
 
 def test_however_many_events_of_one_trigger_fail_those_of_another_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

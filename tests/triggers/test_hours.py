@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triggers.calendar import RuleError
-from triggers.hours import ActiveHours
+from triggers.schedules.rules.rule import RuleError
+from triggers.schedules.terms.active_hours import ActiveHours
 
 MONDAY = datetime(2026, 11, 16)
 WEEK = "Monday to Friday 09:00-17:00 and Saturday 10:00-12:00"

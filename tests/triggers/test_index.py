@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runs.ids import runs_of_event
+from runs.of_event import runs_of_event
 from tests.triggers.factories import make_event, make_trigger
 from tests.triggers.test_expressions import FILTERS, VALUES
-from triggers import expressions
-from triggers.admission import Refusal
-from triggers.dispatch import Rules, dispatch
-from triggers.items import Item, cases_of, decide, wanted_by
-from triggers.matching import Index, Rule
+from triggers.dispatch import expressions
+from triggers.dispatch.admission import Refusal
+from triggers.dispatch.batch import Rules, dispatch
+from triggers.dispatch.match import Index, Rule
+from triggers.dispatch.payload import Payload
+from triggers.dispatch.pending import Item, cases_of, decide, wanted_by
 from triggers.models import Decision, Trigger
-from triggers.payload import Payload
 
 MANY = 2_000
 TYPES = st.sampled_from(["a.b", "a.c", "a", "b", "a.b.c"])
@@ -148,7 +148,7 @@ def test_data_is_read_and_handed_over_only_where_an_expression_reads_it(
         read.extend(ids)
         return {}
 
-    monkeypatch.setattr("triggers.items.read_payloads", read_payloads)
+    monkeypatch.setattr("triggers.dispatch.pending.read_payloads", read_payloads)
     make_trigger("plain")
     make_trigger("envelope", filter='event.subject == "s"')
     event = make_event(data={"a": 1}, subject="s")
@@ -210,7 +210,7 @@ def test_costly_events_wait_for_the_next_batch_and_their_keys_with_them(
     settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.WAKEFUL_MATCH_TIME = settings.WAKEFUL_MATCH_TIME / 4
-    monkeypatch.setattr("triggers.items.match_items.__defaults__", (0.0,))
+    monkeypatch.setattr("triggers.dispatch.pending.match_items.__defaults__", (0.0,))
     make_trigger(
         "keyed", types=["cart.*"], filter="event.data.items.filter(x, x > 0).size() > 3", key="'k'", overlap="queue"
     )

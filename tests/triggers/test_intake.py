@@ -10,20 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runs import timers
+from runs.db.sql import database_now
 from runs.models import ProcessedEvent, Run
-from runs.sql import database_now
 from tests.stack import eventually
 from tests.triggers.factories import make_event, make_paused_trigger, make_trigger
 from tests.triggers.test_overlap import arrive, claim, end, start
-from triggers import dispatch as dispatching
-from triggers.control import pause, resume
-from triggers.dispatch import Rules, close_windows, dispatch
-from triggers.failures import windows_that_are_over
-from triggers.intake import Intake, Rate
+from triggers.dispatch import batch as dispatching
+from triggers.dispatch.batch import Rules, close_windows, dispatch
+from triggers.dispatch.failures import windows_that_are_over
+from triggers.dispatch.flow_control import Intake, Rate
+from triggers.dispatch.hold import pause, resume
+from triggers.dispatch.rates import Use
+from triggers.dispatch.replay import replay
+from triggers.dispatch.trigger_policy import check_policy
 from triggers.models import Decision, Event, RateUse, Trigger, Window
-from triggers.policies import check_policy
-from triggers.rates import Use
-from triggers.replay import replay
 
 
 @pytest.fixture

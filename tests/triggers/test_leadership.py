@@ -13,9 +13,9 @@ from django.test.utils import CaptureQueriesContext
 
 from tests.stack import eventually
 from tests.triggers.factories import make_event, make_trigger
-from triggers import leadership
-from triggers.dispatcher import Dispatcher
-from triggers.leadership import LEADER, LOCK, SESSION, Leadership, look_at_holders
+from triggers.dispatch import leadership
+from triggers.dispatch.leadership import LEADER, LOCK, SESSION, Leadership, look_at_holders
+from triggers.dispatch.loop import Dispatcher
 from triggers.models import Event
 
 pytestmark = pytest.mark.django_db

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from uuid_utils.compat import uuid7
 
+from runs.db.sql import database_now
 from runs.models import NIL, Run
-from runs.sql import database_now
 from tests.triggers.factories import make_event, make_trigger
-from triggers import dispatch as dispatching
-from triggers.admission import Ledger, Match, admit
-from triggers.dispatch import Rules, close_windows, dispatch
-from triggers.feedback import record_emitted
-from triggers.matching import Rule
+from triggers.dispatch import batch as dispatching
+from triggers.dispatch.admission import Ledger, Match, admit
+from triggers.dispatch.after_run import record_emitted
+from triggers.dispatch.batch import Rules, close_windows, dispatch
+from triggers.dispatch.match import Rule
+from triggers.dispatch.rates import Use
 from triggers.models import Decision, Event, Trigger, Window
-from triggers.rates import Use
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

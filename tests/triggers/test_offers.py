@@ -9,22 +9,22 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 from pytest_django import Settings
 
-from config.problems import problems
-from config.situation import look
+from config.health.problems import problems
+from config.health.situation import look
 from runs import timers
+from runs.db.sql import database_now, execute
 from runs.exceptions import IllegalState
 from runs.models import NIL, AuditEntry, Run
-from runs.sql import database_now, execute
 from tests.triggers.factories import hold, make_event, make_paused_trigger, make_trigger
-from triggers import offers
-from triggers.control import pause, resume
-from triggers.dispatch import Batch, close_windows, dispatch
-from triggers.dispatch import look as look_for_work
-from triggers.dispatcher import seconds_until_next
+from triggers.dispatch import offers
+from triggers.dispatch.batch import Batch, close_windows, dispatch
+from triggers.dispatch.batch import look as look_for_work
+from triggers.dispatch.hold import pause, resume
+from triggers.dispatch.loop import seconds_until_next
+from triggers.dispatch.offers import move, offer_errors
+from triggers.dispatch.replay import replay
+from triggers.dispatch.rules import Rules
 from triggers.models import Decision, Event, Offer, Redispatch, Trigger, Window
-from triggers.offers import move, offer_errors
-from triggers.replay import replay
-from triggers.rules import Rules
 
 pytestmark = pytest.mark.django_db
 
@@ -195,7 +195,7 @@ def test_redispatches_take_half_of_a_batch_and_each_trigger_its_turn() -> None:
             Redispatch.objects.create(event=event, trigger=trigger, replay_id=f"{number:032}", by="test")
     fresh = [make_event() for _ in range(10)]
 
-    from triggers.items import read_items
+    from triggers.dispatch.pending import read_items
 
     items = read_items(8)
 

@@ -9,18 +9,18 @@ from django.db import connection, transaction
 
 from agents import Permanent, Retry
 from runs import timers
-from runs.cancel import cancel
+from runs.actions.cancel import cancel
+from runs.actions.requeue import requeue
+from runs.attempt.failure import outcome_of
 from runs.claim import Claim, claim_next
 from runs.enqueue import EVENTS_PER_RUN
 from runs.models import ProcessedEvent, Run, Worker
-from runs.outcome import Outcome, leave
-from runs.requeue import requeue
-from runs.retry import outcome_of
 from runs.states import FINISHED, RunStatus
+from runs.transitions.leave import Outcome, leave
 from tests.triggers.factories import make_event, make_trigger
-from triggers.dispatch import Rules, dispatch
+from triggers.dispatch.batch import Rules, dispatch
+from triggers.dispatch.replay import replay
 from triggers.models import Decision, Event, Trigger
-from triggers.replay import replay
 
 pytestmark = pytest.mark.django_db
 

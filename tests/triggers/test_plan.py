@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from triggers.calendar import Clocked, Cron, Interval, Rule
-from triggers.exclusions import ExcludedDays
-from triggers.hours import ActiveHours
-from triggers.plan import EVER, Plan, Stretch
+from triggers.schedules.plan import EVER, Plan, Stretch
+from triggers.schedules.rules.rule import Clocked, Cron, Interval, Rule
+from triggers.schedules.terms.active_hours import ActiveHours
+from triggers.schedules.terms.excluded_days import ExcludedDays
 
 VIENNA = ZoneInfo("Europe/Vienna")
 MONDAY = datetime(2050, 3, 7, tzinfo=UTC)

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from runs.ids import runs_of_event
+from runs.of_event import runs_of_event
 from tests.triggers.factories import make_event, make_trigger
-from triggers import failures, items
-from triggers.control import pause, resume
+from triggers.dispatch import failures, pending
+from triggers.dispatch.hold import pause, resume
+from triggers.dispatch.offers import move
+from triggers.dispatch.rules import Rules
 from triggers.models import Decision, Event, Redispatch
-from triggers.offers import move
-from triggers.rules import Rules
 
 pytestmark = pytest.mark.django_db
 
@@ -74,14 +74,14 @@ def test_an_error_nobody_thought_of_is_a_decision_of_that_event_alone(
 ) -> None:
     make_trigger()
     poisoned, healthy = make_event(subject="poison"), make_event()
-    real = items.match_item
+    real = pending.match_item
 
     def match_item(item: Any, *arguments: Any) -> Any:
         if item.subject == "poison":
             raise error
         return real(item, *arguments)
 
-    monkeypatch.setattr(items, "match_item", match_item)
+    monkeypatch.setattr(pending, "match_item", match_item)
     dispatch_all()
 
     decision = Decision.objects.get()

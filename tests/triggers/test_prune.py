@@ -20,14 +20,14 @@ from django_celery_results.models import TaskResult
 
 from config import retention
 from runs.models import NIL, ProcessedEvent, Run
+from runs.retention.sweep import set_out_afresh
 from runs.states import RunStatus
-from runs.sweep import set_out_afresh
 from tests.old_rows import ago, old_event, old_run
 from tests.triggers.factories import hold, make_paused_trigger, make_trigger
 from triggers.accept import Incoming, accept, builtin_source
+from triggers.dispatch.replay import replay
 from triggers.exceptions import PayloadRemoved
 from triggers.models import Decision, Event, RateUse, Redelivery, Redispatch, Revision, Schedule, Skip, Window
-from triggers.replay import replay
 
 pytestmark = pytest.mark.django_db
 

@@ -13,7 +13,7 @@ from runs.models import AuditEntry
 from tests.api import Api
 from tests.triggers.factories import make_trigger
 from triggers.models import Schedule
-from triggers.reminders import text_of
+from triggers.schedules.reminders import text_of
 
 pytestmark = pytest.mark.django_db
 

@@ -10,12 +10,12 @@ from agents.library.reminder import reminder
 from agents.testing import run_agent
 from runs.models import AuditEntry, Run
 from tests.triggers.factories import make_trigger
-from triggers import ticks
-from triggers.calendar import Clocked, Interval, Rule, RuleError
-from triggers.dispatch import Rules, dispatch
+from triggers.dispatch.batch import Rules, dispatch
 from triggers.models import Event, Schedule, Trigger
-from triggers.reminders import remind, text_of
-from triggers.upcoming import ahead
+from triggers.schedules.firing import settle
+from triggers.schedules.reminders import remind, text_of
+from triggers.schedules.rules.rule import Clocked, Interval, Rule, RuleError
+from triggers.upcoming.by_clock import ahead
 
 pytestmark = pytest.mark.django_db
 
@@ -29,7 +29,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def set_one(text: str = "Call Ada", at: datetime = NINE, **options: Any) -> Schedule:
     schedule = remind(when=Clocked(at=at), text=text, **{"agent": "reminder", "by": "ada", **options})
-    ticks.settle()
+    settle.settle()
     return Schedule.objects.select_related("task", "trigger").get(pk=schedule.pk)
 
 
@@ -37,7 +37,7 @@ def test_it_wakes_its_agent_once_with_its_text_and_is_done() -> None:
     schedule = set_one()
 
     for _ in range(2):
-        ticks.fire_due(NINE)
+        settle.fire_due(NINE)
         dispatch(Rules())
 
     event, run = Event.objects.get(), Run.objects.get()
@@ -51,7 +51,7 @@ def test_it_wakes_its_agent_once_with_its_text_and_is_done() -> None:
 def test_however_late_it_comes() -> None:
     set_one()
 
-    ticks.fire_due(NINE + timedelta(days=3))
+    settle.fire_due(NINE + timedelta(days=3))
 
     assert Event.objects.get().time == NINE
 
@@ -73,7 +73,7 @@ def test_two_at_one_time_are_two_runs() -> None:
     set_one("Call Bob")
     assert Trigger.objects.get().slug == "reminder-reminders"
 
-    ticks.fire_due(NINE)
+    settle.fire_due(NINE)
     dispatch(Rules())
 
     assert Run.objects.filter(ready_at__isnull=False).count() == 2

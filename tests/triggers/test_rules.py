@@ -5,14 +5,14 @@ import pytest
 from django.db import connection
 from psycopg.conninfo import make_conninfo
 
-from runs.ids import runs_of_event
+from runs.of_event import runs_of_event
 from tests.triggers.factories import make_event, make_trigger
-from triggers import dispatch as dispatching
-from triggers import rules as reading
-from triggers.dispatch import Batch, dispatch
-from triggers.matching import Rule
+from triggers.dispatch import batch as dispatching
+from triggers.dispatch import rules as reading
+from triggers.dispatch.batch import Batch, dispatch
+from triggers.dispatch.match import Rule
+from triggers.dispatch.rules import Rules
 from triggers.models import Trigger
-from triggers.rules import Rules
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
+from runs.db.sql import database_now
 from runs.models import AuditEntry, OutboxMessage
-from runs.sql import database_now
 from tests.api import Api
 from tests.triggers.factories import make_trigger
-from triggers import ticks
-from triggers.calendar import Cron, Interval, Rule
 from triggers.models import Event, ExclusionCalendar, Schedule, Skip, Trigger
-from triggers.schedule_policy import SchedulePolicy
-from triggers.schedules import add_schedule
+from triggers.schedules.edit import add_schedule
+from triggers.schedules.firing import settle
+from triggers.schedules.rules.rule import Cron, Interval, Rule
+from triggers.schedules.terms.policy import SchedulePolicy
 
 pytestmark = pytest.mark.django_db
 
@@ -28,14 +28,14 @@ def make_schedule(rule: Rule | None = None, *, name: str = "digest", **policy: A
         rule=rule or Cron.parse("0 9 * * *", "Europe/Vienna"),
         policy=SchedulePolicy.parse(policy),
     )
-    ticks.settle()
+    settle.settle()
     return Schedule.objects.select_related("task", "trigger").get(pk=schedule.pk)
 
 
 def make_ordinary_task() -> Schedule:
     every = IntervalSchedule.objects.create(every=1, period="days")
     task = PeriodicTask.objects.create(name="clean", task="shop.clean", interval=every)
-    ticks.settle()
+    settle.settle()
     return Schedule.objects.get(task=task)
 
 

@@ -20,8 +20,8 @@ from runs.models import OutboxMessage
 from tests.brute_force import DAY, MINUTE, NONE, Crontab, Every, Expected
 from tests.random_schedules import ZONES, Dice, Sample, write
 from tests.triggers.factories import make_trigger
-from triggers import ticks
 from triggers.models import Event, ExclusionCalendar, Schedule, Skip
+from triggers.schedules.firing import settle as ticks
 
 pytestmark = pytest.mark.django_db
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triggers.calendar import RuleError
-from triggers.schedule_policy import NAMES, SchedulePolicy
+from triggers.schedules.rules.rule import RuleError
+from triggers.schedules.terms.policy import NAMES, SchedulePolicy
 
 MINUTE = timedelta(minutes=1)
 

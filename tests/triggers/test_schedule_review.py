@@ -11,22 +11,30 @@ from django.db import connection
 from django.urls import reverse
 from django_celery_beat.models import PeriodicTask
 
-from config.console.recent_fires import fires_of
-from config.console.schedule_page import changes
-from runs.sql import database_now
+from config.console.schedules.page import changes
+from config.console.schedules.recent_fires import fires_of
+from runs.db.sql import database_now
 from tests.triggers.factories import make_trigger
 from tests.triggers.test_beat import HOUR, MINUTE, NINE, date_edit, every, fire_all, make_schedule, nominals
-from triggers import beat, ticks
-from triggers.backfill import advance, progress, start_backfill
-from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError, count_fires
+from triggers import beat
 from triggers.models import BackfillTick, Event, ExclusionCalendar, Revision, Schedule, Skip
-from triggers.outlook import upcoming
-from triggers.plan import Plan
-from triggers.schedule_policy import SchedulePolicy
-from triggers.schedules import set_rule
-from triggers.state import State
-from triggers.upcoming import Clock, Span, ahead
-from triggers.why import why
+from triggers.schedules.backfill.advance import advance, progress, start_backfill
+from triggers.schedules.definition import State
+from triggers.schedules.edit import set_rule
+from triggers.schedules.explain.why import why
+from triggers.schedules.firing import settle
+from triggers.schedules.plan import Plan
+from triggers.schedules.preview import upcoming
+from triggers.schedules.rules.rule import (
+    Clocked,
+    Cron,
+    Interval,
+    Rule,
+    RuleError,
+    count_fires,
+)
+from triggers.schedules.terms.policy import SchedulePolicy
+from triggers.upcoming.by_clock import Clock, Span, ahead
 
 DAY = timedelta(days=1)
 VIENNA, HAVANA, HOWE = ZoneInfo("Europe/Vienna"), ZoneInfo("America/Havana"), ZoneInfo("Australia/Lord_Howe")
@@ -56,7 +64,7 @@ def test_jitter_longer_than_an_outage_costs_no_more_than_a_short_one() -> None:
     now = NINE + 300 * DAY
     begun = time.process_time()
 
-    fires = ticks._on_time(plan, NINE + MINUTE, now, now)
+    fires = settle._on_time(plan, NINE + MINUTE, now, now)
 
     assert fires and fires[-1] == now and len(fires) <= 3
     assert time.process_time() - begun < 1
@@ -80,32 +88,32 @@ def test_data_that_code_declares_is_what_its_row_gives_back() -> None:
 
 @pytest.mark.django_db
 def test_what_takes_long_to_work_out_is_left_to_the_next_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ticks, "WORK", 0)
+    monkeypatch.setattr(settle, "WORK", 0)
     for number in range(3):
         make_schedule(every(HOUR), trigger=make_trigger(f"t{number}", types=[]), name=f"t{number}")
 
-    ticks.fire_due(NINE + HOUR)
+    settle.fire_due(NINE + HOUR)
     assert Event.objects.count() == 1
     assert fire_all(NINE + HOUR) == [NINE + HOUR] * 3
 
     Schedule.objects.update(jitter=MINUTE)
-    while ticks.look().has_stale:
-        ticks.settle(NINE + HOUR)
+    while settle.look().has_stale:
+        settle.settle(NINE + HOUR)
     assert Schedule.objects.filter(jitter=MINUTE, next_fire_at=NINE + 2 * HOUR).count() == 3
 
 
 @pytest.mark.django_db
 def test_many_edits_while_no_beat_ran_are_worked_off_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ticks, "WORK", 0)
+    monkeypatch.setattr(settle, "WORK", 0)
     schedule = make_schedule(every(HOUR), catch_up="all")
     edit_at(schedule, NINE + HOUR + MINUTE, jitter=MINUTE)
     edit_at(schedule, NINE + 2 * HOUR + MINUTE, jitter=2 * MINUTE)
     edit_at(schedule, NINE + 3 * HOUR + MINUTE, jitter=3 * MINUTE)
 
-    ticks.settle(NINE + 4 * HOUR)
+    settle.settle(NINE + 4 * HOUR)
     assert nominals() == [NINE + HOUR]
-    while ticks.look().has_stale:
-        ticks.settle(NINE + 4 * HOUR)
+    while settle.look().has_stale:
+        settle.settle(NINE + 4 * HOUR)
 
     assert nominals() == [NINE + HOUR, NINE + 2 * HOUR, NINE + 3 * HOUR]
     assert not Skip.objects.exists()
@@ -117,7 +125,7 @@ def test_one_shot_that_was_edited_twice_while_no_beat_ran_fires_once() -> None:
     edit_at(schedule, NINE + DAY, jitter=MINUTE)
     edit_at(schedule, NINE + 2 * DAY, jitter=2 * MINUTE)
 
-    ticks.settle(NINE + 3 * DAY)
+    settle.settle(NINE + 3 * DAY)
     fire_all(NINE + 5 * DAY)
 
     assert nominals() == [NINE + HOUR]
@@ -130,7 +138,7 @@ def test_beat_looks_again_soon_at_an_edited_schedule_that_somebody_holds() -> No
     make_schedule(every(HOUR))
     Schedule.objects.update(jitter=MINUTE)
 
-    assert beat.time_until_next(ticks.look()) <= timedelta(milliseconds=100)
+    assert beat.time_until_next(settle.look()) <= timedelta(milliseconds=100)
 
 
 @pytest.mark.django_db
@@ -158,8 +166,8 @@ def test_calendar_that_sql_deletes_before_its_links_is_an_edit_of_its_schedules(
     calendar = ExclusionCalendar.objects.create(slug="at", days="2050-03-08 Holiday")
     schedule = make_schedule(Cron.parse("0 9 * * *"))
     schedule.exclude.add(calendar)
-    while ticks.look().has_stale:
-        ticks.settle(NINE)
+    while settle.look().has_stale:
+        settle.settle(NINE)
 
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM triggers_exclusioncalendar")
@@ -194,8 +202,8 @@ def test_rows_that_make_no_sense_stop_neither_others_nor_backfills_nor_pages(bro
     )
     PeriodicTask.objects.filter(pk=other.task_id).update(start_time=None)
 
-    while ticks.look().has_stale:
-        ticks.settle(NINE)
+    while settle.look().has_stale:
+        settle.settle(NINE)
     fire_all(NINE + HOUR)
     advance()
 
@@ -213,12 +221,12 @@ def test_a_one_shot_that_is_paused_before_it_fires_is_paused_whatever_it_fired_u
     schedule = make_schedule(every(HOUR))
     fire_all(NINE + HOUR)
     set_rule(schedule, Clocked(at=NINE + DAY))
-    while ticks.look().has_stale:
-        ticks.settle(NINE + HOUR)
+    while settle.look().has_stale:
+        settle.settle(NINE + HOUR)
 
     PeriodicTask.objects.filter(pk=schedule.task_id).update(enabled=False)
-    while ticks.look().has_stale:
-        ticks.settle(NINE + HOUR)
+    while settle.look().has_stale:
+        settle.settle(NINE + HOUR)
 
     assert Schedule.objects.get().status == "paused"
 
@@ -230,7 +238,7 @@ def test_a_schedule_that_is_done_stays_so_when_something_else_of_it_is_edited() 
     assert Schedule.objects.get().status == "done"
 
     Schedule.objects.update(jitter=MINUTE)
-    ticks.settle(NINE + 2 * HOUR)
+    settle.settle(NINE + 2 * HOUR)
 
     assert Schedule.objects.get().status == "done"
 
@@ -239,7 +247,7 @@ def test_a_schedule_that_is_done_stays_so_when_something_else_of_it_is_edited() 
 def test_a_repaired_schedule_says_at_once_when_it_fires_next() -> None:
     schedule = make_schedule(every(HOUR))
     Schedule.objects.update(active_hours="now and then")
-    ticks.settle(NINE)
+    settle.settle(NINE)
     assert Schedule.objects.get().problem
 
     Schedule.objects.update(active_hours="")
@@ -308,7 +316,7 @@ def test_json_nested_without_end_stops_nobody_else() -> None:
     task = PeriodicTask.objects.create(name="ordinary", task="t", crontab=None, interval=other.task.interval)
     PeriodicTask.objects.filter(pk=task.pk).update(args="[" * 100_000)
     date_edit(Schedule.objects.get(task=task), NINE)
-    ticks.settle(NINE)
+    settle.settle(NINE)
     with connection.cursor() as cursor:
         deep = "[" * 1500 + "]" * 1500
         cursor.execute("UPDATE triggers_schedule SET data = %s::jsonb WHERE id <> %s", [deep, other.pk])
@@ -316,4 +324,4 @@ def test_json_nested_without_end_stops_nobody_else() -> None:
     fire_all(NINE + HOUR)
 
     assert [event.ce_source for event in Event.objects.all()] == ["other"]
-    assert not ticks.fire_due(NINE + HOUR)
+    assert not settle.fire_due(NINE + HOUR)

@@ -10,9 +10,9 @@ from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from runs.models import AuditEntry
 from tests.triggers.test_schedule_api import make_schedule
-from triggers import ticks
-from triggers.calendar import Cron, Interval
 from triggers.models import Schedule
+from triggers.schedules.firing import settle
+from triggers.schedules.rules.rule import Cron, Interval
 
 pytestmark = pytest.mark.django_db
 
@@ -28,7 +28,7 @@ def test_schedules_are_listed_soonest_first() -> None:
     make_schedule(Interval.parse("1m"), name="often")
     make_schedule(Cron.parse("0 8 * * *"), name="broken")
     CrontabSchedule.objects.filter(periodictask__name="broken").update(hour="25")
-    ticks.settle()
+    settle.settle()
 
     header, *rows = said().splitlines()
 

@@ -17,16 +17,16 @@ from django.db.backends.signals import connection_created
 
 from agents import AgentRun, AsyncAgentRun, Permanent, Retry, StepFailed
 from agents.models import AgentState
+from runs.db.sql import fetch
 from runs.models import AuditEntry, Run
-from runs.shadow import Outcome, Shadow
-from runs.sql import fetch
+from runs.shadow.shadow import Outcome, Shadow
 from tests.runs.durable import Lab, lab
 from tests.runs.test_commands import run_command
 from tests.triggers.factories import make_event, make_trigger
+from triggers.dispatch.shadow import candidates, shadow_event
 from triggers.exceptions import NotWanted, PayloadRemoved
 from triggers.models import Event, Trigger
-from triggers.payloads import remove_payloads
-from triggers.shadow import candidates, shadow_event
+from triggers.retention.payloads import remove_payloads
 
 __all__ = ["lab"]
 
@@ -282,7 +282,7 @@ def test_it_stands_behind_nobodys_lock_for_longer_than_a_second(scene: Scene) ->
 
 
 def test_it_ends_at_its_limit(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runs.shadow.LIMIT", 0.3)
+    monkeypatch.setattr("runs.shadow.shadow.LIMIT", 0.3)
     scene.set(lambda run: time.sleep(20), durable=False)
     tried = scene.shadow()
 

@@ -4,15 +4,15 @@ from uuid import uuid4
 
 import pytest
 
-from runs.entries import match_of
+from runs.actions.signal import signal
 from runs.exceptions import IllegalState
 from runs.models import Run, Wait
-from runs.signalling import signal
+from runs.transitions.entries import match_of
 from runs.waits import look_back
 from tests.runs.factories import make_run
 from tests.runs.journals import make_wait
 from tests.triggers.factories import make_event
-from triggers.dispatch import Rules, dispatch
+from triggers.dispatch.batch import Rules, dispatch
 from triggers.models import Event
 
 pytestmark = pytest.mark.django_db

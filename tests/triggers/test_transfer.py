@@ -15,16 +15,16 @@ from agents import AgentRun, agent, on, registry
 from runs.models import AuditEntry
 from tests.runs.test_commands import run_command
 from tests.stack import StackMaker
-from triggers import declarations
-from triggers.calendar import Clocked, Cron, Interval
-from triggers.control import pause
-from triggers.exclusion_calendars import create_calendar
-from triggers.export import export_triggers
-from triggers.importing import Import, ImportRefused, import_triggers
+from triggers.declarations import sync
+from triggers.dispatch.hold import pause
 from triggers.models import ExclusionCalendar, Schedule, Source, Trigger
-from triggers.schedule_policy import SchedulePolicy
-from triggers.schedules import create_schedule, edit_schedule, parse_rule, pause_schedule
-from triggers.secrets import rotate
+from triggers.schedules.calendars import create_calendar
+from triggers.schedules.edit import create_schedule, edit_schedule, parse_rule, pause_schedule
+from triggers.schedules.rules.rule import Clocked, Cron, Interval
+from triggers.schedules.terms.policy import SchedulePolicy
+from triggers.sources.secrets import rotate
+from triggers.transfer.carry_out import Import, ImportRefused, import_triggers
+from triggers.transfer.export import export_triggers
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def declare(name: str, *triggers: Any, **fields: Any) -> None:
 
 def make_triggers() -> None:
     """What operators made and changed on a system."""
-    declarations.sync()
+    sync.sync()
     shop = Source.objects.create(slug="shop", kind="github", settings={})
     rotate(shop, by="test")
     vip = Trigger.objects.create(
@@ -56,7 +56,7 @@ def make_triggers() -> None:
     create_schedule(name="mornings", trigger=vip, rule=mornings, policy=policy, by="test")
     create_schedule(name="often", trigger=vip, rule=Interval.parse("90s"), by="test")
     pause_schedule(create_schedule(name="then", trigger=vip, rule=then, by="test"), by="test")
-    declarations.override(Trigger.objects.get(slug="billing"), {"policy": {"priority": 1}, "enabled": False}, by="test")
+    sync.override(Trigger.objects.get(slug="billing"), {"policy": {"priority": 1}, "enabled": False}, by="test")
     edit_schedule(
         Schedule.objects.get(trigger__slug="digest"), rule=Cron.parse("0 7 * * *", "Europe/Vienna"), by="test"
     )
@@ -67,7 +67,7 @@ def empty_the_system() -> None:
     Trigger.objects.all().delete()
     Source.objects.filter(slug="shop").delete()
     ExclusionCalendar.objects.all().delete()
-    declarations.sync()
+    sync.sync()
 
 
 def content() -> dict[str, Any]:
@@ -189,7 +189,7 @@ def test_a_change_of_a_declared_trigger_is_the_operators_from_then_on() -> None:
     empty_the_system()
 
     import_triggers(exported, by="cli:ada")
-    declarations.sync()
+    sync.sync()
 
     billing, digest = Trigger.objects.get(slug="billing"), Trigger.objects.get(slug="digest")
     assert (billing.policy, billing.overrides, billing.enabled) == ({"priority": 1}, ["policy"], False)
@@ -345,7 +345,7 @@ REFUSED = [
 @pytest.mark.django_db
 @pytest.mark.parametrize(("content", "expected"), REFUSED, ids=[expected for _, expected in REFUSED])
 def test_what_makes_no_sense_here_is_named_and_nothing_is_done(content: Any, expected: str) -> None:
-    declarations.sync()
+    sync.sync()
 
     problems = refused(content)
 

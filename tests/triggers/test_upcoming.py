@@ -10,15 +10,16 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask
 
+from runs.db.sql import execute, fetch
 from runs.models import NIL, OutboxMessage
-from runs.sql import execute, fetch
 from tests.runs.factories import make_run
 from tests.runs.journals import make_wait
 from tests.triggers.factories import make_heartbeat, make_trigger
-from triggers import ticks, upcoming
-from triggers.heartbeats import set_pace
 from triggers.models import Schedule, Trigger, Window
-from triggers.upcoming import Coming, ahead
+from triggers.schedules.firing import settle
+from triggers.schedules.heartbeats import set_pace
+from triggers.upcoming import by_clock
+from triggers.upcoming.by_clock import Coming, ahead
 
 pytestmark = pytest.mark.django_db
 
@@ -38,7 +39,7 @@ def armed(name: str, rule: Any, *, since: datetime = NINE, trigger: Trigger | No
     task = PeriodicTask.objects.create(name=name, task="any", **rows)
     Schedule.objects.filter(task=task).update(trigger=trigger, **columns)
     Schedule.objects.filter(task=task).update(edited_at=since)  # by itself: the table dates other edits
-    ticks.settle()
+    settle.settle()
     return Schedule.objects.get(task=task)
 
 
@@ -160,7 +161,7 @@ def test_one_that_fires_all_the_time_does_not_fill_the_list() -> None:
 
     often, daily = day()
 
-    assert (len(often.later), often.is_endless) == (upcoming.REPEATS, True)
+    assert (len(often.later), often.is_endless) == (by_clock.REPEATS, True)
     assert daily.name == "daily"
 
 
@@ -218,7 +219,7 @@ def test_what_comes_in_vain_says_so(changes: dict[str, Any], said: str) -> None:
 def test_what_does_not_fire_is_not_listed() -> None:
     paused = waking("paused", 30)
     PeriodicTask.objects.filter(pk=paused.task_id).update(enabled=False)
-    ticks.settle()
+    settle.settle()
 
     assert day() == []
 
@@ -226,7 +227,7 @@ def test_what_does_not_fire_is_not_listed() -> None:
 def test_a_heartbeat_says_what_its_agent_asked_for() -> None:
     heartbeat = make_heartbeat()
     Schedule.objects.filter(pk=heartbeat.pk).update(edited_at=NINE)
-    ticks.settle()
+    settle.settle()
     assert day()[0].why == "every 30 minutes"
 
     run = uuid4()

@@ -8,8 +8,8 @@ from django.utils import timezone
 from tests.api import Api
 from tests.triggers.factories import make_heartbeat, make_trigger
 from tests.triggers.test_upcoming import put_wake
-from triggers import ticks
 from triggers.models import Schedule
+from triggers.schedules.firing import settle
 
 pytestmark = pytest.mark.django_db
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def heartbeat() -> Schedule:
     schedule = make_heartbeat("watch")
-    ticks.settle()
+    settle.settle()
     put_wake(make_trigger("digest"), timezone.now() + timedelta(minutes=10), "look again")
     return Schedule.objects.get(pk=schedule.pk)
 

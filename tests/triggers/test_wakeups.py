@@ -10,17 +10,17 @@ from django_celery_beat.models import PeriodicTask
 
 from agents.effects import Effects, Standing, Wake
 from agents.exceptions import Permanent
-from runs.ids import runs_of_event
 from runs.models import AuditEntry, OutboxMessage
+from runs.of_event import runs_of_event
 from runs.outbox import deliver_inside
 from tests.triggers.factories import make_trigger
-from triggers.calendar import Cron
-from triggers.control import pause
-from triggers.dispatch import Rules, dispatch
+from triggers.dispatch.batch import Rules, dispatch
+from triggers.dispatch.hold import pause
 from triggers.models import Decision, Event, Schedule, Trigger
-from triggers.outlook import describe
-from triggers.schedules import create_schedule, pause_schedule
-from triggers.wakeups import check_ahead, pending, set_standing
+from triggers.schedules.edit import create_schedule, pause_schedule
+from triggers.schedules.preview import describe
+from triggers.schedules.rules.rule import Cron
+from triggers.schedules.standing import check_ahead, pending, set_standing
 
 pytestmark = pytest.mark.django_db
 

@@ -13,17 +13,17 @@ from django.db import connection
 from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask
 
 from runs.audit import record
+from runs.db.sql import database_now
 from runs.models import NIL, AuditEntry, Worker
-from runs.sql import database_now
 from tests.old_rows import date_entries
 from tests.runs.factories import make_run
 from tests.triggers.factories import make_trigger
-from triggers import ticks
-from triggers.backfill import advance, start_backfill
-from triggers.heartbeats import set_pace
 from triggers.models import Decision, Event, ExclusionCalendar, Revision, Schedule, Skip, Trigger
-from triggers.past import Period, periods_of
-from triggers.why import Answer, Verdict, why
+from triggers.schedules.backfill.advance import advance, start_backfill
+from triggers.schedules.explain.periods import Period, periods_of
+from triggers.schedules.explain.why import Answer, Verdict, why
+from triggers.schedules.firing import settle
+from triggers.schedules.heartbeats import set_pace
 
 pytestmark = pytest.mark.django_db
 
@@ -80,8 +80,8 @@ def dated(schedule: Schedule, at: datetime) -> Schedule:
 
 def beat(schedule: Schedule, now: datetime) -> Schedule:
     """Let Beat do at an instant what there is to do."""
-    ticks.settle(now)
-    while ticks.fire_due(now):
+    settle.settle(now)
+    while settle.fire_due(now):
         pass
     return dated(schedule, now)
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.triggers.test_calendar import ZONES, crons
-from triggers.calendar import Clocked, Cron, Interval, Rule, RuleError
-from triggers.words import read_rule
+from triggers.schedules.rules.rule import Clocked, Cron, Interval, Rule, RuleError
+from triggers.schedules.rules.words import read_rule
 
 NOW = datetime(2026, 11, 20, 10, 30, tzinfo=UTC)  # a Friday, 11:30 in Vienna
 

@@ -185,7 +185,7 @@ class Migration(migrations.Migration):
                 ('key', models.TextField(blank=True, default='', help_text='CEL; runs of one key do not overlap. Empty: the trigger itself')),
                 ('key_limit', models.PositiveSmallIntegerField(default=1, help_text='how many runs of one key at once')),
                 ('overlap', models.TextField(choices=[('allow', 'Allow'), ('skip', 'Skip'), ('queue_one', 'Queue One'), ('queue', 'Queue'), ('cancel_previous', 'Cancel Previous')], default='allow', help_text='what a new event does while a run of its key is live')),
-                ('policy', models.JSONField(blank=True, default=dict, help_text='how its runs are executed (see runs.policy.Policy) and how many there may be (see triggers.intake.Intake)')),
+                ('policy', models.JSONField(blank=True, default=dict, help_text='how its runs are executed (see runs.policy.Policy) and how many there may be (see triggers.dispatch.flow_control.Intake)')),
                 ('declared', models.JSONField(editable=False, help_text='what the code says, field by field; null: made by an operator', null=True)),
                 ('overrides', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), default=list, editable=False, help_text='declared fields an operator has taken over', size=None)),
                 ('enabled', models.BooleanField(default=True)),
@@ -286,7 +286,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('until', models.DateTimeField(help_text='the edit that ended it (UTC)')),
                 ('by', models.TextField(help_text='the database user and application that edited it')),
-                ('state', models.JSONField(help_text='the columns as they were; see triggers.state')),
+                ('state', models.JSONField(help_text='the columns as they were; see triggers.schedules.definition')),
                 ('schedule', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='revisions', to='triggers.schedule')),
             ],
             options={

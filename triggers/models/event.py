@@ -4,7 +4,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils.functional import cached_property
 
-from runs.sequence import next_value
+from runs.db.sequence import next_value
 
 from .source import Source
 from .trigger import Trigger

@@ -198,7 +198,7 @@ class Revision(models.Model):
     )
     until = models.DateTimeField(help_text="the edit that ended it (UTC)")
     by = models.TextField(help_text="the database user and application that edited it")
-    state = models.JSONField(help_text="the columns as they were; see triggers.state")
+    state = models.JSONField(help_text="the columns as they were; see triggers.schedules.definition")
 
     class Meta:
         indexes = [

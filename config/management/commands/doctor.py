@@ -6,7 +6,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from config.doctor import examine
+from config.health.doctor import examine
 
 
 class Command(BaseCommand):

@@ -8,12 +8,12 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
-from config.access import ensure_admin, ensure_operator_token
-from config.demo import load_demo
+from config.stack.access import ensure_admin, ensure_operator_token
+from config.stack.demo import load_demo
 from runs.exceptions import IllegalState
 from runs.management.operator import operator
-from runs.pause import EVERY, pause
-from runs.queues import find_queue
+from runs.queues.pause import EVERY, pause
+from runs.queues.state import find_queue
 
 # Each request alone on its line: to be copied whole.
 TRY = """Try:

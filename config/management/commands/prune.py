@@ -9,7 +9,7 @@ from agents.durations import parse_duration
 from config import retention
 from runs.audit import record_about
 from runs.management.operator import operator
-from runs.sweep import set_out_afresh
+from runs.retention.sweep import set_out_afresh
 
 
 class Command(BaseCommand):

@@ -15,8 +15,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from config import embedded, home
-from config.supervisor import Program, Supervisor
+from config.stack import embedded, home
+from config.stack.supervisor import Program, Supervisor
 
 HOST = "127.0.0.1"
 

@@ -11,7 +11,7 @@ from django.utils.timezone import now
 from rest_framework.utils.encoders import JSONEncoder
 
 from agents.durations import parse_duration
-from config.verify import Report, invariants_in, verify
+from config.health.verify import Report, invariants_in, verify
 
 
 class Command(BaseCommand):

@@ -5,12 +5,12 @@ from uuid import UUID
 
 from django.core.management.base import CommandError
 
-from runs.approvals import Choice, decide
+from runs.actions.approve import Choice, decide
+from runs.api.runs_json import ApprovalSerializer
 from runs.management.each import EachCommand
 from runs.management.json_argument import json_argument
 from runs.management.operator import operator
 from runs.models import Approval
-from runs.serializers import ApprovalSerializer
 
 
 class Command(EachCommand):

@@ -1,7 +1,7 @@
 from typing import Any
 from uuid import UUID
 
-from runs.cancel import cancel
+from runs.actions.cancel import cancel
 from runs.management.each_run import FoundRunsCommand
 from runs.management.operator import operator
 from runs.models import Run

@@ -3,7 +3,7 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from runs.fork import fork
+from runs.actions.fork import fork
 from runs.management.each_run import EachRunCommand
 from runs.management.json_argument import json_argument
 from runs.management.operator import operator

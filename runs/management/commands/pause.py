@@ -6,8 +6,8 @@ from django.core.management.base import BaseCommand, CommandError
 
 from runs.exceptions import RunError
 from runs.management.operator import operator
-from runs.pause import EVERY, in_words, pause
-from runs.queues import all_queues
+from runs.queues.pause import EVERY, in_words, pause
+from runs.queues.state import all_queues
 
 LOOK_EVERY = 0.5  # seconds
 

@@ -1,10 +1,10 @@
 from typing import Any
 from uuid import UUID
 
+from runs.actions.requeue import requeue
 from runs.management.each_run import FoundRunsCommand
 from runs.management.operator import operator
 from runs.models import Run
-from runs.requeue import requeue
 from runs.states import REQUEUEABLE, RunStatus
 
 

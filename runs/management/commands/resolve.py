@@ -2,11 +2,11 @@ from argparse import ArgumentParser
 from typing import Any, get_args
 from uuid import UUID
 
+from runs.actions.resolve import Answer, resolve
 from runs.management.each_run import EachRunCommand
 from runs.management.json_argument import json_argument
 from runs.management.operator import operator
 from runs.models import Run
-from runs.resolve import Answer, resolve
 
 
 class Command(EachRunCommand):

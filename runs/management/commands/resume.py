@@ -5,7 +5,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from runs.exceptions import RunError
 from runs.management.operator import operator
-from runs.pause import EVERY, resume
+from runs.queues.pause import EVERY, resume
 
 
 class Command(BaseCommand):

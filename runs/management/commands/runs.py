@@ -6,9 +6,9 @@ from uuid import UUID
 from django.core.management.base import BaseCommand
 from rest_framework.utils.encoders import JSONEncoder
 
+from runs.actions.select import select_runs
+from runs.api.runs_json import RunSerializer
 from runs.models import Run
-from runs.selection import select_runs
-from runs.serializers import RunSerializer
 from runs.states import RunStatus
 
 COLUMNS = "{:<36}  {:<9}  {:<19}  {:>7}  {:<24}  {}"

@@ -3,11 +3,11 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+from runs.actions.signal import signal
 from runs.management.each_run import EachRunCommand
 from runs.management.json_argument import json_argument
 from runs.management.operator import operator
 from runs.models import Run
-from runs.signalling import signal
 
 
 class Command(EachRunCommand):

@@ -11,11 +11,11 @@ from runs.states import RunStatus
 from tests.runs.factories import make_run
 from tests.runs.journals import make_approval, make_step
 from tests.triggers.factories import make_event, make_trigger
-from triggers.backfill import start_backfill
-from triggers.calendar import Cron
-from triggers.exclusion_calendars import create_calendar
 from triggers.models import ApiToken, Schedule, Source, Trigger
-from triggers.schedules import create_schedule
+from triggers.schedules.backfill.advance import start_backfill
+from triggers.schedules.calendars import create_calendar
+from triggers.schedules.edit import create_schedule
+from triggers.schedules.rules.rule import Cron
 from triggers.tokens import create_token
 
 

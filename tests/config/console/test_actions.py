@@ -14,8 +14,8 @@ from tests.config.console.factories import list_of, make_failed_run, page_of
 from tests.old_rows import old_event, old_run
 from tests.runs.factories import make_run
 from tests.triggers.factories import hold, make_event, make_paused_trigger, make_trigger
+from triggers.dispatch.offers import move
 from triggers.models import Decision, Event, Redispatch, Trigger
-from triggers.offers import move
 
 VIEWER = ("runs.view_run", "triggers.view_trigger", "triggers.view_event", "triggers.view_schedule")
 

@@ -13,9 +13,9 @@ from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from config.api import router
-from config.console.panel import Panel
+from config.console.parts.panel import Panel
 from runs.models import NIL, AuditEntry
-from runs.pause import EVERY, pause
+from runs.queues.pause import EVERY, pause
 from tests.api import Api
 from tests.config.console.factories import (
     make_failed_run,
@@ -27,9 +27,9 @@ from tests.config.console.test_actions import choose, press
 from tests.runs.factories import make_run
 from tests.runs.journals import make_approval
 from tests.triggers.factories import make_event, make_paused_trigger, make_trigger
-from triggers.exclusion_calendars import create_calendar
 from triggers.models import Decision, Source, Trigger
-from triggers.schedules import pause_schedule
+from triggers.schedules.calendars import create_calendar
+from triggers.schedules.edit import pause_schedule
 
 pytestmark = pytest.mark.django_db
 

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from config.console.axis import Axis
+from config.console.parts.axis import Axis
 
 NINE = datetime(2026, 11, 20, 9, tzinfo=UTC)
 

@@ -15,9 +15,9 @@ from tests.config.console.test_forms import errors_of
 from tests.triggers.factories import make_trigger
 from tests.triggers.test_beat import HOUR, every, fire_all, settled
 from tests.triggers.test_beat import make_schedule as make_beat_schedule
-from triggers.backfill import advance, start_backfill
 from triggers.models import Backfill, BackfillTick, Event, Schedule
-from triggers.schedules import pause_schedule, resume_schedule
+from triggers.schedules.backfill.advance import advance, start_backfill
+from triggers.schedules.edit import pause_schedule, resume_schedule
 
 NOUN = "triggers_backfill"
 RANGE = {"start": "2025-03-03T00:00", "end": "2025-03-10T00:00", "at_once": "1", "priority": "9"}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from config.console import bulk_of_runs
+from config.console.runs import bulk
 from runs.models import Run
 from tests.config.console.conftest import LogIn
 from tests.config.console.factories import list_of, make_failed_run
@@ -57,7 +57,7 @@ def test_preview_keeps_to_the_filter(admin: Client) -> None:
 
 
 def test_it_is_done_in_batches_and_ends_on_the_list(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk_of_runs, "BATCH", 2)
+    monkeypatch.setattr(bulk, "BATCH", 2)
     trigger = make_trigger()
     for _ in range(5):
         make_failed_run(trigger)
@@ -86,7 +86,7 @@ def test_a_run_that_comes_to_match_meanwhile_is_left_alone(admin: Client) -> Non
 
 
 def test_those_that_are_refused_are_counted_and_hold_nothing_up(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk_of_runs, "BATCH", 1)
+    monkeypatch.setattr(bulk, "BATCH", 1)
     gone = make_failed_run(make_trigger())
     Run.objects.filter(pk=gone.pk).update(payload_removed_at="2026-01-01T00:00:00Z", error="")
     fine = make_failed_run(make_trigger("other"))

@@ -13,8 +13,8 @@ from tests.runs.factories import make_run
 from tests.runs.journals import make_wait
 from tests.triggers.factories import make_heartbeat, make_trigger
 from tests.triggers.test_upcoming import armed, put_wake, put_window, waking
-from triggers import ticks
 from triggers.models import Schedule
+from triggers.schedules.firing import settle
 
 PATH = "/admin/coming/"
 NINE = datetime(2050, 3, 7, 9, 0, tzinfo=UTC)  # a Monday
@@ -50,7 +50,7 @@ def busy() -> None:
     put_window(trigger, soon(2))
     make_wait(make_run(status="waiting", trigger="order", agent="seller"), key="sleep#1", due_at=soon(3))
     armed("reminder 1", soon(4), trigger=make_trigger("reminders"), kind="reminder", data={"text": "Call <Ada>"})
-    ticks.settle()
+    settle.settle()
 
 
 # The list
@@ -92,7 +92,7 @@ def test_one_day_is_that_of_the_operators_zone(admin: Client) -> None:
 
 
 def test_a_long_list_is_cut_and_says_so(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("config.console.coming.SHOWN", 2)
+    monkeypatch.setattr("config.console.operations.upcoming.SHOWN", 2)
     for number in range(3):
         put_wake(make_trigger(f"digest {number}"), soon(number))
 
@@ -118,7 +118,7 @@ def test_an_edit_that_beat_has_not_seen_is_named(admin: Client) -> None:
 def test_the_line_has_a_lane_for_each_and_a_mark_for_each_time(admin: Client) -> None:
     make_heartbeat("watch")
     waking("all the time", 1, since=timezone.now())
-    ticks.settle()
+    settle.settle()
 
     often, beat = shown(admin, view="line")["lanes"]
 
@@ -173,8 +173,8 @@ def test_a_day_with_much_names_the_first_and_counts_the_others(admin: Client) ->
 
 
 def test_what_is_not_counted_to_its_end_is_marked(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("triggers.days_ahead.FIRES", 200)
-    monkeypatch.setattr("triggers.days_ahead.PER_DAY", 1)
+    monkeypatch.setattr("triggers.upcoming.days.FIRES", 200)
+    monkeypatch.setattr("triggers.upcoming.days.PER_DAY", 1)
     waking("all the time", 1, since=NINE)
     waking("another", NINE + HOUR)
 
@@ -224,7 +224,7 @@ def test_it_costs_the_same_for_few_and_for_many(admin: Client, view: str, busy: 
         make_heartbeat(f"another {number}")
         waking(f"daily {number}", "3")
         put_wake(make_trigger(f"waker {number}"), soon(2))
-    ticks.settle()
+    settle.settle()
 
     assert queries_of(admin, path) == for_few
     assert for_few < 25

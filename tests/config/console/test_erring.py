@@ -6,20 +6,20 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from config.alarms import update_alarms
-from config.situation import Erring, look
+from config.health.alarms import update_alarms
+from config.health.situation import Erring, look
+from runs.db.sql import fetch
 from runs.models import NIL, Alarm, AuditEntry, Run
-from runs.sql import fetch
 from tests.config.console.conftest import LogIn
 from tests.config.console.factories import list_of, page_of
 from tests.config.console.test_actions import VIEWER, press
 from tests.triggers.factories import hold, make_event, make_trigger
-from triggers.control import pause, resume
-from triggers.dispatch import dispatch
-from triggers.erring import COUNTED, ERRING, LATELY
+from triggers.dispatch.batch import dispatch
+from triggers.dispatch.erring import COUNTED, ERRING, LATELY
+from triggers.dispatch.hold import pause, resume
+from triggers.dispatch.offers import offer_errors
+from triggers.dispatch.rules import Rules
 from triggers.models import Decision, Event, Offer, Trigger
-from triggers.offers import offer_errors
-from triggers.rules import Rules
 
 pytestmark = pytest.mark.django_db
 FAILS = "event.data.revenue > 100"

@@ -5,14 +5,14 @@ from datetime import date
 import pytest
 from django.test import Client
 
-from config.console.year_view import YearView, year_asked
+from config.console.schedules.year import YearView, year_asked
 from tests.config.console.conftest import LogIn
 from tests.config.console.factories import list_of, make_schedule, page_of
 from tests.config.console.test_actions import press
 from tests.config.console.test_forms import errors_of
-from triggers.exclusion_calendars import create_calendar
-from triggers.exclusions import ExcludedDays
 from triggers.models import ExclusionCalendar
+from triggers.schedules.calendars import create_calendar
+from triggers.schedules.terms.excluded_days import ExcludedDays
 
 NOUN = "triggers_exclusioncalendar"
 ADD = "/admin/triggers/exclusioncalendar/add/"

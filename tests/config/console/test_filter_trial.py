@@ -7,7 +7,7 @@ from django.test import Client
 
 from tests.config.console.conftest import LogIn
 from tests.triggers.factories import make_event, make_trigger
-from triggers import expressions
+from triggers.dispatch import expressions
 from triggers.models import Trigger
 
 pytestmark = pytest.mark.django_db

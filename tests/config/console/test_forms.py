@@ -10,7 +10,7 @@ from tests.config.console.conftest import LogIn
 from tests.config.console.factories import make_source, page_of
 from tests.triggers.factories import make_event, make_trigger
 from triggers.models import ApiToken, Event, Source, Trigger
-from triggers.secrets import decrypt, rotate
+from triggers.sources.secrets import decrypt, rotate
 
 NEW_TRIGGER = {
     "slug": "dear-invoices",

@@ -3,7 +3,7 @@
 import pytest
 from django.test import Client
 
-from config.console import panel
+from config.console.parts import panel
 from runs.models import Run
 from tests.config.console.factories import list_of
 from tests.runs.factories import make_run
@@ -47,7 +47,7 @@ def test_an_event_is_found_by_its_id_however_old_and_by_its_type_among_the_newes
 
 
 def test_the_overview_counts_the_newest_failed_runs_alone(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("config.console.dashboard.COUNTED", 1)
+    monkeypatch.setattr("config.console.operations.overview.COUNTED", 1)
     for _ in range(3):
         make_run(status="failed")
     Run.objects.filter(status="failed").update(finished_at="2020-01-01T00:00:00Z")

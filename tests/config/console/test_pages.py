@@ -160,7 +160,7 @@ def test_event_is_found_by_the_senders_id(admin: Client) -> None:
 
 
 def test_list_counts_no_further_than_anybody_pages(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("config.console.panel.COUNTED", 3)
+    monkeypatch.setattr("config.console.parts.panel.COUNTED", 3)
     for _ in range(5):
         AuditEntry.objects.create(by="test", action="look", kind="run", object_id="1")
 

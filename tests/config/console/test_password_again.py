@@ -12,9 +12,9 @@ from django.utils import timezone
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
-from config.console.password_again import LISTS, PAGES
-from config.logins import LIMIT
-from config.sessions import GIVEN
+from config.console.access.password_again import LISTS, PAGES
+from config.web.logins import LIMIT
+from config.web.sessions import GIVEN
 from runs.models import AuditEntry
 from tests.config.console.factories import page_of
 from tests.config.console.test_permissions import contents_of_every_table, differences, one_of_every_model, pages

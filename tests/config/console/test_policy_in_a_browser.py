@@ -5,7 +5,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
-from config.headers import POLICY
+from config.web.headers import POLICY
 from tests.config.console.factories import list_of, make_one_of_each, page_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]

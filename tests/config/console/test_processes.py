@@ -9,7 +9,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from runs.models import AuditEntry, Queue, Worker
-from runs.pause import EVERY, pause
+from runs.queues.pause import EVERY, pause
 from tests.config.console.conftest import LogIn
 from tests.config.console.factories import make_worker
 from tests.runs.factories import make_run

@@ -10,8 +10,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from agents.reserved import SIGNAL
-from config.console.causal_tree import BREADTH, causal_tree
-from config.console.waterfall import Waterfall
+from config.console.runs.causal_tree import BREADTH, causal_tree
+from config.console.runs.waterfall import Waterfall
 from runs.models import Run, Step
 from runs.states import RunStatus
 from tests.config.console.conftest import LogIn

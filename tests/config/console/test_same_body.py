@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from config.console.events import earlier_with_the_body_of
+from config.console.events.page import earlier_with_the_body_of
 from tests.config.console.factories import page_of
 from tests.triggers.sources.webhooks.hooks import SECRET, make_source, post, signed
-from triggers.dispatch import dispatch
+from triggers.dispatch.batch import dispatch
+from triggers.dispatch.rules import Rules
 from triggers.models import Event
-from triggers.rules import Rules
 
 pytestmark = pytest.mark.django_db
 FLAG = "under another id"

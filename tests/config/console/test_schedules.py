@@ -8,18 +8,18 @@ from django.urls import reverse
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask, SolarSchedule
 
+from runs.db.sql import fetch
 from runs.models import AuditEntry
-from runs.removal import REMOVING
-from runs.sql import fetch
+from runs.retention.removal import REMOVING
 from tests.config.console.conftest import LogIn
 from tests.config.console.factories import list_of, make_schedule, page_of
 from tests.config.console.test_actions import choose, press
 from tests.config.console.test_forms import agent as agent
 from tests.config.console.test_forms import errors_of
-from triggers import ticks
-from triggers.exclusion_calendars import create_calendar
 from triggers.models import Event, Schedule, Skip
-from triggers.schedules import pause_schedule
+from triggers.schedules.calendars import create_calendar
+from triggers.schedules.edit import pause_schedule
+from triggers.schedules.firing import settle
 
 ADD = "/admin/triggers/schedule/add/"
 SAID = {"when": "every weekday at 09:00", "tz": "Europe/Vienna", "kind": "schedule", "catch_up": "latest"}
@@ -231,11 +231,11 @@ def test_run_now_leads_to_the_event(admin: Client) -> None:
 
 def test_page_tells_each_fire_with_its_times_and_what_became_of_it(admin: Client) -> None:
     schedule = make_schedule("morning")
-    ticks.settle(timezone.now())
+    settle.settle(timezone.now())
     schedule.refresh_from_db()
     due = schedule.due_at
     assert due is not None
-    ticks.fire_due(due + timedelta(seconds=1))
+    settle.fire_due(due + timedelta(seconds=1))
 
     shown = shown_of(admin, schedule)
 

@@ -11,10 +11,10 @@ from django.test import Client
 from rest_framework.utils.encoders import JSONEncoder
 
 from agents.effects import Child, Effects, Emission, Notice, Pace, Standing, Wake
-from config.console.shadow_page import told
-from runs.recorder import Statement, TableChange
-from runs.shadow import Outcome, Shadow
-from runs.shadow_journal import Stop, Taken
+from config.console.runs.shadow import told
+from runs.shadow.journal import Stop, Taken
+from runs.shadow.recorder import Statement, TableChange
+from runs.shadow.shadow import Outcome, Shadow
 from tests.config.console.conftest import LogIn
 from tests.config.console.factories import page_of
 from tests.runs.factories import make_run

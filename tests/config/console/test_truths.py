@@ -8,19 +8,19 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from runs.approvals import decide
+from runs.actions.approve import decide
 from runs.models import Alarm, Queue, Run, Worker
 from tests.config.console.factories import list_of, make_failed_run, make_schedule, make_worker, page_of
 from tests.old_rows import old_event
 from tests.runs.factories import make_run
 from tests.runs.journals import make_approval
 from tests.triggers.factories import make_event, make_paused_trigger, make_trigger
-from triggers.calendar import Interval
-from triggers.control import fire, resume
-from triggers.dispatch import dispatch
+from triggers.dispatch.batch import dispatch
+from triggers.dispatch.hold import fire, resume
+from triggers.dispatch.rules import Rules
 from triggers.models import Event, Schedule
-from triggers.rules import Rules
-from triggers.schedules import create_schedule, pause_schedule
+from triggers.schedules.edit import create_schedule, pause_schedule
+from triggers.schedules.rules.rule import Interval
 
 pytestmark = pytest.mark.django_db
 SOON = timedelta(minutes=5)
@@ -144,7 +144,7 @@ def test_the_latest_failures_are_in_the_order_in_which_they_failed(admin: Client
 
 
 def test_a_count_that_is_capped_says_so(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("config.console.panel.COUNTED", 2)
+    monkeypatch.setattr("config.console.parts.panel.COUNTED", 2)
     for _ in range(3):
         make_run()
 

@@ -9,11 +9,11 @@ from django.utils import timezone
 from tests.config.console.conftest import LogIn
 from tests.config.console.factories import make_schedule
 from tests.triggers.factories import make_trigger
-from triggers import ticks
-from triggers.calendar import Interval
 from triggers.models import Event, Schedule, Skip
-from triggers.schedule_policy import SchedulePolicy
-from triggers.schedules import create_schedule
+from triggers.schedules.edit import create_schedule
+from triggers.schedules.firing import settle
+from triggers.schedules.rules.rule import Interval
+from triggers.schedules.terms.policy import SchedulePolicy
 
 
 def ask(client: Client, schedule: Schedule, at: str) -> str:
@@ -46,10 +46,10 @@ def test_time_of_an_interval_is_read_in_the_zone_of_its_hours(admin: Client) -> 
 
 def test_fire_is_told_with_its_event(admin: Client) -> None:
     schedule = make_schedule("morning")
-    ticks.settle(timezone.now())
+    settle.settle(timezone.now())
     schedule.refresh_from_db()
     assert schedule.due_at
-    ticks.fire_due(schedule.due_at)
+    settle.fire_due(schedule.due_at)
     event = Event.objects.get()
 
     assert str(event.pk) in ask(admin, schedule, schedule.due_at.isoformat())

@@ -13,7 +13,7 @@ from pytest_django import Settings
 
 from triggers import accept as accept_module
 from triggers.models import ApiToken, Event, Redelivery, Source
-from triggers.sources.cloudevents import BATCH, STRUCTURED
+from triggers.sources.cloudevents.format import BATCH, STRUCTURED
 from triggers.tokens import create_token
 
 PLAIN: dict[str, Any] = {"specversion": "1.0", "id": "A-1", "source": "/tides", "type": "tide.turned"}

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.reserved import is_reserved
-from runs.strict_json import is_storable
-from triggers.sources.cloudevents import (
+from runs.api.strict_json import is_storable
+from triggers.sources.cloudevents.format import (
     BATCH,
     MOST_EVENTS,
     QUOTED,
@@ -26,7 +26,7 @@ from triggers.sources.cloudevents import (
     _unquoted,
     read_message,
 )
-from triggers.sources.headers import Headers
+from triggers.sources.http.headers import Headers
 
 PLAIN: dict[str, Any] = {"specversion": "1.0", "id": "A-1", "source": "/tides", "type": "tide.turned"}
 BINARY = {f"ce-{name}": value for name, value in PLAIN.items()}

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.strict_json import is_storable
-from triggers.sources.headers import REDACTED, Headers, as_text, redact
+from runs.api.strict_json import is_storable
+from triggers.sources.http.headers import REDACTED, Headers, as_text, redact
 
 
 @given(st.dictionaries(st.text(), st.text()))

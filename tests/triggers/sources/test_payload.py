@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.strict_json import MAX_DEPTH, MAX_VALUES, Unreadable, parse_json, require_storable
-from triggers.sources.payload import Payload, read_payload
+from runs.api.strict_json import MAX_DEPTH, MAX_VALUES, Unreadable, parse_json, require_storable
+from triggers.sources.http.payload import Payload, read_payload
 
 json_values = st.recursive(
     st.none()
@@ -116,7 +116,7 @@ def test_the_reason_holds_nothing_of_the_payload() -> None:
 def test_a_document_of_too_many_values_is_refused_before_it_is_parsed(
     body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runs.strict_json.json.loads", lambda *args, **kwargs: pytest.fail("parsed"))
+    monkeypatch.setattr("runs.api.strict_json.json.loads", lambda *args, **kwargs: pytest.fail("parsed"))
 
     with pytest.raises(Unreadable, match="more than 1,000,000 values"):
         parse_json(body)

@@ -20,8 +20,8 @@ from tests.triggers.factories import make_event
 from tests.triggers.sources.webhooks.hooks import SECRET, make_source, post, signed
 from triggers.accept import Incoming, ReservedType, accept, builtin_source
 from triggers.models import Event, Source
-from triggers.signals import signal
-from triggers.sources.cloudevents import BATCH, STRUCTURED
+from triggers.sources.cloudevents.format import BATCH, STRUCTURED
+from triggers.sources.signal import signal
 from triggers.sources.webhooks.scheme import schemes
 from triggers.tokens import create_token
 

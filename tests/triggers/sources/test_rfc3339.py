@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triggers.sources.rfc3339 import parse_timestamp
+from triggers.sources.http.timestamps import parse_timestamp
 
 
 @given(st.datetimes(timezones=st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))))

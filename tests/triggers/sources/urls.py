@@ -2,9 +2,9 @@
 
 from django.urls import path, re_path
 
-from runs.resource import Resource
+from runs.api.resource import Resource
 from triggers.models import Event
-from triggers.sources.api import EventIntake
+from triggers.sources.cloudevents.intake import EventIntake
 from triggers.sources.webhooks.views import HookView
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from agents import AgentRun, Retry, agent, on
+from runs.db.sql import database_now
 from runs.failpoints import failpoint
-from runs.sql import database_now
 
 from . import durable  # noqa: F401  (its agents)
 from .models import Effect, Shared

@@ -24,7 +24,8 @@ def _without(statement: str, guard: str, weaker: str) -> str:
 
 def no_fence() -> None:
     """A claim that lost its run goes on and finishes it: neither the epoch nor the claim's identity is compared."""
-    from runs import executor, outcome
+    from runs import executor
+    from runs.transitions import leave
 
     executor.NAME_SESSION = _without(
         executor.NAME_SESSION,
@@ -32,25 +33,28 @@ def no_fence() -> None:
         "AND epoch >= %s::int AND %s::uuid IS NOT NULL",
     )
     fence = "AND epoch = %(epoch)s::int AND claim IS NOT DISTINCT FROM %(claim)s::uuid\n"
-    outcome.BY_OWNER = _without(outcome.BY_OWNER, fence, "AND epoch >= %(epoch)s::int\n")
+    leave.BY_OWNER = _without(leave.BY_OWNER, fence, "AND epoch >= %(epoch)s::int\n")
 
 
 def no_claim_identity() -> None:
     """A claim is its run and its epoch, whichever primary gave it that."""
-    from runs import executor, outcome, progress
+    from runs import executor
+    from runs.durable import progress
+    from runs.transitions import leave
 
     executor.NAME_SESSION = _without(executor.NAME_SESSION, "AND claim = %s::uuid", "AND %s::uuid IS NOT NULL")
     executor.is_still = lambda run, claim: run.epoch == claim.epoch
-    outcome.BY_OWNER = _without(outcome.BY_OWNER, "AND claim IS NOT DISTINCT FROM %(claim)s::uuid", "")
-    outcome.BY_OWNER = _without(outcome.BY_OWNER, outcome.ON_ITS_TIMELINE, "")
+    leave.BY_OWNER = _without(leave.BY_OWNER, "AND claim IS NOT DISTINCT FROM %(claim)s::uuid", "")
+    leave.BY_OWNER = _without(leave.BY_OWNER, leave.ON_ITS_TIMELINE, "")
     for name in ("FIRST", "FURTHER"):
         statement = _without(getattr(progress, name), "AND claim = %(claim)s::uuid", "")
-        setattr(progress, name, _without(statement, outcome.ON_ITS_TIMELINE, ""))
+        setattr(progress, name, _without(statement, leave.ON_ITS_TIMELINE, ""))
 
 
 def no_termination() -> None:
     """Runs are handed on while the sessions of those who had them live."""
-    from runs import parent, rescue
+    from runs.processes import rescue
+    from runs.worker import parent
 
     def leave_it(run_id: Any, epoch: int) -> bool:
         return True
@@ -123,37 +127,37 @@ def outbox_deletes_first() -> None:
 def marks_before_it_decides() -> None:
     """Events count as dispatched before their runs are there."""
     from runs.failpoints import failpoint
-    from triggers import dispatch
+    from triggers.dispatch import batch
 
-    settle = dispatch.settle_matched
+    settle = batch.settle_matched
 
     def settle_matched(matched: Any) -> Any:
         from django.db import connection
 
-        dispatch.mark_dispatched([one.item for one in matched])
+        batch.mark_dispatched([one.item for one in matched])
         connection.connection.commit()
         failpoint("after_early_mark")
         return settle(matched)
 
-    dispatch.settle_matched = settle_matched
+    batch.settle_matched = settle_matched
 
 
 def rings_where_it_dispatches() -> None:
     """The thread that dispatches talks to the broker itself, as patiently as Celery, and never learns that it is away."""
-    from runs import broker, courier, relay
+    from runs.queues import broker, courier, doorbell
 
     broker.ANSWER = broker.CONNECT = 10.0
     broker.FIRST_PAUSE = broker.LONGEST_PAUSE = 0.0
 
     def ring(ringer: Any) -> None:
-        relay.ring()
+        doorbell.ring()
 
     courier.Ringer.ring = ring  # type: ignore[method-assign]
 
 
 def gives_up_at_once() -> None:
     """An event that fails alone is given up, whatever it fails for and however the others do."""
-    from triggers.failures import Careful
+    from triggers.dispatch.failures import Careful
 
     def give_up(careful: Any, unit: Any, error: Exception) -> None:
         careful.work.give_up(unit, error)
@@ -168,8 +172,8 @@ def gives_up_at_once() -> None:
 
 def intent_after_call() -> None:
     """What may happen at most once is written down when it has happened."""
+    from runs.durable.journal import Journal
     from runs.failpoints import failpoint
-    from runs.journal import Journal
 
     prepare, complete = Journal._prepare, Journal.complete
 
@@ -200,11 +204,11 @@ def decisions_without_a_lock() -> None:
     """Whoever decides looks whether somebody has, takes a moment, and then decides over what others have said."""
     from django.db.models.functions import Now
 
-    from runs import approvals
-    from runs.entries import digest_of
+    from runs.actions import approve
     from runs.models import Approval
+    from runs.transitions.entries import digest_of
 
-    read, moments = approvals._read, cycle((0.0, 3.0))  # seconds: long enough to go on by what the other one said
+    read, moments = approve._read, cycle((0.0, 3.0))  # seconds: long enough to go on by what the other one said
 
     def look_for_a_moment(approval_id: Any) -> Any:
         found = read(approval_id)
@@ -221,5 +225,5 @@ def decisions_without_a_lock() -> None:
     def end_or_say_so(wait_ids: Any) -> int:
         return end(wait_ids) or len(wait_ids)
 
-    end = approvals.end_these
-    approvals._lock, approvals._write, approvals.end_these = look_for_a_moment, overwrite, end_or_say_so
+    end = approve.end_these
+    approve._lock, approve._write, approve.end_these = look_for_a_moment, overwrite, end_or_say_so

@@ -8,10 +8,10 @@ from rest_framework.utils.encoders import JSONEncoder
 
 from runs.exceptions import IllegalState
 from runs.management.operator import operator
-from triggers.backfill import start_backfill
-from triggers.backfill_api import BackfillSerializer
-from triggers.calendar import RuleError
+from triggers.api.backfills import BackfillSerializer
 from triggers.management.named import schedule_named
+from triggers.schedules.backfill.advance import start_backfill
+from triggers.schedules.rules.rule import RuleError
 
 
 class Command(BaseCommand):

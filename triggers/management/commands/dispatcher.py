@@ -3,7 +3,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from triggers.dispatcher import Dispatcher
+from triggers.dispatch.loop import Dispatcher
 
 
 class Command(BaseCommand):

@@ -7,8 +7,8 @@ from django.core.management.base import BaseCommand, CommandError
 from rest_framework.utils.encoders import JSONEncoder
 
 from runs.management.operator import operator
-from triggers.erasure import Erasure, Selection, erase
-from triggers.expressions import ExpressionError
+from triggers.dispatch.expressions import ExpressionError
+from triggers.retention.erasure import Erasure, Selection, erase
 
 
 class Command(BaseCommand):

@@ -4,8 +4,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from triggers.export import export_triggers
 from triggers.models import Trigger
+from triggers.transfer.export import export_triggers
 
 
 class Command(BaseCommand):

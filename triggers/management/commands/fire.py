@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand, CommandError
 from runs.exceptions import IllegalState
 from runs.management.json_argument import json_argument
 from runs.management.operator import operator
-from triggers.control import fire
+from triggers.dispatch.hold import fire
 from triggers.models import Trigger
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from runs.api.strict_json import Unreadable, parse_json, require_storable
 from runs.management.operator import operator
-from runs.strict_json import Unreadable, parse_json, require_storable
-from triggers.importing import ImportRefused, import_triggers
+from triggers.transfer.carry_out import ImportRefused, import_triggers
 
 
 class Command(BaseCommand):

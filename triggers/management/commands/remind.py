@@ -4,9 +4,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from runs.management.operator import operator
-from triggers.calendar import RuleError
-from triggers.reminders import remind, text_of
-from triggers.words import read_rule
+from triggers.schedules.reminders import remind, text_of
+from triggers.schedules.rules.rule import RuleError
+from triggers.schedules.rules.words import read_rule
 
 
 class Command(BaseCommand):

@@ -10,9 +10,9 @@ from django.utils.dateparse import parse_datetime
 
 from runs.management.each import EachCommand
 from runs.management.operator import operator
+from triggers.dispatch.offers import offer_errors
+from triggers.dispatch.replay import replay
 from triggers.management.named import event_named, trigger_named
-from triggers.offers import offer_errors
-from triggers.replay import replay
 
 
 class Command(EachCommand):

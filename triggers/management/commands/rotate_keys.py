@@ -5,7 +5,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 
 from runs.management.operator import operator
-from triggers.secrets import KeyUse, encrypt_anew, keys_in_use
+from triggers.sources.secrets import KeyUse, encrypt_anew, keys_in_use
 
 MAY_GO = (
     "Every secret is encrypted with the first key. Once all processes run with this list, say --check again; "

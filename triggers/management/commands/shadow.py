@@ -12,10 +12,10 @@ from rest_framework.utils.encoders import JSONEncoder
 
 from runs.exceptions import IllegalState
 from runs.management.operator import operator
-from runs.shadow import LIMIT, Outcome, Shadow
+from runs.shadow.shadow import LIMIT, Outcome, Shadow
+from triggers.dispatch.shadow import candidates, shadow_event
 from triggers.management.named import event_named, trigger_named
 from triggers.models import Event, Trigger
-from triggers.shadow import candidates, shadow_event
 
 HARD_LIMIT = LIMIT + 4.0  # seconds; a body that nothing interrupts loses its process
 

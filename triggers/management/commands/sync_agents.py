@@ -4,7 +4,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from agents.exceptions import DeclarationError
 from runs.management.operator import operator
-from triggers.declarations import sync
+from triggers.declarations.sync import sync
 
 
 class Command(BaseCommand):

@@ -3,11 +3,11 @@ import secrets as random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from triggers.sources.payload import read_payload
-from triggers.sources.webhooks.fields import InvalidSettings, required_header_name, setting
+from triggers.sources.http.payload import read_payload
 from triggers.sources.webhooks.naming import Naming, describe_by
 from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, matching_secret
 from triggers.sources.webhooks.scheme import Delivery, Description, Scheme, register
+from triggers.sources.webhooks.settings import InvalidSettings, required_header_name, setting
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from triggers.sources.payload import read_payload
-from triggers.sources.webhooks.fields import InvalidSettings, header_name, required_header_name, setting
+from triggers.sources.http.payload import read_payload
 from triggers.sources.webhooks.naming import Naming, describe_by
 from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, fresh_time, matching_secret
 from triggers.sources.webhooks.scheme import Delivery, Description, Scheme, register
+from triggers.sources.webhooks.settings import InvalidSettings, header_name, required_header_name, setting
 
 PLACEHOLDER = re.compile(r"(\{[^{}]*\})")
 KNOWN = ("{body}", "{timestamp}", "{id}")

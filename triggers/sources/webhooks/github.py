@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
-from triggers.sources.headers import as_text
-from triggers.sources.payload import Payload, read_payload
-from triggers.sources.webhooks.fields import InvalidSettings
+from triggers.sources.http.headers import as_text
+from triggers.sources.http.payload import Payload, read_payload
 from triggers.sources.webhooks.naming import event_id, is_name, value_at
 from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, matching_secret
 from triggers.sources.webhooks.scheme import Delivery, Description, Scheme, register
+from triggers.sources.webhooks.settings import InvalidSettings
 
 WORD = re.compile(r"[a-z][a-z0-9_]{0,99}")
 

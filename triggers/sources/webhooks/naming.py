@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from triggers.sources.headers import as_text
-from triggers.sources.payload import Payload
-from triggers.sources.webhooks.fields import header_name, json_path, setting
+from triggers.sources.http.headers import as_text
+from triggers.sources.http.payload import Payload
 from triggers.sources.webhooks.proof import Proof
 from triggers.sources.webhooks.scheme import Delivery, Description
+from triggers.sources.webhooks.settings import header_name, json_path, setting
 
 LONGEST_NAME = 255  # characters; PostgreSQL's index takes about 2,700 bytes of source and id together
 UNNAMED_TYPE = "webhook.received"

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from triggers.accept import Incoming
-from triggers.sources.headers import redact
-from triggers.sources.webhooks.fields import InvalidSettings
+from triggers.sources.http.headers import redact
 from triggers.sources.webhooks.proof import SigningSecret
 from triggers.sources.webhooks.scheme import Delivery, schemes
+from triggers.sources.webhooks.settings import InvalidSettings
 
 
 class Misconfigured(Exception):

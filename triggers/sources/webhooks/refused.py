@@ -4,7 +4,7 @@ and none for an address that no source has."""
 import structlog
 from django.db import Error
 
-from runs.sql import execute
+from runs.db.sql import execute
 from triggers.sources.webhooks.scheme import schemes
 
 log = structlog.get_logger(__name__)

@@ -10,10 +10,10 @@ from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar
 from uuid import UUID
 
-from triggers.sources.headers import Headers
-from triggers.sources.payload import Payload
-from triggers.sources.webhooks.fields import Field, clean, fields_of
+from triggers.sources.http.headers import Headers
+from triggers.sources.http.payload import Payload
 from triggers.sources.webhooks.proof import Proof, SigningSecret
+from triggers.sources.webhooks.settings import Field, clean, fields_of
 
 S = TypeVar("S")
 _schemes: dict[str, "Scheme[Any]"] = {}

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from triggers.sources.headers import as_text
-from triggers.sources.payload import Payload, read_payload
-from triggers.sources.rfc3339 import parse_timestamp
-from triggers.sources.webhooks.fields import InvalidSettings
+from triggers.sources.http.headers import as_text
+from triggers.sources.http.payload import Payload, read_payload
+from triggers.sources.http.timestamps import parse_timestamp
 from triggers.sources.webhooks.naming import UNNAMED_TYPE, event_id, event_type, value_at
 from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, fresh_time, matching_secret
 from triggers.sources.webhooks.scheme import Delivery, Description, Scheme, register
+from triggers.sources.webhooks.settings import InvalidSettings
 
 PREFIX = "whsec_"
 MOST_SIGNATURES = 16

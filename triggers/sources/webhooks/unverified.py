@@ -1,11 +1,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from triggers.sources.payload import read_payload
-from triggers.sources.webhooks.fields import InvalidSettings, setting
+from triggers.sources.http.payload import read_payload
 from triggers.sources.webhooks.naming import Naming, describe_by
 from triggers.sources.webhooks.proof import Proof, SigningSecret
 from triggers.sources.webhooks.scheme import Delivery, Description, Scheme, register
+from triggers.sources.webhooks.settings import InvalidSettings, setting
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,12 +18,12 @@ from django.views import View
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import APIException, NotFound
 
-from runs.body import read_body
-from runs.sql import fetch
+from runs.api.body import read_body
+from runs.db.sql import fetch
 from triggers.accept import ReservedType, accept
-from triggers.secrets import decrypt
-from triggers.sources.door import Unavailable, answer, on_live_connection, require_room, status_of
-from triggers.sources.headers import UNREADABLE, Headers, UnreadableField
+from triggers.sources.http.answers import Unavailable, answer, on_live_connection, require_room, status_of
+from triggers.sources.http.headers import UNREADABLE, Headers, UnreadableField
+from triggers.sources.secrets import decrypt
 from triggers.sources.webhooks.proof import Rejected, SigningSecret
 from triggers.sources.webhooks.receive import Misconfigured, Receipt, receive
 from triggers.sources.webhooks.refused import DISABLED, RESERVED, note_refused

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
-from triggers.sources.headers import Headers
+from triggers.sources.http.headers import Headers
 from triggers.sources.webhooks.proof import SigningSecret
 from triggers.sources.webhooks.receive import Receipt, receive
 from triggers.sources.webhooks.scheme import Delivery

@@ -7,7 +7,7 @@ from typing import Any
 from django.test import Client
 
 from triggers.models import Secret, Source
-from triggers.secrets import encrypt
+from triggers.sources.secrets import encrypt
 
 SECRET = "a shared secret"
 

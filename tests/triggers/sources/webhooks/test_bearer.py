@@ -1,9 +1,9 @@
 import pytest
 
 from tests.triggers.sources.webhooks.deliveries import take
-from triggers.sources.webhooks.fields import InvalidSettings
 from triggers.sources.webhooks.proof import Rejected
 from triggers.sources.webhooks.scheme import schemes
+from triggers.sources.webhooks.settings import InvalidSettings
 
 TOKEN = "s3cr3t-token"
 

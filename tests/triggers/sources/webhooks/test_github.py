@@ -5,9 +5,9 @@ import json
 import pytest
 
 from tests.triggers.sources.webhooks.deliveries import recorded, take
-from triggers.sources.webhooks.fields import InvalidSettings
 from triggers.sources.webhooks.proof import Rejected
 from triggers.sources.webhooks.scheme import schemes
+from triggers.sources.webhooks.settings import InvalidSettings
 
 SECRET = "It's a Secret to Everybody"
 

@@ -6,8 +6,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from config.problems import problems
-from config.situation import look
+from config.health.problems import problems
+from config.health.situation import look
 from tests.config.test_metrics import scrape
 from tests.triggers.sources.webhooks.hooks import make_source, post, signed
 from triggers import accept as accept_module

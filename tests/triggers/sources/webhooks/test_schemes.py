@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runs.strict_json import is_storable
+from runs.api.strict_json import is_storable
 from tests.triggers.sources.webhooks.deliveries import delivery, secrets, take
 from triggers.sources.webhooks.proof import Rejected, SigningSecret
 from triggers.sources.webhooks.receive import Misconfigured, receive

@@ -1,9 +1,9 @@
 import pytest
 
 from tests.triggers.sources.webhooks.deliveries import take
-from triggers.sources.webhooks.fields import InvalidSettings
 from triggers.sources.webhooks.receive import Misconfigured
 from triggers.sources.webhooks.scheme import schemes
+from triggers.sources.webhooks.settings import InvalidSettings
 
 
 def test_it_accepts_anything_once_that_was_chosen() -> None:

@@ -1,0 +1,54 @@
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from agents.exceptions import Permanent
+
+MAX_LEVELS = 100  # of nesting, as webhooks and the API allow; Python 3.12 and later would write thousands
+# An escaped NUL; an even number of backslashes before it would make it the text of an escape.
+NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def storable(value: Any, what: str) -> Any:
+    """The value, if PostgreSQL can store it as JSON; Permanent says what is wrong otherwise."""
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Permanent(
+            f"{what} is not JSON: {error}. Use plain dicts, lists, strings, numbers, booleans or None"
+        ) from error
+    if _is_too_deep(value, text):
+        raise Permanent(f"{what} is nested deeper than {MAX_LEVELS} levels; store it flatter, or as text")
+    if NUL.search(text):
+        raise Permanent(f"{what} contains a NUL character, which PostgreSQL cannot store; remove it")
+    return value
+
+
+def _is_too_deep(value: Any, text: str) -> bool:
+    if text.count("[") + text.count("{") < MAX_LEVELS:
+        return False
+    level = [value]
+    for _ in range(MAX_LEVELS):
+        level = [child for node in level for child in _children(node)]
+        if not level:
+            return False
+    return True
+
+
+def _children(node: Any) -> Iterable[Any]:
+    if isinstance(node, dict):
+        return node.values()
+    return node if isinstance(node, (list, tuple)) else ()
+
+
+def shown(arguments: Sequence[Any]) -> list[Any]:
+    """What a step is about to send, as far as it is JSON; its text otherwise."""
+    found = []
+    for argument in arguments:
+        try:
+            found.append(storable(argument, "an argument"))
+        except Permanent:
+            found.append(repr(argument)[:1000].replace("\x00", ""))
+    return found

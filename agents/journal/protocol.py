@@ -1,0 +1,174 @@
+"""What a durable agent asks of its journal; `runs.durable.journal` keeps one in the database, `agents.testing` one in memory."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal, Protocol, get_args
+from uuid import UUID
+
+from agents.effects import Effects
+from agents.exceptions import Permanent
+from agents.guards.storable import storable
+
+Effect = Literal["transactional", "read", "idempotent", "at_most_once"]
+OnExpiry = Literal["deny", "fail"]
+KEY_LENGTH = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Which entry of the journal is meant: a name, and a key where the name is used more than once or in parallel.
+    `is_numbered`: it has no name of its own, and gets a number."""
+
+    name: str
+    key: str = ""
+    is_numbered: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise Permanent(f"a step's name is a text, not {self.name!r}")
+        if len(self.name) + len(self.key) > KEY_LENGTH:
+            raise Permanent(f"step {self.name[:50]!r}: name and key have over {KEY_LENGTH} characters")
+        storable([self.name, self.key], f"the key of {self.name!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepWish:
+    """Do this once. `retries` come after the first try; `timeout` is for one try."""
+
+    place: Place
+    effect: Effect = "transactional"
+    retries: int = 0
+    timeout: timedelta | None = None
+    arguments: Sequence[Any] = ()
+
+    def __post_init__(self) -> None:
+        if self.effect not in get_args(Effect):
+            raise Permanent(
+                f"step {self.place.name!r}: effect {self.effect!r} is not one of {', '.join(get_args(Effect))}"
+            )
+        if self.retries < 0:
+            raise Permanent(f"step {self.place.name!r}: retries must not be negative")
+        if self.retries and self.effect == "at_most_once":
+            raise Permanent(f"step {self.place.name!r}: what may happen at most once cannot be tried again (retries)")
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.timeout is None else self.timeout.total_seconds()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeWish:
+    """Wait so long, or until an instant."""
+
+    place: Place
+    duration: timedelta | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventWish:
+    """Wait for an event of this type, from the source of this slug if one is given, whose data has these values at these
+    paths ("customer.id")."""
+
+    place: Place
+    type: str
+    match: Mapping[str, Any]
+    source: str = ""
+    timeout: timedelta | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovalWish:
+    """Wait until a person has decided."""
+
+    place: Place
+    question: str
+    detail: str
+    arguments: Any
+    expires: timedelta | None = None
+    on_expiry: OnExpiry = "deny"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChildrenWish:
+    """Wait until these runs have finished."""
+
+    place: Place
+    children: Sequence[UUID]
+    timeout: timedelta | None = None
+
+
+WaitWish = TimeWish | EventWish | ApprovalWish | ChildrenWish
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a person said to an approval: true if it was granted. `arguments` are those to go by: edited, or as asked."""
+
+    decision: Literal["approved", "edited", "denied", "expired"]
+    arguments: Any = None
+    by: str = ""
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        return self.decision in ("approved", "edited")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a child run ended: succeeded with its result, or failed or cancelled with its error."""
+
+    status: str
+    result: Any = None
+    error: str = ""
+
+
+class Begun(Protocol):
+    """A step that has been begun, or that the journal knows the outcome of."""
+
+    key: str
+    is_recorded: bool
+    output: Any
+
+
+class Journal(Protocol):
+    """`begin` gives what the others take for `begun`. Each method may raise a BaseException that ends the body for now;
+    nothing may catch that."""
+
+    @property
+    def effects(self) -> Effects | None:
+        """Those of the step that is under way; None outside of steps."""
+
+    @property
+    def step_key(self) -> str:
+        """The key of the step that is under way; empty outside of steps."""
+
+    def begin(self, wish: StepWish) -> Begun:
+        """Begin a step, or look up what came of it; StepFailed where that was an error."""
+
+    def inside(self, begun: Any) -> AbstractContextManager[None]:
+        """While its body runs elsewhere."""
+
+    def perform(self, begun: Any, body: Callable[[], Any]) -> Any:
+        """Do it and write down what came of it; its output as it will be read on a replay."""
+
+    def complete(self, begun: Any, output: Any) -> Any:
+        """Write down the output of a step that was done elsewhere."""
+
+    def fail(self, begun: Any, error: Exception) -> Exception:
+        """Write down that it failed; what to raise."""
+
+    def value(self, place: Place, draw: Callable[[], Any]) -> Any:
+        """Something that comes out differently each time, as it came out the first time; JSON."""
+
+    def wait(self, wish: WaitWish) -> Any:
+        """What came: the event's id, an Answer, how each child ended, or None for a time. `Expired` where nothing did."""
+
+
+class Expired:
+    """What a wait gives whose time was over first."""
+
+
+EXPIRED = Expired()

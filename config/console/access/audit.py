@@ -1,0 +1,88 @@
+from collections.abc import Iterable, Mapping
+
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from config.console.parts.links import link, page, short
+from config.console.parts.moments import moment
+from config.console.parts.panel import Panel, column
+from config.console.parts.sections import Facts, Section, Table, Text, pretty
+from runs.models import AuditEntry
+
+PAGES = {
+    "run": "runs_run",
+    "approval": "runs_approval",
+    "event": "triggers_event",
+    "trigger": "triggers_trigger",
+    "source": "triggers_source",
+    "schedule": "triggers_schedule",
+    "backfill": "triggers_backfill",
+    "exclusioncalendar": "triggers_exclusioncalendar",
+    "apitoken": "triggers_apitoken",
+}
+SHOWN = 50
+
+
+@admin.register(AuditEntry)
+class AuditPanel(Panel):
+    """Who did what, from the admin, the API or the command line."""
+
+    list_display = ("when", "by", "action", "subject", "details")
+    list_filter = ("action", "kind")
+    search_fields = ("by", "object_id", "address")
+    search_help_text = "who, an object's id, or a client's address"
+    ordering = ("-id",)
+
+    @column("when")
+    def when(self, entry: AuditEntry) -> SafeString:
+        return moment(entry.at)
+
+    @column("on")
+    def subject(self, entry: AuditEntry) -> SafeString:
+        return subject_of(entry)
+
+    @column("detail")
+    def details(self, entry: AuditEntry) -> str:
+        return details_of(entry)
+
+    def sections(self, request: HttpRequest, obj: AuditEntry) -> list[Section]:
+        rows = [("When", moment(obj.at)), ("Who", obj.by), ("Did", obj.action), ("To", subject_of(obj))]
+        facts = Facts(rows=[*rows, *([("From", obj.address)] if obj.address else [])])
+        return [facts, Text(title="Detail", text=pretty(obj.detail))]
+
+
+def entries_of(kind: str, object_id: object, *, parts: Mapping[str, Iterable[object]] | None = None) -> Table:
+    """The audit trail of one object, and of what belongs to it: ids by kind."""
+    meant = Q(kind=kind, object_id=str(object_id))
+    for part, ids in (parts or {}).items():
+        meant |= Q(kind=part, object_id__in=[str(id) for id in ids])
+    entries: QuerySet[AuditEntry] = AuditEntry.objects.filter(meant).order_by("-at")
+    return Table(
+        title="What people did to it",
+        headers=("When", "Who", "Did", "Detail"),
+        rows=[
+            (moment(entry.at), _whole(entry.by), _whole(entry.action), details_of(entry)) for entry in entries[:SHOWN]
+        ],
+        empty="No manual actions.",
+    )
+
+
+def subject_of(entry: AuditEntry) -> SafeString:
+    noun = PAGES.get(entry.kind)
+    text = format_html("{} {}", entry.kind, short(entry.object_id) if len(entry.object_id) == 36 else entry.object_id)
+    return link(page(noun, entry.object_id), text) if noun else text
+
+
+def details_of(entry: AuditEntry) -> str:
+    return ", ".join(f"{name}: {_plain(value)}" for name, value in entry.detail.items())
+
+
+def _whole(word: str) -> SafeString:
+    return format_html('<span class="console-word">{}</span>', word)
+
+
+def _plain(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,168 @@
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.auth.models import Permission
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils.safestring import SafeString
+from unfold.dataclasses import UnfoldAction
+from unfold.enums import ActionVariant
+from unfold.widgets import (
+    UnfoldAdminCheckboxSelectMultipleWidget,
+    UnfoldAdminTextInputWidget,
+    UnfoldBooleanSwitchWidget,
+)
+
+from config.console.access.audit import entries_of
+from config.console.parts.bulk import carry_out
+from config.console.parts.dialogs import attempt, dialog, leave
+from config.console.parts.links import link, listing, page
+from config.console.parts.moments import moment
+from config.console.parts.pages import form_page, reveal
+from config.console.parts.panel import Panel, acting, button, column
+from config.console.parts.sections import Facts, Notice, Section
+from triggers.models import ApiToken
+from triggers.tokens import ALL, create_token, revoke
+
+# What the API asks for: to look at its objects, to hand in events, and the models' own verbs.
+LOOKED_AT = ("run", "event", "trigger", "schedule", "source")
+PLAIN = ("add_", "change_", "delete_", "view_")
+
+
+class TokenForm(forms.Form):
+    """A new token: its name and what it may do, which is never more than its maker may."""
+
+    name = forms.CharField(
+        max_length=90,
+        widget=UnfoldAdminTextInputWidget,
+        help_text="Letters, digits, - and _. Its events come in by the source api-<em>name</em>.",
+    )
+    everything = forms.BooleanField(required=False, widget=UnfoldBooleanSwitchWidget, label="All permissions")
+    granted = forms.MultipleChoiceField(
+        required=False, label="Permissions", widget=UnfoldAdminCheckboxSelectMultipleWidget
+    )
+
+    def __init__(self, *args: Any, maker: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        granted = [(name, text) for name, text in _permissions() if maker.has_perm(name)]
+        self.fields["granted"].choices = granted  # type: ignore[attr-defined]
+        if not maker.is_superuser:
+            del self.fields["everything"]
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        if not cleaned.get("everything") and not cleaned.get("granted"):
+            raise ValidationError("Choose at least one permission: a token without any can do nothing.")
+        return cleaned
+
+
+@admin.register(ApiToken)
+class TokenPanel(Panel):
+    """Bearer tokens of the API."""
+
+    list_display = ("name", "state", "may", "created", "used")
+    ordering = ("name",)
+    list_filter = (("revoked_at", admin.EmptyFieldListFilter),)
+    actions = ("revoke_chosen",)
+    actions_detail = ("revoke_token",)
+
+    @column("state", label={"active": "success", "revoked": "default"})
+    def state(self, token: ApiToken) -> str:
+        return "revoked" if token.revoked_at else "active"
+
+    @column("may")
+    def may(self, token: ApiToken) -> str:
+        return "everything" if ALL in token.permissions else f"{len(token.permissions)} permissions"
+
+    @column("created")
+    def created(self, token: ApiToken) -> SafeString:
+        return moment(token.created_at)
+
+    @column("last used")
+    def used(self, token: ApiToken) -> SafeString:
+        return moment(token.last_used_at)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("triggers.add_apitoken")
+
+    def has_revoke_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("triggers.change_apitoken")
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        form = TokenForm(request.POST or None, maker=request.user)
+        if form.is_valid() and (made := _create(form, request)):
+            token, plain = made
+            explained = f"Send it as “Authorization: Bearer …”. The token’s name is {token.name}."
+            back = page("triggers_apitoken", token.pk)
+            return reveal(self, request, title="API token created", secret=plain, explained=explained, back=back)
+        back = listing("triggers_apitoken")
+        return form_page(self, request, form, title="New API token", submit="Create the token", back=back)
+
+    @admin.action(description="Revoke", permissions=["revoke"])
+    def revoke_chosen(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
+        carry_out(
+            request,
+            queryset,
+            lambda token: revoke(token, by=acting(request)),
+            done="revoked",
+            legal=Q(revoked_at=None),
+            otherwise="they are revoked already",
+        )
+
+    @button(
+        "Revoke",
+        permissions=["revoke"],
+        icon="block",
+        variant=ActionVariant.DANGER,
+        dialog=dialog("Revoke this token?", "Whoever uses it is refused from now on, for good.", "Revoke the token"),
+    )
+    def revoke_token(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        token = ApiToken.objects.get(pk=object_id)
+        attempt(request, lambda: revoke(token, by=acting(request)), done=f"{token.name} is revoked.")
+        return leave(request, page("triggers_apitoken", object_id))
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+        is_active = ApiToken.objects.filter(pk=object_id, revoked_at=None).exists()
+        return super().get_actions_detail(request, object_id) if is_active else []
+
+    def sections(self, request: HttpRequest, obj: ApiToken) -> list[Section]:
+        state = Notice(text="Revoked.") if obj.revoked_at else Notice(text="Active.", level="good")
+        facts = Facts(
+            rows=[
+                ("Name", obj.name),
+                ("Permissions", "everything" if ALL in obj.permissions else ", ".join(obj.permissions)),
+                ("Created", moment(obj.created_at)),
+                ("Last used", moment(obj.last_used_at)),
+                ("Revoked", obj.revoked_at and moment(obj.revoked_at)),
+                ("Its events", link(listing("triggers_event", source__id__exact=obj.source_id), "list")),
+            ]
+        )
+        return [state, facts, entries_of("apitoken", obj.pk)]
+
+
+def _create(form: TokenForm, request: HttpRequest) -> tuple[ApiToken, str] | None:
+    wanted = [ALL] if form.cleaned_data.get("everything") else form.cleaned_data["granted"]
+    try:
+        return create_token(form.cleaned_data["name"], wanted, by=acting(request))
+    except ValidationError as error:
+        form.add_error("name", error.messages)
+        return None
+
+
+def _permissions() -> list[tuple[str, str]]:
+    wanted = {"add_event", *(f"view_{model}" for model in LOOKED_AT)}
+    known = Permission.objects.filter(content_type__app_label__in=("runs", "triggers"))
+    rows = known.order_by("content_type__app_label", "codename").values_list(
+        "content_type__app_label", "codename", "name"
+    )
+    return [
+        (f"{app}.{code}", f"{name} ({app}.{code})")
+        for app, code, name in rows
+        if code in wanted or not code.startswith(PLAIN)
+    ]

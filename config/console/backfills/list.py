@@ -1,0 +1,164 @@
+"""Backfills: schedules that fire for times that are past, asked for by a person."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from unfold.dataclasses import UnfoldAction
+from unfold.enums import ActionVariant
+
+from config.console.access.audit import entries_of
+from config.console.backfills.words import COLOURS, bar_of, range_of, state_of_backfill
+from config.console.events.decisions import reason_of
+from config.console.parts.dialogs import attempt, dialog, leave
+from config.console.parts.links import event_link, link, listing, page
+from config.console.parts.moments import moment
+from config.console.parts.panel import Panel, acting, button, column
+from config.console.parts.sections import Facts, Notice, Section, Table
+from config.console.runs.words import run_list
+from config.console.schedules.words import in_zone, zone_of_schedule
+from runs.of_event import runs_of_events
+from triggers.models import Backfill, BackfillTick, Decision
+from triggers.schedules.backfill.advance import cancel_backfill, progress
+
+SHOWN = 50  # of its nominal times
+
+
+@admin.register(Backfill)
+class BackfillPanel(Panel):
+    """What is being made up for, and what was."""
+
+    list_display = ("schedule_name", "of", "state", "times", "at_once", "asked", "ended")
+    list_filter = ("status",)
+    list_select_related = ("schedule__task__crontab",)
+    search_fields = ("schedule__task__name", "by")
+    search_help_text = "schedule, or who asked"
+    ordering = ("-id",)
+    actions_detail = ("cancel",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Backfill]:
+        return super().get_queryset(request).select_related("schedule__task__crontab")  # type: ignore[no-any-return]
+
+    @column("schedule")
+    def schedule_name(self, backfill: Backfill) -> str:
+        return str(backfill.schedule.task.name)
+
+    @column("range")
+    def of(self, backfill: Backfill) -> str:
+        return range_of(backfill)
+
+    @column("state", label={**COLOURS, "cancelling": "warning"})
+    def state(self, backfill: Backfill) -> str:
+        return state_of_backfill(backfill)
+
+    @column("times")
+    def times(self, backfill: Backfill) -> str:
+        return f"{backfill.total:,}"
+
+    @column("asked for")
+    def asked(self, backfill: Backfill) -> SafeString:
+        return moment(backfill.created_at)
+
+    @column("ended")
+    def ended(self, backfill: Backfill) -> SafeString:
+        return moment(backfill.ended_at)
+
+    def has_cancel_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("triggers.backfill_schedule")
+
+    @button(
+        "Cancel",
+        permissions=["cancel"],
+        icon="cancel",
+        variant=ActionVariant.DANGER,
+        dialog=dialog(
+            "Cancel this backfill?", "It starts no further runs. Those that have started go on.", "Cancel the backfill"
+        ),
+    )
+    def cancel(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        backfill = get_object_or_404(Backfill, pk=object_id)
+        attempt(request, lambda: cancel_backfill(backfill, by=acting(request)), done="Cancelled.")
+        return leave(request, page("triggers_backfill", object_id))
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+        is_running = Backfill.objects.filter(pk=object_id, status=Backfill.Status.RUNNING).exists()
+        return super().get_actions_detail(request, object_id) if is_running else []
+
+    def sections(self, request: HttpRequest, obj: Backfill) -> list[Section]:
+        return [_notice(obj), bar_of(obj), _facts(obj), _times(obj), entries_of("backfill", obj.pk)]
+
+
+def _notice(backfill: Backfill) -> Notice:
+    now = progress(backfill)
+    match state_of_backfill(backfill):
+        case "running" if now.obstacle:
+            return Notice(text=f"It does not go on: {now.obstacle}.", level="warning")
+        case "running":
+            return Notice(text=f"Running, {backfill.at_once} at once: {now.ended:,} of {now.total:,} are over.")
+        case "cancelling":
+            return Notice(text="Cancelled: it ends with the last of the runs it has started.", level="warning")
+        case "cancelled":
+            return Notice(text="Cancelled.", level="warning")
+    if unlucky := now.failed + now.refused + now.cancelled:
+        return Notice(
+            text=f"Done; of {now.total:,} times, {unlucky:,} came to nothing.",
+            level="warning",
+            details=[_way_to_failed_runs(backfill)] if now.failed else [],
+        )
+    return Notice(text="Done: every time of its range is taken, and every run it started has ended.", level="good")
+
+
+def _way_to_failed_runs(backfill: Backfill) -> SafeString:
+    trigger = backfill.schedule.trigger
+    failed = listing("runs_run", status__exact="failed", **({"q": trigger.slug} if trigger else {}))
+    return format_html("Find out why, mend it, and requeue them: {}.", link(failed, "its failed runs"))
+
+
+def _facts(backfill: Backfill) -> Facts:
+    return Facts(
+        rows=[
+            ("Schedule", link(page("triggers_schedule", backfill.schedule_id), backfill.schedule.task.name)),
+            ("From", moment(backfill.start)),
+            ("To, not included", moment(backfill.end)),
+            ("Range", range_of(backfill)),
+            ("At once", backfill.at_once),
+            ("Priority", backfill.priority),
+            ("What has fired already", "fires again" if backfill.again else "is left out"),
+            ("Asked for", moment(backfill.created_at)),
+            ("By", backfill.by),
+            ("Ended", backfill.ended_at and moment(backfill.ended_at)),
+        ]
+    )
+
+
+def _times(backfill: Backfill) -> Table:
+    zone = zone_of_schedule(backfill.schedule)
+    ticks = list(BackfillTick.objects.filter(backfill=backfill).order_by("-nominal")[: SHOWN + 1])
+    ids = [tick.event_id for tick in ticks]
+    runs = list(runs_of_events(ids).only("id", "agent", "status", "event_ids")) if ids else []
+    decisions = {one.event_id: one for one in Decision.objects.filter(event_id__in=ids)}
+    return Table(
+        title="Its times, the newest first",
+        headers=(f"Nominal ({zone})", "Outcome", "Runs", "Event"),
+        rows=[
+            (
+                in_zone(tick.nominal, zone),
+                _outcome(tick, decisions.get(tick.event_id)),
+                run_list([run for run in runs if tick.event_id in run.event_ids]),
+                event_link(tick.event_id),
+            )
+            for tick in ticks[:SHOWN]
+        ],
+        empty="None has been taken yet.",
+        note=f"The newest {SHOWN}; earlier ones are not shown." if len(ticks) > SHOWN else "",
+    )
+
+
+def _outcome(tick: BackfillTick, decision: Decision | None) -> str:
+    if tick.outcome == BackfillTick.Outcome.REFUSED and decision:
+        return reason_of(decision)
+    return str(tick.get_outcome_display())

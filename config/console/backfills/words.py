@@ -1,0 +1,92 @@
+"""A backfill as every page shows it: how far it is, and what became of its nominal times."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from django.utils.safestring import SafeString
+
+from config.console.parts.links import link, page
+from config.console.parts.moments import moment
+from config.console.parts.sections import Section, Table
+from config.console.schedules.words import in_zone, zone_of_schedule
+from triggers.models import Backfill, BackfillTick, Schedule
+from triggers.schedules.backfill.advance import Progress, progress, progress_of
+
+COLOURS = {"running": "primary", "done": "success", "cancelled": "default"}
+SHOWN = 5
+Outcome = BackfillTick.Outcome
+ORDER = (Outcome.SUCCEEDED, Outcome.THERE, Outcome.OPEN, Outcome.FAILED, Outcome.REFUSED, Outcome.CANCELLED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A share of a bar, with its words."""
+
+    name: str
+    words: str
+    count: int
+    percent: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """Section: what is done of a whole, by outcome; the page looks again by itself while it goes on."""
+
+    template: ClassVar[str] = "admin/console/progress.html"
+    title: str
+    total: int
+    ended: int
+    parts: Sequence[Part]
+    goes_on: bool
+
+
+def bar_of(backfill: Backfill) -> Bar:
+    counts = progress(backfill)
+    total = max(counts.total, counts.taken, 1)
+    parts = [
+        Part(name=outcome, words=str(outcome.label), count=count, percent=round(100 * count / total, 2))
+        for outcome in ORDER
+        if (count := getattr(counts, outcome))
+    ]
+    return Bar(title="Progress", total=counts.total, ended=counts.ended, parts=parts, goes_on=backfill.ended_at is None)
+
+
+def range_of(backfill: Backfill) -> str:
+    """Such as “Fri 20 Nov 2026, 00:00 to Sat 21 Nov 2026, 00:00 (Europe/Vienna)”, its end not included."""
+    zone = zone_of_schedule(backfill.schedule)
+    return f"{in_zone(backfill.start, zone)} to {in_zone(backfill.end, zone)} ({zone})"
+
+
+def state_of_backfill(backfill: Backfill) -> str:
+    """One that was cancelled goes on until its last run has ended."""
+    if backfill.status == Backfill.Status.CANCELLED and backfill.ended_at is None:
+        return "cancelling"
+    return backfill.status
+
+
+def backfills_of(schedule: Schedule) -> list[Section]:
+    """The newest backfills of a schedule, if there are any."""
+    newest = list(schedule.backfills.select_related("schedule__task__crontab").order_by("-id")[:SHOWN])
+    if not newest:
+        return []
+    counts = progress_of(newest)
+    return [
+        Table(
+            title="Backfills",
+            headers=("Range", "State", "Done", "Asked for", "By"),
+            rows=[
+                (backfill_link(one), state_of_backfill(one), _done(counts[one.pk]), moment(one.created_at), one.by)
+                for one in newest
+            ],
+            empty="",
+        )
+    ]
+
+
+def backfill_link(backfill: Backfill) -> SafeString:
+    return link(page("triggers_backfill", backfill.pk), range_of(backfill))
+
+
+def _done(counts: Progress) -> str:
+    return f"{counts.ended:,} of {counts.total:,}"

@@ -1,0 +1,481 @@
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import Exists, IntegerField, OuterRef, Q, QuerySet
+from django.db.models.expressions import RawSQL
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.template.defaultfilters import pluralize
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from unfold.dataclasses import UnfoldAction
+from unfold.enums import ActionVariant
+from unfold.forms import BaseDialogForm
+from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminSelectMultipleWidget
+
+from config.console.access.audit import entries_of
+from config.console.events.decisions import cells_of
+from config.console.parts.bulk import carry_out
+from config.console.parts.dialogs import attempt, dialog, leave
+from config.console.parts.links import event_link, link, page, run_link
+from config.console.parts.moments import distance, moment
+from config.console.parts.pages import form_page
+from config.console.parts.panel import (
+    LOOKED_THROUGH,
+    Panel,
+    acting,
+    button,
+    column,
+    newest,
+)
+from config.console.parts.sections import (
+    Facts,
+    Notice,
+    Section,
+    Table,
+    Text,
+    pretty,
+)
+from config.console.runs.shadow import ShadowForm, not_wanting, tried
+from config.console.runs.words import duration_of, first_line, run_list
+from config.console.sources.form import scheme_of
+from runs.models import NIL, Run
+from runs.of_event import runs_of_event, runs_of_events
+from runs.processes.alive import alive
+from triggers.dispatch.replay import replay
+from triggers.dispatch.shadow import candidates
+from triggers.exceptions import PayloadRemoved
+from triggers.models import Decision, Event, Redelivery, Redispatch, Trigger
+from triggers.retention.erasure import Selection, erase, erase_event
+
+SHOWN = 50
+EXPLAINED = (
+    "The event goes through today's code in a transaction that is rolled back. Calls to the outside and waits are answered by "
+    "the journal of the run it started, and nobody is called."
+)
+# The range of run ids that share the event's time prefix: see runs.of_event.runs_of_event.
+RUNS_STARTED = """(
+    SELECT count(*) FROM runs_run run
+    WHERE run.id BETWEEN (left(replace(triggers_event.id::text, '-', ''), 12) || repeat('0', 20))::uuid
+                     AND (left(replace(triggers_event.id::text, '-', ''), 12) || repeat('f', 20))::uuid
+      AND run.event_ids @> ARRAY[triggers_event.id]
+)"""
+
+
+class StateFilter(admin.SimpleListFilter):
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
+        return [
+            ("undispatched", "not dispatched yet"),
+            ("differs", "redelivered with another body"),
+            ("again", "redelivered"),
+        ]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Event]) -> QuerySet[Event]:
+        match self.value():
+            case "undispatched":
+                return queryset.filter(dispatched_at=None)
+            case "differs":
+                return queryset.filter(Exists(_redeliveries_of().filter(differs=True)))
+            case "again":
+                return queryset.filter(Exists(_redeliveries_of()))
+        return queryset
+
+
+class EraseForm(BaseDialogForm):  # type: ignore[misc]
+    """How much is meant."""
+
+    what = forms.ChoiceField(
+        initial="event",
+        widget=UnfoldAdminRadioSelectWidget,
+        label="Whose payload",
+        choices=[("event", "this event's"), ("subject", "that of every event with its subject")],
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not Event.objects.filter(pk=self.object_id).exclude(subject="").exists():
+            self.fields["what"].choices = self.fields["what"].choices[:1]
+
+
+class ReplayForm(BaseDialogForm):  # type: ignore[misc]
+    """Which triggers get the event again."""
+
+    triggers = forms.ModelMultipleChoiceField(
+        queryset=Trigger.objects.filter(enabled=True).order_by("slug"),
+        required=False,
+        widget=UnfoldAdminSelectMultipleWidget(attrs={"size": 8}),
+        label="Only to these triggers",
+        help_text="None chosen: every trigger that matches now. Several: with Ctrl or ⌘.",
+    )
+
+
+@admin.register(Event)
+class EventPanel(Panel):
+    """What came in, and what became of it."""
+
+    list_display = ("type", "source", "subject_shown", "received", "state", "runs_started", "flags")
+    list_filter = (StateFilter, "source")
+    list_select_related = ("source",)
+    search_fields = ("type",)  # only makes the box appear: see get_search_results
+    search_help_text = (
+        f"an event's id; or, in the newest {LOOKED_THROUGH:,} events, the sender's id or source, or an exact type"
+    )
+    ordering = ("-id",)
+    actions = ("replay_chosen",)
+    actions_detail = ("replay_event", "shadow_event", "erase_event")
+
+    # Lists
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Event]:
+        return (  # type: ignore[no-any-return]
+            super()
+            .get_queryset(request)
+            .defer("data", "body", "headers")
+            .annotate(
+                started=RawSQL(RUNS_STARTED, [], output_field=IntegerField()),  # noqa: S611  (nothing of it comes from outside)
+                was_redelivered=Exists(_redeliveries_of()),
+                was_altered=Exists(_redeliveries_of().filter(differs=True)),
+            )
+        )
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Event], search_term: str
+    ) -> tuple[QuerySet[Event], bool]:
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        try:
+            by_id = queryset.filter(pk=UUID(term))
+        except ValueError:
+            by_id = queryset.none()
+        # A sender's delivery id may look like one of ours: GitHub's are UUIDs.
+        said = Q(ce_id=term) | Q(ce_source=term) | Q(type=term)
+        return by_id if by_id.exists() else newest(queryset).filter(said), False
+
+    @column("subject", empty_value="–")
+    def subject_shown(self, event: Event) -> str | None:
+        return first_line(event.subject) or None
+
+    @column("received")
+    def received(self, event: Event) -> SafeString:
+        return moment(event.received_at)
+
+    @column("state", label={"undispatched": "warning", "dispatched": "default"})
+    def state(self, event: Event) -> str:
+        return "dispatched" if event.dispatched_at else "undispatched"
+
+    @column("runs")
+    def runs_started(self, event: Event) -> str:
+        return str(event.started)  # type: ignore[attr-defined]
+
+    @column("flags", label={"another body": "danger", "redelivered": "info"}, empty_value="–")
+    def flags(self, event: Event) -> str | None:
+        if event.was_altered:  # type: ignore[attr-defined]
+            return "another body"
+        return "redelivered" if event.was_redelivered else None  # type: ignore[attr-defined]
+
+    # Actions
+
+    def has_replay_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("triggers.replay_event")
+
+    @admin.action(description="Replay to every trigger that matches", permissions=["replay"])
+    def replay_chosen(self, request: HttpRequest, queryset: QuerySet[Event]) -> None:
+        carry_out(
+            request,
+            queryset.order_by("seq"),  # in the order they came
+            lambda event: replay(event, by=acting(request)),
+            done="replayed",
+        )
+
+    @button(
+        "Replay",
+        permissions=["replay"],
+        icon="replay",
+        variant=ActionVariant.PRIMARY,
+        dialog=dialog(
+            "Replay this event?",
+            "It goes through the dispatcher again and starts new runs, also where it has run before.",
+            "Replay",
+            ReplayForm,
+        ),
+    )
+    def replay_event(self, request: HttpRequest, form: ReplayForm, object_id: str) -> HttpResponse:
+        event = Event.objects.defer("data", "body").get(pk=object_id)
+        for trigger in form.cleaned_data["triggers"] or [None]:
+            to = f" to {trigger}" if trigger else ""
+            attempt(request, partial(replay, event, trigger=trigger, by=acting(request)), done=f"Replayed{to}.")
+        return leave(request, page("triggers_event", object_id))
+
+    @button("Shadow run", permissions=["replay"], icon="science", url_path="shadow")
+    def shadow_event(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        event = get_object_or_404(Event.objects.select_related("source"), pk=object_id)
+        back = page("triggers_event", object_id)
+        try:
+            wanting = candidates(event)
+        except PayloadRemoved as gone:
+            messages.error(request, str(gone))
+            return leave(request, back)
+        initial = {"trigger": request.GET.get("trigger", ""), "run": request.GET.get("run", "")}
+        form = ShadowForm(wanting, request.POST or None, initial=initial)
+        told = tried(request, event, form) if form.is_valid() else [Notice(text=EXPLAINED)]
+        return form_page(
+            self,
+            request,
+            form,
+            title="Shadow run: what would it do today?",
+            submit="Try it",
+            back=back,
+            sections=[*told, *not_wanting(wanting)],
+            obj=event,
+        )
+
+    def has_erase_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("triggers.erase_event")
+
+    @button(
+        "Erase",
+        permissions=["erase"],
+        icon="delete_forever",
+        variant=ActionVariant.DANGER,
+        dialog=dialog(
+            "Erase what it said, for good?",
+            "Data, body, headers and subject go, and with them what its runs were given, gave and said, and what these "
+            "emitted. Ids and times stay. It cannot be undone.",
+            "Erase it",
+            EraseForm,
+        ),
+    )
+    def erase_event(self, request: HttpRequest, form: EraseForm, object_id: str) -> HttpResponse:
+        event = Event.objects.defer("data", "body").get(pk=object_id)
+        if form.cleaned_data["what"] == "subject":
+            erasure = erase(Selection(subject=event.subject), by=acting(request))
+        else:
+            erasure = erase_event(event, by=acting(request))
+        messages.success(request, f"Erased: {_number(erasure.events, 'event')} and {_number(erasure.runs, 'run')}.")
+        if erasure.left:
+            left = ", ".join(str(one.event_id) for one in erasure.left[:5])
+            messages.warning(
+                request, f"{len(erasure.left)} still needed, and left as they are: {left}. Repeat it later."
+            )
+        return leave(request, page("triggers_event", object_id))
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+        is_gone = Event.objects.filter(pk=object_id, payload_removed_at__isnull=False).exists()
+        actions = super().get_actions_detail(request, object_id)
+        need_payload = ("triggers_event_replay_event", "triggers_event_shadow_event")
+        return [one for one in actions if not (is_gone and one.action_name in need_payload)]
+
+    # One event
+
+    def sections(self, request: HttpRequest, obj: Event) -> list[Section]:
+        runs = list(runs_of_event(obj.pk).defer("input", "result").order_by("id")[:SHOWN])
+        decisions = list(obj.decisions.select_related("trigger").order_by("id")[:SHOWN])
+        redeliveries = list(obj.redeliveries.order_by("-last_at")[:SHOWN])
+        sections: list[Section] = [_notice(obj, runs, decisions)]
+        if any(redelivery.differs for redelivery in redeliveries):
+            sections.append(
+                Notice(
+                    level="warning",
+                    text="The same event came in again with another body. The first body stands.",
+                    details=["A bug of the sender, or an attempt to change what happened."],
+                )
+            )
+        sections += _same_body(obj)
+        sections += [_facts(obj), *_payload(obj), _runs(runs), _decisions(obj, decisions, runs)]
+        sections += _effects(obj, runs)
+        sections += [_replays(obj), *_redeliveries(redeliveries), entries_of("event", obj.pk)]
+        if obj.headers:
+            sections.append(Text(title="Headers, secrets taken out", text=pretty(obj.headers), folded=True))
+        return sections
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{pluralize(count)}"
+
+
+def _redeliveries_of() -> QuerySet[Redelivery]:
+    return Redelivery.objects.filter(event=OuterRef("pk"))
+
+
+def _notice(event: Event, runs: list[Run], decisions: list[Decision]) -> Notice:
+    if event.dispatched_at is None:
+        details = (
+            []
+            if alive().filter(kind="dispatcher").exists()
+            else ["No dispatcher is alive: start `manage.py dispatcher`."]
+        )
+        return Notice(
+            level="bad" if details else "warning",
+            text=f"Received {distance(event.received_at)} and not dispatched yet.",
+            details=details,
+        )
+    if runs:
+        return Notice(level="good", text=f"Started {len(runs)} run{pluralize(len(runs))}.")
+    if decisions:
+        return Notice(text="Started no run: the decisions below say why.")
+    if event.has_lost_its_target:
+        return Notice(
+            level="warning",
+            text="Started no run: it is meant for one trigger, and that has been deleted.",
+            details=["Had the trigger decided on it before, the decision was deleted with the trigger."],
+        )
+    return Notice(
+        text="No trigger matched it, so nothing ran. “Try the filter” of a trigger says why it did not match."
+    )
+
+
+def earlier_with_the_body_of(event: Event) -> QuerySet[Event]:
+    """Events of its source that came before it with the same body, the latest first."""
+    same = Event.objects.filter(source=event.source_id, body_sha256=event.body_sha256, seq__lt=event.seq)
+    # As the index wants it.
+    return same.filter(dispatched_at__isnull=False).exclude(body_sha256="").order_by("-seq")
+
+
+def _same_body(event: Event) -> list[Section]:
+    scheme = scheme_of(event.source)
+    if scheme is None or not scheme.leaves_id_unsigned(scheme.clean_settings(event.source.settings)):
+        return []
+    earlier = earlier_with_the_body_of(event).only("id", "received_at").first()
+    if earlier is None:
+        return []
+    came = distance(earlier.received_at)
+    return [
+        Notice(
+            level="warning",
+            text=format_html("The same body came {} under another id: {}.", came, event_link(earlier.pk)),
+            details=[
+                "This source signs the body and not the id. Two honest deliveries may have equal bodies; "
+                "a delivery that has leaked can be sent again in this way."
+            ],
+        )
+    ]
+
+
+def _facts(event: Event) -> Facts:
+    return Facts(
+        rows=[
+            ("Event", event.pk),
+            ("Type", event.type),
+            ("Source", link(page("triggers_source", event.source_id), event.source.slug)),
+            ("Sender's source", event.ce_source),
+            ("Sender's id", event.ce_id),
+            ("Subject", event.subject),
+            ("Happened", event.time and moment(event.time)),
+            ("Received", moment(event.received_at)),
+            ("Dispatched", event.dispatched_at and moment(event.dispatched_at)),
+            ("Payload taken away", event.payload_removed_at and moment(event.payload_removed_at)),
+            ("Meant for trigger", _target(event)),
+            ("Caused by event", event.cause_event_id and event_link(event.cause_event_id)),
+            ("Caused by run", event.cause_run_id and run_link(event.cause_run_id)),
+            ("First event of the chain", event_link(event.root_id) if event.depth else ""),
+            ("Depth in the chain", event.depth or ""),
+            ("SHA-256 of the body", event.body_sha256 and format_html("<code>{}</code>", event.body_sha256)),
+        ]
+    )
+
+
+def _target(event: Event) -> Any:
+    if event.has_lost_its_target:
+        return f"{event.target_id}, which has been deleted"
+    return event.target_id and link(page("triggers_trigger", event.target_id), "this one only")
+
+
+def _payload(event: Event) -> list[Section]:
+    if event.payload_removed_at:
+        return [Text(title="Payload", text="Taken away by retention or erasure.")]
+    if event.data is not None:
+        return [Text(title="Payload", text=pretty(event.data))]
+    if event.body is None:
+        return [Text(title="Payload", text="none")]
+    body = bytes(event.body)
+    text = body[:100_000].decode("utf-8", "backslashreplace")
+    return [Text(title="Body", text=text, note=event.data_error and f"Not kept as JSON: {event.data_error}")]
+
+
+def _runs(runs: list[Run]) -> Table:
+    return Table(
+        title="Runs it started",
+        headers=("Run", "Agent", "Trigger", "Status", "Created", "Took", "Error"),
+        rows=[
+            (
+                run_link(run.pk),
+                run.agent,
+                run.trigger,
+                run.status + (" (replay)" if str(run.replay_id) != NIL else ""),
+                moment(run.created_at),
+                duration_of(run) or "–",
+                first_line(run.error),
+            )
+            for run in runs
+        ],
+        empty="None.",
+    )
+
+
+def _decisions(event: Event, decisions: list[Decision], runs: list[Run]) -> Table:
+    if runs:
+        none = "None: every trigger that matched it started a run."
+    elif event.has_lost_its_target:
+        none = "None: the trigger it is meant for has been deleted."
+    else:
+        none = "None: no trigger matched it."
+    return Table(
+        title="Decisions: why it started no run of its own, or only later",
+        headers=("Trigger", "Outcome", "Reason", "Run concerned", "When"),
+        rows=[(link(page("triggers_trigger", one.trigger_id), one.trigger.slug), *cells_of(one)) for one in decisions],
+        empty=none,
+    )
+
+
+def _effects(event: Event, runs: list[Run]) -> list[Section]:
+    emitted = list(
+        Event.objects.filter(cause_run_id__in=[run.pk for run in runs]).order_by("seq").defer("data", "body")[:20]
+    )
+    if not emitted:
+        return []
+    started = list(runs_of_events([one.pk for one in emitted]))
+    rows = [
+        (
+            event_link(one.pk),
+            one.type,
+            run_link(one.cause_run_id) if one.cause_run_id else "–",
+            run_list([run for run in started if one.pk in run.event_ids]),
+        )
+        for one in emitted
+    ]
+    return [Table(title="Events its runs emitted", headers=("Event", "Type", "By run", "Started"), rows=rows, empty="")]
+
+
+def _replays(event: Event) -> Table:
+    asked: Any = Redispatch.objects.filter(event=event).select_related("trigger").order_by("-id")[:SHOWN]
+    return Table(
+        title="Replays",
+        headers=("Asked for", "By", "To", "Dispatched"),
+        rows=[
+            (
+                moment(one.created_at),
+                one.by,
+                one.trigger.slug if one.trigger else "every trigger that matches",
+                moment(one.dispatched_at),
+            )
+            for one in asked
+        ],
+        empty="It was never replayed.",
+    )
+
+
+def _redeliveries(redeliveries: list[Redelivery]) -> list[Section]:
+    if not redeliveries:
+        return []
+    rows = [
+        (one.count, "another body" if one.differs else "same body", moment(one.last_at), one.body_sha256[:16])
+        for one in redeliveries
+    ]
+    return [Table(title="Redeliveries", headers=("Times", "Body", "Last", "SHA-256"), rows=rows, empty="")]

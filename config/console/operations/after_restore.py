@@ -1,0 +1,168 @@
+"""What to check after a backup was restored, before runs start again."""
+
+from datetime import datetime
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.db.models import Count, Max
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from config.console.parts.links import joined, link, listing
+from config.console.parts.moments import moment
+from config.console.parts.sections import Notice, Section, Table
+from runs.db.sql import fetch
+from runs.models import Attempt, OutboxMessage, Queue, Run, Worker
+from runs.queues.pause import EVERY
+from runs.states import RunStatus
+from triggers.models import Event
+
+SHOWN = 10
+COUNTED = 10_000
+LATEST = 1_000  # attempts looked at: while all is paused, no others are added
+# The newest row by its time-ordered id has about the highest number; a sequence behind it would put new work first.
+SEQUENCES = """
+SELECT (SELECT last_value FROM runs_run_seq) >= coalesce((SELECT seq FROM runs_run ORDER BY id DESC LIMIT 1), 0)
+   AND (SELECT last_value FROM triggers_seq) >= coalesce((SELECT seq FROM triggers_event ORDER BY id DESC LIMIT 1), 0)
+"""
+
+
+def restored(request: HttpRequest) -> dict[str, Any]:
+    """The page's sections, to those who may see processes and runs."""
+    if not (request.user.has_perm("runs.view_worker") and request.user.has_perm("runs.view_run")):
+        raise PermissionDenied
+    paused_at = Queue.objects.filter(pk=EVERY).values_list("paused_at", flat=True).first()
+    return {"title": "After a restore", "sections": [_notice(paused_at), _checks(paused_at), _waiting()]}
+
+
+def _notice(paused_at: datetime | None) -> Section:
+    if paused_at is None:
+        return Notice(
+            level="warning",
+            text="Runs start as events come: all queues are open.",
+            details=[
+                format_html(
+                    "After a restore, start with <code>manage.py up --paused</code>, or pause all queues on the {} page "
+                    "before the workers start; then come back here.",
+                    link(reverse("admin:runs_queue_processes"), "Processes"),
+                )
+            ],
+        )
+    resume = link(reverse("admin:runs_queue_resume", args=["all"]), "resume all queues")
+    return Notice(
+        level="warning",
+        text="Paused: events are accepted and become runs, and none of them starts. Nothing is done twice while you look.",
+        details=[format_html("When everything below is settled, {}.", resume)],
+    )
+
+
+def _checks(paused_at: datetime | None) -> Section:
+    return Table(
+        title="What to check before resuming",
+        headers=("Check", "Here", "Why, and what to do"),
+        rows=[
+            (
+                "How old the backup is",
+                format_html("last sign of life before this start: {}", moment(_last_sign_of_life(paused_at))),
+                "What was accepted after that is gone. Ask senders to deliver it again from then on; what is here already "
+                "counts as a duplicate and starts nothing.",
+            ),
+            (
+                "Events that came again",
+                _newest_event(),
+                "What had been processed between backup and loss is processed again if its event comes again: the ledger is "
+                "as old as the backup. Cancel the runs of what must not happen twice.",
+            ),
+            (
+                "Schedules that were due in the gap",
+                link(listing("triggers_schedule"), "their next fires"),
+                "Beat has caught up by each schedule's policy: none, the latest, or every missed fire. Those runs wait below; "
+                "cancel what makes no sense any more.",
+            ),
+            (
+                "Runs that were running",
+                _interrupted(paused_at),
+                "They start again from their last commit. What they wrote to this database is undone or kept as a whole; "
+                "calls to the outside may have happened already, and happen again.",
+            ),
+            (
+                "The outbox",
+                f"{OutboxMessage.objects.all()[:COUNTED].count():,} messages",
+                "What leaves this database leaves at least once: messages that were sent after the backup are sent again.",
+            ),
+            ("The order of work", _sequences(), "Taken from the database's sequences, which belong to the backup."),
+            (
+                "Redis, or whatever the broker is",
+                "needs no restore",
+                "It holds doorbells only, and may be emptied (FLUSHDB): runs that wait are rung for again.",
+            ),
+            (
+                "Payloads that were erased",
+                "not known here",
+                "An erasure after the backup is undone by the restore: repeat it, from the record you keep outside.",
+            ),
+            (
+                "Secrets and settings",
+                SafeString("<code>manage.py doctor</code>"),
+                "Says whether every source's secret can be decrypted with WAKEFUL_ENCRYPTION_KEYS, and what else is wrong.",
+            ),
+        ],
+        empty="",
+    )
+
+
+def _waiting() -> Section:
+    head = Run.objects.filter(status=RunStatus.QUEUED, ready_at__isnull=False).order_by("queue", "priority", "seq")
+    ids = list(head.values_list("id", flat=True)[:COUNTED])
+    counted = (
+        Run.objects.filter(id__in=ids).values("trigger").annotate(number=Count("id")).order_by("-number", "trigger")
+    )
+    rows = [(one["trigger"] or "–", f"{one['number']:,}", _runs_of(one["trigger"])) for one in counted[:SHOWN]]
+    return Table(
+        title="Runs that start as soon as you resume",
+        headers=("Trigger", "Ready", ""),
+        rows=rows,
+        empty="None.",
+        note="Pause a trigger, or cancel its runs in the list, to keep them from it.",
+    )
+
+
+def _runs_of(trigger: str) -> SafeString:
+    query = {"place": "ready", **({"q": trigger} if trigger else {})}
+    return link(listing("runs_run", **query), "list")
+
+
+def _last_sign_of_life(paused_at: datetime | None) -> datetime | None:
+    # Processes of before the backup have not been seen since; those of now started after it.
+    before = (
+        Worker.objects.filter(stopped_reason="unseen")
+        if paused_at is None
+        else Worker.objects.filter(started_at__lt=paused_at, seen_at__lt=paused_at)
+    )
+    seen: datetime | None = before.aggregate(at=Max("seen_at"))["at"]
+    return seen
+
+
+def _newest_event() -> SafeString | str:
+    newest = Event.objects.order_by("-id").values_list("received_at", flat=True).first()
+    if newest is None:
+        return "no event at all"
+    return joined(["newest:", moment(newest)], " ")
+
+
+def _interrupted(paused_at: datetime | None) -> str:
+    if paused_at is None:
+        return "–"
+    newest = Attempt.objects.order_by("-id").values_list("outcome", "ended_at")[:LATEST]
+    lost = sum(outcome == Attempt.Outcome.LOST and ended_at >= paused_at for outcome, ended_at in newest)
+    return f"{lost} taken from processes that are gone"
+
+
+def _sequences() -> SafeString:
+    [(fine,)] = fetch(SEQUENCES)
+    level, word = (
+        ("good", "sequences are ahead of the newest rows") if fine else ("bad", "a sequence is behind its rows")
+    )
+    return format_html('<span class="console-dot console-dot-{}">{}</span>', level, word)

@@ -1,0 +1,52 @@
+from django.contrib import admin
+from django.db.models import F
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+
+from agents.durations import in_words
+from config.console.parts.moments import moment
+from config.console.parts.panel import Panel, column
+from config.console.parts.sections import Facts, Notice, Section
+from runs.models import Alarm
+
+SAID = "This is what was so when the alarm began; Overview and Processes say what is so now."
+
+
+@admin.register(Alarm)
+class AlarmPanel(Panel):
+    """What is wrong and what was, from when it began until it was over."""
+
+    list_display = ("name", "state", "said", "began", "ended")
+    list_filter = (("ended_at", admin.EmptyFieldListFilter), "severity")
+    search_fields = ("name",)
+    ordering = (F("ended_at").desc(nulls_first=True), "-began_at")
+
+    @column("state", label={"bad": "danger", "warning": "warning", "over": "default"})
+    def state(self, alarm: Alarm) -> str:
+        return "over" if alarm.ended_at else alarm.severity
+
+    @column("when it began")
+    def said(self, alarm: Alarm) -> str:
+        return alarm.text
+
+    @column("began")
+    def began(self, alarm: Alarm) -> SafeString:
+        return moment(alarm.began_at)
+
+    @column("over")
+    def ended(self, alarm: Alarm) -> SafeString:
+        return moment(alarm.ended_at)
+
+    def sections(self, request: HttpRequest, obj: Alarm) -> list[Section]:
+        lasted = in_words(obj.ended_at - obj.began_at) if obj.ended_at else ""
+        return [
+            Notice(text=obj.text, level="info" if obj.ended_at else obj.severity, details=[obj.remedy, SAID]),
+            Facts(
+                rows=[
+                    ("Name", obj.name),
+                    ("Began", moment(obj.began_at)),
+                    ("Over", obj.ended_at and moment(obj.ended_at)),
+                    ("Lasted", lasted),
+                ]
+            ),
+        ]

@@ -1,0 +1,178 @@
+"""The first page: what is stuck, since when, why, and what to do about it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Min, QuerySet
+from django.db.models.functions import Now
+from django.http import HttpRequest
+
+from config.console.operations.processes import notices
+from config.console.operations.upcoming import soonest
+from config.console.parts.inboxes import pending_approvals, uncertain_runs
+from config.console.parts.links import link, listing, page, run_link
+from config.console.parts.moments import distance, moment
+from config.console.parts.sections import Section, Table
+from config.console.runs.list import BLOCKED
+from config.console.runs.words import first_line, trigger_of
+from config.health.problems import problems
+from config.health.situation import look
+from runs.models import Run
+from runs.states import RunStatus
+from triggers.dispatch.erring import erring
+from triggers.models import Decision, Event, Schedule, Trigger
+from triggers.models.schedule import PAUSED
+from triggers.schedules.explain.missed import missed_lately
+
+COUNTED = 1_000  # beyond this a tile says “more than”: an exact count of a backlog helps nobody
+SHOWN = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tile:
+    """A number to look at, and the list behind it."""
+
+    label: str
+    count: int
+    url: str = ""
+    note: str = ""
+    level: str = ""
+
+    @property
+    def shown(self) -> str:
+        return f"{COUNTED}+" if self.count > COUNTED else str(self.count)
+
+
+def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+    """What the index page shows, as far as its reader may see it."""
+    if not _may_see(request):
+        return context
+    return {
+        **context,
+        "title": "Overview",
+        "alarms": _wrong(),
+        "tiles": _tiles(),
+        "sections": _sections(request),
+    }
+
+
+def _wrong() -> list[Section]:
+    # A pause stands in the banner above already.
+    return notices([problem for problem in problems(look()) if not problem.name.startswith("paused:")])
+
+
+def _may_see(request: HttpRequest) -> bool:
+    return all(
+        request.user.has_perm(f"{name}") for name in ("runs.view_run", "triggers.view_event", "triggers.view_trigger")
+    )
+
+
+def _tiles() -> list[Tile]:
+    undispatched = Event.objects.filter(dispatched_at=None)
+    oldest = undispatched.order_by("seq").values_list("received_at", flat=True).first()
+    queued = Run.objects.filter(status=RunStatus.QUEUED)
+    ready, due = queued.filter(ready_at__isnull=False), queued.filter(due_at__isnull=False)
+    blocked = queued.filter(BLOCKED)
+    oldest_ready = ready.order_by("queue", "priority", "seq")[: COUNTED + 1].aggregate(oldest=Min("ready_at"))["oldest"]
+    # The newest alone: among months of failed runs there is no index that finds a day's.
+    newest_failed = Run.objects.filter(status=RunStatus.FAILED).order_by("-id")[: COUNTED + 1]
+    failed = Run.objects.filter(pk__in=newest_failed.values("pk"), finished_at__gt=Now() - timedelta(hours=24))
+    paused = Trigger.objects.filter(enabled=True, paused_at__isnull=False)
+    paused_schedules = Schedule.objects.filter(PAUSED)
+    runs = "runs_run"
+    return [
+        _tile(
+            "Undispatched events",
+            undispatched,
+            listing("triggers_event", state="undispatched"),
+            note=f"oldest {distance(oldest)}" if oldest else "",
+            level="warning",
+        ),
+        _tile(
+            "Runs ready",
+            ready,
+            listing(runs, place="ready"),
+            note=f"longest wait since {distance(oldest_ready)}" if oldest_ready else "",
+        ),
+        _tile("Runs running", Run.objects.filter(status=RunStatus.RUNNING), listing(runs, status__exact="running")),
+        _tile("Runs delayed", due, listing(runs, place="due"), note="retries, rate limits"),
+        _tile("Runs blocked behind a key", blocked, listing(runs, place="blocked")),
+        _tile("Failed in 24 h", failed, listing(runs, status__exact="failed", finished="24h"), level="bad"),
+        _tile("Approvals to decide", pending_approvals(), listing("runs_approval"), level="warning"),
+        _tile("Uncertain runs", uncertain_runs(), listing(runs, status__exact="uncertain"), level="bad"),
+        _tile("Paused triggers", paused, listing("triggers_trigger", state="paused"), level="bad"),
+        _tile("Paused schedules", paused_schedules, listing("triggers_schedule", state="paused"), level="warning"),
+        _tile(
+            "Triggers with errors",
+            erring(),
+            listing("triggers_trigger", state="errors"),
+            note="in the last day",
+            level="warning",
+        ),
+        _tile(
+            "Held events",
+            Decision.objects.filter(outcome=Decision.Outcome.HELD),
+            listing("triggers_trigger", state="paused"),
+            level="warning",
+        ),
+    ]
+
+
+def _tile(label: str, rows: QuerySet[Any], url: str, *, note: str = "", level: str = "") -> Tile:
+    count = rows[: COUNTED + 1].count()
+    return Tile(label=label, count=count, url=url, note=note, level=level if count else "")
+
+
+def _sections(request: HttpRequest) -> Sequence[Section]:
+    return [_paused_triggers(), _failed_runs(), *_missed_fires(), soonest(request, SHOWN)]
+
+
+def _paused_triggers() -> Table:
+    paused = Trigger.objects.filter(enabled=True, paused_at__isnull=False).order_by("paused_at")[:SHOWN]
+    return Table(
+        title="Paused triggers",
+        headers=("Trigger", "Agent", "Since", "Why", "Failures in a row"),
+        rows=[
+            (
+                link(page("triggers_trigger", one.pk), one.slug),
+                one.agent,
+                moment(one.paused_at),
+                one.paused_reason,
+                one.failures_in_a_row,
+            )
+            for one in paused
+        ],
+        empty="None: every event reaches its trigger.",
+    )
+
+
+def _failed_runs() -> Table:
+    # By the time of the failure, of the newest runs: there is no index by that time.
+    newest = Run.objects.filter(status=RunStatus.FAILED).order_by("-id").values("pk")[:COUNTED]
+    failed = Run.objects.filter(pk__in=newest).order_by("-finished_at").defer("input", "result", "policy")[:SHOWN]
+    return Table(
+        title="Latest failed runs",
+        headers=("Run", "Agent", "Trigger", "Failed", "Error"),
+        rows=[
+            (run_link(run.pk), run.agent, trigger_of(run) or "–", moment(run.finished_at), first_line(run.error))
+            for run in failed
+        ],
+        empty="None has failed.",
+    )
+
+
+def _missed_fires() -> list[Table]:
+    """Nothing to look at where nothing was missed."""
+    missed = missed_lately(SHOWN)
+    table = Table(
+        title="Missed by schedules in the last day",
+        headers=("Schedule", "How many", "The latest", "Why"),
+        rows=[
+            (link(page("triggers_schedule", one.schedule_id), one.name), one.count, moment(one.last), one.reasons)
+            for one in missed
+        ],
+        empty="None.",
+    )
+    return [table] if missed else []

@@ -1,0 +1,137 @@
+from collections.abc import Callable
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from unfold.widgets import UnfoldAdminIntegerFieldWidget, UnfoldAdminTextInputWidget
+
+from config.console.access.audit import entries_of
+from config.console.operations.after_restore import restored
+from config.console.operations.processes import processes
+from config.console.parts.dialogs import attempt, leave
+from config.console.parts.pages import form_page
+from config.console.parts.panel import Panel, acting
+from config.console.parts.sections import Notice, Section
+from runs.exceptions import UnknownQueue
+from runs.models import Queue
+from runs.queues.names import meant
+from runs.queues.pause import EVERY, pause, resume, set_max_running
+from runs.queues.state import QueueState, find_queue
+
+
+class PauseForm(forms.Form):
+    reason = forms.CharField(
+        max_length=300, widget=UnfoldAdminTextInputWidget, label="Why", help_text="For whoever comes next"
+    )
+
+
+class LimitForm(forms.Form):
+    max_running = forms.IntegerField(
+        required=False,
+        min_value=1,
+        widget=UnfoldAdminIntegerFieldWidget,
+        label="Runs at once",
+        help_text="Over all workers; empty: as many as there are children",
+    )
+
+
+@admin.register(Queue)
+class QueuePanel(Panel):
+    """The Processes page, and what can be done to the queues it shows."""
+
+    def get_urls(self) -> list[URLPattern]:
+        views: dict[str, Callable[..., HttpResponse]] = {
+            "pause": self.pause_view,
+            "resume": self.resume_view,
+            "limit": self.limit_view,
+        }
+        return [
+            path("processes/", self.admin_site.admin_view(self.processes_view), name="runs_queue_processes"),
+            path("restored/", self.admin_site.admin_view(self.restored_view), name="runs_queue_restored"),
+            *[
+                path(f"<path:name>/{action}/", self.admin_site.admin_view(view), name=f"runs_queue_{action}")
+                for action, view in views.items()
+            ],
+            *super().get_urls(),
+        ]
+
+    # Its list and its rows' pages are that one page.
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        return redirect("admin:runs_queue_processes")
+
+    def change_view(self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any) -> HttpResponse:
+        return redirect("admin:runs_queue_processes")
+
+    def processes_view(self, request: HttpRequest) -> HttpResponse:
+        return self._show(request, "admin/console/processes.html", processes(request))
+
+    def restored_view(self, request: HttpRequest) -> HttpResponse:
+        return self._show(request, "admin/console/plain.html", restored(request))
+
+    # Actions
+
+    def pause_view(self, request: HttpRequest, name: str) -> HttpResponse:
+        queue = self._queue(request, name, "runs.pause_queue")
+        form = PauseForm(request.POST or None)
+        if form.is_valid():
+            reason = form.cleaned_data["reason"]
+            attempt(request, lambda: pause(queue.name, reason=reason, by=acting(request)), done="Paused.")
+            return leave(request, back())
+        said = "Events go on being accepted and become runs; none of them starts. What runs already finishes."
+        return self._ask(request, form, queue, title=f"Pause {called(queue)}", submit="Pause", said=said)
+
+    def resume_view(self, request: HttpRequest, name: str) -> HttpResponse:
+        queue = self._queue(request, name, "runs.pause_queue")
+        if request.method == "POST":
+            attempt(request, lambda: resume(queue.name, by=acting(request)), done="Resumed.")
+            return leave(request, back())
+        said = f"{queue.ready:,} of its runs are ready and start at once." if queue.name != EVERY else RESUME_ALL
+        return self._ask(request, forms.Form(), queue, title=f"Resume {called(queue)}", submit="Resume", said=said)
+
+    def limit_view(self, request: HttpRequest, name: str) -> HttpResponse:
+        queue = self._queue(request, name, "runs.change_queue")
+        if queue.name == EVERY:
+            raise Http404("Only a single queue has a limit.")
+        form = LimitForm(request.POST or None, initial={"max_running": queue.max_running})
+        if form.is_valid():
+            limit = form.cleaned_data["max_running"]
+            attempt(request, lambda: set_max_running(queue.name, limit, by=acting(request)), done="Saved.")
+            return leave(request, back())
+        said = f"{queue.running} of its runs are running. A lower limit stops none of them."
+        return self._ask(request, form, queue, title=f"Limit {called(queue)}", submit="Save", said=said)
+
+    def _queue(self, request: HttpRequest, name: str, permission: str) -> QueueState:
+        if not request.user.has_perm(permission):
+            raise PermissionDenied
+        try:
+            return find_queue(meant(name))
+        except UnknownQueue as unknown:
+            raise Http404(str(unknown)) from None
+
+    def _ask(
+        self, request: HttpRequest, form: forms.Form, queue: QueueState, *, title: str, submit: str, said: str
+    ) -> HttpResponse:
+        sections: list[Section] = [Notice(text=said), entries_of("queue", queue.name)]
+        return form_page(self, request, form, title=title, submit=submit, back=back(), sections=sections)
+
+    def _show(self, request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
+        request.current_app = self.admin_site.name
+        context = {**self.admin_site.each_context(request), **context}
+        return TemplateResponse(request, template, context)
+
+
+RESUME_ALL = "Every queue that is not paused by itself starts its runs at once."
+
+
+def called(queue: QueueState) -> str:
+    return "all queues" if queue.name == EVERY else f"queue {queue.name}"
+
+
+def back() -> str:
+    return reverse("admin:runs_queue_processes")

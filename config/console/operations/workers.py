@@ -1,0 +1,109 @@
+from datetime import timedelta
+
+from django.contrib import admin
+from django.db.models import F, QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+
+from agents.durations import in_words as span
+from config.console.parts.links import link, listing
+from config.console.parts.moments import moment
+from config.console.parts.panel import Panel, column
+from config.console.parts.sections import Facts, Notice, Section
+from runs.models import Worker
+from runs.processes.lease import patience
+
+
+class StateFilter(admin.SimpleListFilter):
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
+        return [("open", "alive"), ("stopped", "stopped")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Worker]) -> QuerySet[Worker]:
+        if self.value() == "stopped":
+            return queryset.filter(stopped_at__isnull=False)
+        return queryset.filter(stopped_at=None) if self.value() == "open" else queryset
+
+
+@admin.register(Worker)
+class WorkerPanel(Panel):
+    """Every process incarnation: a restart is a new row."""
+
+    list_display = ("kind", "state", "host_and_pid", "children", "serves", "seen", "started", "stopped")
+    list_filter = (StateFilter, "kind")
+    ordering = (F("stopped_at").desc(nulls_first=True), "-started_at")
+
+    @column("state", label={"alive": "success", "draining": "info", "unseen": "danger"})
+    def state(self, worker: Worker) -> str:
+        return state_of(worker)
+
+    @column("process")
+    def host_and_pid(self, worker: Worker) -> str:
+        return f"{worker.host}:{worker.pid}"
+
+    @column("children")
+    def children(self, worker: Worker) -> str:
+        return str(worker.concurrency or "–")
+
+    @column("serves")
+    def serves(self, worker: Worker) -> str:
+        return f"{', '.join(worker.queues)} · {len(worker.agents)} agents" if worker.queues else "–"
+
+    @column("seen")
+    def seen(self, worker: Worker) -> str:
+        return moment(worker.seen_at)
+
+    @column("started")
+    def started(self, worker: Worker) -> str:
+        return moment(worker.started_at)
+
+    @column("stopped")
+    def stopped(self, worker: Worker) -> str:
+        return moment(worker.stopped_at)
+
+    def sections(self, request: HttpRequest, obj: Worker) -> list[Section]:
+        level = {"alive": "good", "draining": "info", "stopped": "info"}.get(state_of(obj), "bad")
+        runs = link(listing("runs_run", worker__id__exact=obj.pk), "its runs") if obj.kind == "worker" else ""
+        return [
+            Notice(text=_in_words(obj), level=level, details=[obj.stopped_reason] if obj.stopped_reason else []),
+            Facts(
+                rows=[
+                    ("Id", obj.pk),
+                    ("Process", f"{obj.host}:{obj.pid}"),
+                    ("Version", obj.version),
+                    ("Children", obj.concurrency),
+                    ("Queues", ", ".join(obj.queues)),
+                    ("Agents it has code for", ", ".join(obj.agents)),
+                    ("Started", moment(obj.started_at)),
+                    ("Seen", moment(obj.seen_at)),
+                    ("Draining since", obj.draining_at and moment(obj.draining_at)),
+                    ("Stopped", obj.stopped_at and moment(obj.stopped_at)),
+                    ("Runs", runs),
+                ]
+            ),
+        ]
+
+
+def state_of(worker: Worker) -> str:
+    if worker.stopped_at:
+        return "stopped"
+    if timezone.now() - worker.seen_at > patience_of(worker):
+        return "unseen"
+    return "draining" if worker.draining_at else "alive"
+
+
+def patience_of(worker: Worker) -> timedelta:
+    return patience()["lease" if worker.kind == Worker.Kind.WORKER else "others"]
+
+
+def _in_words(worker: Worker) -> str:
+    match state_of(worker):
+        case "stopped":
+            return f"This {worker.kind} has stopped."
+        case "unseen":
+            return f"This {worker.kind} has not renewed its row for more than {span(patience_of(worker))}: dead, frozen, or cut off."
+        case "draining":
+            return f"This {worker.kind} is stopping: it finishes what it runs and takes nothing new."
+    return f"This {worker.kind} is alive."

@@ -1,0 +1,15 @@
+from zoneinfo import ZoneInfo
+
+from django.http import HttpRequest
+
+from triggers.schedules.rules.rule import RuleError, zone_of
+
+COOKIE = "zone"  # set by moments.js, which shows times in that zone
+
+
+def zone_shown(request: HttpRequest) -> ZoneInfo:
+    """The browser's zone, in which the console shows times, as its cookie says; UTC until it has said so."""
+    try:
+        return zone_of(request.COOKIES.get(COOKIE, "UTC"))
+    except RuleError:
+        return ZoneInfo("UTC")

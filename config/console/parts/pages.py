@@ -1,0 +1,108 @@
+"""Pages beside lists and details: a form that ends in a service, and a secret that is shown once."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.forms.boundfield import BoundField
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+
+from config.console.parts.panel import Panel
+from config.console.parts.sections import Section
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Fields that belong together; `when` shows them only while the form's `choice` field has one of these values.
+    Folded, only its title is seen, unless something in it is wrong; `said` then tells what is set in it."""
+
+    title: str = ""
+    note: str = ""
+    fields: Sequence[BoundField]
+    when: Sequence[str] = ()
+    folded: bool = False
+    said: str = ""
+    sections: Sequence[Section] = ()
+
+    @property
+    def condition(self) -> str:
+        return f"{json.dumps(list(self.when))}.includes(choice)"
+
+    @property
+    def is_wrong(self) -> bool:
+        return any(field.errors for field in self.fields)
+
+
+def form_page(
+    panel: Panel,
+    request: HttpRequest,
+    form: forms.Form,
+    *,
+    title: str,
+    submit: str,
+    back: str,
+    groups: Sequence[Group] = (),
+    choice: str = "",
+    sections: Sequence[Section] = (),
+    obj: Any = None,
+    method: str = "post",
+) -> HttpResponse:
+    """A form on a page of its own, with sections below it; a question, which changes nothing, is asked by `get`."""
+    context = {
+        **panel.admin_site.each_context(request),
+        "opts": panel.opts,
+        "original": obj,
+        "title": title,
+        "form": form,
+        "groups": groups or [Group(fields=list(form.visible_fields()))],
+        "choice": form[choice] if choice else None,
+        "submit_text": submit,
+        "back": back,
+        "sections": sections,
+        "media": panel.media + form.media,
+        "method": method,
+    }
+    return _respond(panel, request, "admin/console/form.html", context)
+
+
+def plain_page(
+    panel: Panel, request: HttpRequest, *, title: str, sections: Sequence[Section], obj: Any = None
+) -> HttpResponse:
+    """Sections below a title."""
+    context = {
+        **panel.admin_site.each_context(request),
+        "opts": panel.opts,
+        "original": obj,
+        "title": title,
+        "sections": sections,
+    }
+    return _respond(panel, request, "admin/console/plain.html", context)
+
+
+def reveal(panel: Panel, request: HttpRequest, *, title: str, secret: str, explained: str, back: str) -> HttpResponse:
+    """Show a secret in the answer itself: it is stored nowhere in the clear, not in a session or cookie either."""
+    context = {
+        **panel.admin_site.each_context(request),
+        "opts": panel.opts,
+        "title": title,
+        "secret": secret,
+        "explained": explained,
+        "back": back,
+    }
+    return _respond(panel, request, "admin/console/secret.html", context)
+
+
+def reveal_in_dialog(request: HttpRequest, *, secret: str, explained: str, back: str) -> HttpResponse:
+    """The same, in place of the dialog that asked for it: with its button still there, a second click would make another."""
+    context = {"secret": secret, "explained": explained, "back": back}
+    response = TemplateResponse(request, "admin/console/secret_dialog.html", context)
+    response["HX-Retarget"] = response["HX-Reselect"] = "#dialog"
+    return response
+
+
+def _respond(panel: Panel, request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
+    request.current_app = panel.admin_site.name
+    return TemplateResponse(request, template, context)

@@ -1,0 +1,122 @@
+"""What every page of the console is: an instrument panel over one noun, cheap to look at however large its table."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar, cast
+
+from django.contrib.admin import ShowFacets
+from django.core.paginator import Paginator
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils.functional import cached_property
+from unfold.admin import ModelAdmin
+from unfold.decorators import action, display
+from unfold.enums import ActionVariant
+
+from config.console.parts.sections import Section
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+COUNTED = 10_000  # rows; nobody pages further, and counting millions at every look is what makes a console slow
+
+
+LOOKED_THROUGH = 100_000  # rows, for what no index finds
+
+
+def newest(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """Those of a time-ordered log's newest LOOKED_THROUGH rows: among millions, what is rare would be looked for in all."""
+    older = rows.model._default_manager.order_by("-id").values_list("id", flat=True)[LOOKED_THROUGH:][:1]
+    return rows.filter(id__gt=older[0]) if older else rows
+
+
+class CappedPaginator(Paginator):  # type: ignore[type-arg]
+    """Counts and pages through the first rows only."""
+
+    template_name = "admin/console/pagination.html"
+
+    @cached_property
+    def count(self) -> int:
+        rows = cast("QuerySet[Model]", self.object_list)
+        # Of the key alone: a list's annotations would be worked out for every row counted.
+        return min(rows.order_by().values("pk")[: COUNTED + 1].count(), COUNTED)
+
+    @property
+    def is_capped(self) -> bool:
+        return self.count == COUNTED
+
+    @property
+    def shown(self) -> str:
+        return f"{self.count:,}{'+' if self.is_capped else ''}"
+
+
+class Panel(ModelAdmin):  # type: ignore[misc]
+    """A list that costs a fixed number of queries, and a page made of `sections`.
+
+    Django's own forms for adding, changing and deleting are shut: every change is a named action that calls a service.
+    """
+
+    paginator = CappedPaginator
+    show_full_result_count = False
+    show_facets = ShowFacets.NEVER  # a count for every choice of every filter
+    list_max_show_all = 0
+    list_per_page = 50
+    list_fullwidth = True
+    # Sorting a log by a column without an index reads all of it.
+    sortable_by: ClassVar[tuple[str, ...]] = ()
+    change_form_template = "admin/console/detail.html"
+    fields: ClassVar[tuple[str, ...]] = ()
+
+    def sections(self, request: HttpRequest, obj: Any) -> list[Section]:
+        raise NotImplementedError
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        # Who may change something may look at it, although nobody changes it by Django's own form.
+        app, model = self.opts.app_label, self.opts.model_name
+        return any(request.user.has_perm(f"{app}.{verb}_{model}") for verb in ("view", "change"))
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
+    ) -> HttpResponse:
+        context |= {"title": f"{self.opts.verbose_name}".capitalize(), "sections": self.sections(request, obj)}
+        return super().render_change_form(request, context, *args, obj=obj, **kwargs)  # type: ignore[no-any-return]
+
+
+def column(
+    description: str, *, label: Mapping[str, str] | None = None, empty_value: str | None = None
+) -> Callable[[Method], Method]:
+    """A method as a list's column; `label` gives each of its values a colour."""
+    marked = display(description=description, label=label, empty_value=empty_value)
+    return cast(Callable[[Method], Method], marked)
+
+
+def button(
+    description: str,
+    *,
+    permissions: Sequence[str],
+    icon: str,
+    url_path: str | None = None,
+    variant: ActionVariant = ActionVariant.DEFAULT,
+    dialog: Mapping[str, Any] | None = None,
+) -> Callable[[Method], Method]:
+    """A method as a button of the detail page: with a dialog it acts on a POST of that alone, without it is a page."""
+    marked = action(
+        description=description, permissions=permissions, icon=icon, url_path=url_path, variant=variant, dialog=dialog
+    )
+    return cast(Callable[[Method], Method], marked)
+
+
+def acting(request: HttpRequest) -> str:
+    """Who acts, as the audit log and the services want it."""
+    return f"admin:{request.user.get_username()}"
+
+
+def is_list(request: HttpRequest) -> bool:
+    """Is this request for a list page? Lists leave large columns in the database."""
+    return bool(request.resolver_match and (request.resolver_match.url_name or "").endswith("_changelist"))

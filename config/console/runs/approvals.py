@@ -1,0 +1,241 @@
+"""The inbox of what runs ask before they go on."""
+
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from unfold.dataclasses import UnfoldAction
+from unfold.enums import ActionVariant
+from unfold.forms import BaseDialogForm
+from unfold.widgets import UnfoldAdminTextareaWidget
+
+from config.console.access.audit import entries_of
+from config.console.parts.dialogs import dialog, submit
+from config.console.parts.json_field import JsonField
+from config.console.parts.links import page, run_link
+from config.console.parts.moments import appointment, distance, moment
+from config.console.parts.panel import Panel, acting, button, column, is_list
+from config.console.parts.sections import Facts, Notice, Section, Text, pretty
+from config.console.runs.words import first_line
+from runs.actions.approve import Choice, decide
+from runs.models import Approval, Wait
+
+PENDING = "pending"
+COLOURS = {
+    PENDING: "warning",
+    "approved": "success",
+    "edited": "success",
+    "denied": "danger",
+    "expired": "default",
+    "closed": "default",
+}
+
+
+class StatusFilter(admin.SimpleListFilter):
+    """Pending ones, unless asked for others."""
+
+    title = "status"
+    parameter_name = "status"
+
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
+        return [("decided", "decided"), ("over", "expired or closed"), ("all", "all")]
+
+    def choices(self, changelist: Any) -> Any:
+        unfiltered, *others = super().choices(changelist)
+        yield {**unfiltered, "display": PENDING}
+        yield from others
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Approval]) -> QuerySet[Approval]:
+        match self.value():
+            case None:
+                return queryset.filter(wait__status=Wait.Status.OPEN, wait__kind=Wait.Kind.APPROVAL)
+            case "decided":
+                return queryset.exclude(decision="")
+            case "over":
+                return queryset.filter(wait__status__in=[Wait.Status.EXPIRED, Wait.Status.CLOSED], decision="")
+        return queryset
+
+
+class DecisionForm(BaseDialogForm):  # type: ignore[misc]
+    """Bound to what was shown: should the run ask for something else meanwhile, the decision is refused."""
+
+    digest = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.approval = get_object_or_404(Approval, pk=self.object_id)
+        self.initial = {"digest": self.approval.digest, "arguments": self.approval.arguments}
+
+
+class ApproveForm(DecisionForm):
+    reason = forms.CharField(required=False, max_length=1000, widget=UnfoldAdminTextareaWidget(attrs={"rows": 2}))
+
+
+class EditForm(ApproveForm):
+    arguments = JsonField(
+        required=True, rows=10, label="Arguments (JSON)", help_text="What the agent uses in their place"
+    )
+    field_order = ("digest", "arguments", "reason")
+
+
+APPROVE = dialog("Approve?", "The run goes on with the arguments as they are shown.", "Approve", ApproveForm)
+EDIT = dialog("Approve with other arguments?", "The run goes on with these.", "Approve these", EditForm)
+DENY = dialog("Deny?", "The run goes on, and is told so.", "Deny", ApproveForm)
+
+
+@admin.register(Approval)
+class ApprovalPanel(Panel):
+    """What runs wait for a person to decide."""
+
+    list_display = ("status_label", "question_shown", "agent", "run_shown", "since", "until", "decided")
+    list_display_links = ("status_label", "question_shown")
+    list_filter = (StatusFilter,)
+    list_select_related = ("wait__run",)
+    actions_detail = ("approve", "edit", "deny")
+
+    # Lists
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Approval]:
+        approvals = super().get_queryset(request).select_related("wait__run")
+        return approvals.defer("wait__run__input", "wait__run__result", "wait__run__policy")  # type: ignore[no-any-return]
+
+    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
+        is_pending = is_list(request) and StatusFilter.parameter_name not in request.GET
+        return ("wait_id",) if is_pending else ("-wait_id",)  # the longest waiting, else the newest
+
+    @column("status", label=COLOURS)
+    def status_label(self, approval: Approval) -> str:
+        return approval.status
+
+    @column("question")
+    def question_shown(self, approval: Approval) -> str:
+        return first_line(approval.question)
+
+    @column("agent")
+    def agent(self, approval: Approval) -> str:
+        return approval.wait.run.agent
+
+    @column("run")
+    def run_shown(self, approval: Approval) -> SafeString:
+        return run_link(approval.wait.run_id)
+
+    @column("since")
+    def since(self, approval: Approval) -> SafeString:
+        return moment(approval.wait.created_at)
+
+    @column("until", empty_value="no end")
+    def until(self, approval: Approval) -> SafeString | None:
+        return moment(approval.wait.due_at) if approval.wait.due_at else None
+
+    @column("decided", empty_value="–")
+    def decided(self, approval: Approval) -> SafeString | None:
+        return (
+            format_html("{} by {}", moment(approval.decided_at), approval.decided_by) if approval.decided_at else None
+        )
+
+    # Deciding
+
+    def has_decide_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("runs.decide_approval")
+
+    @button("Approve", permissions=["decide"], icon="check", variant=ActionVariant.SUCCESS, dialog=APPROVE)
+    def approve(self, request: HttpRequest, form: ApproveForm, object_id: str) -> HttpResponse:
+        return self._decide(
+            request, APPROVE, form, object_id, "approve", field="reason", done="Approved: the run goes on."
+        )
+
+    @button("Edit and approve", permissions=["decide"], icon="edit", dialog=EDIT)
+    def edit(self, request: HttpRequest, form: EditForm, object_id: str) -> HttpResponse:
+        done = "Approved with other arguments: the run goes on."
+        return self._decide(request, EDIT, form, object_id, "edit", field="arguments", done=done)
+
+    @button("Deny", permissions=["decide"], icon="block", variant=ActionVariant.DANGER, dialog=DENY)
+    def deny(self, request: HttpRequest, form: ApproveForm, object_id: str) -> HttpResponse:
+        return self._decide(request, DENY, form, object_id, "deny", field="reason", done="Denied: the run goes on.")
+
+    def _decide(
+        self,
+        request: HttpRequest,
+        shown: dict[str, Any],
+        form: ApproveForm,
+        object_id: str,
+        decision: Choice,
+        *,
+        field: str,
+        done: str,
+    ) -> HttpResponse:
+        said = form.cleaned_data
+
+        def act() -> None:
+            decide(
+                UUID(object_id),
+                decision=decision,
+                by=acting(request),
+                arguments=said.get("arguments"),
+                reason=said["reason"],
+                digest=said["digest"],
+            )
+
+        return submit(request, shown, form, act, field=field, done=done, back=page("runs_approval", object_id))
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+        approval = Approval.objects.select_related("wait").filter(pk=object_id).first()
+        if approval is None or approval.status != PENDING:
+            return []
+        actions = super().get_actions_detail(request, object_id)
+        return [one for one in actions if approval.arguments is not None or one.action_name != "runs_approval_edit"]
+
+    # One approval
+
+    def sections(self, request: HttpRequest, obj: Approval) -> list[Section]:
+        sections: list[Section] = [_notice(obj)]
+        if obj.detail:
+            sections.append(Text(title="In detail", text=obj.detail))
+        if obj.arguments is not None:
+            sections.append(
+                Text(title="Arguments", text=pretty(obj.arguments), note="What is to be done, if approved.")
+            )
+        if obj.decision == Approval.Decision.EDIT:
+            sections.append(Text(title="Arguments as they were approved", text=pretty(obj.decided_arguments)))
+        return [*sections, _facts(obj), entries_of("approval", obj.pk)]
+
+
+def _notice(approval: Approval) -> Notice:
+    wait, status = approval.wait, approval.status
+    details: list[Any]
+    if status == PENDING:
+        expiry = approval.get_on_expiry_display()
+        if wait.due_at:
+            details = [
+                format_html("Until {} ({}); after that it {}.", appointment(wait.due_at), distance(wait.due_at), expiry)
+            ]
+        else:
+            details = ["It waits for as long as it takes."]
+        return Notice(
+            text=format_html("{} asks: {}", wait.run.agent, approval.question), level="warning", details=details
+        )
+    level = {"approved": "good", "edited": "good", "denied": "bad"}.get(status, "info")
+    by = f" by {approval.decided_by}" if approval.decided_by else ""
+    reason = [f"Reason: {approval.reason}"] if approval.reason else []
+    return Notice(text=f"{status.capitalize()}{by}: {approval.question}", level=level, details=reason)
+
+
+def _facts(approval: Approval) -> Facts:
+    wait = approval.wait
+    return Facts(
+        rows=[
+            ("Agent", wait.run.agent),
+            ("Run", format_html("{} {}", run_link(wait.run_id), wait.run.status)),
+            ("Asked", moment(wait.created_at)),
+            ("Until", wait.due_at and moment(wait.due_at)),
+            ("Decided", approval.decided_at and moment(approval.decided_at)),
+            ("By", approval.decided_by),
+            ("Digest of question and arguments", format_html("<code>{}</code>", approval.digest)),
+        ]
+    )

@@ -1,0 +1,188 @@
+"""Where a run stands in its causal chain: what led to it, and what it led to.
+
+Up: a run ← the events that woke it ← the runs that emitted them; a child ← its parent; a fork ← the run it was made of.
+Down: a run → the events it emitted → the runs these started or woke; → its children; → its forks. Each direction is one
+query, level by level, so that of a large tree what is nearest is shown, and what failed before what did not.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import ClassVar
+from uuid import UUID
+
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from config.console.parts.links import event_link, run_link
+from config.console.runs.children import name_of, spawned_by
+from runs.db.sql import fetch
+from runs.models import Run
+from triggers.models import Event
+
+LEVELS_UP = 12  # an event and the run that emitted it are two
+LEVELS_DOWN = 6
+CAUSES = 3  # events of one run that are followed up
+BREADTH = 10  # shown of each kind of thing that one thing led to
+COUNTED = 1_000  # of these at most is counted how many more there are
+NODES = 150  # of one direction
+
+UP = """
+WITH RECURSIVE up (level, kind, id, relation, of, others) AS (
+  SELECT 0, 'run', %(run)s::uuid, '', NULL::uuid, 0::bigint
+  UNION ALL
+  SELECT up.level + 1, cause.kind, cause.id, cause.relation, up.id, cause.others
+  FROM up CROSS JOIN LATERAL (
+    SELECT 'event' AS kind, event.id, 'woken by' AS relation, greatest(cardinality(run.event_ids) - %(causes)s, 0)::bigint AS others
+    FROM runs_run run, unnest(run.event_ids[1:%(causes)s]) AS event(id)
+    WHERE up.kind = 'run' AND run.id = up.id
+    UNION ALL
+    SELECT 'run', run.parent_id, 'child of', 0 FROM runs_run run
+    WHERE up.kind = 'run' AND run.id = up.id AND run.parent_id IS NOT NULL
+    UNION ALL
+    SELECT 'run', run.forked_from_id, 'fork of', 0 FROM runs_run run
+    WHERE up.kind = 'run' AND run.id = up.id AND run.forked_from_id IS NOT NULL
+    UNION ALL
+    SELECT 'run', event.cause_run_id, 'emitted by', 0 FROM triggers_event event
+    WHERE up.kind = 'event' AND event.id = up.id AND event.cause_run_id IS NOT NULL
+  ) cause WHERE up.level < %(levels)s
+) SELECT level, kind, id, relation, of, others FROM up LIMIT %(nodes)s
+"""
+# An event's runs share the time its id begins with: see runs.of_event.runs_of_events.
+DOWN = """
+WITH RECURSIVE down (level, kind, id, relation, of, others) AS (
+  SELECT 0, 'run', %(run)s::uuid, '', NULL::uuid, 0::bigint
+  UNION ALL
+  SELECT down.level + 1, effect.kind, effect.id, effect.relation, down.id, effect.others
+  FROM down CROSS JOIN LATERAL (
+    SELECT kind, id, relation, greatest(total - %(breadth)s, 0) AS others FROM (
+     SELECT found.*, count(*) OVER (PARTITION BY relation) AS total,
+            row_number() OVER (PARTITION BY relation ORDER BY NOT has_failed, id) AS place FROM (
+      (SELECT 'event' AS kind, event.id, 'emitted' AS relation, false AS has_failed FROM triggers_event event
+       WHERE down.kind = 'run' AND event.cause_run_id = down.id LIMIT %(counted)s)
+      UNION ALL
+      (SELECT 'run', run.id, 'spawned', run.status = 'failed' FROM runs_run run
+       WHERE down.kind = 'run' AND run.parent_id = down.id LIMIT %(counted)s)
+      UNION ALL
+      (SELECT 'run', run.id, 'forked to', run.status = 'failed' FROM runs_run run
+       WHERE down.kind = 'run' AND run.forked_from_id = down.id LIMIT %(counted)s)
+      UNION ALL
+      (SELECT 'run', run.id, 'started', run.status = 'failed' FROM runs_run run
+       WHERE down.kind = 'event' AND run.event_ids @> ARRAY[down.id] AND run.forked_from_id IS NULL
+         AND run.id BETWEEN (left(replace(down.id::text, '-', ''), 12) || repeat('0', 20))::uuid
+                        AND (left(replace(down.id::text, '-', ''), 12) || repeat('f', 20))::uuid LIMIT %(counted)s)
+      UNION ALL
+      (SELECT 'run', run.id, 'joined', run.status = 'failed' FROM runs_run run
+       WHERE down.kind = 'event' AND cardinality(run.event_ids) > 1 AND run.event_ids @> ARRAY[down.id]
+         AND run.forked_from_id IS NULL
+         AND NOT run.id BETWEEN (left(replace(down.id::text, '-', ''), 12) || repeat('0', 20))::uuid
+                            AND (left(replace(down.id::text, '-', ''), 12) || repeat('f', 20))::uuid LIMIT %(counted)s)
+      UNION ALL
+      (SELECT 'run', wait.run_id, 'woke', false FROM runs_wait wait
+       WHERE down.kind = 'event' AND wait.event_id = down.id LIMIT %(counted)s)
+     ) found
+    ) counted WHERE place <= %(breadth)s ORDER BY relation, place
+  ) effect WHERE down.level < %(levels)s
+) SELECT level, kind, id, relation, of, others FROM down LIMIT %(nodes)s
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A run or an event of the tree, how it hangs together with the one it hangs on, and how many that hang there in the
+    same way are not shown."""
+
+    level: int
+    kind: str
+    id: UUID
+    relation: str
+    of: UUID | None
+    others: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A node as the page shows it."""
+
+    level: int
+    relation: str
+    what: SafeString | str
+    state: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CausalTree:
+    """What led to a run, read from it back in time, and what it led to."""
+
+    template: ClassVar[str] = "admin/console/causal_tree.html"
+    chain: Sequence[str]
+    up: Sequence[Line]
+    down: Sequence[Line]
+
+
+def causal_tree(run: Run) -> CausalTree:
+    up = _read(UP, run, levels=LEVELS_UP)
+    down = _read(DOWN, run, levels=LEVELS_DOWN)
+    named = _names([*up, *down])
+    return CausalTree(
+        chain=[*run.chain, run.trigger or run.agent] if run.chain else [],
+        up=list(_lines(run, up, named)),
+        down=list(_lines(run, down, named)),
+    )
+
+
+def _read(query: str, run: Run, *, levels: int) -> list[Node]:
+    limits = {"levels": levels, "causes": CAUSES, "breadth": BREADTH, "counted": COUNTED, "nodes": NODES}
+    return [
+        Node(level=level, kind=kind, id=id, relation=relation, of=of, others=others)
+        for level, kind, id, relation, of, others in fetch(query, {"run": run.pk, **limits})
+        if level
+    ]
+
+
+def _names(nodes: Iterable[Node]) -> dict[UUID, Line]:
+    """Every node's link and state, but not yet its place."""
+    wanted = {kind: {node.id for node in nodes if node.kind == kind} for kind in ("run", "event")}
+    runs = Run.objects.filter(pk__in=wanted["run"]).values_list("id", "agent", "status")
+    parents = {node.of for node in nodes if node.relation == "spawned" and node.of}
+    spawned = spawned_by(parents) if parents else {}
+    events = Event.objects.filter(pk__in=wanted["event"]).values_list("id", "type", "subject")
+    return {
+        **{
+            id: Line(level=0, relation="", what=run_link(id, name_of(spawned.get(id, agent))), state=status)
+            for id, agent, status in runs
+        },
+        **{id: Line(level=0, relation="", what=_event(id, type, subject)) for id, type, subject in events},
+    }
+
+
+def _event(id: UUID, type: str, subject: str) -> SafeString:
+    return format_html('{} <span class="moment-ago">{}</span>', event_link(id, type), subject)
+
+
+def _lines(run: Run, nodes: Sequence[Node], named: dict[UUID, Line]) -> Iterable[Line]:
+    """Depth first, below what each hangs on. What hangs in two places is followed in the first of them alone."""
+    hanging: dict[UUID | None, dict[UUID, Node]] = {}
+    for node in nodes:
+        hanging.setdefault(node.of, {}).setdefault(node.id, node)
+    followed: set[UUID] = set()
+
+    def below(id: UUID, level: int) -> Iterable[Line]:
+        if id in followed:
+            return
+        followed.add(id)
+        for relation, alike in groupby(hanging.get(id, {}).values(), key=lambda node: node.relation):
+            others = 0
+            for node in alike:
+                gone = Line(level=0, relation="", what=f"{node.kind} {node.id}, which is gone")
+                yield replace(named.get(node.id, gone), level=level, relation=relation)
+                yield from below(node.id, level + 1)
+                others = node.others
+            if others:
+                yield Line(level=level, relation=relation, what=_more(others))
+
+    return below(run.pk, 1)
+
+
+def _more(others: int) -> str:
+    return f"… {others:,}{'' if others < COUNTED - BREADTH else ' or more'} more"

@@ -1,0 +1,260 @@
+"""The list of runs: what runs, what does not and why, what failed, what a person must decide on."""
+
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+from django.contrib import admin
+from django.contrib.postgres.fields import ArrayField
+from django.core.exceptions import PermissionDenied
+from django.db.models import Exists, Func, OuterRef, Q, QuerySet, TextField
+from django.db.models.functions import Now
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from agents.registry import all_agents
+from config.console.parts.links import run_link
+from config.console.parts.moments import moment
+from config.console.parts.pages import plain_page
+from config.console.parts.panel import LOOKED_THROUGH, column, is_list, newest
+from config.console.parts.sections import Facts, Section, Text
+from config.console.runs.bulk import Deed, carry_out_or_ask
+from config.console.runs.buttons import RunButtons
+from config.console.runs.journal_entry import Opened, open_entry
+from config.console.runs.page import sections_of
+from config.console.runs.uncertain import doubt_about, unproved_step_of, with_doubts
+from config.console.runs.waits import with_open_waits
+from config.console.runs.words import STATUS_COLOURS, duration_of, first_line, in_words, trigger_of
+from runs.actions.cancel import cancel
+from runs.actions.requeue import requeue
+from runs.models import Queue, Run
+from runs.of_event import runs_of_event
+from runs.processes.alive import alive
+from runs.states import LIVE, REQUEUEABLE, RunStatus
+
+TITLES = {
+    RunStatus.FAILED.value: "Failed runs",
+    RunStatus.UNCERTAIN.value: "Uncertain runs",
+    RunStatus.CANCELLED.value: f"Cancelled runs among the newest {LOOKED_THROUGH:,}",
+}
+# Only a run with a key is ever blocked; saying so lets PostgreSQL use the index of live runs by key.
+BLOCKED = Q(status=RunStatus.QUEUED, key__isnull=False, ready_at=None, due_at=None)
+REQUEUE = Deed(
+    verb="Requeue",
+    done="requeued",
+    legal=Q(status__in=REQUEUEABLE),
+    otherwise="only failed and cancelled runs can be requeued",
+    act=lambda run, by: requeue(run.pk, by=by),
+)
+CANCEL = Deed(
+    verb="Cancel",
+    done="cancelled; those that are running stop within seconds",
+    legal=Q(status__in=LIVE),
+    otherwise="they have finished",
+    act=lambda run, by: cancel(run.pk, by=by),
+)
+
+
+class AgentFilter(admin.SimpleListFilter):
+    """The agents some worker has code for: a DISTINCT over all runs would read them all."""
+
+    title = f"agent, in the newest {LOOKED_THROUGH:,} runs"
+    parameter_name = "agent"
+
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
+        return [(agent.name, agent.name) for agent in all_agents()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Run]) -> QuerySet[Run]:
+        return newest(queryset).filter(agent=self.value()) if self.value() else queryset
+
+
+class PlaceFilter(admin.SimpleListFilter):
+    """Where a queued run stands."""
+
+    title = "place in the queue"
+    parameter_name = "place"
+
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
+        return [("ready", "ready"), ("due", "delayed: a retry or a rate limit"), ("blocked", "blocked behind its key")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Run]) -> QuerySet[Run]:
+        queued = queryset.filter(status=RunStatus.QUEUED)
+        match self.value():
+            case "ready":
+                return queued.filter(ready_at__isnull=False)
+            case "due":
+                return queued.filter(due_at__isnull=False)
+            case "blocked":
+                return queued.filter(BLOCKED)
+        return queryset
+
+
+class FinishedFilter(admin.SimpleListFilter):
+    """When a run finished; of the newest alone, since no index finds a day's."""
+
+    title = "finished"
+    parameter_name = "finished"
+
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
+        return [("1h", "in the last hour"), ("24h", "in the last 24 hours")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Run]) -> QuerySet[Run]:
+        within = {"1h": timedelta(hours=1), "24h": timedelta(hours=24)}.get(self.value() or "")
+        return newest(queryset).filter(finished_at__gt=Now() - within) if within else queryset
+
+
+@admin.register(Run)
+class RunPanel(RunButtons):
+    """What runs, what does not and why, what failed."""
+
+    list_display = ("status_label", "agent", "trigger_link", "tried", "created", "took", "reason")
+    list_display_links = ("status_label", "agent")
+    list_filter = ("status", FinishedFilter, PlaceFilter, AgentFilter)
+    search_fields = ("trigger",)  # only makes the box appear: see get_search_results
+    search_help_text = "a run's id, an event's id, or a trigger's exact slug"
+    ordering = ("-id",)
+    actions = ("requeue_chosen", "cancel_chosen")
+
+    def get_urls(self) -> list[URLPattern]:
+        entry = self.admin_site.admin_view(self.entry_view)
+        return [path("<path:object_id>/entry/", entry, name="runs_run_entry"), *super().get_urls()]
+
+    # Lists
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Run]:
+        asked = super().get_queryset(request).annotate(has_worker=_has_worker(), is_paused=_is_paused())
+        runs: QuerySet[Run] = with_open_waits(asked)
+        if not is_list(request):
+            return runs
+        runs = runs.defer("input", "result", "policy")
+        match request.GET.get("status__exact"):
+            case RunStatus.CANCELLED:  # of all statuses the one that is rare and has no index
+                return newest(runs)
+            case RunStatus.UNCERTAIN:
+                return with_doubts(runs)
+        return runs
+
+    def get_list_display(self, request: HttpRequest) -> tuple[str, ...]:
+        if request.GET.get("status__exact") == RunStatus.UNCERTAIN:
+            return ("status_label", "agent", "trigger_link", "parked", "doubt", "sent_under")
+        return self.list_display
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Run], search_term: str
+    ) -> tuple[QuerySet[Run], bool]:
+        if not search_term:
+            return queryset, False
+        try:
+            wanted = UUID(search_term.strip())
+        except ValueError:
+            return queryset.filter(trigger=search_term.strip()), False
+        # Two steps: as one condition it would keep PostgreSQL from using the primary key.
+        of_event = runs_of_event(wanted).values_list("id", flat=True)
+        return queryset.filter(id__in=[wanted, *of_event]), False
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        title = TITLES.get(request.GET.get("status__exact", ""))
+        return super().changelist_view(  # type: ignore[no-any-return]
+            request, {**({"title": title} if title else {}), **(extra_context or {})}
+        )
+
+    @column("status", label=STATUS_COLOURS)
+    def status_label(self, run: Run) -> str:
+        return run.status
+
+    @column("trigger", empty_value="–")
+    def trigger_link(self, run: Run) -> SafeString | None:
+        return trigger_of(run)
+
+    @column("attempt", empty_value="–")
+    def tried(self, run: Run) -> int | None:
+        # Counted since the last progress, so it says something only of a run that is not over.
+        return run.attempt or None if run.status in LIVE else None
+
+    @column("created")
+    def created(self, run: Run) -> SafeString:
+        return moment(run.created_at)
+
+    @column("took", empty_value="–")
+    def took(self, run: Run) -> str | None:
+        return duration_of(run)
+
+    @column("why")
+    def reason(self, run: Run) -> SafeString | str:
+        if run.status in (RunStatus.FAILED, RunStatus.CANCELLED):
+            return first_line(run.error or run.status_reason)
+        return as_one(in_words(run)) if run.status in LIVE else ""
+
+    # Of uncertain ones
+
+    @column("parked")
+    def parked(self, run: Run) -> SafeString:
+        return moment(run.parked_at)  # type: ignore[attr-defined]
+
+    @column("what is not known")
+    def doubt(self, run: Run) -> SafeString | str:
+        return as_one(doubt_about(run))
+
+    @column("idempotency key", empty_value="–")
+    def sent_under(self, run: Run) -> str | None:
+        step = unproved_step_of(run)
+        return step.idempotency_key if step else None
+
+    # Actions
+
+    @admin.action(description="Requeue", permissions=["requeue"])
+    def requeue_chosen(self, request: HttpRequest, queryset: QuerySet[Run]) -> HttpResponse | None:
+        return carry_out_or_ask(self, request, queryset, REQUEUE)
+
+    @admin.action(description="Cancel", permissions=["cancel"])
+    def cancel_chosen(self, request: HttpRequest, queryset: QuerySet[Run]) -> HttpResponse | None:
+        return carry_out_or_ask(self, request, queryset, CANCEL)
+
+    # One run
+
+    def sections(self, request: HttpRequest, obj: Run) -> list[Section]:
+        return sections_of(obj, request)
+
+    def entry_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """One entry of its journal: for the run's page, where somebody opens it there, or on a page of its own."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        run = get_object_or_404(Run.objects.only("id", "agent", "payload_removed_at"), pk=object_id)
+        opened = open_entry(run, request.GET.get("key", ""))
+        if opened is None:
+            raise Http404("Its journal has no such entry.")
+        if request.headers.get("HX-Request"):
+            may_fork = self.has_fork_permission(request) and run.payload_removed_at is None
+            return TemplateResponse(
+                request, "admin/console/entry.html", {"opened": opened, "fork": _fork_url(run, opened, may_fork)}
+            )
+        sections: list[Section] = [Facts(rows=[("Run", run_link(run.pk, run.agent)), *opened.facts])]
+        sections += [Text(title=label, text=text) for label, text in opened.texts]
+        title = f"{opened.entry.kind.capitalize()} {opened.entry.key}"
+        return plain_page(self, request, title=title, sections=sections, obj=run)
+
+
+def _fork_url(run: Run, opened: Opened, may_fork: bool) -> str:
+    query = urlencode({"step": opened.entry.key})
+    return f"{reverse('admin:runs_run_fork_run', args=[run.pk])}?{query}" if may_fork else ""
+
+
+def as_one(words: SafeString | str) -> SafeString:
+    # On a narrow screen a cell's parts stand side by side.
+    return format_html("<span>{}</span>", words)
+
+
+def _has_worker() -> Exists:
+    """Does a live worker serve this run's queue and have its agent's code?"""
+    agent: Any = Func(OuterRef("agent"), template="ARRAY[%(expressions)s]", output_field=ArrayField(TextField()))
+    queue: Any = Func(OuterRef("queue"), template="ARRAY[%(expressions)s]", output_field=ArrayField(TextField()))
+    return Exists(alive().filter(kind="worker", agents__contains=agent, queues__contains=queue))
+
+
+def _is_paused() -> Exists:
+    return Exists(Queue.objects.filter(Q(name=OuterRef("queue")) | Q(name=Queue.EVERY), paused_at__isnull=False))

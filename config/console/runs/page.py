@@ -1,0 +1,212 @@
+"""The page of one run: what it is doing or why it is not, its journal, its causes and effects."""
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest
+from django.utils.html import format_html
+
+from config.console.access.audit import entries_of
+from config.console.parts.links import event_link, joined, link, page, run_link
+from config.console.parts.moments import moment
+from config.console.parts.sections import (
+    Facts,
+    Notice,
+    Section,
+    Table,
+    Text,
+    pretty,
+)
+from config.console.runs.causal_tree import causal_tree
+from config.console.runs.children import name_of, spawned_by
+from config.console.runs.uncertain import notice_of_uncertain
+from config.console.runs.waits import open_wait_of, waiting_for
+from config.console.runs.waterfall import waterfall
+from config.console.runs.words import (
+    LEVELS,
+    duration_of,
+    first_line,
+    has_worker,
+    in_words,
+    is_blocked,
+    took,
+    trigger_of,
+)
+from runs.models import NIL, Approval, Attempt, Notification, ProcessedEvent, Run, Wait
+from runs.states import LIVE, REQUEUEABLE, RunStatus
+from triggers.models import Event
+
+SHOWN = 20  # attempts, events and notifications of one run
+CLAIMS = "A worker claims a run to execute it. Attempts are counted since the last step or wait that was completed."
+CHILDREN = 5  # of those it waits for, linked in the notice
+
+
+def sections_of(run: Run, request: HttpRequest) -> list[Section]:
+    attempts = list(run.attempts.select_related("worker").order_by("-epoch")[: SHOWN + 1])
+    events = list(Event.objects.filter(pk__in=run.event_ids[:SHOWN]).select_related("source").defer("data", "body"))
+    sections: list[Section] = [*_notices(run), *_failed_children(run), _facts(run, events)]
+    if run.error and run.status != RunStatus.CANCELLED:
+        sections.append(Text(title="Error", text=run.error))
+    if attempts and attempts[0].traceback:
+        sections.append(Text(title=f"Traceback of attempt {attempts[0].number}", text=attempts[0].traceback))
+    if run.result is not None:
+        sections.append(Text(title="Result", text=pretty(run.result)))
+    sections += waterfall(run, request)
+    sections += [_attempts(attempts), _events(run, events), causal_tree(run), *_notifications(run)]
+    approvals = Approval.objects.filter(wait__run=run).order_by("-id").values_list("id", flat=True)[:SHOWN]
+    sections.append(entries_of("run", run.pk, parts={"approval": approvals}))
+    sections += [
+        Text(title=f"Traceback of attempt {earlier.number}", text=earlier.traceback, folded=True)
+        for earlier in attempts[1:]
+        if earlier.traceback
+    ]
+    if run.input is not None:
+        sections.append(Text(title="Input", text=pretty(run.input), folded=True))
+    sections.append(Text(title="Policy, as it was at dispatch", text=pretty(run.policy), folded=True))
+    return sections
+
+
+def _notices(run: Run) -> list[Section]:
+    match run.status:
+        case RunStatus.UNCERTAIN:
+            return notice_of_uncertain(run)
+        case RunStatus.WAITING if wait := open_wait_of(run):
+            return [_waiting(wait)]
+    level = LEVELS.get(RunStatus(run.status), "info")
+    details: list[Any] = []
+    if is_blocked(run):
+        level = "warning"
+        details = [format_html("Its key is held by {}.", run_link(holder)) for holder in _holders(run)]
+    if run.status == RunStatus.QUEUED and run.ready_at and not has_worker(run):
+        level = "bad"
+        details = ["Start a worker that has this agent's code: celery -A config worker. Processes are under Workers."]
+    if (
+        run.status == RunStatus.FAILED
+        and ProcessedEvent.objects.filter(run_id=run.pk, event_id__in=run.event_ids).exists()
+    ):
+        details = ["Its event has been processed, so it cannot be requeued; replay the event instead."]
+    if run.status in REQUEUEABLE and (fork := Run.objects.filter(forked_from_id=run.pk).order_by("id").last()):
+        details = [format_html("It was forked: {} does its work now.", run_link(fork.pk))]
+    return [Notice(text=in_words(run), level=level, details=details)]
+
+
+def _waiting(wait: Wait) -> Notice:
+    match wait.kind:
+        case Wait.Kind.APPROVAL:
+            details = [link(page("runs_approval", wait.approval.pk), "Look at it and decide")]
+            return Notice(text=waiting_for(wait), level="warning", details=details)
+        case Wait.Kind.CHILDREN:
+            live = Run.objects.live().filter(parent_id=wait.run_id, id__among=wait.children)
+            still, first = live.count(), live.order_by("id").values_list("id", "agent")[:CHILDREN]
+            links = [run_link(id, agent) for id, agent in first]
+            more = [f"{still - len(links)} more"] if still > len(links) else []
+            details = [joined([*links, *more])] if links else []
+            return Notice(text=waiting_for(wait, still_running=still), details=details)
+    return Notice(
+        text=waiting_for(wait), details=["It is a row in the database meanwhile: no process, no place in a queue."]
+    )
+
+
+def _failed_children(run: Run) -> list[Section]:
+    failed = Run.objects.filter(parent_id=run.pk, status=RunStatus.FAILED).order_by("id")
+    first = list(failed.values_list("id", "agent", "error")[:CHILDREN])
+    if not first:
+        return []
+    names = spawned_by([run.pk])
+    count, of = failed.count(), Run.objects.filter(parent_id=run.pk).count()
+    details = [
+        format_html("{}: {}", run_link(id, name_of(names.get(id, agent))), first_line(error))
+        for id, agent, error in first
+    ]
+    more = [f"{count - len(first)} more"] if count > len(first) else []
+    text = f"{count} of its {of} children failed." if of > 1 else "Its child failed."
+    return [Notice(text=text, level="warning", details=[*details, *more])]
+
+
+def _holders(run: Run) -> Iterable[UUID]:
+    if run.key is None:
+        return []
+    return Run.objects.filter(key=run.key, slot__isnull=False, status__in=LIVE).values_list("id", flat=True)[:3]
+
+
+def _facts(run: Run, events: list[Event]) -> Facts:
+    retries = run.policy.get("retries")
+    causes = [run_link(event.cause_run_id) for event in events if event.cause_run_id]
+    return Facts(
+        rows=[
+            ("Run", run.pk),
+            ("Agent", f"{run.agent} ({run.version})" if run.version else run.agent),
+            ("Began on version", run.begun_version if run.begun_version != run.version else ""),
+            ("Trigger", trigger_of(run)),
+            # Counted since the last progress; the table of claims counts all of them.
+            (
+                "Attempt",
+                (f"{run.attempt} of {retries + 1}" if isinstance(retries, int) else run.attempt)
+                if run.attempt and run.status in LIVE
+                else "",
+            ),
+            ("Created", moment(run.created_at)),
+            ("Due", run.due_at and moment(run.due_at)),
+            ("Ready since", run.ready_at and moment(run.ready_at)),
+            ("First started", run.started_at and moment(run.started_at)),
+            ("Finished", run.finished_at and moment(run.finished_at)),
+            ("First start to end", duration_of(run)),
+            ("Payload taken away", run.payload_removed_at and moment(run.payload_removed_at)),
+            ("Deadline", moment(run.deadline_at) if run.deadline_at and run.status == RunStatus.RUNNING else ""),
+            ("Cancel asked for", run.cancel_requested_at and moment(run.cancel_requested_at)),
+            ("Queue and priority", f"{run.queue}, {run.priority}"),
+            ("Key", run.key and run.key.partition(":")[2]),
+            ("Child of", run.parent_id and run_link(run.parent_id)),
+            ("Fork of", run.forked_from_id and run_link(run.forked_from_id)),
+            ("Caused by run", joined(causes) if causes else ""),
+            ("First event of the chain", event_link(run.root_id) if run.depth else ""),
+            ("Depth in the chain", run.depth or ""),
+            ("Replay", "" if str(run.replay_id) == NIL else run.replay_id),
+        ]
+    )
+
+
+def _attempts(attempts: list[Attempt]) -> Table:
+    return Table(
+        title="Claims",
+        headers=("Claim", "Attempt", "Outcome", "Started", "Took", "Worker", "Error"),
+        rows=[
+            (
+                one.epoch,
+                one.number,
+                one.outcome,
+                moment(one.started_at),
+                took(one.started_at, one.ended_at),
+                f"{one.worker.host}:{one.pid}" if one.worker else "–",
+                first_line(one.error),
+            )
+            for one in reversed(attempts[:SHOWN])
+        ],
+        empty="None has ended yet.",
+        note=f"The latest {SHOWN}; earlier ones are not shown."
+        if len(attempts) > SHOWN
+        else CLAIMS
+        if attempts
+        else "",
+    )
+
+
+def _events(run: Run, events: list[Event]) -> Table:
+    more = len(run.event_ids) - len(events)
+    return Table(
+        title="Woken by",
+        headers=("Event", "Type", "Source", "Subject", "Received"),
+        rows=[
+            (event_link(event.pk), event.type, event.source.slug, event.subject or "–", moment(event.received_at))
+            for event in events
+        ],
+        empty="Its events are gone." if run.event_ids else "No event: another run spawned it.",
+        note=f"{more} more are not shown." if events and more > 0 else "",
+    )
+
+
+def _notifications(run: Run) -> list[Section]:
+    notes = Notification.objects.filter(run_id=run.pk, created_at__gte=run.created_at).order_by("created_at")[:SHOWN]
+    told = [(moment(one.created_at), one.urgency, one.text) for one in notes]
+    return [Table(title="Notifications", headers=("When", "Urgency", "Text"), rows=told, empty="")] if told else []

@@ -1,0 +1,198 @@
+"""Shadow run: choose a trigger, and read what a past event would do today."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.http import HttpRequest
+from django.utils.html import format_html
+from unfold.widgets import UnfoldAdminSelectWidget
+
+from agents.durations import in_words
+from config.console.parts.links import run_link
+from config.console.parts.panel import acting
+from config.console.parts.sections import (
+    Facts,
+    Notice,
+    Section,
+    Table,
+    Text,
+    pretty,
+)
+from config.console.runs.shadow_process import NotTried, try_in_a_process
+from runs.shadow.shadow import Outcome
+from triggers.dispatch.shadow import Candidate
+from triggers.models import Event
+
+LEVELS = {Outcome.SUCCEEDS: "good", Outcome.FAILS: "bad", Outcome.RETRIES: "bad", Outcome.STOPS: "warning"}
+HOW = {
+    "done": "done, and rolled back",
+    "journal": "answered by the journal",
+    "drawn": "drawn anew",
+    "failed": "failed",
+}
+
+
+class ShadowForm(forms.Form):
+    """Which trigger's agent gets the event, and whose journal answers for what cannot be done."""
+
+    trigger = forms.ChoiceField(widget=UnfoldAdminSelectWidget, help_text="Those that want this event today.")
+    run = forms.UUIDField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, candidates: Sequence[Candidate], *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        wanting = [one.trigger for one in candidates if not one.why_not]
+        choices = [(trigger.slug, f"{trigger.slug} (agent {trigger.agent})") for trigger in wanting]
+        self.fields["trigger"].choices = choices  # type: ignore[attr-defined]
+
+
+def tried(request: HttpRequest, event: Event, form: ShadowForm) -> list[Section]:
+    """Carry it out, and tell."""
+    wanted: UUID | None = form.cleaned_data["run"]
+    try:
+        return told(try_in_a_process(event.pk, trigger=form.cleaned_data["trigger"], run_id=wanted, by=acting(request)))
+    except NotTried as why_not:
+        return [Notice(level="bad", text=str(why_not))]
+
+
+def not_wanting(candidates: Sequence[Candidate]) -> list[Section]:
+    """The triggers that have run on it, and would not today."""
+    rows = [(one.trigger.slug, one.why_not, one.run and run_link(one.run.pk)) for one in candidates if one.why_not]
+    if not rows:
+        return []
+    return [
+        Table(
+            title="Triggers that would not wake on it today", headers=("Trigger", "Why", "Its run"), rows=rows, empty=""
+        )
+    ]
+
+
+def told(shadow: dict[str, Any]) -> list[Section]:
+    """What `manage.py shadow --json` says of one trigger, as sections."""
+    sections: list[Section] = [_notice(shadow), _facts(shadow)]
+    stop = shadow["stop"]
+    if stop and stop["arguments"] is not None:
+        sections.append(Text(title="With these arguments", text=pretty(stop["arguments"])))
+    sections += [_changes(shadow), _statements(shadow), *_left(shadow["left"])]
+    if shadow["result"] is not None:
+        sections.append(Text(title="Result", text=pretty(shadow["result"])))
+    if shadow["entries"]:
+        sections.append(_entries(shadow))
+    if shadow["traceback"]:
+        sections.append(Text(title="Traceback", text=shadow["traceback"]))
+    return sections
+
+
+def _notice(shadow: dict[str, Any]) -> Notice:
+    outcome, stop = Outcome(shadow["outcome"]), shadow["stop"]
+    match outcome:
+        case Outcome.SUCCEEDS:
+            text = "It would succeed."
+        case Outcome.FAILS:
+            text = f"It would fail: {shadow['error']}"
+        case Outcome.RETRIES:
+            text = f"It would be tried again later: {shadow['error']}"
+        case Outcome.STOPS:
+            at = f"Stopped at {stop['key']}: " if stop["key"] else "Stopped: "
+            text = f"{at}{stop['said']}."
+    details = [f"It took {shadow['seconds']:.2f} s, and all of it was rolled back. Nothing was sent."]
+    return Notice(text=text, level=LEVELS[outcome], details=details)
+
+
+def _facts(shadow: dict[str, Any]) -> Facts:
+    return Facts(
+        rows=[
+            ("Trigger", shadow["trigger"]),
+            ("Agent", f"{shadow['agent']} ({shadow['version']})" if shadow["version"] else shadow["agent"]),
+            ("Calls and waits answered by", shadow["origin"] and run_link(shadow["origin"])),
+        ]
+    )
+
+
+def _changes(shadow: dict[str, Any]) -> Table:
+    return Table(
+        title="Rows it would change",
+        headers=("Table", "Inserted", "Updated", "Deleted"),
+        rows=[(one["table"], one["inserted"], one["updated"], one["deleted"]) for one in shadow["changes"]],
+        empty="None.",
+    )
+
+
+def _statements(shadow: dict[str, Any]) -> Table:
+    shown, count = shadow["statements"], shadow["statement_count"]
+    return Table(
+        title="Statements that write",
+        headers=("Statement", "Parameters", "Rows"),
+        rows=[(_code(one["sql"]), _code(one["parameters"]), _touched(one)) for one in shown],
+        empty="None.",
+        note=f"The first {len(shown):,} of {count:,}." if count > len(shown) else "",
+    )
+
+
+def _touched(statement: dict[str, Any]) -> str:
+    rows = str(statement["rows"]) if statement["rows"] >= 0 else ""
+    return " ".join(filter(None, (rows, statement["state"])))
+
+
+def _left(left: dict[str, Any]) -> list[Section]:
+    """What it would leave behind, each kind that there is."""
+    tables: list[tuple[str, tuple[str, ...], list[tuple[Any, ...]]]] = [
+        (
+            "Events it would emit",
+            ("Type", "Subject", "Data"),
+            [(one["type"], one["subject"] or "–", _code(pretty(one["data"]))) for one in left["emissions"]],
+        ),
+        (
+            "Notifications",
+            ("Urgency", "Text"),
+            [(one["urgency"], one["text"]) for one in left["notices"]],
+        ),
+        (
+            "Runs it would spawn",
+            ("Agent", "Input"),
+            [(one["agent"], _code(pretty(one["input"]))) for one in left["children"]],
+        ),
+        (
+            "Wakes it would set",
+            ("After", "Reason", "Data"),
+            [(_span(one["after"]), one["reason"] or "–", _code(pretty(one["data"]))) for one in left["wakes"]],
+        ),
+        (
+            "Schedules it would give itself",
+            ("Name", "Rule"),
+            [(one["name"], _rule(one)) for one in left["standings"]],
+        ),
+        (
+            "Pace it would set its heartbeat",
+            ("Next check after", "Reason"),
+            [(_span(one["after"]), one["reason"] or "–") for one in left["paces"][-1:]],
+        ),
+    ]
+    return [Table(title=title, headers=headers, rows=rows, empty="") for title, headers, rows in tables if rows]
+
+
+def _rule(standing: dict[str, Any]) -> str:
+    if standing["cron"]:
+        return f"{standing['cron']} ({standing['tz']})"
+    return f"every {_span(standing['every'])}" if standing["every"] else "taken away"
+
+
+def _span(seconds: str) -> str:
+    return in_words(timedelta(seconds=float(seconds)))
+
+
+def _entries(shadow: dict[str, Any]) -> Table:
+    not_asked = ", ".join(shadow["not_asked"])
+    return Table(
+        title="Entries of its journal",
+        headers=("Key", "Kind", "How"),
+        rows=[(one["key"], one["kind"], HOW.get(one["how"], one["how"])) for one in shadow["entries"]],
+        empty="",
+        note=f"In the journal, and not asked for by today's code: {not_asked}." if not_asked else "",
+    )
+
+
+def _code(text: str) -> Any:
+    return format_html('<code class="console-code">{}</code>', text) if text else "–"

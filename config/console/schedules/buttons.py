@@ -1,0 +1,132 @@
+"""What a person may do to a schedule that stands: every button opens a dialog, and calls one service."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.utils.html import format_html
+from unfold.dataclasses import UnfoldAction
+from unfold.enums import ActionVariant
+from unfold.forms import BaseDialogForm
+from unfold.widgets import UnfoldAdminTextInputWidget
+
+from config.console.parts.dialogs import attempt, dialog, leave
+from config.console.parts.links import event_link, listing, page
+from config.console.parts.panel import acting, button
+from config.console.schedules.words import RELATED
+from runs.exceptions import RunError
+from triggers.models import Schedule
+from triggers.schedules.edit import delete_schedule, fire_schedule, is_declared, pause_schedule, resume_schedule
+from triggers.schedules.rules.rule import RuleError
+
+
+class PauseForm(BaseDialogForm):  # type: ignore[misc]
+    note = forms.CharField(
+        required=False,
+        max_length=300,
+        widget=UnfoldAdminTextInputWidget,
+        label="Why",
+        help_text="For whoever comes next; it stands on the schedule's page until it is resumed.",
+    )
+
+
+PAUSE = dialog(
+    "Pause this schedule?", "What falls into the pause does not fire, and is not caught up.", "Pause", PauseForm
+)
+RESUME = dialog("Resume this schedule?", "It counts from now; what fell into the pause stays skipped.", "Resume")
+RUN_NOW = dialog("Run it now?", "One fire by hand; the schedule goes on as it is.", "Run now")
+DELETE = dialog(
+    "Delete this schedule?", "Its trigger, its events and its runs stay; its history goes.", "Delete the schedule"
+)
+
+
+def find_schedule(pk: str) -> Schedule:
+    return get_object_or_404(Schedule.objects.select_related(*RELATED), pk=pk)
+
+
+class ScheduleButtons:
+    """For the panel of schedules."""
+
+    def has_pause_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("triggers.pause_trigger")
+
+    def has_fire_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("triggers.fire_trigger")
+
+    def has_remove_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("triggers.delete_schedule")
+
+    @button(
+        "Run now",
+        permissions=["fire"],
+        icon="play_arrow",
+        variant=ActionVariant.PRIMARY,
+        url_path="fire",
+        dialog=RUN_NOW,
+    )
+    def fire_now(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        try:
+            event_id = fire_schedule(find_schedule(object_id), by=acting(request))
+        except (RunError, RuleError) as refusal:
+            messages.error(request, str(refusal))
+        else:
+            told = format_html("Fired: event {}.", event_link(event_id)) if event_id else "Its task is sent."
+            messages.success(request, told)
+        return leave(request, page("triggers_schedule", object_id))
+
+    @button("Pause", permissions=["pause"], icon="pause", url_path="pause", dialog=PAUSE)
+    def pause(self, request: HttpRequest, form: PauseForm, object_id: str) -> HttpResponse:
+        def act() -> None:
+            pause_schedule(find_schedule(object_id), by=acting(request), note=form.cleaned_data["note"])
+
+        attempt(request, act, done="Paused.")
+        return leave(request, page("triggers_schedule", object_id))
+
+    @button(
+        "Resume",
+        permissions=["pause"],
+        icon="resume",
+        variant=ActionVariant.PRIMARY,
+        url_path="resume",
+        dialog=RESUME,
+    )
+    def resume(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        attempt(request, lambda: resume_schedule(find_schedule(object_id), by=acting(request)), done="Resumed.")
+        return leave(request, page("triggers_schedule", object_id))
+
+    @button(
+        "Delete",
+        permissions=["remove"],
+        icon="delete",
+        variant=ActionVariant.DANGER,
+        url_path="remove",
+        dialog=DELETE,
+    )
+    def delete_schedule(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        schedule = find_schedule(object_id)
+        name = schedule.task.name
+        attempt(request, lambda: delete_schedule(schedule, by=acting(request)), done=f"{name} is deleted.")
+        return leave(request, listing("triggers_schedule"))
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+        schedule = Schedule.objects.select_related("task", "trigger").filter(pk=object_id).first()
+        if schedule is None:
+            return []
+        hidden = {f"triggers_schedule_{name}" for name in _impossible(schedule)}
+        actions = super().get_actions_detail(request, object_id)  # type: ignore[misc]
+        return [one for one in actions if one.action_name not in hidden]
+
+
+def _impossible(schedule: Schedule) -> set[str]:
+    """Buttons that its state leaves without a meaning."""
+    hidden = {"pause" if not schedule.task.enabled else "resume"}
+    if schedule.trigger is None:
+        # An ordinary periodic task has a form of its own, and no runs to make up for.
+        hidden |= {"edit", "delete_schedule", "backfill"}
+    if is_declared(schedule):
+        hidden.add("delete_schedule")  # the next deploy would bring it back
+    if schedule.kind == Schedule.Kind.HEARTBEAT:
+        hidden.add("backfill")  # it looks at how things are now
+    return hidden

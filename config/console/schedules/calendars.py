@@ -1,0 +1,209 @@
+"""Exclusion calendars: days on which the schedules that name them do not fire."""
+
+from datetime import date, timedelta
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from unfold.enums import ActionVariant
+from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
+
+from config.console.access.audit import entries_of
+from config.console.parts.dialogs import attempt, dialog, leave
+from config.console.parts.links import link, listing, page
+from config.console.parts.moments import moment
+from config.console.parts.pages import form_page
+from config.console.parts.panel import Panel, acting, button, column
+from config.console.parts.sections import Notice, Section, Table, Text
+from config.console.schedules.words import RELATED, state_of
+from config.console.schedules.year import YearView, year_asked
+from triggers.models import ExclusionCalendar
+from triggers.schedules.calendars import change_calendar, create_calendar, delete_calendar
+from triggers.schedules.preview import describe
+from triggers.schedules.rules.rule import RuleError
+from triggers.schedules.terms.excluded_days import ExcludedDays
+
+SHOWN = 50  # schedules that use it
+WRONG_LINES = 10  # told at once
+AHEAD = 400  # days that are looked through for the next one
+EXAMPLE = "2026-12-25 Christmas\n2026-12-24..2027-01-06 Break\n*-05-01 Labour Day"
+
+
+class DaysForm(forms.Form):
+    days = forms.CharField(
+        required=False,
+        label="Days",
+        widget=UnfoldAdminTextareaWidget(
+            attrs={"rows": 14, "spellcheck": "false", "data-json": "", "placeholder": EXAMPLE}
+        ),
+        help_text="One a line: a date, a range of dates (<code>2026-12-24..2027-01-06</code>) or a day of every year "
+        "(<code>*-05-01</code>), and what it is called. Lines that begin with # say nothing.",
+    )
+
+    def clean_days(self) -> str:
+        """As typed; every line that makes no sense is told, by its number."""
+        text: str = self.cleaned_data["days"].replace("\r\n", "\n")
+        if wrong := wrong_lines(text):
+            raise forms.ValidationError(wrong[:WRONG_LINES])
+        return text
+
+
+class NewCalendarForm(DaysForm):
+    slug = forms.CharField(
+        max_length=100,
+        label="Name",
+        widget=UnfoldAdminTextInputWidget(attrs={"placeholder": "at-holidays"}),
+        help_text="Lower case letters, digits and hyphens.",
+    )
+    field_order = ("slug", "days")
+
+
+@admin.register(ExclusionCalendar)
+class ExclusionCalendarPanel(Panel):
+    """Days on which nothing fires, such as public holidays."""
+
+    list_display = ("slug", "next_day", "used_by")
+    search_fields = ("slug",)
+    ordering = ("slug",)
+    actions_detail = ("edit", "delete_this")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[ExclusionCalendar]:
+        return super().get_queryset(request).annotate(used=Count("schedules"))  # type: ignore[no-any-return]
+
+    @column("next day")
+    def next_day(self, calendar: ExclusionCalendar) -> str:
+        try:
+            return _next(ExcludedDays.parse(calendar.days), timezone.now().date()) or "–"
+        except RuleError:
+            return "cannot be read"
+
+    @column("schedules")
+    def used_by(self, calendar: ExclusionCalendar) -> str:
+        return str(calendar.used)  # type: ignore[attr-defined]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("triggers.add_exclusioncalendar")
+
+    def has_edit_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("triggers.change_exclusioncalendar")
+
+    def has_remove_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("triggers.delete_exclusioncalendar")
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        form = NewCalendarForm(request.POST or None)
+        if form.is_valid() and (calendar := _create(form, acting(request))):
+            messages.success(request, f"Calendar {calendar.slug} is ready: schedules may name it.")
+            return leave(request, page("triggers_exclusioncalendar", calendar.pk))
+        back = listing("triggers_exclusioncalendar")
+        return form_page(self, request, form, title="New exclusion calendar", submit="Create the calendar", back=back)
+
+    @button("Edit", permissions=["edit"], icon="edit", url_path="edit", variant=ActionVariant.PRIMARY)
+    def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        calendar = get_object_or_404(ExclusionCalendar, pk=object_id)
+        form = DaysForm(request.POST or None, initial={"days": calendar.days})
+        back = page("triggers_exclusioncalendar", object_id)
+        if form.is_valid():
+            change_calendar(calendar, days=form.cleaned_data["days"], by=acting(request))
+            messages.success(request, "Saved: its schedules go by it from now on.")
+            return leave(request, back)
+        return form_page(self, request, form, title=f"Days of {calendar.slug}", submit="Save", back=back, obj=calendar)
+
+    @button(
+        "Delete",
+        permissions=["remove"],
+        icon="delete",
+        url_path="remove",
+        variant=ActionVariant.DANGER,
+        dialog=dialog("Delete this calendar?", "No schedule may name it any more.", "Delete the calendar"),
+    )
+    def delete_this(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        calendar = get_object_or_404(ExclusionCalendar, pk=object_id)
+        attempt(
+            request, lambda: delete_calendar(calendar, by=acting(request)), done=f"Calendar {calendar.slug} is deleted."
+        )
+        is_gone = not ExclusionCalendar.objects.filter(pk=object_id).exists()
+        return leave(
+            request, listing("triggers_exclusioncalendar") if is_gone else page("triggers_exclusioncalendar", object_id)
+        )
+
+    def sections(self, request: HttpRequest, obj: ExclusionCalendar) -> list[Section]:
+        today = timezone.now().date()
+        try:
+            days = ExcludedDays.parse(obj.days)
+        except RuleError as wrong:
+            # By SQL anything may stand there.
+            return [Notice(text=f"It cannot be read: {wrong}", level="bad"), Text(title="Days", text=obj.days)]
+        year = YearView.of("Year", year_asked(request.GET.get("year", ""), today.year), days.label, today)
+        return [
+            Notice(text=_said(obj, _next(days, today))),
+            year,
+            Table(
+                title=f"Days of {year.year}",
+                headers=("When", "Called"),
+                rows=[(stretch.words, stretch.label) for stretch in year.stretches],
+                empty="None.",
+            ),
+            _schedules(obj),
+            Text(title="As it is written", text=obj.days or "nothing", folded=True),
+            entries_of("exclusioncalendar", obj.pk),
+        ]
+
+
+def wrong_lines(text: str) -> list[str]:
+    """What is wrong with each line that makes no sense."""
+    wrong: list[str] = []
+    for number, line in enumerate(text.splitlines()):
+        try:
+            ExcludedDays.parse("\n" * number + line)  # so that it counts as it does in the whole
+        except RuleError as error:
+            wrong.append(f"{str(error)[:1].upper()}{str(error)[1:]}")
+    return wrong
+
+
+def _create(form: NewCalendarForm, by: str) -> ExclusionCalendar | None:
+    try:
+        return create_calendar(slug=form.cleaned_data["slug"], days=form.cleaned_data["days"], by=by)
+    except RuleError as wrong:
+        form.add_error(wrong.field if wrong.field in form.fields else None, str(wrong))
+        return None
+
+
+def _next(days: ExcludedDays, today: date) -> str:
+    """The first excluded day from today on, as far as one plans."""
+    ahead = (today + timedelta(days=number) for number in range(AHEAD))
+    return next((f"{day:%a} {day.day} {day:%b %Y}, {label}" for day in ahead if (label := days.label(day))), "")
+
+
+def _said(calendar: ExclusionCalendar, next_day: str) -> str:
+    if not next_day:
+        return "It names no day of the year to come."
+    return f"The next day on which its schedules do not fire: {next_day}."
+
+
+def _schedules(calendar: ExclusionCalendar) -> Table:
+    schedules = list(calendar.schedules.select_related(*RELATED).order_by("task__name")[: SHOWN + 1])
+    return Table(
+        title="Schedules that name it",
+        headers=("Schedule", "State", "Fires", "Next"),
+        rows=[
+            (
+                link(page("triggers_schedule", one.pk), one.task.name),
+                state_of(one),
+                describe(one),
+                moment(one.next_fire_at),
+            )
+            for one in schedules[:SHOWN]
+        ],
+        empty="None: choose it on a schedule’s form, under Hours and days.",
+        note=f"The first {SHOWN}; more are not shown." if len(schedules) > SHOWN else "",
+    )

@@ -1,0 +1,184 @@
+"""What an operator says of a schedule: when it fires, in words, and the rest in groups that open when they are needed."""
+
+from typing import Any, cast
+from zoneinfo import ZoneInfo
+
+from django import forms
+from django.forms.boundfield import BoundField
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
+
+from agents.registry import all_agents
+from config.console.parts.pages import Group
+from config.console.parts.sections import Section
+from config.console.schedule_initial import as_initial
+from config.console.schedules.policy_fields import POLICY, ZONES, PolicyFields
+from triggers.models import Schedule, Trigger
+from triggers.schedules.preview import describe
+from triggers.schedules.rules.rule import Cron, Rule, RuleError, instant_of
+from triggers.schedules.rules.words import read_rule
+from triggers.schedules.terms.policy import SchedulePolicy
+
+
+class RuleForm(PolicyFields):
+    """When it fires, and on what terms."""
+
+    when = forms.CharField(
+        label="When",
+        max_length=200,
+        widget=UnfoldAdminTextInputWidget(
+            attrs={"placeholder": "every weekday at 09:00", "autocomplete": "off", "spellcheck": "false"}
+        ),
+        help_text="In words or as a crontab: <code>every weekday at 09:00</code> · <code>every 30m</code> · "
+        "<code>0 9 * * mon-fri</code> · <code>at 2026-12-01T09:00</code> · <code>in 20 minutes</code>",
+    )
+    tz = forms.ChoiceField(
+        label="Zone",
+        choices=ZONES,
+        initial="UTC",
+        widget=UnfoldAdminSelectWidget,
+        help_text="Whose clock these times, active hours and excluded days are read from. An interval does not depend on it.",
+    )
+    field_order = ("when", "tz")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.rule: Rule | None = None
+        self.policy: SchedulePolicy | None = None
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        self.rule = self._read_rule(cleaned)
+        self.policy = self._read_policy(cleaned)
+        return cleaned
+
+    @property
+    def agreed(self) -> tuple[Rule, SchedulePolicy]:
+        """What a valid form says, where it must say when."""
+        return cast(Rule, self.rule), cast(SchedulePolicy, self.policy)
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The zone it was sent with, or begins with."""
+        name = self["tz"].value() or "UTC"
+        return ZoneInfo(name if name in dict(ZONES) else "UTC")
+
+    def groups(self, *preview: Section) -> list[Group]:
+        """`preview` stands below the rule."""
+        return [
+            Group(title="When it fires", fields=[self["when"], self["tz"]], sections=preview),
+            self._folded("Kind", "a heartbeat or a reminder", "kind", "pace_min", "pace_max", "text"),
+            self._folded("Hours and days", "when it must not fire", "active_hours", "active_zone", "exclude"),
+            self._folded(
+                "After an outage", "what becomes of missed fires", "catch_up", "catch_up_max", "catch_up_window"
+            ),
+            self._folded("Not all at once", "spread and jitter", "spread", "jitter"),
+            self._folded("From, until, how often", "when it begins and ends", "start", "end", "max_fires"),
+            self._folded("Data", "what its agent is given", "data"),
+        ]
+
+    def refuse(self, wrong: RuleError) -> None:
+        """Tell what is wrong beside its field."""
+        field = wrong.field if wrong.field in self.fields else "when"
+        text = str(wrong).removeprefix(f"{wrong.field}: ")
+        self.add_error(field, f"{text[:1].upper()}{text[1:]}.")
+
+    def _folded(self, title: str, otherwise: str, *names: str) -> Group:
+        fields = [self[name] for name in names]
+        said = [f"{_plain(field.label)}: {_shown(field)}" for field in fields if _is_said(field)]
+        return Group(title=title, fields=fields, folded=True, said=" · ".join(said) or otherwise)
+
+    def _read_rule(self, cleaned: dict[str, Any]) -> Rule | None:
+        if not cleaned.get("when") or not cleaned.get("tz"):
+            return None
+        try:
+            return read_rule(cleaned["when"], tz=cleaned["tz"])
+        except RuleError as wrong:
+            self.refuse(wrong)
+        return None
+
+    def _read_policy(self, cleaned: dict[str, Any]) -> SchedulePolicy | None:
+        try:
+            return SchedulePolicy.parse(self._given(cleaned))
+        except RuleError as wrong:
+            self.refuse(wrong)
+        return None
+
+    def _given(self, cleaned: dict[str, Any]) -> dict[str, Any]:
+        given = {name: cleaned.get(name) for name in POLICY}
+        for name in ("start", "end"):
+            if (at := given[name]) is not None:
+                given[name] = at if at.tzinfo else instant_of(at, self.zone)
+        if (given["active_hours"] or given["exclude"]) and not isinstance(self.rule, Cron):
+            # What is no crontab has no zone of its own.
+            given["active_zone"] = given["active_zone"] or str(self.zone)
+        if cleaned.get("kind") == Schedule.Kind.REMINDER:
+            given["data"] = {"text": (cleaned.get("text") or "").strip()}
+        return given
+
+
+class NewScheduleForm(RuleForm):
+    """A schedule, and what it wakes."""
+
+    name = forms.CharField(max_length=200, widget=UnfoldAdminTextInputWidget)
+    agent = forms.ChoiceField(
+        required=False,
+        widget=UnfoldAdminSelectWidget,
+        label="Wakes the agent",
+        help_text="By a trigger of its own, which skips a fire while a run of it is live.",
+    )
+    trigger = forms.ModelChoiceField(
+        required=False,
+        queryset=Trigger.objects.order_by("slug"),
+        widget=UnfoldAdminSelectWidget,
+        empty_label="–",
+        label="or an existing trigger",
+        help_text="With its key, overlap and policy.",
+    )
+
+    class Media:
+        js = (forms.Script("console/own_zone.js", defer=True),)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not self.is_bound:
+            self.fields["tz"].widget.attrs["data-own-zone"] = ""
+        self.fields["agent"].choices = [("", "–"), *((agent.name, agent.name) for agent in all_agents())]  # type: ignore[attr-defined]
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean()
+        if bool(cleaned.get("agent")) == bool(cleaned.get("trigger")):
+            self.add_error("agent", "Choose an agent or an existing trigger, one of them.")
+        return cleaned
+
+    def groups(self, *preview: Section) -> list[Group]:
+        whom = Group(title="What it wakes", fields=[self["name"], self["agent"], self["trigger"]])
+        return [whom, *super().groups(*preview)]
+
+
+class EditScheduleForm(RuleForm):
+    """One that stands."""
+
+    def __init__(self, schedule: Schedule, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, initial=as_initial(schedule), **kwargs)
+        if not self.initial["when"]:
+            # Such as a row's rule by the sun.
+            self.fields["when"].required = False
+            self.fields["when"].help_text += f" Empty: it fires as it does, {describe(schedule)}."
+
+
+def _is_said(field: BoundField) -> bool:
+    """Whether it says something beside its default."""
+    value = field.value()
+    return value not in (None, "", [], "null") and value != field.field.initial
+
+
+def _shown(field: BoundField) -> str:
+    value = field.value()
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    chosen = dict(getattr(field.field, "choices", ())).get(value)
+    return str(chosen).partition(":")[0] if chosen else str(value)
+
+
+def _plain(label: Any) -> str:
+    return str(label)[:1].lower() + str(label)[1:]

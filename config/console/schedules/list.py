@@ -1,0 +1,226 @@
+"""What fires by the clock: the list, making and editing one, and the ways to its other pages."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import F, Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, path
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from config.console.backfills.form import backfill_page, backfill_preview
+from config.console.parts.bulk import carry_out
+from config.console.parts.dialogs import leave
+from config.console.parts.links import listing, page
+from config.console.parts.moments import moment
+from config.console.parts.pages import form_page
+from config.console.parts.panel import Panel, acting, button, column
+from config.console.parts.previews import is_asked, respond
+from config.console.parts.sections import Section
+from config.console.schedule_filters import KindFilter, StateFilter
+from config.console.schedules.buttons import ScheduleButtons, find_schedule
+from config.console.schedules.form import EditScheduleForm, NewScheduleForm, RuleForm
+from config.console.schedules.page import sections_of
+from config.console.schedules.preview import preview_asked, preview_of
+from config.console.schedules.why import why_of_schedule, why_search
+from config.console.schedules.words import COLOURS, RELATED, state_of, wakes
+from triggers.models import Schedule
+from triggers.schedules.edit import create_schedule, edit_schedule, fire_schedule, pause_schedule, resume_schedule
+from triggers.schedules.preview import describe
+from triggers.schedules.reminders import remind
+from triggers.schedules.rules.rule import RuleError
+
+
+@admin.register(Schedule)
+class SchedulePanel(ScheduleButtons, Panel):
+    """What fires by the clock."""
+
+    list_display = ("name", "state", "rule", "next_fire", "last_fire", "wakes")
+    list_filter = (StateFilter, KindFilter, "catch_up")
+    list_select_related = RELATED
+    search_fields = ("task__name", "trigger__slug", "trigger__agent")
+    search_help_text = "schedule, trigger or agent"
+    ordering = (F("next_fire_at").asc(nulls_last=True), "task__name")
+    actions = ("pause_chosen", "resume_chosen", "fire_chosen")
+    actions_detail = ("fire_now", "edit", "pause", "resume", "backfill", "why", "delete_schedule")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Schedule]:
+        return super().get_queryset(request).select_related(*RELATED)  # type: ignore[no-any-return]
+
+    def get_urls(self) -> list[URLPattern]:
+        # Before the others, which would take their names for a schedule's key.
+        own: list[tuple[str, Callable[..., HttpResponse], str]] = [
+            ("preview/", self.preview_view, "preview"),
+            ("why/", self.why_view, "why_search"),
+            ("<path:object_id>/backfill/preview/", self.backfill_preview_view, "backfill_preview"),
+        ]
+        urls = [
+            path(route, self.admin_site.admin_view(view), name=f"triggers_schedule_{name}") for route, view, name in own
+        ]
+        return [*urls, *super().get_urls()]
+
+    # Lists
+
+    @column("schedule")
+    def name(self, schedule: Schedule) -> str:
+        return str(schedule.task.name)
+
+    @column("state", label=COLOURS)
+    def state(self, schedule: Schedule) -> str:
+        return state_of(schedule)
+
+    @column("fires")
+    def rule(self, schedule: Schedule) -> SafeString | str:
+        words = describe(schedule)
+        if schedule.task.enabled or not schedule.paused_note:
+            return words
+        return format_html('{}<br><span class="console-said">paused: {}</span>', words, schedule.paused_note)
+
+    @column("next")
+    def next_fire(self, schedule: Schedule) -> SafeString:
+        return moment(schedule.next_fire_at if schedule.task.enabled else None)
+
+    @column("last")
+    def last_fire(self, schedule: Schedule) -> SafeString:
+        return moment(schedule.last_fire_at)
+
+    @column("wakes")
+    def wakes(self, schedule: Schedule) -> SafeString | str:
+        return wakes(schedule)
+
+    # Making and changing
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("triggers.add_schedule")
+
+    def has_edit_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("triggers.change_schedule")
+
+    def has_backfill_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("triggers.backfill_schedule")
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        form = NewScheduleForm(request.POST or None)
+        if form.is_valid() and not is_asked(request) and (schedule := _create(form, acting(request))):
+            messages.success(request, f"{schedule.task.name}: {describe(schedule)}.")
+            return leave(request, page("triggers_schedule", schedule.pk))
+        return self._form_page(request, form, "New schedule", "Create the schedule", listing("triggers_schedule"))
+
+    @button("Edit", permissions=["edit"], icon="edit", url_path="edit")
+    def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        schedule = find_schedule(object_id)
+        form = EditScheduleForm(schedule, request.POST or None)
+        back = page("triggers_schedule", object_id)
+        if form.is_valid() and not is_asked(request) and _save(form, schedule, acting(request)):
+            messages.success(request, "Saved.")
+            return leave(request, back)
+        return self._form_page(request, form, f"Edit {schedule.task.name}", "Save", back, schedule)
+
+    def _form_page(
+        self,
+        request: HttpRequest,
+        form: RuleForm,
+        title: str,
+        submit: str,
+        back: str,
+        schedule: Schedule | None = None,
+    ) -> HttpResponse:
+        groups = form.groups(preview_of(form))
+        return form_page(self, request, form, title=title, submit=submit, back=back, groups=groups, obj=schedule)
+
+    def preview_view(self, request: HttpRequest) -> HttpResponse:
+        if not self.has_view_permission(request) and not self.has_add_permission(request):
+            raise PermissionDenied
+        return respond(request, preview_asked(request))
+
+    # Its other pages
+
+    @button("Backfill", permissions=["backfill"], icon="history", url_path="backfill")
+    def backfill(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return backfill_page(self, request, find_schedule(object_id))
+
+    def backfill_preview_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        if not self.has_backfill_permission(request):
+            raise PermissionDenied
+        return respond(request, backfill_preview(request, find_schedule(object_id)))
+
+    @button("Why?", permissions=["view"], icon="help", url_path="why")
+    def why(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return why_of_schedule(self, request, find_schedule(object_id))
+
+    def why_view(self, request: HttpRequest) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        return why_search(self, request)
+
+    def sections(self, request: HttpRequest, obj: Schedule) -> list[Section]:
+        return sections_of(obj)
+
+    # Many at once
+
+    @admin.action(description="Pause", permissions=["pause"])
+    def pause_chosen(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
+        carry_out(
+            request,
+            queryset,
+            lambda schedule: pause_schedule(schedule, by=acting(request)),
+            done="paused",
+            legal=Q(task__enabled=True),
+            otherwise="they are off already",
+        )
+
+    @admin.action(description="Resume", permissions=["pause"])
+    def resume_chosen(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
+        carry_out(
+            request,
+            queryset,
+            lambda schedule: resume_schedule(schedule, by=acting(request)),
+            done="resumed, counting from now",
+            legal=Q(task__enabled=False),
+            otherwise="they are on already",
+        )
+
+    @admin.action(description="Run now", permissions=["fire"])
+    def fire_chosen(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
+        carry_out(
+            request,
+            queryset,
+            lambda schedule: fire_schedule(schedule, by=acting(request)),
+            done="fired",
+            legal=Q(trigger=None) | Q(trigger__enabled=True),
+            otherwise="their triggers are disabled",
+        )
+
+
+def _create(form: NewScheduleForm, by: str) -> Schedule | None:
+    try:
+        with transaction.atomic():
+            return _make(form, by)
+    except RuleError as wrong:
+        form.refuse(wrong)
+        return None
+
+
+def _make(form: NewScheduleForm, by: str) -> Schedule:
+    (rule, policy), said = form.agreed, form.cleaned_data
+    named = {"name": said["name"], "agent": said["agent"], "trigger": said["trigger"], "by": by}
+    if policy.kind != "reminder":
+        return create_schedule(rule=rule, policy=policy, **named)
+    return edit_schedule(remind(when=rule, text=said["text"], **named), policy=policy, by=by)
+
+
+def _save(form: EditScheduleForm, schedule: Schedule, by: str) -> bool:
+    try:
+        edit_schedule(schedule, rule=form.rule, policy=form.policy, by=by)
+    except RuleError as wrong:
+        form.refuse(wrong)
+        return False
+    return True

@@ -1,0 +1,127 @@
+"""The user's own periodic tasks and Celery's results, from the packages that bring them, in the console's looks."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+from django_celery_beat.admin import PeriodicTaskAdmin as BasePeriodicTaskAdmin
+from django_celery_beat.admin import PeriodicTaskForm
+from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask, SolarSchedule
+from django_celery_results.models import GroupResult, TaskResult
+from unfold.admin import ModelAdmin
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
+
+from config.console.parts.audited import Audited, record_each
+from config.console.parts.links import link, page
+from config.console.parts.moments import moment
+from config.console.parts.panel import Panel, column
+from config.console.parts.sections import Facts, Section, Text
+from triggers.models import Schedule
+
+for model in (PeriodicTask, CrontabSchedule, IntervalSchedule, ClockedSchedule, SolarSchedule, TaskResult, GroupResult):
+    if admin.site.is_registered(model):
+        admin.site.unregister(model)
+
+
+class TaskSelect(UnfoldAdminSelectWidget, PeriodicTaskForm.base_fields["regtask"].widget.__class__):  # type: ignore[misc]
+    """django-celery-beat's list of registered tasks, styled."""
+
+
+class TaskForm(PeriodicTaskForm):  # type: ignore[misc]
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["regtask"].widget = TaskSelect()
+        self.fields["task"].widget = UnfoldAdminTextInputWidget()
+
+
+@admin.register(PeriodicTask)
+class PeriodicTaskPanel(Audited, BasePeriodicTaskAdmin, ModelAdmin):  # type: ignore[misc]
+    """Ordinary Celery tasks on a schedule. Those that wake agents are under Schedules."""
+
+    form = TaskForm
+    change_form_template = None  # the package's has an inline script, which the Content-Security-Policy refuses
+    date_hierarchy = None
+    list_display = ("name", "enabled", "task", "scheduler", "last_run_at", "times")
+    list_filter = ("enabled",)
+    show_full_result_count = False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[PeriodicTask]:
+        tasks = super().get_queryset(request).filter(wakeful__trigger=None)
+        return tasks.select_related("interval", "crontab", "solar", "clocked", "wakeful")  # type: ignore[no-any-return]
+
+    @column("its times")
+    def times(self, task: Any) -> SafeString:
+        return link(page("triggers_schedule", task.wakeful.pk), "fires and skips")
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> tuple[Any, Any, set[str], Any]:
+        # The row that says when it fires goes with it; nobody may delete that one alone.
+        shown, counted, forbidden, protected = super().get_deleted_objects(objs, request)
+        return shown, counted, forbidden - {str(Schedule._meta.verbose_name)}, protected
+
+    # The package's actions, each with its permission and an audit entry for each task.
+
+    @admin.action(description="Enable", permissions=["change"])
+    def enable_tasks(self, request: HttpRequest, queryset: QuerySet[PeriodicTask]) -> None:
+        record_each(request, "enable", queryset)
+        super().enable_tasks(request, queryset)
+
+    @admin.action(description="Disable", permissions=["change"])
+    def disable_tasks(self, request: HttpRequest, queryset: QuerySet[PeriodicTask]) -> None:
+        record_each(request, "disable", queryset)
+        super().disable_tasks(request, queryset)
+
+    @admin.action(description="Enable what is disabled, disable what is enabled", permissions=["change"])
+    def toggle_tasks(self, request: HttpRequest, queryset: QuerySet[PeriodicTask]) -> None:
+        record_each(request, "toggle", queryset)
+        super().toggle_tasks(request, queryset)
+
+    @admin.action(description="Run now", permissions=["change"])
+    def run_tasks(self, request: HttpRequest, queryset: QuerySet[PeriodicTask]) -> None:
+        record_each(request, "run", queryset)
+        super().run_tasks(request, queryset)
+
+
+@admin.register(CrontabSchedule, IntervalSchedule, ClockedSchedule, SolarSchedule)
+class RulePanel(Audited, ModelAdmin):  # type: ignore[misc]
+    """Only reached from a periodic task's form."""
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return False
+
+
+@admin.register(TaskResult)
+class TaskResultPanel(Panel):
+    """What became of ordinary Celery tasks."""
+
+    list_display = ("task_name", "status_label", "worker", "created", "done")
+    list_filter = ("status",)
+    search_fields = ("task_id", "task_name")
+    ordering = ("-id",)
+
+    @column("status", label={"SUCCESS": "success", "FAILURE": "danger", "RETRY": "warning", "STARTED": "info"})
+    def status_label(self, result: TaskResult) -> str:
+        return str(result.status)
+
+    @column("created")
+    def created(self, result: Any) -> str:
+        return moment(result.date_created)
+
+    @column("done")
+    def done(self, result: TaskResult) -> str:
+        return moment(result.date_done)
+
+    def sections(self, request: HttpRequest, obj: Any) -> list[Section]:
+        facts = Facts(
+            rows=[
+                ("Task", obj.task_name),
+                ("Id", obj.task_id),
+                ("Status", obj.status),
+                ("Worker", obj.worker),
+                ("Created", moment(obj.date_created)),
+                ("Done", moment(obj.date_done)),
+            ]
+        )
+        sections: list[Section] = [facts, Text(title="Result", text=obj.result or "none")]
+        return [*sections, Text(title="Traceback", text=obj.traceback)] if obj.traceback else sections

@@ -1,0 +1,58 @@
+"""What a schedule's form says, confirmed in words with the next ten fires, before it is saved."""
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from django.http import HttpRequest
+from django.urls import reverse
+
+from config.console.parts.moments import distance, instant
+from config.console.parts.previews import Preview, wrong_with
+from config.console.schedules.form import RuleForm
+from config.console.schedules.words import in_zone
+from triggers.schedules.preview import preview
+from triggers.schedules.rules.rule import Cron, RuleError
+
+AHEAD = 10  # fires
+
+
+def preview_of(form: RuleForm) -> Preview:
+    """Of what a page's form was sent with, or begins with; what is wrong stands beside its field already."""
+    said = form.data if form.is_bound else {name: value for name, value in form.initial.items() if value is not None}
+    return _preview(RuleForm(said), tells_errors=False)
+
+
+def preview_asked(request: HttpRequest) -> Preview:
+    """Of a form that is still being filled in; what it wakes does not matter yet."""
+    return _preview(RuleForm(request.POST), tells_errors=True)
+
+
+def _preview(form: RuleForm, *, tells_errors: bool) -> Preview:
+    url = reverse("admin:triggers_schedule_preview")
+    if not form.data.get("when"):
+        return Preview(url=url, note="What you write is confirmed here in words, with the next ten fires.")
+    if not form.is_valid():
+        return Preview(url=url, wrong=wrong_with(form) if tells_errors else ())
+    return _told(form, url)
+
+
+def _told(form: RuleForm, url: str) -> Preview:
+    rule, policy = form.agreed
+    try:
+        fires = preview(rule, policy, AHEAD)
+    except RuleError as wrong:
+        form.refuse(wrong)
+        return Preview(url=url, wrong=wrong_with(form))
+    words = rule.words
+    # The text may name its zone itself.
+    zone = rule.zone if isinstance(rule, Cron) else form.zone
+    return Preview(
+        url=url,
+        words=f"{words[:1].upper()}{words[1:]}",
+        headers=(f"Next fires in {zone}", "In your zone", ""),
+        rows=[_row(fire, zone) for fire in fires],
+    )
+
+
+def _row(fire: datetime, zone: ZoneInfo) -> tuple[str, str, str]:
+    return in_zone(fire, zone), instant(fire), distance(fire)

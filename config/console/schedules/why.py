@@ -1,0 +1,172 @@
+"""“Why did this not run at 09:00?”: a schedule and a time, and the answer with its evidence."""
+
+from datetime import datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django import forms
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from unfold.widgets import UnfoldAdminTextInputWidget
+
+from config.console.events.decisions import cells_of
+from config.console.parts.browser_zone import zone_shown
+from config.console.parts.links import event_link, link, page, run_link
+from config.console.parts.pages import form_page
+from config.console.parts.panel import Panel
+from config.console.parts.sections import Facts, Notice, Section, Table
+from config.console.parts.time_field import FORMAT, LocalTime
+from config.console.schedules.recent_fires import fires_of, skips_of, why_url
+from config.console.schedules.words import (
+    in_zone,
+    reason_of,
+    state_of,
+    stretch_of,
+    wakes,
+    zone_of_schedule,
+)
+from triggers.models import Schedule
+from triggers.schedules.explain.why import Answer, Verdict, why
+from triggers.schedules.preview import describe
+from triggers.schedules.rules.rule import instant_of
+
+FOUND = 30  # schedules of one search
+LEVELS = {
+    Verdict.RAN: "good",
+    Verdict.TO_COME: "good",
+    Verdict.SENT: "good",
+    Verdict.LATE: "bad",
+    Verdict.BROKEN: "bad",
+    Verdict.UNKNOWN: "bad",
+    Verdict.NO_RUN: "warning",
+    Verdict.SKIPPED: "warning",
+}
+
+
+class WhyForm(forms.Form):
+    at = LocalTime(label="Why did it not run at")
+
+    def __init__(self, zone: ZoneInfo, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["at"].help_text = f"On the clock of {zone}. The whole minute is looked at."
+
+
+class SearchForm(forms.Form):
+    q = forms.CharField(
+        label="Schedule",
+        widget=UnfoldAdminTextInputWidget,
+        help_text="A part of its name, of its trigger's or agent's.",
+    )
+    at = LocalTime(required=False, label="Why did it not run at")
+
+    def __init__(self, zone: ZoneInfo, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["at"].help_text = f"On the clock of {zone}, in which this console shows times."
+
+
+def why_of_schedule(panel: Panel, request: HttpRequest, schedule: Schedule) -> HttpResponse:
+    """The question about one schedule, and its answer where a time is given: the address can be passed on."""
+    zone = zone_of_schedule(schedule, zone_shown(request))
+    asked = WhyForm(zone, request.GET) if "at" in request.GET else None
+    is_asked = asked is not None and asked.is_valid()
+    at = asked.cleaned_data["at"] if asked and is_asked else _sensible(schedule)
+    local = at if at.tzinfo is None else at.astimezone(zone)
+    # Shown as the clock of its zone has it, also where it came with an offset.
+    shown = asked if asked and not is_asked else WhyForm(zone, {"at": f"{local:{FORMAT}}"})
+    return form_page(
+        panel,
+        request,
+        shown,
+        title=f"{schedule.task.name}: why did it not run?",
+        submit="Tell me",
+        back=page("triggers_schedule", schedule.pk),
+        sections=[*(_told(_answer(schedule, at, zone)) if is_asked else []), _lately(schedule, zone)],
+        obj=schedule,
+        method="get",
+    )
+
+
+def why_search(panel: Panel, request: HttpRequest) -> HttpResponse:
+    """The same without a schedule yet: found by name, each with the link to its answer."""
+    zone = zone_shown(request)
+    form = SearchForm(zone, request.GET if "q" in request.GET else None)
+    sections: list[Section] = []
+    if form.is_valid():
+        at = form.cleaned_data["at"]
+        sections = [_found(form.cleaned_data["q"], instant_of(at, zone) if at and at.tzinfo is None else at)]
+    return form_page(
+        panel,
+        request,
+        form,
+        title="Why did this not run?",
+        submit="Find it",
+        back="../",
+        sections=sections,
+        method="get",
+    )
+
+
+def _answer(schedule: Schedule, at: datetime, zone: ZoneInfo) -> Answer:
+    # The zone of a crontab is the one that it had then; what has none is told in the zone of its hours and days.
+    return why(schedule, at, zone=None if schedule.task.crontab else zone)
+
+
+def _sensible(schedule: Schedule) -> datetime:
+    """The newest time that did not fire, else the last that did, else a while ago."""
+    skipped = [skip.last for skip in skips_of(schedule, 1)]
+    fired = [fire.nominal for fire in fires_of(schedule, 1)]
+    return next(iter([*skipped, *fired]), timezone.now() - timedelta(hours=1))
+
+
+def _told(answer: Answer) -> list[Section]:
+    links = [
+        ("Event", answer.event_id and event_link(answer.event_id)),
+        ("Run", answer.run_id and run_link(answer.run_id)),
+    ]
+    sections: list[Section] = [
+        Notice(text=answer.text, level=LEVELS.get(answer.verdict, "info")),
+        Facts(title="What is known of it", rows=[*answer.facts, *links]),
+    ]
+    if answer.decision:
+        headers = ("Outcome", "Reason", "Run concerned", "When")
+        sections.append(Table(title="The decision", headers=headers, rows=[cells_of(answer.decision)], empty=""))
+    return sections
+
+
+def _lately(schedule: Schedule, zone: ZoneInfo) -> Table:
+    """Times to ask about: what fired and what did not, the newest first."""
+    rows = [
+        (fire.nominal, link(why_url(schedule.pk, fire.nominal), in_zone(fire.nominal, zone)), fire.outcome)
+        for fire in fires_of(schedule)
+    ]
+    rows += [
+        (skip.last, link(why_url(schedule.pk, skip.last), stretch_of(skip, zone)), reason_of(skip))
+        for skip in skips_of(schedule)
+    ]
+    rows.sort(key=lambda row: row[0], reverse=True)
+    return Table(
+        title="Its recent times",
+        headers=(f"Nominal ({zone})", "What became of it"),
+        rows=[row[1:] for row in rows],
+        empty="None yet.",
+    )
+
+
+def _found(text: str, at: datetime | None) -> Table:
+    named = Q(task__name__icontains=text) | Q(trigger__slug__icontains=text) | Q(trigger__agent__icontains=text)
+    schedules = list(
+        Schedule.objects.filter(named)
+        .select_related("task__crontab", "task__interval", "task__clocked", "task__solar", "trigger")
+        .order_by("task__name")[: FOUND + 1]
+    )
+    return Table(
+        title="Schedules",
+        headers=("Schedule", "State", "Fires", "Wakes"),
+        rows=[
+            (link(why_url(one.pk, at), one.task.name), state_of(one), describe(one), wakes(one))
+            for one in schedules[:FOUND]
+        ],
+        empty="There is none of that name.",
+        note=f"The first {FOUND}; say more of the name." if len(schedules) > FOUND else "",
+    )

@@ -1,0 +1,112 @@
+"""A schedule in words and colours, as every page says it."""
+
+from datetime import datetime, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.utils.safestring import SafeString
+
+from config.console.parts.links import link, page
+from config.console.parts.moments import distance
+from config.console.parts.sections import Notice
+from runs.processes.alive import alive
+from triggers.models import Schedule, Skip
+from triggers.schedules.rules.rule import RuleError, zone_of
+
+UTC = ZoneInfo("UTC")
+
+RELATED = ("task__crontab", "task__interval", "task__clocked", "task__solar", "trigger")
+COLOURS = {
+    "active": "success",
+    "paused": "warning",
+    "trigger off": "warning",
+    "done": "default",
+    "used up": "default",
+    "over": "default",
+    "cannot fire": "danger",
+}
+STATES = {"used_up": "used up", "problem": "cannot fire"}
+
+
+def state_of(schedule: Schedule) -> str:
+    """One of COLOURS."""
+    state = STATES.get(schedule.status, schedule.status)
+    if state == "active" and schedule.trigger and schedule.trigger.status != "active":
+        return "trigger off"
+    return state
+
+
+def wakes(schedule: Schedule) -> SafeString | str:
+    """Its agent, or for an ordinary periodic task that."""
+    if schedule.trigger is None:
+        return f"task {schedule.task.task}"
+    return link(page("triggers_trigger", schedule.trigger.pk), schedule.trigger.agent)
+
+
+def zone_of_schedule(schedule: Schedule, otherwise: ZoneInfo = UTC) -> ZoneInfo:
+    """The zone its times are told in: its crontab's, else that of its active hours, else another."""
+    named = schedule.task.crontab.timezone if schedule.task.crontab else schedule.active_zone
+    try:
+        return zone_of(str(named)) if named else otherwise
+    except RuleError:
+        return otherwise
+
+
+def in_zone(at: datetime, zone: tzinfo) -> str:
+    """Such as “Fri 20 Nov 2026, 09:00”; with seconds where there are any."""
+    local = at.astimezone(zone)
+    clock = f"{local:%H:%M:%S}" if local.second or local.microsecond else f"{local:%H:%M}"
+    return f"{local:%a} {local.day} {local:%b %Y}, {clock}"
+
+
+def notice_of(schedule: Schedule) -> Notice:
+    """What it is doing or why it is not, in a sentence."""
+    match state_of(schedule):
+        case "paused":
+            return _paused(schedule)
+        case "done":
+            return Notice(text="It has fired, and was to fire once.")
+        case "used up":
+            return Notice(text=f"It has fired {schedule.fires:,} times, as often as it may.")
+        case "over":
+            return Notice(text="It will not fire again: its rule names no further time, or its end has come.")
+        case "cannot fire":
+            return Notice(text=f"It cannot fire: {schedule.problem}", level="bad", details=["Edit its rule."])
+        case "trigger off" if schedule.trigger:
+            return _trigger_off(schedule)
+    if not alive().filter(kind="beat").exists():
+        return Notice(
+            text="No beat is alive, so nothing fires.", level="bad", details=["Start `celery -A config beat`."]
+        )
+    if schedule.next_fire_at is None or schedule.stale:
+        return Notice(text="It was just edited: beat is working out when it fires next.")
+    return Notice(text=f"Fires {distance(schedule.due_at or schedule.next_fire_at)}.", level="good")
+
+
+def _paused(schedule: Schedule) -> Notice:
+    when = f" {distance(schedule.paused_at)}" if schedule.paused_at else ""
+    who = f" by {schedule.paused_by}" if schedule.paused_by else ""
+    text = f"Paused{when}{who}: it does not fire."
+    return Notice(text=text, level="warning", details=[schedule.paused_note] if schedule.paused_note else [])
+
+
+def _trigger_off(schedule: Schedule) -> Notice:
+    trigger: Any = schedule.trigger
+    what = "are kept until it is resumed" if trigger.status == "paused" else "come to nothing"
+    return Notice(text=f"Its trigger {trigger.slug} is {trigger.status}: its ticks {what}.", level="warning")
+
+
+def stretch_of(skip: Skip, zone: tzinfo) -> str:
+    """From when until when, and how many."""
+    first = in_zone(skip.first, zone)
+    if skip.first == skip.last:
+        return first
+    count = f"{skip.count:,}" if skip.count is not None else "very many"
+    return f"{count} times, {first} to {in_zone(skip.last, zone)}"
+
+
+def reason_of(skip: Skip) -> str:
+    """Why they did not fire, in words."""
+    text = str(skip.get_reason_display())
+    text = f"{text[:1].upper()}{text[1:]}"
+    return f"{text}: {skip.detail}" if skip.detail else text

@@ -1,0 +1,342 @@
+from datetime import timedelta
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import Max, Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from unfold.dataclasses import UnfoldAction
+from unfold.enums import ActionVariant
+from unfold.forms import BaseDialogForm
+from unfold.widgets import UnfoldAdminIntegerFieldWidget, UnfoldAdminTextInputWidget
+
+from config.console.access.audit import entries_of
+from config.console.parts.bulk import carry_out
+from config.console.parts.dialogs import dialog, leave
+from config.console.parts.links import link, listing, page
+from config.console.parts.moments import distance, moment
+from config.console.parts.pages import form_page, reveal, reveal_in_dialog
+from config.console.parts.panel import Panel, acting, button, column
+from config.console.parts.sections import Facts, Notice, Section, Table, Text
+from config.console.sources.form import NewSourceForm, SettingsForm, scheme_of
+from runs.audit import record
+from triggers.models import RefusedDelivery, Secret, Source
+from triggers.sources.secrets import add_secret, rotate
+from triggers.sources.webhooks.scheme import schemes
+from triggers.sources.webhooks.settings import InvalidSettings
+from triggers.sources.webhooks.views import MATCH_NOTED_EVERY
+
+REFUSED_SHOWN = 50
+
+
+class GraceForm(BaseDialogForm):  # type: ignore[misc]
+    """How long the old secrets go on counting."""
+
+    hours = forms.IntegerField(
+        min_value=0,
+        max_value=24 * 30,
+        initial=24,
+        widget=UnfoldAdminIntegerFieldWidget,
+        label="Hours the old secret stays valid",
+        help_text="Time to change it at the sender. 0 if it has leaked.",
+    )
+
+    @property
+    def grace(self) -> timedelta:
+        return timedelta(hours=self.cleaned_data["hours"])
+
+
+class OwnSecretForm(GraceForm):
+    """A secret that the provider made."""
+
+    secret = forms.CharField(
+        strip=False,
+        widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}),
+        label="The secret the provider gave you",
+    )
+    field_order = ("secret", "hours")
+
+    def clean_secret(self) -> str:
+        source = get_object_or_404(Source, pk=self.object_id)
+        try:
+            return schemes()[source.kind].clean_secret(self.cleaned_data["secret"])
+        except InvalidSettings as error:
+            raise forms.ValidationError("; ".join(error.errors.values())) from None
+
+
+@admin.register(Source)
+class SourcePanel(Panel):
+    """The ways in."""
+
+    list_display = ("slug", "kind_label", "state", "address", "proven", "created")
+    list_filter = ("enabled", "kind")
+    search_fields = ("slug",)
+    search_help_text = "source"
+    ordering = ("slug",)
+    actions = ("enable_chosen", "disable_chosen")
+    actions_detail = ("edit", "rotate_secret", "enter_secret")
+
+    # Lists
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Source]:
+        sources = super().get_queryset(request)
+        return sources.annotate(last_proven=Max("secrets__last_matched_at"))  # type: ignore[no-any-return]
+
+    @column("kind")
+    def kind_label(self, source: Source) -> str:
+        scheme = scheme_of(source)
+        return scheme.label if scheme else f"{source.kind} (built in)"
+
+    @column("state", label={"enabled": "success", "disabled": "danger", "unverified": "warning"})
+    def state(self, source: Source) -> str:
+        if not source.enabled:
+            return "disabled"
+        scheme = scheme_of(source)
+        return "unverified" if scheme and not scheme.needs_secret else "enabled"
+
+    @column("address", empty_value="–")
+    def address(self, source: Source) -> SafeString | None:
+        return format_html("<code>{}</code>", path_of(source)) if scheme_of(source) else None
+
+    @column("last proven by a secret")
+    def proven(self, source: Source) -> SafeString:
+        return moment(source.last_proven)  # type: ignore[attr-defined]
+
+    @column("created")
+    def created(self, source: Source) -> SafeString:
+        return moment(source.created_at)
+
+    # Making and changing
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("triggers.add_source")
+
+    def has_edit_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("triggers.change_source")
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        form = NewSourceForm(request.POST or None)
+        if form.is_valid():
+            source, made = _create(form, acting(request))
+            back = page("triggers_source", source.pk)
+            if not made:
+                messages.success(request, f"Source {source.slug} is ready.")
+                return leave(request, back)
+            address = request.build_absolute_uri(path_of(source))
+            explained = f"Give it to the sender, together with the address {address}"
+            return reveal(self, request, title=f"Secret of {source.slug}", secret=made, explained=explained, back=back)
+        return form_page(
+            self,
+            request,
+            form,
+            title="New source",
+            submit="Create the source",
+            back=listing("triggers_source"),
+            groups=form.groups(),
+            choice="choice",
+        )
+
+    @button("Edit", permissions=["edit"], icon="edit", url_path="edit")
+    def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        source = get_object_or_404(Source, pk=object_id, kind__in=schemes())
+        initial = {"enabled": source.enabled}
+        form = SettingsForm(request.POST or None, kinds=[source.kind], values=source.settings, initial=initial)
+        if form.is_valid():
+            _change(
+                source, acting(request), enabled=form.cleaned_data["enabled"], settings=form.cleaned_data["settings"]
+            )
+            messages.success(request, "Saved.")
+            return leave(request, page("triggers_source", object_id))
+        back = page("triggers_source", object_id)
+        groups = form.groups()
+        return form_page(self, request, form, title="Edit source", submit="Save", back=back, groups=groups, obj=source)
+
+    @button(
+        "New secret",
+        permissions=["edit"],
+        icon="key",
+        variant=ActionVariant.PRIMARY,
+        url_path="rotate-secret",
+        dialog=dialog("Make a new secret?", "It is shown once. The old one ends after a while.", "Make it", GraceForm),
+    )
+    def rotate_secret(self, request: HttpRequest, form: GraceForm, object_id: str) -> HttpResponse:
+        source = get_object_or_404(Source, pk=object_id)
+        plain = rotate(source, grace=form.grace, by=acting(request))
+        explained = f"Give it to the sender of {source.slug}. The old one ends in {form.cleaned_data['hours']} h."
+        return reveal_in_dialog(request, secret=plain, explained=explained, back=page("triggers_source", object_id))
+
+    @button(
+        "Enter a secret",
+        permissions=["edit"],
+        icon="password",
+        url_path="enter-secret",
+        dialog=dialog("Enter a secret", "For providers that make the secret themselves.", "Keep it", OwnSecretForm),
+    )
+    def enter_secret(self, request: HttpRequest, form: OwnSecretForm, object_id: str) -> HttpResponse:
+        source = get_object_or_404(Source, pk=object_id)
+        add_secret(source, form.cleaned_data["secret"], grace=form.grace, by=acting(request))
+        messages.success(request, "The secret is kept, encrypted.")
+        return leave(request, page("triggers_source", object_id))
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+        source = Source.objects.filter(pk=object_id).first()
+        scheme = scheme_of(source) if source else None
+        if scheme is None:
+            return []
+        actions = super().get_actions_detail(request, object_id)
+        return [one for one in actions if scheme.needs_secret or one.action_name == "triggers_source_edit"]
+
+    @admin.action(description="Enable", permissions=["edit"])
+    def enable_chosen(self, request: HttpRequest, queryset: QuerySet[Source]) -> None:
+        self._switch(request, queryset, on=True)
+
+    @admin.action(description="Disable", permissions=["edit"])
+    def disable_chosen(self, request: HttpRequest, queryset: QuerySet[Source]) -> None:
+        self._switch(request, queryset, on=False)
+
+    def _switch(self, request: HttpRequest, queryset: QuerySet[Source], *, on: bool) -> None:
+        word = "enabled" if on else "disabled"
+        carry_out(
+            request,
+            queryset,
+            lambda source: _change(source, acting(request), enabled=on),
+            done=word,
+            legal=Q(kind__in=schemes(), enabled=not on),
+            otherwise=f"they are built in, or {word} already",
+        )
+
+    # One source
+
+    def sections(self, request: HttpRequest, obj: Source) -> list[Section]:
+        scheme = scheme_of(obj)
+        events = link(listing("triggers_event", source__id__exact=obj.pk), "list")
+        facts = [
+            ("Name", obj.slug),
+            ("Kind", self.kind_label(obj)),
+            ("Created", moment(obj.created_at)),
+            ("Events", events),
+        ]
+        if scheme is None:
+            built_in = Notice(text="This way in is built in; there is nothing to set.")
+            return [built_in, Facts(rows=facts)]
+        address = Text(title="Address to give to the sender", text=request.build_absolute_uri(path_of(obj)))
+        sections: list[Section] = [_notice(obj), address, Facts(rows=facts)]
+        if scheme.needs_secret:
+            sections.append(_secrets(obj))
+        sections.append(_refused(obj))
+        if obj.settings:
+            labels = {field.name: field.label for field in scheme.fields}
+            rows = [(label, obj.settings.get(name)) for name, label in labels.items()]
+            sections.append(Facts(title="Settings", rows=rows))
+        return [*sections, entries_of("source", obj.pk)]
+
+
+def path_of(source: Source) -> str:
+    return f"/hooks/{source.slug}/"
+
+
+def _create(form: NewSourceForm, by: str) -> tuple[Source, str]:
+    """The source, and the secret that was made for it, if one was."""
+    cleaned = form.cleaned_data
+    with transaction.atomic():
+        source = Source.objects.create(
+            slug=cleaned["slug"], kind=cleaned["choice"], settings=cleaned["settings"], enabled=cleaned["enabled"]
+        )
+        record(by, "create", source, kind=source.kind)
+        if not schemes()[source.kind].needs_secret:
+            return source, ""
+        if cleaned["secret"]:
+            add_secret(source, cleaned["secret"], by=by)
+            return source, ""
+        return source, rotate(source, by=by)
+
+
+def _change(source: Source, by: str, **changes: Any) -> None:
+    with transaction.atomic():
+        for name, value in changes.items():
+            setattr(source, name, value)
+        source.save(update_fields=list(changes))
+        record(by, "change", source, **changes)
+
+
+def _notice(source: Source) -> Notice:
+    scheme = schemes()[source.kind]
+    if not source.enabled:
+        return Notice(text="Disabled: its address answers 404.", level="warning")
+    if not scheme.needs_secret:
+        return Notice(text="Unverified: anyone who knows its address can wake your agents.", level="warning")
+    now = timezone.now()
+    live = [secret for secret in source.secrets.all() if _state(secret, now) == "valid"]
+    if not live:
+        return Notice(text="It has no valid secret, so every delivery is refused.", level="bad")
+    matched = [secret.last_matched_at for secret in live if secret.last_matched_at]
+    if not matched:
+        return Notice(text="No delivery has been proven by a valid secret yet.")
+    proven = f"A delivery was last proven {distance(max(matched))}"
+    refused = RefusedDelivery.objects.filter(source=source, status=401, last_at__gt=max(matched))
+    if last := refused.order_by("-last_at").first():
+        # A proof is noted once in a while: which of the two was the later one is not known within that.
+        is_later = last.last_at > max(matched) + MATCH_NOTED_EVERY
+        return Notice(
+            text=format_html(
+                "{}; {} deliveries have been refused, the last {}: {}. Compare the sender's secret with the one here.",
+                proven,
+                "since then" if is_later else "within the same minute other",
+                distance(last.last_at),
+                last.reason,
+            ),
+            level="warning",
+        )
+    return Notice(text=f"{proven}.", level="good")
+
+
+def _refused(source: Source) -> Table:
+    shown = RefusedDelivery.objects.filter(source=source).order_by("-hour", "-last_at")[:REFUSED_SHOWN]
+    return Table(
+        title="Refused deliveries",
+        note="Counted by reason and hour, newest first. The sender learns the status alone.",
+        headers=("Last", "Reason", "Answered", "How many", "First", "User agent of the last"),
+        rows=[
+            (moment(one.last_at), one.reason, one.status, f"{one.count:,}", moment(one.first_at), one.user_agent)
+            for one in shown
+        ],
+        empty="No delivery was refused within the retention period.",
+    )
+
+
+def _secrets(source: Source) -> Table:
+    now = timezone.now()
+    newest_match = source.secrets.order_by("-last_matched_at").exclude(last_matched_at=None).first()
+    return Table(
+        title="Secrets",
+        note="Encrypted, and never shown again. Several overlap while a sender is being changed.",
+        headers=("No.", "State", "From", "Until", "Last matched", ""),
+        rows=[
+            (
+                secret.pk,
+                _state(secret, now),
+                moment(secret.not_before),
+                moment(secret.not_after) if secret.not_after else "no end",
+                moment(secret.last_matched_at),
+                "← the last delivery used this one" if secret == newest_match else "",
+            )
+            for secret in source.secrets.order_by("-pk").defer("ciphertext")[:20]
+        ],
+        empty="None: every delivery is refused. Make one, or enter the provider’s.",
+    )
+
+
+def _state(secret: Secret, now: Any) -> str:
+    if secret.not_after and secret.not_after <= now:
+        return "ended"
+    return "valid" if secret.not_before <= now else "not yet"

@@ -1,0 +1,251 @@
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from unfold.widgets import (
+    UnfoldAdminDecimalFieldWidget,
+    UnfoldAdminExpandableTextareaWidget,
+    UnfoldAdminIntegerFieldWidget,
+    UnfoldAdminSelectWidget,
+    UnfoldAdminTextareaWidget,
+    UnfoldAdminTextInputWidget,
+    UnfoldBooleanSwitchWidget,
+)
+
+from agents.registry import all_agents
+from config.console.parts.pages import Group
+from runs.enqueue import EVENTS_PER_RUN
+from triggers.dispatch.expressions import ExpressionError, compile_expression
+from triggers.dispatch.trigger_policy import DEFAULTS, MOST_AT_ONCE, check_policy
+from triggers.models import Source, Trigger
+
+# Their events are always aimed at one trigger; listening to them is never needed.
+AIMED = ("schedule", "manual")
+OVERLAPS = {
+    Trigger.Overlap.ALLOW: "allow: both run",
+    Trigger.Overlap.SKIP: "skip: the new event starts nothing",
+    Trigger.Overlap.QUEUE_ONE: "queue_one: one run waits and takes all further events along",
+    Trigger.Overlap.QUEUE: "queue: one after the other, in order",
+    Trigger.Overlap.CANCEL_PREVIOUS: "cancel_previous: the live run is cancelled, the latest event wins",
+}
+EXECUTION = ("queue", "priority", "timeout", "retries", "backoff", "backoff_factor", "backoff_max", "pause_after")
+INTAKE = ("rate", "overflow", "debounce", "batch", "max_wait")
+POLICY = (*EXECUTION, *INTAKE)
+COLUMNS = ("enabled", "source", "filter", "input", "key", "key_limit", "overlap")
+
+
+class ExpressionField(forms.CharField):
+    """CEL over `event`, checked as it is saved."""
+
+    widget = UnfoldAdminExpandableTextareaWidget
+
+    def clean(self, value: Any) -> str:
+        text: str = super().clean(value)
+        if text:
+            _check(text)
+        return text
+
+
+class MatchForm(forms.Form):
+    """Which events a trigger wants."""
+
+    source = forms.ChoiceField(
+        required=False, widget=UnfoldAdminSelectWidget, help_text="Events of one source, or of any."
+    )
+    types = forms.CharField(
+        required=False,
+        widget=UnfoldAdminExpandableTextareaWidget,
+        label="Event types",
+        help_text="One per line, such as <code>customer.created</code> or <code>invoice.*</code>. "
+        "None: only what is aimed at it, such as its schedules.",
+    )
+    filter = ExpressionField(
+        required=False,
+        label="Filter",
+        help_text="CEL, such as <code>event.data.amount &gt; 100</code>. Empty: every event of these types.",
+    )
+    key = ExpressionField(
+        required=False,
+        label="Key",
+        help_text="CEL, such as <code>event.data.customer</code>: runs of one key do not overlap. Empty: the trigger itself.",
+    )
+    input = forms.JSONField(
+        required=False,
+        initial=dict,
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 3}),
+        label="Input",
+        help_text="Input name to CEL, such as <code>{&quot;id&quot;: &quot;event.data.id&quot;}</code>. Empty: the event’s data.",
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        slugs = Source.objects.exclude(slug__in=AIMED).order_by("slug").values_list("slug", flat=True)
+        known = [*slugs, *({self.initial.get("source")} - {None, "", *slugs})]
+        self.fields["source"].choices = [("", "any"), *((slug, slug) for slug in known)]  # type: ignore[attr-defined]
+
+    def clean_types(self) -> list[str]:
+        return self.cleaned_data["types"].replace(",", " ").split()  # type: ignore[no-any-return]
+
+    def clean_input(self) -> dict[str, str]:
+        mapping = self.cleaned_data["input"] or {}
+        if not isinstance(mapping, dict) or not all(isinstance(value, str) for value in mapping.values()):
+            raise ValidationError("Give an object whose values are CEL texts.")
+        for name, text in mapping.items():
+            try:
+                _check(text)
+            except ValidationError as error:
+                raise ValidationError(f"{name}: {error.message}") from None
+        return mapping
+
+
+class TriggerForm(MatchForm):
+    """All an operator may change of a trigger."""
+
+    enabled = forms.BooleanField(
+        required=False,
+        initial=True,
+        widget=UnfoldBooleanSwitchWidget,
+        help_text="Off: no event matches it. To hold events, pause it.",
+    )
+    overlap = forms.ChoiceField(
+        choices=[(value.value, text) for value, text in OVERLAPS.items()],
+        widget=UnfoldAdminSelectWidget,
+        help_text="What a new event does while a run of its key is live.",
+    )
+    key_limit = forms.IntegerField(
+        min_value=1,
+        max_value=MOST_AT_ONCE,
+        initial=1,
+        widget=UnfoldAdminIntegerFieldWidget,
+        label="At once",
+        help_text="So many runs of one key.",
+    )
+    rate = forms.CharField(
+        required=False,
+        widget=UnfoldAdminTextInputWidget,
+        help_text="So many starts of one key in any such span: <code>10/h</code>, <code>100/15m</code>. Empty: no limit.",
+    )
+    overflow = forms.ChoiceField(
+        choices=[("delay", "delay: it starts when the rate allows"), ("drop", "drop: no run, with a reason")],
+        widget=UnfoldAdminSelectWidget,
+        help_text="What becomes of an event that is over the rate.",
+    )
+    debounce = forms.FloatField(
+        min_value=0,
+        widget=UnfoldAdminDecimalFieldWidget,
+        label="Debounce (s)",
+        help_text="Wait for so much quiet, then one run handles every event that came. 0: no debounce.",
+    )
+    batch = forms.IntegerField(
+        min_value=0,
+        max_value=EVENTS_PER_RUN,
+        widget=UnfoldAdminIntegerFieldWidget,
+        help_text="One run for so many events of one key. 0: no batch.",
+    )
+    max_wait = forms.FloatField(
+        min_value=0,
+        widget=UnfoldAdminDecimalFieldWidget,
+        label="Longest wait (s)",
+        help_text="Of a debounce or batch. 0: ten times the debounce, or 60 s for a batch.",
+    )
+    queue = forms.CharField(
+        max_length=100, widget=UnfoldAdminTextInputWidget, help_text="Workers serve queues by name."
+    )
+    priority = forms.IntegerField(
+        min_value=0, max_value=9, widget=UnfoldAdminIntegerFieldWidget, help_text="0 is most urgent, 9 least."
+    )
+    timeout = forms.FloatField(
+        min_value=0,
+        widget=UnfoldAdminDecimalFieldWidget,
+        label="Timeout (s)",
+        help_text="0: the installation’s default.",
+    )
+    retries = forms.IntegerField(
+        min_value=0, max_value=100, widget=UnfoldAdminIntegerFieldWidget, help_text="After the first attempt."
+    )
+    backoff = forms.FloatField(min_value=0, widget=UnfoldAdminDecimalFieldWidget, label="First backoff (s)")
+    backoff_factor = forms.FloatField(
+        min_value=1, widget=UnfoldAdminDecimalFieldWidget, help_text="Times the one before."
+    )
+    backoff_max = forms.FloatField(min_value=0, widget=UnfoldAdminDecimalFieldWidget, label="Longest backoff (s)")
+    pause_after = forms.IntegerField(
+        min_value=0,
+        widget=UnfoldAdminIntegerFieldWidget,
+        label="Pause after",
+        help_text="So many failed runs in a row; 0: never.",
+    )
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        if self.errors:
+            return cleaned
+        counts = cleaned["rate"] or cleaned["debounce"] or cleaned["batch"]
+        if cleaned["key"] and cleaned["overlap"] == Trigger.Overlap.ALLOW and not counts:
+            self.add_error("overlap", "With “allow” the key has no effect: choose another, or clear the key.")
+            return cleaned
+        policy = {name: cleaned[name] for name in POLICY}
+        try:
+            check_policy(policy, overlap=cleaned["overlap"], key_limit=cleaned["key_limit"])
+        except ValueError as error:
+            self.add_error(None, str(error))
+        return cleaned
+
+    def values(self) -> dict[str, Any]:
+        """The trigger's fields as the form has them; its policy holds only what differs from the defaults."""
+        cleaned = self.cleaned_data
+        values = {name: cleaned[name] for name in ("types", *COLUMNS)}
+        return {**values, "policy": {name: cleaned[name] for name in POLICY if cleaned[name] != DEFAULTS[name]}}
+
+    def groups(self) -> list[Group]:
+        match = [self[name] for name in ("source", "types", "filter", "input")]
+        return [
+            *self.first_group(),
+            Group(title="Which events", fields=match),
+            Group(title="One at a time", fields=[self["key"], self["overlap"], self["key_limit"]]),
+            Group(title="How many runs", fields=[self[name] for name in INTAKE]),
+            Group(title="How its runs are executed", fields=[self[name] for name in EXECUTION]),
+        ]
+
+    def first_group(self) -> list[Group]:
+        return [Group(fields=[self["enabled"]])]
+
+
+class NewTriggerForm(TriggerForm):
+    slug = forms.SlugField(
+        max_length=100, widget=UnfoldAdminTextInputWidget, help_text="Its name for good, in the API and in logs."
+    )
+    agent = forms.ChoiceField(widget=UnfoldAdminSelectWidget)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["agent"].choices = [(agent.name, agent.name) for agent in all_agents()]  # type: ignore[attr-defined]
+
+    def clean_slug(self) -> str:
+        slug: str = self.cleaned_data["slug"]
+        if Trigger.objects.filter(slug=slug).exists():
+            raise ValidationError("There is a trigger of this name already.")
+        return slug
+
+    def values(self) -> dict[str, Any]:
+        return {"slug": self.cleaned_data["slug"], "agent": self.cleaned_data["agent"], **super().values()}
+
+    def first_group(self) -> list[Group]:
+        return [Group(fields=[self["slug"], self["agent"], self["enabled"]])]
+
+
+def as_initial(trigger: Trigger) -> dict[str, Any]:
+    """The form's values for a trigger."""
+    own = {name: getattr(trigger, name) for name in COLUMNS}
+    return {**own, "types": "\n".join(trigger.types), **policy_as_initial(trigger.policy)}
+
+
+def policy_as_initial(policy: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: policy.get(name, DEFAULTS[name]) for name in POLICY}
+
+
+def _check(text: str) -> None:
+    try:
+        compile_expression(text)
+    except ExpressionError as error:
+        raise ValidationError(str(error)) from None

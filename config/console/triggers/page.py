@@ -1,0 +1,561 @@
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import Count, JSONField, Min, Prefetch, Q, QuerySet, Sum
+from django.db.models.expressions import RawSQL
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.template.defaultfilters import pluralize
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from unfold.dataclasses import UnfoldAction
+from unfold.enums import ActionVariant
+from unfold.forms import BaseDialogForm
+from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
+
+from config.console.access.audit import entries_of
+from config.console.events.decisions import cells_of
+from config.console.parts.bulk import carry_out
+from config.console.parts.dialogs import attempt, dialog, leave
+from config.console.parts.links import event_link, link, listing, page, run_link
+from config.console.parts.moments import distance, moment
+from config.console.parts.pages import form_page, plain_page
+from config.console.parts.panel import Panel, acting, button, column
+from config.console.parts.sections import (
+    Facts,
+    Notice,
+    Section,
+    Table,
+    Text,
+    pretty,
+)
+from config.console.runs.words import duration_of, first_line
+from config.console.schedules.words import RELATED, state_of
+from config.console.triggers.filter_trial import try_on_recent
+from config.console.triggers.form import MatchForm, NewTriggerForm, TriggerForm, as_initial, policy_as_initial
+from runs.audit import record
+from runs.exceptions import RunError
+from runs.models import Run
+from triggers.declarations.sync import override, reset_overrides
+from triggers.dispatch.erring import COUNTED, LATELY, erring, errors_of
+from triggers.dispatch.hold import fire, pause, resume
+from triggers.dispatch.offers import count, offer_errors
+from triggers.models import Decision, Schedule, Trigger
+from triggers.schedules.edit import VANISHED
+from triggers.schedules.preview import describe
+
+HELD = Decision.Outcome.HELD
+SHOWN = 20
+# By the index on (trigger, id). With “WHERE trigger = … ORDER BY id” PostgreSQL may walk all runs, newest first, for a
+# trigger that has none.
+LAST_RUN = """(
+    SELECT jsonb_build_object('id', last.id, 'status', last.status)
+    FROM (SELECT run.id, run.status, run.trigger FROM runs_run run
+          WHERE (run.trigger, run.id) <= (triggers_trigger.slug, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
+          ORDER BY run.trigger DESC, run.id DESC LIMIT 1) last
+    WHERE last.trigger = triggers_trigger.slug
+)"""
+RESUMED = "Resumed. What was held is run or dropped a piece at a time."
+
+
+class StateFilter(admin.SimpleListFilter):
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
+        return [
+            ("active", "active"),
+            ("paused", "paused"),
+            ("failing", "failing"),
+            ("errors", "with errors in the last day"),
+            ("disabled", "disabled"),
+        ]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> QuerySet[Trigger]:
+        match self.value():
+            case "active":
+                return queryset.filter(enabled=True, paused_at=None)
+            case "paused":
+                return queryset.filter(enabled=True, paused_at__isnull=False)
+            case "failing":
+                return queryset.filter(failures_in_a_row__gt=0)
+            case "errors":
+                return queryset.filter(pk__in=erring().values("pk"))
+            case "disabled":
+                return queryset.filter(enabled=False)
+        return queryset
+
+
+class FireForm(BaseDialogForm):  # type: ignore[misc]
+    data = forms.JSONField(
+        required=False,
+        initial=dict,
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 5}),
+        label="Data (JSON)",
+        help_text="What the agent sees as event.data",
+    )
+
+
+class PauseForm(BaseDialogForm):  # type: ignore[misc]
+    reason = forms.CharField(
+        max_length=300, widget=UnfoldAdminTextInputWidget, label="Why", help_text="For whoever comes next"
+    )
+
+
+class ResumeForm(BaseDialogForm):  # type: ignore[misc]
+    held = forms.ChoiceField(
+        initial="run",
+        widget=UnfoldAdminRadioSelectWidget,
+        label="The events that were held",
+        choices=[("run", ""), ("drop", "")],
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        count = Decision.objects.filter(trigger=self.object_id, outcome=HELD).count()
+        self.fields["held"].choices = [
+            ("run", f"Run them, in their order ({count})"),
+            ("drop", f"Drop them ({count})"),
+        ]
+
+
+class RedispatchForm(BaseDialogForm):  # type: ignore[misc]
+    errors = forms.ChoiceField(
+        initial="lately",
+        widget=UnfoldAdminRadioSelectWidget,
+        label="The events that ended in an error",
+        choices=[("lately", ""), ("all", "")],
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        lately, all_ = (count("error", UUID(str(self.object_id)), since) for since in (_a_day_ago(), None))
+        self.fields["errors"].choices = [
+            ("lately", f"Those of the last day ({lately})"),
+            ("all", f"All that are kept ({all_})"),
+        ]
+
+
+@admin.register(Trigger)
+class TriggerPanel(Panel):
+    """Which events wake which agent."""
+
+    list_display = ("slug", "state", "agent", "woken_by", "overlap", "failures", "last_run", "next_fire")
+    list_filter = (StateFilter,)
+    search_fields = ("slug", "agent")
+    search_help_text = "trigger or agent"
+    ordering = ("slug",)
+    actions = ("pause_chosen", "resume_and_run", "resume_and_drop", "fire_chosen", "redispatch_errors")
+    actions_detail = ("fire_now", "try_filter", "edit", "pause", "resume", "redispatch", "reset")
+
+    # Lists
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Trigger]:
+        schedules = Schedule.objects.select_related(*RELATED)
+        triggers = super().get_queryset(request).prefetch_related(Prefetch("schedules", schedules))
+        last = RawSQL(LAST_RUN, [], output_field=JSONField())  # noqa: S611  (nothing of it comes from outside)
+        return triggers.annotate(last=last)  # type: ignore[no-any-return]
+
+    @column("state", label={"active": "success", "paused": "danger", "disabled": "default"})
+    def state(self, trigger: Trigger) -> str:
+        return trigger.status
+
+    @column("wakes on")
+    def woken_by(self, trigger: Trigger) -> str:
+        return in_words(trigger)
+
+    @column("failures in a row")
+    def failures(self, trigger: Trigger) -> SafeString | str:
+        if trigger.is_paused:
+            return format_html(
+                "{} · paused {}: {}", trigger.failures_in_a_row, moment(trigger.paused_at), trigger.paused_reason
+            )
+        return str(trigger.failures_in_a_row or "–")
+
+    @column("last run", empty_value="–")
+    def last_run(self, trigger: Trigger) -> SafeString | None:
+        last = trigger.last  # type: ignore[attr-defined]
+        return run_link(last["id"], last["status"]) if last else None
+
+    @column("next fire")
+    def next_fire(self, trigger: Trigger) -> SafeString:
+        fires = [one.next_fire_at for one in trigger.schedules.all() if one.next_fire_at and one.task.enabled]
+        return moment(min(fires, default=None))
+
+    # Permissions
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("triggers.add_trigger")
+
+    def has_edit_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("triggers.change_trigger")
+
+    def has_pause_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("triggers.pause_trigger")
+
+    def has_fire_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("triggers.fire_trigger")
+
+    def has_try_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        """What a filter says to an event tells of its data."""
+        return self.has_view_permission(request) and request.user.has_perm("triggers.view_event")
+
+    # Making and changing
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        form = NewTriggerForm(request.POST or None, initial={**policy_as_initial({}), "overlap": "allow"})
+        if form.is_valid():
+            trigger = _create(form.values(), acting(request))
+            messages.success(request, f"Trigger {trigger.slug} is ready.")
+            return leave(request, page("triggers_trigger", trigger.pk))
+        back = listing("triggers_trigger")
+        groups = form.groups()
+        return form_page(
+            self, request, form, title="New trigger", submit="Create the trigger", back=back, groups=groups
+        )
+
+    @button("Edit", permissions=["edit"], icon="edit", url_path="edit")
+    def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        trigger = get_object_or_404(Trigger, pk=object_id)
+        form = TriggerForm(request.POST or None, initial=as_initial(trigger))
+        back = page("triggers_trigger", object_id)
+        if form.is_valid():
+            changes = {name: value for name, value in form.values().items() if value != getattr(trigger, name)}
+            if changes:
+                override(trigger, changes, by=acting(request))
+            messages.success(request, "Saved." if changes else "Nothing was changed.")
+            return leave(request, back)
+        groups = form.groups()
+        return form_page(
+            self, request, form, title="Edit trigger", submit="Save", back=back, groups=groups, obj=trigger
+        )
+
+    @button("Try the filter", icon="science", url_path="try", permissions=["try"])
+    def try_filter(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Expressions of one's own are for those who may change the trigger; others try the stored ones."""
+        trigger = get_object_or_404(Trigger, pk=object_id)
+        title = "Try the filter on recent events"
+        stored = {name: getattr(trigger, name) for name in MatchForm().fields}
+        if not self.has_edit_permission(request):
+            if request.method == "POST":
+                raise PermissionDenied
+            return plain_page(self, request, title=title, sections=[try_on_recent(trigger, stored)], obj=trigger)
+        form = MatchForm(request.POST or None, initial=as_initial(trigger))
+        sections = []
+        if not form.is_bound or form.is_valid():
+            sections = [try_on_recent(trigger, form.cleaned_data if form.is_bound else stored)]
+        return form_page(
+            self,
+            request,
+            form,
+            title=title,
+            submit="Try it",
+            back=page("triggers_trigger", object_id),
+            sections=sections,
+            obj=trigger,
+        )
+
+    @button(
+        "Back to the code",
+        permissions=["edit"],
+        icon="undo",
+        url_path="reset",
+        dialog=dialog("Back to what the code says?", "What operators changed of its declaration is undone.", "Undo"),
+    )
+    def reset(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        trigger = get_object_or_404(Trigger, pk=object_id)
+        attempt(
+            request,
+            lambda: reset_overrides(trigger, trigger.overrides, by=acting(request)),
+            done="It is as the code says.",
+        )
+        return leave(request, page("triggers_trigger", object_id))
+
+    # Control
+
+    @button(
+        "Fire now",
+        permissions=["fire"],
+        icon="play_arrow",
+        variant=ActionVariant.PRIMARY,
+        url_path="fire",
+        dialog=dialog("Fire now?", "An event aimed at this trigger alone; its filter is not asked.", "Fire", FireForm),
+    )
+    def fire_now(self, request: HttpRequest, form: FireForm, object_id: str) -> HttpResponse:
+        trigger = get_object_or_404(Trigger, pk=object_id)
+        try:
+            event_id = fire(trigger, data=form.cleaned_data["data"], by=acting(request))
+        except RunError as refusal:
+            messages.error(request, str(refusal))
+        else:
+            messages.success(request, format_html("Fired: event {}.", event_link(event_id)))
+        return leave(request, page("triggers_trigger", object_id))
+
+    @button(
+        "Pause",
+        permissions=["pause"],
+        icon="pause",
+        variant=ActionVariant.DANGER,
+        url_path="pause",
+        dialog=dialog(
+            "Pause this trigger?", "Its events are held, and offered when it is resumed.", "Pause", PauseForm
+        ),
+    )
+    def pause(self, request: HttpRequest, form: PauseForm, object_id: str) -> HttpResponse:
+        trigger = get_object_or_404(Trigger, pk=object_id)
+        reason = form.cleaned_data["reason"]
+        attempt(request, lambda: pause(trigger, reason=reason, by=acting(request)), done="Paused.")
+        return leave(request, page("triggers_trigger", object_id))
+
+    @button(
+        "Resume",
+        permissions=["pause"],
+        icon="resume",
+        variant=ActionVariant.SUCCESS,
+        url_path="resume",
+        dialog=dialog("Resume this trigger?", "Its failures are counted from zero.", "Resume", ResumeForm),
+    )
+    def resume(self, request: HttpRequest, form: ResumeForm, object_id: str) -> HttpResponse:
+        trigger = get_object_or_404(Trigger, pk=object_id)
+        held = form.cleaned_data["held"]
+        attempt(
+            request,
+            lambda: resume(trigger, held=held, by=acting(request)),
+            done="Resumed. What was held is run or dropped a piece at a time.",
+        )
+        return leave(request, page("triggers_trigger", object_id))
+
+    @button(
+        "Dispatch again",
+        permissions=["replay"],
+        icon="replay",
+        url_path="redispatch",
+        dialog=dialog(
+            "Dispatch again what ended in an error?",
+            "The filter, key and input as they are now decide. An event that has a run of this trigger starts no second one.",
+            "Dispatch again",
+            RedispatchForm,
+        ),
+    )
+    def redispatch(self, request: HttpRequest, form: RedispatchForm, object_id: str) -> HttpResponse:
+        trigger = get_object_or_404(Trigger, pk=object_id)
+        since = _a_day_ago() if form.cleaned_data["errors"] == "lately" else None
+        found = offer_errors(trigger=trigger, since=since, by=acting(request))
+        messages.success(
+            request, f"Asked for: {found} event{pluralize(found)} to be dispatched again, a piece at a time."
+        )
+        return leave(request, page("triggers_trigger", object_id))
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+        trigger = Trigger.objects.filter(pk=object_id).first()
+        if trigger is None:
+            return []
+        hidden = {"pause"} if trigger.is_paused else {"resume"}
+        if not trigger.enabled:
+            hidden.add("fire_now")
+        if not trigger.enabled or not trigger.decisions.filter(outcome=Decision.Outcome.ERROR).exists():
+            hidden.add("redispatch")
+        if trigger.declared is None or not trigger.overrides:
+            hidden.add("reset")
+        names = {f"triggers_trigger_{name}" for name in hidden}
+        actions = super().get_actions_detail(request, object_id)
+        return [one for one in actions if one.action_name not in names]
+
+    @admin.action(description="Pause", permissions=["pause"])
+    def pause_chosen(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> None:
+        by = acting(request)
+        carry_out(
+            request,
+            queryset,
+            lambda trigger: pause(trigger, reason=f"paused by {by}", by=by),
+            done="paused; their events are held",
+            legal=Q(paused_at=None),
+            otherwise="they are paused already",
+        )
+
+    @admin.action(description="Resume, run what was held", permissions=["pause"])
+    def resume_and_run(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> None:
+        self._resume(request, queryset, "run")
+
+    @admin.action(description="Resume, drop what was held", permissions=["pause"])
+    def resume_and_drop(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> None:
+        self._resume(request, queryset, "drop")
+
+    def _resume(self, request: HttpRequest, queryset: QuerySet[Trigger], held: Any) -> None:
+        carry_out(
+            request,
+            queryset,
+            lambda trigger: resume(trigger, held=held, by=acting(request)),
+            done="resumed",
+            legal=Q(paused_at__isnull=False),
+            otherwise="they are not paused",
+        )
+
+    @admin.action(description="Dispatch again what ended in an error", permissions=["replay"])
+    def redispatch_errors(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> None:
+        carry_out(
+            request,
+            queryset,
+            lambda trigger: offer_errors(trigger=trigger, by=acting(request)),
+            done="asked for; what ended in an error is dispatched again, a piece at a time",
+        )
+
+    def has_replay_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("triggers.replay_event")
+
+    @admin.action(description="Fire now", permissions=["fire"])
+    def fire_chosen(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> None:
+        carry_out(
+            request,
+            queryset,
+            lambda trigger: fire(trigger, by=acting(request)),
+            done="fired",
+            legal=Q(enabled=True),
+            otherwise="they are disabled",
+        )
+
+    # One trigger
+
+    def sections(self, request: HttpRequest, obj: Trigger) -> list[Section]:
+        overridden = ", ".join(obj.overrides)
+        return [
+            _notice(obj),
+            Facts(
+                rows=[
+                    ("Agent", obj.agent),
+                    ("Wakes on", in_words(obj)),
+                    ("Source", obj.source or "any"),
+                    ("Types", ", ".join(obj.types) or "only what is aimed at it"),
+                    ("Filter", obj.filter and format_html("<code>{}</code>", obj.filter)),
+                    ("Input", format_html("<code>{}</code>", pretty(obj.input)) if obj.input else ""),
+                    ("Key", obj.key and format_html("<code>{}</code>", obj.key)),
+                    ("Overlap", obj.overlap if obj.key_limit == 1 else f"{obj.overlap}, {obj.key_limit} at once"),
+                    ("Waiting for their window", _collected(obj)),
+                    ("Failed runs in a row", obj.failures_in_a_row),
+                    ("Comes from", "the agent’s declaration" if obj.declared is not None else "an operator"),
+                    ("Changed by operators, kept at deploys", overridden),
+                    ("Its runs", link(listing("runs_run", q=obj.slug), "list")),
+                ]
+            ),
+            _schedules(obj),
+            _runs(obj),
+            _decisions(obj),
+            entries_of("trigger", obj.pk),
+            Text(title="Policy, where it differs from the defaults", text=pretty(obj.policy), folded=True),
+        ]
+
+
+def _create(values: dict[str, Any], by: str) -> Trigger:
+    with transaction.atomic():
+        trigger = Trigger.objects.create(**values)
+        record(by, "create", trigger, **values)
+    return trigger
+
+
+def in_words(trigger: Trigger) -> str:
+    """What wakes it, such as “invoice.* from stripe, where event.data.amount > 100”."""
+    clocks = [describe(schedule) for schedule in trigger.schedules.all()]
+    if not trigger.types:
+        return "; ".join(clocks) or "only by hand"
+    events = ", ".join("any event" if type_ == "*" else type_ for type_ in trigger.types)
+    source = f" from {trigger.source}" if trigger.source else ""
+    condition = f", where {trigger.filter}" if trigger.filter else ""
+    return "; ".join([f"{events}{source}{condition}", *clocks])
+
+
+def _a_day_ago() -> datetime:
+    return timezone.now() - LATELY
+
+
+def _notice(trigger: Trigger) -> Notice:
+    if not trigger.enabled:
+        is_gone = VANISHED in (trigger.declared or {})
+        why = "Its declaration is gone from the code; it comes back with it." if is_gone else "Enable it under Edit."
+        return Notice(text="Disabled: no event matches it, and it cannot be fired.", level="warning", details=[why])
+    if trigger.is_paused:
+        held = Decision.objects.filter(trigger=trigger, outcome=HELD).count()
+        return Notice(
+            level="bad",
+            text=format_html("Paused {}: {}", moment(trigger.paused_at), trigger.paused_reason),
+            details=[f"{held} event{pluralize(held)} held for it. Resume runs or drops what is held."],
+        )
+    if errors := errors_of(trigger)[:COUNTED].count():
+        more = "at least " if errors == COUNTED else ""
+        failing = f"{trigger.failures_in_a_row} failed runs in a row." if trigger.failures_in_a_row else ""
+        last = errors_of(trigger).latest("created_at")
+        return Notice(
+            level="warning",
+            text=f"Active, but {more}{errors:,} event{pluralize(errors)} ended in an error in the last day and started no run.",
+            details=[
+                f"The last one, {distance(last.created_at)}: {last.reason}",
+                "Correct the filter, key or input under Edit, then Dispatch again.",
+                *filter(None, [failing]),
+            ],
+        )
+    if trigger.failures_in_a_row:
+        return Notice(
+            text=f"Active, but its latest runs failed: {trigger.failures_in_a_row} in a row.", level="warning"
+        )
+    return Notice(text="Active.", level="good")
+
+
+def _schedules(trigger: Trigger) -> Table:
+    rows = [
+        (link(page("triggers_schedule", one.pk), one.task.name), state_of(one), describe(one), moment(one.next_fire_at))
+        for one in trigger.schedules.all()
+    ]
+    return Table(title="Schedules", headers=("Schedule", "State", "Fires", "Next"), rows=rows, empty="None.")
+
+
+def _collected(trigger: Trigger) -> str:
+    """Of a debounce or batch: how many events it holds, and when they become a run."""
+    windows = trigger.windows.aggregate(count=Count("pk"), events=Sum("event_ids__len"), next=Min("due_at"))
+    if not windows["count"]:
+        return ""
+    return format_html(
+        "{} events in {}, the next over {}", windows["events"], windows["count"], moment(windows["next"])
+    )
+
+
+def _runs(trigger: Trigger) -> Table:
+    runs = Run.objects.filter(trigger=trigger.slug).order_by("-id").defer("input", "result", "policy")[:SHOWN]
+    return Table(
+        title="Latest runs",
+        headers=("Run", "Status", "Attempt", "Created", "Took", "Error"),
+        rows=[
+            (
+                run_link(run.pk),
+                run.status,
+                run.attempt,
+                moment(run.created_at),
+                duration_of(run) or "–",
+                first_line(run.error),
+            )
+            for run in runs
+        ],
+        empty="It has started none.",
+    )
+
+
+def _decisions(trigger: Trigger) -> Table:
+    # By event id, which is time-ordered and indexed.
+    decisions = (
+        trigger.decisions.select_related("event__source").defer("event__data", "event__body").order_by("-event_id")
+    )
+    return Table(
+        title="Latest decisions",
+        note="Of events that started no run of their own, or only later.",
+        headers=("Event", "Type", "Outcome", "Reason", "Run concerned", "When"),
+        rows=[(event_link(one.event_id), one.event.type, *cells_of(one)) for one in decisions[:SHOWN]],
+        empty="None.",
+    )

@@ -1,0 +1,222 @@
+"""What is wrong with an installation, and how to fix it: one finding per question."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from uuid import uuid4
+
+import psycopg
+import redis
+from cryptography.fernet import InvalidToken
+from django.conf import settings
+from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
+from django.db import DatabaseError, connection
+from django.utils import timezone
+
+from config.health.probes import broker_answers
+from config.health.problems import NAMED, problems
+from config.health.situation import look
+from config.stack.embedded.binaries import OLDEST_POSTGRES
+from runs.db.migrated import pending_migrations
+from runs.db.readable import readable
+from runs.db.sql import database_now, fetch
+from runs.processes.lease import CLOCKS_APART
+from triggers.models import Secret
+from triggers.schedules.explain.missed import Missed, missed_lately
+from triggers.sources.secrets import decrypt
+
+OLDEST_PYTHON = (3, 11)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was looked at; a `fix` makes it a fault."""
+
+    text: str
+    fix: str = ""
+
+
+def examine() -> Iterator[Finding]:
+    """Every finding, those that later ones rest on first."""
+    yield python()
+    yield from configuration()
+    reachable = database()
+    yield reachable
+    if not reachable.fix:
+        yield session_mode()
+        yield clocks()
+        schema = migrations()
+        yield schema
+        if not schema.fix:
+            yield replication()
+            yield from encryption()
+            yield from processes()
+    yield from broker()
+
+
+def python() -> Finding:
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    if sys.version_info < OLDEST_PYTHON:
+        return Finding(f"Python {version}", "Python 3.11 or newer is needed: make the environment anew with one.")
+    return Finding(f"Python {version}")
+
+
+def configuration() -> Iterator[Finding]:
+    """Errors of Django's system checks, and our own warnings."""
+    messages = checks.run_checks(include_deployment_checks=True)
+    wrong = [message for message in messages if message.level >= checks.ERROR or str(message.id).startswith("wakeful.")]
+    for message in wrong:
+        yield Finding(f"{message.id}: {message.msg}", message.hint or "See the message.")
+    if not wrong:
+        yield Finding("settings agree with each other")
+
+
+def database() -> Finding:
+    where = "{HOST}:{PORT}/{NAME}".format(**settings.DATABASES["default"])
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW server_version")
+            version = cursor.fetchone()[0].split()[0]
+    except DatabaseError as error:
+        return Finding(
+            f"PostgreSQL at {where} does not answer: {str(error).splitlines()[0]}",
+            "Start it (`make run` starts the embedded one), or correct DATABASE_URL.",
+        )
+    if int(version.split(".")[0]) < OLDEST_POSTGRES:
+        return Finding(
+            f"PostgreSQL {version} at {where}", f"PostgreSQL {OLDEST_POSTGRES} or newer is needed: upgrade it."
+        )
+    return Finding(f"PostgreSQL {version} at {where}")
+
+
+def session_mode() -> Finding:
+    """A NOTIFY must reach a LISTEN: behind a transaction-mode pooler the two meet different sessions."""
+    channel = f"wakeful_doctor_{uuid4().hex}"
+    parameters = connection.get_connection_params()
+    with psycopg.connect(**{**parameters, "autocommit": True}) as listener:
+        listener.execute(f'LISTEN "{channel}"')
+        with connection.cursor() as cursor:
+            cursor.execute(f'NOTIFY "{channel}"')
+        readable([listener.fileno()], 2)
+        heard = next(iter(listener.notifies(timeout=0.1)), None)
+    if not heard:
+        return Finding(
+            "a NOTIFY does not reach its listener",
+            "DATABASE_URL leads to a transaction-mode pooler: use PostgreSQL's own address, or the pooler's session mode.",
+        )
+    return Finding("sessions are our own: LISTEN, advisory locks and prepared statements work")
+
+
+def clocks() -> Finding:
+    apart = abs(timezone.now() - database_now())
+    if apart > CLOCKS_APART:
+        return Finding(
+            f"this machine's clock and the database's are {apart.total_seconds():.0f} s apart",
+            "Synchronise both (NTP): timestamps of signed webhooks are judged by this machine's clock.",
+        )
+    return Finding("clocks agree")
+
+
+def migrations() -> Finding:
+    pending = pending_migrations()
+    if pending:
+        return Finding(
+            f"{len(pending)} migrations are not applied: {', '.join(pending[:3])} …", "Run `manage.py migrate`."
+        )
+    return Finding("migrations are applied")
+
+
+# Physical standbys; roles that may not see a sender's state get NULL.
+STANDBYS = """
+SELECT coalesce(application_name, ''), sync_state FROM pg_stat_replication sender
+WHERE NOT EXISTS (SELECT FROM pg_replication_slots WHERE active_pid = sender.pid AND slot_type = 'logical')
+  AND coalesce(state, '') <> 'backup'
+"""
+TIMELINE_KNOWN = "SELECT runs_primary_identity() <> ''"
+
+
+def replication() -> Finding:
+    """What a failover would lose."""
+    standbys = fetch(STANDBYS)
+    [(is_known,)] = fetch(TIMELINE_KNOWN)
+    noticed = "" if is_known else "; this server does not tell its timeline, so a failover is not noticed as one"
+    if not standbys:
+        return Finding(f"no physical standby streams from this server{noticed}")
+    if any(state is None for _, state in standbys):
+        return Finding(
+            f"{len(standbys)} standbys stream from this server; this role may not see whether synchronously{noticed}",
+            "GRANT pg_monitor to the role of DATABASE_URL, so that `doctor` can say what a failover would lose.",
+        )
+    if all(state == "async" for _, state in standbys):
+        named = ", ".join(sorted(name or "unnamed" for name, _ in standbys))
+        return Finding(
+            f"every standby streams asynchronously ({named}): a failover loses the commits of the last moments, among them "
+            f"events that were answered with 2xx and intents of at_most_once steps{noticed}",
+            "Name a standby in synchronous_standby_names, or accept it: docs/operations.md, “Failover”.",
+        )
+    return Finding(f"a standby confirms each commit: a failover to it loses none{noticed}")
+
+
+def encryption() -> Iterator[Finding]:
+    unreadable = []
+    for secret in Secret.objects.select_related("source"):
+        try:
+            decrypt(bytes(secret.ciphertext))
+        except (InvalidToken, ImproperlyConfigured, ValueError):
+            unreadable.append(secret.source.slug)
+    if unreadable:
+        yield Finding(
+            f"secrets of these sources cannot be decrypted: {', '.join(sorted(set(unreadable)))}",
+            "Put the key they were made with back into WAKEFUL_ENCRYPTION_KEYS (the first encrypts, all decrypt), "
+            "or rotate their secrets.",
+        )
+    else:
+        yield Finding("secrets of all sources can be decrypted")
+
+
+def processes() -> Iterator[Finding]:
+    """Who is alive, and what is late, stopped or failing: the same problems that pages and alarms tell of."""
+    now = look()
+    for kind, count in Counter(process.kind for process in now.processes if process.alive).items():
+        yield Finding(f"{count} {kind} alive")
+    wrong = problems(now)
+    for problem in wrong:
+        yield Finding(problem.text, problem.remedy)
+    if missed := missed_lately(NAMED + 1):
+        yield Finding(_missed(missed))
+    if not wrong:
+        yield Finding("events are dispatched as they come, schedules fire on time, and no run waits in vain")
+
+
+def _missed(missed: list[Missed]) -> str:
+    named = ", ".join(f"{one.name} ({one.count} ×, {one.reasons})" for one in missed[:NAMED])
+    more = " and others" if len(missed) > NAMED else ""
+    return f"missed by schedules in the last day: {named}{more}; `manage.py schedules why NAME --at TIME` says why"
+
+
+def broker() -> Iterator[Finding]:
+    if not broker_answers():
+        yield Finding(
+            "the broker does not answer: work goes on, but late",
+            "Start it, or correct CELERY_BROKER_URL (or REDIS_URL).",
+        )
+        return
+    yield Finding("the broker answers")
+    if settings.CELERY_BROKER_URL.startswith(("redis://", "rediss://")):
+        yield _eviction()
+
+
+def _eviction() -> Finding:
+    try:
+        with redis.Redis.from_url(settings.CELERY_BROKER_URL, socket_timeout=2) as client:
+            policy = client.config_get("maxmemory-policy").get("maxmemory-policy", "noeviction")
+    except redis.RedisError:
+        return Finding("the broker does not tell its eviction policy: make sure it is noeviction")
+    if policy != "noeviction":
+        return Finding(
+            f"the broker evicts messages when its memory is full ({policy})",
+            "Set maxmemory-policy to noeviction, and give caches another server.",
+        )
+    return Finding("the broker keeps what it is given (noeviction)")

@@ -1,0 +1,174 @@
+"""/metrics for Prometheus, read from the database at every scrape: the same numbers from whichever web process answers."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+from django.db import connection
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from config.health.problems import problems
+from config.health.situation import look
+from runs.db.sql import database_now
+from runs.retention.sweep import first_id_at
+from triggers.accept import builtin_source
+
+MINUTE = timedelta(minutes=1)
+# Each count reads one narrow partial index. Ages are by the database's clock, and 0 where nothing waits.
+EVENTS = "SELECT count(*) FROM triggers_event WHERE dispatched_at IS NULL"
+OLDEST_EVENT = """
+SELECT extract(epoch FROM clock_timestamp() - received_at)::float8
+FROM triggers_event WHERE dispatched_at IS NULL ORDER BY seq LIMIT 1
+"""
+REDISPATCHES = "SELECT count(*) FROM triggers_redispatch WHERE dispatched_at IS NULL"
+RUNS = """
+SELECT 'queued', 'ready', count(*) FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL
+UNION ALL SELECT 'queued', 'due', count(*) FROM runs_run WHERE status = 'queued' AND due_at IS NOT NULL
+UNION ALL SELECT 'queued', 'blocked', count(*) FROM runs_run
+  WHERE status = 'queued' AND key IS NOT NULL AND ready_at IS NULL AND due_at IS NULL
+UNION ALL SELECT 'running', '', count(*) FROM runs_run WHERE status = 'running'
+UNION ALL SELECT 'waiting', '', count(*) FROM runs_run WHERE status = 'waiting'
+UNION ALL SELECT 'uncertain', '', count(*) FROM runs_run WHERE status = 'uncertain'
+UNION ALL SELECT 'failed', '', count(*) FROM runs_run WHERE status = 'failed'
+"""
+OLDEST_READY = """
+SELECT queue, extract(epoch FROM clock_timestamp() - min(ready_at))::float8
+FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL GROUP BY queue
+"""
+OUTBOX = "SELECT count(*) FROM runs_outboxmessage WHERE available_at <= (SELECT clock_timestamp())"
+WAKEUPS = "SELECT count(*) FROM runs_outboxmessage WHERE topic = 'wakeup' AND available_at > clock_timestamp()"
+OUTBOX_LATENESS = """
+SELECT coalesce(greatest(extract(epoch FROM clock_timestamp() - min(available_at)), 0), 0)::float8 FROM runs_outboxmessage
+"""
+PROCESSES = "SELECT kind, count(*) FILTER (WHERE stopped_at IS NULL) FROM runs_worker GROUP BY kind"
+SEEN = "SELECT kind, extract(epoch FROM clock_timestamp() - max(seen_at))::float8 FROM runs_worker GROUP BY kind"
+SCHEDULE_LATENESS = """
+SELECT coalesce(greatest(extract(epoch FROM clock_timestamp() - min(due_at)), 0), 0)::float8
+FROM triggers_schedule WHERE due_at IS NOT NULL AND NOT stale
+"""
+NEXT_DUE = """
+SELECT extract(epoch FROM min(due_at) - clock_timestamp())::float8 FROM triggers_schedule WHERE due_at IS NOT NULL AND NOT stale
+HAVING min(due_at) IS NOT NULL
+"""
+# Of what may be long, the newest end.
+SKIPS = """
+SELECT reason, sum(coalesce(count, 1)) FROM (
+  SELECT reason, count FROM triggers_skip WHERE created_at > (SELECT clock_timestamp()) - interval '1 hour'
+  ORDER BY created_at DESC LIMIT 10000) newest
+GROUP BY reason
+"""
+FIRES = """
+SELECT count(*) FILTER (WHERE source_id = %s::uuid) FROM (
+  SELECT source_id FROM triggers_event WHERE id >= %s::uuid ORDER BY id DESC LIMIT 100000) newest
+"""
+REFUSED = """
+SELECT source.slug, refused.status::text, sum(refused.count)
+FROM triggers_refuseddelivery refused JOIN triggers_source source ON source.id = refused.source_id
+WHERE refused.hour > (SELECT clock_timestamp()) - interval '1 day' GROUP BY source.slug, refused.status
+"""
+PAUSED_TRIGGERS = "SELECT count(*) FROM triggers_trigger WHERE enabled AND paused_at IS NOT NULL"
+
+
+class DatabaseCollector(Collector):
+    """Every gauge, as the database stands now."""
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        yield _gauge("wakeful_events_undispatched", "Events the dispatcher has not looked at yet", _rows(EVENTS))
+        yield _gauge(
+            "wakeful_events_undispatched_age_seconds", "Age of the oldest of them", _rows(OLDEST_EVENT) or [(0,)]
+        )
+        yield _gauge(
+            "wakeful_redispatches_undispatched",
+            "Replayed and resumed events it has not looked at yet",
+            _rows(REDISPATCHES),
+        )
+        yield _gauge(
+            "wakeful_runs",
+            "Live runs and failed ones; a queued one is ready, due later, or blocked by its key",
+            _rows(RUNS),
+            labels=("status", "place"),
+        )
+        yield _gauge(
+            "wakeful_runs_ready_age_seconds",
+            "How long the oldest ready run of a queue has waited for a worker",
+            _rows(OLDEST_READY),
+            labels=("queue",),
+        )
+        yield _gauge("wakeful_outbox_messages", "Outbox messages that wait to be handled", _rows(OUTBOX))
+        yield _gauge("wakeful_wakeups_ahead", "Wakes that runs have set for later", _rows(WAKEUPS))
+        yield _gauge("wakeful_outbox_late_seconds", "How late the most overdue of them is", _rows(OUTBOX_LATENESS))
+        yield _gauge("wakeful_processes", "Processes that have not stopped", _rows(PROCESSES), labels=("kind",))
+        yield _gauge(
+            "wakeful_process_seen_seconds", "Time since any process of a kind was seen", _rows(SEEN), labels=("kind",)
+        )
+        yield _gauge("wakeful_schedule_late_seconds", "How late the most overdue schedule is", _rows(SCHEDULE_LATENESS))
+        yield _gauge("wakeful_schedule_next_seconds", "Time until the next schedule is due", _rows(NEXT_DUE))
+        yield _gauge(
+            "wakeful_schedule_fires",
+            "Events that schedules made in the last minute, among the newest 100,000 events",
+            _rows(FIRES, [builtin_source("schedule"), first_id_at(database_now() - MINUTE)]),
+        )
+        yield _gauge(
+            "wakeful_schedule_skips",
+            "Nominal times that were skipped in the last hour, among the newest 10,000 stretches of them",
+            _rows(SKIPS),
+            labels=("reason",),
+        )
+        yield _gauge(
+            "wakeful_deliveries_refused",
+            "Deliveries that a webhook source answered with an error in the last day",
+            _rows(REFUSED),
+            labels=("source", "status"),
+        )
+        yield _gauge("wakeful_triggers_paused", "Enabled triggers that are paused", _rows(PAUSED_TRIGGERS))
+        yield from _situation()
+
+
+def _situation() -> Iterator[GaugeMetricFamily]:
+    now = look()
+    yield _gauge(
+        "wakeful_problem",
+        "1 for whatever is wrong, as the Processes page has it in words",
+        [(problem.name, problem.severity.value, 1) for problem in problems(now)],
+        labels=("name", "severity"),
+    )
+    yield _gauge(
+        "wakeful_queue_paused",
+        "1 while a queue is paused; * stands for all of them",
+        [(queue.name, int(queue.is_paused)) for queue in now.queues],
+        labels=("queue",),
+    )
+    yield _gauge(
+        "wakeful_oldest_transaction_seconds",
+        "Age of the oldest open transaction of this database",
+        [(now.transaction.age if now.transaction else 0,)],
+    )
+
+
+registry = CollectorRegistry()
+registry.register(DatabaseCollector())
+
+
+@never_cache
+@require_safe
+def metrics(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+
+
+def _rows(query: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(query, parameters)
+        return list(cursor.fetchall())
+
+
+def _gauge(name: str, meaning: str, rows: Iterable[tuple[Any, ...]], labels: tuple[str, ...] = ()) -> GaugeMetricFamily:
+    """A gauge out of rows that hold the labels' values and then the number."""
+    gauge = GaugeMetricFamily(name, meaning, labels=labels)
+    for *values, number in rows:
+        gauge.add_metric(values, number)
+    return gauge

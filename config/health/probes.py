@@ -1,0 +1,90 @@
+"""Whether this process lives, and whether the installation can do its work."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from django.db import DatabaseError, connection
+from django.http import HttpRequest, JsonResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+from kombu.exceptions import OperationalError
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
+
+from config.celery import app
+from config.health.problems import BAD, Problem, problems
+from config.health.situation import look
+from runs.db.migrated import pending_migrations
+from runs.processes.alive import alive
+from triggers.tokens import TokenAuthentication
+
+
+@never_cache
+@require_safe
+def live(request: HttpRequest) -> JsonResponse:
+    """200 as long as this process answers; restart it when it does not."""
+    return JsonResponse({"status": "ok"})
+
+
+@never_cache
+@require_safe
+def ready(request: HttpRequest) -> JsonResponse:
+    """503 while events cannot be accepted. Whatever else is wrong is degraded, but 200: what is accepted is kept.
+
+    Problems are named by kind with their severity. A token with `runs.view_worker` gets what the Processes page says of each:
+    those texts quote errors, and name triggers and agents.
+    """
+    try:
+        pending = pending_migrations()
+        processes = {} if pending else alive_processes()
+        wrong = [] if pending else problems(look())
+        may_read = not pending and _may_read(request)
+    except DatabaseError:
+        connection.close()
+        return JsonResponse({"status": "unavailable", "database": "unreachable"}, status=503)
+    broker = "ok" if broker_answers() else "unreachable"
+    whole = broker == "ok" and not any(problem.severity == BAD for problem in wrong)
+    status = "unavailable" if pending else "ok" if whole else "degraded"
+    return JsonResponse(
+        {
+            "status": status,
+            "database": "ok",
+            "migrations": "pending" if pending else "ok",
+            "broker": broker,
+            "processes": processes,
+            "problems": _in_full(wrong) if may_read else _in_short(wrong),
+        },
+        status=503 if pending else 200,
+    )
+
+
+def _may_read(request: HttpRequest) -> bool:
+    try:
+        known = TokenAuthentication().authenticate(Request(request))
+    except AuthenticationFailed:
+        return False
+    return known is not None and known[0].has_perm("runs.view_worker")
+
+
+def _in_full(wrong: Iterable[Problem]) -> dict[str, str]:
+    return {problem.name: problem.text for problem in wrong}
+
+
+def _in_short(wrong: Iterable[Problem]) -> dict[str, str]:
+    # A kind may be followed by what it is about: `trigger-paused:<slug>`.
+    return {problem.name.partition(":")[0]: problem.severity.value for problem in wrong}
+
+
+def alive_processes() -> dict[str, int]:
+    """How many processes of each kind are alive."""
+    return dict(sorted(Counter(alive().values_list("kind", flat=True)).items()))
+
+
+def broker_answers() -> bool:
+    """Whether the broker takes a connection within about two seconds."""
+    with app.connection_for_write(connect_timeout=2) as broker:
+        try:
+            broker.ensure_connection(max_retries=1, timeout=2)
+        except (OperationalError, OSError):
+            return False
+    return True

@@ -1,0 +1,379 @@
+"""How the installation stands, in one look: which processes there are, what waits how long, what holds things up.
+
+One statement, for the dispatcher looks again and again; it reads the heads of queues and the edges of indexes only.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from django.conf import settings
+
+from runs.alarms import is_raised
+from runs.db.sql import fetch
+from runs.outbox import EVERYTHING_IS_PAUSED
+from runs.processes.alive import IS_ALIVE
+from runs.queues.state import QUEUES, QueueState, parameters
+from runs.wiring import known_topics, wiring
+from triggers.dispatch.erring import COUNTED as ERRORS_COUNTED
+from triggers.dispatch.erring import ERRING, LATELY
+from triggers.dispatch.failures import EVENTS, WINDOWS
+from triggers.sources.webhooks.views import MATCH_NOTED_EVERY
+
+T = TypeVar("T")
+
+COUNTED = 10_000  # nobody needs to know by how much a backlog is longer
+STOPPED_SHOWN = 20
+BROKEN_SHOWN = 20  # schedules, sources, triggers; one more is read, to know that there are more
+FAILING_SHOWN = 1000
+SLOT_TRANSACTIONS, SLOT_BYTES = 1_000_000, 2**30  # what an unread replication slot may keep from being cleaned up
+OFFER_FAILURES = 2  # of the dispatcher to move an offer on, in a row; more are a problem
+LATE = timedelta(seconds=30)  # three safety looks: what waits longer is not waiting its turn
+
+# What could not be delivered is tried again before long, and so stands in front of wakes that are set far ahead; of a long
+# outbox no more is read.
+FIRST_MESSAGES = "(SELECT * FROM runs_outboxmessage ORDER BY available_at, id LIMIT %(counted)s::int) first"
+# What goes to the broker waits on purpose while everything is paused.
+KNOWN_TOPICS = f"""(SELECT topic FROM unnest(%(topics)s::text[]) AS topic
+    WHERE NOT (topic = ANY(%(held_topics)s::text[]) AND {EVERYTHING_IS_PAUSED})) known"""  # noqa: S608
+# An edit of a calendar may be one of a million schedules.
+EDITED = "(SELECT edited_at FROM triggers_schedule WHERE stale LIMIT %(counted)s::int) edited"
+LOOK = f"""
+WITH RECURSIVE topics(topic) AS (
+  (SELECT topic FROM runs_outboxmessage ORDER BY topic LIMIT 1)
+  UNION ALL
+  SELECT (SELECT topic FROM runs_outboxmessage message WHERE message.topic > topics.topic ORDER BY topic LIMIT 1)
+  FROM topics WHERE topics.topic IS NOT NULL
+)
+SELECT json_build_object(
+  'processes', (SELECT coalesce(json_agg(shown), '[]') FROM (
+    SELECT worker.id, worker.kind, worker.host, worker.pid, worker.version, worker.concurrency, worker.agents, worker.queues,
+      {IS_ALIVE} AS alive, worker.draining_at IS NOT NULL AS draining, worker.stopped_reason,
+      (SELECT json_object_agg(name, json_build_object('error', trouble->>'error',
+         'lasted', extract(epoch FROM clock_timestamp() - (trouble->>'since')::timestamptz)::float8))
+       FROM jsonb_each(worker.troubles) AS each(name, trouble)) AS troubles,
+      extract(epoch FROM clock_timestamp() - worker.started_at)::float8 AS started,
+      extract(epoch FROM clock_timestamp() - worker.seen_at)::float8 AS seen,
+      extract(epoch FROM clock_timestamp() - worker.stopped_at)::float8 AS stopped
+    FROM runs_worker worker
+    WHERE worker.stopped_at IS NULL OR worker.id IN (
+      SELECT id FROM runs_worker WHERE stopped_at > clock_timestamp() - interval '1 day'
+      ORDER BY stopped_at DESC LIMIT %(stopped)s::int)
+    ORDER BY worker.kind, worker.started_at) shown),
+  'unseen', (SELECT coalesce(json_object_agg(kind, age), '{{}}') FROM (
+    SELECT kind, extract(epoch FROM clock_timestamp() - max(seen_at))::float8 AS age FROM runs_worker GROUP BY kind) seen),
+  'queues', (SELECT json_agg(queue) FROM ({QUEUES}) queue),
+  'undispatched', (SELECT count(*) FROM (SELECT FROM triggers_event WHERE dispatched_at IS NULL LIMIT %(counted)s::int) waiting),
+  'undispatched_age', (SELECT extract(epoch FROM clock_timestamp() - received_at)::float8
+    FROM triggers_event WHERE dispatched_at IS NULL ORDER BY seq LIMIT 1),
+  'outbox', (SELECT count(*) FROM (SELECT FROM {KNOWN_TOPICS} CROSS JOIN LATERAL (
+    SELECT FROM runs_outboxmessage WHERE topic = known.topic AND available_at <= (SELECT clock_timestamp())
+    LIMIT %(counted)s::int) message LIMIT %(counted)s::int) waiting),
+  'outbox_late', (SELECT extract(epoch FROM clock_timestamp() - min(
+    (SELECT min(available_at) FROM runs_outboxmessage WHERE topic = known.topic)))::float8 FROM {KNOWN_TOPICS}),
+  'unknown_topics', (SELECT coalesce(json_object_agg(topic, late), '{{}}') FROM (
+    SELECT topic, (SELECT extract(epoch FROM clock_timestamp() - min(available_at))::float8
+      FROM runs_outboxmessage WHERE topic = topics.topic) AS late
+    FROM topics WHERE topic <> ALL (%(topics)s::text[])) unknown WHERE late > 0),
+  'undelivered', (SELECT count(*) FROM (
+    SELECT FROM {FIRST_MESSAGES} WHERE last_error <> '') waiting),
+  'undelivered_age', (SELECT extract(epoch FROM clock_timestamp() - min(created_at))::float8 FROM {FIRST_MESSAGES}
+    WHERE last_error <> ''),
+  'delivery_error', (SELECT left(last_error, 300) FROM {FIRST_MESSAGES} WHERE last_error <> '' ORDER BY id LIMIT 1),
+  'schedules_late', (SELECT count(*) FROM (
+    SELECT FROM triggers_schedule WHERE NOT stale AND due_at < (SELECT clock_timestamp()) - %(late)s::interval
+    LIMIT %(counted)s::int) late),
+  'schedule_age', (SELECT extract(epoch FROM clock_timestamp() - min(due_at))::float8 FROM triggers_schedule
+    WHERE due_at IS NOT NULL AND NOT stale),
+  'schedules_unsettled', (SELECT count(*) FROM {EDITED} WHERE edited_at < clock_timestamp() - %(late)s::interval),
+  'unsettled_age', (SELECT extract(epoch FROM clock_timestamp() - min(edited_at))::float8 FROM {EDITED}),
+  'broken', (SELECT coalesce(json_agg(broken), '[]') FROM (
+    SELECT periodic.name, schedule.problem FROM triggers_schedule schedule
+    JOIN django_celery_beat_periodictask periodic ON periodic.id = schedule.task_id
+    WHERE schedule.rest = 'problem' AND periodic.enabled ORDER BY schedule.id LIMIT %(broken)s::int) broken),
+  'transaction', (SELECT row_to_json(oldest) FROM (
+    SELECT pid, coalesce(usename, '') AS "user", application_name AS application, coalesce(state, '') AS state,
+      left(query, 200) AS query, '' AS prepared, extract(epoch FROM clock_timestamp() - xact_start)::float8 AS age
+    FROM pg_stat_activity
+    WHERE xact_start IS NOT NULL AND datname = current_database() AND pid <> pg_backend_pid()
+      AND backend_type = 'client backend'
+    UNION ALL
+    SELECT 0, owner, '', 'prepared', '', gid, extract(epoch FROM clock_timestamp() - prepared)::float8
+    FROM pg_prepared_xacts WHERE database = current_database()
+    ORDER BY age DESC LIMIT 1) oldest),
+  'slots', (SELECT coalesce(json_agg(slot ORDER BY slot.name), '[]') FROM (
+    SELECT slot_name AS name, greatest(age(xmin), age(catalog_xmin), 0) AS transactions,
+      coalesce(pg_wal_lsn_diff(pg_current_wal_insert_lsn(), restart_lsn), 0)::bigint AS bytes
+    FROM pg_replication_slots WHERE NOT active) slot
+    WHERE slot.transactions > %(slot_transactions)s::bigint OR slot.bytes > %(slot_bytes)s::bigint),
+  'failing', (SELECT coalesce(json_agg(failing), '[]') FROM (
+    SELECT slug, failures_in_a_row AS failures, paused_reason,
+      extract(epoch FROM clock_timestamp() - paused_at)::float8 AS paused
+    FROM triggers_trigger WHERE enabled AND failures_in_a_row >= %(failures)s::int
+    ORDER BY {is_raised("'failing:' || triggers_trigger.slug")} DESC, slug LIMIT %(failing)s::int) failing),
+  'erring', (SELECT coalesce(json_agg(erring), '[]') FROM ({ERRING}) erring),
+  'refused', (SELECT coalesce(json_agg(refusing), '[]') FROM (
+    SELECT source.slug, refused.count, refused.reason,
+      extract(epoch FROM clock_timestamp() - refused.last_at)::float8 AS last,
+      extract(epoch FROM clock_timestamp() - proven.at)::float8 AS proven
+    FROM (
+      SELECT source_id, sum(count) AS count, max(last_at) AS last_at, (array_agg(reason ORDER BY last_at DESC))[1] AS reason
+      FROM triggers_refuseddelivery WHERE hour > (SELECT clock_timestamp()) - interval '1 day' AND status = 401
+      GROUP BY source_id) refused
+    JOIN triggers_source source ON source.id = refused.source_id AND source.enabled
+    CROSS JOIN LATERAL (SELECT max(last_matched_at) AS at FROM triggers_secret WHERE source_id = source.id) proven
+    WHERE refused.last_at > proven.at + %(noted_every)s::interval
+    ORDER BY {is_raised("'refusing:' || source.slug")} DESC, source.slug LIMIT %(broken)s::int) refusing),
+  'uncertain', (SELECT count(*) FROM (SELECT FROM runs_run WHERE status = 'uncertain' LIMIT %(counted)s::int) parked),
+  'looks', (SELECT json_build_object('owed', count(*), 'age', extract(epoch FROM clock_timestamp() - min(created_at))::float8,
+      'error', min(left(look_error, 300)))
+    FROM (SELECT created_at, look_error FROM runs_wait
+          WHERE status = 'open' AND looked_at IS NULL AND kind IN ('event', 'children') AND look_failures > 1
+          LIMIT %(counted)s::int) failed),
+  'undispatchable', (SELECT coalesce(json_agg(alarm), '[]') FROM (
+    SELECT name, text, remedy, extract(epoch FROM clock_timestamp() - began_at)::float8 AS age
+    FROM runs_alarm WHERE ended_at IS NULL AND name = ANY(%(dispatch_alarms)s::text[]) ORDER BY name) alarm),
+  'unmoved', (SELECT coalesce(json_agg(unmoved), '[]') FROM (
+    SELECT trigger.slug, offer.outcome, offer.drop, left(offer.error, 300) AS error
+    FROM triggers_offer offer JOIN triggers_trigger trigger ON trigger.id = offer.trigger_id
+    WHERE offer.failures > %(offer_failures)s::int
+    ORDER BY {is_raised("'offer:' || trigger.slug || ':' || offer.outcome")} DESC, trigger.slug, offer.outcome
+    LIMIT %(broken)s::int) unmoved),
+  'clocks', (SELECT coalesce(json_object_agg(host, apart ORDER BY host), '{{}}') FROM (
+    SELECT worker.host, max(worker.troubles->'clock'->>'error') AS apart FROM runs_worker worker
+    WHERE {IS_ALIVE} AND worker.troubles->'clock' IS NOT NULL GROUP BY worker.host) wrong),
+  'failover', (SELECT row_to_json(primary_) FROM (
+    SELECT previous AS was, identity AS now, noticed_at::text, known_until::text,
+      extract(epoch FROM clock_timestamp() - noticed_at)::float8 AS age
+    FROM runs_primary WHERE previous <> '' AND noticed_at > clock_timestamp() - interval '1 day') primary_),
+  'alarms', (SELECT coalesce(json_agg(name), '[]') FROM runs_alarm WHERE ended_at IS NULL)
+)
+"""  # noqa: S608  (our own parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """One incarnation; `started`, `seen` and `stopped` are seconds ago. Troubles: what it cannot do now, by the name of the
+    problem, each with its `error` and for how many seconds it has `lasted`."""
+
+    id: str
+    kind: str
+    host: str
+    pid: int
+    version: str
+    concurrency: int
+    agents: list[str]
+    queues: list[str]
+    alive: bool
+    draining: bool
+    started: float
+    seen: float
+    stopped: float | None
+    stopped_reason: str
+    troubles: dict[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.host}:{self.pid}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transaction:
+    """The oldest open transaction of this database; a prepared one has a name instead of a process."""
+
+    pid: int
+    user: str
+    application: str
+    state: str
+    query: str
+    age: float
+    prepared: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """A replication slot that nobody reads from: how many transactions, and how much log, the server keeps for it."""
+
+    name: str
+    transactions: int
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failing:
+    """A trigger whose latest runs failed; `paused` is seconds ago."""
+
+    slug: str
+    failures: int
+    paused_reason: str
+    paused: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Erring:
+    """A trigger at which events have lately ended in an error: how many, the reason of the last, and how many seconds ago
+    that was."""
+
+    slug: str
+    count: int
+    reason: str
+    last: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Undispatchable:
+    """What the dispatcher cannot do, as its alarm says; only the dispatcher ends that. `age` is seconds."""
+
+    name: str
+    text: str
+    remedy: str
+    age: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unmoved:
+    """Decisions of a trigger that are to be dispatched again, or dropped, and that again and again cannot be."""
+
+    slug: str
+    outcome: str
+    drop: bool
+    error: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broken:
+    """A schedule that is on and cannot fire."""
+
+    name: str
+    problem: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LooksOwed:
+    """Waits whose look back has failed more than once, and is tried again."""
+
+    owed: int = 0
+    age: float | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusing:
+    """A source whose sender was proven before, and none of whose deliveries has been proven since one was refused. The count
+    is of the last day; `last` (refused) and `proven` are seconds ago."""
+
+    slug: str
+    count: int
+    reason: str
+    last: float
+    proven: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failover:
+    """A new primary, noticed in the last day: server and timeline of both; `known_until` is the newest commit of the old one
+    that the new one has a trace of."""
+
+    was: str
+    now: str
+    noticed_at: str
+    known_until: str | None
+    age: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """Ages are seconds, None where nothing waits; a negative lateness is still to come."""
+
+    processes: list[Process]
+    unseen: Mapping[str, float]
+    queues: list[QueueState]
+    undispatched: int = 0
+    undispatched_age: float | None = None
+    outbox: int = 0
+    outbox_late: float | None = None
+    unknown_topics: Mapping[str, float] = field(default_factory=dict)
+    undelivered: int = 0
+    undelivered_age: float | None = None
+    delivery_error: str | None = None
+    schedules_late: int = 0
+    schedule_age: float | None = None
+    schedules_unsettled: int = 0
+    unsettled_age: float | None = None
+    broken: list[Broken] = field(default_factory=list)
+    transaction: Transaction | None = None
+    slots: list[Slot] = field(default_factory=list)
+    failing: list[Failing]
+    erring: list[Erring] = field(default_factory=list)
+    refused: list[Refusing] = field(default_factory=list)
+    uncertain: int = 0
+    looks: LooksOwed = LooksOwed()
+    clocks: Mapping[str, str] = field(default_factory=dict)  # host → how far its clock is from the database's
+    undispatchable: list[Undispatchable] = field(default_factory=list)
+    unmoved: list[Unmoved] = field(default_factory=list)
+    failover: Failover | None = None
+    alarms: list[str]
+
+    def alive(self, kind: str) -> list[Process]:
+        return [process for process in self.processes if process.kind == kind and process.alive]
+
+    @property
+    def everything(self) -> QueueState:
+        """The queue that stands for all of them."""
+        return next(queue for queue in self.queues if queue.name == "*")
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """How many live processes each version has."""
+        found: dict[str, int] = {}
+        for process in self.processes:
+            if process.alive:
+                found[process.version] = found.get(process.version, 0) + 1
+        return found
+
+
+def look() -> Situation:
+    """The situation now, by the database's clock."""
+    [(seen,)] = fetch(
+        LOOK,
+        {
+            **parameters(),
+            "topics": known_topics(),
+            "held_topics": list(wiring.outside),
+            "stopped": STOPPED_SHOWN,
+            "counted": COUNTED,
+            "late": LATE,
+            "broken": BROKEN_SHOWN + 1,
+            "failing": FAILING_SHOWN + 1,
+            "lately": LATELY,
+            "errors_counted": ERRORS_COUNTED,
+            "failures": settings.WAKEFUL_ALARM_FAILURES,
+            "slot_transactions": SLOT_TRANSACTIONS,
+            "slot_bytes": SLOT_BYTES,
+            "noted_every": MATCH_NOTED_EVERY,
+            "dispatch_alarms": [EVENTS, WINDOWS],
+            "offer_failures": OFFER_FAILURES,
+        },
+    )
+    return Situation(
+        **{
+            **seen,
+            "processes": _each(Process, seen["processes"]),
+            "queues": _each(QueueState, seen["queues"]),
+            "slots": _each(Slot, seen["slots"]),
+            "failing": _each(Failing, seen["failing"]),
+            "erring": _each(Erring, seen["erring"]),
+            "broken": _each(Broken, seen["broken"]),
+            "undispatchable": _each(Undispatchable, seen["undispatchable"]),
+            "unmoved": _each(Unmoved, seen["unmoved"]),
+            "looks": LooksOwed(**seen["looks"]),
+            "refused": _each(Refusing, seen["refused"]),
+            "failover": Failover(**seen["failover"]) if seen["failover"] else None,
+            "transaction": Transaction(**seen["transaction"]) if seen["transaction"] else None,
+        }
+    )
+
+
+def _each(kind: type[T], rows: list[dict[str, Any]]) -> list[T]:
+    return [kind(**row) for row in rows]

@@ -1,0 +1,267 @@
+"""Do the promises hold? Read from the database alone, in one snapshot, and nothing is written: it may be asked of a live
+system at any time.
+
+Each invariant is a statement that finds what must not be there; a row it returns is a violation. Ours stand in
+`verify.sql`, in the form in which you may write your own. Whether every event is explained takes the triggers' filters, and
+whether a decision is for what was asked takes a digest, so those are Python.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from math import inf
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.db import connection, transaction
+
+from agents.ids import TIME_PREFIX, run_id
+from runs.db.sql import execute, fetch
+from runs.models import Approval
+from runs.transitions.entries import digest_of
+from triggers.dispatch.match import Index
+from triggers.dispatch.pending import NIL_REPLAY, Item, match_items
+from triggers.dispatch.rules import rule_of
+from triggers.models import Trigger
+
+OURS = Path(__file__).with_suffix(".sql")
+SHOWN = 20  # violations of one invariant that are listed
+EVENTS = 500  # explained at once
+READ_ONLY = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Invariant:
+    """What must hold, and the statement that finds what does not; `%(first)s` in it is the least id to look at."""
+
+    name: str
+    statement: str
+
+    @property
+    def when_drained(self) -> bool:
+        return self.name.startswith("drained:")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """An invariant and what was found against it, at most SHOWN rows."""
+
+    name: str
+    violations: Sequence[Row]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What `verify` found."""
+
+    findings: Sequence[Finding]
+    counts: Row = field(default_factory=dict)
+
+    @property
+    def violated(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.violations]
+
+    @property
+    def holds(self) -> bool:
+        return not self.violated
+
+
+COUNTS = """
+SELECT (SELECT count(*) FROM triggers_event WHERE id >= %(first)s::uuid) AS events,
+       (SELECT coalesce(sum(count), 0)::bigint FROM triggers_redelivery WHERE event_id >= %(first)s::uuid) AS duplicates,
+       (SELECT coalesce(jsonb_object_agg(status, runs), '{}') FROM (
+          SELECT status, count(*) AS runs FROM runs_run WHERE id >= %(first)s::uuid GROUP BY status) by_status) AS runs,
+       (SELECT coalesce(jsonb_object_agg(outcome, attempts), '{}') FROM (
+          SELECT outcome, count(*) AS attempts FROM runs_attempt WHERE run_id >= %(first)s::uuid GROUP BY outcome) by_outcome) AS attempts,
+       (SELECT coalesce(jsonb_object_agg(outcome, decisions), '{}') FROM (
+          SELECT outcome, count(*) AS decisions FROM triggers_decision WHERE event_id >= %(first)s::uuid
+          GROUP BY outcome) by_outcome) AS decisions,
+       (SELECT count(*) FROM runs_run WHERE id >= %(first)s::uuid AND parent_id IS NOT NULL) AS children,
+       (SELECT count(*) FROM runs_run WHERE id >= %(first)s::uuid AND forked_from_id IS NOT NULL) AS forks,
+       (SELECT coalesce(jsonb_object_agg(effect, steps), '{}') FROM (
+          SELECT effect, count(*) AS steps FROM runs_step WHERE run_id >= %(first)s::uuid GROUP BY effect) by_effect) AS steps,
+       (SELECT coalesce(jsonb_object_agg(kind, waits), '{}') FROM (
+          SELECT kind, count(*) AS waits FROM runs_wait WHERE run_id >= %(first)s::uuid GROUP BY kind) by_kind) AS waits
+"""
+
+# Dispatched under the triggers as they are now: not before a trigger was made, or last touched by somebody.
+EVENTS_AFTER = """
+SELECT event.id, source.slug, event.type, event.subject, coalesce(event.time, event.received_at), event.target_id,
+       event.root_id, event.depth, event.dispatched_at
+FROM triggers_event event JOIN triggers_source source ON source.id = event.source_id
+WHERE event.id > %s::uuid AND event.dispatched_at IS NOT NULL AND event.payload_removed_at IS NULL
+ORDER BY event.id LIMIT %s::int
+"""
+CHANGED = """
+SELECT trigger.id, greatest(trigger.created_at, max(entry.at)) FROM triggers_trigger trigger
+LEFT JOIN runs_auditentry entry ON entry.kind = 'trigger' AND entry.object_id = trigger.id::text
+GROUP BY trigger.id
+"""
+UNEXPLAINED = """
+SELECT wanted.event_id, wanted.trigger_id
+FROM unnest(%s::uuid[], %s::uuid[], %s::uuid[], %s::text[]) AS wanted(event_id, trigger_id, run_id, consumer)
+WHERE NOT EXISTS (SELECT FROM runs_run run WHERE run.id = wanted.run_id)
+  AND NOT EXISTS (SELECT FROM triggers_decision decision
+                  WHERE decision.event_id = wanted.event_id AND decision.trigger_id = wanted.trigger_id)
+  AND NOT EXISTS (SELECT FROM runs_processedevent ledger
+                  WHERE ledger.event_id = wanted.event_id AND ledger.consumer = wanted.consumer)
+"""
+ASKED = """
+SELECT approval.id, wait.run_id, question, arguments, digest, decision, decided_arguments, decided_digest
+FROM runs_approval approval JOIN runs_wait wait ON wait.id = approval.wait_id JOIN runs_run run ON run.id = wait.run_id
+WHERE approval.id > %s::uuid AND run.id >= %s::uuid AND run.payload_removed_at IS NULL ORDER BY approval.id LIMIT %s::int
+"""
+UNKNOWN = "SELECT id FROM unnest(%s::uuid[]) AS id WHERE NOT EXISTS (SELECT FROM triggers_event WHERE triggers_event.id = id.id)"
+
+
+def verify(
+    *,
+    since: datetime | None = None,
+    drained: bool = False,
+    accepted: Iterable[UUID] = (),
+    own: Sequence[Invariant] = (),
+) -> Report:
+    """Look for what must not be, among events and their runs since an instant (None: all there are).
+
+    `accepted` are ids that senders were told, each of which must be there; `own` are invariants of your own tables.
+    """
+    parameters = {"first": first_id(since)}
+    invariants = [*invariants_in(OURS.read_text()), *own]
+    with snapshot():
+        findings = [find(invariant, parameters) for invariant in invariants if drained or not invariant.when_drained]
+        findings.append(Finding(name="every event is explained", violations=unexplained(parameters["first"])))
+        findings.append(Finding(name="a decision is for what was asked", violations=misjudged(parameters["first"])))
+        findings.append(Finding(name="no accepted event is lost", violations=lost(accepted)))
+        [counts] = read(COUNTS, parameters)
+    counts = {name: json.loads(count) if isinstance(count, str) else count for name, count in counts.items()}
+    return Report(findings=findings, counts=counts)
+
+
+@contextmanager
+def snapshot() -> Iterator[None]:
+    """Everything read in it is of one instant, and nothing can be written; in a caller's transaction, what that sees."""
+    begins = not connection.in_atomic_block
+    with transaction.atomic():
+        if begins:
+            execute(READ_ONLY)
+        yield
+
+
+def first_id(since: datetime | None) -> UUID:
+    """The least id of what came in since then: ids of events and of their runs begin with the milliseconds."""
+    if since is None:
+        return UUID(int=0)
+    milliseconds = int(since.timestamp() * 1000)
+    return UUID(bytes=milliseconds.to_bytes(TIME_PREFIX) + bytes(16 - TIME_PREFIX))
+
+
+def find(invariant: Invariant, parameters: Row) -> Finding:
+    # Without parameters a % in the statement is just that.
+    given = parameters if "%(first)s" in invariant.statement else None
+    return Finding(name=invariant.name, violations=read(invariant.statement, given))
+
+
+def read(statement: str, parameters: Row | None) -> list[Row]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        names = [column.name for column in cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchmany(SHOWN)]
+
+
+def unexplained(first: UUID) -> list[Row]:
+    """Events that a trigger wanted, of which neither a run nor a decision tells."""
+    triggers = list(Trigger.objects.all())
+    index = Index(rule_of(trigger) for trigger in triggers)
+    slugs = {trigger.id: trigger.slug for trigger in triggers}
+    changed = dict(fetch(CHANGED))
+    found: list[Row] = []
+    for batch in _dispatched(first):
+        wanted = [
+            (item.event_id, trigger)
+            for item, triggers_of_it in (
+                (one.item, _wanting(one)) for one in match_items(list(batch), index, seconds=inf)
+            )
+            for trigger in triggers_of_it
+            if batch[item] > changed.get(trigger, batch[item])
+        ]
+        columns = [
+            [event for event, _ in wanted],
+            [trigger for _, trigger in wanted],
+            [run_id(trigger, event, NIL_REPLAY) for event, trigger in wanted],
+            [slugs[trigger] for _, trigger in wanted],
+        ]
+        found += [{"event": event, "trigger": slugs[trigger]} for event, trigger in fetch(UNEXPLAINED, columns)]
+        if len(found) >= SHOWN:
+            break
+    return found[:SHOWN]
+
+
+def _wanting(matched: Any) -> list[UUID]:
+    return [match.rule.id for match in matched.matches] + [refusal.trigger_id for refusal in matched.refusals]
+
+
+def _dispatched(first: UUID) -> Iterator[dict[Item, datetime]]:
+    """Batches of events with the time each was dispatched at."""
+    after = UUID(int=max(first.int - 1, 0))
+    while rows := fetch(EVENTS_AFTER, [after, EVENTS]):
+        yield {_item(row): row[-1] for row in rows}
+        after = rows[-1][0]
+
+
+def _item(row: Sequence[Any]) -> Item:
+    id, source, type, subject, time, target_id, root_id, depth, _ = row
+    return Item(
+        event_id=id, source=source, type=type, subject=subject, time=time, target_id=target_id, root_id=root_id,
+        depth=depth,
+    )  # fmt: skip
+
+
+def misjudged(first: UUID) -> list[Row]:
+    """Approvals whose digest, or that of the decision, is not of what it is for."""
+    found: list[Row] = []
+    after = UUID(int=0)
+    while len(found) < SHOWN and (rows := fetch(ASKED, [after, first, EVENTS])):
+        found += [{"approval": id, "run": run, "decision": asked[4]} for id, run, *asked in rows if not _fits(*asked)]
+        after = rows[-1][0]
+    return found[:SHOWN]
+
+
+def _fits(
+    question: str, arguments: str | None, digest: str, decision: str, decided_arguments: str | None, decided_digest: str
+) -> bool:
+    asked, decided = (None if text is None else json.loads(text) for text in (arguments, decided_arguments))
+    if digest != digest_of(question, asked):
+        return False
+    if decision == Approval.Decision.EDIT:
+        return decided_digest == digest_of(question, decided)
+    if decision == Approval.Decision.APPROVE:
+        return decided_digest == digest and decided == asked
+    return not decided_digest and decided is None
+
+
+def lost(accepted: Iterable[UUID]) -> list[Row]:
+    found: list[Row] = []
+    ids = iter(accepted)
+    while batch := list(islice(ids, 10_000)):
+        found += [{"event": id} for (id,) in fetch(UNKNOWN, [batch])]
+    return found[:SHOWN]
+
+
+def invariants_in(text: str) -> list[Invariant]:
+    """Invariants from SQL: each a line `--- what must hold`, then the statement that finds what does not. One whose name
+    begins with "drained:" holds only once there is nothing left to do. ValueError if there is none."""
+    parts = re.split(r"(?m)^--- *(.+)\n", text)
+    found = [
+        Invariant(name=name.strip(), statement=statement.strip().rstrip(";"))
+        for name, statement in zip(parts[1::2], parts[2::2], strict=True)
+    ]
+    if not found:
+        raise ValueError("no invariant in it: write `--- what must hold` above each statement that finds violations")
+    return found

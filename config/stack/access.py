@@ -1,0 +1,44 @@
+"""Who may get in on a new installation: the user `admin`, and the holder of WAKEFUL_API_TOKEN."""
+
+from django.conf import settings
+from django.contrib.auth.models import User
+
+from config.stack import home
+from runs.audit import record
+from runs.management.operator import operator
+from triggers.tokens import ALL, ensure_token
+
+OPERATOR = "operator"
+
+
+def ensure_operator_token() -> None:
+    """Let the holder of WAKEFUL_API_TOKEN do everything."""
+    if settings.WAKEFUL_API_TOKEN:
+        ensure_token(OPERATOR, settings.WAKEFUL_API_TOKEN, [ALL], by=operator())
+
+
+def ensure_admin() -> str:
+    """Make sure that the user `admin` exists. Returns its password if it was set just now, else the place to find it:
+    what a command prints may be kept in a log that others read."""
+    password = settings.WAKEFUL_ADMIN_PASSWORD
+    admin, is_new = User.objects.get_or_create(username="admin", defaults={"is_staff": True, "is_superuser": True})
+    if is_new:
+        record(operator(), "create", admin, name="admin", superuser=True)
+    if not admin.has_usable_password() or not admin.password:
+        admin.set_password(password)
+        admin.save()
+        return password
+    if admin.check_password(password):
+        return _place()
+    if home.given("WAKEFUL_ADMIN_PASSWORD"):
+        # Said explicitly, so it counts; a generated one must not undo a change made in the admin.
+        admin.set_password(password)
+        admin.save()
+        record(operator(), "change", admin, name="admin", changed=["password"])
+        return _place()
+    return "(the one you set)"
+
+
+def _place() -> str:
+    named = "" if home.given("WAKEFUL_ADMIN_PASSWORD") else f" in {settings.WAKEFUL_HOME / 'env'}"
+    return f"(WAKEFUL_ADMIN_PASSWORD{named})"

@@ -1,0 +1,73 @@
+"""The demo: the sources its agents listen to, and signed requests to paste for one of them."""
+
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import uuid4
+
+from cryptography.fernet import InvalidToken
+from django.conf import settings
+from django.db import transaction
+
+from triggers.models import Secret, Source
+from triggers.sources.secrets import decrypt, rotate
+
+SLUG = "demo"  # a shop that sends orders and takes them back, see agents.library.order_intake and order_refund
+GITHUB = "github"  # see agents.library.github_issue_triage
+BY = "demo"
+SETTINGS = {
+    "algorithm": "sha256",
+    "encoding": "hex",
+    "header": "X-Signature",
+    "prefix": "sha256=",
+    "template": "{body}",
+    "id_path": "id",  # signed with the body; a header is not, and a replayed delivery may have another one
+    "id_header": "X-Delivery-Id",
+    "type_path": "type",
+}
+# Signed as it stands, with nothing in it that goes stale: the same line works tomorrow.
+ORDER = {"order": "A-1001"}
+PLACED = {"type": "order.placed", **ORDER, "total": "42.50"}
+REFUND = {"type": "refund.requested", **ORDER}
+RETURNED = {"type": "parcel.returned", **ORDER}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """What a person needs to try the demo."""
+
+    curl: str
+    refund: str
+    returned: str
+
+
+def load_demo() -> Demo:
+    """Make the demo's sources, once; the requests to paste have fresh delivery ids every time."""
+    with transaction.atomic():
+        source, _ = Source.objects.get_or_create(slug=SLUG, defaults={"kind": "hmac", "settings": SETTINGS})
+        secret = _secret(source) or rotate(source, by=BY).encode()
+        github, is_new = Source.objects.get_or_create(slug=GITHUB, defaults={"kind": "github"})
+        if is_new:
+            rotate(github, by=BY)
+    placed, refund, returned = (_curl(source, secret, data) for data in (PLACED, REFUND, RETURNED))
+    return Demo(curl=placed, refund=refund, returned=returned)
+
+
+def _secret(source: Source) -> bytes | None:
+    """The newest secret, if our keys can still read it."""
+    newest = Secret.objects.filter(source=source).order_by("-pk").first()
+    try:
+        return decrypt(bytes(newest.ciphertext)) if newest else None
+    except InvalidToken:
+        return None
+
+
+def _curl(source: Source, secret: bytes, data: Mapping[str, str]) -> str:
+    how, id = source.settings, str(uuid4())
+    is_in_body = how.get("id_path") == "id"
+    body = json.dumps({**({"id": id} if is_in_body else {}), **data}, separators=(",", ":"))
+    id_field = "" if is_in_body else f"-H '{how['id_header']}: {id}' "
+    signature = how["prefix"] + hmac.digest(secret, body.encode(), how["algorithm"]).hex()
+    url = f"http://127.0.0.1:{settings.WAKEFUL_PORT}/hooks/{source.slug}/"
+    return f"curl -i {url} -H 'Content-Type: application/json' {id_field}-H '{how['header']}: {signature}' -d '{body}'"

@@ -1,0 +1,256 @@
+"""The outermost layer of the web process: what must hold before Django sees a request.
+
+One event loop reads all bodies and gives up those that do not come in time: a sender that is silent holds a connection and no
+thread. Threads only work, on requests that are there in full. Each has its own database connections, so there are no more
+of them than threads. A request waits for a thread in the event loop, where it ends as soon as its sender hangs up.
+"""
+
+import asyncio
+import io
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from django.core.handlers.wsgi import WSGIRequest
+from granian.rsgi import Scope
+
+from config.health.probes import live
+from config.web.refusals import log_refusal, note_refusal, source_of
+from triggers.sources.http.headers import UNREADABLE
+
+Environ = dict[str, Any]
+Headers = list[tuple[str, str]]
+Answer = tuple[int, Headers, bytes]
+T = TypeVar("T")
+Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
+
+LARGE_BODIES = ("/hooks/", "/api/")
+SMALL = 2**20  # bytes of the largest body anywhere else: forms
+FREE = 2**16  # bytes of each body that count for nothing, so that small ones get in while large ones use up the room
+# Requests that wait, for each that is worked on. Refused senders may not come back, so that a burst rather waits: at 100
+# requests a second, 16 places work off 1,024 of them before most senders give up (10 s). With FREE bytes each they are 64 MB.
+WAITING = 64
+LIVE = "/health/live"
+
+
+class Refused(Exception):
+    """The request is answered with this status before Django sees it."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        self.status = status
+        self.detail = detail
+        self.content = json.dumps({"detail": detail}).encode()
+
+
+class Gone(Exception):
+    """The sender hung up before the work began."""
+
+
+class Web:
+    """Serves a WSGI application over RSGI. At most `places` requests are worked on at once; `most`: bytes of the largest
+    body; `patience`: seconds that a body may take."""
+
+    def __init__(self, application: Application, *, places: int, most: int, patience: float) -> None:
+        self._application = application
+        self._most = most
+        self._patience = patience
+        self._workers = ThreadPoolExecutor(places, thread_name_prefix="wakeful-request")
+        self._places = Places(places)
+        self._room = Room(places * most)
+
+    async def __rsgi__(self, scope: Scope, protocol: Any) -> None:
+        try:
+            with self._room.held() as hold:
+                answer = await self._answer(scope, protocol, hold)
+        except Gone:
+            return
+        except Refused as refused:
+            protocol.response_bytes(refused.status, _headers_of(refused), refused.content)
+            await self._leave_trace(scope, protocol, refused)
+        else:
+            protocol.response_bytes(*answer)
+
+    async def _answer(self, scope: Scope, protocol: Any, hold: "Hold") -> Answer:
+        body = await self._whole_body(scope, protocol, hold)
+        if scope.path == LIVE:
+            return _live(environ_of(scope, body))  # here, because all threads may wait for a database that hangs
+        async with self._places.held(protocol):
+            return await self._in_thread(self._work, environ_of(scope, body))
+
+    async def _leave_trace(self, scope: Scope, protocol: Any, refused: Refused) -> None:
+        request = WSGIRequest(environ_of(scope, b""))
+        log_refusal(request, refused.status, refused.detail)
+        # Bookkeeping takes no place that a request waits for.
+        if source_of(request) and self._places.are_free():
+            async with self._places.held(protocol):
+                await self._in_thread(note_refusal, request, refused.status, refused.detail)
+
+    async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._workers, work, *arguments)
+
+    async def _whole_body(self, scope: Scope, protocol: Any, hold: "Hold") -> bytes:
+        text = scope.headers.get("content-length") or "0"
+        length = int(text[:13]) if text.isascii() and text.isdigit() else 0  # more digits are too large all the same
+        if length > (self._most if scope.path.startswith(LARGE_BODIES) else SMALL):
+            raise Refused(413, "The body is too large.")
+        if not length:
+            return b""
+        parts = []
+        try:
+            async with asyncio.timeout(self._patience):
+                async for part in protocol:  # one that breaks off ends, too
+                    hold.take(len(part))
+                    parts.append(bytes(part))
+        except TimeoutError:
+            raise Refused(408, "The body did not come in time.") from None
+        body = b"".join(parts)
+        if len(body) != length:
+            raise Refused(400, "The body is not as long as Content-Length says.")
+        return body
+
+    def _work(self, environ: Environ) -> Answer:
+        begun: list[tuple[int, Headers]] = []
+
+        def start_response(status: str, headers: Headers, exc_info: Any = None) -> None:
+            begun.append((int(status[:3]), headers))
+
+        result = self._application(environ, start_response)
+        try:
+            content = b"".join(result)
+        finally:
+            if close := getattr(result, "close", None):
+                close()
+        status, headers = begun[-1]
+        return status, headers, content
+
+
+def _headers_of(refused: Refused) -> Headers:
+    headers = [("Content-Type", "application/json"), ("Content-Length", str(len(refused.content)))]
+    # What is left of the body must not be taken for the next request.
+    return [*headers, ("Connection", "close"), *([("Retry-After", "5")] if refused.status == 503 else [])]
+
+
+def _live(environ: Environ) -> Answer:
+    """The view alone: the layers around Django's views may ask the database who sends the request."""
+    response = live(WSGIRequest(environ))
+    return response.status_code, list(response.items()), response.content
+
+
+def unreadable_fields(scope: Scope) -> list[str]:
+    """Those whose value granian leaves out, for it has other characters than ASCII."""
+    return [name for name in scope.headers.keys() if scope.headers.get(name) is None]  # noqa: SIM118
+
+
+def environ_of(scope: Scope, body: bytes) -> Environ:
+    """The request as PEP 3333 wants it."""
+    name, _, port = scope.server.rpartition(":")
+    environ: Environ = {
+        "REQUEST_METHOD": scope.method,
+        "SCRIPT_NAME": "",
+        "PATH_INFO": scope.path.encode().decode("latin-1"),
+        "QUERY_STRING": scope.query_string,
+        "SERVER_NAME": name.strip("[]"),
+        "SERVER_PORT": port,
+        "SERVER_PROTOCOL": f"HTTP/{scope.http_version}",
+        "REMOTE_ADDR": scope.client.rpartition(":")[0].strip("[]"),
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": scope.scheme,
+        "wsgi.input": io.BytesIO(body),
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": True,
+        "wsgi.run_once": False,
+        UNREADABLE: unreadable_fields(scope),
+    }
+    for field, value in scope.headers.items():
+        if "_" in field:
+            continue  # to a WSGI application it would be the field with hyphens, which a proxy sets or a signature covers
+        key = field.upper().replace("-", "_")
+        key = key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"
+        separator = "; " if field == "cookie" else ","
+        environ[key] = f"{environ[key]}{separator}{value}" if key in environ else value
+    return environ
+
+
+class Places:
+    """At most `count` requests are worked on, and WAITING times as many wait for that. Only the event loop touches it."""
+
+    def __init__(self, count: int) -> None:
+        self._free = asyncio.Semaphore(count)
+        self._most_waiting = count * WAITING
+        self._waiting = 0
+
+    def are_free(self) -> bool:
+        return not self._free.locked()
+
+    @asynccontextmanager
+    async def held(self, protocol: Any) -> AsyncIterator[None]:
+        """Gone where the sender hangs up while it waits, Refused where too many wait."""
+        if self.are_free():
+            await self._free.acquire()
+        else:
+            await self._wait(protocol)
+        try:
+            yield
+        finally:
+            self._free.release()
+
+    async def _wait(self, protocol: Any) -> None:
+        if self._waiting >= self._most_waiting:
+            raise Refused(503, "Too many requests wait. Come back later.")
+        turn = asyncio.ensure_future(self._free.acquire())
+        gone = asyncio.ensure_future(protocol.client_disconnect())
+        self._waiting += 1
+        try:
+            done, _ = await asyncio.wait((turn, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._waiting -= 1
+            gone.cancel()
+        if gone not in done:
+            return
+        if turn in done:
+            self._free.release()
+        turn.cancel()
+        raise Gone
+
+
+class Room:
+    """The bytes that all bodies together may take while they are read and worked on. Only the event loop touches it."""
+
+    def __init__(self, bytes: int) -> None:
+        self.left = bytes
+
+    @contextmanager
+    def held(self) -> Iterator["Hold"]:
+        hold = Hold(self)
+        try:
+            yield hold
+        finally:
+            if hold.taken:
+                self.change(hold.taken)
+
+    def change(self, bytes: int) -> None:
+        """Refused where more would be taken than there is."""
+        if self.left + bytes < 0:
+            raise Refused(503, "Too many bodies are on their way. Come back later.")
+        self.left += bytes
+
+
+@dataclass
+class Hold:
+    """What one body takes of the room."""
+
+    room: Room
+    length: int = 0
+    taken: int = 0
+
+    def take(self, bytes: int) -> None:
+        self.length += bytes
+        more = max(self.length - FREE, 0) - self.taken
+        if more > 0:
+            self.room.change(-more)
+            self.taken += more

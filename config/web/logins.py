@@ -1,0 +1,177 @@
+"""A brake on guessing passwords, and who logged in when.
+
+Failures are counted in PostgreSQL by user name and origin: after LIMIT of them within WINDOW that name is refused to that
+origin, and after LIMIT_OF_ORIGIN every name is. A password is not looked at while refused, so a stranger locks out only
+the own address; a browser that has logged in before is an origin of its own, so even strangers behind the same address do
+not lock its user out. Hashing passwords is bounded too (config.web.passwords), and thereby how many rows there can be.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, ClassVar
+
+import structlog
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import User
+from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
+from django.core import signing
+from django.dispatch import receiver
+from django.http import HttpRequest, HttpResponse
+from django.utils.crypto import get_random_string, salted_hmac
+
+from config.web.clients import address_of, network_of
+from config.web.passwords import KNOWN, LANE, STRANGERS, Busy
+from config.web.sessions import note_password
+from runs.audit import record, record_about
+from runs.db.sql import execute, fetch
+
+log = structlog.get_logger(__name__)
+
+LIMIT = 10
+LIMIT_OF_ORIGIN = 50
+WINDOW = timedelta(minutes=10)
+COOKIE = "wakeful_browser"
+COOKIE_AGE = timedelta(days=180)
+SALT = "config.logins"
+
+FAILED = """
+INSERT INTO config_loginfailure AS counted (name, origin, failures) VALUES (%(name)s, %(origin)s, 1)
+ON CONFLICT (name, origin) DO UPDATE SET
+  failures = CASE WHEN counted.since < clock_timestamp() - %(window)s::interval THEN 1 ELSE counted.failures + 1 END,
+  since = CASE WHEN counted.since < clock_timestamp() - %(window)s::interval THEN clock_timestamp() ELSE counted.since END
+RETURNING failures
+"""
+REFUSED_FOR = """
+SELECT extract(epoch FROM since + %(window)s::interval - clock_timestamp())::float8 FROM config_loginfailure
+WHERE origin = %(origin)s AND (name = %(name)s AND failures >= %(limit)s::int OR name = '' AND failures >= %(limit_of_origin)s::int)
+  AND since >= clock_timestamp() - %(window)s::interval
+ORDER BY 1 DESC LIMIT 1
+"""
+FORGET = "DELETE FROM config_loginfailure WHERE origin = %(origin)s AND name = %(name)s"
+
+
+class Refused(Exception):
+    """Too many failed logins: try again after so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__("too many failed logins")
+        self.seconds = seconds
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A user name, hashed because people type passwords there by mistake, and where it was tried."""
+
+    name: str
+    origin: str
+
+    @classmethod
+    def of(cls, request: HttpRequest, username: str) -> "Attempt":
+        name = salted_hmac(SALT, username.strip().lower(), algorithm="sha256").hexdigest()
+        known = _known_browser(request, name)
+        return cls(name, f"browser {known}" if known else network_of(address_of(request)))
+
+    @property
+    def is_of_known_browser(self) -> bool:
+        return self.origin.startswith("browser ")
+
+    def refused_for(self) -> float:
+        """Seconds until the password is looked at again; 0: now."""
+        limits = {"limit": LIMIT, "limit_of_origin": LIMIT_OF_ORIGIN}
+        found = fetch(REFUSED_FOR, {"name": self.name, "origin": self.origin, "window": WINDOW, **limits})
+        return float(found[0][0]) if found else 0.0
+
+    def fail(self) -> int:
+        """Failures of this name from there within the window, with this one."""
+        fetch(FAILED, {"name": "", "origin": self.origin, "window": WINDOW})
+        [(failures,)] = fetch(FAILED, {"name": self.name, "origin": self.origin, "window": WINDOW})
+        return int(failures)
+
+    def succeed(self) -> None:
+        execute(FORGET, {"name": self.name, "origin": self.origin})
+
+
+class Brake:
+    """The first of Django's authentication backends: it lets no password be looked at while the attempt is refused."""
+
+    def authenticate(self, request: HttpRequest | None, username: str | None = None, **credentials: Any) -> None:
+        if request is None or not username:
+            return
+        attempt = Attempt.of(request, username)
+        if seconds := attempt.refused_for():
+            raise Refused(seconds)
+        LANE.set(KNOWN if attempt.is_of_known_browser else STRANGERS)
+
+
+class AnswerRefusals:
+    """Middleware: 429 for a login that is refused or has to wait for others; a cookie for a browser that has logged in."""
+
+    said: ClassVar[dict[type[Exception], str]] = {
+        Refused: "Too many failed logins. Try again in {seconds} s.\n",
+        Busy: "Too many logins at once. Try again in {seconds} s.\n",
+    }
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        token = LANE.set(STRANGERS)
+        try:
+            response = self.get_response(request)
+        finally:
+            LANE.reset(token)
+        if value := getattr(request, "browser_to_know", None):
+            response.set_cookie(
+                COOKIE, value, max_age=COOKIE_AGE, httponly=True, samesite="Lax", secure=request.is_secure()
+            )
+        return response
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        if not isinstance(exception, (Refused, Busy)):
+            return None
+        seconds = int(exception.seconds) + 1
+        text = self.said[type(exception)].format(seconds=seconds)
+        return HttpResponse(text, status=429, content_type="text/plain", headers={"Retry-After": str(seconds)})
+
+
+@receiver(user_logged_in)
+def note_login(sender: Any, request: HttpRequest, user: User, **_: Any) -> None:
+    note_password(request)
+    attempt = Attempt.of(request, user.get_username())
+    attempt.succeed()
+    if not attempt.is_of_known_browser:
+        known = {"name": attempt.name, "id": get_random_string(16)}
+        request.browser_to_know = signing.dumps(known, salt=SALT)  # type: ignore[attr-defined]
+    record(f"admin:{user.get_username()}", "login", user, name=user.get_username())
+    log.info("login.succeeded", user=user.get_username())
+
+
+@receiver(user_logged_out)
+def note_logout(sender: Any, request: HttpRequest, user: User | None, **_: Any) -> None:
+    if user is not None:
+        record(f"admin:{user.get_username()}", "logout", user, name=user.get_username())
+
+
+@receiver(user_login_failed)
+def note_failure(sender: Any, credentials: dict[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
+    """Each is a log line; the first of a name and origin, and the one that uses up the limit, are audit entries: the log
+    that is kept for years does not grow by what strangers do."""
+    if request is None:
+        return
+    username = str(credentials.get("username", ""))
+    failures = Attempt.of(request, username).fail()
+    user = get_user_model().objects.filter(username=username).first() if "\0" not in username else None
+    name = username if user else "(no such user)"
+    log.warning("login.failed", user=name, failures=failures)
+    if failures in (1, LIMIT):
+        record_about("anonymous", "login failed", "user", str(user.pk) if user else "", name=name, failures=failures)
+
+
+def _known_browser(request: HttpRequest, name: str) -> str:
+    """The id of the browser, if this user has logged in with it before."""
+    try:
+        known = signing.loads(request.COOKIES.get(COOKIE, ""), salt=SALT, max_age=COOKIE_AGE)
+    except signing.BadSignature:
+        return ""
+    return str(known["id"]) if known["name"] == name else ""

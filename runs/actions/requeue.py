@@ -1,0 +1,64 @@
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F, Value
+from django.db.models.functions import Now
+
+from agents.guards.atomic import not_in_atomic_body
+from runs import audit, keys
+from runs.actions.lock import lock_run
+from runs.db.nudge import nudge_dispatcher
+from runs.db.sequence import next_value
+from runs.exceptions import IllegalState
+from runs.failpoints import failpoint
+from runs.models import ProcessedEvent, Run
+from runs.states import REQUEUEABLE, RunStatus
+
+
+@not_in_atomic_body
+def requeue(run_id: UUID, *, by: str) -> Run:
+    """The same run again, with fresh attempts, at the end of the queue. It runs even where its trigger skips overlaps,
+    but waits for its key. Raises Run.DoesNotExist, or IllegalState when it is neither failed nor cancelled, its events
+    have been processed after all, it has been forked, or it has lost its payload."""
+    with transaction.atomic():
+        run = lock_run(run_id)  # against a fork, too
+        if fork := Run.objects.filter(forked_from_id=run_id).order_by("id").last():
+            raise IllegalState(
+                f"run {run_id} was forked: run {fork.pk} does its work now, so requeue or fork that", run.status
+            )
+        if ProcessedEvent.objects.filter(
+            event_id__in=run.event_ids, consumer=run.trigger, replay_id=run.replay_id
+        ).exists():
+            raise IllegalState(
+                f"run {run_id}: its event has been processed meanwhile; replay the event to run it again", run.status
+            )
+        if run.payload_removed_at:
+            raise IllegalState(
+                f"run {run_id} has lost its payload to retention or erasure: there is nothing to run it with",
+                run.status,
+            )
+        requeued = Run.objects.filter(pk=run_id, status__in=REQUEUEABLE, payload_removed_at=None).update(
+            status=RunStatus.QUEUED,
+            status_reason=f"requeued by {by}",
+            seq=next_value("runs_run_seq"),
+            turn=None,
+            ready_at=None if run.key else Now(),
+            slot=None,
+            attempt=0,
+            epoch=F("epoch") + 1,
+            cancel_requested_at=None,
+            finished_at=None,
+            error=Value(""),
+            result=None,
+        )
+        if not requeued:
+            raise IllegalState(
+                f"run {run_id} is {run.status}; only failed and cancelled runs can be requeued", run.status
+            )
+        if run.key:
+            keys.promote([run.key])
+        audit.record(by, "requeue", run, was=run.status)
+        failpoint("before_requeue_commit")
+        nudge_dispatcher()
+    run.refresh_from_db()
+    return run

@@ -1,0 +1,77 @@
+"""Deciding what an uncertain run could not know: whether a step that may happen at most once has happened."""
+
+import json
+from typing import Any, Literal, get_args
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models.functions import Now
+
+from agents.guards.atomic import not_in_atomic_body
+from runs import audit
+from runs.actions.lock import lock_run
+from runs.exceptions import IllegalState
+from runs.failpoints import failpoint
+from runs.models import Run, Step
+from runs.processes.rescue import ticket_of
+from runs.states import RunStatus
+from runs.transitions.leave import Outcome, back_in_line, take_away
+
+Answer = Literal["happened", "did_not_happen", "fail"]
+
+
+@not_in_atomic_body
+def resolve(run_id: UUID, *, outcome: Answer, by: str, result: Any = None) -> Run:
+    """Say what became of the step an uncertain run is parked over, the first that is unproved: it happened, and `result`
+    is its output; it did not, and is done now; or the run fails. A run that is parked because its journal does not fit
+    its agent is tried again by "did_not_happen", such as after another deploy.
+
+    Raises Run.DoesNotExist, ValueError where the answer makes no sense, and IllegalState where nobody has to answer.
+    """
+    _check(outcome, result)
+    with transaction.atomic():
+        run = lock_run(run_id)
+        if run.status != RunStatus.UNCERTAIN:
+            raise IllegalState(f"run {run_id} is {run.status}; only an uncertain one is resolved", run.status)
+        step = run.steps.filter(status=Step.Status.STARTED).order_by("position").first()
+        if outcome == "happened" and step is None:
+            raise IllegalState(
+                f"run {run_id} is not parked over a step: its journal does not fit its agent. Let it try again "
+                "(did_not_happen), fork it, or let it fail",
+                run.status,
+            )
+        if step is not None:
+            _settle(step, outcome, result)
+        # A person's answer is progress, so the attempts count anew.
+        Run.objects.filter(pk=run_id).update(attempt=0)
+        if not take_away(ticket_of(run), _outcome(run, outcome, by), expected=RunStatus.UNCERTAIN):
+            raise IllegalState(f"run {run_id} has moved on", run.status)
+        audit.record(by, "resolve", run, outcome=outcome, **(audit.entry(step.key, step.position) if step else {}))
+        failpoint("before_resolve_commit")
+    run.refresh_from_db()
+    return run
+
+
+def _check(outcome: str, result: Any) -> None:
+    if outcome not in get_args(Answer):
+        raise ValueError(f"outcome is one of {', '.join(get_args(Answer))}, not {outcome!r}")
+    if result is not None and outcome != "happened":
+        raise ValueError('a result is given with the outcome "happened" alone')
+    if len(json.dumps(result, ensure_ascii=False).encode()) > settings.WAKEFUL_MAX_OUTPUT:
+        raise ValueError(f"the result is larger than WAKEFUL_MAX_OUTPUT, {settings.WAKEFUL_MAX_OUTPUT} bytes")
+
+
+def _settle(step: Step, outcome: Answer, result: Any) -> None:
+    """A step of a run that fails stays as unproved as it was: whoever requeues it is asked again."""
+    unproved = Step.objects.filter(run_id=step.run_id, key=step.key, status=Step.Status.STARTED)
+    if outcome == "happened":
+        unproved.update(status=Step.Status.DONE, output=result, ended_at=Now())
+    elif outcome == "did_not_happen":
+        unproved.delete()
+
+
+def _outcome(run: Run, outcome: Answer, by: str) -> Outcome:
+    if outcome == "fail":
+        return Outcome(status=RunStatus.FAILED, reason=f"resolved by {by}: it failed", error=run.status_reason)
+    return back_in_line(run, f"resolved by {by}")

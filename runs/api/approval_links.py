@@ -1,0 +1,138 @@
+"""Signed links to approvals. Whoever has the link may decide: it is the right itself, like a key, and asks for no login.
+
+A GET only shows, since mail programs and chats open links by themselves; the form's POST decides. The link names the
+approval and the digest of what it asks, so it is good for nothing else, and for as long as the approval is open. From then
+on it shows the outcome alone: links lie about in mailboxes, and the admin shows the rest to those who may see it.
+"""
+
+import json
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.core import signing
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.cache import patch_cache_control
+from django.views import View
+
+from runs.actions.approve import decide, is_over
+from runs.api.strict_json import Unreadable, parse_json, require_storable
+from runs.exceptions import IllegalState
+from runs.models import Approval
+
+HEADERS = {
+    "X-Robots-Tag": "noindex, nofollow",
+    # Not no-referrer: with that, browsers send `Origin: null` along with the form, which the CSRF check refuses.
+    # To other sites nothing is told either way.
+    "Referrer-Policy": "same-origin",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'",
+}
+CHOICES = [("approve", "approve"), ("edit", "approve with edited arguments"), ("deny", "deny")]
+
+
+def signer() -> signing.Signer:
+    # Made when it is needed: without a secret key this module is imported all the same, and the system check says so.
+    return signing.Signer(salt="runs.approval")
+
+
+def approval_link(approval: Approval) -> str:
+    """The path of the page on which whoever has it may decide this approval."""
+    return reverse("approval", args=[signer().sign_object([str(approval.pk), approval.digest])])
+
+
+def as_text(arguments: Any) -> str:
+    return json.dumps(arguments, indent=2, ensure_ascii=False)
+
+
+class DecisionForm(forms.Form):
+    """What a person decides, and if they edited the arguments, the ones to be used."""
+
+    decision = forms.ChoiceField(choices=CHOICES, widget=forms.HiddenInput)
+    arguments = forms.CharField(required=False, strip=False)
+    reason = forms.CharField(required=False, max_length=1000)
+
+    def __init__(self, approval: Approval, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.approval = approval
+
+    def clean(self) -> dict[str, Any]:
+        given: dict[str, Any] = self.cleaned_data
+        decision, text = given.get("decision"), given.pop("arguments", "")
+        if decision == "edit":
+            given["arguments"] = _arguments(text)
+        elif decision == "approve" and text and self._has_edited(text):
+            # Otherwise what they wrote would be dropped without a word.
+            raise forms.ValidationError("You have edited the arguments: approve with these, or put them back.")
+        return given
+
+    def _has_edited(self, text: str) -> bool:
+        asked = self.approval.arguments
+        return text.replace("\r\n", "\n") != as_text(asked) and _arguments(text) != asked
+
+
+def _arguments(text: str) -> Any:
+    try:
+        arguments = parse_json(text.encode("utf-8", "surrogateescape"))
+        require_storable(arguments)
+    except Unreadable as reason:
+        raise forms.ValidationError(f"The arguments: {reason}") from None
+    return arguments
+
+
+class ApprovalLinkView(View):
+    """The page behind a signed link."""
+
+    def get(self, request: HttpRequest, token: str) -> HttpResponse:
+        return _page(request, _approval(token), None)
+
+    def post(self, request: HttpRequest, token: str) -> HttpResponse:
+        approval = _approval(token)
+        form = DecisionForm(approval, request.POST)
+        if not form.is_valid():
+            return _page(request, approval, form, status=400)
+        try:
+            decide(approval.pk, by=_acting(request), digest=approval.digest, **form.cleaned_data)
+        except ValueError as error:
+            form.add_error(None, str(error))
+            return _page(request, approval, form, status=400)
+        except IllegalState:
+            return _page(request, _approval(token), None, status=409)
+        return HttpResponseRedirect(request.path, headers=HEADERS)
+
+
+def _approval(token: str) -> Approval:
+    """The approval a link is for; 404 where it was not signed by us, is for something else, or the run is gone."""
+    try:
+        id, digest = signer().unsign_object(token)
+        approval = Approval.objects.select_related("wait__run").get(pk=UUID(id))
+    except (signing.BadSignature, ValueError, TypeError, Approval.DoesNotExist):
+        raise Http404 from None
+    if approval.digest not in (digest, ""):  # retention takes a digest away; who decided stays to be seen
+        raise Http404
+    return approval
+
+
+def _acting(request: HttpRequest) -> str:
+    """Nobody has to log in, but whoever is logged in is named."""
+    user = getattr(request, "user", None)
+    return f"link:{user.get_username()}" if user is not None and user.is_authenticated else "link"
+
+
+def _page(request: HttpRequest, approval: Approval, form: DecisionForm | None, status: int = 200) -> HttpResponse:
+    state = "expired" if is_over(approval) else approval.status
+    context = {
+        "approval": approval,
+        "state": state,
+        "form": form,
+        "asked": None if approval.arguments is None else as_text(approval.arguments),
+        "edited": form.data.get("arguments", "") if form else None,
+    }
+    response = render(request, "approvals/decide.html", context, status=status)
+    # Django would log the path of a 400 or 409, and the path is the key to a decision that may still be open.
+    response._has_been_logged = True  # type: ignore[attr-defined]
+    for name, value in HEADERS.items():
+        response[name] = value
+    patch_cache_control(response, no_store=True, private=True)
+    return response

@@ -1,0 +1,80 @@
+"""What the resources of the API have in common: cursor lists, strict input, and refusals that say what to do."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, cast
+
+from django.core.exceptions import ValidationError as InvalidValue
+from django.db import DataError
+from django.db.models import QuerySet
+from rest_framework import status
+from rest_framework.exceptions import NotFound, ValidationError
+from rest_framework.pagination import CursorPagination
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import CharField, IntegerField, Serializer
+from rest_framework.viewsets import GenericViewSet
+
+from runs.db.away import CONNECTION_ERRORS
+from runs.exceptions import IllegalState
+
+RETRY_AFTER = "5"  # seconds, while the database is away
+
+
+class Query(Serializer[Any]):
+    """Query parameters of a request; names that are not its own belong to somebody else, such as the cursor."""
+
+    @classmethod
+    def read(cls, request: Request) -> dict[str, Any]:
+        query = cls(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        return cast(dict[str, Any], query.validated_data)
+
+
+class NewestFirst(CursorPagination):
+    """Pages that stay right while rows are added, by an id that is ordered by time; `?limit=` sets their length."""
+
+    ordering = "-id"
+    page_size_query_param = "limit"
+    max_page_size = 500
+
+    class Limit(Query):
+        limit = IntegerField(min_value=1, default=50)
+
+    def get_page_size(self, request: Request) -> int:
+        wanted: int = self.Limit.read(request)["limit"]
+        return min(wanted, self.max_page_size)
+
+    def paginate_queryset(self, queryset: QuerySet[Any] | Sequence[Any], request: Request, view: Any = None) -> Any:
+        try:
+            return super().paginate_queryset(queryset, request, view)
+        except (NotFound, InvalidValue, DataError, ValueError):
+            raise ValidationError({"cursor": ["Not a cursor of this list. Follow its next and previous."]}) from None
+
+
+class BySlug(NewestFirst):
+    ordering = "slug"
+
+
+class Refusal(Serializer[Any]):
+    """Why 409: the object's state forbids the action."""
+
+    detail = CharField()
+    status = CharField()
+
+
+class Resource(GenericViewSet[Any]):
+    """`required_permissions` names the Django permission of every action."""
+
+    required_permissions: ClassVar[Mapping[str, str]]
+    pagination_class = NewestFirst
+
+    def handle_exception(self, error: Exception) -> Response:
+        if isinstance(error, IllegalState):
+            return Response({"detail": str(error), "status": error.status}, status=status.HTTP_409_CONFLICT)
+        if isinstance(error, CONNECTION_ERRORS):
+            return Response(
+                {"detail": "The database does not answer. Try again."},
+                status=status.HTTP_503_SERVICE_UNAVAILABLE,
+                headers={"Retry-After": RETRY_AFTER},
+            )
+        return super().handle_exception(error)

@@ -1,0 +1,148 @@
+"""Runs and what they ask over HTTP: what they are, and what a program may do to them."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
+from rest_framework.exceptions import ValidationError
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from runs.actions.approve import decide
+from runs.actions.cancel import cancel
+from runs.actions.fork import fork
+from runs.actions.requeue import requeue
+from runs.actions.resolve import resolve
+from runs.actions.select import select_approvals, select_runs
+from runs.actions.signal import signal
+from runs.actions.watch import watch
+from runs.api.resource import Refusal, Resource
+from runs.api.runs_json import (
+    ApprovalQuery,
+    ApprovalSerializer,
+    DecideBody,
+    ForkBody,
+    ResolveBody,
+    RunDetailSerializer,
+    RunQuery,
+    RunSerializer,
+    SignalBody,
+    WaitQuery,
+)
+from runs.models import Approval, Run
+
+
+class RunResource(ListModelMixin, RetrieveModelMixin, Resource):
+    required_permissions = {
+        "list": "runs.view_run",
+        "retrieve": "runs.view_run",
+        "cancel": "runs.cancel_run",
+        "requeue": "runs.requeue_run",
+        "fork": "runs.fork_run",
+        "signal": "runs.signal_run",
+        "resolve": "runs.resolve_run",
+    }
+    queryset = Run.objects.all()
+    serializer_class = RunDetailSerializer
+
+    def get_queryset(self) -> QuerySet[Run]:
+        if self.action == "list":
+            return select_runs(**RunQuery.read(self.request)).defer("input", "policy")
+        return Run.objects.prefetch_related("attempts")
+
+    @extend_schema(parameters=[RunQuery], responses=RunSerializer)
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Runs, newest first."""
+        page = self.paginate_queryset(self.get_queryset())
+        return self.get_paginated_response(RunSerializer(page, many=True).data)
+
+    @extend_schema(parameters=[WaitQuery])
+    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """One run. With `wait`, the answer comes when the run is finished, or when the time is up."""
+        if wait := WaitQuery.read(request)["wait"]:
+            watch(self.get_object().id, patience=float(wait))
+        return super().retrieve(request, *args, **kwargs)
+
+    @extend_schema(request=None, responses={200: RunDetailSerializer, 409: Refusal})
+    @action(detail=True, methods=["post"])
+    def cancel(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Cancel the run; one that is running stops within seconds."""
+        return self._answer(cancel)
+
+    @extend_schema(request=None, responses={200: RunDetailSerializer, 409: Refusal})
+    @action(detail=True, methods=["post"])
+    def requeue(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Queue a failed or cancelled run again."""
+        return self._answer(requeue)
+
+    @extend_schema(request=ForkBody, responses={200: RunDetailSerializer, 409: Refusal})
+    @action(detail=True, methods=["post"])
+    def fork(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Make a new run that has done what this one did before `step`, perhaps with another input; the new run. An
+        unfinished one is cancelled; one that is running first has to stop, which takes seconds."""
+        body = ForkBody.read(request)
+        origin: Run = self.get_object()
+        try:
+            new = fork(origin.id, by=str(request.user), has_input="input" in body, **body)
+        except ValueError as error:
+            raise ValidationError({"step": [str(error)]}) from None
+        return Response(self.get_serializer(new).data)
+
+    @extend_schema(request=SignalBody, responses={200: RunDetailSerializer, 409: Refusal})
+    @action(detail=True, methods=["post"])
+    def signal(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Send the run a signal, which it may wait for under this name, now or later."""
+        return self._answer(signal, **SignalBody.read(request))
+
+    @extend_schema(request=ResolveBody, responses={200: RunDetailSerializer, 409: Refusal})
+    @action(detail=True, methods=["post"])
+    def resolve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Say of an uncertain run whether the step it is parked over happened."""
+        try:
+            return self._answer(resolve, **ResolveBody.read(request))
+        except ValueError as error:
+            raise ValidationError({"result": [str(error)]}) from None
+
+    def _answer(self, act: Callable[..., object], **how: Any) -> Response:
+        run_id: UUID = self.get_object().id
+        act(run_id, by=str(self.request.user), **how)
+        return Response(self.get_serializer(self.get_object()).data)
+
+
+class ApprovalResource(ListModelMixin, RetrieveModelMixin, Resource):
+    required_permissions = {
+        "list": "runs.view_approval",
+        "retrieve": "runs.view_approval",
+        "decide": "runs.decide_approval",
+    }
+    queryset = Approval.objects.all()
+    serializer_class = ApprovalSerializer
+
+    def get_queryset(self) -> QuerySet[Approval]:
+        wanted = ApprovalQuery.read(self.request) if self.action == "list" else {}
+        return select_approvals(**wanted).select_related("wait__run")
+
+    @extend_schema(parameters=[ApprovalQuery])
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """What runs ask, newest first."""
+        return super().list(request, *args, **kwargs)
+
+    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """One approval."""
+        return super().retrieve(request, *args, **kwargs)
+
+    @extend_schema(request=DecideBody, responses={200: ApprovalSerializer, 409: Refusal})
+    @action(detail=True, methods=["post"])
+    def decide(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Approve it, approve it with other arguments, or deny it; the run goes on."""
+        body = DecideBody.read(request)
+        approval: Approval = self.get_object()
+        try:
+            decide(approval.pk, by=str(request.user), **body)
+        except ValueError as error:
+            raise ValidationError({"arguments": [str(error)]}) from None
+        return Response(self.get_serializer(self.get_object()).data)

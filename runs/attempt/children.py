@@ -1,0 +1,177 @@
+"""Child runs: made in a commit of their parent, told of when they end, and stopped with it."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from agents import registry
+from agents.effects import Child
+from agents.exceptions import Permanent
+from agents.guards.storable import storable
+from runs import keys
+from runs.actions.cancel import stop
+from runs.claim import Claim
+from runs.db.sql import fetch
+from runs.enqueue import NewRun, enqueue
+from runs.models import NIL, Run
+from runs.models.run import UNPARSED
+from runs.outbox import LOCKED_AGAIN, say_again
+from runs.policy import Policy
+from runs.states import FINISHED, RunStatus
+from runs.waits import end_without_children
+
+CHILD_FINISHED = "child.finished"  # the outbox topic of a child's end
+TOGETHER = 500  # children that one transaction stops
+
+OTHER_CHILDREN = """
+SELECT count(*) FROM (
+  SELECT FROM runs_run WHERE parent_id = %s::uuid AND id <> ALL (%s::uuid[]) LIMIT %s::int) child
+"""
+# Each run is looked up in the indexes by itself (OFFSET 0), however the planner would rather join whole tables.
+#
+# The children of a run stay its own when it is forked, and the fork may wait for them: they are stopped once neither it nor
+# a fork that knows of them goes on.
+ORPHANS = """
+WITH RECURSIVE line (id) AS (
+  SELECT unnest(%(ids)s::uuid[])
+  UNION
+  SELECT origin.id FROM line CROSS JOIN LATERAL (
+    SELECT forked_from_id AS id FROM runs_run WHERE id = line.id AND forked_from_id IS NOT NULL OFFSET 0) origin
+)
+SELECT child.id FROM line CROSS JOIN LATERAL (
+  SELECT id FROM runs_run
+  WHERE parent_id = line.id AND status IN ('queued', 'running', 'waiting', 'uncertain') AND cancel_requested_at IS NULL OFFSET 0
+) child
+WHERE EXISTS (SELECT FROM runs_run parent WHERE parent.id = line.id AND parent.status = 'cancelled' OFFSET 0)
+"""
+WITH_FORKS = """
+WITH RECURSIVE fork (child, id) AS (
+  SELECT id, parent_id FROM runs_run WHERE id = ANY(%(children)s::uuid[])
+  UNION
+  SELECT fork.child, next.id FROM fork CROSS JOIN LATERAL (SELECT id FROM runs_run WHERE forked_from_id = fork.id OFFSET 0) next
+)
+SELECT DISTINCT fork.child FROM fork CROSS JOIN LATERAL (
+  SELECT id FROM runs_run WHERE id = fork.id AND status IN ('queued', 'running', 'waiting', 'uncertain') OFFSET 0) live
+WHERE EXISTS (
+  SELECT FROM runs_step WHERE run_id = live.id AND strpos(output::text, fork.child::text) > 0 OFFSET 0)
+"""
+WAITING = "SELECT id FROM runs_run WHERE id = ANY(%s::uuid[]) AND status = 'waiting'"
+LOCK_WAITING = f"{WAITING} FOR NO KEY UPDATE SKIP LOCKED"
+FORKS = """
+WITH RECURSIVE fork (id) AS (
+  SELECT unnest(%s::uuid[])
+  UNION
+  SELECT next.id FROM fork CROSS JOIN LATERAL (SELECT id FROM runs_run WHERE forked_from_id = fork.id OFFSET 0) next
+)
+SELECT id FROM fork
+"""
+
+
+def enqueue_children(claim: Claim, children: Sequence[Child]) -> None:
+    """Insert the runs that a run spawns, in the caller's transaction and before its fence; those it has spawned before
+    are there already. Permanent says which limit is passed, or that there is no such agent."""
+    if not children:
+        return
+    runs = runs_of(claim, children)
+    limited = sorted({run.key for run in runs if run.key})
+    for key in limited:
+        keys.lock(key)
+    enqueue(runs)
+    keys.promote(limited)
+
+
+def runs_of(claim: Claim, children: Sequence[Child]) -> list[NewRun]:
+    """The runs that these children would be. Permanent says which limit is passed, or that there is no such agent."""
+    _refuse_too_many(claim, children)
+    return [_run_of(claim, child) for child in children]
+
+
+def _refuse_too_many(claim: Claim, children: Sequence[Child]) -> None:
+    if claim.depth >= settings.WAKEFUL_MAX_DEPTH:
+        raise Permanent(
+            f"a child of this run would be link {claim.depth + 1} of its causal chain; "
+            f"WAKEFUL_MAX_DEPTH is {settings.WAKEFUL_MAX_DEPTH}"
+        )
+    most, new = settings.WAKEFUL_MAX_CHILDREN, {child.id for child in children}
+    [(others,)] = fetch(OTHER_CHILDREN, [claim.run_id, list(new), most])
+    if others + len(new) > most:
+        raise Permanent(f"this run spawns more than {most:,} children, as many as WAKEFUL_MAX_CHILDREN allows")
+
+
+def _run_of(claim: Claim, child: Child) -> NewRun:
+    return NewRun(
+        id=child.id,
+        agent=child.agent,
+        trigger="",
+        trigger_id=None,
+        event_ids=[],
+        policy=_policy_of(child),
+        root_id=claim.root_id,
+        replay_id=UUID(NIL),
+        depth=claim.depth + 1,
+        chain=[*claim.chain, claim.trigger or claim.agent],
+        input=storable(child.input, f"the input of a child, {child.agent!r},"),
+        has_input=True,
+        key=f"{claim.run_id}:{child.agent}" if child.at_once else None,
+        key_limit=child.at_once or 1,
+        parent_id=claim.run_id,
+    )
+
+
+def _policy_of(child: Child) -> Policy:
+    try:
+        agent = registry.get(child.agent)
+    except KeyError:
+        known = ", ".join(agent.name for agent in registry.all_agents()) or "none"
+        raise Permanent(f"there is no agent {child.agent!r} to spawn; the agents are: {known}") from None
+    return Policy.of_agent(agent)
+
+
+def children_finished(payloads: Sequence[dict[str, Any]]) -> None:
+    """Wake the parents that wait for children of which none lives any more, and the forks of these parents."""
+    parents = sorted({UUID(payload["parent"]) for payload in payloads})
+    waiting = {id for (id,) in fetch(WAITING, [[id for (id,) in fetch(FORKS, [parents])]])}
+    if not waiting:
+        return
+    free = {id for (id,) in fetch(LOCK_WAITING, [list(waiting)])}
+    end_without_children(free)
+    if busy := waiting - free:
+        say_again(CHILD_FINISHED, [{"parent": str(id)} for id in sorted(busy)])
+
+
+def stop_orphans(payloads: Sequence[dict[str, Any]]) -> None:
+    """Cancel the live children of the runs that were cancelled; theirs follow when they have ended. Of very many, some
+    are cancelled now, the rest as soon as that is committed."""
+    cancelled = [payload for payload in payloads if payload["status"] == RunStatus.CANCELLED]
+    if not cancelled:
+        return
+    orphans = {id for (id,) in fetch(ORPHANS, {"ids": [payload["run"] for payload in cancelled]})}
+    if orphans:
+        orphans -= {id for (id,) in fetch(WITH_FORKS, {"children": sorted(orphans)})}
+    if not orphans:
+        return
+    found = list(Run.objects.filter(id__among=sorted(orphans)).defer(*UNPARSED).order_by("key", "id")[:TOGETHER])
+    free = _lock(found)
+    for run in free:
+        _stop(run)
+    if len(free) < len(orphans):
+        # At once where there are more; later where they are locked elsewhere.
+        again = timedelta() if len(orphans) > TOGETHER and free else LOCKED_AGAIN
+        say_again("run.finished", cancelled, after=again)
+
+
+def _lock(runs: Sequence[Run]) -> list[Run]:
+    """Those of them that this transaction got locked, and their keys before; it waits for none."""
+    locked = keys.try_lock(run.key for run in runs if run.key)
+    free = [run.id for run in runs if not run.key or run.key in locked]
+    return list(
+        Run.objects.filter(id__among=free).defer(*UNPARSED).order_by("key", "id").select_for_update(skip_locked=True)
+    )
+
+
+def _stop(run: Run) -> None:
+    while run.status not in FINISHED and not stop(run, f"the end of run {run.parent_id}"):
+        run.refresh_from_db()

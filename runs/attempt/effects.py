@@ -1,0 +1,109 @@
+"""What an agent leaves behind, as the rows that are committed with its run or its step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agents.effects import Effects, Emission, Pace, Standing, Wake
+from agents.guards.storable import storable
+from runs.attempt.children import enqueue_children, runs_of
+from runs.claim import Claim
+from runs.transitions.leave import NoticeRow, Outbound
+from runs.wiring import wiring
+
+EMITTED = "event"  # the outbox topic of emitted events
+WAKEUP = "wakeup"
+SCHEDULE = "schedule"
+PACE = "pace"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """What hangs on the fence of a run or a step."""
+
+    outbound: Sequence[Outbound] = ()
+    notices: Sequence[NoticeRow] = ()
+
+
+def rows_of(claim: Claim, effects: Effects) -> Rows:
+    """The rows of these effects. Children are inserted at once, in the caller's transaction, before its fence.
+    Permanent: something is no JSON, or a limit is passed."""
+    if not effects:
+        return Rows()
+    if effects.wakes or effects.standings or effects.paces:
+        wiring.check_ahead(claim.trigger_id, effects)
+    enqueue_children(claim, effects.children)
+    return Rows(
+        outbound=[
+            *(emitted(claim, emission) for emission in effects.emissions),
+            *(_wakeup(claim, wake) for wake in effects.wakes),
+            *(_schedule(claim, standing) for standing in effects.standings),
+            *(_pace(claim, pace) for pace in effects.paces[-1:]),
+        ],
+        notices=[
+            NoticeRow(sender=claim.agent, text=storable(notice.text, "its notification"), urgency=notice.urgency)
+            for notice in effects.notices
+        ],
+    )
+
+
+def check(claim: Claim, effects: Effects) -> None:
+    """May the run leave this behind? Nothing is inserted. Permanent: something is no JSON, or a limit is passed."""
+    rows_of(claim, replace(effects, children=[]))
+    if effects.children:
+        runs_of(claim, effects.children)
+
+
+def emitted(claim: Claim, emission: Emission) -> Outbound:
+    key = f"{claim.run_id}:{emission.key}"
+    payload = {
+        "ce_id": key,
+        "ce_source": f"agents/{claim.agent}",
+        "type": emission.type,
+        "subject": emission.subject,
+        "data": emission.data,
+        "root_id": str(claim.root_id),
+        "cause_event_id": str(claim.event_ids[-1]) if claim.event_ids else None,
+        "cause_run_id": str(claim.run_id),
+        "depth": claim.depth + 1,
+        "chain": [*claim.chain, claim.trigger or claim.agent],
+    }
+    return Outbound(topic=EMITTED, key=key, payload=storable(payload, f"the emitted event {emission.type!r}"))
+
+
+def _wakeup(claim: Claim, wake: Wake) -> Outbound:
+    payload: dict[str, Any] = {
+        "trigger": str(claim.trigger_id),
+        "run": str(claim.run_id),
+        "name": wake.key,
+        "data": wake.data,
+        "reason": wake.reason,
+    }
+    return Outbound(
+        topic=WAKEUP,
+        key=str(claim.trigger_id),
+        payload=storable(payload, "the data of wake_in"),
+        due_in=max(wake.after, wiring.loop_spacing()),
+    )
+
+
+def _schedule(claim: Claim, standing: Standing) -> Outbound:
+    payload = {
+        "trigger": str(claim.trigger_id),
+        "run": str(claim.run_id),
+        "name": standing.name,
+        "cron": standing.cron,
+        "tz": standing.tz,
+        "every": standing.every.total_seconds() if standing.every else None,
+    }
+    return Outbound(topic=SCHEDULE, key=str(claim.trigger_id), payload=payload)
+
+
+def _pace(claim: Claim, pace: Pace) -> Outbound:
+    payload = {
+        "trigger": str(claim.trigger_id),
+        "run": str(claim.run_id),
+        "after": pace.after.total_seconds(),
+        "reason": pace.reason,
+    }
+    return Outbound(topic=PACE, key=str(claim.trigger_id), payload=storable(payload, "the reason of next_check"))

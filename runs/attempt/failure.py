@@ -1,0 +1,74 @@
+"""What a body's exception means: another attempt later, or a failed run."""
+
+import traceback
+from datetime import timedelta
+
+from agents.exceptions import Permanent, Retry, is_permanent
+from runs.claim import Claim
+from runs.exceptions import DeadlineExceeded
+from runs.models import Attempt
+from runs.states import RunStatus
+from runs.transitions.leave import Outcome
+
+READ_ONLY = "25006"  # PostgreSQL: read_only_sql_transaction
+
+
+def as_permanent(error: BaseException) -> BaseException:
+    """PostgreSQL's refusal of a write outside of a transactional step, with the fix; any other error as it is."""
+    if getattr(error.__cause__, "sqlstate", None) != READ_ONLY:
+        return error
+    refused = Permanent(
+        f"a durable agent may only read here ({error.__cause__}). Write in a transactional step: "
+        'run.step("name", function), which is the default effect'
+    )
+    refused.__cause__ = error
+    return refused
+
+
+def outcome_of(error: BaseException, claim: Claim) -> Outcome:
+    """Permanent errors and a missed deadline fail the run; anything else is retried while attempts are left."""
+    if isinstance(error, DeadlineExceeded):
+        return _failed(error, "deadline", Attempt.Outcome.DEADLINE)
+    error = as_permanent(error)
+    if is_permanent(error):
+        return _failed(error, "permanent error", Attempt.Outcome.FAILED)
+    if not claim.policy.attempts_left(claim.attempt):
+        return _failed(error, f"attempts used up ({claim.attempt})", Attempt.Outcome.FAILED)
+    delay = _delay(error, claim)
+    return Outcome(
+        status=RunStatus.QUEUED,
+        attempt=Attempt.Outcome.FAILED,
+        reason=f"retry after attempt {claim.attempt}",
+        error=describe(error),
+        traceback=trace(error),
+        due_in=delay,
+    )
+
+
+def _delay(error: BaseException, claim: Claim) -> timedelta:
+    if isinstance(error, Retry) and error.after is not None:
+        return error.after
+    return claim.policy.backoff_after(claim.attempt)
+
+
+def _failed(error: BaseException, reason: str, outcome: Attempt.Outcome) -> Outcome:
+    return Outcome(
+        status=RunStatus.FAILED, attempt=outcome, reason=reason, error=describe(error), traceback=trace(error)
+    )
+
+
+def describe(error: BaseException) -> str:
+    try:
+        said = str(error)
+    except Exception as speechless:
+        said = f"<its text cannot be had: {type(speechless).__name__}>"
+    return _storable(f"{type(error).__name__}: {said}")[:10_000]
+
+
+def trace(error: BaseException) -> str:
+    return _storable("".join(traceback.format_exception(error)))[-100_000:]
+
+
+def _storable(text: str) -> str:
+    # PostgreSQL's text has no NUL and no unpaired surrogate.
+    return text.encode(errors="replace").decode().replace("\x00", "�")

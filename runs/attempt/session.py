@@ -1,0 +1,66 @@
+"""Database sessions of a durable run: its body may only read; what writes is a transaction of its own that says so."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection, transaction
+from django.db.backends.signals import connection_created
+
+from runs.db.sql import Query, Row, execute, fetch_together
+
+READ_ONLY = "SELECT set_config('default_transaction_read_only', 'on', false)"
+# Also of what the body's threads open: by its name a rescuer finds and ends every session of a run.
+NAMED_READ_ONLY = """
+SELECT set_config('default_transaction_read_only', 'on', false), set_config('application_name', %s::text, false)
+"""
+READ_WRITE = "SET default_transaction_read_only = off"
+_name = ""
+
+
+@contextmanager
+def read_only(session_name: str, *queries: Query) -> Iterator[list[list[Row]]]:
+    """Within, every session of this process that says nothing else can only read, those of other threads too. The rows of
+    the queries come with the same round trip."""
+    global _name
+    _name = session_name
+    try:
+        _, *found = fetch_together((READ_ONLY, ()), *queries)
+        yield found
+    finally:
+        _name = ""
+        if connection.connection is not None:
+            try:
+                execute(READ_WRITE)
+            except DatabaseError:
+                connection.close()  # the next run of this process must not find it as it is
+
+
+def is_read_only() -> bool:
+    """Does a durable body run in this process, whose sessions only read?"""
+    return bool(_name)
+
+
+def _prepare(connection: Any, **kwargs: Any) -> None:
+    if _name and connection.alias == DEFAULT_DB_ALIAS:
+        with connection.cursor() as cursor:
+            cursor.execute(NAMED_READ_ONLY, [_name])
+
+
+connection_created.connect(_prepare)
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """A transaction that may write, in whichever thread this is. It costs no statement of its own: psycopg says it with
+    BEGIN."""
+    connection.ensure_connection()
+    driver: Any = connection.connection
+    driver.read_only = False
+    try:
+        with transaction.atomic():
+            yield
+    finally:
+        with suppress(psycopg.Error):  # it is gone
+            driver.read_only = None

@@ -1,0 +1,43 @@
+"""How long a transaction or a session waits for a lock that another session holds."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+
+from django.db import DatabaseError, OperationalError, transaction
+from psycopg.errors import LockNotAvailable
+
+from runs.db.sql import fetch
+
+SET = "SELECT current_setting('lock_timeout'), set_config('lock_timeout', %s::text, true)"
+RESTORE = "SELECT set_config('lock_timeout', %s::text, true)"
+SET_SESSION = "SELECT current_setting('lock_timeout'), set_config('lock_timeout', %s::text, false)"
+
+
+class Locked(Exception):
+    """Another session holds a lock that this one did not wait for; nothing was written."""
+
+
+@contextmanager
+def no_longer_than(wait: timedelta) -> Iterator[None]:
+    """A transaction, or a savepoint, that waits at most so long for each lock. Raises Locked."""
+    try:
+        with transaction.atomic():
+            [(before, _)] = fetch(SET, [f"{wait // timedelta(milliseconds=1)}ms"])
+            yield
+            fetch(RESTORE, [before])
+    except OperationalError as error:
+        if isinstance(error.__cause__, LockNotAvailable):
+            raise Locked(str(error).strip()) from error
+        raise
+
+
+@contextmanager
+def session_waits(wait: timedelta) -> Iterator[None]:
+    """Within, every transaction of this session waits at most so long for each lock."""
+    [(before, _)] = fetch(SET_SESSION, [f"{wait // timedelta(milliseconds=1)}ms"])
+    try:
+        yield
+    finally:
+        with suppress(DatabaseError):  # the session may be gone, and the setting with it
+            fetch(SET_SESSION, [before])

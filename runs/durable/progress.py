@@ -1,0 +1,145 @@
+"""A durable run's progress: entries of its journal and what its steps leave behind, in a statement that hangs on the fence."""
+
+import time
+from collections.abc import Sequence
+
+from django.db import DatabaseError, connection, transaction
+
+from agents.effects import Effects
+from runs.actions.lock import lock_run
+from runs.attempt.effects import Rows, rows_of
+from runs.attempt.session import writing
+from runs.claim import Claim
+from runs.db.nudge import nudge_dispatcher
+from runs.db.sql import execute, fetch
+from runs.exceptions import RunLost
+from runs.models import Run, Step
+from runs.processes.rescue import ticket_of
+from runs.states import RunStatus
+from runs.transitions.entries import JOURNALED, StepEntry, step_parameters
+from runs.transitions.leave import (
+    NOTED,
+    ON_ITS_TIMELINE,
+    SENT,
+    are_due_soon,
+    back_in_line,
+    effect_parameters,
+    hanging,
+    take_away,
+)
+
+# The first progress of a claim begins to count attempts from 0 again, and the first entry of a run says that it has a journal;
+# after that the fence need only hold the row. A thread that
+# the body left behind still bears the run's epoch when the run waits or has finished: so the state counts too, in a way
+# that does not send the planner to the small partial index.
+FIRST = """
+WITH fenced AS (
+  UPDATE runs_run SET attempt = CASE WHEN %(is_progress)s::boolean THEN 0 ELSE attempt END, has_journal = true
+  WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND claim = %(claim)s::uuid AND coalesce(status, '') = 'running'
+    {on_its_timeline}
+  RETURNING id, worker_id, cancel_requested_at
+)""".replace("{on_its_timeline}", ON_ITS_TIMELINE)
+FURTHER = """
+WITH fenced AS MATERIALIZED (
+  SELECT id, worker_id, cancel_requested_at FROM runs_run
+  WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND claim = %(claim)s::uuid AND coalesce(status, '') = 'running'
+    {on_its_timeline}
+  FOR NO KEY UPDATE
+)""".replace("{on_its_timeline}", ON_ITS_TIMELINE)
+# Is this process asked to give the run back?
+WANTED_BACK = """
+SELECT cancel_requested_at IS NOT NULL OR EXISTS (
+  SELECT FROM runs_worker worker WHERE worker.id = fenced.worker_id AND worker.draining_at IS NOT NULL)
+FROM fenced
+"""
+FORGET_INTENT = """
+WITH fenced AS MATERIALIZED (
+  SELECT id FROM runs_run WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND claim = %(claim)s::uuid FOR NO KEY UPDATE
+)
+DELETE FROM runs_step USING fenced WHERE run_id = fenced.id AND key = %(key)s::text AND status = 'started'
+"""
+# By the claim that wrote the intent, and by nobody else: whoever owns the run by now has not done it again.
+RECORD_LATE = """
+WITH late AS (
+  UPDATE runs_step SET status = 'done', output = %(output)s::jsonb, ended_at = clock_timestamp()
+  WHERE run_id = %(id)s::uuid AND key = %(key)s::text AND status = 'started' AND claim = %(claim)s::uuid
+  RETURNING run_id AS id
+)"""
+RECORDED = "SELECT id FROM late"
+LATE_PATIENCE = 10.0  # seconds of a missing database
+
+
+def commit(
+    claim: Claim, entries: Sequence[StepEntry], rows: Rows, *, is_first_progress: bool, has_journal: bool
+) -> bool:
+    """Write entries, and what a step leaves behind, as the last statement of a transaction. Is the run wanted back, to be
+    released or cancelled? RunLost: it is somebody else's, roll back and stop."""
+    parts = {JOURNALED: entries, SENT: rows.outbound, NOTED: rows.notices}
+    parameters = {
+        "id": claim.run_id,
+        "epoch": claim.epoch,
+        "claim": claim.id,
+        "timeline": claim.timeline,
+        "is_progress": is_first_progress,
+        **(step_parameters(entries) if entries else {}),
+        **effect_parameters(rows),
+    }
+    fence = FIRST if is_first_progress or not has_journal else FURTHER
+    found = fetch(f"{fence}{hanging(parts, on='fenced')}{WANTED_BACK}", parameters)
+    if not found:
+        raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
+    if are_due_soon(rows.outbound):
+        nudge_dispatcher()  # the body may go on for long
+    return bool(found[0][0])
+
+
+def forget_intent(claim: Claim, key: str) -> None:
+    """A step that may happen at most once has said itself that it did not happen. RunLost: the run is somebody else's."""
+    with writing():
+        if not execute(FORGET_INTENT, {"id": claim.run_id, "epoch": claim.epoch, "claim": claim.id, "key": key}):
+            raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
+
+
+def record_late(claim: Claim, key: str, output: str, effects: Effects) -> None:
+    """What may happen at most once has happened, but the claim that did it has lost its run, or its database. Write that
+    down all the same, with what it leaves behind; a run that is parked over it goes on."""
+    give_up_at = time.monotonic() + LATE_PATIENCE
+    while True:
+        try:
+            with writing():
+                run = lock_run(claim.run_id)
+                if _record_late(claim, key, output, effects):
+                    _unpark(run)
+            return
+        except DatabaseError:
+            if time.monotonic() > give_up_at:
+                raise
+            connection.close()
+            time.sleep(0.2)
+
+
+def go_on_if_proved(claim: Claim, key: str) -> None:
+    """The answer that a run was parked for may have been recorded while it was being parked, when nobody could know that
+    it would be."""
+    with transaction.atomic():
+        run = lock_run(claim.run_id)
+        if run.steps.filter(key=key, status=Step.Status.DONE).exists():
+            _unpark(run)
+
+
+def _record_late(claim: Claim, key: str, output: str, effects: Effects) -> bool:
+    with transaction.atomic():
+        rows = rows_of(claim, effects)
+        parts = {SENT: rows.outbound, NOTED: rows.notices}
+        parameters = {"output": output, "id": claim.run_id, "key": key, "claim": claim.id, **effect_parameters(rows)}
+        recorded = bool(fetch(f"{RECORD_LATE}{hanging(parts, on='late')}{RECORDED}", parameters))
+        transaction.set_rollback(not recorded)  # the children too
+    return recorded
+
+
+def _unpark(run: Run) -> None:
+    if run.status != RunStatus.UNCERTAIN or run.steps.filter(status=Step.Status.STARTED).exists():
+        return
+    with transaction.atomic():
+        outcome = back_in_line(run, "what was uncertain was recorded late")
+        take_away(ticket_of(run), outcome, expected=RunStatus.UNCERTAIN)

@@ -1,0 +1,162 @@
+"""What a run's journal holds, as a replay of its body meets it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from agents.exceptions import Permanent, StepFailed
+from agents.journal.protocol import (
+    EXPIRED,
+    Answer,
+    ApprovalWish,
+    ChildrenWish,
+    Ended,
+    EventWish,
+    TimeWish,
+    WaitWish,
+)
+from agents.run import Event
+from runs.db.sql import Query, Row, fetch, fetch_together
+from runs.models import Approval, Run, Wait
+from runs.transitions.entries import digest_of, match_of
+from runs.wiring import wiring
+
+STEPS = """
+SELECT key, position, is_keyed, effect, status, attempts, output, error, error_kind, is_permanent
+FROM runs_step WHERE run_id = %s::uuid
+"""
+WAITS = """
+SELECT wait.key, wait.position, wait.is_keyed, wait.kind, wait.status, wait.event_type, wait.match_shape, wait.match_hash,
+       wait.event_id, wait.children, approval.id, approval.digest
+FROM runs_wait wait LEFT JOIN runs_approval approval ON approval.wait_id = wait.id WHERE wait.run_id = %s::uuid
+"""
+
+HAS_ENTRIES = """
+SELECT EXISTS (SELECT FROM runs_step WHERE run_id = %(run)s::uuid) OR EXISTS (SELECT FROM runs_wait WHERE run_id = %(run)s::uuid)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStep:
+    """A step or a value."""
+
+    key: str
+    position: int
+    is_keyed: bool
+    effect: str
+    status: str
+    attempts: int
+    text: str | None
+    error: str
+    error_kind: str
+    is_permanent: bool
+
+    @property
+    def output(self) -> Any:
+        return None if self.text is None else json.loads(self.text)
+
+    @property
+    def failure(self) -> StepFailed:
+        return StepFailed(self.key, self.error_kind, self.error, permanent=self.is_permanent)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedWait:
+    """A wait, over or not."""
+
+    key: str
+    position: int
+    is_keyed: bool
+    kind: str
+    status: str
+    event_type: str
+    match_shape: str
+    match_hash: str
+    event_id: UUID | None
+    children: Sequence[UUID]
+    approval_id: UUID | None
+    digest: str | None
+
+    @property
+    def is_over(self) -> bool:
+        return self.status in (Wait.Status.DONE, Wait.Status.EXPIRED)
+
+    def fits(self, wish: WaitWish) -> bool:
+        """Is this the wait that the code wishes for now? An approval is good for what was asked, and nothing else."""
+        match wish:
+            case TimeWish():
+                return self.kind == Wait.Kind.TIME
+            case EventWish():
+                sought = (wish.type, *match_of(wish.match, wish.source))
+                return self.kind == Wait.Kind.EVENT and (self.event_type, self.match_shape, self.match_hash) == sought
+            case ApprovalWish():
+                return self.kind == Wait.Kind.APPROVAL and self.digest == digest_of(wish.question, wish.arguments)
+            case ChildrenWish():
+                return self.kind == Wait.Kind.CHILDREN and list(self.children) == list(wish.children)
+
+    @property
+    def event(self) -> Event:
+        """The one that came; Permanent: it has been pruned since."""
+        events = wiring.read_events([self.event_id]) if self.event_id else []
+        if not events:
+            raise Permanent(
+                f"the event that {self.key!r} waited for is gone; WAKEFUL_KEEP_EVENTS says how long they stay"
+            )
+        return events[0]
+
+    @property
+    def answer(self) -> Answer:
+        approval = Approval.objects.get(pk=self.approval_id or "")
+        if self.status == Wait.Status.EXPIRED:
+            return Answer(decision="expired", arguments=approval.arguments)
+        decisions: dict[str, Any] = {"approve": "approved", "edit": "edited", "deny": "denied"}
+        return Answer(
+            decision=decisions[approval.decision],
+            arguments=approval.decided_arguments if approval.decision == "edit" else approval.arguments,
+            by=approval.decided_by,
+            reason=approval.reason,
+        )
+
+    def result(self) -> Any:
+        """What came, but for children; EXPIRED where nothing did."""
+        if self.kind == Wait.Kind.APPROVAL:
+            return self.answer
+        if self.status == Wait.Status.EXPIRED:
+            return EXPIRED
+        return self.event if self.kind == Wait.Kind.EVENT else None
+
+
+def read(run_id: UUID) -> tuple[list[RecordedStep], list[RecordedWait]]:
+    """The whole journal of a run."""
+    return of_rows(*fetch_together(*queries_of(run_id)))
+
+
+def has_entries(run_id: UUID) -> bool:
+    """Has this run a journal?"""
+    return bool(fetch(HAS_ENTRIES, {"run": run_id})[0][0])
+
+
+def queries_of(run_id: UUID) -> list[Query]:
+    """What `of_rows` makes a journal of."""
+    return [(STEPS, [run_id]), (WAITS, [run_id])]
+
+
+def of_rows(steps: Sequence[Row], waits: Sequence[Row]) -> tuple[list[RecordedStep], list[RecordedWait]]:
+    return [RecordedStep(*row) for row in steps], [RecordedWait(*row) for row in waits]
+
+
+def ended(children: Sequence[UUID]) -> list[dict[str, Any]]:
+    """How each of these runs ended, as JSON."""
+    found = {
+        run.id: run for run in Run.objects.filter(id__among=list(children)).only("id", "status", "result", "error")
+    }
+    return [
+        vars(
+            Ended(status=found[id].status, result=found[id].result, error=found[id].error)
+            if id in found
+            else Ended(status="unknown", error="this run has been pruned")
+        )
+        for id in children
+    ]

@@ -1,0 +1,38 @@
+"""Finding runs by the events they handle: run ids begin with the time of theirs."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from agents.ids import TIME_PREFIX
+from runs.db.sql import fetch
+
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
+    from runs.models import Run
+
+# Two looks, each by its own index; as one condition with OR, PostgreSQL may walk all runs in the order of their ids.
+RUNS_OF_EVENTS = """
+SELECT run.id FROM unnest(%s::uuid[], %s::uuid[], %s::uuid[]) AS event(id, low, high), LATERAL (
+  SELECT id FROM runs_run WHERE id BETWEEN event.low AND event.high AND event_ids @> ARRAY[event.id]
+  UNION ALL
+  SELECT id FROM runs_run WHERE cardinality(event_ids) > 1 AND event_ids @> ARRAY[event.id]
+) run
+"""
+
+
+def runs_of_event(event_id: UUID) -> "QuerySet[Run]":
+    """The runs that handle an event."""
+    return runs_of_events([event_id])
+
+
+def runs_of_events(event_ids: Sequence[UUID]) -> "QuerySet[Run]":
+    """The runs that handle any of a few events: a range of the primary key each, since the ids of the runs it started
+    share its time prefix, and those of several events, which have an index of their own."""
+    from runs.models import Run
+
+    prefixes = [event_id.bytes[:TIME_PREFIX] for event_id in event_ids]
+    lows = [UUID(bytes=prefix + bytes(10)) for prefix in prefixes]
+    highs = [UUID(bytes=prefix + b"\xff" * 10) for prefix in prefixes]
+    return Run.objects.filter(id__among=sorted({id for (id,) in fetch(RUNS_OF_EVENTS, [list(event_ids), lows, highs])}))

@@ -1,0 +1,209 @@
+"""Worker rows: one per process incarnation, renewed while it lives. Only the database's clock is read."""
+
+import os
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib.metadata import PackageNotFoundError, version
+from uuid import UUID, uuid4
+
+from django.conf import settings
+from django.db.models.functions import Now
+from psycopg.types.json import Jsonb
+
+from agents.durations import in_words
+from runs.db.nudge import nudge_dispatcher
+from runs.db.sql import database_now, fetch
+from runs.models import Worker
+from runs.transitions.leave import Ticket
+
+
+def wakeful_version() -> str:
+    if settings.WAKEFUL_VERSION:
+        return str(settings.WAKEFUL_VERSION)
+    try:
+        return version("wakeful")
+    except PackageNotFoundError:
+        return "source"
+
+
+def open_row(
+    kind: Worker.Kind,
+    *,
+    id: UUID | None = None,
+    concurrency: int = 0,
+    agents: Sequence[str] = (),
+    durable_agents: Sequence[str] = (),
+    queues: Sequence[str] = (),
+) -> UUID:
+    """Begin an incarnation of this process."""
+    row = Worker.objects.create(
+        id=id or uuid4(),
+        kind=kind,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        version=wakeful_version(),
+        concurrency=concurrency,
+        agents=list(agents),
+        durable_agents=list(durable_agents),
+        queues=list(queues),
+    )
+    nudge_dispatcher()
+    return row.id
+
+
+def drain(worker_id: UUID) -> None:
+    """From here on it claims nothing."""
+    Worker.objects.filter(id=worker_id, draining_at=None).update(draining_at=Now())
+
+
+def close_row(worker_id: UUID, reason: str) -> None:
+    """End an incarnation; whatever still runs under it is lost, and handed on by the next rescue."""
+    Worker.objects.filter(id=worker_id, stopped_at=None).update(stopped_at=Now(), stopped_reason=reason)
+    nudge_dispatcher()
+
+
+RENEW = """
+WITH renewed AS (
+  UPDATE runs_worker SET seen_at = clock_timestamp(), troubles = %s::jsonb WHERE id = %s::uuid AND stopped_at IS NULL
+  RETURNING id, extract(epoch FROM clock_timestamp())::float8 AS now
+)
+SELECT renewed.now, run.id, run.epoch, run.claim, run.key, run.slot, run.pid, run.deadline_at < clock_timestamp(),
+  run.cancel_requested_at IS NOT NULL
+FROM renewed LEFT JOIN runs_run run ON run.worker_id = renewed.id AND run.status = 'running'
+"""
+
+
+# A process other than a worker renews with its slow look; this many of them may pass.
+UNSEEN_LOOKS = 3
+
+
+def patience() -> dict[str, timedelta]:
+    """How long a worker, and any other process, may go unseen before its row is closed."""
+    return {"lease": settings.WAKEFUL_LEASE, "others": settings.WAKEFUL_SAFETY_LOOK * UNSEEN_LOOKS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """A run that a child of this worker executes, as the database has it."""
+
+    ticket: Ticket
+    pid: int
+    overdue: bool
+    cancelled: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    """Something a process cannot do now, for how many seconds already."""
+
+    lasted: float
+    error: str
+
+    def as_json(self) -> dict[str, str]:
+        return {"since": (database_now() - timedelta(seconds=self.lasted)).isoformat(), "error": self.error}
+
+
+SAY = """
+UPDATE runs_worker SET seen_at = clock_timestamp(), troubles = %s::jsonb WHERE id = %s::uuid AND stopped_at IS NULL
+RETURNING extract(epoch FROM clock_timestamp())::float8
+"""
+CLOCKS_APART = timedelta(seconds=5)
+NO_TROUBLES: Mapping[str, Trouble] = {}
+
+
+class Clock:
+    """How far this host's clock is from the database's. Wakeful decides nothing by it, but the ids of events that this host
+    accepts are ordered by it, signatures are judged by it, and agents ask it for the time."""
+
+    def __init__(self) -> None:
+        self.apart = 0.0  # seconds; positive: ahead
+        self.since = 0.0
+
+    def compare(self, before: float, database: float, after: float) -> None:
+        """The database's time, asked for between two readings of this clock, so that a slow answer is not taken for a wrong clock."""
+        was_wrong = self.is_wrong
+        self.apart = (
+            0.0 if before <= database <= after else (before - database if database < before else after - database)
+        )
+        if self.is_wrong and not was_wrong:
+            self.since = time.monotonic()
+
+    @property
+    def is_wrong(self) -> bool:
+        return abs(self.apart) > CLOCKS_APART.total_seconds()
+
+    @property
+    def troubles(self) -> dict[str, Trouble]:
+        if not self.is_wrong:
+            return {}
+        apart = in_words(timedelta(seconds=round(abs(self.apart))))
+        return {
+            "clock": Trouble(
+                lasted=time.monotonic() - self.since, error=f"{apart} {'ahead of' if self.apart > 0 else 'behind'}"
+            )
+        }
+
+
+def renew(worker_id: UUID, clock: Clock) -> list[Running] | None:
+    """Renew the lease and read what the worker's children run; None: the row is closed, and everything it ran was
+    handed on."""
+    before = time.time()
+    rows = fetch(RENEW, [_as_json(clock.troubles), worker_id])
+    if not rows:
+        return None
+    clock.compare(before, rows[0][0], time.time())
+    return [
+        Running(
+            ticket=Ticket(run_id=id, epoch=epoch, claim=claim, key=key, slot=slot),
+            pid=pid,
+            overdue=overdue,
+            cancelled=cancelled,
+        )
+        for _, id, epoch, claim, key, slot, pid, overdue, cancelled in rows
+        if id is not None
+    ]
+
+
+def _as_json(troubles: Mapping[str, Trouble]) -> Jsonb | None:
+    return Jsonb({name: trouble.as_json() for name, trouble in troubles.items()}) if troubles else None
+
+
+class Presence:
+    """The row of a process that is not a worker, renewed with its slow look; its absence takes nothing from anybody."""
+
+    def __init__(self, kind: Worker.Kind) -> None:
+        self.kind = kind
+        self.row: UUID | None = None
+        self.renewed_at = float("-inf")
+        self.told: Mapping[str, str] = {}
+        self.clock = Clock()
+
+    def renew(self, troubles: Mapping[str, Trouble] = NO_TROUBLES) -> None:
+        """Say "I am here", at most once per WAKEFUL_SAFETY_LOOK, and what this process cannot do, whenever that has changed; a
+        closed row is followed by a new one."""
+        troubles = {**troubles, **self.clock.troubles}
+        telling = {name: trouble.error for name, trouble in troubles.items()}
+        is_early = time.monotonic() - self.renewed_at < settings.WAKEFUL_SAFETY_LOOK.total_seconds() * 0.9
+        if is_early and telling == self.told:
+            return
+        said = _as_json(troubles)
+        if self.row is None or not self._say(self.row, said):
+            self.row = open_row(self.kind)
+            self._say(self.row, said)
+        self.renewed_at, self.told = time.monotonic(), telling
+
+    def _say(self, row: UUID, troubles: Jsonb | None) -> bool:
+        """False: the row is closed."""
+        before = time.time()
+        renewed = fetch(SAY, [troubles, row])
+        for (now,) in renewed:
+            self.clock.compare(before, now, time.time())
+        return bool(renewed)
+
+    def close(self) -> None:
+        if self.row is not None:
+            close_row(self.row, "stopped")
+            self.row = None

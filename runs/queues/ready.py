@@ -1,0 +1,103 @@
+"""The ready runs of a queue in the order of their claims, agent by agent.
+
+Order: priority, then `turn` (`seq` where there is none), then `seq`. The index begins with queue and agent, so a look
+takes one step for each agent it asks for, however many runs of others wait.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from runs.db.sql import fetch
+
+IS_READY = "run.status = 'queued' AND run.ready_at IS NOT NULL"
+PLACE = "coalesce(run.turn, run.seq)"
+ORDER = f"run.priority, {PLACE}, run.seq"
+# What is looked for: agents, each with the place to begin at. Arrays in a sub-SELECT: one plan for any number of them.
+SOUGHT = """unnest((SELECT %(sought)s::text[]), (SELECT %(priorities)s::int[]), (SELECT %(turns)s::bigint[]),
+    (SELECT %(seqs)s::bigint[])) AS sought(agent, priority, turn, seq)"""
+OF_AGENT = f"""FROM runs_run run
+  WHERE {IS_READY} AND run.queue = %(queue)s::text AND run.agent = sought.agent
+    AND ({ORDER}) >= (sought.priority, sought.turn, sought.seq)"""
+FIRST = f"""
+SELECT sought.agent, first.priority, first.place, first.seq FROM {SOUGHT}
+CROSS JOIN LATERAL (SELECT run.priority, {PLACE} AS place, run.seq {OF_AGENT} ORDER BY {ORDER} LIMIT 1) first
+"""  # noqa: S608  (our own parts)
+# The least turn that is ready in a queue and priority for an agent that a live worker knows. Where nothing is, it is the next
+# `seq`, which is no less than any turn: what a trigger or key has had before counts for nothing. `{since}`: none before it is
+# looked at.
+FLOOR = """
+SELECT coalesce((
+  SELECT min(first.place) FROM (
+    SELECT DISTINCT agent FROM runs_worker worker, unnest(worker.queues) AS queue, unnest(worker.agents) AS agent
+    WHERE worker.kind = 'worker' AND worker.stopped_at IS NULL AND queue = {of}.queue) known
+  CROSS JOIN LATERAL (
+    SELECT {place} AS place FROM runs_run run
+    WHERE {is_ready} AND run.queue = {of}.queue AND run.agent = known.agent AND run.priority = {of}.priority
+      AND {place} >= {since}
+    ORDER BY {order} LIMIT 1) first), (SELECT last_value + is_called::int FROM runs_run_seq)) AS place
+"""
+# The greatest turn among the ready runs with a key of a trigger, from the floor on. Runs without one of their own (requeued, of
+# version N) come late and draw no other run after them; those of no trigger have none, ever.
+LAST = """
+SELECT {place} FROM runs_run run
+WHERE {is_ready} AND run.key IS NOT NULL AND run.queue = {of}.queue AND run.priority = {of}.priority
+  AND run.trigger = {of}.trigger AND {place} >= floor.place AND (run.turn IS NOT NULL OR run.trigger = '')
+ORDER BY {place} DESC LIMIT 1
+"""
+for name, part in {"is_ready": IS_READY, "place": PLACE, "order": ORDER}.items():
+    FLOOR, LAST = FLOOR.replace(f"{{{name}}}", part), LAST.replace(f"{{{name}}}", part)
+
+Place = tuple[int, int, int]
+BEGINNING: Place = (-1, 0, 0)
+SLOW = 0.01  # seconds; without entries to step over a look takes a tenth of it
+HINTED = 1.0  # seconds between two looks from the beginning
+
+
+@dataclass
+class Hint:
+    """Where the ready runs of a queue began a moment ago, for each agent that had any.
+
+    While an old snapshot is open, entries of runs that were claimed cannot be removed from the index, and a look from the
+    beginning steps over each. It is a hint only: a look that finds nothing by it begins at the beginning, and so does the
+    first one of every second. So a run that became ready in front of it waits no longer than that."""
+
+    begins: Mapping[str, Place]
+    until: float
+
+
+@dataclass
+class Hints:
+    """Those of this process, by queue; none where looks are quick."""
+
+    slow: float = SLOW
+    by_queue: dict[str, Hint] = field(default_factory=dict)
+
+    def begins(self, queue: str) -> Mapping[str, Place] | None:
+        hint = self.by_queue.get(queue)
+        return hint.begins if hint and time.monotonic() < hint.until else None
+
+    def looked(self, queue: str, agents: Sequence[str], seconds: float) -> None:
+        """After a look from the beginning: was it so slow that the next ones had better begin further on?"""
+        self.by_queue.pop(queue, None)
+        if seconds < self.slow:
+            return
+        began = time.monotonic()
+        found = fetch(FIRST, {"queue": queue, **sought(dict.fromkeys(agents, BEGINNING))})
+        now = time.monotonic()
+        if now - began >= self.slow:
+            self.by_queue[queue] = Hint(begins={agent: place for agent, *place in found}, until=now + HINTED)  # type: ignore[misc]
+
+
+hints = Hints()
+
+
+def sought(begins: Mapping[str, Place]) -> dict[str, list[int] | list[str]]:
+    """The parameters of SOUGHT."""
+    places = list(begins.values())
+    return {
+        "sought": list(begins),
+        "priorities": [priority for priority, _, _ in places],
+        "turns": [turn for _, turn, _ in places],
+        "seqs": [seq for _, _, seq in places],
+    }

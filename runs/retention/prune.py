@@ -1,0 +1,85 @@
+"""What retention takes of runs, and of what they leave behind. Nothing live is ever taken, nor what somebody live may
+ask for."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.conf import settings
+
+from runs.db.sql import execute, fetch
+from runs.models import Run
+from runs.retention.family import readers
+from runs.retention.payloads import remove_payloads
+from runs.retention.sweep import Step, Walk, few, oldest
+
+PAYLOADS = "runs.payload"
+LAG = timedelta(hours=1)  # most runs have finished so long after their event, whose time is in their id
+STEPS = 20_000  # of journals that are emptied or deleted in one transaction, unless a single one has more
+# In the order of the primary key, and no more than that: journals of a batch may have millions of entries.
+STEPS_OF_EACH = """
+SELECT run_id, count(*) FROM (
+  SELECT run_id FROM runs_step WHERE run_id = ANY(%s::uuid[]) ORDER BY run_id, key LIMIT %s::int) step
+GROUP BY run_id
+"""
+DELETE = [
+    "DELETE FROM runs_attempt WHERE run_id = ANY(%s::uuid[])",
+    "DELETE FROM runs_step WHERE run_id = ANY(%s::uuid[])",
+    "DELETE FROM runs_approval USING runs_wait wait WHERE wait.id = wait_id AND wait.run_id = ANY(%s::uuid[])",
+    "DELETE FROM runs_wait WHERE run_id = ANY(%s::uuid[])",
+    "DELETE FROM runs_run WHERE id = ANY(%s::uuid[])",
+]
+LONG_STOPPED = """
+stopped_at < clock_timestamp() - %(keep)s::interval
+AND NOT EXISTS (SELECT FROM runs_run run WHERE run.worker_id = runs_worker.id AND run.status = 'running')
+"""
+
+
+def steps() -> list[Step]:
+    """Payloads come first: an event's goes when none of its runs has one any more."""
+    payloads, runs, audit = settings.WAKEFUL_KEEP_PAYLOADS, settings.WAKEFUL_KEEP_RUNS, settings.WAKEFUL_KEEP_AUDIT
+    table = "runs_run"
+    return [
+        Walk(
+            name=PAYLOADS, table=table, keep=payloads, judge=with_old_payload, portion=affordable,
+            remove=remove_payloads, lag=LAG,
+        ),
+        Walk(name="runs", table=table, keep=runs, judge=old, portion=affordable, remove=delete_runs, lag=LAG),
+        oldest("notifications", "runs_notification", at="created_at", keep=runs),
+        few("workers", "runs_worker", key="id", which=LONG_STOPPED, keep=runs),
+        oldest("alarms", "runs_alarm", at="ended_at", keep=audit),
+        oldest("audit", "runs_auditentry", at="at", keep=audit),
+    ]  # fmt: skip
+
+
+def old(ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
+    """Those that finished before the instant: a run of an old event may have waited long, or be a replay. And those who
+    may ask what they gave did as well: a parent that is replayed asks its children again."""
+    finished = Run.objects.finished().filter(id__among=ids, finished_at__lt=cutoff).order_by("id")
+    asked_by = readers(found := list(finished.values_list("id", flat=True)))
+    # Locked, so that one that is being requeued counts as live.
+    asking = set[UUID]().union(*asked_by.values())
+    done = Run.objects.finished().filter(id__among=sorted(asking), finished_at__lt=cutoff).order_by("id")
+    alive = asking - set(done.select_for_update(skip_locked=True).values_list("id", flat=True))
+    return [id for id in found if alive.isdisjoint(asked_by.get(id, ()))]
+
+
+def with_old_payload(ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
+    having = Run.objects.filter(id__among=ids, payload_removed_at=None)
+    return old(list(having.values_list("id", flat=True)), cutoff)
+
+
+def affordable(ids: Sequence[UUID]) -> Sequence[UUID]:
+    """The first of these whose journals have STEPS steps together, and always one."""
+    counts = dict(fetch(STEPS_OF_EACH, [list(ids), STEPS + 1]))
+    left = STEPS
+    for number, id in enumerate(ids):
+        left -= counts.get(id, 0)
+        if left < 0:
+            return ids[: max(number, 1)]
+    return ids
+
+
+def delete_runs(ids: Sequence[UUID]) -> None:
+    for statement in DELETE:
+        execute(statement, [ids])

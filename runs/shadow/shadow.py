@@ -1,0 +1,188 @@
+"""Shadow run: what a run would do with today's code, tried out in one transaction that is rolled back, whatever happens.
+
+Connections to anywhere else, other databases too, and new processes are refused. So nothing of it is left but what sequences
+have given out, and files it wrote. Waits for locks end after a second: nobody stands behind it for long.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
+from django.db.backends.signals import connection_created
+
+from agents import Agent, AgentRun, AsyncAgentRun, Retry, registry
+from agents.effects import Effects
+from agents.exceptions import Permanent
+from agents.guards.atomic import atomic_body
+from agents.guards.network import outside_refused
+from agents.guards.storable import storable
+from runs.attempt import effects
+from runs.attempt.deadline import run_within
+from runs.attempt.failure import as_permanent, describe, trace
+from runs.attempt.session import read_only, writing
+from runs.claim import Claim
+from runs.db.sql import fetch
+from runs.exceptions import DeadlineExceeded, IllegalState
+from runs.executor import run_of
+from runs.shadow.journal import ShadowJournal, Stop, Stopped, Taken, obstacle_of
+from runs.shadow.recorder import Recorder, Statement, TableChange
+
+LIMIT = 30.0  # seconds, of the body
+SESSION = "wakeful:shadow"
+REFUSED = "a shadow run calls nobody and starts no process ({event}): make the call in a step with an effect of its own"
+LIMITS = """
+SELECT set_config('lock_timeout', '1s', true), set_config('statement_timeout', '30s', true),
+       set_config('idle_in_transaction_session_timeout', '40s', true), set_config('application_name', %s::text, true)
+"""
+
+
+class Outcome(StrEnum):
+    SUCCEEDS = "succeeds"
+    FAILS = "fails"
+    RETRIES = "retries"  # the agent, or a step's `retries`, asks for another attempt
+    STOPS = "stops"  # a shadow run cannot know what comes then
+
+
+@dataclass(kw_only=True)
+class Shadow:
+    """What a run would do, as far as a shadow run can tell. What it leaves behind was collected, and sent to nobody."""
+
+    agent: str
+    trigger: str
+    version: str
+    run_id: UUID  # the id that the run would have, or has
+    origin: UUID | None  # the run whose journal answered
+    outcome: Outcome = Outcome.SUCCEEDS
+    result: Any = None
+    error: str = ""
+    traceback: str = ""
+    stop: Stop | None = None
+    entries: list[Taken] = field(default_factory=list)
+    not_asked: list[str] = field(default_factory=list)
+    changes: list[TableChange] = field(default_factory=list)
+    statements: list[Statement] = field(default_factory=list)
+    statement_count: int = 0
+    left: Effects = field(default_factory=Effects)
+    seconds: float = 0.0
+
+    def dump(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def shadow(claim: Claim, origin: UUID | None = None) -> Shadow:
+    """Try out what a run claimed like this would do. `origin` is a run whose journal says what came of calls and waits.
+
+    Call it in the main thread of a process of its own, outside of transactions. Raises IllegalState where there is no code.
+    """
+    agent = _agent(claim)
+    tried = Shadow(agent=agent.name, trigger=claim.trigger, version=agent.version, run_id=claim.run_id, origin=origin)
+    with outside_refused(REFUSED), _other_databases_refused(), read_only(SESSION), _rolled_back():
+        recorder, began = Recorder(), time.monotonic()
+        with connection.execute_wrapper(recorder):
+            _try(agent, claim, tried)
+        tried.seconds = time.monotonic() - began
+        tried.changes, tried.statements, tried.statement_count = (
+            recorder.changes(),
+            recorder.statements,
+            recorder.count,
+        )
+    return tried
+
+
+def _agent(claim: Claim) -> Agent:
+    try:
+        return registry.get(claim.agent)
+    except KeyError:
+        raise IllegalState(f"This process has no code for agent {claim.agent!r}.", status="no_code") from None
+
+
+@contextmanager
+def _other_databases_refused() -> Iterator[None]:
+    for other in connections.all(initialized_only=True):
+        if other.alias != DEFAULT_DB_ALIAS:
+            other.close()
+    connection_created.connect(_refuse_other_databases)
+    try:
+        yield
+    finally:
+        connection_created.disconnect(_refuse_other_databases)
+
+
+def _refuse_other_databases(connection: Any, **kwargs: Any) -> None:
+    if connection.alias != DEFAULT_DB_ALIAS:
+        connection.close()
+        raise Permanent(f"a shadow run has no part in database {connection.alias!r}: that would not be rolled back")
+
+
+class _Undone(Exception):
+    pass
+
+
+@contextmanager
+def _rolled_back() -> Iterator[None]:
+    # What is to run on commit goes with it. Other sessions of this process may only read: they are not rolled back.
+    try:
+        with writing():
+            fetch(LIMITS, [SESSION])
+            yield
+            raise _Undone
+    except _Undone:
+        pass
+
+
+def _try(agent: Agent, claim: Claim, tried: Shadow) -> None:
+    journal = ShadowJournal(claim, tried.origin) if agent.durable else None
+    run = run_of(claim, journal)
+    try:
+        result = _durable(agent, claim, run, journal) if journal else _atomic(agent, claim, run)
+    except BaseException as error:
+        # What stopped it counts, whatever the body made of that.
+        _tell((journal and journal.end) or error, claim, tried)
+    else:
+        tried.result = result
+        tried.not_asked = journal.not_asked if journal else []
+        tried.left = run.effects
+    if journal:
+        tried.entries, tried.left = journal.taken, journal.left
+
+
+def _atomic(agent: Agent, claim: Claim, run: AgentRun) -> Any:
+    with transaction.atomic():
+        with atomic_body(agent.name):
+            result = run_within(agent, run, _seconds(claim))
+        effects.check(claim, run.effects)
+        connection.check_constraints()
+        return storable(result, "its result")
+
+
+def _durable(agent: Agent, claim: Claim, run: AgentRun, journal: ShadowJournal) -> Any:
+    with journal.body():
+        result = run_within(agent, AsyncAgentRun(run, journal) if agent.is_async else run, _seconds(claim))
+        journal.require_end()
+    return storable(result, "its result")
+
+
+def _seconds(claim: Claim) -> float:
+    return min(claim.policy.timeout, LIMIT)
+
+
+def _tell(error: BaseException, claim: Claim, tried: Shadow) -> None:
+    """What ended the body before its end."""
+    if isinstance(error, Stopped):
+        tried.outcome, tried.stop = Outcome.STOPS, error.stop
+    elif isinstance(error, DeadlineExceeded) and claim.policy.timeout > LIMIT:
+        tried.outcome = Outcome.STOPS
+        tried.stop = Stop(kind="limit", said=f"a shadow run ends after {LIMIT:g} s")
+    elif obstacle := obstacle_of(error):
+        tried.outcome, tried.stop = Outcome.STOPS, Stop(kind="lock", said=obstacle)
+    elif isinstance(error, KeyboardInterrupt) and not isinstance(error, DeadlineExceeded):
+        raise error
+    else:
+        error = as_permanent(error) if registry.get(claim.agent).durable else error
+        tried.outcome = Outcome.RETRIES if isinstance(error, Retry) else Outcome.FAILS
+        tried.error, tried.traceback = describe(error), trace(error)

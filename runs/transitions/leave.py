@@ -1,0 +1,355 @@
+"""How a run leaves `running` (or, by somebody else's hand, any live state): one statement for every way out.
+
+The compare-and-set on the epoch and the claim's identity is the fence (after a failover that lost a claim, another claim
+may have the same epoch). It stands in the transaction's last statement, and everything else in
+that statement hangs on it: no row, and the attempt, the ledger, the outbox and the promotion of the key's next run are
+empty too.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, Protocol
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from psycopg.types.json import Jsonb
+
+from runs import keys
+from runs.db.nudge import nudge_dispatcher, nudge_later
+from runs.db.sql import execute, fetch
+from runs.exceptions import RunLost
+from runs.failpoints import failpoint
+from runs.models import Attempt, Run
+from runs.states import FINISHED, RunStatus
+from runs.transitions.entries import (
+    ASKED,
+    JOURNALED,
+    WAITED,
+    StepEntry,
+    WaitEntry,
+    step_parameters,
+    wait_parameters,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ticket:
+    """Which claim of which run an outcome is about, and what its key needs."""
+
+    run_id: UUID
+    epoch: int
+    claim: UUID | None
+    timeline: str = ""  # of the owner's claim; "" for others, and where it is not known
+    key: str | None
+    slot: int | None
+    key_limit: int = 1
+    attempt: int | None = None  # its number, where progress has begun to count anew since
+    may_have_parent: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outbound:
+    """A message for the outbox; with `due_in` not before that is over."""
+
+    topic: str
+    key: str
+    payload: dict[str, Any]
+    due_in: timedelta = timedelta()
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoticeRow:
+    sender: str
+    text: str
+    urgency: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What becomes of a run. `attempt` None: no attempt ended with it. `due_in` is a backoff. `holds_key`: it keeps its
+    place while it waits. `unproved` is the step that it is parked over, if it is."""
+
+    status: RunStatus
+    attempt: Attempt.Outcome | None = None
+    reason: str = ""
+    error: str = ""
+    traceback: str = ""
+    result: Any = None
+    due_in: timedelta | None = None
+    give_back: bool = False
+    holds_key: bool = False
+    outbound: Sequence[Outbound] = field(default_factory=tuple)
+    notices: Sequence[NoticeRow] = field(default_factory=tuple)
+    entries: Sequence[StepEntry] = field(default_factory=tuple)
+    wait: WaitEntry | None = None
+    unproved: str = ""
+
+
+GOES_ON = frozenset({RunStatus.QUEUED, RunStatus.WAITING, RunStatus.UNCERTAIN})
+
+# That a run has finished is told on a grid of half seconds: singly, the dispatcher would spend more on hearing of runs
+# than on dispatching them (measured: a third of all CPU).
+FINISHED_MESSAGE = """
+  SELECT 'run.finished', id::text,
+         jsonb_build_object('run', id, 'agent', agent, 'trigger', trigger_id, 'status', %(status)s::text, 'error', %(error)s::text),
+         0, '', date_bin('500 ms', clock_timestamp(), 'epoch') + interval '500 ms'
+  FROM gone
+"""
+# A statement is put together of the parts that an outcome needs: PostgreSQL gets ready for every part, used or not.
+GONE = """
+WITH gone AS (
+  UPDATE runs_run SET
+    status = %(status)s::text,
+    status_reason = %(reason)s::text,
+    ready_at = CASE WHEN %(queued)s::boolean AND %(due_in)s::interval IS NULL THEN clock_timestamp() END,
+    due_at = CASE WHEN %(queued)s::boolean THEN clock_timestamp() + %(due_in)s::interval END,
+    slot = CASE WHEN %(keeps_place)s::boolean THEN slot END,
+    attempt = CASE WHEN %(waits)s::boolean THEN 0 ELSE greatest(attempt - %(given_back)s::int, 0) END,
+    epoch = epoch + %(fenced)s::int,
+    has_journal = has_journal OR %(journaled)s::boolean,
+    result = %(result)s::jsonb,
+    error = %(error)s::text,
+    finished_at = CASE WHEN %(finished)s::boolean THEN clock_timestamp() END
+  WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND claim IS NOT DISTINCT FROM %(claim)s::uuid
+    AND NOT (%(goes_on)s::boolean AND cancel_requested_at IS NOT NULL) {guard}
+  RETURNING id, key, agent, trigger, trigger_id, event_ids, replay_id, attempt, worker_id, pid, claimed_at, parent_id,
+    queue, priority, turn
+)"""
+ATTEMPTED = """attempted AS (
+  INSERT INTO runs_attempt (run_id, epoch, number, worker_id, pid, started_at, ended_at, outcome, error, traceback)
+  SELECT id, %(claim_epoch)s::int, coalesce(%(number)s::int, attempt + %(given_back)s::int), worker_id, pid, claimed_at, clock_timestamp(),
+         %(outcome)s::text, %(error)s::text, %(traceback)s::text
+  FROM gone
+)"""
+LEDGER = """ledger AS (
+  INSERT INTO runs_processedevent (event_id, consumer, replay_id, run_id)
+  SELECT unnest(event_ids), trigger, replay_id, id FROM gone WHERE trigger <> ''
+)"""
+SENT = """sent AS (
+  INSERT INTO runs_outboxmessage (topic, key, payload, attempts, last_error, available_at)
+  SELECT message.topic, message.key, message.payload, 0, '', clock_timestamp() + make_interval(secs => message.due_in)
+  FROM {run}, unnest(%(topics)s::text[], %(keys)s::text[], %(payloads)s::text[]::jsonb[], %(dues)s::float8[])
+    AS message(topic, key, payload, due_in)
+)"""
+TOLD = """told AS (
+  INSERT INTO runs_outboxmessage (topic, key, payload, attempts, last_error, available_at)
+  {finished}
+)""".replace("{finished}", FINISHED_MESSAGE.strip())
+# A parent may wait for it. Whether others of its children live yet is looked up when this is read.
+REPORTED = """reported AS (
+  INSERT INTO runs_outboxmessage (topic, key, payload, attempts, last_error, available_at)
+  SELECT 'child.finished', parent_id::text, jsonb_build_object('parent', parent_id, 'run', id, 'status', %(status)s::text), 0, '',
+         clock_timestamp()
+  FROM gone WHERE parent_id IS NOT NULL
+)"""
+# What a run waited for when it was stopped; nobody need decide, and nothing that comes wakes it.
+CLOSED = """closed AS (
+  UPDATE runs_wait SET status = 'closed', ended_at = clock_timestamp() FROM gone
+  WHERE runs_wait.run_id = gone.id AND runs_wait.status = 'open'
+)"""
+NOTED = """noted AS (
+  INSERT INTO runs_notification (sender, run_id, urgency, text)
+  SELECT notice.sender, run.id, notice.urgency, notice.text
+  FROM {run} AS run, unnest(%(senders)s::text[], %(urgencies)s::text[], %(texts)s::text[]) AS notice(sender, urgency, text)
+)"""
+PROMOTED = """promoted AS (
+  UPDATE runs_run SET ready_at = clock_timestamp(), slot = placed.slot, turn = coalesce(runs_run.turn, placed.turn)
+  FROM ({placed}) placed
+  WHERE runs_run.id = placed.id
+  RETURNING runs_run.id
+)""".replace("{placed}", keys.PLACED.replace("{next}", keys.NEXT))
+PROMOTED = PROMOTED.replace("{freed}", "(SELECT key, id FROM gone)")
+# When its run was claimed, nothing that was ready had a lesser turn.
+PROMOTED = PROMOTED.replace(
+    "{since}", "coalesce((SELECT turn FROM gone WHERE (gone.queue, gone.priority) = (run.queue, run.priority)), 0)"
+)
+# The owner's fence names no status: `status = 'running'` would send the planner to the small partial index and its
+# dead entries instead of the primary key. Everybody else must see the very state it decided on: a run that was blocked
+# may have been given its key's slot since, and would take it along.
+#
+# After a failover the new primary may lack what this claim committed before, so nothing may follow it.
+ON_ITS_TIMELINE = "AND (%(timeline)s::text = '' OR runs_timeline() IN ('', %(timeline)s::text))"
+BY_OWNER = GONE.replace("{guard}", ON_ITS_TIMELINE)
+BY_OTHERS = GONE.replace(
+    "{guard}", "AND coalesce(status, '') = %(expected)s::text AND slot IS NOT DISTINCT FROM %(slot)s::smallint"
+)
+# Of those without a place none has an owner, and none's end makes room for another.
+TAKE_BLOCKED = """
+WITH gone AS (
+  UPDATE runs_run SET
+    status = %(status)s::text, status_reason = %(reason)s::text, due_at = NULL, epoch = epoch + 1, result = NULL,
+    error = %(error)s::text, finished_at = clock_timestamp()
+  WHERE id IN (
+    SELECT id FROM runs_run
+    WHERE key = %(key)s::text AND status = 'queued' AND slot IS NULL AND id IS DISTINCT FROM %(but)s::uuid
+    ORDER BY seq LIMIT %(most)s::int)
+  RETURNING id, agent, trigger_id
+)
+INSERT INTO runs_outboxmessage (topic, key, payload, attempts, last_error, available_at)
+{finished}
+""".replace("{finished}", FINISHED_MESSAGE.strip())
+
+
+def leave(ticket: Ticket, outcome: Outcome) -> None:
+    """End the owner's claim, as the last statement of the transaction this is called in. RunLost: roll back and stop."""
+    if not _leave(BY_OWNER, ticket, outcome, fenced=0):
+        raise RunLost(f"run {ticket.run_id} left epoch {ticket.epoch}")
+
+
+def take_away(ticket: Ticket, outcome: Outcome, *, expected: RunStatus, claim_epoch: int | None = None) -> bool:
+    """End a run that somebody else owns, or nobody; its epoch rises, so the old owner's fence fails at once.
+
+    False: it is no longer in the expected state, epoch or slot, and nothing was changed. `claim_epoch` is that of the
+    claim that ends, where a fence has raised the run's epoch since.
+    """
+    with transaction.atomic():
+        taken = _leave(BY_OTHERS, ticket, outcome, fenced=1, expected=expected, claim_epoch=claim_epoch)
+        failpoint("before_take_away_commit")
+    failpoint("after_take_away_commit")
+    return taken
+
+
+def take_blocked_away(key: str, *, reason: str, but: UUID | None = None, most: int | None = None) -> int:
+    """Cancel the runs of a key that wait for a place, except one, or the first so many; under the key's lock. How many."""
+    taken = execute(
+        TAKE_BLOCKED,
+        {"key": key, "but": but, "most": most, "reason": reason, "status": RunStatus.CANCELLED, "error": ""},
+    )
+    if taken:
+        nudge_dispatcher()
+    return taken
+
+
+def _leave(gone: str, ticket: Ticket, outcome: Outcome, **how: Any) -> bool:
+    if outcome.status in GOES_ON:
+        if ticket.key and not _keeps_place(ticket, outcome):
+            keys.lock(ticket.key)
+        if _execute(gone, ticket, outcome, **how):
+            return True
+        if not _cancel_requested(ticket):
+            return False
+        # It must not go on, nor ask anybody anything: whoever asked was told that it stops.
+        outcome = replace(outcome, status=RunStatus.CANCELLED, reason="cancelled", due_in=None, wait=None, notices=())
+    if ticket.key:
+        keys.lock(ticket.key)
+    return _execute(gone, ticket, outcome, **how)
+
+
+def _keeps_place(ticket: Ticket, outcome: Outcome) -> bool:
+    """A backoff keeps its place only where the key has but one: there, nobody may pass. Who waits keeps it if told to."""
+    if outcome.status in (RunStatus.WAITING, RunStatus.UNCERTAIN):
+        return outcome.holds_key
+    return outcome.status == RunStatus.QUEUED and (outcome.due_in is None or ticket.key_limit == 1)
+
+
+def _cancel_requested(ticket: Ticket) -> bool:
+    runs = Run.objects.filter(pk=ticket.run_id, epoch=ticket.epoch, claim=ticket.claim, status=RunStatus.RUNNING)
+    return runs.exclude(cancel_requested_at=None).exists()
+
+
+def _parts(ticket: Ticket, outcome: Outcome, expected: RunStatus | None) -> dict[str, bool]:
+    """What hangs on the fence, as further parts of its statement: those that this outcome needs."""
+    parts = {
+        ATTEMPTED: outcome.attempt is not None,
+        LEDGER: outcome.status == RunStatus.SUCCEEDED,
+        JOURNALED: bool(outcome.entries),
+        WAITED: outcome.wait is not None,
+        ASKED: outcome.wait is not None and outcome.wait.approval is not None,
+        SENT: bool(outcome.outbound),
+        TOLD: outcome.status in FINISHED,
+        REPORTED: outcome.status in FINISHED and ticket.may_have_parent,
+        CLOSED: expected == RunStatus.WAITING,
+        NOTED: bool(outcome.notices),
+        # One without a place counts too: with a limit of 1 others may have waited behind it.
+        PROMOTED: ticket.key is not None and not _keeps_place(ticket, outcome),
+    }
+    return {part: True for part, is_needed in parts.items() if is_needed}
+
+
+def _execute(
+    gone: str,
+    ticket: Ticket,
+    outcome: Outcome,
+    *,
+    fenced: int,
+    expected: RunStatus | None = None,
+    claim_epoch: int | None = None,
+) -> bool:
+    parameters: dict[str, Any] = effect_parameters(outcome) | {
+        "id": ticket.run_id,
+        "epoch": ticket.epoch,
+        "claim": ticket.claim,
+        "timeline": ticket.timeline,
+        "claim_epoch": ticket.epoch if claim_epoch is None else claim_epoch,
+        "slot": ticket.slot,
+        "expected": expected,
+        "fenced": fenced,
+        "status": outcome.status,
+        "queued": outcome.status == RunStatus.QUEUED,
+        "goes_on": outcome.status in GOES_ON,
+        "keeps_place": _keeps_place(ticket, outcome),
+        "finished": outcome.status in FINISHED,
+        "reason": outcome.reason,
+        "due_in": outcome.due_in,
+        "given_back": int(outcome.give_back),
+        "waits": outcome.status == RunStatus.WAITING,
+        "number": ticket.attempt,
+        "journaled": bool(outcome.entries) or outcome.wait is not None,
+        "result": None if outcome.result is None else Jsonb(outcome.result),
+        "error": outcome.error,
+        "traceback": outcome.traceback,
+        "outcome": outcome.attempt,
+    }
+    if outcome.entries:
+        parameters |= step_parameters(outcome.entries)
+    if outcome.wait:
+        parameters |= wait_parameters(outcome.wait)
+    parts = _parts(ticket, outcome, expected)
+    promotes = "EXISTS (SELECT FROM promoted)" if PROMOTED in parts else "false"
+    left = fetch(f"{gone}{hanging(parts, on='gone')}\nSELECT parent_id IS NOT NULL OR {promotes} FROM gone", parameters)
+    for (is_news,) in left:
+        if is_news or outcome.status != RunStatus.SUCCEEDED or are_due_soon(outcome.outbound):
+            nudge_dispatcher()
+        else:
+            nudge_later()
+    return bool(left)
+
+
+def are_due_soon(messages: Sequence[Outbound]) -> bool:
+    """Is one of them due before the dispatcher looks by itself? NOTIFY takes a lock that all databases of the server share."""
+    return any(message.due_in < settings.WAKEFUL_SAFETY_LOOK for message in messages)
+
+
+def hanging(parts: Mapping[str, Any], *, on: str) -> str:
+    """Those of the parts that are needed, to follow the part of a statement that they hang on."""
+    return "".join(f", {part}" for part, is_needed in parts.items() if is_needed).replace("{run}", on)
+
+
+def back_in_line(run: Run, reason: str) -> Outcome:
+    """For a run that a person, or a late answer, lets go on: without a place of its key it lines up for one, by the timers."""
+    due_in = timedelta() if run.key and run.slot is None else None
+    return Outcome(status=RunStatus.QUEUED, reason=reason, due_in=due_in)
+
+
+class Leaves(Protocol):
+    """What a run, or a step, leaves behind."""
+
+    @property
+    def outbound(self) -> Sequence[Outbound]: ...
+    @property
+    def notices(self) -> Sequence[NoticeRow]: ...
+
+
+def effect_parameters(leaves: Leaves) -> dict[str, Any]:
+    return {
+        "topics": [message.topic for message in leaves.outbound],
+        "keys": [message.key for message in leaves.outbound],
+        "payloads": [json.dumps(message.payload) for message in leaves.outbound],
+        "dues": [message.due_in.total_seconds() for message in leaves.outbound],
+        "senders": [notice.sender for notice in leaves.notices],
+        "urgencies": [notice.urgency for notice in leaves.notices],
+        "texts": [notice.text for notice in leaves.notices],
+    }

@@ -1,0 +1,316 @@
+"""The parent of a Celery worker's children: it holds the lease, watches the children, stops what is overdue or
+cancelled, and lets go of everything in order when told to stop."""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import structlog
+from celery import bootsteps
+from celery.signals import worker_process_init, worker_shutdown, worker_shutting_down
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.db import Error as DjangoDatabaseError
+from django.db import connection
+
+from agents import registry
+from runs.db.listen import set_timeouts
+from runs.db.migrated import wait_for_migrations
+from runs.db.readable import readable
+from runs.db.sql import execute
+from runs.failpoints import failpoint
+from runs.models import Attempt, Run, Worker
+from runs.models.run import UNPARSED
+from runs.processes import lease, timeline
+from runs.processes.lease import Running
+from runs.processes.rescue import lost, terminate_session, ticket_of
+from runs.queues.doorbell import QUEUE_PREFIX
+from runs.states import RunStatus
+from runs.transitions.leave import Outcome, take_away
+
+log = structlog.get_logger(__name__)
+
+KILL_WAIT = 2.0  # seconds a SIGKILLed child has to be gone
+PAUSE = 1.0  # seconds between two looks while they fail
+JUDGE_AFTER = 5.0  # seconds a child has, once the database is back, to record what its overdue run came to
+# This incarnation. Children inherit it by fork; a new parent process is a new incarnation.
+WORKER_ID = uuid4()
+
+# A fence raises the epoch, so that the owner can commit nothing more; no row: the run has moved on.
+FENCE_OVERDUE = """
+UPDATE runs_run SET epoch = epoch + 1
+WHERE id = %s::uuid AND epoch = %s::int AND claim IS NOT DISTINCT FROM %s::uuid AND status = 'running' AND deadline_at < clock_timestamp()
+"""
+FENCE_CANCELLED = """
+UPDATE runs_run SET epoch = epoch + 1
+WHERE id = %s::uuid AND epoch = %s::int AND claim IS NOT DISTINCT FROM %s::uuid AND status = 'running' AND cancel_requested_at IS NOT NULL
+"""
+
+
+class Parent(bootsteps.StartStopStep):
+    """Celery bootstep: begins the incarnation once the pool stands, before the consumer takes its first doorbell."""
+
+    requires = ("celery.worker.components:Pool",)
+    watch: "Watch | None" = None
+
+    def __init__(self, worker: Any, **kwargs: Any) -> None:
+        super().__init__(worker, **kwargs)
+        if "prefork" not in worker.pool_cls.__module__:
+            raise ImproperlyConfigured(
+                f"Wakeful's workers need Celery's prefork pool, not {worker.pool_cls.__module__}: "
+                "a run is stopped by ending its process. Start the worker without -P."
+            )
+
+    def start(self, worker: Any) -> None:
+        queues = [
+            name.removeprefix(QUEUE_PREFIX)
+            for name in worker.app.amqp.queues.consume_from
+            if name.startswith(QUEUE_PREFIX)
+        ]
+        agents = registry.all_agents()
+        wait_for_migrations()
+        timeline.notice_failover()  # before this incarnation, which is of the new timeline
+        lease.open_row(
+            Worker.Kind.WORKER,
+            id=WORKER_ID,
+            concurrency=worker.concurrency,
+            agents=[agent.name for agent in agents],
+            durable_agents=[agent.name for agent in agents if agent.durable],
+            queues=queues,
+        )
+        connection.close()
+        Parent.watch = Watch(worker)
+        Parent.watch.start()
+
+
+@worker_shutting_down.connect
+def begin_draining(**kwargs: Any) -> None:
+    if Parent.watch is not None:
+        Parent.watch.drain()
+
+
+@worker_shutdown.connect
+def end_incarnation(**kwargs: Any) -> None:
+    if Parent.watch is not None:
+        Parent.watch.finish()
+
+
+@worker_process_init.connect
+def prepare_child(**kwargs: Any) -> None:
+    """A child dies with its parent, and leaves SIGTERM to it: the parent decides what a stop means for a run."""
+    die_with_parent()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def die_with_parent() -> None:
+    # The kernel means the thread that forked. Without an event loop (some transports), the pool forks replacements in a
+    # thread that ends with a warm shutdown, before the runs of these children may.
+    was_forked_by_main = isinstance(threading.current_thread(), threading._MainThread)  # type: ignore[attr-defined]
+    if sys.platform == "linux" and was_forked_by_main:
+        import ctypes
+
+        PR_SET_PDEATHSIG = 1
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    else:
+        threading.Thread(target=_exit_when_orphaned, args=(os.getppid(),), daemon=True).start()
+
+
+def _exit_when_orphaned(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
+class Watch(threading.Thread):
+    """Blocks until a child dies, the lease is to be renewed, or a stop is asked for."""
+
+    def __init__(self, worker: Any) -> None:
+        super().__init__(name="wakeful-parent", daemon=True)
+        self.worker = worker
+        self.children: dict[int, int] = {}  # pid → a descriptor that becomes readable when it dies
+        self.renew_at = 0.0
+        self.kill_at: float | None = None
+        self.judge_at = 0.0  # no run is overdue before this
+        self.clock = lease.Clock()
+        self.draining = False
+        self.stopped = threading.Event()
+        self.wake_reader, self.wake_writer = os.pipe()
+
+    def drain(self) -> None:
+        """Called from a signal handler: only note it, and wake the thread."""
+        if self.kill_at is None:
+            self.kill_at = time.monotonic() + settings.WAKEFUL_SHUTDOWN_GRACE.total_seconds()
+        os.write(self.wake_writer, b".")
+
+    def finish(self) -> None:
+        """The pool is gone: end the incarnation."""
+        self.stopped.set()
+        os.write(self.wake_writer, b".")
+        self.join(timeout=5)
+
+    def run(self) -> None:
+        while not self.stopped.is_set():
+            try:
+                self.look()
+            except Exception as error:
+                # Without a database nobody else can take a run either, and children cannot commit. Whatever else it
+                # was: without this thread the worker would live on, and claim nothing for ever.
+                gone = isinstance(error, DjangoDatabaseError)
+                log.exception("worker.database_gone" if gone else "worker.watch_failed")
+                connection.close()
+                self.judge_at = time.monotonic() + PAUSE + JUDGE_AFTER
+                if self.kill_at is not None and time.monotonic() >= self.kill_at:
+                    self.stop_now()
+                self.stopped.wait(PAUSE)
+                self.renew_at = 0.0
+        with contextlib.suppress(DjangoDatabaseError):
+            lease.close_row(WORKER_ID, "stopped")
+        connection.close()
+
+    def look(self) -> None:
+        if connection.connection is None:
+            set_timeouts()  # a lock somebody holds on a run must not cost this worker its lease
+            timeline.notice_failover()
+        self.track_children()
+        for pid in self.wait():
+            self.bury(pid)
+        if self.kill_at is not None and not self.draining:
+            lease.drain(WORKER_ID)
+            self.draining = True
+        if time.monotonic() >= self.renew_at:
+            self.renew()
+        if self.kill_at is not None and time.monotonic() >= self.kill_at:
+            self.stop_now()
+
+    def wait(self) -> list[int]:
+        """Sleep until something is to do; the pids of children that died meanwhile."""
+        until = min(self.renew_at, self.kill_at or self.renew_at)
+        ready = readable([self.wake_reader, *self.children.values()], max(0.0, until - time.monotonic()))
+        if self.wake_reader in ready:
+            os.read(self.wake_reader, 1024)
+        return [pid for pid, sentinel in self.children.items() if sentinel in ready]
+
+    def track_children(self) -> None:
+        pool = self.worker.pool._pool
+        for process in list(pool._pool) if pool else []:
+            if process.pid not in self.children:
+                # It died and was reaped, or is being started, in this very moment.
+                with contextlib.suppress(OSError, AttributeError, ValueError):
+                    self.children[process.pid] = os.dup(process.sentinel)
+
+    def bury(self, pid: int, *, released: bool = False) -> None:
+        """A child is dead: what it ran is lost, or released where this parent killed it for another run's sake."""
+        os.close(self.children.pop(pid))
+        for run in Run.objects.running().filter(worker_id=WORKER_ID, pid=pid).defer(*UNPARSED):
+            if released:
+                self.release(run)
+            else:
+                lost(run, f"its process {pid} died")
+
+    def renew(self) -> None:
+        failpoint("before_renew")
+        running = lease.renew(WORKER_ID, self.clock)
+        self.renew_at = time.monotonic() + settings.WAKEFUL_LEASE_RENEW.total_seconds()
+        if running is None:
+            self.begin_again()
+            return
+        self.track_children()  # a child started while this thread slept may have claimed one of them
+        for run in running:
+            if run.pid not in self.children:
+                self.take_orphan(run)
+            elif run.overdue and time.monotonic() >= self.judge_at:
+                self.stop_run(run, FENCE_OVERDUE, failed_by_deadline())
+            elif run.cancelled:
+                self.stop_run(run, FENCE_CANCELLED, cancelled())
+
+    def take_orphan(self, running: Running) -> None:
+        """A child that came and went between two looks."""
+        for run in (
+            Run.objects.running()
+            .filter(pk=running.ticket.run_id, epoch=running.ticket.epoch, claim=running.ticket.claim)
+            .defer(*UNPARSED)
+        ):
+            lost(run, f"its process {running.pid} died")
+
+    def stop_run(self, running: Running, fence: str, outcome: Outcome) -> None:
+        """Fence first, so that the run cannot finish under the blow; then its child; then say what became of it."""
+        ticket = running.ticket
+        if not execute(fence, [ticket.run_id, ticket.epoch, ticket.claim]):
+            return
+        failpoint("after_fence")
+        self.kill(running.pid)
+        terminate_session(ticket.run_id, ticket.epoch)
+        failpoint("after_stop")
+        fenced = replace(ticket, epoch=ticket.epoch + 1)
+        take_away(fenced, outcome, expected=RunStatus.RUNNING, claim_epoch=ticket.epoch)
+        log.warning("run.stopped", run=str(ticket.run_id), epoch=ticket.epoch, reason=outcome.reason)
+        self.bury(running.pid, released=True)
+
+    def kill(self, pid: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        readable([self.children[pid]], KILL_WAIT)
+
+    def release(self, run: Run) -> None:
+        terminate_session(run.id, run.epoch)
+        take_away(
+            ticket_of(run),
+            Outcome(
+                status=RunStatus.QUEUED,
+                attempt=Attempt.Outcome.RELEASED,
+                reason="released: its worker stopped",
+                give_back=True,
+            ),
+            expected=RunStatus.RUNNING,
+        )
+        log.info("run.released", run=str(run.id), epoch=run.epoch)
+
+    def stop_now(self) -> None:
+        """The grace is over: kill the children, release what they ran, and leave."""
+        self.track_children()
+        for pid in list(self.children):
+            self.kill(pid)
+        with contextlib.suppress(DjangoDatabaseError):  # without a database they are left to the rescue
+            for pid in list(self.children):
+                self.bury(pid, released=True)
+            lease.close_row(WORKER_ID, "stopped")
+        leave_process(lambda: os._exit(0))
+
+    def begin_again(self) -> None:
+        """Somebody closed this incarnation: its runs are theirs now. Come back as a new one."""
+        log.warning("worker.lease_lost", worker=str(WORKER_ID))
+        for pid in list(self.children):
+            self.kill(pid)
+            with contextlib.suppress(ChildProcessError):  # the pool was quicker
+                os.waitpid(pid, os.WNOHANG)
+        leave_process(lambda: os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]]))  # noqa: S606 (its own command line)
+
+
+def leave_process(leave: Any) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    leave()
+
+
+def failed_by_deadline() -> Outcome:
+    return Outcome(
+        status=RunStatus.FAILED,
+        attempt=Attempt.Outcome.DEADLINE,
+        reason="deadline",
+        error="DeadlineExceeded: it did not stop at its timeout, so its process was killed",
+    )
+
+
+def cancelled() -> Outcome:
+    return Outcome(
+        status=RunStatus.CANCELLED,
+        attempt=Attempt.Outcome.CANCELLED,
+        reason="cancelled",
+        error="cancelled while running",
+    )

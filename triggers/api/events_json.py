@@ -1,0 +1,156 @@
+from typing import Any
+
+from rest_framework import serializers
+
+from runs.api.body import Body
+from triggers.dispatch.offers import count
+from triggers.models import Decision, Event, Redispatch, Source, Trigger
+
+
+class DecisionSerializer(serializers.ModelSerializer[Decision]):
+    trigger = serializers.SlugRelatedField[Trigger](slug_field="slug", read_only=True)
+
+    class Meta:
+        model = Decision
+        fields = ["trigger", "replay_id", "outcome", "reason", "run_id", "created_at"]
+        read_only_fields = fields
+
+
+class EventSerializer(serializers.ModelSerializer[Event]):
+    """An event without its payload; `source` is its way in, `ce_source` what the sender calls itself."""
+
+    source = serializers.SlugRelatedField[Source](slug_field="slug", read_only=True)  # type: ignore[assignment]  # a field, by its metaclass
+
+    class Meta:
+        model = Event
+        fields = [
+            "id",
+            "source",
+            "ce_source",
+            "ce_id",
+            "type",
+            "subject",
+            "time",
+            "received_at",
+            "dispatched_at",
+            "payload_removed_at",
+            "root_id",
+            "cause_event_id",
+            "cause_run_id",
+            "depth",
+            "chain",
+        ]
+        read_only_fields = fields
+
+
+class EventDetailSerializer(EventSerializer):
+    """An event with its payload, and why triggers it matched started no run."""
+
+    decisions = DecisionSerializer(many=True, read_only=True)
+    target_deleted = serializers.BooleanField(
+        source="has_lost_its_target",
+        read_only=True,
+        help_text="it is meant for one trigger, which has been deleted with its decisions: if it has no run, that is why",
+    )
+
+    class Meta(EventSerializer.Meta):
+        fields = [
+            *EventSerializer.Meta.fields,
+            "data",
+            "data_error",
+            "headers",
+            "body_sha256",
+            "target_deleted",
+            "decisions",
+        ]
+        read_only_fields = fields
+
+
+class TriggerSerializer(serializers.ModelSerializer[Trigger]):
+    status = serializers.CharField(read_only=True, help_text="active, paused or disabled")
+    held = serializers.SerializerMethodField(
+        help_text="events held while it was paused, or still to be run since it was resumed; null: neither"
+    )
+
+    def get_held(self, trigger: Trigger) -> int | None:
+        return count("held", trigger.pk) if trigger.is_paused or trigger.resuming_at else None
+
+    class Meta:
+        model = Trigger
+        fields = [
+            "id",
+            "slug",
+            "status",
+            "agent",
+            "source",
+            "types",
+            "filter",
+            "input",
+            "key",
+            "key_limit",
+            "overlap",
+            "policy",
+            "overrides",
+            "enabled",
+            "paused_at",
+            "paused_reason",
+            "resuming_at",
+            "held",
+            "failures_in_a_row",
+            "created_at",
+        ]
+        read_only_fields = fields
+
+
+class SourceSerializer(serializers.ModelSerializer[Source]):
+    class Meta:
+        model = Source
+        fields = ["id", "slug", "kind", "enabled", "created_at"]
+        read_only_fields = fields
+
+
+class FireBody(Body):
+    data = serializers.JSONField(allow_null=True, default=None, help_text="the data of the event")  # type: ignore[assignment]  # likewise
+
+
+class PauseBody(Body):
+    reason = serializers.CharField(required=False, default="", allow_blank=True, max_length=1000)
+
+
+class ResumeBody(Body):
+    held = serializers.ChoiceField(
+        ["run", "drop"], default="run", help_text="what becomes of the events held meanwhile"
+    )
+
+
+class ReplayBody(Body):
+    trigger = serializers.SlugRelatedField[Trigger](
+        slug_field="slug",
+        queryset=Trigger.objects.all(),
+        required=False,
+        default=None,
+        help_text="slug of the one trigger to replay to; without it, all that match",
+    )
+
+
+class RedispatchBody(Body):
+    since = serializers.DateTimeField(
+        required=False, default=None, help_text="events that ended in an error from then on; without it, all"
+    )
+
+
+class RedispatchedSerializer(serializers.Serializer[Any]):
+    events = serializers.IntegerField(help_text="how many are dispatched again, a piece at a time")
+
+
+class EventIdSerializer(serializers.Serializer[Any]):
+    event = serializers.UUIDField()
+
+
+class RedispatchSerializer(serializers.ModelSerializer[Redispatch]):
+    trigger = serializers.SlugRelatedField[Trigger](slug_field="slug", read_only=True, allow_null=True)
+
+    class Meta:
+        model = Redispatch
+        fields = ["event", "trigger", "replay_id", "by", "created_at"]
+        read_only_fields = fields

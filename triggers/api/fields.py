@@ -1,0 +1,42 @@
+"""Times and zones in what the API is sent."""
+
+import re
+from datetime import datetime
+from typing import Any
+
+from rest_framework import serializers
+
+from triggers.schedules.rules.rule import LONGEST_ZONE, RuleError, refuse_beyond, zone_of
+
+UNESCAPED = re.compile(r" (\d\d:?\d\d)$")  # the plus of an offset, in a URL
+
+
+class Instant(serializers.CharField):
+    """An ISO 8601 time; without an offset it is on the clock of a zone."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        text = UNESCAPED.sub(r"+\1", super().to_internal_value(data))
+        try:
+            at = datetime.fromisoformat(text)
+        except ValueError:
+            raise serializers.ValidationError("Write such as 2026-11-20T09:00 or 2026-11-20T09:00+01:00.") from None
+        try:
+            refuse_beyond(at)
+        except RuleError as error:
+            raise serializers.ValidationError(str(error)) from None
+        return at
+
+
+class Zone(serializers.CharField):
+    """The name of a zone."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"max_length": LONGEST_ZONE, **kwargs})
+
+    def to_internal_value(self, data: Any) -> Any:
+        name = super().to_internal_value(data)
+        try:
+            zone_of(name)
+        except RuleError as error:
+            raise serializers.ValidationError(str(error)) from None
+        return name

@@ -1,0 +1,60 @@
+"""Reminders over HTTP."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from runs.api.body import Body
+from runs.api.resource import Resource
+from triggers.models import Schedule, Trigger
+from triggers.schedules.reminders import TEXT_LENGTH, remind, text_of
+from triggers.schedules.rules.rule import LONGEST_TEXT, LONGEST_ZONE, RuleError
+from triggers.schedules.rules.words import read_rule
+
+
+class ReminderBody(Body):
+    when = serializers.CharField(max_length=LONGEST_TEXT, help_text='such as "in 20 minutes" or "tomorrow at 9:00"')
+    tz = serializers.CharField(default="UTC", max_length=LONGEST_ZONE, help_text="IANA zone in which that is meant")
+    agent = serializers.CharField(default="", help_text="which agent it wakes, unless a trigger is given")
+    trigger = serializers.SlugRelatedField[Trigger](
+        slug_field="slug", queryset=Trigger.objects.all(), required=False, default=None, help_text="slug"
+    )
+    text = serializers.CharField(max_length=TEXT_LENGTH)
+
+
+class ReminderSerializer(serializers.Serializer[Any]):
+    schedule = serializers.IntegerField(source="pk", help_text="id of its schedule")
+    name = serializers.CharField(source="task.name")
+    at = serializers.DateTimeField(source="task.clocked.clocked_time")
+    trigger = serializers.CharField(source="trigger.slug")
+    agent = serializers.CharField(source="trigger.agent")
+    text = serializers.SerializerMethodField()
+
+    def get_text(self, schedule: Schedule) -> str:
+        return text_of(schedule)
+
+
+class ReminderResource(Resource):
+    """Wakes that come once, with a text."""
+
+    required_permissions = {"create": "triggers.add_schedule"}
+    serializer_class = ReminderSerializer
+
+    @extend_schema(request=ReminderBody, responses={201: ReminderSerializer})
+    def create(self, request: Request) -> Response:
+        """Wake an agent once, with a text; it is told in the event's data."""
+        body = ReminderBody.read(request)
+        try:
+            schedule = remind(
+                when=read_rule(body["when"], body["tz"]),
+                text=body["text"],
+                agent=body["agent"],
+                trigger=body["trigger"],
+                by=str(request.user),
+            )
+        except RuleError as error:
+            raise serializers.ValidationError({error.field or "when": [str(error)]}) from None
+        return Response(ReminderSerializer(schedule).data, status=201)

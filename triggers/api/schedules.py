@@ -1,0 +1,255 @@
+"""Schedules over HTTP: to make, to change, to pause, to run now, and to ask why one did not run."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
+from rest_framework.exceptions import ValidationError
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from runs.api.resource import BySlug, NewestFirst, Refusal, Resource
+from triggers.api.backfills import BackfillAction
+from triggers.api.schedules_json import (
+    AnswerSerializer,
+    CalendarBody,
+    CalendarSerializer,
+    CreateBody,
+    DaysBody,
+    EditBody,
+    FireSerializer,
+    FiresQuery,
+    FiresSerializer,
+    NoteBody,
+    PolicyBody,
+    PreviewBody,
+    PreviewSerializer,
+    ScheduleQuery,
+    ScheduleSerializer,
+    SkipSerializer,
+    WhyQuery,
+)
+from triggers.models import ExclusionCalendar, Schedule, Skip
+from triggers.schedules.calendars import change_calendar, create_calendar, delete_calendar
+from triggers.schedules.edit import (
+    create_schedule,
+    delete_schedule,
+    edit_schedule,
+    fire_schedule,
+    locked,
+    pause_schedule,
+    resume_schedule,
+)
+from triggers.schedules.explain.why import why
+from triggers.schedules.preview import describe, plan_of, preview, upcoming
+from triggers.schedules.rules.rows import rule_of
+from triggers.schedules.rules.rule import Cron, Rule, RuleError, zone_of
+from triggers.schedules.rules.words import read_rule
+from triggers.schedules.terms.policy import SchedulePolicy
+
+SLUG = r"[-\w]+"
+
+
+class LatestFirst(NewestFirst):
+    ordering = "-last"
+
+
+@contextmanager
+def naming(field: str) -> Iterator[None]:
+    """Answer 400 to what makes no sense, under the name of its field, or this one."""
+    try:
+        yield
+    except RuleError as error:
+        raise ValidationError({error.field or field: [str(error)]}) from None
+
+
+class ScheduleResource(BackfillAction, ListModelMixin, RetrieveModelMixin, Resource):
+    """What fires by the clock."""
+
+    required_permissions = {
+        "list": "triggers.view_schedule",
+        "retrieve": "triggers.view_schedule",
+        "fires": "triggers.view_schedule",
+        "why": "triggers.view_schedule",
+        "skips": "triggers.view_schedule",
+        "preview": "triggers.view_schedule",
+        "create": "triggers.add_schedule",
+        "partial_update": "triggers.change_schedule",
+        "destroy": "triggers.delete_schedule",
+        "pause": "triggers.pause_trigger",
+        "resume": "triggers.pause_trigger",
+        "fire": "triggers.fire_trigger",
+        "backfill": "triggers.backfill_schedule",
+    }
+    queryset = Schedule.objects.select_related(
+        "trigger", "task__crontab", "task__interval", "task__clocked", "task__solar"
+    ).prefetch_related("exclude")
+    serializer_class = ScheduleSerializer
+
+    def get_queryset(self) -> QuerySet[Schedule]:
+        schedules = super().get_queryset()
+        return _chosen(schedules, ScheduleQuery.read(self.request)) if self.action == "list" else schedules
+
+    @extend_schema(parameters=[ScheduleQuery])
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Schedules, newest first."""
+        return super().list(request, *args, **kwargs)
+
+    @extend_schema(request=CreateBody, responses={201: ScheduleSerializer})
+    def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Wake an agent, or fire a trigger, on a new schedule."""
+        body = CreateBody.read(request)
+        with naming("when"):
+            schedule = create_schedule(
+                name=body["name"], rule=read_rule(body["when"], body["tz"]), agent=body["agent"], trigger=body["trigger"],
+                policy=PolicyBody.policy(body), by=str(request.user),
+            )  # fmt: skip
+        return Response(self.get_serializer(schedule).data, status=201)
+
+    @extend_schema(request=EditBody, responses=ScheduleSerializer)
+    def partial_update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Give it another rule, another policy, or both; what is not named stays."""
+        schedule, body = self.get_object(), EditBody.read(request)
+        with naming("when"), transaction.atomic():
+            schedule = locked(schedule)  # what it does not name stays as somebody else may just have made it
+            policy = PolicyBody.policy(body, SchedulePolicy.of(schedule))
+            schedule = edit_schedule(schedule, rule=_new_rule(schedule, body), policy=policy, by=str(request.user))
+        return Response(self.get_serializer(schedule).data)
+
+    @extend_schema(responses={204: None, 409: Refusal})
+    def destroy(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Delete it; its trigger, its events and its runs stay. 409 for one that the code declares."""
+        delete_schedule(self.get_object(), by=str(request.user))
+        return Response(status=204)
+
+    @extend_schema(request=NoteBody, responses={200: ScheduleSerializer, 409: Refusal})
+    @action(detail=True, methods=["post"])
+    def pause(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Stop its clock; what falls in between is not caught up."""
+        schedule = pause_schedule(self.get_object(), note=NoteBody.read(request)["note"], by=str(request.user))
+        return Response(self.get_serializer(schedule).data)
+
+    @extend_schema(request=None, responses={200: ScheduleSerializer, 409: Refusal})
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Let it fire again, counted from now."""
+        return Response(self.get_serializer(resume_schedule(self.get_object(), by=str(request.user))).data)
+
+    @extend_schema(request=None, responses={202: FireSerializer, 409: Refusal})
+    @action(detail=True, methods=["post"])
+    def fire(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Run it now; it goes on as it is."""
+        with naming("detail"):
+            event_id = fire_schedule(self.get_object(), by=str(request.user))
+        return Response({"event": event_id}, status=202)
+
+    @extend_schema(request=PreviewBody, responses=PreviewSerializer)
+    @action(detail=False, methods=["post"])
+    def preview(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """What is understood of a rule, and the ten times it would fire at next; nothing is changed."""
+        body = PreviewBody.read(request)
+        with naming("when"):
+            rule = read_rule(body["when"], body["tz"])
+            fires = preview(rule, PolicyBody.policy(body))
+        return Response(PreviewSerializer({"rule": rule.words, "next_fires": fires}).data)
+
+    @extend_schema(parameters=[FiresQuery], responses=FiresSerializer, filters=False)
+    @action(detail=True)
+    def fires(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Its next nominal times, and when each of them is due."""
+        schedule = self.get_object()
+        fires = upcoming(schedule, FiresQuery.read(request)["count"])
+        plan = plan_of(schedule) if fires else None
+        due = [plan.due(fire).astimezone(fire.tzinfo) for fire in fires] if plan else []
+        return Response(FiresSerializer({"rule": describe(schedule), "next_fires": fires, "due": due}).data)
+
+    @extend_schema(parameters=[WhyQuery], responses=AnswerSerializer, filters=False)
+    @action(detail=True)
+    def why(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Why it did not run at a time, or what became of it."""
+        asked = WhyQuery.read(request)
+        try:
+            answer = why(self.get_object(), asked["at"], zone=zone_of(asked["tz"]) if asked["tz"] else None)
+        except OverflowError:
+            raise ValidationError({"at": ["That is beyond the calendar."]}) from None
+        return Response(AnswerSerializer(answer).data)
+
+    @extend_schema(responses=SkipSerializer(many=True))
+    @action(detail=True, pagination_class=LatestFirst)
+    def skips(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Its nominal times that did not fire, the latest first."""
+        page = self.paginate_queryset(Skip.objects.filter(schedule=self.get_object().pk))
+        return self.get_paginated_response(SkipSerializer(page, many=True).data)
+
+
+def _chosen(schedules: QuerySet[Schedule], query: dict[str, Any]) -> QuerySet[Schedule]:
+    if query["enabled"] is not None:
+        schedules = schedules.filter(task__enabled=query["enabled"])
+    if "kind" in query:
+        schedules = schedules.filter(kind=query["kind"])
+    if "trigger" in query:
+        schedules = schedules.filter(trigger__slug=query["trigger"])
+    if "q" in query:
+        schedules = schedules.filter(task__name__icontains=query["q"])
+    return schedules
+
+
+def _new_rule(schedule: Schedule, body: dict[str, Any]) -> Rule | None:
+    """None: its rule stays. RuleError names the field."""
+    if "when" in body:
+        return read_rule(body["when"], body.get("tz") or _zone_name(schedule))
+    if "tz" not in body:
+        return None
+    rule = rule_of(schedule.task)
+    if not isinstance(rule, Cron):
+        raise RuleError(f"tz: {rule.words} is in no zone; give `when` too", field="tz")
+    return replace(rule, zone=zone_of(body["tz"]))
+
+
+def _zone_name(schedule: Schedule) -> str:
+    return str(schedule.task.crontab.timezone) if schedule.task.crontab else "UTC"
+
+
+class CalendarResource(ListModelMixin, RetrieveModelMixin, Resource):
+    """Days on which schedules that name a calendar do not fire."""
+
+    required_permissions = {
+        "list": "triggers.view_exclusioncalendar",
+        "retrieve": "triggers.view_exclusioncalendar",
+        "create": "triggers.add_exclusioncalendar",
+        "update": "triggers.change_exclusioncalendar",
+        "destroy": "triggers.delete_exclusioncalendar",
+    }
+    queryset = ExclusionCalendar.objects.all()
+    serializer_class = CalendarSerializer
+    pagination_class = BySlug
+    lookup_field = "slug"
+    lookup_value_regex = SLUG
+
+    @extend_schema(request=CalendarBody, responses={201: CalendarSerializer})
+    def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """A new calendar."""
+        body = CalendarBody.read(request)
+        with naming("days"):
+            calendar = create_calendar(slug=body["slug"], days=body["days"], by=str(request.user))
+        return Response(self.get_serializer(calendar).data, status=201)
+
+    @extend_schema(request=DaysBody, responses=CalendarSerializer)
+    def update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Other days, for every schedule that names it."""
+        body = DaysBody.read(request)
+        with naming("days"):
+            calendar = change_calendar(self.get_object(), days=body["days"], by=str(request.user))
+        return Response(self.get_serializer(calendar).data)
+
+    @extend_schema(responses={204: None, 409: Refusal})
+    def destroy(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Delete it; 409 while a schedule names it."""
+        delete_calendar(self.get_object(), by=str(request.user))
+        return Response(status=204)

@@ -1,0 +1,69 @@
+"""What will wake next, over HTTP."""
+
+from datetime import timedelta
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from runs.api.resource import Query, Resource
+from runs.db.sql import database_now
+from triggers.upcoming.by_clock import KINDS, OF_RUNS, Coming, ahead
+
+HORIZON = timedelta(days=1)
+MOST = 500
+
+
+class UpcomingQuery(Query):
+    until = serializers.DateTimeField(required=False, help_text="up to when; a day from now unless given")
+    limit = serializers.IntegerField(min_value=1, default=50, help_text=f"{MOST} at most")
+    kind = serializers.MultipleChoiceField(choices=KINDS, required=False, help_text="only these; may be repeated")
+    agent = serializers.CharField(required=False, default="")
+
+
+class ComingSerializer(serializers.Serializer[Any]):
+    at = serializers.DateTimeField(help_text="when it is due; past: it is late")
+    nominal = serializers.DateTimeField(allow_null=True, help_text="the time that its schedule names")
+    kind = serializers.ChoiceField(choices=KINDS)
+    name = serializers.CharField()
+    agent = serializers.CharField()
+    trigger = serializers.CharField(help_text="slug; empty where there is none")
+    why = serializers.CharField()
+    times = serializers.SerializerMethodField(help_text="how often it comes within the time asked for")
+    last = serializers.SerializerMethodField(help_text="the last of these that was counted")
+    is_endless = serializers.BooleanField(help_text="it comes more often than was counted")
+    schedule = serializers.IntegerField(source="schedule_id", allow_null=True)
+    run = serializers.UUIDField(source="run_id", allow_null=True)
+
+    def get_times(self, coming: Coming) -> int:
+        return 1 + len(coming.later)
+
+    @extend_schema(responses=serializers.DateTimeField())
+    def get_last(self, coming: Coming) -> Any:
+        return coming.later[-1] if coming.later else coming.at
+
+
+class UpcomingListSerializer(serializers.Serializer[Any]):
+    results = ComingSerializer(many=True)
+    next = serializers.CharField(allow_null=True, help_text="always null: ask for a later `until` or a higher limit")
+    previous = serializers.CharField(allow_null=True)
+
+
+class UpcomingResource(Resource):
+    """What will wake next: schedules, wakes, windows that close, timers of waiting runs, runs that are put off."""
+
+    required_permissions = {"list": "triggers.view_schedule"}
+    serializer_class = UpcomingListSerializer
+
+    @extend_schema(parameters=[UpcomingQuery], responses=UpcomingListSerializer)
+    def list(self, request: Request) -> Response:
+        """The next, soonest first, each schedule once. What runs have set is left out without `runs.view_run`."""
+        query, now = UpcomingQuery.read(request), database_now()
+        until = query.get("until", now + HORIZON)
+        if until <= now:
+            raise serializers.ValidationError({"until": ["That is past."]})
+        kinds = set(query.get("kind") or KINDS) - (set() if request.user.has_perm("runs.view_run") else set(OF_RUNS))
+        found = ahead(now, until, min(query["limit"], MOST), kinds=kinds, agent=query["agent"])
+        return Response({"results": ComingSerializer(found, many=True).data, "next": None, "previous": None})

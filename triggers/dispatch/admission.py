@@ -1,0 +1,253 @@
+"""Whether an event that matched a trigger becomes a run now, later, or not at all; each "not" has a reason.
+
+Concurrency keys are decided under their advisory locks, which the dispatcher holds while it calls this; rates and
+windows are the dispatcher's alone.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from agents.ids import run_id
+from runs.chain import Chain, in_words
+from runs.enqueue import NewRun, UnstartedRun
+from runs.keys import KeyState
+from triggers.dispatch.flow_control import Rate
+from triggers.dispatch.match import Rule
+from triggers.dispatch.rates import Use
+from triggers.dispatch.windows import Group, OpenWindow
+from triggers.models import Decision, Trigger
+
+IS_PAUSED = "the trigger is paused"
+
+Outcome = Decision.Outcome
+Overlap = Trigger.Overlap
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """Events that one run of a trigger is to handle; the unit admission decides on. One event that passed the filter,
+    or, once its window is over, all that the window collected. `group` counts for rates and windows, `key` for overlap.
+    """
+
+    rule: Rule
+    event_ids: Sequence[UUID]
+    root_id: UUID
+    depth: int
+    chain: Chain
+    replay_id: UUID
+    group: str = ""
+    key: str | None = None
+    input: Mapping[str, Any] | None = None
+
+    @property
+    def window(self) -> Group:
+        return self.rule.id, self.group, self.replay_id
+
+    @property
+    def led_here(self) -> str:
+        return in_words([*self.chain, self.rule.slug])
+
+    @property
+    def loop(self) -> str | None:
+        """What closes a loop counts under this; None: it closes none, however many events its cause had."""
+        return f"loop:{self.chain[-1]}:{self.rule.id}" if self.rule.slug in self.chain else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """Decisions to be recorded, one for each of the events."""
+
+    event_ids: Sequence[UUID]
+    trigger_id: UUID
+    replay_id: UUID
+    outcome: Decision.Outcome
+    reason: str = ""
+    run_id: UUID | None = None
+
+
+def refuse(match: Match, outcome: Decision.Outcome, reason: str, run_id: UUID | None = None) -> Refusal:
+    return Refusal(
+        event_ids=match.event_ids,
+        trigger_id=match.rule.id,
+        replay_id=match.replay_id,
+        outcome=outcome,
+        reason=reason,
+        run_id=run_id,
+    )
+
+
+def hold_or_stop(match: Match) -> Refusal | None:
+    """What can be refused without looking at any key."""
+    if not match.rule.enabled:
+        return refuse(match, Outcome.DISABLED, "the event was meant for this trigger, which is disabled")
+    if match.rule.problem:
+        return refuse(match, Outcome.ERROR, match.rule.problem)
+    if match.depth > settings.WAKEFUL_MAX_DEPTH:
+        return refuse(
+            match,
+            Outcome.LOOP,
+            f"its causal chain is {match.depth} deep, WAKEFUL_MAX_DEPTH is {settings.WAKEFUL_MAX_DEPTH}: {match.led_here}",
+        )
+    if match.rule.is_paused:
+        return refuse(match, Outcome.HELD, f"{IS_PAUSED}: {match.rule.paused_reason}")
+    return None
+
+
+@dataclass(kw_only=True)
+class Ledger:
+    """What admission decides by, read under the locks, and what it has decided. Brought up to date with each decision."""
+
+    now: datetime
+    keys: Mapping[str, KeyState] = field(default_factory=dict)
+    unstarted: dict[tuple[str, UUID], UnstartedRun] = field(default_factory=dict)
+    uses: dict[str, Use] = field(default_factory=dict)
+    windows: dict[Group, OpenWindow] = field(default_factory=dict)
+
+    new: list[NewRun] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    closed: list[tuple[OpenWindow, UUID | None]] = field(default_factory=list)  # each with the run it has become
+    newest: dict[tuple[str, UUID], NewRun] = field(default_factory=dict)  # of those new, by (key, replay id)
+    replacing: dict[str, UUID] = field(default_factory=dict)  # key → the run for which all others of it are cancelled
+
+
+def admit(matches: Iterable[Match], ledger: Ledger) -> None:
+    """Decide in the given order."""
+    for match in matches:
+        if refusal := _slow_down(match, ledger):
+            ledger.refused.append(refusal)
+        elif match.rule.intake.has_window:
+            _collect(match, ledger)
+        else:
+            _admit(match, ledger)
+
+
+def close(window: OpenWindow, match: Match, ledger: Ledger) -> None:
+    """Make a run of what a window collected. Its trigger may have changed since it was opened."""
+    ledger.windows.pop(window.group, None)
+    run_id = None
+    if refusal := hold_or_stop(match):
+        ledger.refused.append(refusal)
+    else:
+        run_id = _admit(match, ledger)
+    ledger.closed.append((window, run_id))
+
+
+def loop_rate() -> Rate:
+    """How often any loop of triggers may go round."""
+    return Rate.parse(settings.WAKEFUL_LOOP_RATE)
+
+
+def _slow_down(match: Match, ledger: Ledger) -> Refusal | None:
+    """Count what closes a loop; refuse it where that loop has gone round as often as it may."""
+    if match.loop is None:
+        return None
+    rate, use = loop_rate(), ledger.uses[match.loop]
+    until = use.next_start(rate, ledger.now)
+    if until > ledger.now:
+        said = f"{match.led_here} is a loop, and {match.chain[-1]} has woken {match.rule.slug} {rate.words} in it"
+        return refuse(match, Outcome.LOOP, f"{said}: no more (WAKEFUL_LOOP_RATE) until {until:%Y-%m-%d %H:%M:%S} UTC")
+    use.take(ledger.now, rate)
+    return None
+
+
+def _collect(match: Match, ledger: Ledger) -> None:
+    rule, [event_id] = match.rule, match.event_ids
+    window = ledger.windows.get(match.window)
+    if window and window.is_over(rule.intake, ledger.now):
+        close(window, match_of(window, rule), ledger)
+        window = None
+    if window is None:
+        window = ledger.windows[match.window] = OpenWindow(
+            id=None, trigger_id=rule.id, key=match.group, replay_id=match.replay_id, event_ids=[], root_id=match.root_id,
+            depth=match.depth, chain=match.chain, input=None, opened_at=ledger.now, due_at=ledger.now,
+        )  # fmt: skip
+    window.take(event_id, match.input, match.depth, match.chain, rule.intake, ledger.now)
+    ledger.refused.append(
+        refuse(match, Outcome.COLLECTED, f"until {window.closes_at:%Y-%m-%d %H:%M:%S} UTC at the latest")
+    )
+    if window.is_over(rule.intake, ledger.now):
+        close(window, match_of(window, rule), ledger)
+
+
+def match_of(window: OpenWindow, rule: Rule) -> Match:
+    return Match(
+        rule=rule,
+        event_ids=window.event_ids,
+        root_id=window.root_id,
+        depth=window.depth,
+        chain=window.chain,
+        replay_id=window.replay_id,
+        group=window.key,
+        key=window.key if rule.has_key else None,
+        input=window.input,
+    )
+
+
+def _admit(match: Match, ledger: Ledger) -> UUID | None:
+    """The new run; None: there is none."""
+    rule, id = match.rule, run_id(match.rule.id, match.event_ids[0], match.replay_id)
+    state = ledger.keys[match.key] if match.key is not None else None
+    if state and rule.overlap == Overlap.SKIP and state.live >= rule.key_limit:
+        ledger.refused.append(refuse(match, Outcome.OVERLAP, "a run of its key was live", state.first))
+        return None
+    if match.key is not None and rule.overlap == Overlap.QUEUE_ONE and (taker := _taker(match.key, match, ledger)):
+        taker.take_along(match.event_ids, match.input, match.input is not None, match.depth, match.chain)
+        ledger.refused.append(refuse(match, Outcome.JOINED, "a run that had not started took it along", taker.id))
+        return None
+
+    start_at = None
+    if rule.intake.rate:
+        use = ledger.uses[match.group]
+        start = use.next_start(rule.intake.rate, ledger.now)
+        if start > ledger.now and rule.intake.overflow == "drop":
+            ledger.refused.append(refuse(match, Outcome.RATE, f"over its rate until {start:%Y-%m-%d %H:%M:%S} UTC"))
+            return None
+        use.take(start, rule.intake.rate)
+        start_at = start if start > ledger.now else None
+
+    run = NewRun(
+        id=id,
+        agent=rule.agent,
+        trigger=rule.slug,
+        trigger_id=rule.id,
+        event_ids=list(match.event_ids),
+        policy=rule.policy,
+        root_id=match.root_id,
+        replay_id=match.replay_id,
+        depth=match.depth,
+        chain=match.chain,
+        input=match.input,
+        has_input=match.input is not None,
+        key=match.key,
+        key_limit=rule.key_limit,
+        start_at=start_at,
+    )
+    ledger.new.append(run)
+    if match.key is not None and state is not None:
+        _take_place(run, match.key, state, rule, ledger)
+    return run.id
+
+
+def _take_place(run: NewRun, key: str, state: KeyState, rule: Rule, ledger: Ledger) -> None:
+    if rule.overlap == Overlap.CANCEL_PREVIOUS:
+        ledger.replacing[key] = run.id
+    elif run.start_at is None:
+        run.slot = state.place(rule.key_limit)
+    if run.slot is not None:
+        state.slots.add(run.slot)
+    else:
+        state.queued += 1
+        state.blocked += run.start_at is None
+    state.first = state.first or run.id
+    ledger.newest[key, run.replay_id] = run
+
+
+def _taker(key: str, match: Match, ledger: Ledger) -> NewRun | UnstartedRun | None:
+    """The run of the key that has not begun and has room for the match's events."""
+    taker = ledger.newest.get((key, match.replay_id)) or ledger.unstarted.get((key, match.replay_id))
+    return taker if taker and taker.room >= len(match.event_ids) else None

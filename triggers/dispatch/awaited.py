@@ -1,0 +1,32 @@
+"""Which runs wait for an event that is being dispatched. A replayed event has come before, and wakes nobody."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from runs import waits
+from triggers.dispatch.pending import Item, read_data
+
+
+def waits_ended_by(items: Sequence[Item], most: int) -> tuple[dict[int, UUID], set[UUID]]:
+    """Open wait → the event that ends it, for `most` waits, and the events that may end more than these; by index, however
+    many wait. Ask after the events are committed: a wait that is registered later, or since they were read, looks back by
+    itself."""
+    new = [
+        item
+        for item in items
+        if item.may_be_awaited and not item.is_resumption and waits.may_end_waits(item.type, item.source)
+    ]
+    shapes = waits.shapes_of(item.type for item in new) if new else {}
+    awaited = [item for item in new if item.type in shapes]
+    if not awaited:
+        return {}, set()
+    data = read_data({item.event_id for item in awaited})
+    hits, are_all = waits.hits_of(
+        [
+            (item.event_id, item.type, shape, hash)
+            for item in awaited
+            for shape, hash in waits.lookups(shapes[item.type], item.source, data.get(item.event_id))
+        ],
+        most,
+    )
+    return hits, set() if are_all else {item.event_id for item in awaited}

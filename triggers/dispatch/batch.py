@@ -1,0 +1,412 @@
+"""One batch of events to runs: read in order, match, admit, enqueue; one serial transaction under one advisory lock."""
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db import transaction
+
+from agents.ids import run_id
+from runs import keys, waits
+from runs.actions.cancel import lock_runs, replace_others
+from runs.db.sql import database_now, execute, execute_many, fetch
+from runs.enqueue import enqueue, join, unstarted
+from runs.failpoints import failpoint
+from triggers.dispatch import offers, rates, windows
+from triggers.dispatch.admission import (
+    Ledger,
+    Match,
+    Refusal,
+    admit,
+    close,
+    match_of,
+)
+from triggers.dispatch.awaited import waits_ended_by
+from triggers.dispatch.behind import Behind
+from triggers.dispatch.leadership import LOCK
+from triggers.dispatch.match import Index
+from triggers.dispatch.pending import (
+    Item,
+    Matched,
+    match_items,
+    piece_of,
+    read_items,
+    wanted_by,
+    within,
+)
+from triggers.dispatch.rules import Rules as Rules
+from triggers.models import Decision, Trigger
+
+log = structlog.get_logger(__name__)
+
+LOOK = f"SELECT (SELECT min(due_at) FROM triggers_window) - clock_timestamp(), ({offers.NEXT_DUE})"  # noqa: S608  (our own parts)
+# A row that is locked elsewhere is left, where that is known beforehand; where not, the wait for it is short: all else waits.
+TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s::int, %s::int), set_config('lock_timeout', '200ms', true)"
+OPEN_EVENTS = "SELECT id FROM triggers_event WHERE id = ANY(%s::uuid[]) AND dispatched_at IS NULL"
+OPEN_REDISPATCHES = "SELECT id FROM triggers_redispatch WHERE id = ANY(%s::bigint[]) AND dispatched_at IS NULL"
+LOCK_EVENTS = f"{OPEN_EVENTS} FOR NO KEY UPDATE SKIP LOCKED"
+# The foreign key of a decision asks for its event as well.
+LOCK_REDISPATCHES = """
+SELECT again.id FROM triggers_redispatch again JOIN triggers_event event ON event.id = again.event_id
+WHERE again.id = ANY(%s::bigint[]) AND again.dispatched_at IS NULL
+FOR NO KEY UPDATE OF again SKIP LOCKED FOR KEY SHARE OF event SKIP LOCKED
+"""
+# As the foreign key of a decision or a window does.
+LOCK_TRIGGERS = "SELECT id FROM triggers_trigger WHERE id = ANY(%s::uuid[]) FOR KEY SHARE SKIP LOCKED"
+TRIGGERS_THERE = "SELECT id FROM triggers_trigger WHERE id = ANY(%s::uuid[])"
+# What was held for days and then ends in an error is an error of today.
+DECIDE = """
+INSERT INTO triggers_decision (event_id, trigger_id, replay_id, outcome, reason, run_id)
+VALUES (%s::uuid, %s::uuid, %s::uuid, %s::text, %s::text, %s::uuid)
+ON CONFLICT (event_id, trigger_id, replay_id) DO UPDATE
+  SET outcome = excluded.outcome, reason = excluded.reason, run_id = excluded.run_id, created_at = excluded.created_at
+  WHERE triggers_decision.outcome IN ('held', 'collected', 'error')
+"""
+COLLECTED_INTO = """
+UPDATE triggers_decision SET run_id = %s::uuid
+WHERE event_id = ANY(%s::uuid[]) AND trigger_id = %s::uuid AND replay_id = %s::uuid AND outcome = 'collected'
+"""
+MARK_EVENTS = "UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = ANY(%s::uuid[])"
+MARK_REDISPATCHES = "UPDATE triggers_redispatch SET dispatched_at = clock_timestamp() WHERE id = ANY(%s::bigint[])"
+RESUMED = """
+UPDATE triggers_decision SET outcome = 'resumed', run_id = %s::uuid
+WHERE event_id = %s::uuid AND trigger_id = %s::uuid AND replay_id = %s::uuid AND outcome IN ('held', 'error')
+"""
+# An edited trigger does not want what was held for it: a filter's miss leaves no decision.
+FORGET_HELD = """
+DELETE FROM triggers_decision
+WHERE event_id = %s::uuid AND trigger_id = %s::uuid AND replay_id = %s::uuid AND outcome IN ('held', 'error')
+"""
+MADE = "SELECT id FROM runs_run WHERE id = ANY(%s::uuid[])"
+DECIDED = "SELECT trigger_id FROM triggers_decision WHERE event_id = %s::uuid AND replay_id = %s::uuid"
+
+Resumed = tuple[UUID, UUID, UUID, UUID]  # run, event, trigger, replay
+MOST = 1000  # runs, decisions and woken runs that one transaction makes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """What became of one: events dispatched, `partly` those with some work done and some left, events left because a
+    key's lock was taken, runs and decisions made, and whether another dispatcher is at it."""
+
+    dispatched: int = 0
+    partly: int = 0
+    left: int = 0
+    made: int = 0
+    standby: bool = False
+
+    def __add__(self, other: "Batch") -> "Batch":
+        return Batch(
+            dispatched=self.dispatched + other.dispatched,
+            partly=self.partly + other.partly,
+            left=self.left + other.left,
+            made=self.made + other.made,
+            standby=self.standby or other.standby,
+        )
+
+    @property
+    def has_progressed(self) -> bool:
+        return self.dispatched + self.partly > 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """When the next window is over, and when the next offer is due (past: now; None: there is none)."""
+
+    window: timedelta | None = None
+    offer: timedelta | None = None
+
+
+def look() -> Look:
+    [(window, offer)] = fetch(LOOK)
+    return Look(window=window, offer=offer)
+
+
+def dispatch(rules: Rules, most: int = MOST) -> Batch:
+    """Dispatch one batch; what it fails with is raised (`triggers.dispatch.failures` decides what becomes of it)."""
+    if offers.are_due():
+        offers.move()
+    items = read_items(settings.WAKEFUL_DISPATCH_BATCH)
+    return dispatch_items(within(items, rules.current(), most), rules, most) if items else Batch()
+
+
+def dispatch_items(items: Sequence[Item], rules: Rules, most: int = MOST, behind: Behind | None = None) -> Batch:
+    """Match, then decide under the dispatch lock, if by then neither the triggers nor the events have moved on."""
+    index = rules.current()
+    matched = match_items(items, index)
+    if behind:
+        matched = behind.without_waiting(matched)
+    failpoint("before_waits_are_looked_up")
+    awaited, may_end_more = waits_ended_by(items, most)
+    with transaction.atomic():
+        if not _try_lock():
+            return Batch(standby=True)
+        outdated = rules.concerned(items, index)
+        unheard = may_end_more | waits.end_by_events(awaited)
+        for one in matched:
+            one.is_unheard = one.item.event_id in unheard or one.item in outdated
+        batch = settle_matched(still_undispatched(matched), most)
+        failpoint("before_dispatch_commit")
+    failpoint("after_dispatch_commit")
+    return batch + Batch(partly=1 if may_end_more else 0, left=len(items) - len(matched))
+
+
+def settle_matched(matched: Sequence[Matched], most: int = MOST) -> Batch:
+    """Admit in `seq` order. An event that needs a key whose lock is taken is left to the next batch, and with it every
+    later event of its keys: the order per key is the order of arrival. The same goes for one that a locked run waits for.
+    Of an event that makes too much for one batch a piece is admitted."""
+    large = [one for one in matched if one.size > piece_of(most) and not one.is_locked]
+    for one in large:
+        forget_settled(one)
+        one.keep(piece_of(most))
+    wanted = {match.key for one in matched for match in one.matches if match.key}
+    locked = lock_keys([match for one in matched for match in one.matches])
+    kept = without_busy(matched, wanted - locked, large)
+
+    resumed = forget_made([one for one in kept if one.item.is_resumption])
+    matches = [match for one in kept for match in one.matches]
+    ledger = open_ledger(matches)
+    refusals = [refusal for one in kept for refusal in one.refusals]
+    record(refusals)
+    admit(matches, ledger)
+    settle(ledger)
+    mark_resumed([one.item for one in kept], ledger, resumed)
+    forget_held([one.item for one in kept if not one.matches and not one.refusals])
+    done = [one for one in kept if not one.later]
+    mark_dispatched([one.item for one in done])
+    return Batch(
+        dispatched=len(done),
+        partly=sum(one.size > 0 for one in kept if one.later),
+        left=len(matched) - len(done),
+        made=len(refusals) + len(matches),
+    )
+
+
+def forget_settled(one: Matched) -> None:
+    """Leave out what earlier pieces of the event have settled: a run is found by its id, all else left a decision."""
+    runs = {run_id_of(match): match.rule.id for match in one.matches}
+    made = {runs[id] for (id,) in fetch(MADE, [list(runs)])}
+    settled = made | {id for (id,) in fetch(DECIDED, [one.item.event_id, one.item.replay_id])}
+    one.matches = [match for match in one.matches if match.rule.id not in settled]
+    one.refusals = [refusal for refusal in one.refusals if refusal.trigger_id not in settled]
+
+
+def forget_made(again: Sequence[Matched]) -> list[Resumed]:
+    """Leave out what has a run already: an event that is offered once more gets no second one. The runs it has."""
+    runs = {run_id_of(match): match for one in again for match in one.matches}
+    made = {id for (id,) in fetch(MADE, [list(runs)])} if runs else set()
+    for one in again:
+        one.matches = [match for match in one.matches if run_id_of(match) not in made]
+    return [(id, runs[id].event_ids[0], runs[id].rule.id, runs[id].replay_id) for id in made]
+
+
+def run_id_of(match: Match) -> UUID:
+    return run_id(match.rule.id, match.event_ids[0], match.replay_id)
+
+
+def windows_over(most: int = MOST, but: Sequence[windows.Group] = ()) -> list[windows.Group]:
+    """Those whose windows are over, without these, as many as one transaction may close."""
+    return windows.due(database_now(), most, but)
+
+
+def close_windows(rules: Rules) -> Batch:
+    """Make runs of what the windows that are over have collected; what it fails with is raised."""
+    over = windows_over()
+    return close_these(over, rules) if over else Batch()
+
+
+def close_these(groups: Sequence[windows.Group], rules: Rules) -> Batch:
+    """Close the windows of these groups, if they still are over; one whose key is busy is left to the next time."""
+    index = rules.current()
+    with transaction.atomic():
+        if not _try_lock():
+            return Batch(standby=True)
+        if rules.have_changed():
+            return Batch(left=len(groups))
+        found, at = windows.read(groups), database_now()
+        over = [found[group] for group in groups if group in found and found[group].due_at <= at]
+        matches = [(window, match_of(window, index.by_id[window.trigger_id])) for window in over]
+        locked = lock_keys([match for _, match in matches])
+        kept = [(window, match) for window, match in matches if match.key is None or match.key in locked]
+        ledger = open_ledger([match for _, match in kept])
+        for window, match in kept:
+            close(window, match, ledger)
+        settle(ledger)
+        failpoint("before_window_commit")
+    return Batch(dispatched=len(kept), left=len(matches) - len(kept), made=len(kept))
+
+
+def give_up_window(group: windows.Group, error: Exception) -> Batch:
+    """Say of every event that the window collected why it got no run."""
+    with transaction.atomic():
+        if not _try_lock():
+            return Batch(standby=True)
+        given_up = list(windows.read([group]).values())
+        record([give_up_on(window.event_ids, window.trigger_id, window.replay_id, error) for window in given_up])
+        windows.write([], given_up)
+    return Batch(dispatched=len(given_up))
+
+
+def lock_keys(matches: Sequence[Match]) -> set[str]:
+    """Lock the keys that can be decided on now: nobody else is at it, nor at a run of theirs that is to be replaced."""
+    locked = keys.try_lock(match.key for match in matches if match.key)
+    replacing = {match.key for match in matches if match.key and match.rule.overlap == Trigger.Overlap.CANCEL_PREVIOUS}
+    return locked - (replacing - lock_runs(locked & replacing))
+
+
+def open_ledger(matches: Sequence[Match]) -> Ledger:
+    """Read what admission needs to know about these matches; under their keys' locks, and the dispatch lock."""
+    limits = {match.key: match.rule.key_limit for match in matches if match.key}
+    may_join = [(m.key, m.replay_id) for m in matches if m.key and m.rule.overlap == Trigger.Overlap.QUEUE_ONE]
+    collected = [match.window for match in matches if match.rule.intake.has_window]
+    counted = {match.group for match in matches if match.rule.intake.rate}
+    counted |= {match.loop for match in matches if match.loop}
+    now = database_now()
+    return Ledger(
+        now=now,
+        keys=keys.states(limits),
+        unstarted=unstarted(may_join),
+        uses=rates.read(counted, now),
+        windows=windows.read(collected),
+    )
+
+
+def settle(ledger: Ledger) -> None:
+    """Write down what admission has decided."""
+    enqueue(ledger.new)
+    join(ledger.unstarted.values())
+    record(ledger.refused)
+    rates.write(ledger.uses, ledger.now)
+    windows.write(ledger.windows.values(), [window for window, _ in ledger.closed])
+    trace_collected(ledger)
+    for key, id in ledger.replacing.items():
+        replace_others(key, id)
+    keys.promote(ledger.replacing)
+
+
+def trace_collected(ledger: Ledger) -> None:
+    """Say of every event that a window has given to a run which run that is."""
+    rows = [
+        (run_id, window.event_ids, window.trigger_id, window.replay_id) for window, run_id in ledger.closed if run_id
+    ]
+    if rows:
+        execute_many(COLLECTED_INTO, rows)
+
+
+def without_busy(matched: Sequence[Matched], busy: set[str], large: Sequence[Matched] = ()) -> list[Matched]:
+    """Those that can be decided on now; of large ones, whatever part can be."""
+    kept = []
+    for one in matched:
+        is_left = one.is_unheard or one.is_locked
+        if one in large and not is_left:
+            one.put_off(busy)
+            busy = busy | one.later_keys
+            kept.append(one)
+        elif is_left or one.keys & busy:
+            busy = busy | one.keys
+        else:
+            kept.append(one)
+    return kept
+
+
+def still_undispatched(matched: Sequence[Matched]) -> list[Matched]:
+    """Those that no other dispatcher has dispatched since they were read. One that cannot be written now, because another
+    session has locked its row or that of one of its triggers, is left to a later batch."""
+    events = {one.item.event_id for one in matched if one.item.redispatch_id is None}
+    redispatches = {one.item.redispatch_id for one in matched if one.item.redispatch_id is not None}
+    triggers = set[UUID]().union(*(one.triggers for one in matched))
+    undispatched, locked = _lock(LOCK_EVENTS, OPEN_EVENTS, events)
+    again, locked_again = _lock(LOCK_REDISPATCHES, OPEN_REDISPATCHES, redispatches)
+    _, locked_triggers = _lock(LOCK_TRIGGERS, TRIGGERS_THERE, triggers)
+    for one in matched:
+        one.is_locked = one.item.identity in locked | locked_again or not one.triggers.isdisjoint(locked_triggers)
+    return [one for one in matched if one.item.identity in undispatched | again]
+
+
+def _lock(lock: str, there: str, ids: Set[Any]) -> tuple[set[Any], set[Any]]:
+    """Those that are there, and those of them that another session has locked."""
+    locked = {id for (id,) in fetch(lock, [list(ids)])} if ids else set()
+    missing = ids - locked
+    elsewhere = {id for (id,) in fetch(there, [list(missing)])} if missing else set()
+    return locked | elsewhere, elsewhere
+
+
+def give_up(item: Item, rules: Rules, error: Exception) -> Batch:
+    """Record the error where the event cannot be admitted: of the first trigger that has no outcome yet, or of every trigger
+    that wanted the event where it cannot even be matched. The other triggers go on."""
+    index = rules.current()
+    matched = _matched_or_none(item, index)
+    with transaction.atomic():
+        if not _try_lock():
+            return Batch(standby=True)
+        undispatched = still_undispatched([matched or Matched(item=item)])
+        if rules.have_changed() or not undispatched or undispatched[0].is_locked:
+            return Batch(left=1)
+        if matched is None:
+            decided = {id for (id,) in fetch(DECIDED, [item.event_id, item.replay_id])}
+            failing = [rule.id for rule in wanted_by(item, index) if rule.id not in decided]
+        else:
+            forget_settled(matched)
+            failing = [match.rule.id for match in matched.matches[:1]]
+        record([give_up_on([item.event_id], trigger_id, item.replay_id, error) for trigger_id in failing])
+        if matched is None or matched.size <= 1:
+            mark_dispatched([item])
+    return Batch(dispatched=1)
+
+
+def _matched_or_none(item: Item, index: Index) -> Matched | None:
+    try:
+        [matched] = match_items([item], index)
+    except Exception:
+        return None
+    return matched
+
+
+def give_up_on(event_ids: Sequence[UUID], trigger_id: UUID, replay_id: UUID, error: Exception) -> Refusal:
+    return Refusal(
+        event_ids=event_ids,
+        trigger_id=trigger_id,
+        replay_id=replay_id,
+        outcome=Decision.Outcome.ERROR,
+        reason=repr(error)[:2000],
+    )
+
+
+def record(refusals: Sequence[Refusal]) -> None:
+    if refusals:
+        execute_many(
+            DECIDE,
+            [(id, r.trigger_id, r.replay_id, r.outcome, r.reason, r.run_id) for r in refusals for id in r.event_ids],
+        )
+
+
+def mark_resumed(items: Sequence[Item], ledger: Ledger, made_before: Sequence[Resumed]) -> None:
+    resumed = {item.event_id for item in items if item.is_resumption}
+    rows = [
+        (run.id, run.event_ids[0], run.trigger_id, run.replay_id) for run in ledger.new if run.event_ids[0] in resumed
+    ]
+    if rows or made_before:
+        execute_many(RESUMED, [*rows, *made_before])
+
+
+def forget_held(unwanted: Sequence[Item]) -> None:
+    rows = [(item.event_id, item.trigger_id, item.replay_id) for item in unwanted if item.trigger_id is not None]
+    if rows:
+        execute_many(FORGET_HELD, rows)
+
+
+def mark_dispatched(items: Sequence[Item]) -> None:
+    events = [item.event_id for item in items if item.redispatch_id is None]
+    redispatches = [item.redispatch_id for item in items if item.redispatch_id is not None]
+    if events:
+        execute(MARK_EVENTS, [events])
+    if redispatches:
+        execute(MARK_REDISPATCHES, [redispatches])
+
+
+def _try_lock() -> bool:
+    return bool(fetch(TRY_LOCK, LOCK)[0][0])

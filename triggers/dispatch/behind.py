@@ -1,0 +1,56 @@
+"""Events that wait behind one that is set aside: the order per key is the order of arrival, also while dispatch of one fails."""
+
+from collections.abc import Collection, Sequence, Set
+from uuid import UUID
+
+import structlog
+
+from triggers.dispatch.match import Index
+from triggers.dispatch.pending import Identity, Item, Matched, match_items, wanted_by
+
+log = structlog.get_logger(__name__)
+
+MOST = 5000  # events that are not even read while they wait; more of them are read again by each batch
+
+
+class Behind:
+    """The keys and triggers of the events that are set aside, and the events that wait for them."""
+
+    def __init__(self) -> None:
+        self.aside: dict[Identity, tuple[Set[str], Set[UUID]]] = {}
+        self.keys: set[str] = set()  # those of the waiting events as well: what is behind them waits too
+        self.triggers: set[UUID] = set()
+        self.waiting: set[Identity] = set()
+
+    def hold(self, aside: Collection[Item], index: Index) -> None:
+        """Let later events wait for these alone. Those that waited for others are read again, in their places."""
+        held = {item.identity: item for item in aside}
+        if held.keys() == self.aside.keys():
+            return
+        self.aside = {id: self.aside.get(id) or ordered_by(item, index) for id, item in held.items()}
+        self.keys = set().union(*(keys for keys, _ in self.aside.values()))
+        self.triggers = set().union(*(triggers for _, triggers in self.aside.values()))
+        self.waiting = set()
+
+    def without_waiting(self, matched: Sequence[Matched]) -> list[Matched]:
+        """Those that wait for no other event."""
+        return [one for one in matched if one.item.identity in self.aside or not self._waits(one)]
+
+    def _waits(self, one: Matched) -> bool:
+        waits = not (one.keys.isdisjoint(self.keys) and one.triggers.isdisjoint(self.triggers))
+        if waits:
+            self.keys |= one.keys
+            if len(self.waiting) < MOST:
+                self.waiting.add(one.item.identity)
+        return waits
+
+
+def ordered_by(item: Item, index: Index) -> tuple[Set[str], Set[UUID]]:
+    """The keys by which its events are ordered. Where they cannot be told, or the event is to be held, the whole trigger."""
+    try:
+        [matched] = match_items([item], index)
+    except Exception:
+        log.warning("dispatch.key_unknown", event=str(item.event_id), exc_info=True)
+        return set(), {rule.id for rule in wanted_by(item, index) if rule.has_key}
+    refused = {refusal.trigger_id for refusal in matched.refusals}
+    return matched.keys, {rule.id for rule in wanted_by(item, index) if rule.has_key and rule.id in refused}

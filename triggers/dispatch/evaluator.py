@@ -1,0 +1,245 @@
+"""Evaluate expressions in another process, within limits of time and memory, so that none of them can stop this one.
+
+The library cannot be interrupted and holds the GIL while it evaluates; a stack that overflows in it ends its process. So
+everything that may cost more than its text and event are long, and everything a web process evaluates, goes to one small
+helper process, which the kernel ends at the limit and which is started again. Its death is an answer about one trigger and
+one event: the other triggers of the event are asked in a new process.
+"""
+
+import atexit
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from triggers.dispatch.evaluator_process import HELLO, receive, send
+from triggers.dispatch.expressions import Answer, Question
+
+START = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from triggers.dispatch.evaluator_process import main
+main(int(sys.argv[2]))
+"""
+BASE = Path(__file__).resolve().parent.parent
+ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "SYSTEMROOT")
+START_WITHIN = 60.0  # seconds
+PATIENCE = 20.0  # times the processor time, in seconds of the clock: a busy machine is not the event's fault
+OVERRUNS, WITHIN = 3, 60.0  # so many within so many seconds: from then on the trigger gets a tenth of the time
+REDUCED = 0.1
+REMEMBERED = 1000  # triggers that overran
+
+
+class EvaluatorUnavailable(OSError):
+    """The helper process cannot be started; no event is to blame."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Seconds of processor time: of one trigger's expressions on an event, and of all triggers' together."""
+
+    each: float
+    total: float
+
+    @classmethod
+    def from_settings(cls) -> "Limits":
+        return cls(each=settings.WAKEFUL_MATCH_TIME.total_seconds(), total=settings.WAKEFUL_MATCH_TOTAL.total_seconds())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """The event that questions are about: its envelope, its data as JSON text, and why that must not be read."""
+
+    envelope: Mapping[str, Any]
+    data: str = "null"
+    without_data: str = ""
+
+
+class _Ended(Exception):
+    """The helper has ended, or was ended: `silent` if it did not answer in time."""
+
+    def __init__(self, silent: bool = False) -> None:
+        super().__init__()
+        self.silent = silent
+
+
+@dataclass
+class Evaluator:
+    """One helper process, started when it is first needed. Use it as a context manager, or call `close`; it ends with
+    its parent in any case. Threads take turns."""
+
+    process: "subprocess.Popen[bytes] | None" = None
+    connection: socket.socket | None = None
+    owner: int = 0  # the process that started it: a fork must not talk to its parent's helper
+    overruns: dict[str, deque[float]] = field(default_factory=dict)
+    turn: threading.RLock = field(default_factory=threading.RLock)
+
+    def __enter__(self) -> "Evaluator":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._end()
+
+    def answers(self, subject: Subject, questions: Sequence[Question], limits: Limits | None = None) -> list[Answer]:
+        """An answer to each question; one that costs too much, or ends the process, is an answer with an error.
+        Raises EvaluatorUnavailable."""
+        with self.turn:
+            return self._answers(subject, questions, limits or Limits.from_settings())
+
+    def _answers(self, subject: Subject, questions: Sequence[Question], limits: Limits) -> list[Answer]:
+        found: list[Answer] = []
+        left, lost = limits.total, False
+        while len(found) < len(questions):
+            if left <= 0:
+                break
+            together, each = self._together(questions[len(found) :], limits)
+            used = 0.0
+            try:
+                for answer, until_now in self._ask(subject, together, each, left):
+                    used = until_now
+                    if answer is None:
+                        return found + [_over_total(limits)] * (len(questions) - len(found))
+                    found.append(answer)
+                    lost = False
+                left -= used
+            except _Ended as ended:
+                how = self._end()
+                left -= used + each
+                if how == -signal.SIGPROF:
+                    self._count_overrun(questions[len(found)])
+                    found.append(_over_time(each))
+                elif lost:
+                    found.append(_lost(how, ended.silent))
+                    lost = False
+                else:
+                    lost = True  # it may have been ended from outside: once more
+        return found + [_over_total(limits)] * (len(questions) - len(found))
+
+    def _together(self, questions: Sequence[Question], limits: Limits) -> tuple[Sequence[Question], float]:
+        """The questions from the first on that have the same time, and that time."""
+        reduced = self._overruns_often(questions[0])
+        same = list(takewhile(lambda question: self._overruns_often(question) == reduced, questions))
+        return same, limits.each * (REDUCED if reduced else 1)
+
+    def _ask(
+        self, subject: Subject, questions: Sequence[Question], each: float, total: float
+    ) -> Iterator[tuple[Answer | None, float]]:
+        """The answers as they come, each with the processor time used until then; None: that of all triggers is used up."""
+        connection = self._connected()
+        connection.settimeout(PATIENCE * max(each, 0.5) + 5)
+        request = {
+            "event": subject.envelope,
+            "without_data": subject.without_data,
+            "questions": [(one.filter, one.key, dict(one.input)) for one in questions],
+            "seconds": each,
+            "total": total,
+        }
+        try:
+            send(connection, json.dumps(request).encode())
+            send(connection, subject.data.encode())
+            if receive(connection) is None:
+                raise _Ended
+            for _ in questions:
+                reply = receive(connection)
+                if reply is None:
+                    raise _Ended
+                found, used = json.loads(reply)
+                yield Answer(**found) if found else None, used
+        except TimeoutError:
+            raise _Ended(silent=True) from None
+        except ConnectionError:
+            raise _Ended from None
+
+    def _connected(self) -> socket.socket:
+        if self.connection is not None and self.owner == os.getpid():
+            return self.connection
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-c", START, str(BASE), str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
+                close_fds=True,
+            )
+        ours.settimeout(START_WITHIN)
+        self.connection, self.owner = ours, os.getpid()
+        try:
+            hello = receive(ours)
+        except (TimeoutError, ConnectionError):
+            hello = None
+        if hello != HELLO:
+            raise EvaluatorUnavailable(f"the process that evaluates expressions did not start: exit {self._end()}")
+        return ours
+
+    def _end(self) -> int:
+        """End the helper; its exit status, negative for a signal."""
+        process, connection = self.process, self.connection
+        self.process = self.connection = None
+        if connection is not None:
+            connection.close()
+        if process is None or self.owner != os.getpid():
+            return 0
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(0.2 if process.poll() is None else 0)  # it is ending already, or else is frozen or busy
+        process.kill()
+        return process.wait()
+
+    def _overruns_often(self, question: Question) -> bool:
+        times = self.overruns.get(repr(question))
+        return times is not None and len(times) == OVERRUNS and times[0] > time.monotonic() - WITHIN
+
+    def _count_overrun(self, question: Question) -> None:
+        if len(self.overruns) >= REMEMBERED:
+            self.overruns.clear()
+        self.overruns.setdefault(repr(question), deque(maxlen=OVERRUNS)).append(time.monotonic())
+
+
+def _unaffordable(error: str) -> Answer:
+    return Answer(error=error, is_unaffordable=True)
+
+
+def _over_time(seconds: float) -> Answer:
+    return _unaffordable(
+        f"its expressions took longer than {seconds:g} s of processor time on this event "
+        "(WAKEFUL_MATCH_TIME; a tenth of it after repeated overruns)"
+    )
+
+
+def _over_total(limits: Limits) -> Answer:
+    return _unaffordable(
+        f"the expressions of all triggers took longer than {limits.total:g} s of processor time on this event "
+        "(WAKEFUL_MATCH_TOTAL)"
+    )
+
+
+def _lost(status: int, silent: bool) -> Answer:
+    how = "did not answer in time" if silent else f"ended with {_status(status)}"
+    return _unaffordable(
+        f"its expressions cannot be evaluated on this event: the process that evaluates them {how}, twice"
+    )
+
+
+def _status(status: int) -> str:
+    return signal.Signals(-status).name if status < 0 else f"exit status {status}"
+
+
+shared = Evaluator()  # of the dispatcher
+atexit.register(shared.close)

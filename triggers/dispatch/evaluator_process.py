@@ -1,0 +1,94 @@
+"""The evaluator process: answers questions about events, one event after the other, for the process that started it.
+
+Started by `triggers.dispatch.evaluator`; it imports neither Django nor settings, knows no secret, and opens nothing. The kernel ends it
+when an expression uses up its processor time or the process its memory. It exits when its parent closes the socket.
+"""
+
+import contextlib
+import json
+import resource
+import signal
+import socket
+import struct
+import time
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import cel
+
+from runs.api.strict_json import MAX_DEPTH, Unreadable, require_shallow
+from triggers.dispatch.expressions import Question, answer, context_of
+
+MEMORY = 2**30  # bytes of address space
+LENGTH = struct.Struct(">Q")
+HELLO = b"ready"
+TOO_DEEP = f"it is nested deeper than {MAX_DEPTH} levels"
+
+
+def main(descriptor: int) -> None:
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)  # the default action ends the process, whichever thread holds the GIL
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    connection = socket.socket(fileno=descriptor)
+    with contextlib.suppress(ConnectionError):
+        send(connection, HELLO)
+        while (request := receive(connection)) is not None:
+            data = receive(connection)
+            serve(connection, json.loads(request), data or b"null")
+
+
+def serve(connection: socket.socket, request: dict[str, Any], data: bytes) -> None:
+    """Answer each question as soon as it is answered: where the process ends, the answers before that stand."""
+    began, seconds, total = time.process_time(), request["seconds"], request["total"]
+    signal.setitimer(signal.ITIMER_PROF, max(seconds, total))
+    event, without_data = load(request["event"], data, request["without_data"])
+    context = context_of(event)
+    cel.compile("true").execute(context)  # the event is handed over here, and not at the expense of the first trigger
+    send(connection, b"")
+    for filter, key, input in request["questions"]:
+        answered = None
+        if time.process_time() - began < total:
+            signal.setitimer(signal.ITIMER_PROF, seconds)
+            question = Question(filter=filter, key=key, input=input)
+            answered = asdict(answer(question, lambda: context, without_data=without_data))
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        send(connection, json.dumps([answered, time.process_time() - began]).encode())
+        if answered is None:
+            return
+
+
+def load(envelope: dict[str, Any], data: bytes, without_data: str) -> tuple[dict[str, Any], str]:
+    """The event as expressions see it, and why they see no data."""
+    value = None
+    try:
+        value = json.loads(data)
+        require_shallow(value)
+    except (RecursionError, Unreadable):
+        value, without_data = None, TOO_DEEP
+    return {**envelope, "time": datetime.fromisoformat(envelope["time"]), "data": value}, without_data
+
+
+def send(connection: socket.socket, message: bytes) -> None:
+    connection.sendall(LENGTH.pack(len(message)) + message)
+
+
+def receive(connection: socket.socket) -> bytes | None:
+    """None: the other side has closed the connection, or has died."""
+    if (header := _exactly(connection, LENGTH.size)) is None:
+        return None
+    [length] = LENGTH.unpack(header)
+    return _exactly(connection, length)
+
+
+def _exactly(connection: socket.socket, length: int) -> bytes | None:
+    parts = bytearray()
+    while len(parts) < length:
+        part = connection.recv(min(length - len(parts), 2**20))
+        if not part:
+            return None
+        parts += part
+    return bytes(parts)

@@ -1,0 +1,392 @@
+"""What becomes of work that fails: it is made smaller, set aside, given up, or all of it is tried again later.
+
+A batch that fails is halved until it goes through or one unit of work is left, which is the one that fails. What that means
+depends on the error and on the rest. An error that may be the unit's own (data that cannot be stored, an exception while it is
+matched or admitted) sets the unit aside, so that the rest goes on; if it fails again although others have gone through, it is
+given up. A lock that another session holds sets the unit aside as well, until it is free. Any other error (a schema that
+does not fit, a missing grant, a read-only server, a time-out) is not the fault of any unit:
+nothing is marked, an alarm is raised, and the same is tried again with a back-off. If the first unit alone goes on failing,
+it is set aside as well, and is never given up for it.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, OperationalError, connection
+from django.db import Error as DjangoDatabaseError
+from psycopg.errors import LockNotAvailable
+
+from runs import alarms
+from runs.models import Alarm
+from triggers.dispatch import batch as dispatch
+from triggers.dispatch import windows
+from triggers.dispatch.batch import MOST, Batch
+from triggers.dispatch.behind import Behind
+from triggers.dispatch.pending import (
+    Item,
+    cost_of,
+    read_items,
+    read_these,
+    wanted_by,
+    within,
+)
+from triggers.dispatch.rules import Rules
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+OWN = ("22", "23", "54")  # classes of SQLSTATE: data, integrity, a limit of PostgreSQL's
+RETRY, RETRY_MAX = 1.0, 30.0  # seconds
+PROBES = 5  # of the first unit, before others are tried in its place
+ALIKE = 3  # units in a row that fail alike while none goes through: it is not theirs
+GIVEN_UP_ALIKE = 10  # units given up for the same error within GIVEN_UP_WITHIN; more of them are kept
+GIVEN_UP_WITHIN = 600.0  # seconds
+MOST_ASIDE = 1000
+HELD_UP = 6  # failures for an error of its own, after which a unit keeps no later one of its keys waiting
+EVENTS, WINDOWS = "dispatch-refused", "windows-refused"  # alarms
+
+
+@dataclass(kw_only=True)
+class Aside(Generic[T]):
+    """A unit of work that failed by itself."""
+
+    unit: T
+    error: Exception
+    is_own: bool
+    seen: int
+    made_before: int
+    retry_at: float
+    delay: float = field(default_factory=lambda: RETRY)
+
+    def put_off(self) -> None:
+        self.delay = min(self.delay * 2, RETRY_MAX)
+        self.retry_at = time.monotonic() + self.delay
+
+
+@dataclass(kw_only=True)
+class Refused:
+    """All work is: how often in a row, and when it is tried again."""
+
+    times: int
+    retry_at: float
+    delay: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work(Generic[T]):
+    """What is done in units: `next` reads some (without those set aside) that make no more than a number, `again` reads one
+    again, `run` does them in one transaction, `size` is an upper bound of what they make, `hold` lets later ones of the same
+    keys wait for some, `triggers` are those that want it."""
+
+    next: Callable[[int, Sequence[T]], Sequence[T]]
+    again: Callable[[T], Sequence[T]]
+    run: Callable[[Sequence[T], int], Batch]
+    size: Callable[[Sequence[T]], int]
+    give_up: Callable[[T, Exception], Batch]
+    identity: Callable[[T], Hashable]
+    noun: str
+    alarm: str
+    hold: Callable[[Sequence[T]], None] = lambda aside: None
+    triggers: Callable[[T], frozenset[UUID]] = lambda unit: frozenset()
+
+
+class Careful(Generic[T]):
+    """Does one sort of work, a batch at each call."""
+
+    def __init__(self, work: Work[T]) -> None:
+        self.work = work
+        self.most = MOST
+        self.aside: dict[Hashable, Aside[T]] = {}
+        self.alike: list[Hashable] = []  # set aside in a row while nothing went through
+        self.refused: Refused | None = None
+        self.made = 0
+        self.given_up: dict[str, deque[tuple[float, frozenset[UUID]]]] = {}
+        self.went_through: dict[
+            UUID, int
+        ] = {}  # by trigger: how much had been made when an event of it last went through
+        self.is_full = False  # all is refused only because so many are set aside
+        self.is_alarmed = True  # a predecessor may have died with its alarm raised
+        self.owed: tuple[str, str] | None = None  # text and remedy of an alarm that could not be raised yet
+
+    def __call__(self) -> Batch:
+        """Do what can be done. Raises what says that the session is lost; all else is dealt with."""
+        if self.owed:
+            self._alarm(*self.owed)
+        now = time.monotonic()
+        if self.refused and now < self.refused.retry_at:
+            return Batch()
+        batch = self._retry(now)
+        try:
+            self.work.hold([one.unit for one in self.aside.values() if not one.is_own or one.seen < HELD_UP])
+            units = self.work.next(self.most, [one.unit for one in self.aside.values()])
+        except Exception as error:
+            self._refuse(error)
+            raise_if_lost(error)
+            return batch
+        if units:
+            return batch + self._do(units)
+        self.refused, self.alike, self.is_full = None, [], False
+        self._end_alarm()
+        return batch
+
+    @property
+    def wait(self) -> float | None:
+        """Seconds until something is to be tried again; None: nothing is."""
+        if self.refused:
+            return max(self.refused.retry_at - time.monotonic(), 0)
+        due = min((one.retry_at for one in self.aside.values()), default=None)
+        return None if due is None else max(due - time.monotonic(), 0)
+
+    def _do(self, units: Sequence[T]) -> Batch:
+        try:
+            batch = self.work.run(units, self.most)
+        except Exception as error:
+            self._failed(units, error)
+            raise_if_lost(error)
+            return Batch(left=len(units))
+        if batch.has_progressed:
+            self._went_through(batch, units)
+        elif not batch.standby:
+            self.most = min(self.most * 2, MOST)  # all that were read wait; there may be many of them
+        return batch
+
+    def _went_through(self, batch: Batch, units: Sequence[T]) -> None:
+        self.most = min(self.most * 2, MOST)
+        self.made += batch.made
+        if batch.made:
+            self.refused = None
+            self.alike = []
+            self.is_full = False
+        if batch.made and not batch.left and self.aside:
+            self.went_through.update((id, self.made) for unit in units for id in self.work.triggers(unit))
+        self._end_alarm()
+
+    def _failed(self, units: Sequence[T], error: Exception) -> None:
+        size = min(self.work.size(units), self.most)
+        if size > 1:
+            self.most = max(size // 2, 1)
+            log.warning("dispatch.halved", most=self.most, exc_info=error)
+        elif is_own(error) or is_locked(error) or (self.refused and self.refused.times >= PROBES):
+            self._set_aside(units[0], error)
+        else:
+            self._refuse(error)
+
+    def _set_aside(self, unit: T, error: Exception) -> None:
+        identity, now = self.work.identity(unit), time.monotonic()
+        log.warning("dispatch.set_aside", unit=str(identity), exc_info=error)
+        self.aside[identity] = Aside(
+            unit=unit, error=error, is_own=is_own(error), seen=1, made_before=self.made, retry_at=now + RETRY
+        )
+        if is_locked(error):
+            self._refuse_if_full(identity, error)
+            return  # what another session has locked says nothing of the rest
+        self.alike.append(identity)
+        # Each time more are tried, in case what is first is many bad ones.
+        probes = ALIKE * 2 ** min(self.refused.times if self.refused else 0, 9) if is_own(error) else ALIKE
+        if len(self.alike) >= probes:
+            # They keep their places: nothing has passed them.
+            for one in self.alike:
+                self.aside.pop(one, None)
+            self.alike = []
+            self._refuse(error)
+        else:
+            self._refuse_if_full(identity, error)
+
+    def _refuse_if_full(self, identity: Hashable, error: Exception) -> None:
+        """It keeps its place. The ones that are set aside are tried again meanwhile, and judged: each that goes makes room."""
+        if len(self.aside) <= MOST_ASIDE:
+            return
+        del self.aside[identity]
+        self.alike = [one for one in self.alike if one != identity]
+        self._refuse(error)
+        self.is_full = True
+        if self.refused:
+            self.refused.delay, self.refused.retry_at = 0.0, time.monotonic() + RETRY
+
+    def _refuse(self, error: Exception) -> None:
+        now = time.monotonic()
+        delay = min(self.refused.delay * 2, RETRY_MAX) if self.refused else RETRY
+        times = self.refused.times + 1 if self.refused else 1
+        self.is_full = False
+        self.refused = Refused(times=times, retry_at=now + delay, delay=delay)
+        log.error("dispatch.refused", retry_in=delay, exc_info=error)
+        if times > 1:
+            text = f"Dispatch fails: {name_of(error)}. Events are accepted and kept, but start no run."
+            self._alarm(text, remedy_of(error))
+
+    def _retry(self, now: float) -> Batch:
+        """Try the unit again that has been set aside for longest, by itself. While all is refused that is the first: if it
+        goes through now, the fault is over, and those behind it get their places back."""
+        due = self._first() if self.refused and not self.is_full else self._oldest()
+        if due is None or now < due.retry_at:
+            return Batch()
+        identity = self.work.identity(due.unit)
+        units = self.work.again(due.unit)
+        if not units:
+            del self.aside[identity]
+            self.alike = [one for one in self.alike if one != identity]
+            return Batch()
+        try:
+            batch = self.work.run(units, MOST if due.is_own else 1)
+        except Exception as error:
+            due.seen, due.error, due.is_own = due.seen + 1, error, is_own(error)
+            due.put_off()
+            raise_if_lost(error)
+            return Batch() if self.refused and not self.is_full else self._judge(due, units[0])
+        self.made += batch.made
+        if batch.dispatched:
+            for one in self.alike if self.refused and not self.is_full else [identity]:
+                self.aside.pop(one, None)
+            for other in self.aside.values():
+                other.retry_at = now
+            self.refused, self.alike, self.is_full = None, [], False
+            self._end_alarm()
+        elif not batch.partly:
+            due.put_off()  # it needs what is busy or locked
+        return batch
+
+    def _first(self) -> Aside[T] | None:
+        return self.aside.get(self.alike[0]) if self.alike else None
+
+    def _oldest(self) -> Aside[T] | None:
+        return min(self.aside.values(), key=lambda one: one.retry_at, default=None)
+
+    def _judge(self, due: Aside[T], unit: T) -> Batch:
+        """It failed again: is it the unit's own fault?"""
+        name = name_of(due.error)
+        given_up = self.given_up.setdefault(name, deque(maxlen=GIVEN_UP_ALIKE))
+        triggers = self.work.triggers(unit)
+        has_room = len(given_up) < GIVEN_UP_ALIKE or time.monotonic() - given_up[0][0] > GIVEN_UP_WITHIN
+        # All of one trigger fail, and others do not: that is the trigger's own fault, however many they are.
+        is_of_one = bool(triggers) and all(others == triggers for _, others in given_up)
+        has_room |= is_of_one and any(
+            made > due.made_before for id, made in self.went_through.items() if id not in triggers
+        )
+        others_go_through = self.made > due.made_before
+        if due.is_own and others_go_through and has_room:
+            batch = self.work.give_up(unit, due.error)
+            if batch.dispatched:
+                given_up.append((time.monotonic(), triggers))
+                if self.is_full:
+                    self.refused, self.is_full = None, False
+                del self.aside[self.work.identity(due.unit)]
+                log.error("dispatch.given_up", unit=str(self.work.identity(unit)), exc_info=due.error)
+            return batch
+        if due.seen < 3:
+            return Batch()
+        count = f"{len(self.aside)} {self.work.noun}{'s' * (len(self.aside) > 1)}"
+        self._alarm(f"Dispatch of {count} fails; kept and tried again. Latest error: {name}.", remedy_of(due.error))
+        return Batch()
+
+    def _alarm(self, text: str, remedy: str) -> None:
+        self.owed = text, remedy
+        if is_lost():
+            return
+        try:
+            alarms.begin(self.work.alarm, severity=Alarm.Severity.BAD, text=text[:2000], remedy=remedy)
+        except DatabaseError:
+            log.exception("dispatch.not_alarmed")
+        else:
+            self.is_alarmed, self.owed = True, None
+
+    def _end_alarm(self) -> None:
+        if self.is_alarmed and not self.refused and not self.aside:
+            self.owed, self.is_alarmed = None, False
+            alarms.end(self.work.alarm)
+
+
+def is_own(error: Exception) -> bool:
+    """May it be the fault of the one unit that was being done?"""
+    if isinstance(error, DjangoDatabaseError):
+        return sqlstate_of(error)[:2] in OWN
+    return not isinstance(error, (MemoryError, OSError))  # of the machine: no memory, no process, no descriptor
+
+
+def is_locked(error: Exception) -> bool:
+    return isinstance(error.__cause__, LockNotAvailable)
+
+
+def raise_if_lost(error: Exception) -> None:
+    """A session that is gone has to be opened again by its owner."""
+    if is_lost():
+        raise error
+
+
+def is_lost() -> bool:
+    return connection.connection is None or bool(connection.connection.closed)
+
+
+def sqlstate_of(error: Exception) -> str:
+    return getattr(error.__cause__, "sqlstate", None) or ""
+
+
+def name_of(error: Exception) -> str:
+    """Errors of one name have one cause: without the values of the row."""
+    primary = getattr(getattr(error.__cause__, "diag", None), "message_primary", None)
+    return (primary or f"{type(error).__name__}: {error}")[:300]
+
+
+def remedy_of(error: Exception) -> str:
+    state = sqlstate_of(error)
+    if state == "55P03":
+        return "Look in pg_locks for the session that holds the lock, and end it; dispatch goes on by itself."
+    if state == "42501":
+        return "Grant the dispatcher's database role what it lacks; it goes on by itself."
+    if state == "25006":
+        return "Let DATABASE_URL name the primary server; it goes on by itself."
+    if state.startswith("42"):
+        return "Run `manage.py migrate`, and compare the database's schema with this version; it goes on by itself."
+    if isinstance(error, (OperationalError, InterfaceError)):
+        return "Look for what slows the database down or limits it; it goes on by itself."
+    return "Look at the dispatcher's log for the traceback; it goes on by itself once that is fixed."
+
+
+def events(rules: Rules) -> Careful[Item]:
+    """The dispatch of events."""
+    behind = Behind()
+
+    def next_items(most: int, aside: Sequence[Item]) -> Sequence[Item]:
+        items = read_items(settings.WAKEFUL_DISPATCH_BATCH, [*(item.identity for item in aside), *behind.waiting])
+        return within(items, rules.current(), most) if items else []
+
+    return Careful(
+        Work(
+            next=next_items,
+            again=lambda item: read_these([item.identity]),
+            run=lambda items, most: dispatch.dispatch_items(items, rules, most, behind),
+            size=lambda items: sum(cost_of(item, rules.index) for item in items),
+            give_up=lambda item, error: dispatch.give_up(item, rules, error),
+            identity=lambda item: item.identity,
+            noun="event",
+            alarm=EVENTS,
+            hold=lambda aside: behind.hold(aside, rules.index),
+            triggers=lambda item: frozenset(rule.id for rule in wanted_by(item, rules.index)),
+        )
+    )
+
+
+def windows_that_are_over(rules: Rules) -> Careful[windows.Group]:
+    """The closing of windows."""
+
+    def next_groups(most: int, aside: Sequence[windows.Group]) -> Sequence[windows.Group]:
+        return dispatch.windows_over(most, aside)
+
+    return Careful(
+        Work(
+            next=next_groups,
+            again=lambda group: [group],
+            run=lambda groups, _: dispatch.close_these(groups, rules),
+            size=len,
+            give_up=dispatch.give_up_window,
+            identity=lambda group: group,
+            noun="window",
+            alarm=WINDOWS,
+        )
+    )

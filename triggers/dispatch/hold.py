@@ -1,0 +1,64 @@
+"""What a person does to a trigger. Admin, API and command line all come through here."""
+
+from typing import Any, Literal
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models.functions import Now
+from uuid_utils.compat import uuid7
+
+from agents.guards.atomic import not_in_atomic_body
+from runs.audit import record
+from runs.exceptions import IllegalState
+from triggers.accept import Incoming, accept, builtin_source
+from triggers.dispatch import offers
+from triggers.exceptions import TriggerDisabled
+from triggers.models import Trigger
+
+
+def fire(trigger: Trigger, *, data: Any = None, by: str) -> UUID:
+    """Wake the trigger's agent by an event made for it alone; the event's id."""
+    if not trigger.enabled:
+        raise TriggerDisabled(trigger.slug)
+    event = Incoming(
+        source_id=builtin_source("manual"),
+        ce_source=by,
+        ce_id=str(uuid7()),
+        type="manual.fired",
+        data=data,
+        target_id=trigger.id,
+    )
+    with transaction.atomic():
+        [accepted] = accept([event])
+        record(by, "fire", trigger, event=str(accepted.event_id))
+    return accepted.event_id
+
+
+@not_in_atomic_body
+def pause(trigger: Trigger, *, reason: str, by: str) -> Trigger:
+    """Hold the trigger's events, from the next dispatch on, until it is resumed."""
+    with transaction.atomic():
+        changed = Trigger.objects.filter(pk=trigger.pk, paused_at=None).update(paused_at=Now(), paused_reason=reason)
+        if not changed:
+            raise IllegalState(f"Trigger {trigger.slug} is paused already.", status="paused")
+        record(by, "pause", trigger, reason=reason)
+    trigger.refresh_from_db()
+    return trigger
+
+
+@not_in_atomic_body
+def resume(trigger: Trigger, *, held: Literal["run", "drop"] = "run", by: str) -> Trigger:
+    """Let the trigger's events through again. Those held meanwhile are run in their order, or dropped: by the dispatcher, which
+    takes a while where there are many."""
+    with transaction.atomic():
+        changed = Trigger.objects.filter(pk=trigger.pk, paused_at__isnull=False).update(
+            paused_at=None,
+            paused_reason="",
+            failures_in_a_row=0,
+            resuming_at=Now() if held == "run" else None,
+        )
+        if not changed:
+            raise IllegalState(f"Trigger {trigger.slug} is not paused.", status="active")
+        record(by, "resume", trigger, held=held, events=offers.offer_held(trigger, drop=held == "drop", by=by))
+    trigger.refresh_from_db()
+    return trigger

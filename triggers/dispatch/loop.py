@@ -1,0 +1,194 @@
+"""The dispatcher's loop: events to runs, what fell due, the outbox, rescue; then it blocks until told more. What talks to the
+broker or the network is done by its couriers.
+
+Any number may run. Dispatch itself is serial under one advisory lock and the others stand by; the rest is SKIP LOCKED.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import psycopg
+import structlog
+from django.conf import settings
+from django.db import Error as DjangoDatabaseError
+from django.db import connection
+
+from runs import outbox, timers, waits
+from runs.db import nudge
+from runs.db.listen import Listener, set_lazy_commits, set_timeouts
+from runs.db.migrated import require_migrations
+from runs.failpoints import failpoint
+from runs.models import Worker
+from runs.processes import timeline
+from runs.processes.dead_man import Heartbeat
+from runs.processes.lease import Presence
+from runs.processes.rescue import Rescuer
+from runs.queues.courier import Couriers
+from runs.wiring import wiring
+from triggers.dispatch import batch as dispatch
+from triggers.dispatch import failures, offers
+from triggers.dispatch.batch import Batch
+from triggers.dispatch.leadership import Leadership
+from triggers.dispatch.rules import Rules
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+BATCH = 500
+KEEP_LOOKING = 0.05  # seconds after the last work or NOTIFY: more than twice the throttle of NOTIFY
+LOOK_EVERY = 0.01
+OVERDUE = 1.0  # seconds between two looks while something is overdue that cannot be done yet
+RING_EVERY = 1.0  # seconds, while runs are ready
+STANDBY = 1.0
+MEND_EVERY = 60.0
+RECONNECT = 1.0
+
+
+class Dispatcher:
+    def __init__(self) -> None:
+        rules = Rules()
+        self.dispatch = failures.events(rules)
+        self.close_windows = failures.windows_that_are_over(rules)
+        self.leadership = Leadership()
+        self.rescuer = Rescuer()
+        self.stalled = timers.StalledKeys()
+        self.mend_at = 0.0
+        self.heartbeat = Heartbeat()
+        self.presence = Presence(Worker.Kind.DISPATCHER)
+        self.listener = Listener([nudge.CHANNEL])
+        self.notified = False
+        self.was_ready = False
+        self.ring_at = 0.0
+        self.couriers = Couriers()
+
+    def run(self) -> None:
+        """Until KeyboardInterrupt; a lost database is waited for."""
+        nudge.stay_awake()
+        try:
+            self.serve_for_ever()
+        except KeyboardInterrupt:
+            connection.close()  # it may be in the middle of a statement
+            with contextlib.suppress(DjangoDatabaseError):
+                self.presence.close()
+            self.listener.close()
+            log.info("dispatcher.stopped")
+
+    def serve_for_ever(self) -> None:
+        while True:
+            try:
+                self.connect()
+                self.serve()
+            except (DjangoDatabaseError, psycopg.Error):
+                log.warning("dispatcher.database_gone", exc_info=True)
+                connection.close()
+                time.sleep(RECONNECT)
+
+    def connect(self) -> None:
+        require_migrations()
+        self.listener.open()
+        set_timeouts()
+        set_lazy_commits()
+        self.leadership.begin()
+        self.rescuer.reconnected()
+        timeline.notice_failover()
+        log.info("dispatcher.listening")
+
+    def serve(self) -> None:
+        look_until = 0.0
+        while True:
+            self.presence.renew(self.couriers.watch())
+            for slow_look in wiring.slow_looks:
+                slow_look()
+            worked, wait = self.look()
+            self.heartbeat.beat()  # after a look that went well: one that always fails falls silent
+            now = time.monotonic()
+            # Also where nothing was done: what commits within the throttle of that NOTIFY sends none of its own.
+            if worked or self.notified:
+                look_until = now + KEEP_LOOKING
+            if now < look_until:
+                wait = min(wait, LOOK_EVERY)
+            else:
+                self.leadership.release()
+            self.notified = self.wait(wait)
+
+    def wait(self, seconds: float) -> bool:
+        """Until a NOTIFY, or so long; was there one? A stand-by leaves them to the leader, and looks once a second."""
+        if self.leadership.standby_since is None:
+            return self.listener.wait(seconds)
+        time.sleep(seconds)
+        return self.listener.wait(0)
+
+    def look(self) -> tuple[bool, float]:
+        """Do what there is to do; whether anything was done, and how long there is nothing more to do (seconds)."""
+        leads = self.leadership.take()
+        batch = unless_failed(self.dispatch, Batch(left=1)) if leads else Batch(standby=True)
+        if batch.has_progressed:
+            self.couriers.ringer.ring()  # at once: their senders wait, the rest does not
+        own = unless_failed(dispatch.look, dispatch.Look())
+        due = unless_failed(timers.look, None) or timers.everything_is_due()
+        made_ready = False
+        if leads and timers.is_due(own.offer):
+            made_ready |= unless_failed(offers.move, 0) > 0
+        if leads and timers.is_due(own.window):
+            closed = unless_failed(self.close_windows, Batch(left=1))
+            made_ready |= closed.dispatched > 0
+            batch += closed
+        if timers.is_due(due.wait):
+            made_ready |= unless_failed(lambda: waits.end_due(BATCH), 0) > 0
+        if timers.is_due(due.look_back):
+            made_ready |= unless_failed(waits.look_back, 0) > 0
+        if timers.is_due(due.due):
+            failpoint("before_wake")
+            made_ready |= unless_failed(lambda: timers.wake_due(BATCH), 0) > 0
+            failpoint("after_wake")
+        if time.monotonic() >= self.mend_at:
+            made_ready |= unless_failed(self.stalled.mend, 0) > 0
+            self.mend_at = time.monotonic() + MEND_EVERY
+        if topics := [topic for topic, wait in due.inside.items() if timers.is_due(wait)]:
+            made_ready |= unless_failed(lambda: outbox.deliver_inside(BATCH, topics), 0) > 0
+        if due.outside is not None:
+            self.couriers.ringer.deliver(max(due.outside.total_seconds(), 0.0))
+        if due.slow is not None:
+            self.couriers.messenger.send(max(due.slow.total_seconds(), 0.0))
+        if due.lost or timers.is_due(due.lease_expiry):
+            made_ready |= unless_failed(self.rescuer.rescue, 0) > 0
+        # Runs that wait for a busy worker have been rung for: again only on news, or after a second.
+        is_news = due.ready and (self.notified or not self.was_ready) and not batch.has_progressed
+        if made_ready or is_news or (due.ready and time.monotonic() >= self.ring_at):
+            self.ring_at = time.monotonic() + RING_EVERY
+            self.couriers.ringer.ring()
+        self.was_ready = due.ready
+        again = [wait for wait in (self.dispatch.wait, self.close_windows.wait) if leads and wait is not None]
+        return batch.has_progressed or made_ready, min([seconds_until_next(batch, own, due), *again])
+
+
+def unless_failed(step: Callable[[], T], otherwise: T) -> T:
+    """Do this step. Where it fails, or a lock outlasts this session's patience, the other steps go on, rescue among them: it
+    may be what frees the lock. Raises the error if the session is lost with it."""
+    try:
+        return step()
+    except Exception as error:
+        failures.raise_if_lost(error)
+        if failures.is_locked(error):
+            log.warning("dispatcher.locked", exc_info=True)
+        else:
+            log.exception("dispatcher.step_failed")
+        return otherwise
+
+
+def seconds_until_next(batch: Batch, own: dispatch.Look, due: timers.Look) -> float:
+    waits = [settings.WAKEFUL_SAFETY_LOOK.total_seconds()]
+    for wait_for in (own.window, own.offer):
+        if wait_for is not None:
+            waits.append(max(wait_for.total_seconds(), KEEP_LOOKING))
+    if due.next is not None:
+        # What is overdue but cannot be done yet (a lease too early to judge, a key that is busy) must not make it spin.
+        wait = due.next.total_seconds()
+        waits.append(wait if wait > 0 else OVERDUE)
+    if batch.standby:
+        waits.append(STANDBY)
+    if batch.left:
+        waits.append(KEEP_LOOKING)
+    return min(waits)

@@ -1,0 +1,172 @@
+"""Pure: which triggers an event may concern, found without looking at the others, and what they ask about it."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import translate
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+from runs.policy import Policy
+from triggers.dispatch.expressions import Equality, Expression, ExpressionError, compiled
+from triggers.dispatch.flow_control import Intake
+
+GLOB = frozenset("*?[")
+KEY_BYTES = 1000  # of a key's value; an index entry has room for 2,700
+MISSING = object()
+Path = tuple[str, ...]
+FieldOf = Callable[[Path], Any]  # the value of an event's field, or MISSING
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """A trigger as the dispatcher sees it. `compiled`: its expressions, by their text, as far as they compile."""
+
+    id: UUID
+    slug: str
+    agent: str
+    source: str = ""
+    types: tuple[str, ...] = ()
+    filter: str = ""
+    input: Mapping[str, str] = field(default_factory=dict)
+    key: str = ""
+    key_limit: int = 1
+    overlap: str = "allow"
+    policy: Policy = field(default_factory=Policy)
+    intake: Intake = field(default_factory=Intake)
+    problem: str = ""
+    enabled: bool = True
+    paused_reason: str | None = None
+    compiled: Mapping[str, Expression] = field(default_factory=dict, compare=False, repr=False)
+    is_resuming: bool = False  # events that it held are on their way
+
+    @property
+    def is_paused(self) -> bool:
+        return self.paused_reason is not None
+
+    @property
+    def orders_events(self) -> bool:
+        return self.has_key or self.intake.has_window
+
+    @cached_property
+    def reads_data(self) -> bool:
+        return any(
+            isinstance(found, Expression) and found.reads_data
+            for found in map(self.expression, (self.filter, self.key, *self.input.values()))
+        )
+
+    @property
+    def has_key(self) -> bool:
+        return self.overlap != "allow"
+
+    @property
+    def has_group(self) -> bool:
+        return self.has_key or self.intake.needs_group
+
+    @property
+    def equalities(self) -> tuple[Equality, ...]:
+        """Conditions on the event without which the filter is false."""
+        found = self.expression(self.filter)
+        return found.equalities if isinstance(found, Expression) else ()
+
+    def expression(self, text: str) -> Expression | ExpressionError | None:
+        """None for no expression."""
+        return (self.compiled.get(text) or compiled(text)) if text else None
+
+
+class Listeners:
+    """Rules that listen to the same types of the same source, found by the fields that their filters compare with literals.
+
+    A rule is found by one equality of its filter: the one whose literal the fewest rules share. An event that has the field
+    is offered to the rules with its value; the filters of the others are false. To an event that lacks the field all of
+    them are offered, for their filters may raise.
+    """
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self.rules = rules
+        self.reads_data = any(rule.reads_data for rule in rules)
+        self.always: list[Rule] = []
+        self.by_field: dict[Path, dict[Any, list[Rule]]] = defaultdict(lambda: defaultdict(list))
+        self.with_field: dict[Path, list[Rule]] = defaultdict(list)
+        shared = Counter(
+            (each.path, _comparable(literal)) for rule in rules for each in rule.equalities for literal in each.literals
+        )
+        for rule in rules:
+            if not rule.equalities:
+                self.always.append(rule)
+                continue
+            rarest = min(
+                rule.equalities, key=lambda each: sum(shared[each.path, _comparable(one)] for one in each.literals)
+            )
+            self.with_field[rarest.path].append(rule)
+            for literal in {_comparable(literal) for literal in rarest.literals}:
+                self.by_field[rarest.path][literal].append(rule)
+
+    def concerned(self, field_of: FieldOf) -> Iterator[Rule]:
+        yield from self.always
+        for path, rules in self.with_field.items():
+            value = field_of(path)
+            yield from rules if value is MISSING else self.by_field[path].get(_comparable(value), ())
+
+
+def _comparable(value: Any) -> tuple[type, Any]:
+    """Equal where CEL's `==` is true: 1 equals 1.0, and neither equals true or "1"."""
+    if isinstance(value, bool):
+        return bool, value
+    if isinstance(value, (int, float)):
+        return float, value
+    return (str, value) if isinstance(value, str) else (object, None)
+
+
+class Index:
+    """The triggers, found by id, and the enabled ones by (type, source); types with a glob at the end by their prefix."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.by_id: dict[UUID, Rule] = {}
+        exact: dict[tuple[str, str], list[Rule]] = defaultdict(list)
+        prefixes: dict[tuple[str, str], list[Rule]] = defaultdict(list)
+        globs: dict[tuple[str, str], list[Rule]] = defaultdict(list)
+        for rule in sorted(rules, key=lambda rule: rule.slug):
+            self.by_id[rule.id] = rule
+            for pattern in dict.fromkeys(rule.types) if rule.enabled else ():
+                if not GLOB & set(pattern):
+                    exact[pattern, rule.source].append(rule)
+                elif pattern.endswith("*") and not GLOB & set(pattern[:-1]):
+                    prefixes[pattern[:-1], rule.source].append(rule)
+                else:
+                    globs[pattern, rule.source].append(rule)
+        self.exact = {key: Listeners(rules) for key, rules in exact.items()}
+        self.prefixes = {key: Listeners(rules) for key, rules in prefixes.items()}
+        self.lengths = sorted({len(prefix) for prefix, _ in prefixes})
+        self.globs = [
+            (re.compile(translate(pattern)), source, Listeners(rules)) for (pattern, source), rules in globs.items()
+        ]
+
+    def listeners(self, source: str, type: str) -> list[Listeners]:
+        found = [self.exact.get((type, each)) for each in ("", source)]
+        lengths = [length for length in self.lengths if length <= len(type)]
+        found += [self.prefixes.get((type[:length], each)) for length in lengths for each in ("", source)]
+        found += [heard for glob, each, heard in self.globs if each in ("", source) and glob.match(type)]
+        return [heard for heard in found if heard is not None]
+
+    def candidates(self, source: str, type: str, field_of: FieldOf | None = None) -> list[Rule]:
+        """The triggers that listen to this type from this source, by slug; given an event's fields, without those whose
+        filters these fields make false."""
+        found = {
+            rule.id: rule
+            for heard in self.listeners(source, type)
+            for rule in (heard.concerned(field_of) if field_of else heard.rules)
+        }
+        return sorted(found.values(), key=lambda rule: rule.slug)
+
+
+def group_of(rule: Rule, key: str) -> str:
+    """What the value of its key is called among all triggers: concurrency, rate and windows are counted by it. Empty where
+    nothing is counted."""
+    if not rule.has_group:
+        return ""
+    encoded = key.encode()
+    return f"{rule.id}:{key if len(encoded) <= KEY_BYTES else f'sha256:{sha256(encoded).hexdigest()}'}"

@@ -1,0 +1,250 @@
+"""Decisions that the dispatcher gets again: what a paused trigger has held, and what ended in an error.
+
+The request is one row. The dispatcher moves the decisions, PIECE at a time, to redispatches, which it reads like events;
+so it goes on beside fresh events however many there are. Decisions are taken in the order of their ids, which is the order in
+which the events were dispatched. While a trigger that orders its events by a key is being resumed, fresh events of it are held
+as well, behind the others.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+from uuid import UUID
+
+import structlog
+from django.db import transaction
+
+from runs.audit import record, record_about
+from runs.db.nudge import nudge_dispatcher
+from runs.db.sql import execute, fetch
+from runs.exceptions import IllegalState
+from triggers.dispatch.leadership import LOCK
+from triggers.models import Trigger
+
+log = structlog.get_logger(__name__)
+
+PIECE = 500  # decisions moved at once; and no more of a trigger's while so many wait for dispatch
+LONGEST_PAUSE = timedelta(seconds=30)  # before an offer that failed is tried again
+
+Outcome = Literal["held", "error"]
+
+OFFER = """
+INSERT INTO triggers_offer (trigger_id, outcome, drop, since, after, until, by)
+SELECT trigger.id, %(outcome)s::text, %(drop)s::boolean, %(since)s::timestamptz, 0, {until}, %(by)s::text
+FROM triggers_trigger trigger
+WHERE (%(trigger)s::uuid IS NULL OR trigger.id = %(trigger)s::uuid) {which}
+ON CONFLICT (trigger_id, outcome) DO UPDATE SET
+  drop = excluded.drop, after = 0, until = excluded.until, by = excluded.by, created_at = excluded.created_at,
+  since = CASE WHEN triggers_offer.since IS NOT NULL AND excluded.since IS NOT NULL
+          THEN least(triggers_offer.since, excluded.since) END,
+  moved_at = least(triggers_offer.moved_at, excluded.moved_at)
+"""
+LAST = "(SELECT coalesce(max(id), 0) FROM triggers_decision)"
+OFFER_HELD = OFFER.format(until=f"CASE WHEN %(drop)s::boolean THEN {LAST} END", which="")
+IS_DROPPED = "SELECT EXISTS (SELECT FROM triggers_offer WHERE trigger_id = %s::uuid AND outcome = 'held' AND drop)"
+# What an earlier resume offered and nothing has dispatched since is offered again, in its place among what was held again.
+WITHDRAW = """
+DELETE FROM triggers_redispatch again USING triggers_decision decision
+WHERE again.trigger_id = %s::uuid AND again.dispatched_at IS NULL AND decision.outcome = 'held'
+  AND decision.event_id = again.event_id AND decision.trigger_id = again.trigger_id AND decision.replay_id = again.replay_id
+"""
+# Those that end in an error once more are not offered for ever.
+OFFER_ERRORS = OFFER.format(
+    until=LAST,
+    which="AND EXISTS (SELECT FROM triggers_decision d WHERE d.trigger_id = trigger.id AND d.outcome = 'error')",
+)
+COUNT = """
+SELECT count(*) FROM triggers_decision decision JOIN triggers_event event ON event.id = decision.event_id
+WHERE (%(trigger)s::uuid IS NULL OR decision.trigger_id = %(trigger)s::uuid) AND decision.outcome = %(outcome)s::text
+  AND (%(since)s::timestamptz IS NULL OR decision.created_at >= %(since)s::timestamptz)
+  AND (decision.outcome = 'held' OR event.payload_removed_at IS NULL)
+"""
+# One that was put off by a clock that was ahead is due as well.
+IS_DUE = "moved_at NOT BETWEEN clock_timestamp() AND clock_timestamp() + interval '30 seconds'"
+ARE_DUE = f"SELECT EXISTS (SELECT FROM triggers_offer WHERE {IS_DUE})"  # noqa: S608  (our own parts)
+NEXT_DUE = f"""
+SELECT min(CASE WHEN {IS_DUE} THEN interval '0' ELSE moved_at - clock_timestamp() END) FROM triggers_offer
+"""  # noqa: S608
+TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s::int, %s::int)"
+# In turn. `waiting` is no more than PIECE. The trigger is locked as well: its resume locks it first and the offer afterwards.
+NEXT = f"""
+SELECT offer.id, offer.trigger_id, offer.outcome, offer.drop, offer.since, offer.after, offer.until, offer.by, offer.created_at,
+  trigger.paused_at IS NOT NULL,
+  (SELECT count(*) FROM (SELECT FROM triggers_redispatch
+   WHERE dispatched_at IS NULL AND trigger_id = offer.trigger_id LIMIT %(piece)s::int) waiting)
+FROM triggers_offer offer JOIN triggers_trigger trigger ON trigger.id = offer.trigger_id
+WHERE {IS_DUE}
+ORDER BY offer.moved_at, offer.id LIMIT 1 FOR UPDATE OF offer SKIP LOCKED FOR NO KEY UPDATE OF trigger SKIP LOCKED
+"""  # noqa: S608
+TURN = """
+UPDATE triggers_offer SET moved_at = clock_timestamp(), after = %s::bigint, failures = 0, error = '' WHERE id = %s::bigint
+"""
+FAILED = """
+UPDATE triggers_offer SET failures = least(failures + 1, 1000), error = %s::text,
+  moved_at = clock_timestamp() + least(interval '1 second' * power(2, least(failures, 10)), %s::interval)
+WHERE id = %s::bigint
+"""
+PIECE_OF = """
+SELECT id, event_id, replay_id FROM triggers_decision
+WHERE trigger_id = %(trigger)s::uuid AND outcome = %(outcome)s::text AND outcome IN ('held', 'error') AND id > %(after)s::bigint
+  AND (%(until)s::bigint IS NULL OR id <= %(until)s::bigint)
+  AND (%(before)s::timestamptz IS NULL OR created_at < %(before)s::timestamptz)
+  AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s::timestamptz)
+ORDER BY id LIMIT %(piece)s::int
+"""
+# Locked: retention, which locks as well, either sees what is offered or was before it.
+WITH_PAYLOAD = """
+SELECT id FROM triggers_event WHERE id = ANY(%s::uuid[]) AND payload_removed_at IS NULL ORDER BY id FOR NO KEY UPDATE
+"""
+# A held replay keeps its replay_id: under the nil one it would be taken for the run the event has had before.
+REDISPATCH = """
+INSERT INTO triggers_redispatch (event_id, trigger_id, replay_id, by)
+SELECT piece.event_id, %(trigger)s::uuid, piece.replay_id, %(by)s::text
+FROM unnest(%(events)s::uuid[], %(replays)s::uuid[]) WITH ORDINALITY AS piece(event_id, replay_id, position)
+WHERE NOT EXISTS (
+  SELECT FROM triggers_redispatch offered
+  WHERE offered.event_id = piece.event_id AND offered.trigger_id = %(trigger)s::uuid
+    AND offered.replay_id = piece.replay_id AND offered.dispatched_at IS NULL)
+ORDER BY piece.position
+"""
+DROP = """
+UPDATE triggers_decision SET outcome = 'dropped', reason = 'dropped on resume by ' || %s::text WHERE id = ANY(%s::bigint[])
+"""
+END = "DELETE FROM triggers_offer WHERE id = %s::bigint"
+# An offer of errors may end while one of held events is still under way: fresh events wait behind the held ones until then.
+RESUMED = """
+UPDATE triggers_trigger SET resuming_at = NULL WHERE id = %s::uuid AND resuming_at IS NOT NULL
+  AND NOT EXISTS (SELECT FROM triggers_offer WHERE trigger_id = triggers_trigger.id AND outcome = 'held')
+"""
+
+
+def offer_held(trigger: Trigger, *, drop: bool, by: str) -> int:
+    """Offer or drop what the trigger holds, in the caller's transaction; how many they are now. IllegalState: what was held
+    before is still being dropped, and must not be run."""
+    if not drop and fetch(IS_DROPPED, [trigger.pk])[0][0]:
+        raise IllegalState(
+            f"What trigger {trigger.slug} held before is still being dropped: resume the trigger when that is done, "
+            "or drop what it has held since as well.",
+            status="paused",
+        )
+    execute(OFFER_HELD, {"trigger": trigger.pk, "outcome": "held", "drop": drop, "since": None, "by": by})
+    # Afterwards: a piece that is being moved has committed by then.
+    execute(WITHDRAW, [trigger.pk])
+    nudge_dispatcher()
+    return count("held", trigger.pk)
+
+
+def offer_errors(*, trigger: Trigger | None = None, since: datetime | None = None, by: str) -> int:
+    """Dispatch again all that ended in an error, of one trigger or of all; how many they are. An event that has a run of the
+    trigger gets no second one. Events that have lost their payload are left out."""
+    with transaction.atomic():
+        id = trigger.pk if trigger else None
+        execute(OFFER_ERRORS, {"trigger": id, "outcome": "error", "drop": False, "since": since, "by": by})
+        found = count("error", id, since)
+        detail = {"events": found, "since": since.isoformat() if since else None}
+        if trigger:
+            record(by, "redispatch_errors", trigger, **detail)
+        else:
+            record_about(by, "redispatch_errors", "trigger", "*", **detail)
+        nudge_dispatcher()
+    return found
+
+
+def count(outcome: Outcome, trigger_id: UUID | None = None, since: datetime | None = None) -> int:
+    """Decisions that are still to be offered, or wait for dispatch once more."""
+    [(found,)] = fetch(COUNT, {"trigger": trigger_id, "outcome": outcome, "since": since})
+    return int(found)
+
+
+def are_due() -> bool:
+    return bool(fetch(ARE_DUE)[0][0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """An offer whose turn it is. `waiting` of its trigger's redispatches are not dispatched yet, PIECE at most."""
+
+    id: int
+    trigger_id: UUID
+    outcome: str
+    drop: bool
+    since: datetime | None
+    after: int
+    until: int | None
+    by: str
+    created_at: datetime
+    is_paused: bool
+    waiting: int
+
+
+def move() -> int:
+    """Do a piece of the offer whose turn it is, under the dispatch lock: a batch that was holding events when the trigger was
+    resumed has committed by then. How many decisions were done. One that fails is put off, and the others go on."""
+    with transaction.atomic():
+        if not fetch(TRY_LOCK, LOCK)[0][0]:
+            return 0
+        found = fetch(NEXT, {"piece": PIECE})
+        if not found:
+            return 0
+        turn = Turn(**dict(zip(Turn.__dataclass_fields__, found[0], strict=True)))
+        try:
+            with transaction.atomic():
+                return _move(turn)
+        except Exception as error:
+            log.exception("offer.not_moved", trigger=str(turn.trigger_id), outcome=turn.outcome)
+            execute(FAILED, [f"{type(error).__name__}: {error}"[:500], LONGEST_PAUSE, turn.id])
+            return 0
+
+
+def _move(turn: Turn) -> int:
+    # What is left is held, and offered by the next resume. (A version that did not say `until` cannot say what was to be dropped.)
+    if turn.is_paused and turn.outcome == "held" and (not turn.drop or turn.until is None):
+        return _end(turn)
+    room = PIECE if turn.drop else PIECE - turn.waiting
+    rows = _piece(turn, room) if room > 0 else []
+    if rows:
+        _do(rows, turn)
+    elif room > 0 and (turn.drop or turn.outcome == "error" or not turn.waiting):
+        return _end(turn)
+    execute(TURN, [rows[-1][0] if rows else turn.after, turn.id])
+    return len(rows)
+
+
+def _piece(turn: Turn, room: int) -> list[tuple[int, UUID, UUID]]:
+    # What a trigger that was paused again has held since is not what was to be dropped. Some of it has an old decision: what
+    # its windows had collected, and what had ended in an error.
+    until = turn.until if turn.is_paused or not turn.drop else None
+    before = turn.created_at if turn.is_paused and turn.drop else None
+    parameters = {
+        "trigger": turn.trigger_id,
+        "outcome": turn.outcome,
+        "after": turn.after,
+        "until": until,
+        "before": before,
+        "since": turn.since,
+        "piece": room,
+    }
+    return [(id, event_id, replay_id) for id, event_id, replay_id in fetch(PIECE_OF, parameters)]
+
+
+def _do(rows: list[tuple[int, UUID, UUID]], turn: Turn) -> None:
+    events = [event_id for _, event_id, _ in rows]
+    if turn.drop:
+        execute(DROP, [turn.by, [id for id, _, _ in rows]])
+        return
+    if turn.outcome == "error":
+        kept = {id for (id,) in fetch(WITH_PAYLOAD, [events])}
+        rows = [row for row in rows if row[1] in kept]
+    parameters = {
+        "trigger": turn.trigger_id,
+        "by": turn.by,
+        "events": [event_id for _, event_id, _ in rows],
+        "replays": [replay_id for _, _, replay_id in rows],
+    }
+    execute(REDISPATCH, parameters)
+
+
+def _end(turn: Turn) -> int:
+    execute(END, [turn.id])
+    execute(RESUMED, [turn.trigger_id])
+    return 1

@@ -1,0 +1,104 @@
+"""The triggers as the dispatcher sees them, read from their table and kept until it changes."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+from uuid import UUID
+
+from runs.db.sql import fetch
+from runs.policy import Policy, nature_of
+from triggers.dispatch.expressions import compile_each
+from triggers.dispatch.flow_control import Intake
+from triggers.dispatch.match import Index, Rule
+from triggers.dispatch.pending import Item, wanted_by
+from triggers.models import Trigger
+
+# One row even where the table was emptied: the next edit of a trigger fills it again.
+VERSION = """
+SELECT version, changed_by::text, pg_backend_pid() FROM (SELECT) AS always LEFT JOIN triggers_rulesversion ON true
+"""
+ROWS = "SELECT id, xmin::text, ctid::text FROM triggers_trigger"
+FEW = 100  # edited triggers that are read while the dispatch lock is held
+
+Versions = dict[UUID, tuple[str, str]]
+
+
+class Rules:
+    """The triggers, indexed. Database triggers raise a version with every transaction that changes one, however it does;
+    then the rows that changed are read again, and on another connection all of them."""
+
+    def __init__(self) -> None:
+        self.version: Any = None
+        self.rows: Versions = {}
+        self.index = Index([])
+
+    def have_changed(self) -> bool:
+        """Has a trigger changed since they were read? Then `current` reads it again."""
+        return self.version is None or fetch(VERSION) != self.version
+
+    def current(self) -> Index:
+        """As last read: what is decided by it counts only for events that `concerned` does not name, under the dispatch lock."""
+        if self.version is None or fetch(VERSION) != self.version:
+            # The version first: what is read after it is at least as new, and it is kept last: a failed reading is repeated.
+            version, rows = fetch(VERSION), _rows()
+            if self.version is None or version[0][-1] != self.version[0][-1]:
+                self.index, self.rows = Index([]), {}
+            edited = _edited(self.rows, rows)
+            kept = [rule for id, rule in self.index.by_id.items() if id not in edited]
+            self.index = Index([*kept, *_read(edited)])
+            self.rows, self.version = rows, version
+        return self.index
+
+    def concerned(self, items: Sequence[Item], index: Index) -> set[Item]:
+        """Those of the items, matched by `index`, whose triggers have changed since: they have to be matched again."""
+        if not self.have_changed():
+            return set()
+        edited = _edited(self.rows, _rows())
+        if len(edited) > FEW or index is not self.index:
+            return set(items)
+        now = Index(_read(edited))
+        return {
+            item for item in items if wanted_by(item, now) or any(rule.id in edited for rule in wanted_by(item, index))
+        }
+
+
+def _rows() -> Versions:
+    """What tells one version of a row from the next."""
+    return {id: (xmin, ctid) for id, xmin, ctid in fetch(ROWS)}
+
+
+def _edited(before: Versions, now: Versions) -> set[UUID]:
+    return {id for id in before.keys() | now.keys() if before.get(id) != now.get(id)}
+
+
+def _read(ids: Collection[UUID]) -> list[Rule]:
+    return [rule_of(trigger) for trigger in Trigger.objects.filter(id__in=ids)]
+
+
+def rule_of(trigger: Trigger) -> Rule:
+    try:
+        policy, intake, problem = (
+            Policy.load({**trigger.policy, **nature_of(trigger.agent), "overlap": trigger.overlap}),
+            Intake.load(trigger.policy),
+            "",
+        )
+    except ValueError as error:
+        policy, intake, problem = Policy(), Intake(), str(error)
+    return Rule(
+        id=trigger.id,
+        slug=trigger.slug,
+        agent=trigger.agent,
+        source=trigger.source,
+        types=tuple(trigger.types),
+        filter=trigger.filter,
+        input=trigger.input,
+        key=trigger.key,
+        key_limit=trigger.key_limit,
+        overlap=trigger.overlap,
+        policy=policy,
+        intake=intake,
+        problem=problem,
+        enabled=trigger.enabled,
+        paused_reason=trigger.paused_reason if trigger.is_paused else None,
+        compiled=compile_each((trigger.filter, trigger.key, *trigger.input.values())),
+        is_resuming=trigger.resuming_at is not None,
+    )

@@ -1,0 +1,128 @@
+"""Shadow runs of past events: which triggers would want one today, and what each of their agents would do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from agents.ids import run_id
+from runs.audit import record
+from runs.claim import Claim
+from runs.models import NIL, Run
+from runs.of_event import runs_of_event
+from runs.shadow.shadow import Shadow, shadow
+from triggers.dispatch.admission import Match, Refusal
+from triggers.dispatch.evaluator import Evaluator
+from triggers.dispatch.match import Index, Rule
+from triggers.dispatch.payload import NOTHING, read_payloads
+from triggers.dispatch.pending import Item, case_of, decide, item_of
+from triggers.dispatch.rules import rule_of
+from triggers.exceptions import NotWanted, PayloadRemoved
+from triggers.models import Event, Trigger
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A trigger that wants the event today, or has run on it: `why_not` it would not today, and its newest `run`."""
+
+    trigger: Trigger
+    why_not: str
+    run: Run | None
+
+
+def candidates(event: Event) -> list[Candidate]:
+    """The triggers that want the event today or have run on it, by slug. Raises PayloadRemoved."""
+    _require_payloads([event])
+    runs = {run.trigger_id: run for run in runs_of_event(event.pk).order_by("seq").defer("input", "result")}
+    triggers = list(Trigger.objects.order_by("slug"))
+    found = []
+    for trigger, matched in zip(triggers, _match(event, [_rule(trigger) for trigger in triggers]), strict=True):
+        if isinstance(matched, Match) or trigger.pk in runs:
+            why_not = "" if isinstance(matched, Match) else matched
+            found.append(Candidate(trigger=trigger, why_not=why_not, run=runs.get(trigger.pk)))
+    return found
+
+
+def shadow_event(event: Event, trigger: Trigger, *, by: str, run_id: UUID | None = None) -> Shadow:
+    """What a run of the trigger on this event would do today. Overlap, rates, windows and a pause do not count.
+
+    The journal of the run `run_id`, or of the trigger's newest run on the event, answers for calls and waits; what events
+    that run took along besides are given to this one too. Raises PayloadRemoved, NotWanted and IllegalState.
+    """
+    rule, origin = _rule(trigger), _origin(event, trigger, run_id)
+    events = _events(event, origin)
+    _require_payloads(events)
+    [matched] = _match(events[-1], [rule])
+    if not isinstance(matched, Match):
+        raise NotWanted(trigger.slug, matched)
+    record(by, "shadow", event, trigger=trigger.slug)
+    return shadow(_claim(matched, rule, events, origin), origin.pk if origin else None)
+
+
+def _rule(trigger: Trigger) -> Rule:
+    return replace(rule_of(trigger), paused_reason=None)
+
+
+def _match(event: Event, rules: Sequence[Rule]) -> list[Match | str]:
+    """A reason where it is no match. Expressions are evaluated in another process: a web process may be asking."""
+    item = item_of(event)
+    unwanted = {rule.id: why for rule in rules if (why := _unwanted(item, rule))}
+    cases = [case_of(item, rule) for rule in rules if rule.id not in unwanted]
+    payload = read_payloads([event.pk]).get(event.pk, NOTHING)
+    with Evaluator() as evaluator:
+        decided = decide(item, cases, payload, evaluator)
+    found: dict[UUID, Match | str] = {**unwanted}
+    for case, one in zip(cases, decided, strict=True):
+        found[case.rule.id] = (
+            one.reason if isinstance(one, Refusal) else one or f"its filter {case.rule.filter} is false"
+        )
+    return [found[rule.id] for rule in rules]
+
+
+def _unwanted(item: Item, rule: Rule) -> str:
+    if item.target_id not in (None, rule.id):
+        return "the event was meant for another trigger"
+    if not rule.enabled:
+        return "it is disabled"
+    if item.target_id is None and not Index([rule]).candidates(item.source, item.type):
+        return "it listens to other types, or to another source"
+    return ""
+
+
+def _origin(event: Event, trigger: Trigger, run_id: UUID | None) -> Run | None:
+    """The run whose journal may answer: of this agent, and with its payload."""
+    runs = runs_of_event(event.pk).filter(trigger_id=trigger.pk, agent=trigger.agent, payload_removed_at=None)
+    return (runs.filter(pk=run_id) if run_id else runs).order_by("seq").last()
+
+
+def _events(event: Event, origin: Run | None) -> list[Event]:
+    if origin is None or len(origin.event_ids) < 2:
+        return [event]
+    return list(Event.objects.filter(pk__in=origin.event_ids).select_related("source").order_by("seq"))
+
+
+def _require_payloads(events: Sequence[Event]) -> None:
+    for event in events:
+        if event.payload_removed_at:
+            raise PayloadRemoved(event.pk)
+
+
+def _claim(matched: Match, rule: Rule, events: Sequence[Event], origin: Run | None) -> Claim:
+    """A run as it would be claimed, under the id that it would have or has."""
+    return Claim(
+        run_id=origin.pk if origin else run_id(rule.id, events[-1].pk, UUID(NIL)),
+        epoch=0,
+        id=None,
+        attempt=1,
+        agent=rule.agent,
+        trigger=rule.slug,
+        trigger_id=rule.id,
+        event_ids=[event.pk for event in events],
+        input=matched.input,
+        policy=rule.policy,
+        root_id=matched.root_id,
+        depth=matched.depth,
+        chain=matched.chain,
+        key=matched.key,
+        slot=None,
+        key_limit=rule.key_limit,
+    )

@@ -1,0 +1,53 @@
+"""A trigger's policy: what an agent declares of it, and whether it makes sense."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from agents import registry
+from agents.agent import Agent
+from runs.policy import NATURE, Policy, declared_by
+from triggers.dispatch.flow_control import Intake
+from triggers.models import Trigger
+from triggers.schedules.rules.rule import RuleError
+
+MOST_AT_ONCE = 1000
+INTAKE = {"rate": "", "overflow": "delay", "debounce": 0, "batch": 0, "max_wait": 0}
+OTHERWISE_SAID = frozenset({"overlap", *NATURE})  # by a column of the trigger, or by the agent's code
+DEFAULTS = {name: value for name, value in asdict(Policy()).items() if name not in OTHERWISE_SAID} | INTAKE
+
+
+def policy_of(agent: Agent) -> dict[str, Any]:
+    """What an agent's declaration changes of the default policy, as a trigger stores it."""
+    declared = {
+        **declared_by(agent),
+        "rate": agent.rate,
+        "overflow": agent.overflow,
+        "debounce": agent.debounce.total_seconds() if agent.debounce else 0,
+        "batch": agent.batch,
+        "max_wait": agent.max_wait.total_seconds() if agent.max_wait else 0,
+    }
+    return {name: value for name, value in declared.items() if value != DEFAULTS[name]}
+
+
+def policy_for(agent: str) -> dict[str, Any]:
+    """What a trigger of the agent of this name begins with; RuleError, about the field `agent`, names those there are."""
+    try:
+        return policy_of(registry.get(agent))
+    except KeyError:
+        known = ", ".join(known.name for known in registry.all_agents()) or "none"
+        raise RuleError(f"there is no agent {agent!r}; the agents are: {known}", field="agent") from None
+
+
+def check_policy(policy: Mapping[str, Any], *, overlap: str, key_limit: int) -> None:
+    """ValueError names the first value that makes no sense, by itself or beside the others."""
+    if unknown := sorted(set(policy) - set(DEFAULTS)):
+        raise ValueError(f"policy knows no {', '.join(unknown)}; it may have {', '.join(sorted(DEFAULTS))}")
+    Policy.load(policy)
+    Intake.load(policy)
+    if overlap not in Trigger.Overlap.values:
+        raise ValueError(f"overlap is {overlap!r}, not one of {', '.join(Trigger.Overlap.values)}")
+    if isinstance(key_limit, bool) or not isinstance(key_limit, int) or not 1 <= key_limit <= MOST_AT_ONCE:
+        raise ValueError(f"key_limit is {key_limit!r}, not a whole number from 1 to {MOST_AT_ONCE}")
+    if overlap == Trigger.Overlap.CANCEL_PREVIOUS and key_limit != 1:
+        raise ValueError("overlap cancel_previous leaves one run of a key, so key_limit must be 1")

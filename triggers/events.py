@@ -1,0 +1,107 @@
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from agents import Event
+from runs.db.sql import fetch
+from runs.wiring import Searched, Sought
+
+READ = """
+SELECT event.id, event.type, source.slug, event.subject, coalesce(event.time, event.received_at), event.data
+FROM triggers_event event JOIN triggers_source source ON source.id = event.source_id
+WHERE event.id = ANY(%s::uuid[]) ORDER BY event.seq
+"""
+ITS_SOURCE = "(%(source)s::text = '' OR source_id = (SELECT id FROM triggers_source WHERE slug = %(source)s::text))"
+# One page of a search, in the order of `seq`: undispatched events and dispatched ones are in an index each, and the page ends
+# at the least `seq` at which either of them has had `most` events. Both are read in one snapshot, so no event escapes the
+# search by being dispatched meanwhile. An event without its payload says nothing any more.
+FIND = """
+WITH first AS MATERIALIZED (
+  SELECT coalesce(%(searched_to)s::bigint, (SELECT seq FROM triggers_event WHERE id = %(after)s::uuid),
+                  (SELECT seq FROM triggers_event WHERE id = %(root)s::uuid), 0) AS seq
+), page AS MATERIALIZED (
+  SELECT least(
+    (SELECT seq FROM triggers_event
+     WHERE type = %(type)s::text AND dispatched_at IS NOT NULL AND seq > (SELECT seq FROM first)
+     ORDER BY seq OFFSET %(most)s::int - 1 LIMIT 1),
+    (SELECT seq FROM triggers_event WHERE dispatched_at IS NULL AND seq > (SELECT seq FROM first)
+     ORDER BY seq OFFSET %(most)s::int - 1 LIMIT 1)) AS last
+)
+SELECT (
+  SELECT event.id FROM (
+    (SELECT id, seq FROM triggers_event
+     WHERE type = %(type)s::text AND dispatched_at IS NOT NULL
+       AND seq > (SELECT seq FROM first) AND seq <= coalesce((SELECT last FROM page), %(end)s::bigint)
+       AND {wanted} ORDER BY seq LIMIT 1)
+    UNION ALL
+    (SELECT id, seq FROM triggers_event
+     WHERE dispatched_at IS NULL AND type = %(type)s::text
+       AND seq > (SELECT seq FROM first) AND seq <= coalesce((SELECT last FROM page), %(end)s::bigint)
+       AND {wanted} ORDER BY seq LIMIT 1)
+  ) event ORDER BY event.seq LIMIT 1
+), (SELECT last FROM page)
+""".replace(
+    "{wanted}",
+    """payload_removed_at IS NULL AND (%(match)s::jsonb IS NULL OR data @> %(match)s::jsonb)
+       AND (%(after)s::uuid IS NOT NULL OR received_at >= %(since)s::timestamptz) AND id <> ALL (%(but)s::uuid[])
+       AND {its_source}""",
+).replace("{its_source}", ITS_SOURCE)
+FIND_BY_SUBJECT = """
+SELECT id FROM triggers_event
+WHERE subject = %(subject)s::text AND subject <> '' AND type = %(type)s::text AND payload_removed_at IS NULL
+  AND (%(match)s::jsonb IS NULL OR data @> %(match)s::jsonb) AND id <> ALL (%(but)s::uuid[])
+  AND {its_source}
+ORDER BY seq LIMIT 1
+""".replace("{its_source}", ITS_SOURCE)
+END = 2**63 - 1  # no `seq` is higher
+
+
+def read_events(event_ids: Sequence[UUID]) -> list[Event]:
+    """Events as agents see them, in the order of arrival."""
+    return [
+        Event(
+            id=id, type=type, source=source, subject=subject, time=at, data=None if data is None else json.loads(data)
+        )
+        for id, type, source, subject, at, data in fetch(READ, [list(event_ids)])
+    ]
+
+
+def find_event(sought: Sought) -> Searched:
+    """The first event that a run could be waiting for, dispatched or not, in the next page of the events of its type."""
+    parameters = {
+        "type": sought.type,
+        "source": sought.source,
+        "match": Jsonb(_nested(sought.match)) if sought.match else None,
+        "but": list(sought.but),
+    }
+    if sought.subject:
+        rows = fetch(FIND_BY_SUBJECT, {**parameters, "subject": sought.subject})
+        return Searched(event_id=rows[0][0] if rows else None)
+    [(found, last)] = fetch(
+        FIND,
+        {
+            **parameters,
+            "after": sought.after_event,
+            "root": sought.root,
+            "since": sought.since,
+            "searched_to": sought.searched_to,
+            "most": sought.most,
+            "end": END,
+        },
+    )
+    return Searched(event_id=found, searched_to=None if found else last)
+
+
+def _nested(match: Mapping[str, Any]) -> dict[str, Any]:
+    """{"customer.id": 7} as the object that contains it."""
+    whole: dict[str, Any] = {}
+    for path, value in match.items():
+        inner = whole
+        *names, last = path.split(".")
+        for name in names:
+            inner = inner.setdefault(name, {})
+        inner[last] = value
+    return whole

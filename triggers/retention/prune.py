@@ -1,0 +1,147 @@
+"""What retention takes of events and of what hangs on them, and of what tells why there is none. An event that is still
+needed stays as it is."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime, time, timedelta
+from functools import cache, partial
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from runs.db.sql import execute, fetch
+from runs.retention.prune import LAG as LAG_OF_RUNS
+from runs.retention.prune import PAYLOADS as PAYLOADS_OF_RUNS
+from runs.retention.sweep import (
+    COUNT_FEW,
+    DELETE_FEW,
+    Deletion,
+    Step,
+    Walk,
+    few,
+    first_id_at,
+)
+from triggers.dispatch.admission import loop_rate
+from triggers.dispatch.flow_control import Intake
+from triggers.models import Event, Trigger
+from triggers.retention.payloads import not_needed, remove_payloads
+
+LAG = 2 * LAG_OF_RUNS
+# The ledger goes with its event, never before: it is what keeps a known event from being processed again.
+DELETE = [
+    "DELETE FROM triggers_decision WHERE event_id = ANY(%s::uuid[])",
+    "DELETE FROM triggers_redelivery WHERE event_id = ANY(%s::uuid[])",
+    "DELETE FROM triggers_redispatch WHERE event_id = ANY(%s::uuid[])",
+    "DELETE FROM runs_processedevent WHERE event_id = ANY(%s::uuid[])",
+    "DELETE FROM triggers_event WHERE id = ANY(%s::uuid[])",
+]
+# Where the chains of live runs, and of events on their way, began, and what caused them: rows that tell their story.
+# Live runs are read from the small partial indexes.
+ORIGINS = """
+WITH live AS (
+  SELECT root_id, event_ids FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL
+  UNION ALL SELECT root_id, event_ids FROM runs_run WHERE status = 'queued' AND due_at IS NOT NULL
+  UNION ALL SELECT root_id, event_ids FROM runs_run
+    WHERE status IN ('queued', 'running', 'uncertain', 'waiting') AND key IS NOT NULL
+  UNION ALL SELECT root_id, event_ids FROM runs_run WHERE status = 'running'
+  UNION ALL SELECT root_id, event_ids FROM runs_run WHERE status = 'uncertain'
+  UNION ALL SELECT root_id, event_ids FROM runs_run WHERE status = 'waiting'
+  UNION ALL SELECT root_id, event_ids FROM triggers_window
+  UNION ALL SELECT root_id, ARRAY[id] FROM triggers_event WHERE dispatched_at IS NULL
+  UNION ALL SELECT (payload->>'root_id')::uuid, ARRAY[(payload->>'cause_event_id')::uuid] FROM runs_outboxmessage
+    WHERE topic = 'event'
+), old AS (SELECT * FROM live WHERE root_id < %(before)s::uuid)
+SELECT root_id FROM old
+UNION SELECT cause FROM old, unnest(old.event_ids) member
+  JOIN triggers_event event ON event.id = member, LATERAL (VALUES (event.id), (event.cause_event_id)) origin (cause)
+  WHERE cause IS NOT NULL
+"""
+# Asked for once, the clock lets an index be used.
+PAST = "created_at < (SELECT clock_timestamp()) - %(keep)s::interval"
+OLD_HOURS = "hour < (SELECT clock_timestamp()) - %(keep)s::interval"
+# What Beat has yet to account for, it reads there.
+SETTLED = """
+until < (SELECT clock_timestamp()) - %(keep)s::interval AND NOT EXISTS (
+  SELECT FROM triggers_schedule schedule WHERE schedule.id = schedule_id AND schedule.stale
+    AND coalesce(schedule.accounted_until, schedule.created_at) < triggers_revision.until)
+"""
+ENDED = "ended_at < clock_timestamp() - %(keep)s::interval"
+OF_ENDED = f"backfill_id IN (SELECT id FROM triggers_backfill WHERE {ENDED})"  # noqa: S608
+EMPTIED = (
+    f"{ENDED} AND NOT EXISTS (SELECT FROM triggers_backfilltick tick WHERE tick.backfill_id = triggers_backfill.id)"
+)
+IDLE = "starts[cardinality(starts)] < clock_timestamp() - %(keep)s::interval"
+
+
+def steps() -> list[Step]:
+    """What is taken of events; the steps of `runs.retention.prune` come before."""
+    payloads, events = settings.WAKEFUL_KEEP_PAYLOADS, settings.WAKEFUL_KEEP_EVENTS
+    story = cache(live_origins)
+
+    def old_payload(ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
+        return not_needed(came_before(ids, cutoff, payload_removed_at=None))
+
+    def old_payload_then(ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
+        return not_needed(came_before(ids, cutoff, payload_removed_at=None), but_by_runs_before=cutoff)
+
+    def old(ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
+        return without(story, not_needed(came_before(ids, cutoff)), cutoff)
+
+    def old_then(ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
+        return without(story, not_needed(came_before(ids, cutoff), but_by_runs_before=cutoff), cutoff)
+
+    walk = partial(Walk, table="triggers_event", lag=LAG, after=PAYLOADS_OF_RUNS)
+    return [
+        walk(name="events.payload", keep=payloads, judge=old_payload, foresee=old_payload_then, remove=remove_payloads),
+        walk(name="events", keep=events, judge=old, foresee=old_then, remove=delete_events),
+        few("deliveries.refused", "triggers_refuseddelivery", key="id", which=OLD_HOURS, keep=events),
+        few("skips", "triggers_skip", key="id", which=PAST, keep=events),
+        few("revisions", "triggers_revision", key="id", which=SETTLED, keep=events),
+        few("backfills.ticks", "triggers_backfilltick", key="id", which=OF_ENDED, keep=events),
+        backfills(events),
+        few("rates", "triggers_rateuse", key="key", which=IDLE, keep=longest_period()),
+    ]
+
+
+def backfills(keep: timedelta) -> Deletion:
+    """Of those that ended long ago; their ticks go before them."""
+    names = {"table": "triggers_backfill", "key": "id"}
+    return Deletion(
+        name="backfills",
+        keep=keep,
+        delete=DELETE_FEW.format(**names, which=EMPTIED),
+        which=COUNT_FEW.format(**names, which=ENDED),
+    )
+
+
+def came_before(ids: Sequence[UUID], instant: datetime, **fields: Any) -> list[UUID]:
+    return list(Event.objects.filter(id__among=ids, received_at__lt=instant, **fields).values_list("id", flat=True))
+
+
+def without(story: Callable[[date], set[UUID]], ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
+    """Those that are no part of the story of anything live."""
+    told = story(cutoff.date()) if ids else set()
+    return [id for id in ids if id not in told]
+
+
+def delete_events(ids: Sequence[UUID]) -> None:
+    for statement in DELETE:
+        execute(statement, [ids])
+
+
+def live_origins(day: date) -> set[UUID]:
+    """The events older than the end of this day that live runs stem from. Asked once a round: of a million live runs
+    it takes a second, and a chain that goes on was live before."""
+    before = datetime.combine(day, time.max, tzinfo=UTC) + timedelta(days=1)
+    return {id for (id,) in fetch(ORIGINS, {"before": first_id_at(before)})}
+
+
+def longest_period() -> timedelta:
+    """The longest time any trigger's rate looks back, or that of loops."""
+    longest = max(timedelta(days=1), loop_rate().period)
+    for policy in Trigger.objects.values_list("policy", flat=True):
+        with suppress(ValueError):
+            if rate := Intake.load(policy).rate:
+                longest = max(longest, rate.period)
+    return longest

@@ -1,0 +1,310 @@
+"""Backfills: fire the nominal times of a past range, a few at a time, as events like those of any other tick.
+
+1. A nominal time that has fired is not fired again: the identity of a tick's event sees to it, whoever makes it. Where
+   that is wished (`again`), the events have the backfill's id in theirs.
+2. Events are made as their runs end, so that never many wait. A batch is one transaction, under the lock of the
+   backfill's row; what is locked is skipped, so any number of Beats may do this.
+3. Its runs have a key and a priority of their own (see `triggers.dispatch.backfill_terms`).
+4. What is cancelled makes no further run: that is decided under the dispatch lock. What has begun is left to finish.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db import DatabaseError, DataError, IntegrityError, transaction
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+
+from agents.durations import in_words
+from agents.guards.atomic import not_in_atomic_body
+from runs.audit import record
+from runs.db.sql import database_now, fetch
+from runs.exceptions import IllegalState
+from triggers.dispatch.leadership import wait_for_dispatch
+from triggers.exceptions import TriggerDisabled
+from triggers.models import Backfill, BackfillTick, Schedule, Trigger
+from triggers.schedules.backfill.outcomes import cancel_queued, drop_waiting, held, open_ticks, settle
+from triggers.schedules.backfill.ticks import fire, in_utc, nominal_times, plan_from
+from triggers.schedules.plan import EARLIEST
+from triggers.schedules.rules.rule import RuleError
+
+log = structlog.get_logger(__name__)
+
+AHEAD = 50  # events that wait besides those whose runs may run
+BATCH = 100  # nominal times of one transaction: meanwhile this Beat fires nothing else
+MOST = 100_000  # nominal times of one backfill
+LONGEST = timedelta(days=3660)  # of its range
+LEAST_URGENT = 9
+LOOK_EVERY = timedelta(seconds=1)  # while one is under way
+NOTIFY = "SELECT pg_notify('wakeful_beat', '')"
+COUNTS = """
+SELECT backfill_id, outcome, count(*) FROM triggers_backfilltick
+WHERE backfill_id = ANY(%s::uuid[]) GROUP BY backfill_id, outcome
+"""
+REFUSED = (DataError, IntegrityError)
+Outcome, Status = BackfillTick.Outcome, Backfill.Status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a backfill is: nominal times by what became of them. `held` are those of the open ones that wait for their
+    trigger to be resumed; `obstacle` says why no more are fired, if so."""
+
+    total: int
+    taken: int
+    open: int = 0
+    there: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    refused: int = 0
+    held: int = 0
+    obstacle: str = ""
+
+    @property
+    def ended(self) -> int:
+        return self.taken - self.open
+
+    @property
+    def share(self) -> float:
+        """From 0 to 1."""
+        return self.ended / self.total if self.total else 1.0
+
+
+def start_backfill(
+    schedule: Schedule,
+    *,
+    start: datetime,
+    end: datetime,
+    at_once: int = 1,
+    priority: int | None = None,
+    again: bool = False,
+    by: str,
+) -> Backfill:
+    """Fire the schedule for its nominal times from `start` on and before `end`, at most `at_once` runs at a time, in the
+    order of these times. An instant without an offset is in the schedule's zone; `priority` None is the least urgent;
+    `again` fires also what has fired; without it, a range that reaches further back than the record of fires is refused.
+
+    Raises RuleError, whose `field` names what makes no sense, or TriggerDisabled. A paused schedule may be backfilled.
+    """
+    trigger = _trigger_of(schedule)
+    priority = LEAST_URGENT if priority is None else priority
+    _refuse_numbers(at_once, priority)
+    start, end = in_utc(schedule, start, "start"), in_utc(schedule, end, "end")
+    _refuse_range(start, end)
+    if not again:
+        _refuse_forgotten(schedule, start, end)
+    total = _count(schedule, start, end)
+    with transaction.atomic():
+        backfill = Backfill.objects.create(
+            schedule=schedule, start=start, end=end, again=again, at_once=at_once, priority=priority, position=start,
+            total=total, by=by,
+        )  # fmt: skip
+        record(
+            by, "backfill", schedule, name=schedule.task.name, backfill=str(backfill.pk), start=start.isoformat(),
+            end=end.isoformat(), at_once=at_once, priority=priority, again=again, total=total, trigger=trigger.slug,
+        )  # fmt: skip
+        fetch(NOTIFY)
+    return Backfill.objects.get(pk=backfill.pk)
+
+
+@not_in_atomic_body
+def cancel_backfill(backfill: Backfill, by: str) -> Backfill:
+    """Fire no more of it, and cancel what has not begun. A run that is running or waits is left to finish; the backfill
+    has ended when it has. IllegalState: it is done or cancelled already."""
+    with transaction.atomic():
+        if not Backfill.objects.filter(pk=backfill.pk, status=Status.RUNNING).update(status=Status.CANCELLED):
+            status = Backfill.objects.values_list("status", flat=True).get(pk=backfill.pk)
+            raise IllegalState(f"This backfill is {status} already.", status=status)
+        # A batch under way may have read its events: after that, none becomes a run any more.
+        wait_for_dispatch()
+        dropped = drop_waiting(backfill, f"its backfill was cancelled by {by}")
+        record(by, "cancel", backfill, events=dropped)
+        fetch(NOTIFY)
+    _advance(backfill.pk)  # Beat would, within LOOK_EVERY
+    return Backfill.objects.get(pk=backfill.pk)
+
+
+def progress(backfill: Backfill) -> Progress:
+    """How far it is."""
+    return progress_of([backfill])[backfill.pk]
+
+
+def progress_of(backfills: Sequence[Backfill]) -> dict[UUID, Progress]:
+    """The same of several, by their ids."""
+    ids = [backfill.pk for backfill in backfills]
+    waiting = held(ids)
+    counts: dict[UUID, dict[str, int]] = {id: {} for id in ids}
+    for id, outcome, count in fetch(COUNTS, [ids]):
+        counts[id][outcome] = count
+    return {
+        backfill.pk: Progress(
+            total=backfill.total,
+            taken=sum(counts[backfill.pk].values()),
+            held=waiting.get(backfill.pk, 0),
+            obstacle=_obstacle(backfill) if backfill.ended_at is None else "",
+            **counts[backfill.pk],
+        )
+        for backfill in backfills
+    }
+
+
+def advance() -> bool:
+    """Take every backfill that is under way one batch further; is there more to do at once?"""
+    more = False
+    for id in Backfill.objects.filter(ended_at=None).order_by("pk").values_list("pk", flat=True):
+        more |= _advance(id)
+    return more
+
+
+# Starting
+
+
+def _trigger_of(schedule: Schedule) -> Trigger:
+    trigger = schedule.trigger
+    if trigger is None:
+        raise RuleError(
+            f"{schedule} is an ordinary periodic task: it sends a message, of which nobody learns what came."
+            " Only a schedule that wakes an agent can be backfilled",
+            field="schedule",
+        )
+    if schedule.kind == Schedule.Kind.HEARTBEAT:
+        raise RuleError(
+            f"{schedule} is a heartbeat: it looks at how things are now, of which none is missing", field="schedule"
+        )
+    if not trigger.enabled:
+        raise TriggerDisabled(trigger.slug)
+    return trigger
+
+
+def _refuse_numbers(at_once: int, priority: int) -> None:
+    if not 1 <= at_once <= 1000:
+        raise RuleError(f"{at_once} runs at once; choose from 1 to 1000", field="at_once")
+    if not 0 <= priority <= LEAST_URGENT:
+        raise RuleError(f"priority {priority}; 0 is most urgent, {LEAST_URGENT} least", field="priority")
+
+
+def _refuse_range(start: datetime, end: datetime) -> None:
+    if start >= end:
+        raise RuleError("the range ends before it begins", field="end")
+    if end > (now := database_now()):
+        raise RuleError(
+            f"the range must be past; it is {now:%Y-%m-%d %H:%M:%S} UTC, and it ends {end:%Y-%m-%d %H:%M:%S} UTC",
+            field="end",
+        )
+    if end - start > LONGEST:
+        raise RuleError("the range is longer than ten years; choose a shorter one", field="start")
+
+
+def _refuse_forgotten(schedule: Schedule, start: datetime, end: datetime) -> None:
+    since = remembered_since(schedule)
+    if start < min(since, end):
+        raise RuleError(
+            f"events are kept for {in_words(settings.WAKEFUL_KEEP_EVENTS)} (WAKEFUL_KEEP_EVENTS), so what fired before"
+            f" {since:%Y-%m-%d %H:%M:%S} UTC is no longer known and would fire twice; give a later start, or again"
+            " (--again) to fire all of it once more",
+            field="start",
+        )
+
+
+def remembered_since(schedule: Schedule) -> datetime:
+    """From which nominal time on each that has fired still has its event; none fired before the schedule was made."""
+    since: datetime = database_now() - settings.WAKEFUL_KEEP_EVENTS
+    return EARLIEST if schedule.created_at >= since else since
+
+
+def _count(schedule: Schedule, start: datetime, end: datetime) -> int:
+    total = sum(1 for _ in islice(nominal_times(plan_from(schedule, start), start, end), MOST + 1))
+    if total > MOST:
+        raise RuleError(f"the range has more than {MOST:,} nominal times; choose a shorter one", field="end")
+    if not total:
+        raise RuleError("the range has no nominal time of this schedule", field="start")
+    return total
+
+
+# Going on
+
+
+def _advance(id: UUID) -> bool:
+    """One batch of one backfill, in one transaction; is there more to do at once?"""
+    locked = Backfill.objects.select_for_update(skip_locked=True, of=("self",))
+    try:
+        with transaction.atomic():
+            backfill = locked.select_related("schedule__task", "schedule__trigger").filter(pk=id, ended_at=None).first()
+            return backfill is not None and _advance_locked(backfill)
+    except Exception as error:
+        if isinstance(error, DatabaseError) and not isinstance(error, REFUSED):
+            raise
+        # One that cannot go on must not keep the others from it, nor schedules from firing.
+        log.exception("backfill.refused", backfill=str(id))
+        return False
+
+
+def _advance_locked(backfill: Backfill) -> bool:
+    ticks = open_ticks(backfill)
+    if backfill.status == Status.CANCELLED:
+        cancel_queued(backfill, ticks)
+    settle(ticks)
+    has_more = not _obstacle(backfill) and _feed(backfill)
+    if not has_more:
+        _end_if_over(backfill)
+    return has_more
+
+
+def _obstacle(backfill: Backfill) -> str:
+    schedule = backfill.schedule
+    trigger = schedule.trigger
+    if backfill.status == Status.CANCELLED:
+        return "it was cancelled; what had begun goes on to its end"
+    if trigger is None:
+        return "its schedule has no trigger any more"
+    if not trigger.enabled or trigger.is_paused:
+        return f"trigger {trigger} is {trigger.status}"
+    if schedule.stale:
+        return "its schedule has just been edited"
+    if not backfill.again and backfill.position < min(remembered_since(schedule), backfill.end):
+        return (
+            "what fired at its next times is no longer known (WAKEFUL_KEEP_EVENTS): cancel it, and start another from a"
+            " later time, or one that fires again"
+        )
+    try:
+        plan_from(schedule, backfill.start)
+    except RuleError as error:
+        return f"its schedule cannot be carried out: {error}"
+    return ""
+
+
+def _feed(backfill: Backfill) -> bool:
+    """Fire the next nominal times, as many as there is room for in one batch; is there room for more at once?"""
+    room = backfill.at_once + AHEAD - _open(backfill).count()
+    size = min(room, BATCH)
+    if size <= 0:
+        return False
+    plan = plan_from(backfill.schedule, backfill.start)
+    nominals = list(islice(nominal_times(plan, backfill.position, backfill.end), size))
+    fired = fire(backfill, plan, nominals)
+    may_be_more = len(nominals) == size
+    backfill.position = nominals[-1] + timedelta(microseconds=1) if may_be_more else backfill.end
+    backfill.save(update_fields=["position"])
+    return may_be_more and fired < room
+
+
+def _end_if_over(backfill: Backfill) -> None:
+    underway = Backfill.objects.filter(pk=backfill.pk)
+    if _open(backfill).exists():
+        return
+    if backfill.status == Status.CANCELLED:
+        underway.update(ended_at=Now())
+    elif backfill.position >= backfill.end:
+        # An edit of the schedule meanwhile may have made its nominal times more or fewer.
+        total = BackfillTick.objects.filter(backfill=backfill).count()
+        underway.update(status=Status.DONE, ended_at=Now(), total=total)
+
+
+def _open(backfill: Backfill) -> QuerySet[BackfillTick]:
+    return BackfillTick.objects.filter(backfill=backfill, outcome=Outcome.OPEN)

@@ -1,0 +1,282 @@
+"""Schedules as rows: what a person does to one. An edit changes the rows and nothing else; Beat sees to the rest."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.utils.text import slugify
+from django_celery_beat.models import PeriodicTask
+
+from agents.guards.atomic import not_in_atomic_body
+from runs.audit import record
+from runs.db.nudge import nudge_dispatcher
+from runs.db.sql import database_now
+from runs.exceptions import IllegalState
+from triggers.dispatch.hold import fire
+from triggers.dispatch.trigger_policy import policy_for
+from triggers.models import Backfill, Schedule, Trigger
+from triggers.schedules.periodic_tasks import message_of
+from triggers.schedules.preview import DEFAULT, describe, is_past, plan_of, refuse_never
+from triggers.schedules.rules.rows import point, rule_of
+from triggers.schedules.rules.rule import (
+    Clocked,
+    Cron,
+    Interval,
+    Rule,
+    RuleError,
+    Solar,
+)
+from triggers.schedules.terms.policy import SchedulePolicy
+
+FIRE_TASK = "triggers.fire_schedule"  # what these rows do under another scheduler than ours
+VANISHED = "vanished"  # in `Trigger.declared`: what was on when the declaration went
+Every = str | float | timedelta
+
+
+@not_in_atomic_body
+def create_schedule(
+    *,
+    name: str,
+    rule: Rule,
+    agent: str = "",
+    trigger: Trigger | None = None,
+    policy: SchedulePolicy = DEFAULT,
+    by: str,
+) -> Schedule:
+    """Wake an agent by a new trigger of its own, or an existing trigger, on a new schedule. RuleError if that makes no
+    sense: its `field` names what to change."""
+    _refuse_taken(name)
+    policy.check()
+    refuse_never(rule, policy)
+    with transaction.atomic():
+        trigger = trigger or _create_trigger(name, agent, policy.kind)
+        schedule = add_schedule(trigger, name=name, rule=rule, policy=policy)
+        chosen = _dumped(policy, policy.changes_from(DEFAULT))
+        record(by, "create", schedule, name=name, rule=rule.words, trigger=trigger.slug, **chosen)
+    return schedule
+
+
+@not_in_atomic_body
+def edit_schedule(
+    schedule: Schedule, *, rule: Rule | None = None, policy: SchedulePolicy | None = None, by: str
+) -> Schedule:
+    """Give it another rule, another policy, or both; a deploy will keep what differs. What stays the same is no edit.
+    RuleError if it makes no sense: its `field` names what to change."""
+    with transaction.atomic():
+        schedule = locked(schedule)
+        now_rule, now_policy = rule_here(schedule), SchedulePolicy.of(schedule)
+        policy = policy or now_policy
+        changed = policy.changes_from(now_policy)
+        is_other = rule is not None and rule != now_rule
+        if changed or is_other:
+            policy.check()
+            if other := rule or now_rule:
+                refuse_never(other, policy)
+        if rule and is_other:
+            set_rule(schedule, rule)
+        if changed:
+            policy.apply(schedule)
+        _take_over(schedule, ["rule"] * is_other + changed)
+        if changed or is_other:
+            said = {"rule": rule.words} if rule and is_other else {}
+            record(by, "edit", schedule, **said, **_dumped(policy, changed))
+    return _read_again(schedule)
+
+
+def locked(schedule: Schedule) -> Schedule:
+    """As it is now; nobody else edits it before the caller's transaction ends."""
+    # The task before the schedule: everybody locks them in this order.
+    PeriodicTask.objects.select_for_update().get(pk=schedule.task_id)
+    return _read_again(schedule)
+
+
+@not_in_atomic_body
+def pause_schedule(schedule: Schedule, *, by: str, note: str = "") -> Schedule:
+    """Stop it until it is resumed; what falls in between is not missed and never caught up."""
+    with transaction.atomic():
+        _switch(schedule, False)
+        Schedule.objects.filter(pk=schedule.pk).update(paused_by=by, paused_note=note)
+        record(by, "pause", schedule, name=schedule.task.name, note=note)
+    return _read_again(schedule)
+
+
+@not_in_atomic_body
+def resume_schedule(schedule: Schedule, *, by: str) -> Schedule:
+    """Let it fire again, counted from now. IllegalState if it never would, with what to change first."""
+    with transaction.atomic():
+        _refuse_spent(schedule)
+        _switch(schedule, True)
+        record(by, "resume", schedule, name=schedule.task.name)
+    return _read_again(schedule)
+
+
+def fire_schedule(schedule: Schedule, *, by: str) -> UUID | None:
+    """Run it now, as it goes on by itself: the id of the event for its trigger, None for an ordinary task, whose message
+    is sent. TriggerDisabled if nothing would wake; RuleError if the task's arguments are not JSON."""
+    with transaction.atomic():
+        if trigger := schedule.trigger:
+            data = {"schedule": schedule.task.name}
+            event_id = fire(trigger, data=data if schedule.data is None else {**data, "data": schedule.data}, by=by)
+        else:
+            event_id = None
+            message_of(schedule.task, database_now()).save()
+            nudge_dispatcher()
+        record(by, "fire", schedule, name=schedule.task.name, event=event_id and str(event_id))
+    return event_id
+
+
+@not_in_atomic_body
+def delete_schedule(schedule: Schedule, *, by: str) -> None:
+    """Delete it; its trigger, its events and its runs stay. IllegalState if the code declares it."""
+    if is_declared(schedule):
+        raise IllegalState(
+            f"Schedule {schedule.task.name} is declared in the code, and the next deploy would bring it back:"
+            " pause it, or take it out of the code.",
+            status="declared",
+        )
+    with transaction.atomic():
+        record(by, "delete", schedule, name=schedule.task.name)
+        remove(schedule)
+
+
+def is_declared(schedule: Schedule) -> bool:
+    """Does the code declare it? Its trigger may have others, made by operators."""
+    declared = (schedule.trigger and schedule.trigger.declared) or {}
+    return "rule" in declared and VANISHED not in declared and schedule.task.name == schedule.trigger.slug  # type: ignore[union-attr]
+
+
+def parse_rule(
+    *,
+    cron: str = "",
+    tz: str = "UTC",
+    every: Every | None = None,
+    at: str | datetime | None = None,
+    solar: str = "",
+    latitude: float = 0.0,
+    longitude: float = 0.0,
+) -> Rule:
+    """The rule that exactly one of cron (with tz), every, at and solar (with its place) gives; RuleError says what is
+    wrong with it."""
+    if bool(cron) + (every is not None) + (at is not None) + bool(solar) != 1:
+        raise RuleError("give exactly one of cron, every, at and solar")
+    if solar:
+        return Solar(event=solar, latitude=latitude, longitude=longitude)
+    if cron:
+        return Cron.parse(cron, tz)
+    return Interval.parse(every) if every is not None else Clocked.parse(at or "")
+
+
+# Writing the rows
+
+
+def add_schedule(trigger: Trigger, *, name: str, rule: Rule, policy: SchedulePolicy = DEFAULT) -> Schedule:
+    """A new PeriodicTask with its Schedule, which the task's table made itself; off if it is for an instant that is past."""
+    task = PeriodicTask(name=name, task=FIRE_TASK, args=json.dumps([trigger.slug]), enabled=not is_past(rule))
+    task.start_time, task.expires = policy.start, policy.end
+    point(task, rule)
+    with transaction.atomic():
+        task.save()
+        Schedule.objects.filter(task=task).update(trigger=trigger)
+        schedule = Schedule.objects.select_related("task", "trigger").get(task=task)
+        policy.apply(schedule)
+    return _read_again(schedule)
+
+
+def set_rule(schedule: Schedule, rule: Rule) -> None:
+    """Let its task follow another rule; a one-shot that has fired is armed again, but never for an instant that is past."""
+    task = PeriodicTask.objects.select_related("wakeful").get(pk=schedule.task_id)
+    has_fired = task.one_off and task.wakeful.last_fire_at is not None
+    task.enabled = (task.enabled or has_fired) and not is_past(rule)
+    point(task, rule)
+    task.save()
+
+
+def set_enabled(schedule: Schedule, enabled: bool) -> None:
+    task = PeriodicTask.objects.get(pk=schedule.task_id)
+    task.enabled = enabled
+    if enabled and task.one_off:
+        task.total_run_count = 0  # else django-celery-beat's own scheduler would take it for one that has fired
+    task.save()
+
+
+def remove(schedule: Schedule) -> None:
+    """Delete it with its task."""
+    with transaction.atomic():
+        # Locked, so that no tick is added to a backfill that is being deleted.
+        list(Backfill.objects.select_for_update().filter(schedule=schedule).values_list("pk"))
+        PeriodicTask.objects.get(pk=schedule.task_id).delete()
+
+
+def _switch(schedule: Schedule, enabled: bool) -> None:
+    # Locked, so that of two who switch it only one is told that he did.
+    task = PeriodicTask.objects.select_for_update().get(pk=schedule.task_id)
+    if task.enabled == enabled:
+        off = schedule.rest if schedule.rest not in ("", Schedule.Rest.OFF) else "paused"
+        status = "active" if enabled else off
+        raise IllegalState(f"Schedule {task.name} is {status} already.", status=status)
+    set_enabled(schedule, enabled)
+
+
+def _refuse_spent(schedule: Schedule) -> None:
+    name, most = schedule.task.name, schedule.max_fires
+    if most is not None and schedule.fires >= most:
+        raise IllegalState(
+            f"Schedule {name} has fired {schedule.fires} times and may {most}: raise max_fires, or clear it, first.",
+            status=Schedule.Rest.USED_UP,
+        )
+    try:
+        if next(plan_of(schedule).fires(database_now()), None) is not None:
+            return
+    except RuleError:
+        return  # Beat will say so
+    raise IllegalState(
+        f"Schedule {name} would never fire again ({describe(schedule)}): give it another rule, or a later end, first.",
+        status=Schedule.Rest.OVER,
+    )
+
+
+def rule_here(schedule: Schedule) -> Rule | None:
+    """Its rule; None if its rows say none that can be carried out."""
+    try:
+        return rule_of(schedule.task)
+    except RuleError:
+        return None
+
+
+def _read_again(schedule: Schedule) -> Schedule:
+    related = ("task__crontab", "task__interval", "task__clocked", "task__solar", "trigger")
+    return Schedule.objects.select_related(*related).get(pk=schedule.pk)
+
+
+def _dumped(policy: SchedulePolicy, names: Sequence[str]) -> dict[str, Any]:
+    dumped = policy.dump()
+    return {name: dumped[name] for name in names}
+
+
+def _take_over(schedule: Schedule, fields: Sequence[str]) -> None:
+    trigger = schedule.trigger
+    if fields and trigger and is_declared(schedule) and not set(fields) <= set(trigger.overrides):
+        trigger.overrides = sorted({*trigger.overrides, *fields})
+        trigger.save(update_fields=["overrides"])
+
+
+def _create_trigger(name: str, agent: str, kind: str) -> Trigger:
+    policy = policy_for(agent)
+    slug = slugify(name)[:100]
+    if not slug or Trigger.objects.filter(slug=slug).exists():
+        raise RuleError(
+            f"{name!r} gives the trigger the slug {slug!r}, which is empty or taken; choose another name", field="name"
+        )
+    # A heartbeat that is woken while it runs looks once more.
+    overlap = Trigger.Overlap.QUEUE_ONE if kind == "heartbeat" else Trigger.Overlap.SKIP
+    return Trigger.objects.create(slug=slug, agent=agent, overlap=overlap, policy=policy)
+
+
+def _refuse_taken(name: str) -> None:
+    if not name.strip() or len(name) > 200:
+        raise RuleError("a schedule's name has 1 to 200 characters", field="name")
+    if PeriodicTask.objects.filter(name=name).exists():
+        raise RuleError(f"there is a schedule {name!r} already; choose another name", field="name")

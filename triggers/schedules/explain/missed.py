@@ -1,0 +1,37 @@
+"""What schedules missed lately: nominal times that somebody may have waited for in vain."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from runs.db.sql import fetch
+
+LOOKED_AT = 1000  # the newest stretches of missed times
+MISSED = """
+SELECT newest.schedule_id, periodic.name, sum(coalesce(newest.count, 1))::bigint, min(newest.first), max(newest.last),
+       string_agg(DISTINCT newest.reason, ', ')
+FROM (
+  SELECT schedule_id, reason, count, first, last FROM triggers_skip
+  WHERE reason IN ('missed', 'window', 'most', 'refused') AND created_at > (SELECT clock_timestamp()) - interval '1 day'
+  ORDER BY created_at DESC LIMIT %s::int) newest
+JOIN triggers_schedule schedule ON schedule.id = newest.schedule_id
+JOIN django_celery_beat_periodictask periodic ON periodic.id = schedule.task_id
+GROUP BY newest.schedule_id, periodic.name ORDER BY max(newest.last) DESC, periodic.name LIMIT %s::int
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Missed:
+    """Of one schedule: how many nominal times, the first and the last of them, and the reasons in `Skip`'s words."""
+
+    schedule_id: int
+    name: str
+    count: int
+    first: datetime
+    last: datetime
+    reasons: str
+
+
+def missed_lately(limit: int) -> list[Missed]:
+    """What was found to be missed in the last day, by schedule, the latest first."""
+    names = Missed.__dataclass_fields__
+    return [Missed(**dict(zip(names, row, strict=True))) for row in fetch(MISSED, [LOOKED_AT, limit])]

@@ -1,0 +1,235 @@
+"""What runs set ahead for their own trigger: single wakes, which wait in the outbox, and standing schedules.
+
+A wake begins a new causal chain, since time goes by in between. So that nothing goes round faster by way of it than by way
+of events, none comes sooner than WAKEFUL_LOOP_RATE spaces its loops; and a trigger has at most WAKEFUL_MAX_WAKES ahead.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db.models import Min
+from django.db.models.fields.json import KT
+
+from agents.effects import Effects, Standing
+from agents.exceptions import Permanent
+from runs.attempt.effects import SCHEDULE, WAKEUP
+from runs.audit import record, record_about
+from runs.db.patience import Locked, no_longer_than
+from runs.db.sql import database_now, fetch
+from runs.models import OutboxMessage
+from runs.wiring import PutOff
+from triggers.accept import Incoming, accept, builtin_source
+from triggers.declarations.sync import rule_as_json
+from triggers.models import Schedule, Trigger
+from triggers.schedules.edit import add_schedule, parse_rule, remove, set_rule
+from triggers.schedules.heartbeats import require_heartbeat
+from triggers.schedules.rules.rows import rule_of
+from triggers.schedules.rules.rule import Rule, RuleError
+
+log = structlog.get_logger(__name__)
+
+THERE = "SELECT id FROM triggers_trigger WHERE id = ANY(%s::uuid[])"
+KEEP = f"{THERE} FOR KEY SHARE SKIP LOCKED"
+EVENT_TYPE = "run.wakeup"
+NAME_LENGTH = 200  # of a schedule
+BY = "dispatcher"
+PATIENCE = timedelta(milliseconds=10)  # for a lock; meanwhile nothing is dispatched
+LATER = timedelta(seconds=1)
+LAST = "~"  # after every instant in ISO 8601
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ahead:
+    """A wake that is still to come."""
+
+    due_at: datetime
+    name: str
+    reason: str
+    run_id: UUID
+
+
+def pending(trigger: Trigger, limit: int = 100) -> list[Ahead]:
+    """The next wakes that runs of this trigger have set for it, soonest first."""
+    messages = OutboxMessage.objects.filter(topic=WAKEUP, key=str(trigger.pk)).order_by("available_at", "id")
+    return [
+        Ahead(
+            due_at=message.available_at,
+            name=message.payload["name"],
+            reason=message.payload["reason"],
+            run_id=UUID(message.payload["run"]),
+        )
+        for message in messages[:limit]
+    ]
+
+
+# Setting them: called in the commit of the run
+
+
+def check_ahead(trigger_id: UUID | None, effects: Effects) -> None:
+    """Permanent says why a run of this trigger must not set what it wants to."""
+    if trigger_id is None:
+        raise Permanent(
+            "this run was spawned by another: it has no trigger of its own to wake, to pace or to give a schedule"
+        )
+    names = [wake.key for wake in effects.wakes]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise Permanent(f"this run sets two wakes under the key {min(twice)!r}; give each a key of its own")
+    slug = Trigger.objects.filter(pk=trigger_id).values_list("slug", flat=True).first() or ""
+    if effects.paces:
+        require_heartbeat(trigger_id, slug)
+    for standing in effects.standings:
+        _check(standing, slug)
+    _refuse_too_many(trigger_id, slug, effects)
+
+
+def _check(standing: Standing, slug: str) -> None:
+    name = _name(slug, standing.name)
+    if len(name) > NAME_LENGTH:
+        raise Permanent(f"the schedule's name {name!r} has {len(name)} characters; {NAME_LENGTH} is the most")
+    try:
+        _rule(cron=standing.cron, tz=standing.tz, every=standing.every)
+    except RuleError as error:
+        raise Permanent(f"schedule {standing.name!r}: {error}") from error
+
+
+def _refuse_too_many(trigger_id: UUID, slug: str, effects: Effects) -> None:
+    most = settings.WAKEFUL_MAX_WAKES
+    wakes = OutboxMessage.objects.filter(topic=WAKEUP, key=str(trigger_id))[: most + 1].count() + len(effects.wakes)
+    standing = set(_standing(slug).filter(trigger=trigger_id).values_list("task__name", flat=True)[: most + 1])
+    for wanted in effects.standings:
+        (standing.add if wanted.cron or wanted.every else standing.discard)(_name(slug, wanted.name))
+    if wakes + len(standing) > most:
+        raise Permanent(
+            f"trigger {slug!r} would have {wakes} wakes and {len(standing)} schedules ahead that its runs have set; "
+            f"WAKEFUL_MAX_WAKES is {most}"
+        )
+
+
+# When they are due, or committed: handlers of the outbox
+
+
+def wake(payloads: Sequence[dict[str, Any]]) -> None:
+    """Record the events by which triggers wake again."""
+    there = _share(payloads)
+    accept([_event(payload) for payload in payloads if payload["trigger"] in there])
+    for payload in payloads:
+        if payload["trigger"] not in there:
+            _drop(payload, "its trigger is gone")
+
+
+def _event(payload: dict[str, Any]) -> Incoming:
+    return Incoming(
+        source_id=builtin_source("wakeup"),
+        ce_source="runs",
+        ce_id=f"{payload['run']}:{payload['name']}",
+        type=EVENT_TYPE,
+        data=payload["data"],
+        headers={"reason": payload["reason"]} if payload["reason"] else {},
+        target_id=UUID(payload["trigger"]),
+        cause_run_id=UUID(payload["run"]),
+    )
+
+
+def set_standing(payloads: Sequence[dict[str, Any]]) -> None:
+    """Make, change or remove the schedules that runs have set; a rule that stays the same keeps its pace.
+
+    What another session has locked is put off, and so is what came after it for the same trigger: the last word counts.
+    """
+    there, earliest = _triggers(payloads), _earliest_put_off(payloads)
+    is_locked = False
+    for payload in payloads:
+        is_overtaking = earliest.get(payload["trigger"], LAST) < payload.get("since", LAST)
+        is_locked = is_locked or is_overtaking or not _set_unless_locked(there, payload)
+        if is_locked:
+            _put_off(payload)
+
+
+def _earliest_put_off(payloads: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """By trigger, since when the oldest of what was put off for it, and is not among these, waits."""
+    waiting = OutboxMessage.objects.filter(
+        topic=SCHEDULE, key__in={one["trigger"] for one in payloads}, payload__has_key="since"
+    )
+    return dict(waiting.values("key").annotate(first=Min(KT("payload__since"))).values_list("key", "first"))
+
+
+def _put_off(payload: dict[str, Any]) -> None:
+    now = database_now()
+    payload = {"since": now.astimezone(UTC).isoformat(timespec="microseconds"), **payload}
+    OutboxMessage.objects.create(topic=SCHEDULE, key=payload["trigger"], payload=payload, available_at=now + LATER)
+
+
+def _set_unless_locked(there: Mapping[str, Trigger], payload: dict[str, Any]) -> bool:
+    """False: another session holds rows that it needs, such as the one row that every edit of any schedule updates."""
+    try:
+        with no_longer_than(PATIENCE):
+            if payload["trigger"] not in there:
+                raise RuleError("its trigger is gone")
+            _set(there[payload["trigger"]], payload)
+    except RuleError as error:
+        _drop(payload, str(error))
+    except Locked:
+        return False
+    return True
+
+
+def _set(trigger: Trigger, payload: dict[str, Any]) -> None:
+    name, by = _name(trigger.slug, payload["name"]), f"run:{payload['run']}"
+    rule = _rule(cron=payload["cron"], tz=payload["tz"], every=payload["every"])
+    schedule = Schedule.objects.select_related("task").filter(task__name=name).first()
+    if schedule and schedule.trigger_id != trigger.pk:
+        raise RuleError(f"there is another schedule {name!r}")
+    if rule is None:
+        if schedule:
+            record(by, "delete", schedule, name=name)
+            remove(schedule)
+    elif schedule is None:
+        made = add_schedule(trigger, name=name, rule=rule)
+        record(by, "create", made, name=name, rule=rule.words, trigger=trigger.slug)
+    elif _says(schedule) != rule_as_json(rule):
+        set_rule(schedule, rule)
+        record(by, "edit", schedule, name=name, rule=rule.words)
+
+
+def _says(schedule: Schedule) -> Any:
+    try:
+        return rule_as_json(rule_of(schedule.task))
+    except RuleError:
+        return None
+
+
+def _rule(*, cron: str, tz: str, every: float | timedelta | None) -> Rule | None:
+    """None: it is to be removed."""
+    return parse_rule(cron=cron, tz=tz, every=every) if cron or every is not None else None
+
+
+def _name(slug: str, name: str) -> str:
+    return f"{slug}/{name}"
+
+
+def _standing(slug: str) -> Any:
+    return Schedule.objects.filter(task__name__startswith=_name(slug, ""))
+
+
+def _triggers(payloads: Iterable[dict[str, Any]]) -> dict[str, Trigger]:
+    """Those that are still there, by id."""
+    return {str(id): trigger for id, trigger in Trigger.objects.in_bulk({one["trigger"] for one in payloads}).items()}
+
+
+def _share(payloads: Sequence[dict[str, Any]]) -> Collection[str]:
+    """Those that are still there, kept from being deleted. PutOff: another session is about to delete some, or has locked them so."""
+    wanted = sorted({payload["trigger"] for payload in payloads})
+    there = {str(id) for (id,) in fetch(THERE, [wanted])}
+    kept = {str(id) for (id,) in fetch(KEEP, [wanted])}
+    if there - kept:
+        raise PutOff([payload for payload in payloads if payload["trigger"] in there - kept])
+    return there
+
+
+def _drop(payload: dict[str, Any], reason: str) -> None:
+    log.warning("ahead.dropped", trigger=payload["trigger"], run=payload["run"], name=payload["name"], reason=reason)
+    record_about(BY, "drop", "trigger", payload["trigger"], name=payload["name"], run=payload["run"], reason=reason)

@@ -1,0 +1,96 @@
+"""POST /api/v1/events/: CloudEvents 1.0 from the holder of a token, whose own source is the way in."""
+
+from collections.abc import Iterable
+from typing import Any, cast
+from uuid import UUID
+
+from django.db import transaction
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema, inline_serializer
+from rest_framework.exceptions import NotFound
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import BooleanField, UUIDField
+
+from runs.api.body import read_body
+from triggers.accept import Incoming, accept
+from triggers.models import ApiToken, Source
+from triggers.sources.cloudevents.format import (
+    BATCH,
+    STRUCTURED,
+    CloudEvent,
+    InvalidEvent,
+    UnsupportedMedia,
+    read_message,
+)
+from triggers.sources.http.answers import AnyAccept, answer, require_room, status_of
+from triggers.sources.http.headers import UNREADABLE, Headers, UnreadableField, redact
+
+RECORDED = inline_serializer("Recorded", {"event": UUIDField(), "duplicate": BooleanField()})
+
+
+class EventIntake:
+    """The `create` action of the events resource."""
+
+    content_negotiation_class: type[BaseContentNegotiation] = AnyAccept
+
+    @extend_schema(
+        request={
+            STRUCTURED: OpenApiTypes.OBJECT,
+            BATCH: {"type": "array", "items": {"type": "object"}},
+            "*/*": OpenApiTypes.BINARY,
+        },
+        responses={202: RECORDED, 200: RECORDED},
+    )
+    def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Record a CloudEvent: structured, binary (`ce-` headers) or a batch, which is taken or refused whole."""
+        body = read_body(request._request)
+        token = cast(ApiToken, request.auth)
+        require_room(token.source_id)
+        headers = Headers(request.headers, request.META.get(UNREADABLE, ()))
+        for name in sorted(headers.unreadable):
+            if name.startswith("ce-"):
+                unreadable = UnreadableField(name)
+                return Response({"detail": str(unreadable), "field": name}, 400)
+        try:
+            message = read_message(headers, body)
+        except UnsupportedMedia as refusal:
+            return Response({"detail": str(refusal)}, 415)
+        except InvalidEvent as refusal:
+            return Response(_problem(refusal), 400)
+
+        incoming = list(_incoming(message.events, _source_of(token), redact(headers)))
+        # One transaction: a batch is recorded whole, or its sender sends it again.
+        with transaction.atomic():
+            accepted = accept(incoming)
+        if message.is_batch:
+            return Response([answer(one) for one in accepted], 202)
+        return Response(answer(accepted[0]), status_of(accepted[0]))
+
+
+def _source_of(token: ApiToken) -> UUID:
+    if not Source.objects.filter(pk=token.source_id, enabled=True).exists():
+        raise NotFound("The source of this token is disabled.")
+    return token.source_id
+
+
+def _incoming(events: Iterable[CloudEvent], source_id: UUID, headers: dict[str, str]) -> Iterable[Incoming]:
+    for event in events:
+        yield Incoming(
+            source_id=source_id,
+            ce_source=event.source,
+            ce_id=event.id,
+            type=event.type,
+            subject=event.subject,
+            time=event.time,
+            data=event.data,
+            data_error=event.data_error,
+            body=event.body,
+            headers=headers,
+        )
+
+
+def _problem(refusal: InvalidEvent) -> dict[str, object]:
+    problem: dict[str, object] = {"detail": str(refusal), "field": refusal.field}
+    return problem if refusal.index is None else problem | {"index": refusal.index}

@@ -1,0 +1,24 @@
+"""Signals: what a person or a program tells one run, as an event that it may wait for."""
+
+from typing import Any
+from uuid import UUID
+
+from uuid_utils.compat import uuid7
+
+from agents.reserved import SIGNAL
+from triggers.accept import Incoming, accept, builtin_source
+
+
+def signal(run_id: UUID, name: str, data: Any, by: str) -> UUID:
+    """Record a signal to a run, in the caller's transaction or its own; the event's id. `runs.actions.signal` says to which
+    runs there may be one."""
+    event = Incoming(
+        source_id=builtin_source("manual"),
+        ce_source=by,
+        ce_id=str(uuid7()),
+        type=SIGNAL,
+        subject=str(run_id),
+        data={"run": str(run_id), "name": name, "data": data},
+    )
+    [accepted] = accept([event])
+    return accepted.event_id

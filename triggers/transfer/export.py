@@ -1,0 +1,102 @@
+"""Triggers, their schedules with their exclusion calendars, and their sources as a file that another system can import.
+
+Of a trigger that the code declares the file holds what operators have changed of it, and nothing else: the rest comes
+with the code. No secret, token, state or history is in it.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from triggers.declarations.sync import COLUMNS, rule_as_json
+from triggers.models import ExclusionCalendar, Schedule, Source, Trigger
+from triggers.schedules.edit import VANISHED, is_declared
+from triggers.schedules.preview import is_past
+from triggers.schedules.rules.rows import rule_of
+from triggers.schedules.rules.rule import RuleError
+from triggers.schedules.terms.policy import SchedulePolicy
+from triggers.sources.webhooks.scheme import schemes
+
+FORMAT = "wakeful triggers"
+VERSION = 1
+RELATED = ("task__crontab", "task__interval", "task__clocked", "task__solar", "trigger")
+
+
+@dataclass(kw_only=True)
+class Export:
+    """The file's content, and what could not be put into it."""
+
+    content: dict[str, Any]
+    notes: list[str] = field(default_factory=list)
+
+
+def export_triggers(slugs: Collection[str] = ()) -> Export:
+    """These triggers, or all, in an order that only depends on what there is. Trigger.DoesNotExist names an unknown one."""
+    triggers = Trigger.objects.order_by("slug")
+    if slugs:
+        triggers = triggers.filter(slug__among=list(slugs))
+        if unknown := sorted(set(slugs) - {trigger.slug for trigger in triggers}):
+            raise Trigger.DoesNotExist(", ".join(unknown))
+    notes: list[str] = []
+    kept = [trigger for trigger in triggers if not _has_vanished(trigger, notes)]
+    schedules = (
+        Schedule.objects.filter(trigger__id__among=[trigger.pk for trigger in kept])
+        .select_related(*RELATED)
+        .prefetch_related("exclude")
+        .order_by("task__name")
+    )
+    sources = Source.objects.filter(kind__in=schemes()).order_by("slug")
+    if slugs:
+        sources = sources.filter(slug__among=sorted({trigger.source for trigger in kept}))
+    calendars = ExclusionCalendar.objects.order_by("slug")
+    if slugs:
+        calendars = calendars.filter(schedules__id__among=[schedule.pk for schedule in schedules]).distinct()
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "sources": [_source(source) for source in sources],
+        "calendars": [{"slug": calendar.slug, "days": calendar.days} for calendar in calendars],
+        "triggers": [_trigger(trigger) for trigger in kept],
+        "schedules": [entry for schedule in schedules if (entry := _schedule(schedule, notes))],
+    }
+    return Export(content=content, notes=notes)
+
+
+def _has_vanished(trigger: Trigger, notes: list[str]) -> bool:
+    vanished = VANISHED in (trigger.declared or {})
+    if vanished:
+        notes.append(f"trigger {trigger.slug} is left out: its declaration is gone")
+    return vanished
+
+
+def _source(source: Source) -> dict[str, Any]:
+    return {"slug": source.slug, "kind": source.kind, "enabled": source.enabled, "settings": source.settings}
+
+
+def _trigger(trigger: Trigger) -> dict[str, Any]:
+    head = {"slug": trigger.slug, "agent": trigger.agent, "enabled": trigger.enabled}
+    fields = {name: getattr(trigger, name) for name in COLUMNS if name != "agent"}
+    if trigger.declared is None:
+        return {**head, **fields}
+    changed = {name: value for name, value in fields.items() if trigger.declared.get(name, value) != value}
+    return {**head, "declared": True, **changed}
+
+
+def _schedule(schedule: Schedule, notes: list[str]) -> dict[str, Any] | None:
+    """None: it cannot be carried over, or has had its time."""
+    task, trigger = schedule.task, schedule.trigger
+    assert trigger is not None  # noqa: S101  (they are chosen by it)
+    try:
+        rule = rule_of(task)
+    except RuleError as error:
+        notes.append(f"schedule {task.name} is left out: {error}")
+        return None
+    head = {"name": task.name, "trigger": trigger.slug, "enabled": task.enabled}
+    said, policy = rule_as_json(rule), SchedulePolicy.of(schedule).dump()
+    if is_declared(schedule):
+        declared = trigger.declared or {}
+        # Of a rule that differs the whole is said.
+        said = said if said != declared["rule"] else {}
+        changed = {name: value for name, value in policy.items() if declared.get(name, value) != value}
+        return {**head, "declared": True, **said, **changed}
+    return None if is_past(rule) else {**head, **said, **policy}

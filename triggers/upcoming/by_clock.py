@@ -1,0 +1,367 @@
+"""What will wake next, and when: what fires by the clock, wakes that runs have set themselves, windows that close, timers of
+runs that wait, and runs that are put off.
+
+Each kind is read by the index on its time, and no more rows of it than are asked for: a million schedules cost what ten do.
+A filter looks through the first SEEN of a kind.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from itertools import islice, takewhile
+from typing import Any, cast
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from agents.durations import in_words
+from agents.reserved import SIGNAL
+from runs.attempt.effects import WAKEUP
+from runs.db.sql import database_now, fetch
+from runs.models import OutboxMessage, Run, Wait
+from triggers.models import Schedule, Trigger, Window
+from triggers.schedules.definition import ROWS, STATE, State
+from triggers.schedules.plan import Plan
+from triggers.schedules.reminders import text_of
+from triggers.schedules.rules.rule import Rule, RuleError, just_before
+
+BY_CLOCK = ("schedule", "heartbeat", "reminder", "task")
+OF_RUNS = ("wake", "timer", "retry", "start")
+KINDS = (*BY_CLOCK, "window", *OF_RUNS)
+SEEN = 10_000
+REPEATS = 100  # times of one schedule that are worked out, beside its first
+WALKED = 1000  # fires of a limited schedule that are counted on the way to a day to come
+
+STATES = f"SELECT schedule.id, {STATE} FROM {ROWS} WHERE schedule.id = ANY(%s::bigint[])"  # noqa: S608  (our own parts)
+PACES = """
+SELECT wanted.id, entry.by, entry.detail FROM unnest(%s::bigint[]) AS wanted(id)
+CROSS JOIN LATERAL (
+  SELECT audit.by, audit.detail FROM runs_auditentry audit
+  WHERE audit.kind = 'schedule' AND audit.object_id = wanted.id::text AND audit.action = 'pace'
+  ORDER BY audit.at DESC LIMIT 1) entry
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coming:
+    """Something that is to wake an agent, or an ordinary periodic task. `later` are further times of the same schedule,
+    `is_endless`: there are more of them than were worked out."""
+
+    at: datetime
+    kind: str
+    name: str
+    why: str
+    nominal: datetime | None = None
+    agent: str = ""
+    trigger: str = ""
+    later: tuple[datetime, ...] = ()
+    is_endless: bool = False
+    schedule_id: int | None = None
+    trigger_id: UUID | None = None
+    run_id: UUID | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """A stretch of time that is looked at now."""
+
+    start: datetime
+    until: datetime
+    now: datetime
+
+    @property
+    def is_to_come(self) -> bool:
+        return self.start > self.now
+
+    def on(self, field: str) -> Q:
+        """What has its time in it; what is late too, unless it is to come."""
+        within = Q(**{f"{field}__lt": self.until})
+        return within & Q(**{f"{field}__gte": self.start}) if self.is_to_come else within
+
+
+def ahead(
+    start: datetime, until: datetime, limit: int, *, kinds: Iterable[str] = KINDS, agent: str = ""
+) -> list[Coming]:
+    """The first `limit` that are to come from `start` on and before `until`, soonest first, each schedule once. From now on
+    or earlier, what is late is among them."""
+    wanted, span = frozenset(kinds), Span(start=start, until=until, now=database_now())
+    found = _by_clock(span, limit, wanted, agent) if wanted & set(BY_CLOCK) else []
+    found += not_by_clock(span, limit, wanted, agent)
+    return sorted(found, key=lambda one: (one.at, one.name))[:limit]
+
+
+def not_by_clock(span: Span, limit: int, wanted: frozenset[str], agent: str) -> list[Coming]:
+    """At most `limit` of each kind that is no schedule, in no order."""
+    found: list[Coming] = []
+    if "wake" in wanted:
+        found += _wakes(span, limit, agent)
+    if "window" in wanted:
+        found += _windows(span, limit, agent)
+    if "timer" in wanted:
+        found += _timers(span, limit, agent)
+    if wanted & {"retry", "start"}:
+        found += [one for one in _put_off(span, limit, agent) if one.kind in wanted]
+    return found
+
+
+def _soonest(rows: QuerySet[Any], field: str, limit: int, only: Q) -> QuerySet[Any]:
+    """By the index on the field and nothing else: of thousands that have one time all would be read to be sorted, and with
+    rows joined to them the index might not be used. A filter looks through the first SEEN."""
+    ids = list(rows.order_by(field).values_list("pk", flat=True)[: SEEN if only else limit])
+    chosen: QuerySet[Any] = rows.model._default_manager.filter(only, pk__in=ids).order_by(field)
+    return chosen[:limit]
+
+
+# By the clock
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The fires of a schedule that are to come; `plan` None: its next is its last, or nobody knows another."""
+
+    schedule: Schedule
+    state: State
+    plan: Plan | None
+
+    @classmethod
+    def of(cls, schedule: Schedule, state: State) -> "Clock":
+        try:
+            plan = None if state.one_off else state.plan()
+        except RuleError:
+            plan = None
+        return cls(schedule, state, plan)
+
+    def within(self, span: Span, most: int) -> list[tuple[datetime, datetime]]:
+        """Nominal and due times, at most so many; the first as Beat will take it, late or not."""
+        first, due = self.schedule.next_fire_at, self.schedule.due_at
+        if first is None or due is None:
+            return []
+        found = [(first, due)] if due < span.until and (due >= span.start or not span.is_to_come) else []
+        if self.plan is not None:
+            found += self._later(self.plan, first, span, most - len(found))
+        return found[:most]
+
+    def _later(self, plan: Plan, first: datetime, span: Span, most: int) -> list[tuple[datetime, datetime]]:
+        if self.schedule.max_fires is not None:
+            # Which fire is its last is known by counting them.
+            left = self.schedule.max_fires - self.schedule.fires - 1
+            fires: Iterator[datetime] = islice(plan.fires(first), max(0, min(left, WALKED)))
+        elif span.start > first:
+            # Each is due before the following one is named.
+            fires = plan.fires(max(first, just_before(plan.newest(first, span.start))))
+        else:
+            fires = plan.fires(first)
+        dues = ((nominal, plan.due(nominal)) for nominal in takewhile(lambda nominal: nominal < span.until, fires))
+        return list(islice((one for one in dues if span.start <= one[1] < span.until), most))
+
+
+def clocks(schedules: Sequence[Schedule]) -> list[Clock]:
+    """Of schedules that were read with their task and trigger; one query for all."""
+    states = {id: State(id, json.loads(values)) for id, values in fetch(STATES, [[one.pk for one in schedules]])}
+    return [Clock.of(one, states[one.pk]) for one in schedules if one.pk in states]
+
+
+def soonest_schedules(
+    span: Span, limit: int, kinds: frozenset[str] = frozenset(KINDS), agent: str = ""
+) -> list[Schedule]:
+    """Those that fire first in a stretch of time; of one that is to come, those that begin in it as well."""
+    armed = Schedule.objects.filter(stale=False, due_at__isnull=False)
+    only = only_those(kinds, agent)
+    stretches = [armed.filter(due_at__lt=span.until)]
+    if span.is_to_come:
+        stretches = [armed.filter(due_at__lt=span.start), armed.filter(due_at__gte=span.start, due_at__lt=span.until)]
+    related = ("task", "trigger")
+    return [one for rows in stretches for one in _soonest(rows, "due_at", limit, only).select_related(*related)]
+
+
+def only_those(kinds: frozenset[str], agent: str) -> Q:
+    """The filter of schedules by kind and agent; empty where none is asked for."""
+    only = Q()
+    if not kinds >= set(BY_CLOCK):
+        only = Q(trigger__isnull=False, kind__in=sorted(kinds & {"schedule", "heartbeat", "reminder"}))
+        only = only | Q(trigger=None) if "task" in kinds else only
+    return only & Q(trigger__agent=agent) if agent else only
+
+
+def _by_clock(span: Span, limit: int, kinds: frozenset[str], agent: str) -> list[Coming]:
+    found = clocks(soonest_schedules(span, limit, kinds, agent))
+    paces = _paces([clock.schedule for clock in found])
+    return [coming for clock in found if (coming := _of_clock(clock, span, paces))]
+
+
+def _of_clock(clock: Clock, span: Span, paces: Mapping[int, tuple[str, dict[str, Any]]]) -> Coming | None:
+    times = clock.within(span, REPEATS + 2)
+    if not times:
+        return None
+    (nominal, at), *later = times
+    schedule, trigger = clock.schedule, clock.schedule.trigger
+    by, pace = paces.get(schedule.pk, ("", {}))
+    return Coming(
+        at=at,
+        nominal=nominal,
+        kind=kind_of(schedule),
+        name=schedule.task.name,
+        agent=trigger.agent if trigger else "",
+        trigger=trigger.slug if trigger else "",
+        why=_why(clock, pace),
+        later=tuple(due for _, due in later[:REPEATS]),
+        is_endless=len(later) > REPEATS,
+        schedule_id=schedule.pk,
+        trigger_id=schedule.trigger_id,
+        run_id=UUID(by.removeprefix("run:")) if by else None,
+    )
+
+
+def kind_of(schedule: Schedule) -> str:
+    """Its kind; `task` is an ordinary periodic task, which wakes no agent."""
+    return str(schedule.kind) if schedule.trigger_id else "task"
+
+
+def _why(clock: Clock, pace: dict[str, Any]) -> str:
+    schedule, trigger = clock.schedule, clock.schedule.trigger
+    said = text_of(schedule) or _rule_in_words(clock)
+    if pace:
+        said += f"; its agent asked for {in_words(timedelta(seconds=pace['asked'])) if pace['asked'] else 'at once'}"
+        said += (
+            f", and was given {in_words(timedelta(seconds=pace['given']))}" if pace["asked"] != pace["given"] else ""
+        )
+        said += f": {pace['reason']}" if pace["reason"] else ""
+    if trigger and not trigger.enabled:
+        return f"{said}; its trigger is off, so nothing wakes"
+    if trigger and trigger.paused_at:
+        return f"{said}; its trigger is paused, so the event is held"
+    return said
+
+
+def _rule_in_words(clock: Clock) -> str:
+    try:
+        return _words(clock.state.rule())
+    except RuleError as error:
+        return str(error)
+
+
+@lru_cache(1000)
+def _words(rule: Rule) -> str:
+    return rule.words
+
+
+def _paces(schedules: Sequence[Schedule]) -> dict[int, tuple[str, dict[str, Any]]]:
+    """Of heartbeats that come when their agents said: by whom, and what they asked for."""
+    # Its grid begins with its next time: so it was set by a run, or has not begun.
+    paced = [one.pk for one in schedules if one.kind == Schedule.Kind.HEARTBEAT and one.anchor_at == one.next_fire_at]
+    return {id: (by, json.loads(detail)) for id, by, detail in fetch(PACES, [paced])} if paced else {}
+
+
+# What runs have set, and what waits for them
+
+
+def _wakes(span: Span, limit: int, agent: str) -> list[Coming]:
+    rows = OutboxMessage.objects.filter(span.on("available_at"), topic=WAKEUP)
+    if agent:
+        rows = rows.filter(
+            key__among=[str(id) for id in Trigger.objects.filter(agent=agent).values_list("id", flat=True)]
+        )
+    columns = ("available_at", "key", "payload__run", "payload__reason", "payload__name")
+    found = list(rows.order_by("available_at", "id").values_list(*columns)[:limit])
+    triggers = Trigger.objects.in_bulk({UUID(key) for _, key, *_ in found})
+    return [_wake(triggers.get(UUID(key)), at, UUID(key), run, reason, name) for at, key, run, reason, name in found]
+
+
+def _wake(trigger: Trigger | None, at: datetime, id: UUID, run: str, reason: str, name: str) -> Coming:
+    return Coming(
+        at=at,
+        kind="wake",
+        name=trigger.slug if trigger else str(id),
+        agent=trigger.agent if trigger else "",
+        trigger=trigger.slug if trigger else "",
+        why=(reason or f"a run set it, as {name}") if trigger else "its trigger is gone, so nothing wakes",
+        trigger_id=id,
+        run_id=UUID(run),
+    )
+
+
+def _windows(span: Span, limit: int, agent: str) -> list[Coming]:
+    rows = Window.objects.filter(span.on("due_at"))
+    found = _soonest(rows, "due_at", limit, Q(trigger__agent=agent) if agent else Q())
+    return [_window(window) for window in found.select_related("trigger").defer("input")]
+
+
+def _window(window: Window) -> Coming:
+    number = len(window.event_ids)
+    events = "an event waits" if number == 1 else f"{number} events wait"
+    moved = "" if window.closes_at in (None, window.due_at) else ", unless another comes"
+    return Coming(
+        at=window.due_at,
+        kind="window",
+        name=window.trigger.slug,
+        agent=window.trigger.agent,
+        trigger=window.trigger.slug,
+        why=f"{events} to become one run{moved}",
+        trigger_id=window.trigger_id,
+    )
+
+
+def _timers(span: Span, limit: int, agent: str) -> list[Coming]:
+    rows = Wait.objects.filter(span.on("due_at")).extra(where=["runs_wait.status = 'open'"])
+    found = _soonest(rows, "due_at", limit, Q(run__agent=agent) if agent else Q()).select_related("run")
+    columns = (
+        "due_at",
+        "kind",
+        "key",
+        "event_type",
+        "match",
+        "children",
+        "run__agent",
+        "run__trigger",
+        "run__trigger_id",
+    )
+    return [_timer(wait) for wait in found.only(*columns)]
+
+
+def _timer(wait: Wait) -> Coming:
+    return Coming(
+        at=cast(datetime, wait.due_at),
+        kind="timer",
+        name=wait.key,
+        agent=wait.run.agent,
+        trigger=wait.run.trigger,
+        why=_waited_for(wait),
+        trigger_id=wait.run.trigger_id,
+        run_id=wait.run_id,
+    )
+
+
+def _waited_for(wait: Wait) -> str:
+    match wait.kind:
+        case Wait.Kind.TIME:
+            return "it has slept enough then"
+        case Wait.Kind.APPROVAL:
+            return "it waits no longer for a decision then"
+        case Wait.Kind.CHILDREN:
+            return f"it waits no longer for its {len(wait.children)} children then"
+    what = f"signal {(wait.match or {}).get('name')}" if wait.event_type == SIGNAL else wait.event_type
+    return f"it waits no longer for {what} then"
+
+
+def _put_off(span: Span, limit: int, agent: str) -> list[Coming]:
+    # A literal, as in Run.objects.running(): only so is the small index used.
+    rows = Run.objects.filter(span.on("due_at")).extra(where=["runs_run.status = 'queued'"])
+    found = _soonest(rows, "due_at", limit, Q(agent=agent) if agent else Q())
+    return [_of_run(run) for run in found.only("due_at", "agent", "trigger", "trigger_id", "attempt", "error")]
+
+
+def _of_run(run: Run) -> Coming:
+    error = run.error.strip().splitlines()[0][:200] if run.error.strip() else ""
+    retried = f"attempt {run.attempt} did not succeed" + (f": {error}" if error else "")
+    return Coming(
+        at=cast(datetime, run.due_at),
+        kind="retry" if run.attempt else "start",
+        name=run.trigger or run.agent,
+        agent=run.agent,
+        trigger=run.trigger,
+        why=retried if run.attempt else "the rate of its trigger lets it start then",
+        trigger_id=run.trigger_id,
+        run_id=run.pk,
+    )
