@@ -15,7 +15,7 @@ class ConfigConfig(AppConfig):
         from runs.attempt.effects import EMITTED, PACE, SCHEDULE, WAKEUP
         from runs.wiring import wiring
         from triggers.dispatch.admission import loop_rate
-        from triggers.dispatch.after_run import record_emitted
+        from triggers.dispatch.run_failures import record_emitted
         from triggers.events import find_event, read_events
         from triggers.schedules.heartbeats import set_pace
         from triggers.schedules.periodic_tasks import TOPIC as PERIODIC_TASK

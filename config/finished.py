@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from runs.attempt.children import stop_orphans
-from triggers.dispatch.after_run import count_failures
+from triggers.dispatch.run_failures import count_failures
 
 
 def tell(payloads: Sequence[dict[str, Any]]) -> None:

@@ -24,7 +24,7 @@ from agents.ids import TIME_PREFIX, run_id
 from runs.db.sql import execute, fetch
 from runs.models import Approval
 from runs.transitions.entries import digest_of
-from triggers.dispatch.match import Index
+from triggers.dispatch.index import Index
 from triggers.dispatch.pending import NIL_REPLAY, Item, match_items
 from triggers.dispatch.rules import rule_of
 from triggers.models import Trigger

@@ -31,7 +31,7 @@ from tests.runs.factories import make_run
 from triggers.dispatch.admission import Match, admit
 from triggers.dispatch.batch import open_ledger, settle
 from triggers.dispatch.flow_control import Intake, Rate
-from triggers.dispatch.match import Rule
+from triggers.dispatch.index import Rule
 
 OWNED = {"claimed_at": timezone.now(), "deadline_at": timezone.now(), "pid": 1}
 

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from runs.models import Notification
-from triggers.dispatch.after_run import count_failures
+from triggers.dispatch.run_failures import count_failures
 from triggers.models import Trigger
 
 from .factories import make_trigger

@@ -17,7 +17,7 @@ from tests.triggers.test_expressions import FILTERS, VALUES
 from triggers.dispatch import expressions
 from triggers.dispatch.admission import Refusal
 from triggers.dispatch.batch import Rules, dispatch
-from triggers.dispatch.match import Index, Rule
+from triggers.dispatch.index import Index, Rule
 from triggers.dispatch.payload import Payload
 from triggers.dispatch.pending import Item, cases_of, decide, wanted_by
 from triggers.models import Decision, Trigger

@@ -16,10 +16,10 @@ from runs.models import NIL, Run
 from tests.triggers.factories import make_event, make_trigger
 from triggers.dispatch import batch as dispatching
 from triggers.dispatch.admission import Ledger, Match, admit
-from triggers.dispatch.after_run import record_emitted
 from triggers.dispatch.batch import Rules, close_windows, dispatch
-from triggers.dispatch.match import Rule
+from triggers.dispatch.index import Rule
 from triggers.dispatch.rates import Use
+from triggers.dispatch.run_failures import record_emitted
 from triggers.models import Decision, Event, Trigger, Window
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

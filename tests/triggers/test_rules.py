@@ -10,7 +10,7 @@ from tests.triggers.factories import make_event, make_trigger
 from triggers.dispatch import batch as dispatching
 from triggers.dispatch import rules as reading
 from triggers.dispatch.batch import Batch, dispatch
-from triggers.dispatch.match import Rule
+from triggers.dispatch.index import Rule
 from triggers.dispatch.rules import Rules
 from triggers.models import Trigger
 

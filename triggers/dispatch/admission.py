@@ -17,7 +17,7 @@ from runs.chain import Chain, in_words
 from runs.enqueue import NewRun, UnstartedRun
 from runs.keys import KeyState
 from triggers.dispatch.flow_control import Rate
-from triggers.dispatch.match import Rule
+from triggers.dispatch.index import Rule
 from triggers.dispatch.rates import Use
 from triggers.dispatch.windows import Group, OpenWindow
 from triggers.models import Decision, Trigger

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from runs.db.sql import fetch
 from triggers.dispatch.flow_control import Intake
-from triggers.dispatch.match import Rule
+from triggers.dispatch.index import Rule
 from triggers.models import Trigger
 
 ARE_UNDERWAY = "EXISTS (SELECT FROM triggers_backfilltick WHERE outcome = 'open')"

@@ -27,8 +27,8 @@ from triggers.dispatch.admission import (
 )
 from triggers.dispatch.awaited import waits_ended_by
 from triggers.dispatch.behind import Behind
+from triggers.dispatch.index import Index
 from triggers.dispatch.leadership import LOCK
-from triggers.dispatch.match import Index
 from triggers.dispatch.pending import (
     Item,
     Matched,

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import structlog
 
-from triggers.dispatch.match import Index
+from triggers.dispatch.index import Index
 from triggers.dispatch.pending import Identity, Item, Matched, match_items, wanted_by
 
 log = structlog.get_logger(__name__)

@@ -18,7 +18,7 @@ from triggers.dispatch.admission import Match, Refusal, hold_or_stop, refuse
 from triggers.dispatch.backfill_terms import ARE_UNDERWAY, Terms, terms_of
 from triggers.dispatch.evaluator import Evaluator, Subject, shared
 from triggers.dispatch.expressions import Answer, Expression, Question, answer, context_of
-from triggers.dispatch.match import MISSING, Index, Path, Rule, group_of
+from triggers.dispatch.index import MISSING, Index, Path, Rule, group_of
 from triggers.dispatch.payload import NOTHING, Payload, read_payloads
 from triggers.models import Decision, Event
 

@@ -8,7 +8,7 @@ from runs.db.sql import fetch
 from runs.policy import Policy, nature_of
 from triggers.dispatch.expressions import compile_each
 from triggers.dispatch.flow_control import Intake
-from triggers.dispatch.match import Index, Rule
+from triggers.dispatch.index import Index, Rule
 from triggers.dispatch.pending import Item, wanted_by
 from triggers.models import Trigger
 

@@ -12,7 +12,7 @@ from runs.of_event import runs_of_event
 from runs.shadow.shadow import Shadow, shadow
 from triggers.dispatch.admission import Match, Refusal
 from triggers.dispatch.evaluator import Evaluator
-from triggers.dispatch.match import Index, Rule
+from triggers.dispatch.index import Index, Rule
 from triggers.dispatch.payload import NOTHING, read_payloads
 from triggers.dispatch.pending import Item, case_of, decide, item_of
 from triggers.dispatch.rules import rule_of
