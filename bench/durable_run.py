@@ -25,7 +25,8 @@ from runs.executor import execute  # noqa: E402
 from runs.models import Run, Worker  # noqa: E402
 from runs.processes import lease  # noqa: E402
 from triggers.accept import Incoming, accept, builtin_source  # noqa: E402
-from triggers.dispatch.batch import Rules, dispatch  # noqa: E402
+from triggers.dispatch.batch import dispatch  # noqa: E402
+from triggers.dispatch.rules import Rules  # noqa: E402
 
 QUEUE = "default"
 

@@ -15,7 +15,8 @@ from runs import timers, waits
 from runs.executor import execute
 from runs.processes import lease
 from triggers.accept import accept
-from triggers.dispatch.batch import Rules, dispatch
+from triggers.dispatch.batch import dispatch
+from triggers.dispatch.rules import Rules
 
 
 def look(probe: Probe, rules: Rules, number: int, *, warm: bool) -> None:

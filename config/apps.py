@@ -15,13 +15,14 @@ class ConfigConfig(AppConfig):
         from runs.attempt.effects import EMITTED, PACE, SCHEDULE, WAKEUP
         from runs.wiring import wiring
         from triggers.dispatch.admission import loop_rate
-        from triggers.dispatch.run_failures import record_emitted
         from triggers.events import find_event, read_events
         from triggers.schedules.heartbeats import set_pace
         from triggers.schedules.periodic_tasks import TOPIC as PERIODIC_TASK
         from triggers.schedules.periodic_tasks import send_periodic_task
-        from triggers.schedules.standing import check_ahead, set_standing, wake
+        from triggers.schedules.standing import check_ahead, set_standing
+        from triggers.sources.emitted import record_emitted
         from triggers.sources.signal import signal
+        from triggers.sources.wakeup import wake
 
         wiring.read_events = read_events
         wiring.find_event = find_event

@@ -1,7 +1,7 @@
 from celery import shared_task
 
-from triggers.dispatch.hold import fire
 from triggers.models import Trigger
+from triggers.sources.manual import fire
 
 
 @shared_task(name="triggers.fire_schedule")

@@ -25,7 +25,8 @@ from runs.db.sql import execute, fetch
 from runs.models import Approval
 from runs.transitions.entries import digest_of
 from triggers.dispatch.index import Index
-from triggers.dispatch.pending import NIL_REPLAY, Item, match_items
+from triggers.dispatch.match import match_items
+from triggers.dispatch.pending import NIL_REPLAY, Item
 from triggers.dispatch.rules import rule_of
 from triggers.models import Trigger
 

@@ -20,7 +20,8 @@ from tests.runs.factories import make_run
 from tests.runs.journals import make_approval, make_child, make_fork, make_step, make_wait
 from tests.triggers.factories import make_event, make_trigger
 from triggers.accept import builtin_source
-from triggers.dispatch.batch import Rules, dispatch
+from triggers.dispatch.batch import dispatch
+from triggers.dispatch.rules import Rules
 from triggers.models import Decision, Event
 
 pytestmark = pytest.mark.django_db

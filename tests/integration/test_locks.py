@@ -9,10 +9,11 @@ from runs.db.sql import execute
 from runs.models import Run
 from tests.stack import Stack
 from tests.triggers.factories import make_event, make_trigger
-from triggers.dispatch import batch as dispatching
-from triggers.dispatch.batch import Batch, Rules, dispatch
-from triggers.dispatch.leadership import LOCK
+from triggers.dispatch import lock
+from triggers.dispatch.batch import Batch, dispatch
+from triggers.dispatch.lock import LOCK
 from triggers.dispatch.pending import read_items
+from triggers.dispatch.rules import Rules
 
 
 @pytest.fixture
@@ -79,9 +80,9 @@ def test_a_trigger_edited_while_a_batch_is_matched_is_matched_again(
         neighbour.commit()
         return real()
 
-    real = dispatching._try_lock
-    monkeypatch.setattr(dispatching, "_try_lock", edit)
+    real = lock.try_lock
+    monkeypatch.setattr(lock, "try_lock", edit)
     assert dispatch(rules) == Batch(left=1)
-    monkeypatch.setattr(dispatching, "_try_lock", real)
+    monkeypatch.setattr(lock, "try_lock", real)
     assert dispatch(rules).dispatched == 1
     assert not Run.objects.exists()

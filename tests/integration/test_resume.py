@@ -4,7 +4,7 @@ from runs.models import NIL
 from tests.stack import Stack
 from tests.triggers.factories import make_event, make_paused_trigger
 from triggers.dispatch.hold import resume
-from triggers.dispatch.leadership import LOCK
+from triggers.dispatch.lock import LOCK
 from triggers.dispatch.offers import move
 from triggers.models import Redispatch
 

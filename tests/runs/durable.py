@@ -18,7 +18,8 @@ from runs.executor import execute
 from runs.models import Run, Wait, Worker
 from tests.runs.factories import make_run
 from tests.triggers.factories import make_event
-from triggers.dispatch.batch import Rules, dispatch
+from triggers.dispatch.batch import dispatch
+from triggers.dispatch.rules import Rules
 
 
 class Lab:

@@ -25,7 +25,8 @@ from tests.runs.durable import Lab, lab
 from tests.runs.factories import make_run
 from tests.stack import eventually, within
 from tests.triggers.factories import make_event
-from triggers.dispatch.batch import Rules, dispatch
+from triggers.dispatch.batch import dispatch
+from triggers.dispatch.rules import Rules
 from triggers.models import Event
 
 __all__ = ["lab"]

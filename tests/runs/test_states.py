@@ -29,7 +29,8 @@ from runs.states import FINISHED, LIVE, TRANSITIONS, RunStatus, may_go
 from runs.transitions.leave import Outcome, leave
 from tests.runs.factories import make_run
 from triggers.dispatch.admission import Match, admit
-from triggers.dispatch.batch import open_ledger, settle
+from triggers.dispatch.batch import open_ledger
+from triggers.dispatch.decisions import settle
 from triggers.dispatch.flow_control import Intake, Rate
 from triggers.dispatch.index import Rule
 

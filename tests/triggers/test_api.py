@@ -14,10 +14,10 @@ from tests.api import Api
 from tests.triggers.factories import hold, make_event, make_paused_trigger, make_trigger
 from triggers.api.triggers import EventResource
 from triggers.dispatch.batch import dispatch
-from triggers.dispatch.hold import fire
 from triggers.dispatch.offers import move
 from triggers.dispatch.rules import Rules
 from triggers.models import Decision, Event, Redispatch, Schedule
+from triggers.sources.manual import fire
 
 pytestmark = pytest.mark.django_db
 

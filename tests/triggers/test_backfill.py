@@ -30,9 +30,10 @@ from tests.triggers.test_overlap import claim, end, start
 from triggers.accept import builtin_source
 from triggers.dispatch import batch as dispatching
 from triggers.dispatch.backfill_terms import TERMS, key_of
-from triggers.dispatch.batch import Rules, dispatch
+from triggers.dispatch.batch import dispatch
 from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.replay import replay
+from triggers.dispatch.rules import Rules
 from triggers.exceptions import TriggerDisabled
 from triggers.models import Backfill, BackfillTick, Decision, Event, Redelivery, Schedule, Trigger
 from triggers.retention.prune import steps

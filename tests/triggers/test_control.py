@@ -5,12 +5,14 @@ import pytest
 from runs.exceptions import IllegalState
 from runs.models import NIL, AuditEntry, Run
 from tests.triggers.factories import hold, make_event, make_paused_trigger, make_trigger
-from triggers.dispatch.batch import Rules, dispatch
-from triggers.dispatch.hold import fire, pause, resume
+from triggers.dispatch.batch import dispatch
+from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.offers import move
 from triggers.dispatch.replay import replay
+from triggers.dispatch.rules import Rules
 from triggers.exceptions import TriggerDisabled
 from triggers.models import Decision, Event, Redispatch
+from triggers.sources.manual import fire
 
 pytestmark = pytest.mark.django_db
 

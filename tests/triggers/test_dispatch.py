@@ -13,10 +13,12 @@ from runs.of_event import runs_of_event
 from runs.states import RunStatus
 from tests.runs.factories import make_run
 from tests.triggers.factories import make_event, make_paused_trigger, make_trigger
-from triggers.dispatch.batch import Rules, dispatch
-from triggers.dispatch.hold import fire, resume
+from triggers.dispatch.batch import dispatch
+from triggers.dispatch.hold import resume
 from triggers.dispatch.replay import replay
+from triggers.dispatch.rules import Rules
 from triggers.models import Decision, Event, Trigger
+from triggers.sources.manual import fire
 
 pytestmark = pytest.mark.django_db
 

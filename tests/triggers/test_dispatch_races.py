@@ -23,7 +23,8 @@ from runs.models import Run, Worker
 from tests.triggers.factories import make_event, make_trigger
 from tests.triggers.test_overlap import arrive, end, run_of, start
 from triggers.dispatch import loop
-from triggers.dispatch.batch import Rules, dispatch
+from triggers.dispatch.batch import dispatch
+from triggers.dispatch.rules import Rules
 from triggers.models import Event, Trigger
 
 pytestmark = pytest.mark.django_db(transaction=True)

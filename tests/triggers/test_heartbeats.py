@@ -18,8 +18,8 @@ from tests.runs.durable import Lab, lab  # noqa: F401  (a fixture)
 from tests.triggers.factories import make_event, make_heartbeat, make_trigger
 from tests.triggers.test_dispatch_races import locked
 from tests.triggers.test_overlap import claim
-from triggers.dispatch.batch import Rules, dispatch
-from triggers.dispatch.hold import fire
+from triggers.dispatch.batch import dispatch
+from triggers.dispatch.rules import Rules
 from triggers.models import Decision, Event, Revision, Schedule, Skip, Trigger
 from triggers.schedules.definition import states_of
 from triggers.schedules.edit import create_schedule
@@ -28,6 +28,7 @@ from triggers.schedules.heartbeats import set_pace
 from triggers.schedules.rules.rule import Cron, Interval, RuleError
 from triggers.schedules.standing import check_ahead
 from triggers.schedules.terms.policy import SchedulePolicy
+from triggers.sources.manual import fire
 
 pytestmark = pytest.mark.django_db
 

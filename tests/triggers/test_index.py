@@ -16,10 +16,12 @@ from tests.triggers.factories import make_event, make_trigger
 from tests.triggers.test_expressions import FILTERS, VALUES
 from triggers.dispatch import expressions
 from triggers.dispatch.admission import Refusal
-from triggers.dispatch.batch import Rules, dispatch
+from triggers.dispatch.batch import dispatch
 from triggers.dispatch.index import Index, Rule
+from triggers.dispatch.match import cases_of, decide, wanted_by
 from triggers.dispatch.payload import Payload
-from triggers.dispatch.pending import Item, cases_of, decide, wanted_by
+from triggers.dispatch.pending import Item
+from triggers.dispatch.rules import Rules
 from triggers.models import Decision, Trigger
 
 MANY = 2_000
@@ -210,7 +212,7 @@ def test_costly_events_wait_for_the_next_batch_and_their_keys_with_them(
     settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.WAKEFUL_MATCH_TIME = settings.WAKEFUL_MATCH_TIME / 4
-    monkeypatch.setattr("triggers.dispatch.pending.match_items.__defaults__", (0.0,))
+    monkeypatch.setattr("triggers.dispatch.match.match_items.__defaults__", (0.0,))
     make_trigger(
         "keyed", types=["cart.*"], filter="event.data.items.filter(x, x > 0).size() > 3", key="'k'", overlap="queue"
     )

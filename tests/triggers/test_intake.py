@@ -16,12 +16,14 @@ from tests.stack import eventually
 from tests.triggers.factories import make_event, make_paused_trigger, make_trigger
 from tests.triggers.test_overlap import arrive, claim, end, start
 from triggers.dispatch import batch as dispatching
-from triggers.dispatch.batch import Rules, close_windows, dispatch
+from triggers.dispatch.batch import dispatch
+from triggers.dispatch.close_windows import close_windows
 from triggers.dispatch.failures import windows_that_are_over
 from triggers.dispatch.flow_control import Intake, Rate
 from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.rates import Use
 from triggers.dispatch.replay import replay
+from triggers.dispatch.rules import Rules
 from triggers.dispatch.trigger_policy import check_policy
 from triggers.models import Decision, Event, RateUse, Trigger, Window
 

@@ -14,7 +14,8 @@ from django.test.utils import CaptureQueriesContext
 from tests.stack import eventually
 from tests.triggers.factories import make_event, make_trigger
 from triggers.dispatch import leadership
-from triggers.dispatch.leadership import LEADER, LOCK, SESSION, Leadership, look_at_holders
+from triggers.dispatch.leadership import LEADER, SESSION, Leadership, look_at_holders
+from triggers.dispatch.lock import LOCK
 from triggers.dispatch.loop import Dispatcher
 from triggers.models import Event
 

@@ -16,11 +16,13 @@ from runs.models import NIL, Run
 from tests.triggers.factories import make_event, make_trigger
 from triggers.dispatch import batch as dispatching
 from triggers.dispatch.admission import Ledger, Match, admit
-from triggers.dispatch.batch import Rules, close_windows, dispatch
+from triggers.dispatch.batch import dispatch
+from triggers.dispatch.close_windows import close_windows
 from triggers.dispatch.index import Rule
 from triggers.dispatch.rates import Use
-from triggers.dispatch.run_failures import record_emitted
+from triggers.dispatch.rules import Rules
 from triggers.models import Decision, Event, Trigger, Window
+from triggers.sources.emitted import record_emitted
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

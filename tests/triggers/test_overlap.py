@@ -18,8 +18,9 @@ from runs.models import ProcessedEvent, Run, Worker
 from runs.states import FINISHED, RunStatus
 from runs.transitions.leave import Outcome, leave
 from tests.triggers.factories import make_event, make_trigger
-from triggers.dispatch.batch import Rules, dispatch
+from triggers.dispatch.batch import dispatch
 from triggers.dispatch.replay import replay
+from triggers.dispatch.rules import Rules
 from triggers.models import Decision, Event, Trigger
 
 pytestmark = pytest.mark.django_db

@@ -8,7 +8,7 @@ import pytest
 
 from runs.of_event import runs_of_event
 from tests.triggers.factories import make_event, make_trigger
-from triggers.dispatch import failures, pending
+from triggers.dispatch import failures, match
 from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.offers import move
 from triggers.dispatch.rules import Rules
@@ -74,14 +74,14 @@ def test_an_error_nobody_thought_of_is_a_decision_of_that_event_alone(
 ) -> None:
     make_trigger()
     poisoned, healthy = make_event(subject="poison"), make_event()
-    real = pending.match_item
+    real = match.match_item
 
     def match_item(item: Any, *arguments: Any) -> Any:
         if item.subject == "poison":
             raise error
         return real(item, *arguments)
 
-    monkeypatch.setattr(pending, "match_item", match_item)
+    monkeypatch.setattr(match, "match_item", match_item)
     dispatch_all()
 
     decision = Decision.objects.get()

@@ -10,7 +10,8 @@ from agents.library.reminder import reminder
 from agents.testing import run_agent
 from runs.models import AuditEntry, Run
 from tests.triggers.factories import make_trigger
-from triggers.dispatch.batch import Rules, dispatch
+from triggers.dispatch.batch import dispatch
+from triggers.dispatch.rules import Rules
 from triggers.models import Event, Schedule, Trigger
 from triggers.schedules.firing import settle
 from triggers.schedules.reminders import remind, text_of

@@ -7,7 +7,7 @@ from psycopg.conninfo import make_conninfo
 
 from runs.of_event import runs_of_event
 from tests.triggers.factories import make_event, make_trigger
-from triggers.dispatch import batch as dispatching
+from triggers.dispatch import lock
 from triggers.dispatch import rules as reading
 from triggers.dispatch.batch import Batch, dispatch
 from triggers.dispatch.index import Rule
@@ -109,16 +109,16 @@ def test_an_edit_while_a_batch_is_matched_delays_the_events_of_that_trigger_only
     make_trigger("other", types=["order.*"])
     edited, unrelated = make_event(type="invoice.paid"), make_event(type="order.placed")
     rules = Rules()
-    real = dispatching._try_lock
+    real = lock.try_lock
 
     def edit() -> bool:
         with psycopg.connect(_address(), autocommit=True) as editor:
             editor.execute("UPDATE triggers_trigger SET filter = 'false' WHERE slug = 'edited'")
         return real()
 
-    monkeypatch.setattr(dispatching, "_try_lock", edit)
+    monkeypatch.setattr(lock, "try_lock", edit)
     batch = dispatch(rules)
-    monkeypatch.setattr(dispatching, "_try_lock", real)
+    monkeypatch.setattr(lock, "try_lock", real)
 
     assert (batch.dispatched, batch.left) == (1, 1)
     assert len(runs_of_event(unrelated.id)) == 1

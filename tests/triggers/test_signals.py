@@ -12,7 +12,8 @@ from runs.waits import look_back
 from tests.runs.factories import make_run
 from tests.runs.journals import make_wait
 from tests.triggers.factories import make_event
-from triggers.dispatch.batch import Rules, dispatch
+from triggers.dispatch.batch import dispatch
+from triggers.dispatch.rules import Rules
 from triggers.models import Event
 
 pytestmark = pytest.mark.django_db

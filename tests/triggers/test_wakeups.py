@@ -14,13 +14,15 @@ from runs.models import AuditEntry, OutboxMessage
 from runs.of_event import runs_of_event
 from runs.outbox import deliver_inside
 from tests.triggers.factories import make_trigger
-from triggers.dispatch.batch import Rules, dispatch
+from triggers.dispatch.batch import dispatch
 from triggers.dispatch.hold import pause
+from triggers.dispatch.rules import Rules
 from triggers.models import Decision, Event, Schedule, Trigger
 from triggers.schedules.edit import create_schedule, pause_schedule
 from triggers.schedules.preview import describe
 from triggers.schedules.rules.rule import Cron
-from triggers.schedules.standing import check_ahead, pending, set_standing
+from triggers.schedules.standing import check_ahead, set_standing
+from triggers.sources.wakeup import pending
 
 pytestmark = pytest.mark.django_db
 

@@ -24,11 +24,12 @@ from triggers.api.events_json import (
     SourceSerializer,
     TriggerSerializer,
 )
-from triggers.dispatch.hold import fire, pause, resume
+from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.offers import offer_errors
 from triggers.dispatch.replay import replay
 from triggers.models import Event, Redispatch, Source, Trigger
 from triggers.sources.cloudevents.intake import EventIntake
+from triggers.sources.manual import fire
 
 SLUG = r"[-\w]+"
 

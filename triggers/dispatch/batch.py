@@ -12,40 +12,29 @@ from django.db import transaction
 
 from agents.ids import run_id
 from runs import keys, waits
-from runs.actions.cancel import lock_runs, replace_others
-from runs.db.sql import database_now, execute, execute_many, fetch
-from runs.enqueue import enqueue, join, unstarted
+from runs.actions.cancel import lock_runs
+from runs.db.sql import database_now, fetch
+from runs.enqueue import unstarted
 from runs.failpoints import failpoint
 from triggers.dispatch import offers, rates, windows
 from triggers.dispatch.admission import (
     Ledger,
     Match,
-    Refusal,
     admit,
-    close,
-    match_of,
 )
 from triggers.dispatch.awaited import waits_ended_by
 from triggers.dispatch.behind import Behind
+from triggers.dispatch.decisions import Resumed, forget_held, give_up_on, mark_dispatched, mark_resumed, record, settle
 from triggers.dispatch.index import Index
-from triggers.dispatch.leadership import LOCK
-from triggers.dispatch.pending import (
-    Item,
-    Matched,
-    match_items,
-    piece_of,
-    read_items,
-    wanted_by,
-    within,
-)
-from triggers.dispatch.rules import Rules as Rules
-from triggers.models import Decision, Trigger
+from triggers.dispatch.lock import try_lock
+from triggers.dispatch.match import Matched, match_items, piece_of, wanted_by, within
+from triggers.dispatch.pending import Item, read_items
+from triggers.dispatch.rules import Rules
+from triggers.models import Trigger
 
 log = structlog.get_logger(__name__)
 
 LOOK = f"SELECT (SELECT min(due_at) FROM triggers_window) - clock_timestamp(), ({offers.NEXT_DUE})"  # noqa: S608  (our own parts)
-# A row that is locked elsewhere is left, where that is known beforehand; where not, the wait for it is short: all else waits.
-TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s::int, %s::int), set_config('lock_timeout', '200ms', true)"
 OPEN_EVENTS = "SELECT id FROM triggers_event WHERE id = ANY(%s::uuid[]) AND dispatched_at IS NULL"
 OPEN_REDISPATCHES = "SELECT id FROM triggers_redispatch WHERE id = ANY(%s::bigint[]) AND dispatched_at IS NULL"
 LOCK_EVENTS = f"{OPEN_EVENTS} FOR NO KEY UPDATE SKIP LOCKED"
@@ -58,33 +47,9 @@ FOR NO KEY UPDATE OF again SKIP LOCKED FOR KEY SHARE OF event SKIP LOCKED
 # As the foreign key of a decision or a window does.
 LOCK_TRIGGERS = "SELECT id FROM triggers_trigger WHERE id = ANY(%s::uuid[]) FOR KEY SHARE SKIP LOCKED"
 TRIGGERS_THERE = "SELECT id FROM triggers_trigger WHERE id = ANY(%s::uuid[])"
-# What was held for days and then ends in an error is an error of today.
-DECIDE = """
-INSERT INTO triggers_decision (event_id, trigger_id, replay_id, outcome, reason, run_id)
-VALUES (%s::uuid, %s::uuid, %s::uuid, %s::text, %s::text, %s::uuid)
-ON CONFLICT (event_id, trigger_id, replay_id) DO UPDATE
-  SET outcome = excluded.outcome, reason = excluded.reason, run_id = excluded.run_id, created_at = excluded.created_at
-  WHERE triggers_decision.outcome IN ('held', 'collected', 'error')
-"""
-COLLECTED_INTO = """
-UPDATE triggers_decision SET run_id = %s::uuid
-WHERE event_id = ANY(%s::uuid[]) AND trigger_id = %s::uuid AND replay_id = %s::uuid AND outcome = 'collected'
-"""
-MARK_EVENTS = "UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = ANY(%s::uuid[])"
-MARK_REDISPATCHES = "UPDATE triggers_redispatch SET dispatched_at = clock_timestamp() WHERE id = ANY(%s::bigint[])"
-RESUMED = """
-UPDATE triggers_decision SET outcome = 'resumed', run_id = %s::uuid
-WHERE event_id = %s::uuid AND trigger_id = %s::uuid AND replay_id = %s::uuid AND outcome IN ('held', 'error')
-"""
-# An edited trigger does not want what was held for it: a filter's miss leaves no decision.
-FORGET_HELD = """
-DELETE FROM triggers_decision
-WHERE event_id = %s::uuid AND trigger_id = %s::uuid AND replay_id = %s::uuid AND outcome IN ('held', 'error')
-"""
 MADE = "SELECT id FROM runs_run WHERE id = ANY(%s::uuid[])"
 DECIDED = "SELECT trigger_id FROM triggers_decision WHERE event_id = %s::uuid AND replay_id = %s::uuid"
 
-Resumed = tuple[UUID, UUID, UUID, UUID]  # run, event, trigger, replay
 MOST = 1000  # runs, decisions and woken runs that one transaction makes
 
 
@@ -143,7 +108,7 @@ def dispatch_items(items: Sequence[Item], rules: Rules, most: int = MOST, behind
     failpoint("before_waits_are_looked_up")
     awaited, may_end_more = waits_ended_by(items, most)
     with transaction.atomic():
-        if not _try_lock():
+        if not try_lock():
             return Batch(standby=True)
         outdated = rules.concerned(items, index)
         unheard = may_end_more | waits.end_by_events(awaited)
@@ -208,49 +173,6 @@ def run_id_of(match: Match) -> UUID:
     return run_id(match.rule.id, match.event_ids[0], match.replay_id)
 
 
-def windows_over(most: int = MOST, but: Sequence[windows.Group] = ()) -> list[windows.Group]:
-    """Those whose windows are over, without these, as many as one transaction may close."""
-    return windows.due(database_now(), most, but)
-
-
-def close_windows(rules: Rules) -> Batch:
-    """Make runs of what the windows that are over have collected; what it fails with is raised."""
-    over = windows_over()
-    return close_these(over, rules) if over else Batch()
-
-
-def close_these(groups: Sequence[windows.Group], rules: Rules) -> Batch:
-    """Close the windows of these groups, if they still are over; one whose key is busy is left to the next time."""
-    index = rules.current()
-    with transaction.atomic():
-        if not _try_lock():
-            return Batch(standby=True)
-        if rules.have_changed():
-            return Batch(left=len(groups))
-        found, at = windows.read(groups), database_now()
-        over = [found[group] for group in groups if group in found and found[group].due_at <= at]
-        matches = [(window, match_of(window, index.by_id[window.trigger_id])) for window in over]
-        locked = lock_keys([match for _, match in matches])
-        kept = [(window, match) for window, match in matches if match.key is None or match.key in locked]
-        ledger = open_ledger([match for _, match in kept])
-        for window, match in kept:
-            close(window, match, ledger)
-        settle(ledger)
-        failpoint("before_window_commit")
-    return Batch(dispatched=len(kept), left=len(matches) - len(kept), made=len(kept))
-
-
-def give_up_window(group: windows.Group, error: Exception) -> Batch:
-    """Say of every event that the window collected why it got no run."""
-    with transaction.atomic():
-        if not _try_lock():
-            return Batch(standby=True)
-        given_up = list(windows.read([group]).values())
-        record([give_up_on(window.event_ids, window.trigger_id, window.replay_id, error) for window in given_up])
-        windows.write([], given_up)
-    return Batch(dispatched=len(given_up))
-
-
 def lock_keys(matches: Sequence[Match]) -> set[str]:
     """Lock the keys that can be decided on now: nobody else is at it, nor at a run of theirs that is to be replaced."""
     locked = keys.try_lock(match.key for match in matches if match.key)
@@ -273,28 +195,6 @@ def open_ledger(matches: Sequence[Match]) -> Ledger:
         uses=rates.read(counted, now),
         windows=windows.read(collected),
     )
-
-
-def settle(ledger: Ledger) -> None:
-    """Write down what admission has decided."""
-    enqueue(ledger.new)
-    join(ledger.unstarted.values())
-    record(ledger.refused)
-    rates.write(ledger.uses, ledger.now)
-    windows.write(ledger.windows.values(), [window for window, _ in ledger.closed])
-    trace_collected(ledger)
-    for key, id in ledger.replacing.items():
-        replace_others(key, id)
-    keys.promote(ledger.replacing)
-
-
-def trace_collected(ledger: Ledger) -> None:
-    """Say of every event that a window has given to a run which run that is."""
-    rows = [
-        (run_id, window.event_ids, window.trigger_id, window.replay_id) for window, run_id in ledger.closed if run_id
-    ]
-    if rows:
-        execute_many(COLLECTED_INTO, rows)
 
 
 def without_busy(matched: Sequence[Matched], busy: set[str], large: Sequence[Matched] = ()) -> list[Matched]:
@@ -341,7 +241,7 @@ def give_up(item: Item, rules: Rules, error: Exception) -> Batch:
     index = rules.current()
     matched = _matched_or_none(item, index)
     with transaction.atomic():
-        if not _try_lock():
+        if not try_lock():
             return Batch(standby=True)
         undispatched = still_undispatched([matched or Matched(item=item)])
         if rules.have_changed() or not undispatched or undispatched[0].is_locked:
@@ -364,49 +264,3 @@ def _matched_or_none(item: Item, index: Index) -> Matched | None:
     except Exception:
         return None
     return matched
-
-
-def give_up_on(event_ids: Sequence[UUID], trigger_id: UUID, replay_id: UUID, error: Exception) -> Refusal:
-    return Refusal(
-        event_ids=event_ids,
-        trigger_id=trigger_id,
-        replay_id=replay_id,
-        outcome=Decision.Outcome.ERROR,
-        reason=repr(error)[:2000],
-    )
-
-
-def record(refusals: Sequence[Refusal]) -> None:
-    if refusals:
-        execute_many(
-            DECIDE,
-            [(id, r.trigger_id, r.replay_id, r.outcome, r.reason, r.run_id) for r in refusals for id in r.event_ids],
-        )
-
-
-def mark_resumed(items: Sequence[Item], ledger: Ledger, made_before: Sequence[Resumed]) -> None:
-    resumed = {item.event_id for item in items if item.is_resumption}
-    rows = [
-        (run.id, run.event_ids[0], run.trigger_id, run.replay_id) for run in ledger.new if run.event_ids[0] in resumed
-    ]
-    if rows or made_before:
-        execute_many(RESUMED, [*rows, *made_before])
-
-
-def forget_held(unwanted: Sequence[Item]) -> None:
-    rows = [(item.event_id, item.trigger_id, item.replay_id) for item in unwanted if item.trigger_id is not None]
-    if rows:
-        execute_many(FORGET_HELD, rows)
-
-
-def mark_dispatched(items: Sequence[Item]) -> None:
-    events = [item.event_id for item in items if item.redispatch_id is None]
-    redispatches = [item.redispatch_id for item in items if item.redispatch_id is not None]
-    if events:
-        execute(MARK_EVENTS, [events])
-    if redispatches:
-        execute(MARK_REDISPATCHES, [redispatches])
-
-
-def _try_lock() -> bool:
-    return bool(fetch(TRY_LOCK, LOCK)[0][0])

@@ -6,7 +6,8 @@ from uuid import UUID
 import structlog
 
 from triggers.dispatch.index import Index
-from triggers.dispatch.pending import Identity, Item, Matched, match_items, wanted_by
+from triggers.dispatch.match import Matched, match_items, wanted_by
+from triggers.dispatch.pending import Identity, Item
 
 log = structlog.get_logger(__name__)
 

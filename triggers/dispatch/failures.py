@@ -25,17 +25,11 @@ from psycopg.errors import LockNotAvailable
 from runs import alarms
 from runs.models import Alarm
 from triggers.dispatch import batch as dispatch
-from triggers.dispatch import windows
+from triggers.dispatch import close_windows, windows
 from triggers.dispatch.batch import MOST, Batch
 from triggers.dispatch.behind import Behind
-from triggers.dispatch.pending import (
-    Item,
-    cost_of,
-    read_items,
-    read_these,
-    wanted_by,
-    within,
-)
+from triggers.dispatch.match import cost_of, wanted_by, within
+from triggers.dispatch.pending import Item, read_items, read_these
 from triggers.dispatch.rules import Rules
 
 log = structlog.get_logger(__name__)
@@ -376,15 +370,15 @@ def windows_that_are_over(rules: Rules) -> Careful[windows.Group]:
     """The closing of windows."""
 
     def next_groups(most: int, aside: Sequence[windows.Group]) -> Sequence[windows.Group]:
-        return dispatch.windows_over(most, aside)
+        return close_windows.windows_over(most, aside)
 
     return Careful(
         Work(
             next=next_groups,
             again=lambda group: [group],
-            run=lambda groups, _: dispatch.close_these(groups, rules),
+            run=lambda groups, _: close_windows.close_these(groups, rules),
             size=len,
-            give_up=dispatch.give_up_window,
+            give_up=close_windows.give_up_window,
             identity=lambda group: group,
             noun="window",
             alarm=WINDOWS,

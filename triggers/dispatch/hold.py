@@ -1,37 +1,15 @@
 """What a person does to a trigger. Admin, API and command line all come through here."""
 
-from typing import Any, Literal
-from uuid import UUID
+from typing import Literal
 
 from django.db import transaction
 from django.db.models.functions import Now
-from uuid_utils.compat import uuid7
 
 from agents.guards.atomic import not_in_atomic_body
 from runs.audit import record
 from runs.exceptions import IllegalState
-from triggers.accept import Incoming, accept, builtin_source
 from triggers.dispatch import offers
-from triggers.exceptions import TriggerDisabled
 from triggers.models import Trigger
-
-
-def fire(trigger: Trigger, *, data: Any = None, by: str) -> UUID:
-    """Wake the trigger's agent by an event made for it alone; the event's id."""
-    if not trigger.enabled:
-        raise TriggerDisabled(trigger.slug)
-    event = Incoming(
-        source_id=builtin_source("manual"),
-        ce_source=by,
-        ce_id=str(uuid7()),
-        type="manual.fired",
-        data=data,
-        target_id=trigger.id,
-    )
-    with transaction.atomic():
-        [accepted] = accept([event])
-        record(by, "fire", trigger, event=str(accepted.event_id))
-    return accepted.event_id
 
 
 @not_in_atomic_body

@@ -10,10 +10,10 @@ from datetime import timedelta
 import structlog
 
 from runs.db.sql import fetch
+from triggers.dispatch.lock import LOCK
 
 log = structlog.get_logger(__name__)
 
-LOCK = (0x57AC, 1)  # the two-integer advisory locks are a space of their own, apart from the keys'
 LEADER = (0x57AC, 2)
 SESSION = "wakeful:dispatcher"  # application_name of a dispatcher's working session
 
@@ -26,10 +26,6 @@ ACTIVE = timedelta(seconds=35)  # statement_timeout and a margin
 
 TAKE = "SELECT pg_try_advisory_lock(%s::int, %s::int)"
 RELEASE = "SELECT pg_advisory_unlock(%s::int, %s::int)"
-# Any other process that takes the lock of dispatch loses its session if it freezes meanwhile.
-WAIT = """
-SELECT set_config('idle_in_transaction_session_timeout', '5s', true), pg_advisory_xact_lock(%s::int, %s::int)
-"""
 NAME = "SELECT set_config('application_name', %s::text, false)"
 # A statement that runs is work, however long its transaction is. `is_silent`: the leader matches a very large event, or its
 # process is frozen, be it in the middle of an answer that it does not read.
@@ -112,8 +108,3 @@ def look_at_holders() -> bool:
     if ended:
         log.warning("dispatcher.stuck_holder_ended", sessions=ended)
     return bool(is_silent)
-
-
-def wait_for_dispatch() -> None:
-    """Let the batch that is under way commit, and keep the next one waiting until this transaction ends. For few rows only."""
-    fetch(WAIT, LOCK)

@@ -18,7 +18,7 @@ from runs.audit import record, record_about
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import execute, fetch
 from runs.exceptions import IllegalState
-from triggers.dispatch.leadership import LOCK
+from triggers.dispatch.lock import LOCK
 from triggers.models import Trigger
 
 log = structlog.get_logger(__name__)

@@ -9,7 +9,8 @@ from runs.policy import Policy, nature_of
 from triggers.dispatch.expressions import compile_each
 from triggers.dispatch.flow_control import Intake
 from triggers.dispatch.index import Index, Rule
-from triggers.dispatch.pending import Item, wanted_by
+from triggers.dispatch.match import wanted_by
+from triggers.dispatch.pending import Item
 from triggers.models import Trigger
 
 # One row even where the table was emptied: the next edit of a trigger fills it again.

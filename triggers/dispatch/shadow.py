@@ -13,8 +13,9 @@ from runs.shadow.shadow import Shadow, shadow
 from triggers.dispatch.admission import Match, Refusal
 from triggers.dispatch.evaluator import Evaluator
 from triggers.dispatch.index import Index, Rule
+from triggers.dispatch.match import case_of, decide
 from triggers.dispatch.payload import NOTHING, read_payloads
-from triggers.dispatch.pending import Item, case_of, decide, item_of
+from triggers.dispatch.pending import Item, item_of
 from triggers.dispatch.rules import rule_of
 from triggers.exceptions import NotWanted, PayloadRemoved
 from triggers.models import Event, Trigger

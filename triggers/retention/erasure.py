@@ -29,8 +29,9 @@ from runs.retention.erasure import ERASED, emitting, erase_runs, holders
 from runs.states import LIVE
 from triggers.dispatch.evaluator import Evaluator, Limits
 from triggers.dispatch.expressions import Question, Unaffordable, compile_expression
+from triggers.dispatch.match import subject_of
 from triggers.dispatch.payload import Payload
-from triggers.dispatch.pending import item_of, subject_of
+from triggers.dispatch.pending import item_of
 from triggers.models import Decision, Event
 from triggers.retention.payloads import not_needed
 

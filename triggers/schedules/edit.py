@@ -15,7 +15,6 @@ from runs.audit import record
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import database_now
 from runs.exceptions import IllegalState
-from triggers.dispatch.hold import fire
 from triggers.dispatch.trigger_policy import policy_for
 from triggers.models import Backfill, Schedule, Trigger
 from triggers.schedules.periodic_tasks import message_of
@@ -30,6 +29,7 @@ from triggers.schedules.rules.rule import (
     Solar,
 )
 from triggers.schedules.terms.policy import SchedulePolicy
+from triggers.sources.manual import fire
 
 FIRE_TASK = "triggers.fire_schedule"  # what these rows do under another scheduler than ours
 VANISHED = "vanished"  # in `Trigger.declared`: what was on when the declaration went

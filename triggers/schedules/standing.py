@@ -4,9 +4,8 @@ A wake begins a new causal chain, since time goes by in between. So that nothing
 of events, none comes sooner than WAKEFUL_LOOP_RATE spaces its loops; and a trigger has at most WAKEFUL_MAX_WAKES ahead.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -18,53 +17,24 @@ from django.db.models.fields.json import KT
 from agents.effects import Effects, Standing
 from agents.exceptions import Permanent
 from runs.attempt.effects import SCHEDULE, WAKEUP
-from runs.audit import record, record_about
+from runs.audit import record
 from runs.db.patience import Locked, no_longer_than
-from runs.db.sql import database_now, fetch
+from runs.db.sql import database_now
 from runs.models import OutboxMessage
-from runs.wiring import PutOff
-from triggers.accept import Incoming, accept, builtin_source
 from triggers.declarations.sync import rule_as_json
 from triggers.models import Schedule, Trigger
 from triggers.schedules.edit import add_schedule, parse_rule, remove, set_rule
 from triggers.schedules.heartbeats import require_heartbeat
 from triggers.schedules.rules.rows import rule_of
 from triggers.schedules.rules.rule import Rule, RuleError
+from triggers.sources.wakeup import _drop
 
 log = structlog.get_logger(__name__)
 
-THERE = "SELECT id FROM triggers_trigger WHERE id = ANY(%s::uuid[])"
-KEEP = f"{THERE} FOR KEY SHARE SKIP LOCKED"
-EVENT_TYPE = "run.wakeup"
 NAME_LENGTH = 200  # of a schedule
-BY = "dispatcher"
 PATIENCE = timedelta(milliseconds=10)  # for a lock; meanwhile nothing is dispatched
 LATER = timedelta(seconds=1)
 LAST = "~"  # after every instant in ISO 8601
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ahead:
-    """A wake that is still to come."""
-
-    due_at: datetime
-    name: str
-    reason: str
-    run_id: UUID
-
-
-def pending(trigger: Trigger, limit: int = 100) -> list[Ahead]:
-    """The next wakes that runs of this trigger have set for it, soonest first."""
-    messages = OutboxMessage.objects.filter(topic=WAKEUP, key=str(trigger.pk)).order_by("available_at", "id")
-    return [
-        Ahead(
-            due_at=message.available_at,
-            name=message.payload["name"],
-            reason=message.payload["reason"],
-            run_id=UUID(message.payload["run"]),
-        )
-        for message in messages[:limit]
-    ]
 
 
 # Setting them: called in the commit of the run
@@ -111,28 +81,6 @@ def _refuse_too_many(trigger_id: UUID, slug: str, effects: Effects) -> None:
 
 
 # When they are due, or committed: handlers of the outbox
-
-
-def wake(payloads: Sequence[dict[str, Any]]) -> None:
-    """Record the events by which triggers wake again."""
-    there = _share(payloads)
-    accept([_event(payload) for payload in payloads if payload["trigger"] in there])
-    for payload in payloads:
-        if payload["trigger"] not in there:
-            _drop(payload, "its trigger is gone")
-
-
-def _event(payload: dict[str, Any]) -> Incoming:
-    return Incoming(
-        source_id=builtin_source("wakeup"),
-        ce_source="runs",
-        ce_id=f"{payload['run']}:{payload['name']}",
-        type=EVENT_TYPE,
-        data=payload["data"],
-        headers={"reason": payload["reason"]} if payload["reason"] else {},
-        target_id=UUID(payload["trigger"]),
-        cause_run_id=UUID(payload["run"]),
-    )
 
 
 def set_standing(payloads: Sequence[dict[str, Any]]) -> None:
@@ -218,18 +166,3 @@ def _standing(slug: str) -> Any:
 def _triggers(payloads: Iterable[dict[str, Any]]) -> dict[str, Trigger]:
     """Those that are still there, by id."""
     return {str(id): trigger for id, trigger in Trigger.objects.in_bulk({one["trigger"] for one in payloads}).items()}
-
-
-def _share(payloads: Sequence[dict[str, Any]]) -> Collection[str]:
-    """Those that are still there, kept from being deleted. PutOff: another session is about to delete some, or has locked them so."""
-    wanted = sorted({payload["trigger"] for payload in payloads})
-    there = {str(id) for (id,) in fetch(THERE, [wanted])}
-    kept = {str(id) for (id,) in fetch(KEEP, [wanted])}
-    if there - kept:
-        raise PutOff([payload for payload in payloads if payload["trigger"] in there - kept])
-    return there
-
-
-def _drop(payload: dict[str, Any], reason: str) -> None:
-    log.warning("ahead.dropped", trigger=payload["trigger"], run=payload["run"], name=payload["name"], reason=reason)
-    record_about(BY, "drop", "trigger", payload["trigger"], name=payload["name"], run=payload["run"], reason=reason)

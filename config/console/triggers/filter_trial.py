@@ -13,8 +13,9 @@ from triggers.dispatch.admission import Refusal
 from triggers.dispatch.evaluator import Evaluator
 from triggers.dispatch.expressions import compile_each
 from triggers.dispatch.index import Index, Rule
+from triggers.dispatch.match import case_of, decide
 from triggers.dispatch.payload import NOTHING, Payload, read_payloads
-from triggers.dispatch.pending import case_of, decide, item_of
+from triggers.dispatch.pending import item_of
 from triggers.dispatch.rules import rule_of
 from triggers.models import Event, Trigger
 

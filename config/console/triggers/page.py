@@ -44,11 +44,12 @@ from runs.exceptions import RunError
 from runs.models import Run
 from triggers.declarations.sync import override, reset_overrides
 from triggers.dispatch.erring import COUNTED, LATELY, erring, errors_of
-from triggers.dispatch.hold import fire, pause, resume
+from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.offers import count, offer_errors
 from triggers.models import Decision, Schedule, Trigger
 from triggers.schedules.edit import VANISHED
 from triggers.schedules.preview import describe
+from triggers.sources.manual import fire
 
 HELD = Decision.Outcome.HELD
 SHOWN = 20

@@ -16,11 +16,12 @@ from tests.runs.factories import make_run
 from tests.runs.journals import make_approval
 from tests.triggers.factories import make_event, make_paused_trigger, make_trigger
 from triggers.dispatch.batch import dispatch
-from triggers.dispatch.hold import fire, resume
+from triggers.dispatch.hold import resume
 from triggers.dispatch.rules import Rules
 from triggers.models import Event, Schedule
 from triggers.schedules.edit import create_schedule, pause_schedule
 from triggers.schedules.rules.rule import Interval
+from triggers.sources.manual import fire
 
 pytestmark = pytest.mark.django_db
 SOON = timedelta(minutes=5)

@@ -127,14 +127,14 @@ def outbox_deletes_first() -> None:
 def marks_before_it_decides() -> None:
     """Events count as dispatched before their runs are there."""
     from runs.failpoints import failpoint
-    from triggers.dispatch import batch
+    from triggers.dispatch import batch, decisions
 
     settle = batch.settle_matched
 
     def settle_matched(matched: Any) -> Any:
         from django.db import connection
 
-        batch.mark_dispatched([one.item for one in matched])
+        decisions.mark_dispatched([one.item for one in matched])
         connection.connection.commit()
         failpoint("after_early_mark")
         return settle(matched)

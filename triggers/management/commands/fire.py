@@ -6,8 +6,8 @@ from django.core.management.base import BaseCommand, CommandError
 from runs.exceptions import IllegalState
 from runs.management.json_argument import json_argument
 from runs.management.operator import operator
-from triggers.dispatch.hold import fire
 from triggers.models import Trigger
+from triggers.sources.manual import fire
 
 
 class Command(BaseCommand):

@@ -25,7 +25,7 @@ from agents.guards.atomic import not_in_atomic_body
 from runs.audit import record
 from runs.db.sql import database_now, fetch
 from runs.exceptions import IllegalState
-from triggers.dispatch.leadership import wait_for_dispatch
+from triggers.dispatch.lock import wait_for_dispatch
 from triggers.exceptions import TriggerDisabled
 from triggers.models import Backfill, BackfillTick, Schedule, Trigger
 from triggers.schedules.backfill.outcomes import cancel_queued, drop_waiting, held, open_ticks, settle

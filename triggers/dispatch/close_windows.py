@@ -1,0 +1,60 @@
+"""Close windows (debounce, batch) that are over: each becomes one run."""
+
+from collections.abc import Sequence
+
+from django.db import transaction
+
+from runs.db.sql import database_now
+from runs.failpoints import failpoint
+from triggers.dispatch import windows
+from triggers.dispatch.admission import (
+    close,
+    match_of,
+)
+from triggers.dispatch.batch import MOST, Batch, lock_keys, open_ledger
+from triggers.dispatch.decisions import give_up_on, record, settle
+from triggers.dispatch.lock import try_lock
+from triggers.dispatch.rules import Rules
+
+
+def windows_over(most: int = MOST, but: Sequence[windows.Group] = ()) -> list[windows.Group]:
+    """Those whose windows are over, without these, as many as one transaction may close."""
+    return windows.due(database_now(), most, but)
+
+
+def close_windows(rules: Rules) -> Batch:
+    """Make runs of what the windows that are over have collected; what it fails with is raised."""
+    over = windows_over()
+    return close_these(over, rules) if over else Batch()
+
+
+def close_these(groups: Sequence[windows.Group], rules: Rules) -> Batch:
+    """Close the windows of these groups, if they still are over; one whose key is busy is left to the next time."""
+    index = rules.current()
+    with transaction.atomic():
+        if not try_lock():
+            return Batch(standby=True)
+        if rules.have_changed():
+            return Batch(left=len(groups))
+        found, at = windows.read(groups), database_now()
+        over = [found[group] for group in groups if group in found and found[group].due_at <= at]
+        matches = [(window, match_of(window, index.by_id[window.trigger_id])) for window in over]
+        locked = lock_keys([match for _, match in matches])
+        kept = [(window, match) for window, match in matches if match.key is None or match.key in locked]
+        ledger = open_ledger([match for _, match in kept])
+        for window, match in kept:
+            close(window, match, ledger)
+        settle(ledger)
+        failpoint("before_window_commit")
+    return Batch(dispatched=len(kept), left=len(matches) - len(kept), made=len(kept))
+
+
+def give_up_window(group: windows.Group, error: Exception) -> Batch:
+    """Say of every event that the window collected why it got no run."""
+    with transaction.atomic():
+        if not try_lock():
+            return Batch(standby=True)
+        given_up = list(windows.read([group]).values())
+        record([give_up_on(window.event_ids, window.trigger_id, window.replay_id, error) for window in given_up])
+        windows.write([], given_up)
+    return Batch(dispatched=len(given_up))

@@ -1,0 +1,105 @@
+"""Write the decisions of a batch, and mark its events and redispatches as dispatched."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from runs import keys
+from runs.actions.cancel import replace_others
+from runs.db.sql import execute, execute_many
+from runs.enqueue import enqueue, join
+from triggers.dispatch import rates, windows
+from triggers.dispatch.admission import (
+    Ledger,
+    Refusal,
+)
+from triggers.dispatch.pending import Item
+from triggers.models import Decision
+
+# What was held for days and then ends in an error is an error of today.
+DECIDE = """
+INSERT INTO triggers_decision (event_id, trigger_id, replay_id, outcome, reason, run_id)
+VALUES (%s::uuid, %s::uuid, %s::uuid, %s::text, %s::text, %s::uuid)
+ON CONFLICT (event_id, trigger_id, replay_id) DO UPDATE
+  SET outcome = excluded.outcome, reason = excluded.reason, run_id = excluded.run_id, created_at = excluded.created_at
+  WHERE triggers_decision.outcome IN ('held', 'collected', 'error')
+"""
+COLLECTED_INTO = """
+UPDATE triggers_decision SET run_id = %s::uuid
+WHERE event_id = ANY(%s::uuid[]) AND trigger_id = %s::uuid AND replay_id = %s::uuid AND outcome = 'collected'
+"""
+MARK_EVENTS = "UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = ANY(%s::uuid[])"
+MARK_REDISPATCHES = "UPDATE triggers_redispatch SET dispatched_at = clock_timestamp() WHERE id = ANY(%s::bigint[])"
+RESUMED = """
+UPDATE triggers_decision SET outcome = 'resumed', run_id = %s::uuid
+WHERE event_id = %s::uuid AND trigger_id = %s::uuid AND replay_id = %s::uuid AND outcome IN ('held', 'error')
+"""
+# An edited trigger does not want what was held for it: a filter's miss leaves no decision.
+FORGET_HELD = """
+DELETE FROM triggers_decision
+WHERE event_id = %s::uuid AND trigger_id = %s::uuid AND replay_id = %s::uuid AND outcome IN ('held', 'error')
+"""
+Resumed = tuple[UUID, UUID, UUID, UUID]  # run, event, trigger, replay
+
+
+def settle(ledger: Ledger) -> None:
+    """Write down what admission has decided."""
+    enqueue(ledger.new)
+    join(ledger.unstarted.values())
+    record(ledger.refused)
+    rates.write(ledger.uses, ledger.now)
+    windows.write(ledger.windows.values(), [window for window, _ in ledger.closed])
+    trace_collected(ledger)
+    for key, id in ledger.replacing.items():
+        replace_others(key, id)
+    keys.promote(ledger.replacing)
+
+
+def trace_collected(ledger: Ledger) -> None:
+    """Say of every event that a window has given to a run which run that is."""
+    rows = [
+        (run_id, window.event_ids, window.trigger_id, window.replay_id) for window, run_id in ledger.closed if run_id
+    ]
+    if rows:
+        execute_many(COLLECTED_INTO, rows)
+
+
+def give_up_on(event_ids: Sequence[UUID], trigger_id: UUID, replay_id: UUID, error: Exception) -> Refusal:
+    return Refusal(
+        event_ids=event_ids,
+        trigger_id=trigger_id,
+        replay_id=replay_id,
+        outcome=Decision.Outcome.ERROR,
+        reason=repr(error)[:2000],
+    )
+
+
+def record(refusals: Sequence[Refusal]) -> None:
+    if refusals:
+        execute_many(
+            DECIDE,
+            [(id, r.trigger_id, r.replay_id, r.outcome, r.reason, r.run_id) for r in refusals for id in r.event_ids],
+        )
+
+
+def mark_resumed(items: Sequence[Item], ledger: Ledger, made_before: Sequence[Resumed]) -> None:
+    resumed = {item.event_id for item in items if item.is_resumption}
+    rows = [
+        (run.id, run.event_ids[0], run.trigger_id, run.replay_id) for run in ledger.new if run.event_ids[0] in resumed
+    ]
+    if rows or made_before:
+        execute_many(RESUMED, [*rows, *made_before])
+
+
+def forget_held(unwanted: Sequence[Item]) -> None:
+    rows = [(item.event_id, item.trigger_id, item.replay_id) for item in unwanted if item.trigger_id is not None]
+    if rows:
+        execute_many(FORGET_HELD, rows)
+
+
+def mark_dispatched(items: Sequence[Item]) -> None:
+    events = [item.event_id for item in items if item.redispatch_id is None]
+    redispatches = [item.redispatch_id for item in items if item.redispatch_id is not None]
+    if events:
+        execute(MARK_EVENTS, [events])
+    if redispatches:
+        execute(MARK_REDISPATCHES, [redispatches])

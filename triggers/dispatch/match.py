@@ -1,0 +1,244 @@
+"""Match events against triggers: which triggers want an event, and what their filter, key and input say."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from typing import Any
+from uuid import UUID
+
+from triggers.dispatch.admission import Match, Refusal, hold_or_stop, refuse
+from triggers.dispatch.evaluator import Evaluator, Subject, shared
+from triggers.dispatch.expressions import Answer, Expression, Question, answer, context_of
+from triggers.dispatch.index import MISSING, Index, Path, Rule, group_of
+from triggers.dispatch.payload import NOTHING, Payload, read_payloads
+from triggers.dispatch.pending import Item
+from triggers.models import Decision
+
+BATCH_SECONDS = 2.0  # of matching, after which costly events wait for the next batch
+
+
+@dataclass(kw_only=True)
+class Matched:
+    """What an event's triggers make of it: matches that admission has to decide, refusals that are decided already. Of an
+    event that makes more than one batch may, `later` is what the next batches do of it."""
+
+    item: Item
+    matches: list[Match] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    later: list[Match | Refusal] = field(default_factory=list)
+    is_unheard: bool = False  # does a run wait for it that is still to be woken?
+    is_locked: bool = False  # has another session locked its row, or one of its triggers'?
+
+    @property
+    def size(self) -> int:
+        return len(self.matches) + len(self.refusals)
+
+    @property
+    def keys(self) -> set[str]:
+        return {match.key for match in self.matches if match.key} | self.later_keys
+
+    @property
+    def later_keys(self) -> set[str]:
+        return {one.key for one in self.later if isinstance(one, Match) and one.key}
+
+    @property
+    def triggers(self) -> set[UUID]:
+        return {match.rule.id for match in self.matches} | {refusal.trigger_id for refusal in self.refusals}
+
+    def keep(self, most: int) -> None:
+        """Put off all but the first `most`."""
+        self.later += [*self.refusals[most:], *self.matches[max(most - len(self.refusals), 0) :]]
+        self.matches = self.matches[: max(most - len(self.refusals), 0)]
+        self.refusals = self.refusals[:most]
+
+    def put_off(self, busy: set[str]) -> None:
+        """Put off the matches of these keys."""
+        self.later += [match for match in self.matches if match.key in busy]
+        self.matches = [match for match in self.matches if match.key not in busy]
+
+
+def narrowed(items: Sequence[Item], index: Index, most: int) -> dict[Item, list[Rule]]:
+    """The triggers that may want each event. Where more than `most` listen, its fields say which of them."""
+    many = {item for item in items if count_listening(item, index) > most}
+    payloads = read_payloads([item.event_id for item in many if needs_payload(item, index)])
+    return {
+        item: wanted_by(item, index, payloads.get(item.event_id, NOTHING) if item in many else None) for item in items
+    }
+
+
+def count_listening(item: Item, index: Index) -> int:
+    if item.trigger_id or item.target_id:
+        return 1
+    return sum(len(heard.rules) for heard in index.listeners(item.source, item.type))
+
+
+def cost_of(item: Item, index: Index) -> int:
+    """An upper bound of what the event makes: one run or decision for each trigger that listens to it."""
+    return max(count_listening(item, index), 1)
+
+
+def within(items: Sequence[Item], index: Index, most: int) -> list[Item]:
+    """Those that a batch may take without making more than `most` runs and decisions. One that is too large for the rest
+    waits for the next batch while smaller ones go on, unless one of its triggers orders its events; the first is always
+    taken, as far as it fits."""
+    taken: list[Item] = []
+    room, waiting = most, set[UUID]()
+    few, reserved = (
+        most // 100 + 1,
+        most // 4,
+    )  # of a batch full of large ones, a quarter is left to those that make few
+    for item, rules in narrowed(items, index, few).items():
+        cost = max(len(rules), 1)
+        fits = cost <= (room if cost <= few else room - reserved) or not taken
+        if fits and (not waiting or waiting.isdisjoint(rule.id for rule in rules)):
+            taken.append(item)
+            room -= min(cost, piece_of(most))
+        else:
+            waiting |= {rule.id for rule in rules if rule.has_key}
+    return taken
+
+
+def piece_of(most: int) -> int:
+    """How much of a batch one event may take."""
+    return max(most // 2, 1)
+
+
+def match_items(items: Sequence[Item], index: Index, seconds: float = BATCH_SECONDS) -> list[Matched]:
+    """What their triggers make of these events. Once this has taken so many seconds, events that need the evaluator are left
+    out, and so are later events that may share a key with them; the first is never left out."""
+    payloads = read_payloads([item.event_id for item in items if needs_payload(item, index)])
+    until, behind = time.monotonic() + seconds, set[UUID]()
+    matched: list[Matched] = []
+    for item in items:
+        payload = payloads.get(item.event_id, NOTHING)
+        cases = cases_of(item, wanted_by(item, index, payload))
+        keyed = {case.rule.id for case in cases if case.rule.has_group}
+        is_late = bool(matched) and time.monotonic() > until and any(case.is_costly(payload) for case in cases)
+        if is_late or keyed & behind:
+            behind |= keyed
+        else:
+            matched.append(match_item(item, cases, payload))
+    return matched
+
+
+def match_item(item: Item, cases: Sequence["Case"], payload: Payload) -> Matched:
+    matched = Matched(item=item)
+    for decided in decide(item, cases, payload):
+        if isinstance(decided, Refusal):
+            matched.refusals.append(decided)
+        elif decided is not None:
+            matched.matches.append(decided)
+    return matched
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """An event and a trigger that may want it: what would become of it, and what its expressions are asked first."""
+
+    rule: Rule
+    match: Match
+    refusal: Refusal | None
+    question: Question
+
+    def is_costly(self, payload: Payload) -> bool:
+        """Must its expressions be evaluated in another process?"""
+        found = [self.rule.expression(text) for text in self.question.expressions]
+        compiled = [expression for expression in found if isinstance(expression, Expression)]
+        return not all(each.is_linear and (payload.is_small or not each.reads_data) for each in compiled)
+
+
+def cases_of(item: Item, rules: Sequence[Rule]) -> list[Case]:
+    return [case_of(item, item.backfill.applied_to(rule) if item.backfill else rule) for rule in rules]
+
+
+def case_of(item: Item, rule: Rule) -> Case:
+    match = bare_match(item, rule)
+    refusal = hold_or_stop(match)
+    if not refusal and rule.is_resuming and rule.orders_events and not item.is_resumption:
+        refusal = refuse(match, Decision.Outcome.HELD, "events that the trigger held before are run first")
+    # An event aimed at a trigger (a tick, a manual fire) does not ask for its filter.
+    filter = rule.filter if item.target_id is None else ""
+    question = Question(filter=filter)
+    if not refusal:
+        question = replace(question, key=rule.key if rule.has_group else "", input=rule.input)
+    return Case(rule=rule, match=match, refusal=refusal, question=question)
+
+
+def decide(
+    item: Item, cases: Sequence[Case], payload: Payload, evaluator: Evaluator | None = None
+) -> list[Match | Refusal | None]:
+    """What becomes of the event in each case; None: it does not pass the filter. With an `evaluator` of its own nothing is
+    evaluated in this process."""
+    costly = [case for case in cases if case.question.expressions and (evaluator or case.is_costly(payload))]
+    answers = {}
+    if costly:
+        questions = [case.question for case in costly]
+        found = (evaluator or shared).answers(subject_of(item, payload), questions)
+        answers = {case.rule.id: answered for case, answered in zip(costly, found, strict=True)}
+    context = cache(lambda: context_of(cel_event(item, payload.value)))
+    return [
+        judge(
+            case,
+            answers.get(case.rule.id) or answer(case.question, context, case.rule.compiled, payload.without_data),
+        )
+        for case in cases
+    ]
+
+
+def judge(case: Case, answer: Answer) -> Match | Refusal | None:
+    if answer.error:
+        return refuse(case.match, Decision.Outcome.ERROR, answer.error)
+    if not answer.passes:
+        return None
+    if case.refusal:
+        return case.refusal
+    group = group_of(case.rule, answer.key)
+    key = group if case.rule.has_key else None
+    return replace(case.match, group=group, key=key, input=answer.input if case.rule.input else None)
+
+
+def wanted_by(item: Item, index: Index, payload: Payload | None = None) -> list[Rule]:
+    """The triggers that may want it; given its payload, without those whose filters are known to be false."""
+    aimed_at = item.trigger_id or item.target_id
+    if aimed_at is None:
+        field_of = None if payload is None else partial(field_of_event, item, payload)
+        return index.candidates(item.source, item.type, field_of)
+    return [index.by_id[aimed_at]] if aimed_at in index.by_id else []
+
+
+def needs_payload(item: Item, index: Index) -> bool:
+    """Does an expression that may be asked read its data?"""
+    if item.trigger_id or item.target_id:
+        return any(rule.reads_data for rule in wanted_by(item, index))
+    return any(heard.reads_data for heard in index.listeners(item.source, item.type))
+
+
+def field_of_event(item: Item, payload: Payload, path: Path) -> Any:
+    """What is at this path below `event`, or MISSING."""
+    if path[0] != "data":
+        return cel_event(item, None)[path[0]]
+    value = payload.value
+    for name in path[1:]:
+        if not isinstance(value, dict) or name not in value:
+            return MISSING
+        value = value[name]
+    return value
+
+
+def subject_of(item: Item, payload: Payload) -> Subject:
+    envelope = {**cel_event(item, None), "time": item.time.isoformat()}
+    return Subject(envelope=envelope, data=payload.text, without_data=payload.without_data)
+
+
+def cel_event(item: Item, data: Any) -> dict[str, Any]:
+    """`event` as filters, keys and input mappings see it."""
+    return {
+        "id": str(item.event_id), "type": item.type, "source": item.source, "subject": item.subject, "time": item.time, "data": data,
+    }  # fmt: skip
+
+
+def bare_match(item: Item, rule: Rule) -> Match:
+    return Match(
+        rule=rule, event_ids=[item.event_id], root_id=item.root_id, depth=item.depth, chain=item.chain, replay_id=item.replay_id
+    )  # fmt: skip
