@@ -20,7 +20,7 @@ from cron_descriptor import Options, get_description
 from cron_descriptor.Exception import FormatException, MissingFieldException, WrongArgumentException
 
 from agents.durations import parse_duration
-from triggers.solar import check_solar, solar_times
+from triggers.schedules.rules.sun import check_solar, solar_times
 
 # Of an interval: below, a typing error would flood the log of events; above, arithmetic would leave the calendar.
 SHORTEST, LONGEST = timedelta(milliseconds=100), timedelta(days=36_525)
