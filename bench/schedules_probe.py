@@ -7,16 +7,16 @@ from functools import partial
 from bench.pace import await_word
 from bench.scale_probe import TIMES, WARM, Probe
 from runs.processes import lease
-from triggers.schedules.firing import settle
+from triggers.schedules.firing import due
 
 BATCH = 20
 
 
 def fire(probe: Probe, limit: int, *, warm: bool) -> None:
     """The next that come due, at the instant at which they do."""
-    look = probe.measure_unless(warm, "look", settle.look)
+    look = probe.measure_unless(warm, "look", due.look)
     assert look.next_due
-    fired = probe.measure_unless(warm, f"fire of {limit}", partial(settle.fire_due, look.next_due, limit))
+    fired = probe.measure_unless(warm, f"fire of {limit}", partial(due.fire_due, look.next_due, limit))
     assert fired == limit, fired
 
 

@@ -21,7 +21,7 @@ from runs.db.migrated import require_migrations
 from runs.models import Worker
 from runs.processes.lease import Presence
 from triggers.schedules.backfill import advance
-from triggers.schedules.firing import reconcile, settle
+from triggers.schedules.firing import due, owed, reconcile
 from triggers.schedules.static_entries import install_static
 
 log = structlog.get_logger(__name__)
@@ -66,7 +66,7 @@ class Scheduler(beat.Scheduler):
             wait = self.look()
             if wait:
                 self.listener.wait(wait.total_seconds())
-        except settle.TookTooLong as error:
+        except owed.TookTooLong as error:
             self.suspects[error.id] = self.suspects.get(error.id, -1) + 1
             self.lose_connection(error)
         except (DjangoDatabaseError, psycopg.Error) as error:
@@ -92,14 +92,14 @@ class Scheduler(beat.Scheduler):
     def work(self) -> timedelta:
         """One batch of stale schedules, one of due ones, one of each backfill; how long there is nothing to do, zero if
         there was something."""
-        look = settle.look()
+        look = due.look()
         done = 0
         if look.has_unarmed:
             done += reconcile.rearm()
         if look.has_stale:
-            done += settle.settle(look.now)
+            done += due.settle(look.now)
         if look.is_due:
-            done += settle.fire_due(look.now)
+            done += due.fire_due(look.now)
         if look.has_backfills:
             done += self.advance_backfills()
         if done:
@@ -118,9 +118,9 @@ class Scheduler(beat.Scheduler):
         """A schedule that took too long, by itself; one that does so again and again is set to rest: the others go on."""
         id, tries = next(iter(self.suspects.items()))
         if tries < TRIES:
-            settle.try_alone(id)
+            due.try_alone(id)
         else:
-            settle.give_up(id)
+            due.give_up(id)
         del self.suspects[id]
 
     def keep_in_order(self) -> None:
@@ -158,7 +158,7 @@ class Scheduler(beat.Scheduler):
             self.presence.close()
 
 
-def time_until_next(look: settle.Look) -> timedelta:
+def time_until_next(look: due.Look) -> timedelta:
     safety: timedelta = settings.WAKEFUL_SAFETY_LOOK
     if look.is_due or look.has_stale:
         return BUSY  # another Beat or an editor holds it

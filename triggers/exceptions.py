@@ -32,3 +32,11 @@ class NotWanted(IllegalState):
 
     def __init__(self, slug: str, why: str) -> None:
         super().__init__(f"Today trigger {slug} would not wake on it: {why}.", status="not_wanted")
+
+
+class RuleError(ValueError):
+    """A rule makes no sense; the message says which part of it and what to write instead, `field` which column it is of."""
+
+    def __init__(self, message: str, *, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field

@@ -7,10 +7,13 @@ from zoneinfo import ZoneInfo
 from config.console.parts.time_field import FORMAT
 from config.console.schedules.policy_fields import POLICY
 from config.console.schedules.words import zone_of_schedule
+from triggers.exceptions import RuleError
 from triggers.models import Schedule
 from triggers.schedules.reminders import text_of
+from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.rules.interval import Interval
+from triggers.schedules.rules.once import Clocked
 from triggers.schedules.rules.rows import rule_of
-from triggers.schedules.rules.rule import Clocked, Cron, Interval, RuleError
 from triggers.schedules.terms.policy import SchedulePolicy
 
 UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1), "m": timedelta(minutes=1), "s": timedelta(seconds=1)}

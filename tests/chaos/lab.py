@@ -220,7 +220,7 @@ class Lab:
 
             from triggers.models import Trigger
             from triggers.schedules import edit
-            from triggers.schedules.rules.rule import Interval
+            from triggers.schedules.rules.interval import Interval
             from triggers.schedules.terms.policy import SchedulePolicy
 
             with transaction.atomic():

@@ -19,7 +19,7 @@ from tests.config.test_metrics import scrape
 from tests.triggers.factories import make_trigger
 from triggers.models import Schedule, Skip
 from triggers.schedules.explain.missed import missed_lately
-from triggers.schedules.firing import settle
+from triggers.schedules.firing import due
 
 pytestmark = pytest.mark.django_db
 
@@ -30,7 +30,7 @@ def make_schedule(name: str = "digest", **columns: Any) -> Schedule:
     """A schedule of every hour that Beat has settled, with columns as a test needs them."""
     crontab = CrontabSchedule.objects.create(minute="0")
     task = PeriodicTask.objects.create(name=name, task="t", crontab=crontab)
-    settle.settle()
+    due.settle()
     Schedule.objects.filter(task=task).update(trigger=make_trigger(name, types=[]))
     Schedule.objects.filter(task=task).update(**columns)
     return Schedule.objects.select_related("task").get(task=task)
@@ -80,7 +80,7 @@ def test_a_schedule_that_cannot_fire_is_named_with_what_is_wrong() -> None:
     make_schedule("broken")
     CrontabSchedule.objects.filter(periodictask__name="broken").update(hour="25")
 
-    settle.settle()
+    due.settle()
 
     assert "broken (hour 25 is not between 0 and 23)" in found()["schedules-broken"].text
     assert "sound" not in found()["schedules-broken"].text
@@ -128,7 +128,7 @@ def test_metrics_tell_fires_skips_and_the_next_due_time() -> None:
     make_skip(schedule, "paused", now - MINUTE, count=None)
 
     before = scrape()
-    settle.fire_due(now + 2 * MINUTE)
+    due.fire_due(now + 2 * MINUTE)
     after = scrape()
 
     assert (before["wakeful_schedule_skips", "missed"], before["wakeful_schedule_skips", "paused"]) == (3, 1)

@@ -16,7 +16,7 @@ from tests.triggers.test_why import beat as look
 from triggers.models import Event, Schedule
 from triggers.schedules import edit as schedules
 from triggers.schedules.explain.why import Verdict, why
-from triggers.schedules.rules.rule import Interval
+from triggers.schedules.rules.interval import Interval
 
 HOUR, SECOND = timedelta(hours=1), timedelta(seconds=1)
 VIENNA = ZoneInfo("Europe/Vienna")

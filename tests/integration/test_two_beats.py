@@ -20,7 +20,7 @@ from tests.stack import LENIENCE, Process, Stack, StackMaker, eventually, within
 from tests.triggers.factories import make_trigger
 from triggers.models import Event, ExclusionCalendar, Schedule
 from triggers.schedules import edit as schedules
-from triggers.schedules.rules.rule import Interval
+from triggers.schedules.rules.interval import Interval
 from triggers.schedules.terms.policy import SchedulePolicy
 
 PROOF = float(os.environ.get("WAKEFUL_PROOF_SECONDS", "10"))  # seconds

@@ -22,7 +22,7 @@ from tests.triggers.factories import make_event, make_paused_trigger
 from triggers.dispatch.hold import resume
 from triggers.models import Schedule, Trigger
 from triggers.schedules.edit import create_schedule
-from triggers.schedules.rules.rule import Interval
+from triggers.schedules.rules.interval import Interval
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -34,7 +34,7 @@ from triggers.dispatch.batch import dispatch
 from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.replay import replay
 from triggers.dispatch.rules import Rules
-from triggers.exceptions import TriggerDisabled
+from triggers.exceptions import RuleError, TriggerDisabled
 from triggers.models import Backfill, BackfillTick, Decision, Event, Redelivery, Schedule, Trigger
 from triggers.retention.prune import steps
 from triggers.schedules.backfill.advance import (
@@ -46,8 +46,7 @@ from triggers.schedules.backfill.advance import (
     start_backfill,
 )
 from triggers.schedules.edit import delete_schedule
-from triggers.schedules.firing import settle
-from triggers.schedules.rules.rule import RuleError
+from triggers.schedules.firing import due
 
 pytestmark = pytest.mark.django_db
 
@@ -75,7 +74,7 @@ def make_schedule(
 
 
 def settled(task: PeriodicTask) -> Schedule:
-    settle.settle()
+    due.settle()
     return Schedule.objects.select_related("task", "trigger").get(task=task)
 
 
@@ -252,7 +251,7 @@ def test_beat_does_not_fire_what_a_backfill_has_fired() -> None:
     begin(schedule, 1)
     Schedule.objects.update(next_fire_at=NINE, due_at=NINE, accounted_until=NINE - MINUTE)
 
-    settle.fire_due(NINE + MINUTE)
+    due.fire_due(NINE + MINUTE)
 
     assert nominals() == [NINE]
 

@@ -18,9 +18,12 @@ from runs.models import OutboxMessage
 from tests.triggers.factories import make_trigger
 from triggers.models import Event, Revision, Schedule, Skip, Trigger
 from triggers.schedules import edit as schedules
-from triggers.schedules.firing import settle
+from triggers.schedules.firing import decide, due
 from triggers.schedules.periodic_tasks import send_periodic_task
-from triggers.schedules.rules.rule import Clocked, Cron, Interval, Rule
+from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.rules.interval import Interval
+from triggers.schedules.rules.once import Clocked
+from triggers.schedules.rules.rule import Rule
 from triggers.schedules.static_entries import install_static
 from triggers.schedules.terms.policy import SchedulePolicy
 
@@ -49,7 +52,7 @@ def settled(schedule: Schedule, edited_at: datetime | None = None) -> Schedule:
     """What Beat makes of its last edit, dated as the test needs it."""
     if edited_at:
         date_edit(schedule, edited_at)
-    settle.settle()
+    due.settle()
     return Schedule.objects.select_related("task").get(pk=schedule.pk)
 
 
@@ -65,7 +68,7 @@ def every(length: timedelta) -> Interval:
 
 def fire_all(now: datetime) -> list[datetime]:
     """Everything due at `now`, batch by batch; the nominal times of all events so far."""
-    while settle.fire_due(now):
+    while due.fire_due(now):
         pass
     return nominals()
 
@@ -126,7 +129,7 @@ def test_a_batch_takes_the_oldest_first() -> None:
     for number in range(5):
         make_schedule(every(MINUTE * (number + 1)), trigger=make_trigger(f"t{number}"), name=f"t{number}")
 
-    assert settle.fire_due(NINE + HOUR, limit=2) == 2
+    assert due.fire_due(NINE + HOUR, limit=2) == 2
     assert {event.ce_source for event in Event.objects.all()} == {"t0", "t1"}
 
 
@@ -151,17 +154,17 @@ def test_skip_fires_no_missed_tick() -> None:
 def test_all_fires_every_missed_tick_batch_by_batch() -> None:
     make_schedule(every(MINUTE), catch_up="all")
 
-    assert settle.fire_due(NINE + 10 * HOUR) == 1
-    assert len(nominals()) == settle.TICKS
+    assert due.fire_due(NINE + 10 * HOUR) == 1
+    assert len(nominals()) == decide.TICKS
     assert fire_all(NINE + 10 * HOUR) == [NINE + n * MINUTE for n in range(1, 601)]
 
 
 def test_schedules_that_catch_up_share_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settle, "TICKS", 6)
+    monkeypatch.setattr(decide, "TICKS", 6)
     for name in ("a", "b"):
         make_schedule(every(MINUTE), trigger=make_trigger(name), name=name, catch_up="all")
 
-    settle.fire_due(NINE + HOUR)
+    due.fire_due(NINE + HOUR)
 
     assert sorted(nominals()) == sorted(2 * [NINE + n * MINUTE for n in (1, 2, 3)])
 
@@ -170,7 +173,7 @@ def test_schedules_that_catch_up_share_a_batch(monkeypatch: pytest.MonkeyPatch) 
 def test_tick_late_by_a_restart_is_on_time(catch_up: str) -> None:
     make_schedule(every(HOUR), catch_up=catch_up)
 
-    assert fire_all(NINE + HOUR + settle.GRACE) == [NINE + HOUR]
+    assert fire_all(NINE + HOUR + decide.GRACE) == [NINE + HOUR]
 
 
 @pytest.mark.parametrize("catch_up", ["latest", "skip", "all"])
@@ -424,7 +427,7 @@ def test_zone_that_went_by_sql_stops_nobody_else() -> None:
 
     with connection.cursor() as cursor:
         cursor.execute("UPDATE django_celery_beat_crontabschedule SET timezone = 'Mars/Olympus'")
-    settle.settle()
+    due.settle()
 
     assert "Mars/Olympus" in Schedule.objects.get(pk=broken.pk).problem
     assert fire_all(NINE + MINUTE) == [NINE + MINUTE]
@@ -509,14 +512,14 @@ def test_message_is_sent_as_celery_beat_would(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_look_says_what_there_is_to_do() -> None:
-    assert (settle.look().has_stale, settle.look().next_due) == (False, None)
+    assert (due.look().has_stale, due.look().next_due) == (False, None)
 
     schedule = make_schedule(every(MINUTE))
-    assert settle.look().next_due == NINE + MINUTE
-    assert not settle.look().is_due
+    assert due.look().next_due == NINE + MINUTE
+    assert not due.look().is_due
 
     PeriodicTask.objects.filter(pk=schedule.task_id).update(enabled=False)
-    assert settle.look().has_stale
+    assert due.look().has_stale
 
 
 def test_static_entries_of_celery_become_rows(settings: Any) -> None:

@@ -18,9 +18,11 @@ from tests.triggers.factories import make_trigger
 from triggers.beat import Scheduler
 from triggers.models import Event, Revision, Schedule, Skip
 from triggers.schedules import edit
-from triggers.schedules.firing import settle
+from triggers.schedules.firing import due, owed
 from triggers.schedules.plan import Plan
-from triggers.schedules.rules.rule import Cron, Interval, Rule
+from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.rules.interval import Interval
+from triggers.schedules.rules.rule import Rule
 from triggers.schedules.terms.policy import SchedulePolicy
 
 NINE = datetime(2050, 3, 7, 9, 0, tzinfo=UTC)
@@ -33,7 +35,7 @@ def make_schedule(name: str, rule: Rule, *, seen_at: datetime = NINE, **policy: 
     schedule = edit.add_schedule(trigger, name=name, rule=rule, policy=SchedulePolicy(**policy))
     Schedule.objects.filter(pk=schedule.pk).update(edited_at=seen_at)
     Revision.objects.filter(schedule=schedule).update(until=seen_at - timedelta(microseconds=1))
-    settle.settle()
+    due.settle()
     schedule.refresh_from_db()
     return schedule
 
@@ -83,7 +85,7 @@ def tick(scheduler: Scheduler) -> None:
 def test_a_schedule_that_owes_months_of_windows_is_worked_off_in_bounded_pieces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(settle, "STEPS", 300)
+    monkeypatch.setattr(owed, "STEPS", 300)
     make_schedule("busy", Cron.parse("*/5 * * * *"), active_hours=WINDOWS)
     make_schedule("other", Interval(every=HOUR))
     now = NINE + 20 * DAY
@@ -91,7 +93,7 @@ def test_a_schedule_that_owes_months_of_windows_is_worked_off_in_bounded_pieces(
     monkeypatch.setattr(Plan, "closed", counting(looks, Plan.closed))
 
     rounds = 0
-    while settle.fire_due(now):
+    while due.fire_due(now):
         rounds += 1
         assert len(looks) < 1500
         looks.clear()
@@ -126,7 +128,7 @@ def test_a_schedule_that_takes_too_long_twice_is_set_to_rest_and_the_others_fire
     monkeypatch.setattr(
         "runs.db.listen.TIMEOUTS", "SELECT set_config('idle_in_transaction_session_timeout', '0.6s', false)"
     )
-    monkeypatch.setattr(settle, "SLOW", 0.7)
+    monkeypatch.setattr(owed, "SLOW", 0.7)
 
     for _ in range(8):
         tick(scheduler)
@@ -147,7 +149,7 @@ def test_a_past_that_cannot_be_worked_out_is_a_skip_that_says_why() -> None:
     crontab.update(minute="30")
     Revision.objects.filter(schedule=schedule, state__crontab__minute="99").update(until=NINE + 5 * HOUR)
 
-    settle.settle()
+    due.settle()
 
     skip = Skip.objects.get(schedule=schedule, reason="refused")
     assert skip.last == NINE + 5 * HOUR

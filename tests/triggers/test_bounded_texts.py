@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from agents.durations import parse_duration
 from tests.api import Api
-from triggers.schedules.rules.rule import Cron, RuleError, zone_of
+from triggers.exceptions import RuleError
+from triggers.schedules.clock import zone_of
+from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.words import read_rule
 from triggers.schedules.terms.active_hours import ActiveHours
 from triggers.schedules.terms.excluded_days import ExcludedDays

@@ -10,14 +10,11 @@ from celery.schedules import crontab
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from triggers.schedules.rules.rule import (
-    Clocked,
-    Cron,
-    Interval,
-    RuleError,
-    latest_fire,
-    next_fires,
-)
+from triggers.exceptions import RuleError
+from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.rules.interval import Interval
+from triggers.schedules.rules.once import Clocked
+from triggers.schedules.rules.rule import latest_fire, next_fires
 
 MINUTE = timedelta(minutes=1)
 ZONES = [

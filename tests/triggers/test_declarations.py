@@ -17,11 +17,14 @@ from runs.models import AuditEntry
 from tests.triggers.factories import make_trigger
 from triggers.declarations import sync as declarations
 from triggers.declarations.sync import override, reset_overrides, sync
+from triggers.exceptions import RuleError
 from triggers.models import Event, Schedule, Trigger
 from triggers.schedules import edit, preview
 from triggers.schedules.calendars import create_calendar
-from triggers.schedules.firing import settle
-from triggers.schedules.rules.rule import Clocked, Cron, Interval, RuleError
+from triggers.schedules.firing import due
+from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.rules.interval import Interval
+from triggers.schedules.rules.once import Clocked
 from triggers.schedules.rules.words import read_rule
 from triggers.schedules.terms.policy import SchedulePolicy
 from triggers.tasks import fire_schedule
@@ -117,7 +120,7 @@ def test_further_triggers_are_numbered_and_a_slug_is_kept(declare: Declare) -> N
 def test_a_second_sync_changes_nothing(declare: Declare) -> None:
     declare("digest", on.cron("0 9 * * 5-7"), on.every(0.5), on.at(FUTURE), on.event("x", filter="true"), timeout=5)
     sync()
-    settle.settle()
+    due.settle()
 
     assert sync() == []
     assert not Schedule.objects.filter(stale=True).exists()
@@ -496,7 +499,7 @@ def test_upcoming_fires_are_shown_in_the_schedules_zone(declare: Declare) -> Non
     schedule = edit.create_schedule(
         name="d", agent="digest", rule=Cron.parse("0 9 * * *", "Europe/Vienna"), by="cli:ada"
     )
-    settle.settle()
+    due.settle()
     schedule.refresh_from_db()
 
     first, second = preview.upcoming(schedule, 2)
@@ -510,7 +513,7 @@ def test_upcoming_of_a_one_shot_is_one(declare: Declare) -> None:
     declare("digest")
     schedule = edit.create_schedule(name="d", agent="digest", rule=Clocked(at=FUTURE), by="cli:ada")
     assert preview.upcoming(schedule) == [FUTURE]  # before Beat has seen it
-    settle.settle()
+    due.settle()
     schedule.refresh_from_db()
 
     assert preview.upcoming(schedule) == [FUTURE]

@@ -5,10 +5,11 @@ import pytest
 from runs.exceptions import IllegalState
 from runs.models import AuditEntry
 from tests.triggers.factories import make_trigger
+from triggers.exceptions import RuleError
 from triggers.models import ExclusionCalendar, Revision, Schedule
 from triggers.schedules.calendars import calendars_named, change_calendar, create_calendar, delete_calendar
 from triggers.schedules.edit import create_schedule, edit_schedule
-from triggers.schedules.rules.rule import Cron, RuleError
+from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.terms.policy import SchedulePolicy
 
 pytestmark = pytest.mark.django_db

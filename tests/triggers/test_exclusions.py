@@ -2,7 +2,7 @@ from datetime import date
 
 import pytest
 
-from triggers.schedules.rules.rule import RuleError
+from triggers.exceptions import RuleError
 from triggers.schedules.terms.excluded_days import ExcludedDays
 
 TEXT = """

@@ -20,12 +20,14 @@ from tests.triggers.test_dispatch_races import locked
 from tests.triggers.test_overlap import claim
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.rules import Rules
+from triggers.exceptions import RuleError
 from triggers.models import Decision, Event, Revision, Schedule, Skip, Trigger
 from triggers.schedules.definition import states_of
 from triggers.schedules.edit import create_schedule
-from triggers.schedules.firing import settle
+from triggers.schedules.firing import due
 from triggers.schedules.heartbeats import set_pace
-from triggers.schedules.rules.rule import Cron, Interval, RuleError
+from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.rules.interval import Interval
 from triggers.schedules.standing import check_ahead
 from triggers.schedules.terms.policy import SchedulePolicy
 from triggers.sources.manual import fire
@@ -42,7 +44,7 @@ def a_heartbeat(slug: str = "watch", **columns: Any) -> Schedule:
     """Every 30 minutes, at :00 and :30, its pace from 5 minutes to 4 hours."""
     schedule = make_heartbeat(slug, **columns)
     Schedule.objects.filter(pk=schedule.pk).update(edited_at=NINE - HOUR)
-    settle.settle()
+    due.settle()
     return again(schedule)
 
 
@@ -63,8 +65,8 @@ def paced(schedule: Schedule, after: timedelta, reason: str = "", at: datetime =
 
 def beat(until: datetime) -> list[datetime]:
     """Beat is there until then; the nominal times of all events so far."""
-    while (next_due := settle.look().next_due) and next_due <= until:
-        settle.fire_due(next_due)
+    while (next_due := due.look().next_due) and next_due <= until:
+        due.fire_due(next_due)
     return [event.time for event in Event.objects.filter(type="schedule.fired").order_by("seq") if event.time]
 
 
@@ -171,7 +173,7 @@ def test_an_edit_after_it_holds_from_the_edit_on() -> None:
     schedule.task.interval.__class__.objects.update(every=10)
     Schedule.objects.filter(pk=schedule.pk).update(edited_at=NINE + HOUR)
     Revision.objects.filter(until__lt=NINE).update(until=NINE + HOUR)
-    settle.settle()
+    due.settle()
 
     assert again(schedule).next_fire_at == NINE + HOUR + 10 * MINUTE
 
@@ -190,7 +192,7 @@ def test_an_edit_that_beat_has_not_seen_is_left_to_it_first() -> None:
 
     Schedule.objects.filter(pk=schedule.pk).update(edited_at=NINE)
     Revision.objects.update(until=NINE)
-    settle.settle()
+    due.settle()
     set_pace([later], now=NINE + 2 * MINUTE)
 
     assert again(schedule).next_fire_at == NINE + 2 * HOUR + MINUTE  # counted from the end of the run
@@ -229,7 +231,7 @@ def test_what_was_put_off_gives_way_to_an_edit_since() -> None:
     beat(NINE)
     later = {**ask(schedule, 2 * HOUR), "since": (NINE + MINUTE).isoformat()}
     Schedule.objects.filter(pk=schedule.pk).update(spread=MINUTE)
-    settle.settle()
+    due.settle()
     Revision.objects.update(until=NINE + 2 * MINUTE)
 
     set_pace([later], now=NINE + 3 * MINUTE)
@@ -261,7 +263,7 @@ def test_one_that_somebody_is_editing_is_looked_at_again_later() -> None:
 def test_a_pace_that_nothing_can_have_is_dropped_and_that_is_recorded(change: Any, said: str) -> None:
     schedule = a_heartbeat()
     change(schedule)
-    settle.settle()
+    due.settle()
 
     set_pace([ask(schedule, 2 * HOUR)], now=NINE)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triggers.schedules.rules.rule import RuleError
+from triggers.exceptions import RuleError
 from triggers.schedules.terms.active_hours import ActiveHours
 
 MONDAY = datetime(2026, 11, 16)

@@ -12,8 +12,10 @@ from tests.api import Api
 from tests.triggers.factories import make_trigger
 from triggers.models import Event, ExclusionCalendar, Schedule, Skip, Trigger
 from triggers.schedules.edit import add_schedule
-from triggers.schedules.firing import settle
-from triggers.schedules.rules.rule import Cron, Interval, Rule
+from triggers.schedules.firing import due
+from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.rules.interval import Interval
+from triggers.schedules.rules.rule import Rule
 from triggers.schedules.terms.policy import SchedulePolicy
 
 pytestmark = pytest.mark.django_db
@@ -28,14 +30,14 @@ def make_schedule(rule: Rule | None = None, *, name: str = "digest", **policy: A
         rule=rule or Cron.parse("0 9 * * *", "Europe/Vienna"),
         policy=SchedulePolicy.parse(policy),
     )
-    settle.settle()
+    due.settle()
     return Schedule.objects.select_related("task", "trigger").get(pk=schedule.pk)
 
 
 def make_ordinary_task() -> Schedule:
     every = IntervalSchedule.objects.create(every=1, period="days")
     task = PeriodicTask.objects.create(name="clean", task="shop.clean", interval=every)
-    settle.settle()
+    due.settle()
     return Schedule.objects.get(task=task)
 
 

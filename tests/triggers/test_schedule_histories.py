@@ -21,7 +21,7 @@ from tests.brute_force import DAY, MINUTE, NONE, Crontab, Every, Expected
 from tests.random_schedules import ZONES, Dice, Sample, write
 from tests.triggers.factories import make_trigger
 from triggers.models import Event, ExclusionCalendar, Schedule, Skip
-from triggers.schedules.firing import settle as ticks
+from triggers.schedules.firing import due
 
 pytestmark = pytest.mark.django_db
 
@@ -143,8 +143,8 @@ class Life:
     def beat_until(self, end: datetime) -> None:
         """Tick at every due time, a little late, as a Beat does."""
         self.settle(min(end, self.now + self.random.random() * SECOND))
-        while (due := ticks.look().next_due) and due <= end:
-            self.now = min(end, max(self.now, due) + self.random.random() * SECOND)
+        while (next_due := due.look().next_due) and next_due <= end:
+            self.now = min(end, max(self.now, next_due) + self.random.random() * SECOND)
             self.fire()
         self.now = end
 
@@ -156,12 +156,12 @@ class Life:
         self.fire()
 
     def settle(self, at: datetime) -> None:
-        while ticks.look().has_stale:
-            ticks.settle(at)
+        while due.look().has_stale:
+            due.settle(at)
             self.date(at)
 
     def fire(self) -> None:
-        while ticks.fire_due(self.now):
+        while due.fire_due(self.now):
             pass
         self.date(self.now)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triggers.schedules.rules.rule import RuleError
+from triggers.exceptions import RuleError
 from triggers.schedules.terms.policy import NAMES, SchedulePolicy
 
 MINUTE = timedelta(minutes=1)

@@ -17,22 +17,19 @@ from runs.db.sql import database_now
 from tests.triggers.factories import make_trigger
 from tests.triggers.test_beat import HOUR, MINUTE, NINE, date_edit, every, fire_all, make_schedule, nominals
 from triggers import beat
+from triggers.exceptions import RuleError
 from triggers.models import BackfillTick, Event, ExclusionCalendar, Revision, Schedule, Skip
 from triggers.schedules.backfill.advance import advance, progress, start_backfill
 from triggers.schedules.definition import State
 from triggers.schedules.edit import set_rule
 from triggers.schedules.explain.why import why
-from triggers.schedules.firing import settle
+from triggers.schedules.firing import decide, due, owed
 from triggers.schedules.plan import Plan
 from triggers.schedules.preview import upcoming
-from triggers.schedules.rules.rule import (
-    Clocked,
-    Cron,
-    Interval,
-    Rule,
-    RuleError,
-    count_fires,
-)
+from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.rules.interval import Interval
+from triggers.schedules.rules.once import Clocked
+from triggers.schedules.rules.rule import Rule, count_fires
 from triggers.schedules.terms.policy import SchedulePolicy
 from triggers.upcoming.by_clock import Clock, Span, ahead
 
@@ -64,7 +61,7 @@ def test_jitter_longer_than_an_outage_costs_no_more_than_a_short_one() -> None:
     now = NINE + 300 * DAY
     begun = time.process_time()
 
-    fires = settle._on_time(plan, NINE + MINUTE, now, now)
+    fires = decide._on_time(plan, NINE + MINUTE, now, now)
 
     assert fires and fires[-1] == now and len(fires) <= 3
     assert time.process_time() - begun < 1
@@ -88,32 +85,32 @@ def test_data_that_code_declares_is_what_its_row_gives_back() -> None:
 
 @pytest.mark.django_db
 def test_what_takes_long_to_work_out_is_left_to_the_next_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settle, "WORK", 0)
+    monkeypatch.setattr(owed, "WORK", 0)
     for number in range(3):
         make_schedule(every(HOUR), trigger=make_trigger(f"t{number}", types=[]), name=f"t{number}")
 
-    settle.fire_due(NINE + HOUR)
+    due.fire_due(NINE + HOUR)
     assert Event.objects.count() == 1
     assert fire_all(NINE + HOUR) == [NINE + HOUR] * 3
 
     Schedule.objects.update(jitter=MINUTE)
-    while settle.look().has_stale:
-        settle.settle(NINE + HOUR)
+    while due.look().has_stale:
+        due.settle(NINE + HOUR)
     assert Schedule.objects.filter(jitter=MINUTE, next_fire_at=NINE + 2 * HOUR).count() == 3
 
 
 @pytest.mark.django_db
 def test_many_edits_while_no_beat_ran_are_worked_off_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settle, "WORK", 0)
+    monkeypatch.setattr(owed, "WORK", 0)
     schedule = make_schedule(every(HOUR), catch_up="all")
     edit_at(schedule, NINE + HOUR + MINUTE, jitter=MINUTE)
     edit_at(schedule, NINE + 2 * HOUR + MINUTE, jitter=2 * MINUTE)
     edit_at(schedule, NINE + 3 * HOUR + MINUTE, jitter=3 * MINUTE)
 
-    settle.settle(NINE + 4 * HOUR)
+    due.settle(NINE + 4 * HOUR)
     assert nominals() == [NINE + HOUR]
-    while settle.look().has_stale:
-        settle.settle(NINE + 4 * HOUR)
+    while due.look().has_stale:
+        due.settle(NINE + 4 * HOUR)
 
     assert nominals() == [NINE + HOUR, NINE + 2 * HOUR, NINE + 3 * HOUR]
     assert not Skip.objects.exists()
@@ -125,7 +122,7 @@ def test_one_shot_that_was_edited_twice_while_no_beat_ran_fires_once() -> None:
     edit_at(schedule, NINE + DAY, jitter=MINUTE)
     edit_at(schedule, NINE + 2 * DAY, jitter=2 * MINUTE)
 
-    settle.settle(NINE + 3 * DAY)
+    due.settle(NINE + 3 * DAY)
     fire_all(NINE + 5 * DAY)
 
     assert nominals() == [NINE + HOUR]
@@ -138,7 +135,7 @@ def test_beat_looks_again_soon_at_an_edited_schedule_that_somebody_holds() -> No
     make_schedule(every(HOUR))
     Schedule.objects.update(jitter=MINUTE)
 
-    assert beat.time_until_next(settle.look()) <= timedelta(milliseconds=100)
+    assert beat.time_until_next(due.look()) <= timedelta(milliseconds=100)
 
 
 @pytest.mark.django_db
@@ -166,8 +163,8 @@ def test_calendar_that_sql_deletes_before_its_links_is_an_edit_of_its_schedules(
     calendar = ExclusionCalendar.objects.create(slug="at", days="2050-03-08 Holiday")
     schedule = make_schedule(Cron.parse("0 9 * * *"))
     schedule.exclude.add(calendar)
-    while settle.look().has_stale:
-        settle.settle(NINE)
+    while due.look().has_stale:
+        due.settle(NINE)
 
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM triggers_exclusioncalendar")
@@ -202,8 +199,8 @@ def test_rows_that_make_no_sense_stop_neither_others_nor_backfills_nor_pages(bro
     )
     PeriodicTask.objects.filter(pk=other.task_id).update(start_time=None)
 
-    while settle.look().has_stale:
-        settle.settle(NINE)
+    while due.look().has_stale:
+        due.settle(NINE)
     fire_all(NINE + HOUR)
     advance()
 
@@ -221,12 +218,12 @@ def test_a_one_shot_that_is_paused_before_it_fires_is_paused_whatever_it_fired_u
     schedule = make_schedule(every(HOUR))
     fire_all(NINE + HOUR)
     set_rule(schedule, Clocked(at=NINE + DAY))
-    while settle.look().has_stale:
-        settle.settle(NINE + HOUR)
+    while due.look().has_stale:
+        due.settle(NINE + HOUR)
 
     PeriodicTask.objects.filter(pk=schedule.task_id).update(enabled=False)
-    while settle.look().has_stale:
-        settle.settle(NINE + HOUR)
+    while due.look().has_stale:
+        due.settle(NINE + HOUR)
 
     assert Schedule.objects.get().status == "paused"
 
@@ -238,7 +235,7 @@ def test_a_schedule_that_is_done_stays_so_when_something_else_of_it_is_edited() 
     assert Schedule.objects.get().status == "done"
 
     Schedule.objects.update(jitter=MINUTE)
-    settle.settle(NINE + 2 * HOUR)
+    due.settle(NINE + 2 * HOUR)
 
     assert Schedule.objects.get().status == "done"
 
@@ -247,7 +244,7 @@ def test_a_schedule_that_is_done_stays_so_when_something_else_of_it_is_edited() 
 def test_a_repaired_schedule_says_at_once_when_it_fires_next() -> None:
     schedule = make_schedule(every(HOUR))
     Schedule.objects.update(active_hours="now and then")
-    settle.settle(NINE)
+    due.settle(NINE)
     assert Schedule.objects.get().problem
 
     Schedule.objects.update(active_hours="")
@@ -316,7 +313,7 @@ def test_json_nested_without_end_stops_nobody_else() -> None:
     task = PeriodicTask.objects.create(name="ordinary", task="t", crontab=None, interval=other.task.interval)
     PeriodicTask.objects.filter(pk=task.pk).update(args="[" * 100_000)
     date_edit(Schedule.objects.get(task=task), NINE)
-    settle.settle(NINE)
+    due.settle(NINE)
     with connection.cursor() as cursor:
         deep = "[" * 1500 + "]" * 1500
         cursor.execute("UPDATE triggers_schedule SET data = %s::jsonb WHERE id <> %s", [deep, other.pk])
@@ -324,4 +321,4 @@ def test_json_nested_without_end_stops_nobody_else() -> None:
     fire_all(NINE + HOUR)
 
     assert [event.ce_source for event in Event.objects.all()] == ["other"]
-    assert not settle.fire_due(NINE + HOUR)
+    assert not due.fire_due(NINE + HOUR)

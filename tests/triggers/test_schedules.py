@@ -10,6 +10,7 @@ from django_celery_beat.models import ClockedSchedule, CrontabSchedule, Interval
 from runs.exceptions import IllegalState
 from runs.models import AuditEntry, OutboxMessage
 from tests.triggers.factories import make_trigger
+from triggers.exceptions import RuleError
 from triggers.models import Event, Revision, Schedule
 from triggers.schedules.calendars import create_calendar
 from triggers.schedules.edit import (
@@ -20,9 +21,12 @@ from triggers.schedules.edit import (
     pause_schedule,
     resume_schedule,
 )
-from triggers.schedules.firing import settle
+from triggers.schedules.firing import due
 from triggers.schedules.preview import preview, upcoming
-from triggers.schedules.rules.rule import Clocked, Cron, Interval, Rule, RuleError
+from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.rules.interval import Interval
+from triggers.schedules.rules.once import Clocked
+from triggers.schedules.rules.rule import Rule
 from triggers.schedules.terms.policy import SchedulePolicy
 
 pytestmark = pytest.mark.django_db
@@ -96,7 +100,7 @@ def test_what_has_no_time_ahead_is_not_resumed_before_it_gets_one() -> None:
 
 def test_an_edit_that_changes_nothing_is_none() -> None:
     schedule = make(HOURLY, jitter="5m")
-    settle.settle()
+    due.settle()
     Schedule.objects.update(created_at="2026-01-01T00:00Z")
 
     schedule = edit_schedule(schedule, rule=HOURLY, policy=SchedulePolicy(jitter=timedelta(minutes=5)), by="ada")
@@ -107,7 +111,7 @@ def test_an_edit_that_changes_nothing_is_none() -> None:
 def test_an_edit_changes_the_rows_and_is_recorded_by_its_fields() -> None:
     create_calendar(slug="at", days="*-12-25", by="ada")
     schedule = make(HOURLY)
-    settle.settle()
+    due.settle()
 
     policy = SchedulePolicy.parse({"exclude": ["at"], "start": "2050-01-01T00:00Z", "max_fires": 3})
     schedule = edit_schedule(schedule, rule=NINE, policy=policy, by="ada")
@@ -138,7 +142,7 @@ def test_an_edit_after_which_it_would_never_fire_is_refused_whole() -> None:
 
 def test_run_now_wakes_the_agent_by_an_event_that_says_which_schedule_it_was() -> None:
     schedule = make(data={"text": "hello"})
-    settle.settle()
+    due.settle()
     before = Schedule.objects.values().get()
 
     event_id = fire_schedule(schedule, by="ada")
@@ -180,7 +184,7 @@ def test_the_next_fires_are_those_that_its_policy_leaves(is_settled: bool) -> No
         active_hours="mon-fri 05:00-13:00", exclude="mondays", start="2050-12-02T00:00Z", end="2050-12-09T00:00Z", max_fires=6,
     )  # fmt: skip
     if is_settled:
-        settle.settle()
+        due.settle()
         schedule = Schedule.objects.select_related("task__crontab").get()
 
     assert [f"{fire:%a %d %H:%M}" for fire in upcoming(schedule)] == [
@@ -209,7 +213,7 @@ def test_a_preview_of_what_would_never_fire_says_what_to_change() -> None:
 
 def test_an_edited_interval_is_shown_from_its_edit_on_before_beat_has_seen_it() -> None:
     schedule = make(HOURLY)
-    settle.settle()
+    due.settle()
     IntervalSchedule.objects.update(every=2)
 
     schedule = Schedule.objects.select_related("task__interval").get()

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from triggers.declarations.sync import rule_as_json
+from triggers.exceptions import RuleError
 from triggers.models import Schedule
 from triggers.schedules.edit import parse_rule
-from triggers.schedules.firing import settle
+from triggers.schedules.firing import due
 from triggers.schedules.rules.rows import point, rule_of
-from triggers.schedules.rules.rule import RuleError, Solar
+from triggers.schedules.rules.sun import Solar
 
 VIENNA = {"latitude": 48.2, "longitude": 16.37}
 MIDSUMMER = datetime(2026, 6, 21, 12, tzinfo=UTC)
@@ -70,7 +71,7 @@ def test_a_solar_row_fires_at_its_time() -> None:
     row = SolarSchedule.objects.create(event="sunrise", latitude="48.2", longitude="16.37")
     PeriodicTask.objects.create(name="dawn", task="shop.tasks.open", solar=row)
 
-    settle.settle()
+    due.settle()
 
     schedule = Schedule.objects.select_related("task__solar").get()
     rule = rule_of(schedule.task)
@@ -96,7 +97,7 @@ def test_without_its_library_a_solar_row_says_what_to_install(monkeypatch: pytes
     row = SolarSchedule.objects.create(event="sunrise", latitude=48, longitude=16)
     PeriodicTask.objects.create(name="dawn", task="shop.tasks.open", solar=row)
 
-    settle.settle()
+    due.settle()
 
     assert Schedule.objects.get().problem == (
         "rules by the sun need the package ephem: install wakeful[solar], or use a crontab"

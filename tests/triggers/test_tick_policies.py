@@ -19,8 +19,9 @@ from tests.triggers.test_beat import (
     skipped,
 )
 from triggers.models import Event, ExclusionCalendar, Revision, Schedule, Skip
-from triggers.schedules.firing import settle
-from triggers.schedules.rules.rule import Clocked, Cron
+from triggers.schedules.firing import decide, due
+from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.rules.once import Clocked
 
 pytestmark = pytest.mark.django_db
 
@@ -146,8 +147,8 @@ def test_limit_that_was_reached_before_an_edit_ends_what_is_accounted_for() -> N
     Schedule.objects.filter(pk=schedule.pk).update(catch_up_max=100)
     date_edit(schedule, NINE + 8.5 * HOUR)
 
-    while settle.look().has_stale:
-        settle.settle(NINE + 10 * HOUR)
+    while due.look().has_stale:
+        due.settle(NINE + 10 * HOUR)
 
     assert nominals() == [NINE + HOUR, NINE + 2 * HOUR, NINE + 3 * HOUR]
     assert skipped() == []
@@ -173,7 +174,7 @@ def test_all_catches_up_the_newest_so_many() -> None:
 
 
 def test_the_most_to_catch_up_holds_over_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settle, "TICKS", 2)
+    monkeypatch.setattr(decide, "TICKS", 2)
     make(catch_up="all", catch_up_max=5)
 
     assert fire_all(NINE + 10.5 * HOUR) == [NINE + k * HOUR for k in range(6, 11)]
@@ -215,7 +216,7 @@ def test_tick_that_was_due_before_an_edit_fires_by_the_rule_that_held() -> None:
     CrontabSchedule.objects.update(hour="12")
     date_edit(schedule, NINE + 2 * HOUR)
 
-    settle.settle(NINE + 2.5 * HOUR)
+    due.settle(NINE + 2.5 * HOUR)
 
     assert nominals() == [NINE + HOUR]
     assert fresh(schedule).next_fire_at == NINE + 3 * HOUR
@@ -229,7 +230,7 @@ def test_edits_one_after_the_other_are_each_accounted_for() -> None:
         task.update(enabled=enabled)
         date_edit(schedule, NINE + minutes * MINUTE)
 
-    settle.settle(NINE + 5 * HOUR)
+    due.settle(NINE + 5 * HOUR)
 
     assert fire_all(NINE + 5 * HOUR) == [NINE + HOUR, NINE + 4.5 * HOUR]
     assert skipped() == [("paused", NINE + 2 * HOUR, NINE + 3 * HOUR, 2)]
@@ -240,7 +241,7 @@ def test_one_shot_that_was_due_before_an_edit_does_not_fire_again_after_it() -> 
     Schedule.objects.filter(pk=schedule.pk).update(catch_up="all")
     date_edit(schedule, NINE + 2 * HOUR)
 
-    settle.settle(NINE + 2 * HOUR)
+    due.settle(NINE + 2 * HOUR)
 
     assert fire_all(NINE + 3 * HOUR) == [NINE + HOUR]
     assert fresh(schedule).status == "done"
@@ -253,7 +254,7 @@ def test_one_shot_whose_instant_fell_into_a_pause_is_over() -> None:
     date_edit(schedule, NINE + 0.5 * HOUR)
     task.update(enabled=True)
     date_edit(schedule, NINE + 2 * HOUR)
-    settle.settle(NINE + 2 * HOUR)
+    due.settle(NINE + 2 * HOUR)
 
     assert fire_all(NINE + 3 * HOUR) == []
     assert skipped() == [("paused", NINE + HOUR, NINE + HOUR, 1)]
@@ -266,19 +267,19 @@ def test_one_shot_moved_after_its_fire_fires_again() -> None:
     later = ClockedSchedule.objects.create(clocked_time=NINE + 5 * HOUR)
     PeriodicTask.objects.filter(pk=schedule.task_id).update(clocked=later, enabled=True)
     date_edit(schedule, NINE + 2 * HOUR)
-    settle.settle(NINE + 2 * HOUR)
+    due.settle(NINE + 2 * HOUR)
 
     assert fire_all(NINE + 5 * HOUR) == [NINE + HOUR, NINE + 5 * HOUR]
 
 
 def test_more_than_one_transaction_holds_is_owed_batch_by_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settle, "TICKS", 4)
+    monkeypatch.setattr(decide, "TICKS", 4)
     schedule = make(catch_up="all")
     Schedule.objects.filter(pk=schedule.pk).update(jitter=MINUTE)
     date_edit(schedule, NINE + 10.5 * HOUR)
 
-    while settle.look().has_stale:
-        settle.settle(NINE + 10.5 * HOUR)
+    while due.look().has_stale:
+        due.settle(NINE + 10.5 * HOUR)
 
     assert nominals() == [NINE + k * HOUR for k in range(1, 11)]
     assert skipped() == []
@@ -315,8 +316,8 @@ def test_schedule_that_sql_has_broken_rests_and_the_others_fire(columns: dict[st
     broken = make()
     make(task={"name": "other"})
     Schedule.objects.filter(pk=broken.pk).update(**columns)
-    while settle.look().has_stale:
-        settle.settle(NINE)
+    while due.look().has_stale:
+        due.settle(NINE)
 
     assert fire_all(NINE + HOUR) == [NINE + HOUR]
     broken = fresh(broken)
@@ -328,8 +329,8 @@ def test_schedule_at_the_end_of_the_calendar_stops_nobody() -> None:
     forever = make(Clocked(at=datetime(9998, 12, 31, 23, 59, 59, tzinfo=UTC)), jitter=400 * DAY)
     make(task={"name": "other"})
     ClockedSchedule.objects.update(clocked_time=datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC))
-    while settle.look().has_stale:
-        settle.settle(NINE)
+    while due.look().has_stale:
+        due.settle(NINE)
 
     assert fire_all(NINE + HOUR) == [NINE + HOUR]
     assert fresh(forever).rest == "problem"

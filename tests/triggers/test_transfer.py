@@ -20,7 +20,9 @@ from triggers.dispatch.hold import pause
 from triggers.models import ExclusionCalendar, Schedule, Source, Trigger
 from triggers.schedules.calendars import create_calendar
 from triggers.schedules.edit import create_schedule, edit_schedule, parse_rule, pause_schedule
-from triggers.schedules.rules.rule import Clocked, Cron, Interval
+from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.rules.interval import Interval
+from triggers.schedules.rules.once import Clocked
 from triggers.schedules.terms.policy import SchedulePolicy
 from triggers.sources.secrets import rotate
 from triggers.transfer.carry_out import Import, ImportRefused, import_triggers

@@ -16,7 +16,7 @@ from tests.runs.factories import make_run
 from tests.runs.journals import make_wait
 from tests.triggers.factories import make_heartbeat, make_trigger
 from triggers.models import Schedule, Trigger, Window
-from triggers.schedules.firing import settle
+from triggers.schedules.firing import due
 from triggers.schedules.heartbeats import set_pace
 from triggers.upcoming import by_clock
 from triggers.upcoming.by_clock import Coming, ahead
@@ -39,7 +39,7 @@ def armed(name: str, rule: Any, *, since: datetime = NINE, trigger: Trigger | No
     task = PeriodicTask.objects.create(name=name, task="any", **rows)
     Schedule.objects.filter(task=task).update(trigger=trigger, **columns)
     Schedule.objects.filter(task=task).update(edited_at=since)  # by itself: the table dates other edits
-    settle.settle()
+    due.settle()
     return Schedule.objects.get(task=task)
 
 
@@ -219,7 +219,7 @@ def test_what_comes_in_vain_says_so(changes: dict[str, Any], said: str) -> None:
 def test_what_does_not_fire_is_not_listed() -> None:
     paused = waking("paused", 30)
     PeriodicTask.objects.filter(pk=paused.task_id).update(enabled=False)
-    settle.settle()
+    due.settle()
 
     assert day() == []
 
@@ -227,7 +227,7 @@ def test_what_does_not_fire_is_not_listed() -> None:
 def test_a_heartbeat_says_what_its_agent_asked_for() -> None:
     heartbeat = make_heartbeat()
     Schedule.objects.filter(pk=heartbeat.pk).update(edited_at=NINE)
-    settle.settle()
+    due.settle()
     assert day()[0].why == "every 30 minutes"
 
     run = uuid4()

@@ -9,7 +9,7 @@ from tests.api import Api
 from tests.triggers.factories import make_heartbeat, make_trigger
 from tests.triggers.test_upcoming import put_wake
 from triggers.models import Schedule
-from triggers.schedules.firing import settle
+from triggers.schedules.firing import due
 
 pytestmark = pytest.mark.django_db
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def heartbeat() -> Schedule:
     schedule = make_heartbeat("watch")
-    settle.settle()
+    due.settle()
     put_wake(make_trigger("digest"), timezone.now() + timedelta(minutes=10), "look again")
     return Schedule.objects.get(pk=schedule.pk)
 

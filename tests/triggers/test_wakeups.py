@@ -20,7 +20,7 @@ from triggers.dispatch.rules import Rules
 from triggers.models import Decision, Event, Schedule, Trigger
 from triggers.schedules.edit import create_schedule, pause_schedule
 from triggers.schedules.preview import describe
-from triggers.schedules.rules.rule import Cron
+from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.standing import check_ahead, set_standing
 from triggers.sources.wakeup import pending
 

@@ -22,7 +22,7 @@ from triggers.models import Decision, Event, ExclusionCalendar, Revision, Schedu
 from triggers.schedules.backfill.advance import advance, start_backfill
 from triggers.schedules.explain.periods import Period, periods_of
 from triggers.schedules.explain.why import Answer, Verdict, why
-from triggers.schedules.firing import settle
+from triggers.schedules.firing import due
 from triggers.schedules.heartbeats import set_pace
 
 pytestmark = pytest.mark.django_db
@@ -80,8 +80,8 @@ def dated(schedule: Schedule, at: datetime) -> Schedule:
 
 def beat(schedule: Schedule, now: datetime) -> Schedule:
     """Let Beat do at an instant what there is to do."""
-    settle.settle(now)
-    while settle.fire_due(now):
+    due.settle(now)
+    while due.fire_due(now):
         pass
     return dated(schedule, now)
 

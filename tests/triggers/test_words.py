@@ -8,7 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.triggers.test_calendar import ZONES, crons
-from triggers.schedules.rules.rule import Clocked, Cron, Interval, Rule, RuleError
+from triggers.exceptions import RuleError
+from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.rules.interval import Interval
+from triggers.schedules.rules.once import Clocked
+from triggers.schedules.rules.rule import Rule
 from triggers.schedules.rules.words import read_rule
 
 NOW = datetime(2026, 11, 20, 10, 30, tzinfo=UTC)  # a Friday, 11:30 in Vienna

@@ -14,9 +14,9 @@ from rest_framework.response import Response
 from runs.api.body import Body
 from runs.api.resource import Query, Refusal, Resource
 from triggers.api.fields import Instant
+from triggers.exceptions import RuleError
 from triggers.models import Backfill
 from triggers.schedules.backfill.advance import cancel_backfill, progress, progress_of, start_backfill
-from triggers.schedules.rules.rule import RuleError
 
 
 class ProgressSerializer(serializers.Serializer[Any]):

@@ -6,7 +6,8 @@ from typing import Any
 
 from rest_framework import serializers
 
-from triggers.schedules.rules.rule import LONGEST_ZONE, RuleError, refuse_beyond, zone_of
+from triggers.exceptions import RuleError
+from triggers.schedules.clock import LONGEST_ZONE, refuse_beyond, zone_of
 
 UNESCAPED = re.compile(r" (\d\d:?\d\d)$")  # the plus of an offset, in a URL
 

@@ -9,9 +9,10 @@ from rest_framework.response import Response
 
 from runs.api.body import Body
 from runs.api.resource import Resource
+from triggers.exceptions import RuleError
 from triggers.models import Schedule, Trigger
+from triggers.schedules.clock import LONGEST_TEXT, LONGEST_ZONE
 from triggers.schedules.reminders import TEXT_LENGTH, remind, text_of
-from triggers.schedules.rules.rule import LONGEST_TEXT, LONGEST_ZONE, RuleError
 from triggers.schedules.rules.words import read_rule
 
 

@@ -35,8 +35,10 @@ from triggers.api.schedules_json import (
     SkipSerializer,
     WhyQuery,
 )
+from triggers.exceptions import RuleError
 from triggers.models import ExclusionCalendar, Schedule, Skip
 from triggers.schedules.calendars import change_calendar, create_calendar, delete_calendar
+from triggers.schedules.clock import zone_of
 from triggers.schedules.edit import (
     create_schedule,
     delete_schedule,
@@ -48,8 +50,9 @@ from triggers.schedules.edit import (
 )
 from triggers.schedules.explain.why import why
 from triggers.schedules.preview import describe, plan_of, preview, upcoming
+from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.rows import rule_of
-from triggers.schedules.rules.rule import Cron, Rule, RuleError, zone_of
+from triggers.schedules.rules.rule import Rule
 from triggers.schedules.rules.words import read_rule
 from triggers.schedules.terms.policy import SchedulePolicy
 

@@ -12,9 +12,9 @@ from runs.api.resource import Query
 from triggers.api.events_json import DecisionSerializer
 from triggers.api.fields import Instant, Zone
 from triggers.models import Decision, ExclusionCalendar, Schedule, Skip, Trigger
+from triggers.schedules.clock import LONGEST_TEXT, LONGEST_ZONE
 from triggers.schedules.explain.why import Answer
 from triggers.schedules.preview import describe, upcoming
-from triggers.schedules.rules.rule import LONGEST_TEXT, LONGEST_ZONE
 from triggers.schedules.terms import active_hours as hours
 from triggers.schedules.terms import excluded_days
 from triggers.schedules.terms.policy import MOST_CALENDARS, NAMES, SchedulePolicy

@@ -30,20 +30,18 @@ from agents.on import (
 from runs.audit import record, record_about
 from triggers.dispatch.expressions import ExpressionError, compile_expression
 from triggers.dispatch.trigger_policy import check_policy, policy_of
+from triggers.exceptions import RuleError
 from triggers.models import Schedule, Trigger
 from triggers.schedules import edit
 from triggers.schedules.calendars import calendars_named
 from triggers.schedules.edit import VANISHED
 from triggers.schedules.preview import DEFAULT, is_past
+from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.rules.interval import Interval
+from triggers.schedules.rules.once import Clocked
 from triggers.schedules.rules.rows import rule_of
-from triggers.schedules.rules.rule import (
-    Clocked,
-    Cron,
-    Interval,
-    Rule,
-    RuleError,
-    Solar,
-)
+from triggers.schedules.rules.rule import Rule
+from triggers.schedules.rules.sun import Solar
 from triggers.schedules.rules.words import read_rule
 from triggers.schedules.terms.policy import NAMES, SchedulePolicy
 

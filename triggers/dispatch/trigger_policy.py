@@ -8,8 +8,8 @@ from agents import registry
 from agents.agent import Agent
 from runs.policy import NATURE, Policy, declared_by
 from triggers.dispatch.flow_control import Intake
+from triggers.exceptions import RuleError
 from triggers.models import Trigger
-from triggers.schedules.rules.rule import RuleError
 
 MOST_AT_ONCE = 1000
 INTAKE = {"rate": "", "overflow": "delay", "debounce": 0, "batch": 0, "max_wait": 0}

@@ -7,8 +7,8 @@ from django.utils.text import slugify
 
 from runs.audit import record
 from runs.exceptions import IllegalState
+from triggers.exceptions import RuleError
 from triggers.models import ExclusionCalendar
-from triggers.schedules.rules.rule import RuleError
 from triggers.schedules.terms.excluded_days import ExcludedDays
 
 SHOWN = 5  # schedules that an error names

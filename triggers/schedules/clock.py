@@ -1,10 +1,10 @@
 """A time as a person asks for it: on the wall clock of a zone, where it may not have existed or may have come twice."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from triggers.schedules.rules.rule import instant_of
+from triggers.exceptions import RuleError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,3 +46,57 @@ def clock(instant: datetime, zone: ZoneInfo) -> str:
     """What a clock shows, with seconds where there are any."""
     local = instant.astimezone(zone)
     return f"{local:%H:%M:%S}" if local.second else f"{local:%H:%M}"
+
+
+LONGEST_TEXT = 300  # characters of a rule, or of any part of one: no parser is asked to read more
+LONGEST_ZONE = 100  # characters of the name of a zone
+FIRST_YEAR, LAST_YEAR = 1900, 9998  # of instants: within them, arithmetic does not leave the calendar
+
+
+def refuse_long(text: str, what: str, most: int = LONGEST_TEXT, *, field: str = "") -> None:
+    """RuleError if a text has more characters than any that makes sense."""
+    if len(text) > most:
+        raise RuleError(f"{what} has at most {most:,} characters, not {len(text):,}", field=field)
+
+
+def refuse_beyond(instant: datetime, *, field: str = "") -> None:
+    """RuleError if an instant is so early or so late that arithmetic about it could leave the calendar."""
+    if not FIRST_YEAR <= instant.year <= LAST_YEAR:
+        raise RuleError(f"{instant:%Y-%m-%d} is not between the years {FIRST_YEAR} and {LAST_YEAR}", field=field)
+
+
+def just_before(instant: datetime) -> datetime:
+    """The last instant before this one that PostgreSQL can tell from it."""
+    return instant - timedelta(microseconds=1)
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """An IANA zone; RuleError if there is none of that name."""
+    refuse_long(name, "the name of a zone", LONGEST_ZONE, field="tz")
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise RuleError(
+            f"there is no zone {name!r}; write an IANA name, such as Europe/Vienna or UTC", field="tz"
+        ) from None
+
+
+def instant_of(local: datetime, zone: ZoneInfo) -> datetime:
+    """When a naive local time happens: the first time where it happens twice, the end of the gap where it never does."""
+    instant = local.replace(tzinfo=zone).astimezone(UTC)
+    if instant.astimezone(zone).replace(tzinfo=None) == local:
+        return instant
+    # The two readings of a local time in a gap lie on either side of the change.
+    return change_of_clock(local.replace(tzinfo=zone, fold=1).astimezone(UTC), instant, zone)
+
+
+def change_of_clock(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
+    """The instant between two at which a zone takes on the offset of the later one."""
+    before, offset = before.replace(microsecond=0), after.astimezone(zone).utcoffset()
+    while after - before > timedelta(seconds=1):
+        middle = before + timedelta(seconds=(after - before) // timedelta(seconds=2))
+        if middle.astimezone(zone).utcoffset() == offset:
+            after = middle
+        else:
+            before = middle
+    return after

@@ -12,19 +12,16 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from runs.db.sql import fetch
+from triggers.exceptions import RuleError
 from triggers.models import Revision, Schedule
+from triggers.schedules.clock import refuse_beyond, zone_of
 from triggers.schedules.plan import Plan
+from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.rules.interval import LONGEST
+from triggers.schedules.rules.once import Clocked
 from triggers.schedules.rules.rows import interval_of
-from triggers.schedules.rules.rule import (
-    LONGEST,
-    Clocked,
-    Cron,
-    Rule,
-    RuleError,
-    Solar,
-    refuse_beyond,
-    zone_of,
-)
+from triggers.schedules.rules.rule import Rule
+from triggers.schedules.rules.sun import Solar
 from triggers.schedules.terms.active_hours import ActiveHours
 from triggers.schedules.terms.excluded_days import ExcludedDays
 

@@ -16,18 +16,16 @@ from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import database_now
 from runs.exceptions import IllegalState
 from triggers.dispatch.trigger_policy import policy_for
+from triggers.exceptions import RuleError
 from triggers.models import Backfill, Schedule, Trigger
 from triggers.schedules.periodic_tasks import message_of
 from triggers.schedules.preview import DEFAULT, describe, is_past, plan_of, refuse_never
+from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.rules.interval import Interval
+from triggers.schedules.rules.once import Clocked
 from triggers.schedules.rules.rows import point, rule_of
-from triggers.schedules.rules.rule import (
-    Clocked,
-    Cron,
-    Interval,
-    Rule,
-    RuleError,
-    Solar,
-)
+from triggers.schedules.rules.rule import Rule
+from triggers.schedules.rules.sun import Solar
 from triggers.schedules.terms.policy import SchedulePolicy
 from triggers.sources.manual import fire
 

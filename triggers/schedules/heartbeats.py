@@ -26,10 +26,12 @@ from runs.audit import record, record_about
 from runs.db.sql import database_now, execute, fetch
 from runs.models import OutboxMessage
 from triggers.dispatch.admission import loop_rate
+from triggers.exceptions import RuleError
 from triggers.models import Revision, Schedule, Skip
+from triggers.schedules.clock import just_before
 from triggers.schedules.definition import ROWS, STATE, State
 from triggers.schedules.plan import CLOSED_IN_A_ROW, EVER, Plan, Stretch
-from triggers.schedules.rules.rule import Interval, RuleError, just_before
+from triggers.schedules.rules.interval import Interval
 
 log = structlog.get_logger(__name__)
 

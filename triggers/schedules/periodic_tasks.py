@@ -10,7 +10,7 @@ from django_celery_beat.models import PeriodicTask
 
 from runs.models import OutboxMessage
 from runs.queues import broker
-from triggers.schedules.rules.rule import RuleError
+from triggers.exceptions import RuleError
 
 TOPIC = "task"
 

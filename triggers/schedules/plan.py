@@ -14,17 +14,9 @@ from hashlib import sha256
 from itertools import islice
 from zoneinfo import ZoneInfo
 
-from triggers.schedules.rules.rule import (
-    Rule,
-    RuleError,
-    change_of_clock,
-    count_fires,
-    fire_after,
-    instant_of,
-    just_before,
-    latest_fire,
-    next_fires,
-)
+from triggers.exceptions import RuleError
+from triggers.schedules.clock import change_of_clock, instant_of, just_before
+from triggers.schedules.rules.rule import Rule, count_fires, fire_after, latest_fire, next_fires
 from triggers.schedules.terms.active_hours import ActiveHours
 from triggers.schedules.terms.excluded_days import ExcludedDays
 

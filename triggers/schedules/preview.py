@@ -5,19 +5,17 @@ from datetime import UTC, datetime, tzinfo
 from itertools import chain, islice
 
 from runs.db.sql import database_now
+from triggers.exceptions import RuleError
 from triggers.models import Schedule
 from triggers.schedules.calendars import calendars_named
+from triggers.schedules.clock import zone_of
 from triggers.schedules.definition import spec_of
 from triggers.schedules.plan import Plan
+from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.rules.interval import Interval
+from triggers.schedules.rules.once import Clocked
 from triggers.schedules.rules.rows import rule_of
-from triggers.schedules.rules.rule import (
-    Clocked,
-    Cron,
-    Interval,
-    Rule,
-    RuleError,
-    zone_of,
-)
+from triggers.schedules.rules.rule import Rule
 from triggers.schedules.terms.excluded_days import ExcludedDays
 from triggers.schedules.terms.policy import SchedulePolicy
 

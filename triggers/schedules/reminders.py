@@ -6,9 +6,10 @@ from django.db import transaction
 from django.utils.text import slugify
 
 from triggers.dispatch.trigger_policy import policy_for
+from triggers.exceptions import RuleError
 from triggers.models import Schedule, Trigger
 from triggers.schedules.edit import create_schedule
-from triggers.schedules.rules.rule import Rule, RuleError
+from triggers.schedules.rules.rule import Rule
 from triggers.schedules.terms.policy import SchedulePolicy
 
 TEXT_LENGTH = 2000

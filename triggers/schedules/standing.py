@@ -22,11 +22,12 @@ from runs.db.patience import Locked, no_longer_than
 from runs.db.sql import database_now
 from runs.models import OutboxMessage
 from triggers.declarations.sync import rule_as_json
+from triggers.exceptions import RuleError
 from triggers.models import Schedule, Trigger
 from triggers.schedules.edit import add_schedule, parse_rule, remove, set_rule
 from triggers.schedules.heartbeats import require_heartbeat
 from triggers.schedules.rules.rows import rule_of
-from triggers.schedules.rules.rule import Rule, RuleError
+from triggers.schedules.rules.rule import Rule
 from triggers.sources.wakeup import _drop
 
 log = structlog.get_logger(__name__)

@@ -19,6 +19,7 @@ from runs.exceptions import IllegalState
 from triggers.declarations.sync import COLUMNS, LOCK, override, rule_as_json
 from triggers.dispatch.expressions import ExpressionError, compile_expression
 from triggers.dispatch.trigger_policy import check_policy
+from triggers.exceptions import RuleError
 from triggers.models import ExclusionCalendar, Schedule, Source, Trigger
 from triggers.schedules.calendars import change_calendar, create_calendar
 from triggers.schedules.edit import (
@@ -31,7 +32,7 @@ from triggers.schedules.edit import (
     rule_here,
 )
 from triggers.schedules.preview import DEFAULT, is_past
-from triggers.schedules.rules.rule import Rule, RuleError
+from triggers.schedules.rules.rule import Rule
 from triggers.schedules.terms.excluded_days import ExcludedDays
 from triggers.schedules.terms.policy import NAMES, SchedulePolicy
 from triggers.sources.webhooks.scheme import schemes

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from triggers.declarations.sync import COLUMNS, rule_as_json
+from triggers.exceptions import RuleError
 from triggers.models import ExclusionCalendar, Schedule, Source, Trigger
 from triggers.schedules.edit import VANISHED, is_declared
 from triggers.schedules.preview import is_past
 from triggers.schedules.rules.rows import rule_of
-from triggers.schedules.rules.rule import RuleError
 from triggers.schedules.terms.policy import SchedulePolicy
 from triggers.sources.webhooks.scheme import schemes
 

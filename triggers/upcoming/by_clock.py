@@ -21,11 +21,13 @@ from agents.reserved import SIGNAL
 from runs.attempt.effects import WAKEUP
 from runs.db.sql import database_now, fetch
 from runs.models import OutboxMessage, Run, Wait
+from triggers.exceptions import RuleError
 from triggers.models import Schedule, Trigger, Window
+from triggers.schedules.clock import just_before
 from triggers.schedules.definition import ROWS, STATE, State
 from triggers.schedules.plan import Plan
 from triggers.schedules.reminders import text_of
-from triggers.schedules.rules.rule import Rule, RuleError, just_before
+from triggers.schedules.rules.rule import Rule
 
 BY_CLOCK = ("schedule", "heartbeat", "reminder", "task")
 OF_RUNS = ("wake", "timer", "retry", "start")

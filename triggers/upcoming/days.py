@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 
 from runs.db.sql import database_now, fetch
 from triggers.models import Schedule
+from triggers.schedules.clock import instant_of
 from triggers.schedules.reminders import text_of
-from triggers.schedules.rules.rule import instant_of
 from triggers.upcoming.by_clock import (
     BY_CLOCK,
     KINDS,

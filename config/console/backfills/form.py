@@ -22,11 +22,12 @@ from config.console.parts.time_field import FORMAT, LocalTime
 from config.console.schedules.words import in_zone, zone_of_schedule
 from runs.exceptions import RunError
 from triggers.accept import builtin_source
+from triggers.exceptions import RuleError
 from triggers.models import Backfill, Event, Schedule
 from triggers.schedules.backfill.advance import MOST, start_backfill
 from triggers.schedules.backfill.ticks import nominal_times, plan_from
+from triggers.schedules.clock import instant_of
 from triggers.schedules.explain.trail import fired_between, names_of
-from triggers.schedules.rules.rule import RuleError, instant_of
 
 LOOKED_UP = 5_000  # nominal times of which it is told how many have fired
 EDGE = 3  # of them shown from either end

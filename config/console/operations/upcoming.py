@@ -25,7 +25,7 @@ from config.console.parts.moments import appointment, moment
 from config.console.parts.sections import Table
 from runs.db.sql import database_now
 from triggers.models import Schedule
-from triggers.schedules.rules.rule import instant_of
+from triggers.schedules.clock import instant_of
 from triggers.upcoming.by_clock import BY_CLOCK, KINDS, OF_RUNS, Coming, ahead
 from triggers.upcoming.days import Day, days_ahead
 

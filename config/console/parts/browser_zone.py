@@ -2,7 +2,8 @@ from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest
 
-from triggers.schedules.rules.rule import RuleError, zone_of
+from triggers.exceptions import RuleError
+from triggers.schedules.clock import zone_of
 
 COOKIE = "zone"  # set by moments.js, which shows times in that zone
 

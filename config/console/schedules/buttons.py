@@ -17,9 +17,9 @@ from config.console.parts.links import event_link, listing, page
 from config.console.parts.panel import acting, button
 from config.console.schedules.words import RELATED
 from runs.exceptions import RunError
+from triggers.exceptions import RuleError
 from triggers.models import Schedule
 from triggers.schedules.edit import delete_schedule, fire_schedule, is_declared, pause_schedule, resume_schedule
-from triggers.schedules.rules.rule import RuleError
 
 
 class PauseForm(BaseDialogForm):  # type: ignore[misc]

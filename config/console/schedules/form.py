@@ -12,9 +12,12 @@ from config.console.parts.pages import Group
 from config.console.parts.sections import Section
 from config.console.schedule_initial import as_initial
 from config.console.schedules.policy_fields import POLICY, ZONES, PolicyFields
+from triggers.exceptions import RuleError
 from triggers.models import Schedule, Trigger
+from triggers.schedules.clock import instant_of
 from triggers.schedules.preview import describe
-from triggers.schedules.rules.rule import Cron, Rule, RuleError, instant_of
+from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.rules.rule import Rule
 from triggers.schedules.rules.words import read_rule
 from triggers.schedules.terms.policy import SchedulePolicy
 

@@ -11,10 +11,10 @@ from config.console.parts.moments import distance, instant, moment
 from config.console.parts.sections import Facts, Section, Table, Text, pretty
 from config.console.schedules.recent_fires import recent
 from config.console.schedules.words import in_zone, notice_of, wakes, zone_of_schedule
+from triggers.exceptions import RuleError
 from triggers.models import Revision, Schedule
 from triggers.schedules.definition import State
 from triggers.schedules.preview import describe, plan_of, upcoming
-from triggers.schedules.rules.rule import RuleError
 from triggers.schedules.terms.active_hours import ActiveHours
 
 AHEAD = 10  # fires

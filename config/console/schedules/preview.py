@@ -10,8 +10,9 @@ from config.console.parts.moments import distance, instant
 from config.console.parts.previews import Preview, wrong_with
 from config.console.schedules.form import RuleForm
 from config.console.schedules.words import in_zone
+from triggers.exceptions import RuleError
 from triggers.schedules.preview import preview
-from triggers.schedules.rules.rule import Cron, RuleError
+from triggers.schedules.rules.crontab import Cron
 
 AHEAD = 10  # fires
 

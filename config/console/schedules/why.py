@@ -27,9 +27,9 @@ from config.console.schedules.words import (
     zone_of_schedule,
 )
 from triggers.models import Schedule
+from triggers.schedules.clock import instant_of
 from triggers.schedules.explain.why import Answer, Verdict, why
 from triggers.schedules.preview import describe
-from triggers.schedules.rules.rule import instant_of
 
 FOUND = 30  # schedules of one search
 LEVELS = {

@@ -10,8 +10,9 @@ from config.console.parts.links import link, page
 from config.console.parts.moments import distance
 from config.console.parts.sections import Notice
 from runs.processes.alive import alive
+from triggers.exceptions import RuleError
 from triggers.models import Schedule, Skip
-from triggers.schedules.rules.rule import RuleError, zone_of
+from triggers.schedules.clock import zone_of
 
 UTC = ZoneInfo("UTC")
 

@@ -15,7 +15,7 @@ from triggers.models import ApiToken, Schedule, Source, Trigger
 from triggers.schedules.backfill.advance import start_backfill
 from triggers.schedules.calendars import create_calendar
 from triggers.schedules.edit import create_schedule
-from triggers.schedules.rules.rule import Cron
+from triggers.schedules.rules.crontab import Cron
 from triggers.tokens import create_token
 
 

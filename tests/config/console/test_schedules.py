@@ -19,7 +19,7 @@ from tests.config.console.test_forms import errors_of
 from triggers.models import Event, Schedule, Skip
 from triggers.schedules.calendars import create_calendar
 from triggers.schedules.edit import pause_schedule
-from triggers.schedules.firing import settle
+from triggers.schedules.firing import due
 
 ADD = "/admin/triggers/schedule/add/"
 SAID = {"when": "every weekday at 09:00", "tz": "Europe/Vienna", "kind": "schedule", "catch_up": "latest"}
@@ -231,11 +231,10 @@ def test_run_now_leads_to_the_event(admin: Client) -> None:
 
 def test_page_tells_each_fire_with_its_times_and_what_became_of_it(admin: Client) -> None:
     schedule = make_schedule("morning")
-    settle.settle(timezone.now())
+    due.settle(timezone.now())
     schedule.refresh_from_db()
-    due = schedule.due_at
-    assert due is not None
-    settle.fire_due(due + timedelta(seconds=1))
+    assert schedule.due_at is not None
+    due.fire_due(schedule.due_at + timedelta(seconds=1))
 
     shown = shown_of(admin, schedule)
 

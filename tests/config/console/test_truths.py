@@ -20,7 +20,7 @@ from triggers.dispatch.hold import resume
 from triggers.dispatch.rules import Rules
 from triggers.models import Event, Schedule
 from triggers.schedules.edit import create_schedule, pause_schedule
-from triggers.schedules.rules.rule import Interval
+from triggers.schedules.rules.interval import Interval
 from triggers.sources.manual import fire
 
 pytestmark = pytest.mark.django_db

@@ -11,8 +11,8 @@ from tests.config.console.factories import make_schedule
 from tests.triggers.factories import make_trigger
 from triggers.models import Event, Schedule, Skip
 from triggers.schedules.edit import create_schedule
-from triggers.schedules.firing import settle
-from triggers.schedules.rules.rule import Interval
+from triggers.schedules.firing import due
+from triggers.schedules.rules.interval import Interval
 from triggers.schedules.terms.policy import SchedulePolicy
 
 
@@ -46,10 +46,10 @@ def test_time_of_an_interval_is_read_in_the_zone_of_its_hours(admin: Client) -> 
 
 def test_fire_is_told_with_its_event(admin: Client) -> None:
     schedule = make_schedule("morning")
-    settle.settle(timezone.now())
+    due.settle(timezone.now())
     schedule.refresh_from_db()
     assert schedule.due_at
-    settle.fire_due(schedule.due_at)
+    due.fire_due(schedule.due_at)
     event = Event.objects.get()
 
     assert str(event.pk) in ask(admin, schedule, schedule.due_at.isoformat())

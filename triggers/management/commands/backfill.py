@@ -9,9 +9,9 @@ from rest_framework.utils.encoders import JSONEncoder
 from runs.exceptions import IllegalState
 from runs.management.operator import operator
 from triggers.api.backfills import BackfillSerializer
+from triggers.exceptions import RuleError
 from triggers.management.named import schedule_named
 from triggers.schedules.backfill.advance import start_backfill
-from triggers.schedules.rules.rule import RuleError
 
 
 class Command(BaseCommand):

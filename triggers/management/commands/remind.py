@@ -4,8 +4,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from runs.management.operator import operator
+from triggers.exceptions import RuleError
 from triggers.schedules.reminders import remind, text_of
-from triggers.schedules.rules.rule import RuleError
 from triggers.schedules.rules.words import read_rule
 
 

@@ -10,12 +10,13 @@ from rest_framework.utils.encoders import JSONEncoder
 from runs.exceptions import IllegalState
 from runs.management.operator import operator
 from triggers.api.schedules_json import AnswerSerializer, ScheduleSerializer
+from triggers.exceptions import RuleError
 from triggers.management.named import schedule_named
 from triggers.models import Schedule
+from triggers.schedules.clock import zone_of
 from triggers.schedules.edit import pause_schedule, resume_schedule
 from triggers.schedules.explain.why import why
 from triggers.schedules.preview import describe, upcoming
-from triggers.schedules.rules.rule import RuleError, zone_of
 
 COLUMNS = "{:<36}  {:<8}  {:<20}  {:>8}  {}"
 RELATED = ("task__crontab", "task__interval", "task__clocked", "task__solar", "trigger")

@@ -26,12 +26,11 @@ from runs.audit import record
 from runs.db.sql import database_now, fetch
 from runs.exceptions import IllegalState
 from triggers.dispatch.lock import wait_for_dispatch
-from triggers.exceptions import TriggerDisabled
+from triggers.exceptions import RuleError, TriggerDisabled
 from triggers.models import Backfill, BackfillTick, Schedule, Trigger
 from triggers.schedules.backfill.outcomes import cancel_queued, drop_waiting, held, open_ticks, settle
 from triggers.schedules.backfill.ticks import fire, in_utc, nominal_times, plan_from
 from triggers.schedules.plan import EARLIEST
-from triggers.schedules.rules.rule import RuleError
 
 log = structlog.get_logger(__name__)
 

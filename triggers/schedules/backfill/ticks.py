@@ -9,12 +9,15 @@ from uuid import UUID
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import fetch
 from triggers.accept import Incoming, accept_ticks, builtin_source
+from triggers.exceptions import RuleError
 from triggers.models import Backfill, BackfillTick, Schedule
+from triggers.schedules.clock import just_before
 from triggers.schedules.definition import State
 from triggers.schedules.explain.trail import names_of
-from triggers.schedules.firing.settle import event_of
+from triggers.schedules.firing.record import event_of
 from triggers.schedules.plan import Plan
-from triggers.schedules.rules.rule import Interval, Rule, RuleError, just_before
+from triggers.schedules.rules.interval import Interval
+from triggers.schedules.rules.rule import Rule
 
 EVENTS = """
 SELECT "time", id, coalesce(data->>'backfill' = %s::text, false) FROM triggers_event

@@ -10,7 +10,7 @@ from triggers.models import Event
 from triggers.schedules.explain.outages import silence_at
 from triggers.schedules.explain.trail import Trail, event_between, trail_of
 from triggers.schedules.explain.verdicts import Answer, Question, Verdict, answer
-from triggers.schedules.firing.settle import GRACE
+from triggers.schedules.firing.decide import GRACE
 
 
 def what_fired(question: Question) -> Answer | None:

@@ -10,7 +10,7 @@ from triggers.models import Schedule, Skip
 from triggers.schedules.explain.fired import why_late
 from triggers.schedules.explain.periods import Period, change_at, stretch_of
 from triggers.schedules.explain.verdicts import Answer, Question, Verdict, answer
-from triggers.schedules.rules.rule import Interval
+from triggers.schedules.rules.interval import Interval
 
 CAUGHT_UP = {
     "latest": "its catch-up policy “latest” fires only the newest of the missed times",

@@ -7,10 +7,12 @@ from datetime import datetime, timedelta
 from django.db.models import Q
 
 from runs.models import AuditEntry
+from triggers.exceptions import RuleError
 from triggers.models import Revision, Schedule
+from triggers.schedules.clock import just_before
 from triggers.schedules.definition import State, states_of
 from triggers.schedules.plan import Plan
-from triggers.schedules.rules.rule import Clocked, RuleError, just_before
+from triggers.schedules.rules.once import Clocked
 
 # An audit entry bears the time at which its transaction began, a revision the moment of the edit in it.
 LONGEST_EDIT = timedelta(seconds=2)

@@ -9,10 +9,10 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from triggers.models import Decision, Schedule, Skip
-from triggers.schedules.clock import say
+from triggers.schedules.clock import just_before, say
 from triggers.schedules.explain.periods import Period
 from triggers.schedules.plan import Plan
-from triggers.schedules.rules.rule import just_before, latest_fire
+from triggers.schedules.rules.rule import latest_fire
 
 MINUTE = timedelta(minutes=1)
 LOOKED_BACK = timedelta(days=5 * 366)  # for the nominal time before the one asked for

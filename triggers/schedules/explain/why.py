@@ -12,8 +12,10 @@ from zoneinfo import ZoneInfo
 
 from agents.durations import in_words
 from runs.db.sql import database_now
+from triggers.exceptions import RuleError
 from triggers.models import Schedule
 from triggers.schedules import clock as local_time
+from triggers.schedules.clock import just_before, zone_of
 from triggers.schedules.explain.fired import what_fired
 from triggers.schedules.explain.not_fired import (
     forgotten,
@@ -28,7 +30,8 @@ from triggers.schedules.explain.periods import Period, change_at, periods_of
 from triggers.schedules.explain.verdicts import MINUTE, Question, answer, nearest
 from triggers.schedules.explain.verdicts import Answer as Answer
 from triggers.schedules.explain.verdicts import Verdict as Verdict
-from triggers.schedules.rules.rule import Cron, Interval, RuleError, just_before, zone_of
+from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.rules.interval import Interval
 
 IN_UTC = ZoneInfo("UTC")
 

@@ -6,14 +6,12 @@ from zoneinfo import ZoneInfo
 
 from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask, SolarSchedule
 
-from triggers.schedules.rules.rule import (
-    Clocked,
-    Cron,
-    Interval,
-    Rule,
-    RuleError,
-    Solar,
-)
+from triggers.exceptions import RuleError
+from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.rules.interval import Interval
+from triggers.schedules.rules.once import Clocked
+from triggers.schedules.rules.rule import Rule
+from triggers.schedules.rules.sun import Solar
 
 
 def rule_of(task: PeriodicTask, anchor: datetime | None = None) -> Rule:

@@ -1,10 +1,13 @@
 """When the sun rises, sets or stands highest at a place, as Celery's `solar` schedule has it (by way of ephem)."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 
 from celery.exceptions import ImproperlyConfigured
 from celery.schedules import solar
+
+from triggers.exceptions import RuleError
 
 DAY = timedelta(days=1)
 APART = timedelta(hours=12)  # at least, between two of a kind
@@ -43,3 +46,34 @@ def _next(event: str, latitude: float, longitude: float, after: datetime) -> dat
     theirs = solar(event, latitude, longitude, nowfun=lambda: after)  # type: ignore[arg-type]  # it has been checked
     wait: timedelta = theirs.remaining_estimate(after)
     return after + wait
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solar:
+    """By the sun at a place: sunrise, sunset, solar_noon, or dawn and dusk (civil, nautical, astronomical)."""
+
+    event: str
+    latitude: float  # degrees, north of the equator
+    longitude: float  # degrees, east of Greenwich
+
+    def __post_init__(self) -> None:
+        try:
+            check_solar(self.event, self.latitude, self.longitude)
+        except ValueError as error:
+            raise RuleError(str(error)) from None
+
+    @property
+    def words(self) -> str:
+        """Such as "at sunrise (48.2° N, 16.37° E)"."""
+        north, east = (
+            f"{abs(self.latitude):g}° {'SN'[self.latitude >= 0]}",
+            f"{abs(self.longitude):g}° {'WE'[self.longitude >= 0]}",
+        )
+        return f"at {self.event.replace('_', ' ')} ({north}, {east})"
+
+    def __str__(self) -> str:
+        return f"solar {self.event} {self.latitude:g} {self.longitude:g}"
+
+    def fires(self, after: datetime) -> Iterator[datetime]:
+        """Its nominal times after an instant, in order; none where it never happens."""
+        return solar_times(self.event, self.latitude, self.longitude, after)

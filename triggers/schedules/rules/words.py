@@ -10,18 +10,12 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import product
 from zoneinfo import ZoneInfo
 
-from triggers.schedules.rules.rule import (
-    MONTHS,
-    WEEKDAYS,
-    Clocked,
-    Cron,
-    Interval,
-    Rule,
-    RuleError,
-    instant_of,
-    refuse_long,
-    zone_of,
-)
+from triggers.exceptions import RuleError
+from triggers.schedules.clock import instant_of, refuse_long, zone_of
+from triggers.schedules.rules.crontab import MONTHS, WEEKDAYS, Cron
+from triggers.schedules.rules.interval import Interval
+from triggers.schedules.rules.once import Clocked
+from triggers.schedules.rules.rule import Rule
 
 FORMS = (
     '"every weekday at 09:00", "every monday and thursday at 17:30", "on the 1st of every month at 08:00", "every 30m",'

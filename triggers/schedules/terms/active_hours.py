@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from triggers.schedules.rules.rule import RuleError, refuse_long
+from triggers.exceptions import RuleError
+from triggers.schedules.clock import refuse_long
 
 DAY, WEEK = timedelta(days=1), timedelta(weeks=1)
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")

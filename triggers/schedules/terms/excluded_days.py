@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 
-from triggers.schedules.rules.rule import RuleError, refuse_long
+from triggers.exceptions import RuleError
+from triggers.schedules.clock import refuse_long
 
 EXAMPLES = "2026-12-25 Christmas, 2026-12-24..2027-01-06 Break, or *-05-01 Labour Day"
 LINE = re.compile(r"(\*|\d{4})-(\d\d)-(\d\d)(?:\s*\.\.\s*(\d{4})-(\d\d)-(\d\d))?(?:\s+(.*))?")

@@ -14,20 +14,14 @@ from agents.durations import parse_duration
 from agents.exceptions import Permanent
 from agents.guards.storable import storable
 from agents.on import CatchUp
+from triggers.exceptions import RuleError
 from triggers.models import Schedule
 from triggers.schedules.calendars import calendars_named
+from triggers.schedules.clock import LONGEST_TEXT, refuse_beyond, refuse_long, zone_of
 from triggers.schedules.plan import Plan
-from triggers.schedules.rules.rule import (
-    LONGEST,
-    LONGEST_TEXT,
-    Cron,
-    Rule,
-    RuleError,
-    describe_length,
-    refuse_beyond,
-    refuse_long,
-    zone_of,
-)
+from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.rules.interval import LONGEST, describe_length
+from triggers.schedules.rules.rule import Rule
 from triggers.schedules.terms import active_hours as hours
 from triggers.schedules.terms.active_hours import ActiveHours
 from triggers.schedules.terms.excluded_days import ExcludedDays

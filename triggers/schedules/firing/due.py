@@ -1,0 +1,151 @@
+"""Fire what is due and settle what was edited, in batches; one that is refused is done schedule by schedule."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+import structlog
+from django.core.exceptions import ValidationError
+from django.db import DataError, IntegrityError, transaction
+
+from runs.db.sql import database_now, execute, fetch
+from runs.failpoints import failpoint
+from triggers.schedules.firing.claim import DUE, STALE, THIS, Claimed, _claim, _load
+from triggers.schedules.firing.decide import TICKS, _decide, _log_missed, _newest_due
+from triggers.schedules.firing.owed import (
+    Budget,
+    Owed,
+    Rest,
+    _as_many,
+    _is_done_elsewhere,
+    _leave_to_the_other,
+    _used_up,
+)
+from triggers.schedules.firing.record import _record
+from triggers.schedules.firing.settle import _settle
+
+log = structlog.get_logger(__name__)
+BATCH = 200  # schedules of one transaction
+REFUSED = (DataError, IntegrityError, ValidationError, RecursionError)  # the last by JSON nested too deeply
+TOO_LONG = (
+    "Working out what it owes takes too long. Simplify its active hours and"
+    " exclusions, or give it a shorter catch_up_window, and save it: it fires again from then on."
+)
+LOOK = """
+SELECT clock_timestamp(),
+       EXISTS (SELECT FROM triggers_schedule WHERE stale),
+       EXISTS (SELECT FROM triggers_schedule WHERE due_at IS NULL AND NOT stale AND rest = ''),
+       EXISTS (SELECT FROM triggers_backfill WHERE ended_at IS NULL),
+       (SELECT min(due_at) FROM triggers_schedule WHERE due_at IS NOT NULL AND NOT stale)
+"""
+REFUSE = """
+UPDATE triggers_schedule SET stale = false, spec = '', next_fire_at = NULL, due_at = NULL, rest = 'problem', problem = %s::text
+WHERE id = %s::bigint
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What there is to do, by the database's clock."""
+
+    now: datetime
+    has_stale: bool
+    has_unarmed: bool
+    has_backfills: bool
+    next_due: datetime | None
+
+    @property
+    def is_due(self) -> bool:
+        return self.next_due is not None and self.next_due <= self.now
+
+
+def look() -> Look:
+    """One cheap statement; all an idle Beat asks."""
+    [row] = fetch(LOOK)
+    return Look(**dict(zip(Look.__dataclass_fields__, row, strict=True)))
+
+
+def settle(now: datetime | None = None, limit: int = BATCH) -> int:
+    """Account for what stale schedules owed before their edits, and arm them anew; how many were."""
+    at = now or database_now()
+    return _batch(STALE, [], "schedule.id", limit, partial(_settle, at))
+
+
+def fire_due(now: datetime, limit: int = BATCH) -> int:
+    """Fire what is due at `now`, one batch; how many schedules were."""
+    fired = _batch(DUE, [now], "schedule.due_at, schedule.id", limit, partial(_fire, now))
+    if fired:
+        failpoint("after_tick_commit")
+    return fired
+
+
+def try_alone(id: int) -> None:
+    """What is to be done for one schedule, in transactions of its own. Raises TookTooLong."""
+    now = database_now()
+    _batch(STALE + THIS, [id], "schedule.id", 1, partial(_settle, now))
+    _batch(DUE + THIS, [now, id], "schedule.id", 1, partial(_fire, now))
+
+
+def give_up(id: int) -> None:
+    """Let a schedule rest that takes too long to work out, until it is edited. What it owes stays owed."""
+    log.error("beat.schedule_took_too_long", id=id)
+    execute(REFUSE, [TOO_LONG, id])
+
+
+def _batch(
+    which: str, parameters: list[int | datetime], order: str, limit: int, act: Callable[[Sequence[Claimed]], None]
+) -> int:
+    """Claim and act in one transaction; how many were claimed. A batch that is refused is done schedule by schedule."""
+    ids: list[int] = []
+    try:
+        with transaction.atomic():
+            ids = _claim(which, parameters, order, limit)
+            act(_load(ids))
+    except REFUSED:
+        log.exception("beat.batch_refused")
+        for id in ids:
+            _alone(id, which, parameters, act)
+    return len(ids)
+
+
+def _alone(id: int, which: str, parameters: list[int | datetime], act: Callable[[Sequence[Claimed]], None]) -> None:
+    try:
+        with transaction.atomic():
+            act(_load(_claim(which + THIS, [*parameters, id], "schedule.id", 1)))
+    except REFUSED as error:
+        log.exception("beat.schedule_refused", id=id)
+        execute(REFUSE, [f"{type(error).__name__}: {error}", id])
+
+
+def _fire(now: datetime, schedules: Sequence[Claimed]) -> None:
+    if schedules:
+        share = max(1, TICKS // len(schedules))
+        owed = _as_many(schedules, lambda schedule, budget: _owed(schedule, now, share, budget))
+        _record(owed, now)
+        _log_missed(owed)
+        failpoint("before_tick_commit")
+
+
+def _owed(schedule: Claimed, now: datetime, share: int, budget: Budget) -> Owed:
+    begun = schedule.accounted_until or schedule.edited_at
+    owed = Owed(claimed=schedule, accounted=begun, spec=schedule.spec, anchor=schedule.anchor_at)
+    state, first = schedule.state, schedule.next_fire_at
+    try:
+        plan = state.plan(owed.anchor)
+        if schedule.ran_elsewhere and first and first <= schedule.ran_elsewhere:
+            plan = _leave_to_the_other(owed, plan)
+            first = next(plan.fires(owed.accounted), None)
+        is_done = _is_done_elsewhere(owed, plan)
+        if first and plan.due(first) <= now and not is_done:
+            newest = first if plan.once else _newest_due(plan, first, now)
+            _decide(owed, state, plan, first, newest, now, share, budget)
+        if is_done or (state.one_off and first and first <= owed.accounted):
+            owed.retire(Rest.DONE)
+        elif _used_up(owed):
+            owed.retire(Rest.USED_UP)
+        else:
+            owed.arm(plan, owed.accounted)
+    except Exception as error:
+        owed.refuse(error)
+    return owed

@@ -1,0 +1,220 @@
+"""A crontab of five fields: parsing, and its local times."""
+
+import re
+from bisect import bisect_left, bisect_right
+from calendar import monthrange
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, time, timedelta
+from itertools import takewhile
+from zoneinfo import ZoneInfo
+
+from cron_descriptor import Options, get_description
+from cron_descriptor.Exception import FormatException, MissingFieldException, WrongArgumentException
+
+from triggers.exceptions import RuleError
+from triggers.schedules.clock import instant_of, just_before, refuse_long, zone_of
+
+LEAP_CYCLE = 40  # years within which every date of every weekday comes round, a century without leap day included
+MONTHS = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+]
+WEEKDAYS = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"]
+LONGEST_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cron:
+    """A crontab of five fields in a zone."""
+
+    minute: str = "*"
+    hour: str = "*"
+    day_of_month: str = "*"
+    month: str = "*"
+    day_of_week: str = "*"
+    zone: ZoneInfo
+
+    minutes: list[int] = field(init=False, repr=False, compare=False)
+    hours: list[int] = field(init=False, repr=False, compare=False)
+    days: list[int] = field(init=False, repr=False, compare=False)
+    months: list[int] = field(init=False, repr=False, compare=False)
+    weekdays: list[int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        read = {
+            "minutes": parse_field("minute", self.minute, 0, 59),
+            "hours": parse_field("hour", self.hour, 0, 23),
+            "days": parse_field("day of month", self.day_of_month, 1, 31),
+            "months": parse_field("month", self.month, 1, 12, MONTHS),
+            "weekdays": parse_field("day of week", self.day_of_week, 0, 6, WEEKDAYS),
+        }
+        for name, values in read.items():
+            object.__setattr__(self, name, values)  # the one way to derive a field of a frozen dataclass
+        if not any(day <= LONGEST_MONTH[month - 1] for month in self.months for day in self.days):
+            raise RuleError(f"{self.text!r} never fires: month {self.month} has no day {self.day_of_month}")
+
+    @classmethod
+    def parse(cls, text: str, tz: str = "UTC") -> "Cron":
+        """From "0 9 * * mon-fri" and the name of a zone; refuses what means one thing to cron and another here."""
+        refuse_long(text, "a crontab")
+        parts = text.split()
+        if len(parts) != 5:
+            raise RuleError(
+                f"{text!r} has {len(parts)} fields, not 5: minute, hour, day of month, month, day of week,"
+                ' such as "0 9 * * mon-fri"'
+            )
+        minute, hour, day_of_month, month, day_of_week = parts
+        cron = cls(
+            minute=minute, hour=hour, day_of_month=day_of_month, month=month, day_of_week=day_of_week, zone=zone_of(tz)
+        )
+        if not day_of_month.startswith("*") and not day_of_week.startswith("*"):
+            raise RuleError(
+                f"{text!r} gives a day of month and a day of week: cron would fire on either, Celery only on both."
+                " Give one of them; for either, write two schedules."
+            )
+        if "7" in day_of_week:
+            # Celery, to whom a row may have to go back, knows no seventh day.
+            cron = replace(cron, day_of_week=",".join(map(str, cron.weekdays)))
+        for part, size in zip(parts, (60, 24, 31, 12, 7), strict=True):
+            if any(int(step) >= size for step in re.findall(r"/(\d+)", part)):
+                raise RuleError(f"{text!r}: the step of {part!r} leaves its field; for every so long, use an interval")
+        return cron
+
+    @property
+    def text(self) -> str:
+        return f"{self.minute} {self.hour} {self.day_of_month} {self.month} {self.day_of_week}"
+
+    @property
+    def words(self) -> str:
+        """Such as "At 09:00, Monday through Friday (Europe/Vienna)"."""
+        options = Options()
+        options.use_24hour_time_format = True
+        try:
+            described = get_description(self.text, options)
+        except (FormatException, MissingFieldException, WrongArgumentException):
+            described = self.text
+        return f"{described} ({self.zone})"
+
+    def __str__(self) -> str:
+        return f"cron {self.text} {self.zone}"
+
+    def fires(self, after: datetime) -> Iterator[datetime]:
+        """Its nominal times after an instant, in order."""
+        last = after
+        for local in self._local_times(after.astimezone(self.zone).replace(tzinfo=None)):
+            # Local times run on while instants stand still in a gap and after a repeated hour.
+            if (instant := instant_of(local, self.zone)) > last:
+                yield instant
+                last = instant
+
+    def newest(self, until: datetime) -> datetime | None:
+        """Its newest nominal time up to an instant; found backwards, from the end."""
+        start = until.astimezone(self.zone)
+        # In a repeated hour, local times later than this one have been shown before.
+        local = datetime.combine(start.date(), time.max) if start.fold else start.replace(tzinfo=None)
+        earlier = (instant_of(local, self.zone) for local in self._local_times_back(local))
+        return next((instant for instant in earlier if instant <= until), None)
+
+    def count(self, first: datetime, last: datetime) -> int:
+        """How many nominal times there are from one of them to another, both included; by the day, not one by one."""
+        start, end = (at.astimezone(self.zone) for at in (first, last))
+        count = 0
+        for day in takewhile(lambda day: day <= end.date(), self._dates(start.date())):
+            midnight, next_midnight = (datetime.combine(on, time(), self.zone) for on in (day, day + timedelta(days=1)))
+            if midnight.utcoffset() == next_midnight.utcoffset():
+                count += self._up_to(end.time()) if day == end.date() else len(self.hours) * len(self.minutes)
+                count -= self._up_to(start.time()) - 1 if day == start.date() else 0
+            else:
+                until = min(last, just_before(next_midnight.astimezone(UTC)))
+                fires = self.fires(just_before(max(first, midnight.astimezone(UTC))))
+                count += _number(fires, until)
+        return count
+
+    def _up_to(self, at: time) -> int:
+        """How many times of a day it names until then."""
+        place = bisect_left(self.hours, at.hour)
+        within = bisect_right(self.minutes, at.minute) if at.hour in self.hours else 0
+        return place * len(self.minutes) + within
+
+    def _local_times(self, start: datetime) -> Iterator[datetime]:
+        for day in self._dates(start.date()):
+            for hour in self.hours:
+                if datetime.combine(day, time(hour, 59)) > start:
+                    for minute in self.minutes:
+                        if (local := datetime.combine(day, time(hour, minute))) > start:
+                            yield local
+
+    def _local_times_back(self, end: datetime) -> Iterator[datetime]:
+        for day in self._dates_back(end.date()):
+            for hour in reversed(self.hours):
+                if datetime.combine(day, time(hour)) <= end:
+                    for minute in reversed(self.minutes):
+                        if (local := datetime.combine(day, time(hour, minute))) <= end:
+                            yield local
+
+    def _dates_back(self, end: date) -> Iterator[date]:
+        for year in range(end.year, max(end.year - LEAP_CYCLE, MINYEAR) - 1, -1):
+            for month in reversed(self.months):
+                if (year, month) <= (end.year, end.month):
+                    first = date(year, month, 1)
+                    yield from (day for day in reversed(list(self._dates_of_month(year, month, first))) if day <= end)
+
+    def _dates(self, start: date) -> Iterator[date]:
+        for year in range(start.year, min(start.year + LEAP_CYCLE, MAXYEAR - 1) + 1):
+            for month in self.months:
+                if (year, month) >= (start.year, start.month):
+                    yield from self._dates_of_month(year, month, start)
+
+    def _dates_of_month(self, year: int, month: int, start: date) -> Iterator[date]:
+        length = monthrange(year, month)[1]
+        for day in self.days:
+            if day <= length:
+                candidate = date(year, month, day)
+                if candidate >= start and candidate.isoweekday() % 7 in self.weekdays:
+                    yield candidate
+
+
+def _number(fires: Iterator[datetime], until: datetime) -> int:
+    return sum(1 for _ in takewhile(lambda fire: fire <= until, fires))
+
+
+def parse_field(field: str, text: str, low: int, high: int, names: list[str] | None = None) -> list[int]:
+    """The values a crontab field names, ascending: `*`, 5, mon, 1-5, fri-mon, */15, 10-50/20, and lists of these."""
+    refuse_long(text, f"the {field} of a crontab")
+    values: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"(?:(\*)|(\w+)(?:-(\w+))?)(?:/(\d+))?", part.strip())
+        if not match:
+            raise RuleError(f"{field} {text!r}: {part.strip()!r} is not a value, a range or a step")
+        star, first, last, step = match.groups()
+        if step and (int(step) == 0 or not (star or last)):
+            raise RuleError(f"{field} {text!r}: a step needs a range and must not be 0, such as {low}-{high}/5")
+        start = low if star else _value(field, first, low, high, names)
+        stop = high if star else _value(field, last, low, high, names) if last else start
+        # As in Celery, a range may run over the end of its field: fri-mon.
+        wrapped = range(start, stop + 1) if start <= stop else [*range(start, high + 1), *range(low, stop + 1)]
+        values.update(wrapped[:: int(step or 1)])
+    return sorted({0 if value == 7 and names is WEEKDAYS else value for value in values})
+
+
+def _value(field: str, text: str, low: int, high: int, names: list[str] | None) -> int:
+    if text.isdecimal():
+        value = int(text)
+        if low <= value <= high or (value == 7 and names is WEEKDAYS):
+            return value
+        raise RuleError(f"{field} {text} is not between {low} and {high}")
+    for value, name in enumerate(names or (), start=low):
+        if len(text) >= 3 and name.startswith(text.lower()):
+            return value
+    raise RuleError(f"{field} {text!r} is not a number" + (f" or a name such as {names[0][:3]}" if names else ""))
