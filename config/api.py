@@ -7,12 +7,16 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.views import SpectacularAPIView
 from rest_framework.routers import SimpleRouter
 
+from runs.api.approvals import ApprovalResource
 from runs.api.queues import QueueResource
-from runs.api.runs import ApprovalResource, RunResource
+from runs.api.runs import RunResource
 from triggers.api.backfills import BackfillResource
+from triggers.api.calendars import CalendarResource
+from triggers.api.events import EventResource
 from triggers.api.reminders import ReminderResource
-from triggers.api.schedules import CalendarResource, ScheduleResource
-from triggers.api.triggers import EventResource, SourceResource, TriggerResource
+from triggers.api.schedules import ScheduleResource
+from triggers.api.sources import SourceResource
+from triggers.api.triggers import TriggerResource
 from triggers.api.upcoming import UpcomingResource
 
 router = SimpleRouter()
@@ -37,7 +41,7 @@ urlpatterns = [
 class BearerToken(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
     """Tells drf-spectacular how to write our authentication down."""
 
-    target_class = "triggers.tokens.TokenAuthentication"
+    target_class = "triggers.api.authentication.TokenAuthentication"
     name = "bearer"
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:

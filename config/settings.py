@@ -206,8 +206,8 @@ LOGGING_CONFIG = "config.logs.configure"
 LOGGING = logs.configuration(format=WAKEFUL_LOG_FORMAT, level=WAKEFUL_LOG_LEVEL)
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["triggers.tokens.TokenAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["triggers.tokens.HasPermission"],
+    "DEFAULT_AUTHENTICATION_CLASSES": ["triggers.api.authentication.TokenAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["triggers.api.authentication.HasPermission"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],

@@ -21,7 +21,8 @@ from runs.processes.alive import TAKES_RUNS
 from runs.queues import ready
 from runs.queues.state import IS_PAUSED
 from runs.states import RunStatus
-from runs.transitions.leave import Outcome, Ticket, take_away
+from runs.transitions.leave import take_away
+from runs.transitions.outcome import Outcome, Ticket
 
 log = structlog.get_logger(__name__)
 

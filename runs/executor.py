@@ -33,7 +33,8 @@ from runs.models import Attempt, Run, Worker
 from runs.processes.alive import alive
 from runs.processes.lease import wakeful_version
 from runs.states import FINISHED, RunStatus
-from runs.transitions.leave import Outcome, leave
+from runs.transitions.leave import leave
+from runs.transitions.outcome import Outcome
 from runs.wiring import wiring
 
 log = structlog.get_logger(__name__)

@@ -10,7 +10,8 @@ from runs.claim import Claim
 from runs.models import Attempt
 from runs.states import RunStatus
 from runs.transitions.entries import StepEntry
-from runs.transitions.leave import Outcome, leave
+from runs.transitions.leave import leave
+from runs.transitions.outcome import Outcome
 
 
 def finish(claim: Claim, result: Any, effects: Effects, entries: Sequence[StepEntry] = ()) -> None:

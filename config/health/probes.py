@@ -16,7 +16,7 @@ from config.health.problems import BAD, Problem, problems
 from config.health.situation import look
 from runs.db.migrated import pending_migrations
 from runs.processes.alive import alive
-from triggers.tokens import TokenAuthentication
+from triggers.api.authentication import TokenAuthentication
 
 
 @never_cache

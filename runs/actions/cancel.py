@@ -13,7 +13,8 @@ from runs.models import Run
 from runs.models.run import UNPARSED
 from runs.processes.rescue import ticket_of
 from runs.states import FINISHED, RunStatus
-from runs.transitions.leave import Outcome, take_away, take_blocked_away
+from runs.transitions.leave import take_away, take_blocked_away
+from runs.transitions.outcome import Outcome
 
 NEXT_EVENT = "the next event"
 MOST_AT_ONCE = 10_000  # runs that one transaction replaces: others wait for what it has locked

@@ -16,7 +16,8 @@ from runs.failpoints import failpoint
 from runs.models import Run, Step
 from runs.processes.rescue import ticket_of
 from runs.states import RunStatus
-from runs.transitions.leave import Outcome, back_in_line, take_away
+from runs.transitions.leave import take_away
+from runs.transitions.outcome import Outcome, back_in_line
 
 Answer = Literal["happened", "did_not_happen", "fail"]
 

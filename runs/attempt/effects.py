@@ -8,7 +8,7 @@ from agents.effects import Effects, Emission, Pace, Standing, Wake
 from agents.guards.storable import storable
 from runs.attempt.children import enqueue_children, runs_of
 from runs.claim import Claim
-from runs.transitions.leave import NoticeRow, Outbound
+from runs.transitions.outcome import NoticeRow, Outbound
 from runs.wiring import wiring
 
 EMITTED = "event"  # the outbox topic of emitted events

@@ -8,7 +8,7 @@ from runs.claim import Claim
 from runs.exceptions import DeadlineExceeded
 from runs.models import Attempt
 from runs.states import RunStatus
-from runs.transitions.leave import Outcome
+from runs.transitions.outcome import Outcome
 
 READ_ONLY = "25006"  # PostgreSQL: read_only_sql_transaction
 

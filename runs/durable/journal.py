@@ -51,7 +51,7 @@ from runs.failpoints import failpoint
 from runs.models import Approval, Attempt, Step, Wait
 from runs.states import RunStatus
 from runs.transitions.entries import ApprovalEntry, StepEntry, WaitEntry
-from runs.transitions.leave import NoticeRow, Outcome
+from runs.transitions.outcome import NoticeRow, Outcome
 
 log = structlog.get_logger(__name__)
 

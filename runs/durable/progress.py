@@ -17,16 +17,8 @@ from runs.models import Run, Step
 from runs.processes.rescue import ticket_of
 from runs.states import RunStatus
 from runs.transitions.entries import JOURNALED, StepEntry, step_parameters
-from runs.transitions.leave import (
-    NOTED,
-    ON_ITS_TIMELINE,
-    SENT,
-    are_due_soon,
-    back_in_line,
-    effect_parameters,
-    hanging,
-    take_away,
-)
+from runs.transitions.leave import NOTED, ON_ITS_TIMELINE, SENT, are_due_soon, effect_parameters, hanging, take_away
+from runs.transitions.outcome import back_in_line
 
 # The first progress of a claim begins to count attempts from 0 again, and the first entry of a run says that it has a journal;
 # after that the fence need only hold the row. A thread that

@@ -18,9 +18,9 @@ from agents.journal.protocol import (
     WaitWish,
 )
 from agents.run import Event
+from runs.canonical import digest_of, match_of
 from runs.db.sql import Query, Row, fetch, fetch_together
 from runs.models import Approval, Run, Wait
-from runs.transitions.entries import digest_of, match_of
 from runs.wiring import wiring
 
 STEPS = """

@@ -17,7 +17,7 @@ from agents.durations import in_words
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import database_now, fetch
 from runs.models import Worker
-from runs.transitions.leave import Ticket
+from runs.transitions.outcome import Ticket
 
 
 def wakeful_version() -> str:

@@ -20,7 +20,8 @@ from runs.policy import Policy
 from runs.processes.lease import patience
 from runs.processes.timeline import FAILED_OVER
 from runs.states import RunStatus
-from runs.transitions.leave import Outcome, Ticket, take_away
+from runs.transitions.leave import take_away
+from runs.transitions.outcome import Outcome, Ticket
 
 log = structlog.get_logger(__name__)
 

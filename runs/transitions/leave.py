@@ -8,9 +8,8 @@ empty too.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -22,73 +21,16 @@ from runs.db.nudge import nudge_dispatcher, nudge_later
 from runs.db.sql import execute, fetch
 from runs.exceptions import RunLost
 from runs.failpoints import failpoint
-from runs.models import Attempt, Run
+from runs.models import Run
 from runs.states import FINISHED, RunStatus
 from runs.transitions.entries import (
     ASKED,
     JOURNALED,
     WAITED,
-    StepEntry,
-    WaitEntry,
     step_parameters,
     wait_parameters,
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ticket:
-    """Which claim of which run an outcome is about, and what its key needs."""
-
-    run_id: UUID
-    epoch: int
-    claim: UUID | None
-    timeline: str = ""  # of the owner's claim; "" for others, and where it is not known
-    key: str | None
-    slot: int | None
-    key_limit: int = 1
-    attempt: int | None = None  # its number, where progress has begun to count anew since
-    may_have_parent: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outbound:
-    """A message for the outbox; with `due_in` not before that is over."""
-
-    topic: str
-    key: str
-    payload: dict[str, Any]
-    due_in: timedelta = timedelta()
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoticeRow:
-    sender: str
-    text: str
-    urgency: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What becomes of a run. `attempt` None: no attempt ended with it. `due_in` is a backoff. `holds_key`: it keeps its
-    place while it waits. `unproved` is the step that it is parked over, if it is."""
-
-    status: RunStatus
-    attempt: Attempt.Outcome | None = None
-    reason: str = ""
-    error: str = ""
-    traceback: str = ""
-    result: Any = None
-    due_in: timedelta | None = None
-    give_back: bool = False
-    holds_key: bool = False
-    outbound: Sequence[Outbound] = field(default_factory=tuple)
-    notices: Sequence[NoticeRow] = field(default_factory=tuple)
-    entries: Sequence[StepEntry] = field(default_factory=tuple)
-    wait: WaitEntry | None = None
-    unproved: str = ""
-
-
-GOES_ON = frozenset({RunStatus.QUEUED, RunStatus.WAITING, RunStatus.UNCERTAIN})
+from runs.transitions.outcome import GOES_ON, Leaves, Outbound, Outcome, Ticket
 
 # That a run has finished is told on a grid of half seconds: singly, the dispatcher would spend more on hearing of runs
 # than on dispatching them (measured: a third of all CPU).
@@ -326,21 +268,6 @@ def are_due_soon(messages: Sequence[Outbound]) -> bool:
 def hanging(parts: Mapping[str, Any], *, on: str) -> str:
     """Those of the parts that are needed, to follow the part of a statement that they hang on."""
     return "".join(f", {part}" for part, is_needed in parts.items() if is_needed).replace("{run}", on)
-
-
-def back_in_line(run: Run, reason: str) -> Outcome:
-    """For a run that a person, or a late answer, lets go on: without a place of its key it lines up for one, by the timers."""
-    due_in = timedelta() if run.key and run.slot is None else None
-    return Outcome(status=RunStatus.QUEUED, reason=reason, due_in=due_in)
-
-
-class Leaves(Protocol):
-    """What a run, or a step, leaves behind."""
-
-    @property
-    def outbound(self) -> Sequence[Outbound]: ...
-    @property
-    def notices(self) -> Sequence[NoticeRow]: ...
 
 
 def effect_parameters(leaves: Leaves) -> dict[str, Any]:

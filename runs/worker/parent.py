@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import structlog
 from celery import bootsteps
-from celery.signals import worker_process_init, worker_shutdown, worker_shutting_down
+from celery.signals import worker_shutdown, worker_shutting_down
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import Error as DjangoDatabaseError
@@ -32,7 +32,8 @@ from runs.processes.lease import Running
 from runs.processes.rescue import lost, terminate_session, ticket_of
 from runs.queues.doorbell import QUEUE_PREFIX
 from runs.states import RunStatus
-from runs.transitions.leave import Outcome, take_away
+from runs.transitions.leave import take_away
+from runs.transitions.outcome import Outcome
 
 log = structlog.get_logger(__name__)
 
@@ -99,32 +100,6 @@ def begin_draining(**kwargs: Any) -> None:
 def end_incarnation(**kwargs: Any) -> None:
     if Parent.watch is not None:
         Parent.watch.finish()
-
-
-@worker_process_init.connect
-def prepare_child(**kwargs: Any) -> None:
-    """A child dies with its parent, and leaves SIGTERM to it: the parent decides what a stop means for a run."""
-    die_with_parent()
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-
-
-def die_with_parent() -> None:
-    # The kernel means the thread that forked. Without an event loop (some transports), the pool forks replacements in a
-    # thread that ends with a warm shutdown, before the runs of these children may.
-    was_forked_by_main = isinstance(threading.current_thread(), threading._MainThread)  # type: ignore[attr-defined]
-    if sys.platform == "linux" and was_forked_by_main:
-        import ctypes
-
-        PR_SET_PDEATHSIG = 1
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    else:
-        threading.Thread(target=_exit_when_orphaned, args=(os.getppid(),), daemon=True).start()
-
-
-def _exit_when_orphaned(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(1)
-    os._exit(1)
 
 
 class Watch(threading.Thread):

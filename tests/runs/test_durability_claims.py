@@ -18,7 +18,8 @@ from runs.db.sql import fetch
 from runs.models import Attempt, Run, Step
 from runs.processes.rescue import ticket_of
 from runs.states import RunStatus
-from runs.transitions.leave import Outcome, take_away
+from runs.transitions.leave import take_away
+from runs.transitions.outcome import Outcome
 from tests.runs.durable import Lab, lab
 
 __all__ = ["lab"]

@@ -21,7 +21,8 @@ from runs.claim import Claim, claim_next, settle
 from runs.executor import execute
 from runs.models import Attempt, Notification, OutboxMessage, ProcessedEvent, Queue, Run, Worker
 from runs.states import RunStatus
-from runs.transitions.leave import Outcome, leave
+from runs.transitions.leave import leave
+from runs.transitions.outcome import Outcome
 from tests.runs.factories import make_run
 from tests.stack import within
 from tests.triggers.factories import make_event

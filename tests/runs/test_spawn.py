@@ -18,7 +18,8 @@ from runs.claim import Claim, claim_next
 from runs.models import OutboxMessage, Run, Step, Wait, Worker
 from runs.outbox import deliver_inside
 from runs.states import RunStatus
-from runs.transitions.leave import Outcome, leave
+from runs.transitions.leave import leave
+from runs.transitions.outcome import Outcome
 from runs.waits import look_back
 from tests.runs.factories import make_run
 

@@ -26,7 +26,8 @@ from runs.models import NIL, Attempt, OutboxMessage, ProcessedEvent, Run, Worker
 from runs.policy import Policy
 from runs.processes.rescue import lost
 from runs.states import FINISHED, LIVE, TRANSITIONS, RunStatus, may_go
-from runs.transitions.leave import Outcome, leave
+from runs.transitions.leave import leave
+from runs.transitions.outcome import Outcome
 from tests.runs.factories import make_run
 from triggers.dispatch.admission import Match, admit
 from triggers.dispatch.batch import open_ledger

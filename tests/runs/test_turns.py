@@ -28,7 +28,8 @@ from runs.policy import Policy
 from runs.queues import doorbell, ready
 from runs.queues.state import all_queues
 from runs.states import RunStatus
-from runs.transitions.leave import Outcome, Ticket, leave, take_away
+from runs.transitions.leave import leave, take_away
+from runs.transitions.outcome import Outcome, Ticket
 from tests.runs.factories import make_run
 from tests.runs.test_look_back import PAST
 from tests.triggers.factories import make_event

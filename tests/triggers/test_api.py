@@ -12,7 +12,7 @@ from runs.api.strict_json import MAX_DEPTH
 from runs.models import Run
 from tests.api import Api
 from tests.triggers.factories import hold, make_event, make_paused_trigger, make_trigger
-from triggers.api.triggers import EventResource
+from triggers.api.events import EventResource
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.offers import move
 from triggers.dispatch.rules import Rules

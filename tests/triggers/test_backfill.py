@@ -37,14 +37,8 @@ from triggers.dispatch.rules import Rules
 from triggers.exceptions import RuleError, TriggerDisabled
 from triggers.models import Backfill, BackfillTick, Decision, Event, Redelivery, Schedule, Trigger
 from triggers.retention.prune import steps
-from triggers.schedules.backfill.advance import (
-    AHEAD,
-    Progress,
-    advance,
-    cancel_backfill,
-    progress,
-    start_backfill,
-)
+from triggers.schedules.backfill.advance import AHEAD, Progress, advance, cancel_backfill, progress
+from triggers.schedules.backfill.start import start_backfill
 from triggers.schedules.edit import delete_schedule
 from triggers.schedules.firing import due
 

@@ -17,7 +17,7 @@ from django_celery_beat.models import (
 from runs.models import OutboxMessage
 from tests.triggers.factories import make_trigger
 from triggers.models import Event, Revision, Schedule, Skip, Trigger
-from triggers.schedules import edit as schedules
+from triggers.schedules import rows
 from triggers.schedules.firing import decide, due
 from triggers.schedules.periodic_tasks import send_periodic_task
 from triggers.schedules.rules.crontab import Cron
@@ -40,7 +40,7 @@ def make_schedule(
     """A schedule that was edited at `seen_at` and settled."""
     trigger = trigger or Trigger.objects.filter(slug="digest").first() or make_trigger("digest", types=[])
     catch_up = fields.pop("catch_up", "latest")
-    schedule = schedules.add_schedule(
+    schedule = rows.add_schedule(
         trigger, name=fields.pop("name", "digest"), rule=rule or every(MINUTE), policy=SchedulePolicy(catch_up=catch_up)
     )
     if fields:
@@ -371,7 +371,7 @@ def test_edit_does_not_swallow_a_tick_that_was_due_before_it() -> None:
     """Edited between 09:00:00.000 and the claim: the new rule names 9:00 as well."""
     schedule = make_schedule(Cron.parse("0 9 * * *"), seen_at=NINE - HOUR)
 
-    schedules.set_rule(schedule, Cron.parse("0 9 * * 1-5"))
+    rows.set_rule(schedule, Cron.parse("0 9 * * 1-5"))
 
     settled(schedule, NINE + timedelta(milliseconds=3))
     assert fire_all(NINE + timedelta(milliseconds=5)) == [NINE]
@@ -388,7 +388,7 @@ def test_edit_never_repeats_a_tick() -> None:
     schedule = make_schedule(Cron.parse("0 9 * * *"), seen_at=NINE - HOUR)
     fire_all(NINE)
 
-    schedules.set_rule(schedule, Cron.parse("0 9 * * 1-5"))
+    rows.set_rule(schedule, Cron.parse("0 9 * * 1-5"))
     settled(schedule, NINE - timedelta(milliseconds=1))
 
     assert fire_all(NINE + HOUR) == [NINE]
@@ -398,7 +398,7 @@ def test_clocked_rule_that_moves_is_armed_again() -> None:
     schedule = make_schedule(Clocked(at=NINE))
     fire_all(NINE)
 
-    schedules.set_rule(schedule, Clocked(at=NINE + HOUR))
+    rows.set_rule(schedule, Clocked(at=NINE + HOUR))
     settled(schedule)
 
     assert fire_all(NINE + HOUR) == [NINE, NINE + HOUR]

@@ -17,7 +17,7 @@ from runs.outbox import deliver_inside
 from tests.triggers.factories import make_trigger
 from triggers.beat import Scheduler
 from triggers.models import Event, Revision, Schedule, Skip
-from triggers.schedules import edit
+from triggers.schedules import rows
 from triggers.schedules.firing import due, owed
 from triggers.schedules.plan import Plan
 from triggers.schedules.rules.crontab import Cron
@@ -32,7 +32,7 @@ WINDOWS = ", ".join(f"{hour:02}:{minute:02}-{hour:02}:{minute + 15:02}" for hour
 
 def make_schedule(name: str, rule: Rule, *, seen_at: datetime = NINE, **policy: Any) -> Schedule:
     trigger = make_trigger(name, types=[])
-    schedule = edit.add_schedule(trigger, name=name, rule=rule, policy=SchedulePolicy(**policy))
+    schedule = rows.add_schedule(trigger, name=name, rule=rule, policy=SchedulePolicy(**policy))
     Schedule.objects.filter(pk=schedule.pk).update(edited_at=seen_at)
     Revision.objects.filter(schedule=schedule).update(until=seen_at - timedelta(microseconds=1))
     due.settle()

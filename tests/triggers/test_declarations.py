@@ -16,10 +16,11 @@ from runs.exceptions import IllegalState
 from runs.models import AuditEntry
 from tests.triggers.factories import make_trigger
 from triggers.declarations import sync as declarations
-from triggers.declarations.sync import override, reset_overrides, sync
+from triggers.declarations.overrides import override, reset_overrides
+from triggers.declarations.sync import sync
 from triggers.exceptions import RuleError
 from triggers.models import Event, Schedule, Trigger
-from triggers.schedules import edit, preview
+from triggers.schedules import edit, preview, rows
 from triggers.schedules.calendars import create_calendar
 from triggers.schedules.firing import due
 from triggers.schedules.rules.crontab import Cron
@@ -539,7 +540,7 @@ def test_under_another_scheduler_the_task_still_wakes_its_trigger(declare: Decla
 def test_a_schedule_that_a_run_has_set_is_never_taken_for_the_declared_one(declare: Declare) -> None:
     declare("digest", on.event("digest.wanted"))
     sync()
-    edit.add_schedule(trigger_of("digest"), name="digest/nightly", rule=Interval.parse("1d"))
+    rows.add_schedule(trigger_of("digest"), name="digest/nightly", rule=Interval.parse("1d"))
     declare("digest", on.every("5m"))
     sync()
 

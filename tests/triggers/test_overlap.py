@@ -16,7 +16,8 @@ from runs.claim import Claim, claim_next
 from runs.enqueue import EVENTS_PER_RUN
 from runs.models import ProcessedEvent, Run, Worker
 from runs.states import FINISHED, RunStatus
-from runs.transitions.leave import Outcome, leave
+from runs.transitions.leave import leave
+from runs.transitions.outcome import Outcome
 from tests.triggers.factories import make_event, make_trigger
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.replay import replay

@@ -11,8 +11,8 @@ from runs.models import AuditEntry, OutboxMessage
 from tests.api import Api
 from tests.triggers.factories import make_trigger
 from triggers.models import Event, ExclusionCalendar, Schedule, Skip, Trigger
-from triggers.schedules.edit import add_schedule
 from triggers.schedules.firing import due
+from triggers.schedules.rows import add_schedule
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.interval import Interval
 from triggers.schedules.rules.rule import Rule

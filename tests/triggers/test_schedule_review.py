@@ -19,19 +19,21 @@ from tests.triggers.test_beat import HOUR, MINUTE, NINE, date_edit, every, fire_
 from triggers import beat
 from triggers.exceptions import RuleError
 from triggers.models import BackfillTick, Event, ExclusionCalendar, Revision, Schedule, Skip
-from triggers.schedules.backfill.advance import advance, progress, start_backfill
+from triggers.schedules.backfill.advance import advance, progress
+from triggers.schedules.backfill.start import start_backfill
 from triggers.schedules.definition import State
-from triggers.schedules.edit import set_rule
 from triggers.schedules.explain.why import why
 from triggers.schedules.firing import decide, due, owed
 from triggers.schedules.plan import Plan
 from triggers.schedules.preview import upcoming
+from triggers.schedules.rows import set_rule
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.interval import Interval
 from triggers.schedules.rules.once import Clocked
 from triggers.schedules.rules.rule import Rule, count_fires
 from triggers.schedules.terms.policy import SchedulePolicy
-from triggers.upcoming.by_clock import Clock, Span, ahead
+from triggers.upcoming.by_clock import Clock, ahead
+from triggers.upcoming.entry import Span
 
 DAY = timedelta(days=1)
 VIENNA, HAVANA, HOWE = ZoneInfo("Europe/Vienna"), ZoneInfo("America/Havana"), ZoneInfo("Australia/Lord_Howe")

@@ -11,11 +11,10 @@ from django_celery_beat.models import PeriodicTask, SolarSchedule
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from triggers.declarations.sync import rule_as_json
 from triggers.exceptions import RuleError
 from triggers.models import Schedule
-from triggers.schedules.edit import parse_rule
 from triggers.schedules.firing import due
+from triggers.schedules.rules.as_json import parse_rule, rule_as_json
 from triggers.schedules.rules.rows import point, rule_of
 from triggers.schedules.rules.sun import Solar
 

@@ -15,17 +15,19 @@ from agents import AgentRun, agent, on, registry
 from runs.models import AuditEntry
 from tests.runs.test_commands import run_command
 from tests.stack import StackMaker
-from triggers.declarations import sync
+from triggers.declarations import overrides, sync
 from triggers.dispatch.hold import pause
 from triggers.models import ExclusionCalendar, Schedule, Source, Trigger
 from triggers.schedules.calendars import create_calendar
-from triggers.schedules.edit import create_schedule, edit_schedule, parse_rule, pause_schedule
+from triggers.schedules.edit import create_schedule, edit_schedule, pause_schedule
+from triggers.schedules.rules.as_json import parse_rule
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.interval import Interval
 from triggers.schedules.rules.once import Clocked
 from triggers.schedules.terms.policy import SchedulePolicy
 from triggers.sources.secrets import rotate
-from triggers.transfer.carry_out import Import, ImportRefused, import_triggers
+from triggers.transfer.carry_out import Import, import_triggers
+from triggers.transfer.check import ImportRefused
 from triggers.transfer.export import export_triggers
 
 
@@ -58,7 +60,7 @@ def make_triggers() -> None:
     create_schedule(name="mornings", trigger=vip, rule=mornings, policy=policy, by="test")
     create_schedule(name="often", trigger=vip, rule=Interval.parse("90s"), by="test")
     pause_schedule(create_schedule(name="then", trigger=vip, rule=then, by="test"), by="test")
-    sync.override(Trigger.objects.get(slug="billing"), {"policy": {"priority": 1}, "enabled": False}, by="test")
+    overrides.override(Trigger.objects.get(slug="billing"), {"policy": {"priority": 1}, "enabled": False}, by="test")
     edit_schedule(
         Schedule.objects.get(trigger__slug="digest"), rule=Cron.parse("0 7 * * *", "Europe/Vienna"), by="test"
     )

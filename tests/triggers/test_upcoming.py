@@ -19,7 +19,8 @@ from triggers.models import Schedule, Trigger, Window
 from triggers.schedules.firing import due
 from triggers.schedules.heartbeats import set_pace
 from triggers.upcoming import by_clock
-from triggers.upcoming.by_clock import Coming, ahead
+from triggers.upcoming.by_clock import ahead
+from triggers.upcoming.entry import Coming
 
 pytestmark = pytest.mark.django_db
 

@@ -19,7 +19,8 @@ from tests.old_rows import date_entries
 from tests.runs.factories import make_run
 from tests.triggers.factories import make_trigger
 from triggers.models import Decision, Event, ExclusionCalendar, Revision, Schedule, Skip, Trigger
-from triggers.schedules.backfill.advance import advance, start_backfill
+from triggers.schedules.backfill.advance import advance
+from triggers.schedules.backfill.start import start_backfill
 from triggers.schedules.explain.periods import Period, periods_of
 from triggers.schedules.explain.why import Answer, Verdict, why
 from triggers.schedules.firing import due

@@ -16,7 +16,8 @@ from runs.api.resource import Query, Refusal, Resource
 from triggers.api.fields import Instant
 from triggers.exceptions import RuleError
 from triggers.models import Backfill
-from triggers.schedules.backfill.advance import cancel_backfill, progress, progress_of, start_backfill
+from triggers.schedules.backfill.advance import cancel_backfill, progress, progress_of
+from triggers.schedules.backfill.start import start_backfill
 
 
 class ProgressSerializer(serializers.Serializer[Any]):

@@ -1,10 +1,13 @@
 """Times and zones in what the API is sent."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
 from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
 
 from triggers.exceptions import RuleError
 from triggers.schedules.clock import LONGEST_ZONE, refuse_beyond, zone_of
@@ -41,3 +44,15 @@ class Zone(serializers.CharField):
         except RuleError as error:
             raise serializers.ValidationError(str(error)) from None
         return name
+
+
+SLUG = r"[-\w]+"
+
+
+@contextmanager
+def naming(field: str) -> Iterator[None]:
+    """Answer 400 to what makes no sense, under the name of its field, or this one."""
+    try:
+        yield
+    except RuleError as error:
+        raise ValidationError({error.field or field: [str(error)]}) from None

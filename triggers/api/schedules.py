@@ -1,7 +1,5 @@
 """Schedules over HTTP: to make, to change, to pause, to run now, and to ask why one did not run."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -14,14 +12,12 @@ from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from runs.api.resource import BySlug, NewestFirst, Refusal, Resource
+from runs.api.resource import NewestFirst, Refusal, Resource
 from triggers.api.backfills import BackfillAction
+from triggers.api.fields import naming
 from triggers.api.schedules_json import (
     AnswerSerializer,
-    CalendarBody,
-    CalendarSerializer,
     CreateBody,
-    DaysBody,
     EditBody,
     FireSerializer,
     FiresQuery,
@@ -36,8 +32,7 @@ from triggers.api.schedules_json import (
     WhyQuery,
 )
 from triggers.exceptions import RuleError
-from triggers.models import ExclusionCalendar, Schedule, Skip
-from triggers.schedules.calendars import change_calendar, create_calendar, delete_calendar
+from triggers.models import Schedule, Skip
 from triggers.schedules.clock import zone_of
 from triggers.schedules.edit import (
     create_schedule,
@@ -56,20 +51,9 @@ from triggers.schedules.rules.rule import Rule
 from triggers.schedules.rules.words import read_rule
 from triggers.schedules.terms.policy import SchedulePolicy
 
-SLUG = r"[-\w]+"
-
 
 class LatestFirst(NewestFirst):
     ordering = "-last"
-
-
-@contextmanager
-def naming(field: str) -> Iterator[None]:
-    """Answer 400 to what makes no sense, under the name of its field, or this one."""
-    try:
-        yield
-    except RuleError as error:
-        raise ValidationError({error.field or field: [str(error)]}) from None
 
 
 class ScheduleResource(BackfillAction, ListModelMixin, RetrieveModelMixin, Resource):
@@ -217,42 +201,3 @@ def _new_rule(schedule: Schedule, body: dict[str, Any]) -> Rule | None:
 
 def _zone_name(schedule: Schedule) -> str:
     return str(schedule.task.crontab.timezone) if schedule.task.crontab else "UTC"
-
-
-class CalendarResource(ListModelMixin, RetrieveModelMixin, Resource):
-    """Days on which schedules that name a calendar do not fire."""
-
-    required_permissions = {
-        "list": "triggers.view_exclusioncalendar",
-        "retrieve": "triggers.view_exclusioncalendar",
-        "create": "triggers.add_exclusioncalendar",
-        "update": "triggers.change_exclusioncalendar",
-        "destroy": "triggers.delete_exclusioncalendar",
-    }
-    queryset = ExclusionCalendar.objects.all()
-    serializer_class = CalendarSerializer
-    pagination_class = BySlug
-    lookup_field = "slug"
-    lookup_value_regex = SLUG
-
-    @extend_schema(request=CalendarBody, responses={201: CalendarSerializer})
-    def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """A new calendar."""
-        body = CalendarBody.read(request)
-        with naming("days"):
-            calendar = create_calendar(slug=body["slug"], days=body["days"], by=str(request.user))
-        return Response(self.get_serializer(calendar).data, status=201)
-
-    @extend_schema(request=DaysBody, responses=CalendarSerializer)
-    def update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Other days, for every schedule that names it."""
-        body = DaysBody.read(request)
-        with naming("days"):
-            calendar = change_calendar(self.get_object(), days=body["days"], by=str(request.user))
-        return Response(self.get_serializer(calendar).data)
-
-    @extend_schema(responses={204: None, 409: Refusal})
-    def destroy(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Delete it; 409 while a schedule names it."""
-        delete_calendar(self.get_object(), by=str(request.user))
-        return Response(status=204)

@@ -10,7 +10,8 @@ from rest_framework.response import Response
 
 from runs.api.resource import Query, Resource
 from runs.db.sql import database_now
-from triggers.upcoming.by_clock import KINDS, OF_RUNS, Coming, ahead
+from triggers.upcoming.by_clock import ahead
+from triggers.upcoming.entry import KINDS, OF_RUNS, Coming
 
 HORIZON = timedelta(days=1)
 MOST = 500

@@ -1,10 +1,12 @@
+from .api_token import ApiToken
 from .backfill import Backfill, BackfillTick
 from .decision import Decision
 from .event import Event, Redelivery, Redispatch
 from .exclusion_calendar import ExclusionCalendar
 from .offer import Offer
-from .schedule import Revision, Schedule, Skip
-from .source import ApiToken, RefusedDelivery, Secret, Source
+from .schedule import Schedule
+from .schedule_history import Revision, Skip
+from .source import RefusedDelivery, Secret, Source
 from .trigger import Trigger
 from .window import RateUse, Window
 

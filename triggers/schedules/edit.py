@@ -1,8 +1,6 @@
 """Schedules as rows: what a person does to one. An edit changes the rows and nothing else; Beat sees to the rest."""
 
-import json
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -17,21 +15,14 @@ from runs.db.sql import database_now
 from runs.exceptions import IllegalState
 from triggers.dispatch.trigger_policy import policy_for
 from triggers.exceptions import RuleError
-from triggers.models import Backfill, Schedule, Trigger
+from triggers.models import Schedule, Trigger
 from triggers.schedules.periodic_tasks import message_of
-from triggers.schedules.preview import DEFAULT, describe, is_past, plan_of, refuse_never
-from triggers.schedules.rules.crontab import Cron
-from triggers.schedules.rules.interval import Interval
-from triggers.schedules.rules.once import Clocked
-from triggers.schedules.rules.rows import point, rule_of
+from triggers.schedules.preview import DEFAULT, describe, plan_of, refuse_never
+from triggers.schedules.rows import VANISHED, _read_again, add_schedule, remove, set_enabled, set_rule
+from triggers.schedules.rules.rows import rule_of
 from triggers.schedules.rules.rule import Rule
-from triggers.schedules.rules.sun import Solar
 from triggers.schedules.terms.policy import SchedulePolicy
 from triggers.sources.manual import fire
-
-FIRE_TASK = "triggers.fire_schedule"  # what these rows do under another scheduler than ours
-VANISHED = "vanished"  # in `Trigger.declared`: what was on when the declaration went
-Every = str | float | timedelta
 
 
 @not_in_atomic_body
@@ -146,66 +137,7 @@ def is_declared(schedule: Schedule) -> bool:
     return "rule" in declared and VANISHED not in declared and schedule.task.name == schedule.trigger.slug  # type: ignore[union-attr]
 
 
-def parse_rule(
-    *,
-    cron: str = "",
-    tz: str = "UTC",
-    every: Every | None = None,
-    at: str | datetime | None = None,
-    solar: str = "",
-    latitude: float = 0.0,
-    longitude: float = 0.0,
-) -> Rule:
-    """The rule that exactly one of cron (with tz), every, at and solar (with its place) gives; RuleError says what is
-    wrong with it."""
-    if bool(cron) + (every is not None) + (at is not None) + bool(solar) != 1:
-        raise RuleError("give exactly one of cron, every, at and solar")
-    if solar:
-        return Solar(event=solar, latitude=latitude, longitude=longitude)
-    if cron:
-        return Cron.parse(cron, tz)
-    return Interval.parse(every) if every is not None else Clocked.parse(at or "")
-
-
 # Writing the rows
-
-
-def add_schedule(trigger: Trigger, *, name: str, rule: Rule, policy: SchedulePolicy = DEFAULT) -> Schedule:
-    """A new PeriodicTask with its Schedule, which the task's table made itself; off if it is for an instant that is past."""
-    task = PeriodicTask(name=name, task=FIRE_TASK, args=json.dumps([trigger.slug]), enabled=not is_past(rule))
-    task.start_time, task.expires = policy.start, policy.end
-    point(task, rule)
-    with transaction.atomic():
-        task.save()
-        Schedule.objects.filter(task=task).update(trigger=trigger)
-        schedule = Schedule.objects.select_related("task", "trigger").get(task=task)
-        policy.apply(schedule)
-    return _read_again(schedule)
-
-
-def set_rule(schedule: Schedule, rule: Rule) -> None:
-    """Let its task follow another rule; a one-shot that has fired is armed again, but never for an instant that is past."""
-    task = PeriodicTask.objects.select_related("wakeful").get(pk=schedule.task_id)
-    has_fired = task.one_off and task.wakeful.last_fire_at is not None
-    task.enabled = (task.enabled or has_fired) and not is_past(rule)
-    point(task, rule)
-    task.save()
-
-
-def set_enabled(schedule: Schedule, enabled: bool) -> None:
-    task = PeriodicTask.objects.get(pk=schedule.task_id)
-    task.enabled = enabled
-    if enabled and task.one_off:
-        task.total_run_count = 0  # else django-celery-beat's own scheduler would take it for one that has fired
-    task.save()
-
-
-def remove(schedule: Schedule) -> None:
-    """Delete it with its task."""
-    with transaction.atomic():
-        # Locked, so that no tick is added to a backfill that is being deleted.
-        list(Backfill.objects.select_for_update().filter(schedule=schedule).values_list("pk"))
-        PeriodicTask.objects.get(pk=schedule.task_id).delete()
 
 
 def _switch(schedule: Schedule, enabled: bool) -> None:
@@ -242,11 +174,6 @@ def rule_here(schedule: Schedule) -> Rule | None:
         return rule_of(schedule.task)
     except RuleError:
         return None
-
-
-def _read_again(schedule: Schedule) -> Schedule:
-    related = ("task__crontab", "task__interval", "task__clocked", "task__solar", "trigger")
-    return Schedule.objects.select_related(*related).get(pk=schedule.pk)
 
 
 def _dumped(policy: SchedulePolicy, names: Sequence[str]) -> dict[str, Any]:

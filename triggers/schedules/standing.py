@@ -21,11 +21,11 @@ from runs.audit import record
 from runs.db.patience import Locked, no_longer_than
 from runs.db.sql import database_now
 from runs.models import OutboxMessage
-from triggers.declarations.sync import rule_as_json
 from triggers.exceptions import RuleError
 from triggers.models import Schedule, Trigger
-from triggers.schedules.edit import add_schedule, parse_rule, remove, set_rule
 from triggers.schedules.heartbeats import require_heartbeat
+from triggers.schedules.rows import add_schedule, remove, set_rule
+from triggers.schedules.rules.as_json import parse_rule, rule_as_json
 from triggers.schedules.rules.rows import rule_of
 from triggers.schedules.rules.rule import Rule
 from triggers.sources.wakeup import _drop

@@ -8,11 +8,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from triggers.declarations.sync import COLUMNS, rule_as_json
+from triggers.declarations.sync import COLUMNS
 from triggers.exceptions import RuleError
 from triggers.models import ExclusionCalendar, Schedule, Source, Trigger
-from triggers.schedules.edit import VANISHED, is_declared
+from triggers.schedules.edit import is_declared
 from triggers.schedules.preview import is_past
+from triggers.schedules.rows import VANISHED
+from triggers.schedules.rules.as_json import rule_as_json
 from triggers.schedules.rules.rows import rule_of
 from triggers.schedules.terms.policy import SchedulePolicy
 from triggers.sources.webhooks.scheme import schemes

@@ -14,17 +14,8 @@ from runs.db.sql import database_now, fetch
 from triggers.models import Schedule
 from triggers.schedules.clock import instant_of
 from triggers.schedules.reminders import text_of
-from triggers.upcoming.by_clock import (
-    BY_CLOCK,
-    KINDS,
-    SEEN,
-    Clock,
-    Span,
-    clocks,
-    kind_of,
-    not_by_clock,
-    only_those,
-)
+from triggers.upcoming.by_clock import Clock, clocks, kind_of, not_by_clock, only_those
+from triggers.upcoming.entry import BY_CLOCK, KINDS, SEEN, Span
 
 PER_DAY = 60  # schedules whose next fire is on that day, and as many of each other kind for all days
 OTHERS = 1000

@@ -24,7 +24,7 @@ from runs.exceptions import RunError
 from triggers.accept import builtin_source
 from triggers.exceptions import RuleError
 from triggers.models import Backfill, Event, Schedule
-from triggers.schedules.backfill.advance import MOST, start_backfill
+from triggers.schedules.backfill.start import MOST, start_backfill
 from triggers.schedules.backfill.ticks import nominal_times, plan_from
 from triggers.schedules.clock import instant_of
 from triggers.schedules.explain.trail import fired_between, names_of

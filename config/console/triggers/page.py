@@ -42,13 +42,13 @@ from config.console.triggers.form import MatchForm, NewTriggerForm, TriggerForm,
 from runs.audit import record
 from runs.exceptions import RunError
 from runs.models import Run
-from triggers.declarations.sync import override, reset_overrides
+from triggers.declarations.overrides import override, reset_overrides
 from triggers.dispatch.erring import COUNTED, LATELY, erring, errors_of
 from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.offers import count, offer_errors
 from triggers.models import Decision, Schedule, Trigger
-from triggers.schedules.edit import VANISHED
 from triggers.schedules.preview import describe
+from triggers.schedules.rows import VANISHED
 from triggers.sources.manual import fire
 
 HELD = Decision.Outcome.HELD

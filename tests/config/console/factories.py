@@ -12,7 +12,7 @@ from tests.runs.factories import make_run
 from tests.runs.journals import make_approval, make_step
 from tests.triggers.factories import make_event, make_trigger
 from triggers.models import ApiToken, Schedule, Source, Trigger
-from triggers.schedules.backfill.advance import start_backfill
+from triggers.schedules.backfill.start import start_backfill
 from triggers.schedules.calendars import create_calendar
 from triggers.schedules.edit import create_schedule
 from triggers.schedules.rules.crontab import Cron

@@ -16,7 +16,8 @@ from tests.triggers.factories import make_trigger
 from tests.triggers.test_beat import HOUR, every, fire_all, settled
 from tests.triggers.test_beat import make_schedule as make_beat_schedule
 from triggers.models import Backfill, BackfillTick, Event, Schedule
-from triggers.schedules.backfill.advance import advance, start_backfill
+from triggers.schedules.backfill.advance import advance
+from triggers.schedules.backfill.start import start_backfill
 from triggers.schedules.edit import pause_schedule, resume_schedule
 
 NOUN = "triggers_backfill"

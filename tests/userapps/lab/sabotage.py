@@ -205,8 +205,8 @@ def decisions_without_a_lock() -> None:
     from django.db.models.functions import Now
 
     from runs.actions import approve
+    from runs.canonical import digest_of
     from runs.models import Approval
-    from runs.transitions.entries import digest_of
 
     read, moments = approve._read, cycle((0.0, 3.0))  # seconds: long enough to go on by what the other one said
 

@@ -11,7 +11,7 @@ from runs.management.operator import operator
 from triggers.api.backfills import BackfillSerializer
 from triggers.exceptions import RuleError
 from triggers.management.named import schedule_named
-from triggers.schedules.backfill.advance import start_backfill
+from triggers.schedules.backfill.start import start_backfill
 
 
 class Command(BaseCommand):

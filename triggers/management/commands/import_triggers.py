@@ -7,7 +7,8 @@ from django.core.management.base import BaseCommand, CommandError
 
 from runs.api.strict_json import Unreadable, parse_json, require_storable
 from runs.management.operator import operator
-from triggers.transfer.carry_out import ImportRefused, import_triggers
+from triggers.transfer.carry_out import import_triggers
+from triggers.transfer.check import ImportRefused
 
 
 class Command(BaseCommand):

@@ -8,7 +8,7 @@ a piece at every safety look.
 import structlog
 
 from runs.db.sql import execute, fetch
-from triggers.schedules.edit import FIRE_TASK
+from triggers.schedules.rows import FIRE_TASK
 
 log = structlog.get_logger(__name__)
 

@@ -1,0 +1,36 @@
+"""A child process of a worker: what it prepares, and how it ends with its parent."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+from celery.signals import worker_process_init
+
+
+@worker_process_init.connect
+def prepare_child(**kwargs: Any) -> None:
+    """A child dies with its parent, and leaves SIGTERM to it: the parent decides what a stop means for a run."""
+    die_with_parent()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def die_with_parent() -> None:
+    # The kernel means the thread that forked. Without an event loop (some transports), the pool forks replacements in a
+    # thread that ends with a warm shutdown, before the runs of these children may.
+    was_forked_by_main = isinstance(threading.current_thread(), threading._MainThread)  # type: ignore[attr-defined]
+    if sys.platform == "linux" and was_forked_by_main:
+        import ctypes
+
+        PR_SET_PDEATHSIG = 1
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    else:
+        threading.Thread(target=_exit_when_orphaned, args=(os.getppid(),), daemon=True).start()
+
+
+def _exit_when_orphaned(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)

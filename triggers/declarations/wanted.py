@@ -1,0 +1,139 @@
+"""The triggers that the code declares, checked."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.utils.text import slugify
+
+from agents import registry
+from agents.agent import Agent
+from agents.exceptions import DeclarationError
+from agents.on import (
+    ClockedTrigger,
+    CronTrigger,
+    IntervalTrigger,
+    ScheduleTrigger,
+    TriggerDeclaration,
+    WordsTrigger,
+)
+from triggers.dispatch.expressions import ExpressionError, compile_expression
+from triggers.dispatch.trigger_policy import check_policy, policy_of
+from triggers.exceptions import RuleError
+from triggers.models import Trigger
+from triggers.schedules.preview import DEFAULT
+from triggers.schedules.rules import as_json
+from triggers.schedules.rules.as_json import rule_as_json
+from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.rules.interval import Interval
+from triggers.schedules.rules.once import Clocked
+from triggers.schedules.rules.rule import Rule
+from triggers.schedules.rules.words import read_rule
+from triggers.schedules.terms.policy import SchedulePolicy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """A trigger as the code declares it."""
+
+    slug: str
+    columns: Mapping[str, Any]
+    rule: Rule | None = None
+    policy: SchedulePolicy = DEFAULT
+    words: Sequence[str] = ()  # a rule's, and their zone
+
+    @property
+    def declared(self) -> dict[str, Any]:
+        if self.rule is None:
+            return dict(self.columns)
+        words = {"words": list(self.words)} if self.words else {}
+        return {**self.columns, "rule": rule_as_json(self.rule), **words, **self.policy.dump()}
+
+    def as_first_seen(self, trigger: Trigger | None) -> "Wanted":
+        """A time that words tell counts from the first sync that saw them."""
+        declared = (trigger and trigger.declared) or {}
+        if not isinstance(self.rule, Clocked) or not self.words or declared.get("words") != list(self.words):
+            return self
+        return replace(self, rule=as_json.parse_rule(**declared["rule"]))
+
+
+def wanted_triggers() -> list[Wanted]:
+    """Every trigger the registered agents declare; DeclarationError lists all that is wrong, with agent and fix."""
+    wanted: list[Wanted] = []
+    problems: list[str] = []
+    for agent in registry.all_agents():
+        for number, declaration in enumerate(agent.triggers, start=1):
+            try:
+                wanted.append(_wanted(agent, declaration, number))
+            except (RuleError, ExpressionError, DeclarationError) as error:
+                problems.append(f"agent {agent.name!r}: {error}")
+    for slug, count in Counter(each.slug for each in wanted).items():
+        if count > 1:
+            names = sorted({each.columns["agent"] for each in wanted if each.slug == slug})
+            problems.append(f"{count} triggers are called {slug!r} (of {', '.join(names)}); give one of them a slug=")
+    if problems:
+        raise DeclarationError("\n".join(problems))
+    return wanted
+
+
+def _wanted(agent: Agent, declaration: TriggerDeclaration, number: int) -> Wanted:
+    slug = _slug(agent, declaration, number)
+    for expression in agent.input.values():
+        compile_expression(expression)
+    columns: dict[str, Any] = {
+        "agent": agent.name,
+        "source": "",
+        "types": [],
+        "filter": "",
+        "input": dict(agent.input),
+        "key": "",  # of a schedule: the trigger itself, for its events carry nothing to tell apart
+        "key_limit": agent.key_limit,
+        "overlap": agent.overlap or "skip",
+        "policy": policy_of(agent),
+    }
+    try:
+        check_policy(columns["policy"], overlap=columns["overlap"], key_limit=agent.key_limit)
+    except ValueError as error:
+        raise DeclarationError(str(error)) from error
+    if isinstance(declaration, ScheduleTrigger):
+        policy = SchedulePolicy.parse(declaration.policy)
+        if policy.kind == "heartbeat":
+            columns["overlap"] = agent.overlap or Trigger.Overlap.QUEUE_ONE
+        words = (declaration.words, declaration.tz) if isinstance(declaration, WordsTrigger) else ()
+        return Wanted(slug=slug, columns=columns, rule=_rule(declaration), policy=policy, words=words)
+    if not declaration.types or not all(declaration.types):
+        raise DeclarationError('on.event() names no type; write such as on.event("invoice.paid") or on.event("*")')
+    for expression in filter(None, (declaration.filter, agent.key)):
+        compile_expression(expression)
+    columns |= {
+        "source": declaration.source,
+        "types": list(declaration.types),
+        "filter": declaration.filter,
+        "key": agent.key,
+        "overlap": agent.overlap or ("queue" if agent.key or agent.key_limit > 1 else "allow"),
+    }
+    return Wanted(slug=slug, columns=columns)
+
+
+def _slug(agent: Agent, declaration: TriggerDeclaration, number: int) -> str:
+    if declaration.slug:
+        slug = declaration.slug
+        if slug != slugify(slug):
+            raise DeclarationError(f"slug {slug!r} is no slug; write {slugify(slug)!r}")
+    else:
+        slug = slugify(agent.name) + (f"-{number}" if number > 1 else "")
+    if not slug or len(slug) > 100:
+        raise DeclarationError(f"slug {slug!r} must have 1 to 100 characters; give the trigger a slug=")
+    return slug
+
+
+def _rule(declaration: ScheduleTrigger) -> Rule:
+    if isinstance(declaration, CronTrigger):
+        return Cron.parse(declaration.cron, declaration.tz)
+    if isinstance(declaration, IntervalTrigger):
+        return Interval.parse(declaration.every)
+    if isinstance(declaration, ClockedTrigger):
+        return Clocked.parse(declaration.at)
+    assert isinstance(declaration, WordsTrigger)  # noqa: S101  (there is no other kind)
+    return read_rule(declaration.words, declaration.tz)

@@ -1,0 +1,58 @@
+"""An entry of the list of what wakes next."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+BY_CLOCK = ("schedule", "heartbeat", "reminder", "task")
+OF_RUNS = ("wake", "timer", "retry", "start")
+KINDS = (*BY_CLOCK, "window", *OF_RUNS)
+SEEN = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coming:
+    """Something that is to wake an agent, or an ordinary periodic task. `later` are further times of the same schedule,
+    `is_endless`: there are more of them than were worked out."""
+
+    at: datetime
+    kind: str
+    name: str
+    why: str
+    nominal: datetime | None = None
+    agent: str = ""
+    trigger: str = ""
+    later: tuple[datetime, ...] = ()
+    is_endless: bool = False
+    schedule_id: int | None = None
+    trigger_id: UUID | None = None
+    run_id: UUID | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """A stretch of time that is looked at now."""
+
+    start: datetime
+    until: datetime
+    now: datetime
+
+    @property
+    def is_to_come(self) -> bool:
+        return self.start > self.now
+
+    def on(self, field: str) -> Q:
+        """What has its time in it; what is late too, unless it is to come."""
+        within = Q(**{f"{field}__lt": self.until})
+        return within & Q(**{f"{field}__gte": self.start}) if self.is_to_come else within
+
+
+def _soonest(rows: QuerySet[Any], field: str, limit: int, only: Q) -> QuerySet[Any]:
+    """By the index on the field and nothing else: of thousands that have one time all would be read to be sorted, and with
+    rows joined to them the index might not be used. A filter looks through the first SEEN."""
+    ids = list(rows.order_by(field).values_list("pk", flat=True)[: SEEN if only else limit])
+    chosen: QuerySet[Any] = rows.model._default_manager.filter(only, pk__in=ids).order_by(field)
+    return chosen[:limit]
