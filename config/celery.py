@@ -7,6 +7,5 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 app = Celery("wakeful")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
-app.autodiscover_tasks(["runs"], related_name="delivery")
 # By name: it needs models, which are not loaded yet.
 app.steps["worker"].add("runs.worker.parent:Parent")

@@ -6,17 +6,20 @@ import faulthandler
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 from django.db import DataError, IntegrityError, connection, transaction
 
 from agents import AgentRun, AsyncAgentRun, Permanent, registry
+from agents.effects import Effects
 from agents.guards.atomic import atomic_body
+from agents.guards.storable import storable
 from agents.journal.protocol import Journal as AnyJournal
 from runs import waits
 from runs.attempt.clean_session import clean, noticing_changes, reset_settings
 from runs.attempt.deadline import deadline, run_within
+from runs.attempt.effects import rows_of
 from runs.attempt.failure import describe, outcome_of
 from runs.attempt.session import read_only
 from runs.claim import HARD_DEADLINE_AFTER, Claim
@@ -28,14 +31,14 @@ from runs.durable.journal import Journal
 from runs.durable.progress import go_on_if_proved
 from runs.exceptions import CannotClaim, DeadlineExceeded, RunLost
 from runs.failpoints import failpoint
-from runs.finish import finish
 from runs.models import Attempt, Run, Worker
+from runs.ports import ports
 from runs.processes.alive import alive
 from runs.processes.lease import wakeful_version
 from runs.states import FINISHED, RunStatus
+from runs.transitions.entries import StepEntry
 from runs.transitions.leave import leave
 from runs.transitions.outcome import Outcome
-from runs.wiring import wiring
 
 log = structlog.get_logger(__name__)
 
@@ -129,7 +132,7 @@ def run_of(claim: Claim, journal: AnyJournal | None = None) -> AgentRun:
         attempt=claim.attempt,
         trigger=claim.trigger,
         input=claim.input,
-        read_events=lambda: wiring.read_events(claim.event_ids),
+        read_events=lambda: ports.read_events(claim.event_ids),
         journal=journal,
     )
 
@@ -328,3 +331,19 @@ def with_patience(action: Callable[[], T]) -> T:
             connection.close()
             time.sleep(pause)
             pause = min(pause * 2, 2.0)
+
+
+def finish(claim: Claim, result: Any, effects: Effects, entries: Sequence[StepEntry] = ()) -> None:
+    """Commit-to-be: call it last in the transaction of the body. RunLost: the run is somebody else's, roll back."""
+    rows = rows_of(claim, effects)
+    leave(
+        claim.ticket,
+        Outcome(
+            status=RunStatus.SUCCEEDED,
+            attempt=Attempt.Outcome.SUCCEEDED,
+            result=storable(result, "its result"),
+            outbound=rows.outbound,
+            notices=rows.notices,
+            entries=entries,
+        ),
+    )

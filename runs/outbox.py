@@ -18,9 +18,9 @@ from runs.actions.lock import is_locked
 from runs.db.sql import database_now, execute, fetch
 from runs.failpoints import failpoint
 from runs.models import OutboxMessage
+from runs.ports import PutOff, ports
 from runs.queues import broker
 from runs.queues.state import IS_PAUSED
-from runs.wiring import PutOff, wiring
 
 log = structlog.get_logger(__name__)
 
@@ -56,9 +56,10 @@ UPDATE runs_outboxmessage SET available_at = clock_timestamp() + %(sending)s::in
   ORDER BY available_at, id LIMIT %(limit)s::int FOR UPDATE SKIP LOCKED)
 RETURNING id, topic, payload
 """  # noqa: S608
-DELETE = "DELETE FROM runs_outboxmessage WHERE id = %s::bigint"
 # It does not wait for the disk: should the server crash in that instant, what was sent is sent once more.
-DELETE_SENT = f"{DELETE} AND set_config('synchronous_commit', 'off', true) IS NOT NULL"
+DELETE_SENT = """
+DELETE FROM runs_outboxmessage WHERE id = %s::bigint AND set_config('synchronous_commit', 'off', true) IS NOT NULL
+"""
 POSTPONE = """
 UPDATE runs_outboxmessage SET attempts = attempts + 1, last_error = %s::text,
   available_at = clock_timestamp() + least(%s::interval * power(2, least(attempts, 20)), %s::interval)
@@ -78,7 +79,7 @@ Message = tuple[int, str, dict[str, Any]]
 
 def deliver_inside(limit: int, topics: Iterable[str] | None = None) -> int:
     """Handle what is available of these topics (or of all), up to `limit` messages of each; how many were touched."""
-    return sum(_handle(topic, limit) for topic in (wiring.inside if topics is None else topics))
+    return sum(_handle(topic, limit) for topic in (ports.inside if topics is None else topics))
 
 
 def _handle(topic: str, limit: int) -> int:
@@ -87,7 +88,7 @@ def _handle(topic: str, limit: int) -> int:
         with transaction.atomic():
             messages = sorted(read(TAKE, {"topic": topic, "limit": limit}))
             if messages:
-                wiring.inside[topic]([payload for _, _, payload in messages])
+                ports.inside[topic]([payload for _, _, payload in messages])
             failpoint("before_outbox_commit")
         failpoint("after_outbox_commit")
         return len(messages)
@@ -111,7 +112,7 @@ def _one_by_one(topic: str, limit: int) -> int:
         try:
             with transaction.atomic():
                 if execute(TAKE_ONE, {"id": id, "topic": topic}):
-                    wiring.inside[topic]([payload])
+                    ports.inside[topic]([payload])
         except PutOff:
             locked.append(id)
         except Exception as error:
@@ -140,12 +141,12 @@ def say_again(topic: str, payloads: Iterable[dict[str, Any]], *, after: timedelt
 def deliver_outside(limit: int) -> int:
     """Send what is available of the topics that go to the broker; how many were taken. While everything is paused, and while
     the broker is away, they wait."""
-    return sum(_send(reserve(topic, limit, held=True), wiring.outside) for topic in wiring.outside)
+    return sum(_send(reserve(topic, limit, held=True), ports.outside) for topic in ports.outside)
 
 
 def deliver_slow() -> int:
     """Send one message of each topic whose sending may take seconds; how many were taken."""
-    return sum(_send(reserve(topic, 1, held=False), wiring.slow) for topic in wiring.slow)
+    return sum(_send(reserve(topic, 1, held=False), ports.slow) for topic in ports.slow)
 
 
 def reserve(topic: str, limit: int, *, held: bool) -> list[Message]:

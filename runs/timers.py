@@ -12,9 +12,9 @@ from django.db import transaction
 from runs import keys
 from runs.db.sql import execute, fetch
 from runs.outbox import EVERYTHING_IS_PAUSED
+from runs.ports import known_topics, ports
 from runs.processes.lease import patience
 from runs.queues.ready import HINTED, SLOW
-from runs.wiring import known_topics, wiring
 
 log = structlog.get_logger(__name__)
 
@@ -132,7 +132,7 @@ def everything_is_due() -> Look:
         due=now,
         wait=now,
         look_back=now,
-        inside=dict.fromkeys(wiring.inside, now),
+        inside=dict.fromkeys(ports.inside, now),
         outside=now,
         slow=now,
         lease_expiry=now,
@@ -155,9 +155,9 @@ def look() -> Look:
         due=due,
         wait=wait,
         look_back=look_back,
-        inside=of(wiring.inside),
-        outside=None if paused else min(of(wiring.outside).values(), default=None),
-        slow=min(of(wiring.slow).values(), default=None),
+        inside=of(ports.inside),
+        outside=None if paused else min(of(ports.outside).values(), default=None),
+        slow=min(of(ports.slow).values(), default=None),
         lease_expiry=lease_expiry,
         again=timedelta(seconds=since.until - time.monotonic()) if hint else None,
     )

@@ -23,7 +23,7 @@ from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import execute, fetch
 from runs.failpoints import failpoint
 from runs.models import Wait
-from runs.wiring import Searched, Sought, wiring
+from runs.ports import Searched, Sought, ports
 
 log = structlog.get_logger(__name__)
 
@@ -317,10 +317,10 @@ class Search:
             most=most,
         )
         if not self.is_dispatcher:
-            return wiring.find_event(sought)
+            return ports.find_event(sought)
         with transaction.atomic():
             execute(SHORT_PATIENCE)
-            return wiring.find_event(sought)
+            return ports.find_event(sought)
 
     def failed(self, error: Exception) -> None:
         failures = 1 if self.looked_to != self.wait.looked_to else min(self.wait.failures + 1, 1000)
@@ -351,7 +351,7 @@ def lookups(shapes: Sequence[str], source: str, data: Any) -> list[tuple[str, st
 
 
 def _ended(statement: str, parameters: dict[str, Any]) -> int:
-    ended = len(fetch(statement, {**parameters, "spacing": wiring.loop_spacing()}))
+    ended = len(fetch(statement, {**parameters, "spacing": ports.loop_spacing()}))
     if ended:
         nudge_dispatcher()
     return ended

@@ -7,7 +7,7 @@ from psycopg.types.json import Jsonb
 
 from agents import Event
 from runs.db.sql import fetch
-from runs.wiring import Searched, Sought
+from runs.ports import Searched, Sought
 
 READ = """
 SELECT event.id, event.type, source.slug, event.subject, coalesce(event.time, event.received_at), event.data

@@ -13,9 +13,9 @@ from django.conf import settings
 from runs.alarms import is_raised
 from runs.db.sql import fetch
 from runs.outbox import EVERYTHING_IS_PAUSED
+from runs.ports import known_topics, ports
 from runs.processes.alive import IS_ALIVE
 from runs.queues.state import QUEUES, QueueState, parameters
-from runs.wiring import known_topics, wiring
 from triggers.dispatch.erring import COUNTED as ERRORS_COUNTED
 from triggers.dispatch.erring import ERRING, LATELY
 from triggers.dispatch.failures import EVENTS, WINDOWS
@@ -340,7 +340,7 @@ def look() -> Situation:
         {
             **parameters(),
             "topics": known_topics(),
-            "held_topics": list(wiring.outside),
+            "held_topics": list(ports.outside),
             "stopped": STOPPED_SHOWN,
             "counted": COUNTED,
             "late": LATE,

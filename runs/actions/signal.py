@@ -6,8 +6,8 @@ from django.db import transaction
 from runs import audit
 from runs.exceptions import IllegalState
 from runs.models import Run
+from runs.ports import ports
 from runs.states import FINISHED
-from runs.wiring import wiring
 
 
 def signal(run_id: UUID, *, name: str, by: str, data: Any = None) -> UUID:
@@ -17,6 +17,6 @@ def signal(run_id: UUID, *, name: str, by: str, data: Any = None) -> UUID:
         run = Run.objects.get(pk=run_id)
         if run.status in FINISHED:
             raise IllegalState(f"run {run_id} is {run.status}: nothing waits for a signal any more", run.status)
-        event_id = wiring.signal(run_id, name, data, by)
+        event_id = ports.signal(run_id, name, data, by)
         audit.record(by, "signal", run, event=str(event_id))  # which says the name and the data
     return event_id

@@ -8,8 +8,8 @@ from agents.effects import Effects, Emission, Pace, Standing, Wake
 from agents.guards.storable import storable
 from runs.attempt.children import enqueue_children, runs_of
 from runs.claim import Claim
+from runs.ports import ports
 from runs.transitions.outcome import NoticeRow, Outbound
-from runs.wiring import wiring
 
 EMITTED = "event"  # the outbox topic of emitted events
 WAKEUP = "wakeup"
@@ -31,7 +31,7 @@ def rows_of(claim: Claim, effects: Effects) -> Rows:
     if not effects:
         return Rows()
     if effects.wakes or effects.standings or effects.paces:
-        wiring.check_ahead(claim.trigger_id, effects)
+        ports.check_ahead(claim.trigger_id, effects)
     enqueue_children(claim, effects.children)
     return Rows(
         outbound=[
@@ -83,7 +83,7 @@ def _wakeup(claim: Claim, wake: Wake) -> Outbound:
         topic=WAKEUP,
         key=str(claim.trigger_id),
         payload=storable(payload, "the data of wake_in"),
-        due_in=max(wake.after, wiring.loop_spacing()),
+        due_in=max(wake.after, ports.loop_spacing()),
     )
 
 

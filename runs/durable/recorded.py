@@ -21,7 +21,7 @@ from agents.run import Event
 from runs.canonical import digest_of, match_of
 from runs.db.sql import Query, Row, fetch, fetch_together
 from runs.models import Approval, Run, Wait
-from runs.wiring import wiring
+from runs.ports import ports
 
 STEPS = """
 SELECT key, position, is_keyed, effect, status, attempts, output, error, error_kind, is_permanent
@@ -99,7 +99,7 @@ class RecordedWait:
     @property
     def event(self) -> Event:
         """The one that came; Permanent: it has been pruned since."""
-        events = wiring.read_events([self.event_id]) if self.event_id else []
+        events = ports.read_events([self.event_id]) if self.event_id else []
         if not events:
             raise Permanent(
                 f"the event that {self.key!r} waited for is gone; WAKEFUL_KEEP_EVENTS says how long they stay"

@@ -14,7 +14,7 @@ from config.health.situation import look
 from runs import timers, waits
 from runs.db.sql import execute, fetch
 from runs.models import Run, Wait
-from runs.wiring import wiring
+from runs.ports import ports
 from tests.runs.durable import Lab, lab
 from tests.runs.test_plans import steps_of
 from tests.triggers.factories import make_event
@@ -80,7 +80,7 @@ def test_a_look_back_that_times_out_is_owed_until_it_succeeds_and_the_wait_does_
 
 def test_the_pause_after_a_failed_look_grows(lab: Lab) -> None:
     run = waiting(lab)
-    lab.monkeypatch.setattr(wiring, "find_event", lambda sought: 1 / 0)
+    lab.monkeypatch.setattr(ports, "find_event", lambda sought: 1 / 0)
     pauses = []
     for _ in range(10):
         waits.look_back()
@@ -110,14 +110,14 @@ def test_a_long_search_reads_a_page_at_a_time_and_keeps_its_progress(lab: Lab) -
 
 def test_a_page_that_is_too_much_is_read_in_halves(lab: Lab) -> None:
     run = waiting(lab, lambda: (execute(PAST, [20]), came()))
-    find = wiring.find_event
+    find = ports.find_event
 
     def find_few(sought: Any) -> Any:
         if sought.most > 4:
             raise ValueError("too much")
         return find(sought)
 
-    lab.monkeypatch.setattr(wiring, "find_event", find_few)
+    lab.monkeypatch.setattr(ports, "find_event", find_few)
     for _ in range(200):
         if waits.look_back():
             break
@@ -177,7 +177,7 @@ def test_a_page_is_all_that_a_search_reads_of_many_events(lab: Lab) -> None:
 
 def test_looks_that_fail_are_a_problem_with_a_remedy(lab: Lab, settings: Any) -> None:
     waiting(lab)
-    lab.monkeypatch.setattr(wiring, "find_event", lambda sought: 1 / 0)
+    lab.monkeypatch.setattr(ports, "find_event", lambda sought: 1 / 0)
     for _ in range(2):
         waits.look_back()
         due_again()
@@ -191,7 +191,7 @@ def test_looks_that_fail_are_a_problem_with_a_remedy(lab: Lab, settings: Any) ->
 
 def test_the_dispatcher_comes_back_when_a_pause_is_over(lab: Lab) -> None:
     waiting(lab)
-    lab.monkeypatch.setattr(wiring, "find_event", lambda sought: 1 / 0)
+    lab.monkeypatch.setattr(ports, "find_event", lambda sought: 1 / 0)
     waits.look_back()
 
     due = timers.look().look_back

@@ -14,8 +14,8 @@ from django.test.utils import CaptureQueriesContext
 from runs import outbox, timers
 from runs.db.sql import database_now, execute
 from runs.models import OutboxMessage, Queue
+from runs.ports import ports
 from runs.queues import broker, pause
-from runs.wiring import wiring
 from tests.triggers.factories import make_trigger
 
 pytestmark = pytest.mark.django_db(transaction=True, serialized_rollback=True)
@@ -35,9 +35,9 @@ def neighbour(statement: str, *parameters: Any) -> Iterator[None]:
 def handled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the handlers of two topics inside, two to the broker and a slow one were given."""
     seen: list[Any] = []
-    monkeypatch.setattr(wiring, "inside", {"a": seen.extend, "b": seen.extend})
-    monkeypatch.setattr(wiring, "outside", {"task": seen.append})
-    monkeypatch.setattr(wiring, "slow", {"alarm": seen.append})
+    monkeypatch.setattr(ports, "inside", {"a": seen.extend, "b": seen.extend})
+    monkeypatch.setattr(ports, "outside", {"task": seen.append})
+    monkeypatch.setattr(ports, "slow", {"alarm": seen.append})
     monkeypatch.setattr(broker, "breaker", broker.Breaker())
     return seen
 
@@ -101,7 +101,7 @@ def test_a_handler_that_waits_for_locks_all_the_same_stops_at_the_second(
         tried.append(len(payloads))
         execute("UPDATE runs_queue SET paused_reason = 'x' WHERE name = 'locked'")
 
-    monkeypatch.setitem(wiring.inside, "a", wait_for_lock)
+    monkeypatch.setitem(ports.inside, "a", wait_for_lock)
     Queue.objects.create(name="locked")
     leave("a", *range(50))
 
@@ -118,7 +118,7 @@ def test_one_bad_message_stops_none_of_the_others(handled: list[Any], monkeypatc
             raise ValueError("seven")
         handled.extend(payloads)
 
-    monkeypatch.setitem(wiring.inside, "a", refuse_sevens)
+    monkeypatch.setitem(ports.inside, "a", refuse_sevens)
     leave("a", *range(10))
 
     outbox.deliver_inside(500, ["a"])
@@ -185,7 +185,7 @@ def test_of_a_broker_that_is_away_a_whole_batch_asks_once_and_nothing_counts_aga
         broker.breaker.failed(ConnectionError("refused"))
         raise broker.BrokerAway("refused")
 
-    monkeypatch.setitem(wiring.outside, "task", away)
+    monkeypatch.setitem(ports.outside, "task", away)
     leave("task", *range(50))
 
     with CaptureQueriesContext(connection) as captured:
@@ -195,7 +195,7 @@ def test_of_a_broker_that_is_away_a_whole_batch_asks_once_and_nothing_counts_aga
     assert OutboxMessage.objects.filter(attempts=0, last_error="").count() == 50
     assert timers.look().outside is not None
     OutboxMessage.objects.update(available_at=database_now())
-    monkeypatch.setitem(wiring.outside, "task", handled.append)
+    monkeypatch.setitem(ports.outside, "task", handled.append)
     outbox.deliver_outside(50)
     assert handled == list(range(50))
 
@@ -212,7 +212,7 @@ def test_a_message_the_broker_chokes_on_goes_behind_the_others(
         handled.append(payload)
         broker.breaker.succeeded()
 
-    monkeypatch.setitem(wiring.outside, "task", choke_on_first)
+    monkeypatch.setitem(ports.outside, "task", choke_on_first)
     leave("task", 0, 1, 2)
 
     outbox.deliver_outside(10)

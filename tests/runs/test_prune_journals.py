@@ -10,10 +10,10 @@ from runs.actions.fork import fork
 from runs.actions.requeue import requeue
 from runs.exceptions import IllegalState
 from runs.models import Approval, Run, Step, Sweep, Wait
+from runs.ports import Sought
 from runs.retention import prune
 from runs.retention.sweep import set_out_afresh
 from runs.states import LIVE, RunStatus
-from runs.wiring import Sought
 from tests.old_rows import ago, old_event, old_run
 from tests.runs.journals import make_approval, make_child, make_fork, make_step, make_wait
 from triggers.events import find_event

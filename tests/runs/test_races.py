@@ -15,8 +15,7 @@ from runs import claim as claiming
 from runs import executor, keys, tasks
 from runs.actions.cancel import cancel
 from runs.claim import Claim, claim_next, settle
-from runs.executor import execute
-from runs.finish import finish
+from runs.executor import execute, finish
 from runs.models import Attempt, Queue, Run, Worker
 from runs.worker import parent
 from tests.runs.factories import make_run

@@ -21,12 +21,12 @@ from runs.db.listen import Listener, set_lazy_commits, set_timeouts
 from runs.db.migrated import require_migrations
 from runs.failpoints import failpoint
 from runs.models import Worker
+from runs.ports import ports
 from runs.processes import timeline
 from runs.processes.dead_man import Heartbeat
 from runs.processes.lease import Presence
 from runs.processes.rescue import Rescuer
 from runs.queues.courier import Couriers
-from runs.wiring import wiring
 from triggers.dispatch import batch as dispatch
 from triggers.dispatch import failures, offers
 from triggers.dispatch.batch import Batch
@@ -99,7 +99,7 @@ class Dispatcher:
         look_until = 0.0
         while True:
             self.presence.renew(self.couriers.watch())
-            for slow_look in wiring.slow_looks:
+            for slow_look in ports.slow_looks:
                 slow_look()
             worked, wait = self.look()
             self.heartbeat.beat()  # after a look that went well: one that always fails falls silent

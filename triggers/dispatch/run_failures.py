@@ -10,8 +10,8 @@ from django.db.models.functions import Now
 from runs import alarms
 from runs.models import Alarm
 from runs.policy import Policy
+from runs.ports import PutOff
 from runs.states import RunStatus
-from runs.wiring import PutOff
 from triggers.models import Trigger
 
 log = structlog.get_logger(__name__)

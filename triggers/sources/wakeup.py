@@ -12,7 +12,7 @@ from runs.attempt.effects import WAKEUP
 from runs.audit import record_about
 from runs.db.sql import fetch
 from runs.models import OutboxMessage
-from runs.wiring import PutOff
+from runs.ports import PutOff
 from triggers.accept import Incoming, accept, builtin_source
 from triggers.models import Trigger
 

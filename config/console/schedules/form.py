@@ -10,7 +10,7 @@ from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 from agents.registry import all_agents
 from config.console.parts.pages import Group
 from config.console.parts.sections import Section
-from config.console.schedule_initial import as_initial
+from config.console.schedules.initial import as_initial
 from config.console.schedules.policy_fields import POLICY, ZONES, PolicyFields
 from triggers.exceptions import RuleError
 from triggers.models import Schedule, Trigger

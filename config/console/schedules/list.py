@@ -21,8 +21,8 @@ from config.console.parts.pages import form_page
 from config.console.parts.panel import Panel, acting, button, column
 from config.console.parts.previews import is_asked, respond
 from config.console.parts.sections import Section
-from config.console.schedule_filters import KindFilter, StateFilter
 from config.console.schedules.buttons import ScheduleButtons, find_schedule
+from config.console.schedules.filters import KindFilter, StateFilter
 from config.console.schedules.form import EditScheduleForm, NewScheduleForm, RuleForm
 from config.console.schedules.page import sections_of
 from config.console.schedules.preview import preview_asked, preview_of

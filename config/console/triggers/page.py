@@ -1,8 +1,5 @@
-from datetime import datetime
 from typing import Any
-from uuid import UUID
 
-from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
@@ -11,13 +8,10 @@ from django.db.models.expressions import RawSQL
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.defaultfilters import pluralize
-from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
-from unfold.forms import BaseDialogForm
-from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
 from config.console.access.audit import entries_of
 from config.console.events.decisions import cells_of
@@ -37,110 +31,23 @@ from config.console.parts.sections import (
 )
 from config.console.runs.words import duration_of, first_line
 from config.console.schedules.words import RELATED, state_of
+from config.console.triggers.dialogs import HELD, FireForm, PauseForm, RedispatchForm, ResumeForm, a_day_ago
 from config.console.triggers.filter_trial import try_on_recent
+from config.console.triggers.filters import LAST_RUN, StateFilter
 from config.console.triggers.form import MatchForm, NewTriggerForm, TriggerForm, as_initial, policy_as_initial
 from runs.audit import record
 from runs.exceptions import RunError
 from runs.models import Run
 from triggers.declarations.overrides import override, reset_overrides
-from triggers.dispatch.erring import COUNTED, LATELY, erring, errors_of
+from triggers.dispatch.erring import COUNTED, errors_of
 from triggers.dispatch.hold import pause, resume
-from triggers.dispatch.offers import count, offer_errors
+from triggers.dispatch.offers import offer_errors
 from triggers.models import Decision, Schedule, Trigger
 from triggers.schedules.preview import describe
 from triggers.schedules.rows import VANISHED
 from triggers.sources.manual import fire
 
-HELD = Decision.Outcome.HELD
 SHOWN = 20
-# By the index on (trigger, id). With “WHERE trigger = … ORDER BY id” PostgreSQL may walk all runs, newest first, for a
-# trigger that has none.
-LAST_RUN = """(
-    SELECT jsonb_build_object('id', last.id, 'status', last.status)
-    FROM (SELECT run.id, run.status, run.trigger FROM runs_run run
-          WHERE (run.trigger, run.id) <= (triggers_trigger.slug, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
-          ORDER BY run.trigger DESC, run.id DESC LIMIT 1) last
-    WHERE last.trigger = triggers_trigger.slug
-)"""
-RESUMED = "Resumed. What was held is run or dropped a piece at a time."
-
-
-class StateFilter(admin.SimpleListFilter):
-    title = "state"
-    parameter_name = "state"
-
-    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
-        return [
-            ("active", "active"),
-            ("paused", "paused"),
-            ("failing", "failing"),
-            ("errors", "with errors in the last day"),
-            ("disabled", "disabled"),
-        ]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> QuerySet[Trigger]:
-        match self.value():
-            case "active":
-                return queryset.filter(enabled=True, paused_at=None)
-            case "paused":
-                return queryset.filter(enabled=True, paused_at__isnull=False)
-            case "failing":
-                return queryset.filter(failures_in_a_row__gt=0)
-            case "errors":
-                return queryset.filter(pk__in=erring().values("pk"))
-            case "disabled":
-                return queryset.filter(enabled=False)
-        return queryset
-
-
-class FireForm(BaseDialogForm):  # type: ignore[misc]
-    data = forms.JSONField(
-        required=False,
-        initial=dict,
-        widget=UnfoldAdminTextareaWidget(attrs={"rows": 5}),
-        label="Data (JSON)",
-        help_text="What the agent sees as event.data",
-    )
-
-
-class PauseForm(BaseDialogForm):  # type: ignore[misc]
-    reason = forms.CharField(
-        max_length=300, widget=UnfoldAdminTextInputWidget, label="Why", help_text="For whoever comes next"
-    )
-
-
-class ResumeForm(BaseDialogForm):  # type: ignore[misc]
-    held = forms.ChoiceField(
-        initial="run",
-        widget=UnfoldAdminRadioSelectWidget,
-        label="The events that were held",
-        choices=[("run", ""), ("drop", "")],
-    )
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        count = Decision.objects.filter(trigger=self.object_id, outcome=HELD).count()
-        self.fields["held"].choices = [
-            ("run", f"Run them, in their order ({count})"),
-            ("drop", f"Drop them ({count})"),
-        ]
-
-
-class RedispatchForm(BaseDialogForm):  # type: ignore[misc]
-    errors = forms.ChoiceField(
-        initial="lately",
-        widget=UnfoldAdminRadioSelectWidget,
-        label="The events that ended in an error",
-        choices=[("lately", ""), ("all", "")],
-    )
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        lately, all_ = (count("error", UUID(str(self.object_id)), since) for since in (_a_day_ago(), None))
-        self.fields["errors"].choices = [
-            ("lately", f"Those of the last day ({lately})"),
-            ("all", f"All that are kept ({all_})"),
-        ]
 
 
 @admin.register(Trigger)
@@ -350,7 +257,7 @@ class TriggerPanel(Panel):
     )
     def redispatch(self, request: HttpRequest, form: RedispatchForm, object_id: str) -> HttpResponse:
         trigger = get_object_or_404(Trigger, pk=object_id)
-        since = _a_day_ago() if form.cleaned_data["errors"] == "lately" else None
+        since = a_day_ago() if form.cleaned_data["errors"] == "lately" else None
         found = offer_errors(trigger=trigger, since=since, by=acting(request))
         messages.success(
             request, f"Asked for: {found} event{pluralize(found)} to be dispatched again, a piece at a time."
@@ -472,10 +379,6 @@ def in_words(trigger: Trigger) -> str:
     source = f" from {trigger.source}" if trigger.source else ""
     condition = f", where {trigger.filter}" if trigger.filter else ""
     return "; ".join([f"{events}{source}{condition}", *clocks])
-
-
-def _a_day_ago() -> datetime:
-    return timezone.now() - LATELY
 
 
 def _notice(trigger: Trigger) -> Notice:

@@ -1,0 +1,71 @@
+"""The dialogs of a trigger: fire, pause, resume, dispatch again."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.utils import timezone
+from unfold.forms import BaseDialogForm
+from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
+
+from triggers.dispatch.erring import LATELY
+from triggers.dispatch.offers import count
+from triggers.models import Decision
+
+HELD = Decision.Outcome.HELD
+RESUMED = "Resumed. What was held is run or dropped a piece at a time."
+
+
+class FireForm(BaseDialogForm):  # type: ignore[misc]
+    data = forms.JSONField(
+        required=False,
+        initial=dict,
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 5}),
+        label="Data (JSON)",
+        help_text="What the agent sees as event.data",
+    )
+
+
+class PauseForm(BaseDialogForm):  # type: ignore[misc]
+    reason = forms.CharField(
+        max_length=300, widget=UnfoldAdminTextInputWidget, label="Why", help_text="For whoever comes next"
+    )
+
+
+class ResumeForm(BaseDialogForm):  # type: ignore[misc]
+    held = forms.ChoiceField(
+        initial="run",
+        widget=UnfoldAdminRadioSelectWidget,
+        label="The events that were held",
+        choices=[("run", ""), ("drop", "")],
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        count = Decision.objects.filter(trigger=self.object_id, outcome=HELD).count()
+        self.fields["held"].choices = [
+            ("run", f"Run them, in their order ({count})"),
+            ("drop", f"Drop them ({count})"),
+        ]
+
+
+class RedispatchForm(BaseDialogForm):  # type: ignore[misc]
+    errors = forms.ChoiceField(
+        initial="lately",
+        widget=UnfoldAdminRadioSelectWidget,
+        label="The events that ended in an error",
+        choices=[("lately", ""), ("all", "")],
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        lately, all_ = (count("error", UUID(str(self.object_id)), since) for since in (a_day_ago(), None))
+        self.fields["errors"].choices = [
+            ("lately", f"Those of the last day ({lately})"),
+            ("all", f"All that are kept ({all_})"),
+        ]
+
+
+def a_day_ago() -> datetime:
+    return timezone.now() - LATELY

@@ -1,0 +1,45 @@
+"""Connect what lower rooms need from higher ones (`runs.ports`)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from config.health import alarms
+from runs.alarms import TOPIC as ALARM
+from runs.attempt.children import CHILD_FINISHED, children_finished, stop_orphans
+from runs.attempt.effects import EMITTED, PACE, SCHEDULE, WAKEUP
+from runs.ports import ports
+from triggers.dispatch.admission import loop_rate
+from triggers.dispatch.run_failures import count_failures
+from triggers.events import find_event, read_events
+from triggers.schedules.heartbeats import set_pace
+from triggers.schedules.periodic_tasks import TOPIC as PERIODIC_TASK
+from triggers.schedules.periodic_tasks import send_periodic_task
+from triggers.schedules.standing import check_ahead, set_standing
+from triggers.sources.emitted import record_emitted
+from triggers.sources.signal import signal
+from triggers.sources.wakeup import wake
+
+
+def connect() -> None:
+    ports.read_events = read_events
+    ports.find_event = find_event
+    ports.check_ahead = check_ahead
+    ports.loop_spacing = lambda: loop_rate().spacing
+    ports.signal = signal
+    ports.inside = {
+        EMITTED: record_emitted,
+        "run.finished": runs_finished,
+        CHILD_FINISHED: children_finished,
+        WAKEUP: wake,
+        SCHEDULE: set_standing,
+        PACE: set_pace,
+    }
+    ports.outside = {PERIODIC_TASK: send_periodic_task}
+    ports.slow = {ALARM: alarms.send}
+    ports.slow_looks.append(alarms.Watch())
+
+
+def runs_finished(payloads: Sequence[dict[str, Any]]) -> None:
+    """Tell the triggers and the children of runs that these have finished."""
+    count_failures(payloads)
+    stop_orphans(payloads)
