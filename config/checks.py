@@ -12,7 +12,7 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 
 from config.health.problems import OUR_SCHEDULER
-from runs.outgoing import what_is_wrong_with
+from runs.network.outgoing import what_is_wrong_with
 from triggers.dispatch.flow_control import Rate
 
 LOCAL = {"127.0.0.1", "localhost", "[::1]", "testserver"}

@@ -12,14 +12,14 @@ import structlog
 from django.conf import settings
 from django.db import DataError, IntegrityError, OperationalError, transaction
 
-from runs.actions.lock import is_locked
+from runs.db import ready
+from runs.db.patience import is_locked
+from runs.db.ready import IS_PAUSED
 from runs.db.sql import execute, fetch
 from runs.exceptions import CannotClaim
 from runs.models import Attempt
 from runs.policy import Policy
 from runs.processes.alive import TAKES_RUNS
-from runs.queues import ready
-from runs.queues.state import IS_PAUSED
 from runs.states import RunStatus
 from runs.transitions.leave import take_away
 from runs.transitions.outcome import Outcome, Ticket

@@ -12,9 +12,9 @@ from psycopg.types.json import Jsonb
 from runs import keys
 from runs.chain import Chain, merged
 from runs.db.nudge import nudge_dispatcher
+from runs.db.ready import FLOOR, LAST
 from runs.db.sql import execute, execute_many, fetch
 from runs.policy import Policy
-from runs.queues.ready import FLOOR, LAST
 
 EVENTS_PER_RUN = 1000  # one run takes no more along: its row is rewritten for each
 

@@ -21,10 +21,10 @@ from runs.attempt.clean_session import clean, noticing_changes, reset_settings
 from runs.attempt.deadline import deadline, run_within
 from runs.attempt.effects import rows_of
 from runs.attempt.failure import describe, outcome_of
-from runs.attempt.session import read_only
 from runs.claim import HARD_DEADLINE_AFTER, Claim
 from runs.db.away import CONNECTION_ERRORS
 from runs.db.readable import readable
+from runs.db.session import read_only
 from runs.db.sql import fetch
 from runs.durable import recorded
 from runs.durable.journal import Journal

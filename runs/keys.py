@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from runs.db import ready
 from runs.db.sql import execute, fetch
-from runs.queues import ready
 
 LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 0))"
 TRY_LOCK = """

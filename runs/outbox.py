@@ -14,13 +14,13 @@ from typing import Any
 import structlog
 from django.db import transaction
 
-from runs.actions.lock import is_locked
+from runs.db.patience import is_locked
+from runs.db.ready import IS_PAUSED
 from runs.db.sql import database_now, execute, fetch
 from runs.failpoints import failpoint
 from runs.models import OutboxMessage
+from runs.network import broker
 from runs.ports import PutOff, ports
-from runs.queues import broker
-from runs.queues.state import IS_PAUSED
 
 log = structlog.get_logger(__name__)
 

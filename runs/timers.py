@@ -10,11 +10,11 @@ import structlog
 from django.db import transaction
 
 from runs import keys
+from runs.db.ready import HINTED, SLOW
 from runs.db.sql import execute, fetch
 from runs.outbox import EVERYTHING_IS_PAUSED
 from runs.ports import known_topics, ports
 from runs.processes.lease import patience
-from runs.queues.ready import HINTED, SLOW
 
 log = structlog.get_logger(__name__)
 

@@ -18,12 +18,12 @@ from django.db import InterfaceError, OperationalError, transaction
 from psycopg.errors import LockNotAvailable, QueryCanceled
 
 from agents.reserved import RESERVED, SIGNAL
-from runs.canonical import hash_in, source_in
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import execute, fetch
 from runs.failpoints import failpoint
 from runs.models import Wait
 from runs.ports import Searched, Sought, ports
+from runs.transitions.canonical import hash_in, source_in
 
 log = structlog.get_logger(__name__)
 

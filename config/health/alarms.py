@@ -11,8 +11,9 @@ from django.db import DatabaseError
 
 from config.health.problems import NO_DISPATCHER, problems
 from config.health.situation import look
-from runs import alarms, outgoing
+from runs import alarms
 from runs.models import Worker
+from runs.network import outgoing
 from runs.processes.alive import alive
 
 log = structlog.get_logger(__name__)

@@ -10,10 +10,10 @@ from django.db.models.functions import Now
 
 from agents.guards.atomic import not_in_atomic_body
 from runs import audit
-from runs.canonical import digest_of
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
 from runs.models import Approval, Run, Wait
+from runs.transitions.canonical import digest_of
 from runs.waits import end_these
 
 Choice = Literal["approve", "edit", "deny"]

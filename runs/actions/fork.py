@@ -21,9 +21,7 @@ from agents.ids import run_id as id_of
 from agents.reserved import SIGNAL
 from runs import audit, keys
 from runs.actions.cancel import cancel, stop
-from runs.actions.lock import lock_run
 from runs.actions.watch import watch
-from runs.canonical import match_of
 from runs.db.sql import execute, fetch
 from runs.enqueue import NewRun, enqueue
 from runs.exceptions import IllegalState
@@ -31,6 +29,8 @@ from runs.failpoints import failpoint
 from runs.models import NIL, Approval, Notification, Run, Step, Wait
 from runs.policy import Policy
 from runs.states import FINISHED, RunStatus
+from runs.transitions.canonical import match_of
+from runs.transitions.lock import lock_run
 
 STOPS_WITHIN = 10.0  # seconds, and more than two renewals of the lease, at which its worker hears of it
 

@@ -6,13 +6,13 @@ from django.db.models.functions import Now
 
 from agents.guards.atomic import not_in_atomic_body
 from runs import audit, keys
-from runs.actions.lock import lock_run
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sequence import next_value
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
 from runs.models import ProcessedEvent, Run
 from runs.states import REQUEUEABLE, RunStatus
+from runs.transitions.lock import lock_run
 
 
 @not_in_atomic_body

@@ -10,13 +10,13 @@ from django.db.models.functions import Now
 
 from agents.guards.atomic import not_in_atomic_body
 from runs import audit
-from runs.actions.lock import lock_run
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
 from runs.models import Run, Step
 from runs.processes.rescue import ticket_of
 from runs.states import RunStatus
 from runs.transitions.leave import take_away
+from runs.transitions.lock import lock_run
 from runs.transitions.outcome import Outcome, back_in_line
 
 Answer = Literal["happened", "did_not_happen", "fail"]

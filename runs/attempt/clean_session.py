@@ -10,7 +10,7 @@ import structlog
 from django.db import DatabaseError, connection
 
 from agents.guards.sql_writes import text_of
-from runs.attempt import session
+from runs.db import session
 from runs.db.sql import execute, fetch
 
 log = structlog.get_logger(__name__)

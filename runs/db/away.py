@@ -8,7 +8,7 @@ from typing import Any
 from django.db import InterfaceError, InternalError, NotSupportedError, OperationalError
 from django.db.backends.signals import connection_created
 
-from runs.attempt import session
+from runs.db import session
 
 CONNECTION_ERRORS = (OperationalError, InterfaceError)
 READ_ONLY = "25006"  # read_only_sql_transaction

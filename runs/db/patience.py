@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 from django.db import DatabaseError, OperationalError, transaction
-from psycopg.errors import LockNotAvailable
+from psycopg.errors import DeadlockDetected, LockNotAvailable
 
 from runs.db.sql import fetch
 
@@ -41,3 +41,8 @@ def session_waits(wait: timedelta) -> Iterator[None]:
     finally:
         with suppress(DatabaseError):  # the session may be gone, and the setting with it
             fetch(SET_SESSION, [before])
+
+
+def is_locked(error: BaseException) -> bool:
+    """Did it fail because of a lock that another session holds?"""
+    return isinstance(error, OperationalError) and isinstance(error.__cause__, (LockNotAvailable, DeadlockDetected))

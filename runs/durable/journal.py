@@ -40,9 +40,9 @@ from runs.attempt.clean_session import reset_settings
 from runs.attempt.deadline import deadline
 from runs.attempt.effects import Rows, rows_of
 from runs.attempt.failure import as_permanent, describe
-from runs.attempt.session import writing
 from runs.claim import Claim
 from runs.db.away import CONNECTION_ERRORS
+from runs.db.session import writing
 from runs.durable import recorded
 from runs.durable.progress import commit, forget_intent, record_late
 from runs.durable.recorded import RecordedStep, RecordedWait

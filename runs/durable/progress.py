@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from django.db import DatabaseError, connection, transaction
 
 from agents.effects import Effects
-from runs.actions.lock import lock_run
 from runs.attempt.effects import Rows, rows_of
-from runs.attempt.session import writing
 from runs.claim import Claim
 from runs.db.nudge import nudge_dispatcher
+from runs.db.session import writing
 from runs.db.sql import execute, fetch
 from runs.exceptions import RunLost
 from runs.models import Run, Step
@@ -18,6 +17,7 @@ from runs.processes.rescue import ticket_of
 from runs.states import RunStatus
 from runs.transitions.entries import JOURNALED, StepEntry, step_parameters
 from runs.transitions.leave import NOTED, ON_ITS_TIMELINE, SENT, are_due_soon, effect_parameters, hanging, take_away
+from runs.transitions.lock import lock_run
 from runs.transitions.outcome import back_in_line
 
 # The first progress of a claim begins to count attempts from 0 again, and the first entry of a run says that it has a journal;

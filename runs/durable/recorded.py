@@ -18,10 +18,10 @@ from agents.journal.protocol import (
     WaitWish,
 )
 from agents.run import Event
-from runs.canonical import digest_of, match_of
 from runs.db.sql import Query, Row, fetch, fetch_together
 from runs.models import Approval, Run, Wait
 from runs.ports import ports
+from runs.transitions.canonical import digest_of, match_of
 
 STEPS = """
 SELECT key, position, is_keyed, effect, status, attempts, output, error, error_kind, is_permanent

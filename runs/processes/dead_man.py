@@ -7,8 +7,8 @@ import time
 import structlog
 from django.conf import settings
 
-from runs import outgoing
 from runs.db.sql import fetch
+from runs.network import outgoing
 from runs.processes.alive import IS_ALIVE
 from runs.processes.lease import patience
 

@@ -10,8 +10,7 @@ import structlog
 from django.conf import settings
 from django.db import DatabaseError, OperationalError
 
-from runs.actions.lock import is_locked
-from runs.db.patience import session_waits
+from runs.db.patience import is_locked, session_waits
 from runs.db.sql import execute, fetch
 from runs.failpoints import failpoint
 from runs.models import Attempt, Run

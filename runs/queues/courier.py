@@ -19,8 +19,9 @@ from runs import outbox
 from runs.db.listen import set_lazy_commits, set_timeouts
 from runs.db.sql import fetch
 from runs.failpoints import failpoint
+from runs.network import broker
 from runs.processes.lease import Trouble
-from runs.queues import broker, doorbell
+from runs.queues import doorbell
 
 log = structlog.get_logger(__name__)
 

@@ -8,11 +8,10 @@ from celery import current_app
 from django.conf import settings
 from kombu import Producer, Queue
 
+from runs.db.ready import IS_PAUSED, IS_READY, PLACE
 from runs.db.sql import fetch
+from runs.network import broker
 from runs.processes.alive import TAKES_RUNS
-from runs.queues import broker
-from runs.queues.ready import IS_READY, PLACE
-from runs.queues.state import IS_PAUSED
 
 log = structlog.get_logger(__name__)
 

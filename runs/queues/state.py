@@ -6,16 +6,14 @@ from typing import Any
 
 from django.conf import settings
 
+from runs.db.ready import IS_READY, ORDER
 from runs.db.sql import fetch
 from runs.exceptions import UnknownQueue
 from runs.processes.alive import TAKES_RUNS
 from runs.processes.lease import patience
-from runs.queues.ready import IS_READY, ORDER
 
 SAMPLE = 1_000  # runs of an agent at the head of a queue that are looked at: reading a million would tell no more
 
-# Does anything keep the runs of this queue from being started?
-IS_PAUSED = "EXISTS (SELECT FROM runs_queue WHERE name IN ('*', {queue}) AND paused_at IS NOT NULL)"
 # A queue exists where a setting, an operator, a live worker, or a run names it. Of each agent the first runs are looked at.
 QUEUES = f"""
 WITH RECURSIVE waiting(queue, agent) AS (

@@ -5,9 +5,9 @@ from uuid import UUID
 
 from django.db.models import Min
 
+from runs.actions.of_event import runs_of_event
 from runs.db.sql import execute, fetch
 from runs.models import Approval, Notification, Run, Wait
-from runs.of_event import runs_of_event
 from runs.retention import family
 from runs.retention.payloads import remove_payloads
 from runs.retention.removal import REMOVING

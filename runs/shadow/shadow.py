@@ -24,8 +24,8 @@ from agents.guards.storable import storable
 from runs.attempt import effects
 from runs.attempt.deadline import run_within
 from runs.attempt.failure import as_permanent, describe, trace
-from runs.attempt.session import read_only, writing
 from runs.claim import Claim
+from runs.db.session import read_only, writing
 from runs.db.sql import fetch
 from runs.exceptions import DeadlineExceeded, IllegalState
 from runs.executor import run_of

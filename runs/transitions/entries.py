@@ -9,8 +9,8 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from runs.canonical import digest_of, match_of
 from runs.models import Approval, Step, Wait
+from runs.transitions.canonical import digest_of, match_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,9 +13,9 @@ from uuid_utils.compat import uuid7
 
 from config.health.verify import invariants_in, verify
 from runs.actions.requeue import requeue
-from runs.canonical import digest_of
 from runs.models import NIL, Attempt, OutboxMessage, ProcessedEvent, Run, Wait
 from runs.retention.payloads import remove_payloads
+from runs.transitions.canonical import digest_of
 from tests.runs.factories import make_run
 from tests.runs.journals import make_approval, make_child, make_fork, make_step, make_wait
 from tests.triggers.factories import make_event, make_trigger

@@ -6,9 +6,9 @@ from uuid import uuid4
 
 from django.utils import timezone
 
-from runs.canonical import digest_of
 from runs.models import Approval, Run, Step, Wait
 from runs.states import RunStatus
+from runs.transitions.canonical import digest_of
 from tests.runs.factories import make_run
 
 _positions = count()

@@ -11,10 +11,10 @@ from django.utils import timezone
 
 from runs.actions.approve import decide
 from runs.actions.cancel import cancel
-from runs.canonical import digest_of
 from runs.exceptions import IllegalState
 from runs.models import Approval, AuditEntry, Run, Wait
 from runs.states import RunStatus
+from runs.transitions.canonical import digest_of
 from runs.waits import end_due
 from tests.runs.factories import make_run
 from tests.runs.journals import make_approval

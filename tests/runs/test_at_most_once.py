@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 from agents import AgentRun, Retry, StepFailed
 from agents.effects import Effects
-from runs.attempt.session import writing
+from runs.db.session import writing
 from runs.durable.progress import record_late
 from runs.executor import execute
 from runs.models import Notification, Step, Worker

@@ -14,8 +14,9 @@ from kombu import Connection
 from config.health.problems import problems
 from config.health.situation import look
 from runs.models import Worker
+from runs.network import broker
 from runs.processes.lease import Presence, Trouble
-from runs.queues import broker, courier, doorbell
+from runs.queues import courier, doorbell
 from runs.queues.courier import Couriers, Messenger, Ringer
 from tests.stack import eventually
 

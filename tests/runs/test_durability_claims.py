@@ -13,7 +13,7 @@ from django.db import connection
 from agents import AgentRun
 from agents.models import AgentState
 from runs.actions.requeue import requeue
-from runs.attempt.session import writing
+from runs.db.session import writing
 from runs.db.sql import fetch
 from runs.models import Attempt, Run, Step
 from runs.processes.rescue import ticket_of

@@ -9,7 +9,7 @@ from django.contrib.auth.models import Group
 from django.db import OperationalError, connection, connections
 
 from agents import AgentRun
-from runs.attempt.session import read_only
+from runs.db.session import read_only
 from runs.db.sql import fetch
 from runs.models import Step
 from tests.runs.durable import Lab, lab

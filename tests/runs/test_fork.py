@@ -9,11 +9,11 @@ from django.utils import timezone
 
 from runs.actions import fork as forking
 from runs.actions.fork import fork
-from runs.actions.lock import lock_run
 from runs.actions.requeue import requeue
 from runs.exceptions import IllegalState
 from runs.models import NIL, Approval, AuditEntry, Run, Step, Wait, Worker
 from runs.states import RunStatus
+from runs.transitions.lock import lock_run
 from tests.runs.factories import make_run
 from tests.runs.journals import make_approval, make_child, make_step, make_wait
 from tests.runs.test_approvals import elsewhere

@@ -18,9 +18,10 @@ from runs.claim import QUEUE_LOCK, QUEUE_SPACE, claim_next
 from runs.db.listen import set_timeouts
 from runs.db.sql import fetch
 from runs.models import OutboxMessage, Queue, Run, Wait, Worker
+from runs.network import broker
 from runs.outbox import deliver_inside
 from runs.processes.rescue import Rescuer, close_unseen
-from runs.queues import broker, doorbell
+from runs.queues import doorbell
 from tests.runs.durable import Lab, lab
 from tests.runs.factories import make_run
 from tests.stack import eventually, within

@@ -12,7 +12,7 @@ from runs.actions.fork import fork
 from runs.actions.requeue import requeue
 from runs.actions.resolve import resolve
 from runs.actions.signal import signal
-from runs.attempt.session import writing
+from runs.db.session import writing
 from runs.exceptions import IllegalState
 from runs.models import Approval, Attempt, Notification, Run, Wait
 from tests.runs.durable import Lab, lab

@@ -14,8 +14,9 @@ from django.test.utils import CaptureQueriesContext
 from runs import outbox, timers
 from runs.db.sql import database_now, execute
 from runs.models import OutboxMessage, Queue
+from runs.network import broker
 from runs.ports import ports
-from runs.queues import broker, pause
+from runs.queues import pause
 from tests.triggers.factories import make_trigger
 
 pytestmark = pytest.mark.django_db(transaction=True, serialized_rollback=True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from config.checks import outgoing_urls
-from runs import outgoing
+from runs.network import outgoing
 from runs.processes.dead_man import ping
 
 SECRET = "T0/SECRET-PATH"

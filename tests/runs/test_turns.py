@@ -21,11 +21,12 @@ from agents.ids import run_id
 from runs import keys, timers
 from runs.actions.requeue import requeue
 from runs.claim import CLAIM_UNLIMITED, _parameters, claim_next
+from runs.db import ready
 from runs.db.sql import Parameters, execute, fetch
 from runs.enqueue import NewRun, enqueue
 from runs.models import NIL, Run, Worker
 from runs.policy import Policy
-from runs.queues import doorbell, ready
+from runs.queues import doorbell
 from runs.queues.state import all_queues
 from runs.states import RunStatus
 from runs.transitions.leave import leave, take_away

@@ -12,9 +12,9 @@ from runs import waits
 from runs.actions.approve import decide
 from runs.actions.cancel import cancel
 from runs.actions.requeue import requeue
-from runs.canonical import digest_of
 from runs.models import Approval, Attempt, Notification, OutboxMessage, Run, Wait
 from runs.states import RunStatus
+from runs.transitions.canonical import digest_of
 from tests.runs.durable import Lab, lab
 from tests.triggers.factories import make_event, make_trigger
 from triggers.models import Event

@@ -6,10 +6,10 @@ from uuid import UUID, uuid4
 import pytest
 from django.db import connection
 
+from runs.actions.of_event import runs_of_event
 from runs.attempt.failure import outcome_of
 from runs.claim import claim_next
 from runs.models import NIL, Run, Worker
-from runs.of_event import runs_of_event
 from runs.states import RunStatus
 from tests.runs.factories import make_run
 from tests.triggers.factories import make_event, make_paused_trigger, make_trigger

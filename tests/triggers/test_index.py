@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runs.of_event import runs_of_event
+from runs.actions.of_event import runs_of_event
 from tests.triggers.factories import make_event, make_trigger
 from tests.triggers.test_expressions import FILTERS, VALUES
 from triggers.dispatch import expressions

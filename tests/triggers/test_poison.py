@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runs.of_event import runs_of_event
+from runs.actions.of_event import runs_of_event
 from tests.triggers.factories import make_event, make_trigger
 from triggers.dispatch import failures, match
 from triggers.dispatch.hold import pause, resume

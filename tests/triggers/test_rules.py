@@ -5,7 +5,7 @@ import pytest
 from django.db import connection
 from psycopg.conninfo import make_conninfo
 
-from runs.of_event import runs_of_event
+from runs.actions.of_event import runs_of_event
 from tests.triggers.factories import make_event, make_trigger
 from triggers.dispatch import lock
 from triggers.dispatch import rules as reading

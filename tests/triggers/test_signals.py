@@ -5,9 +5,9 @@ from uuid import uuid4
 import pytest
 
 from runs.actions.signal import signal
-from runs.canonical import match_of
 from runs.exceptions import IllegalState
 from runs.models import Run, Wait
+from runs.transitions.canonical import match_of
 from runs.waits import look_back
 from tests.runs.factories import make_run
 from tests.runs.journals import make_wait

@@ -10,8 +10,8 @@ from django_celery_beat.models import PeriodicTask
 
 from agents.effects import Effects, Standing, Wake
 from agents.exceptions import Permanent
+from runs.actions.of_event import runs_of_event
 from runs.models import AuditEntry, OutboxMessage
-from runs.of_event import runs_of_event
 from runs.outbox import deliver_inside
 from tests.triggers.factories import make_trigger
 from triggers.dispatch.batch import dispatch

@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from runs.db.ready import HINTED, SLOW
 from runs.db.sql import fetch
 from runs.models import NIL
-from runs.queues.ready import HINTED, SLOW
 from runs.waits import EVENTS_ARE_AWAITED
 from triggers.dispatch.backfill_terms import ARE_UNDERWAY, Terms, terms_of
 from triggers.models import Event

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from agents.ids import run_id
+from runs.actions.of_event import runs_of_event
 from runs.audit import record
 from runs.claim import Claim
 from runs.models import NIL, Run
-from runs.of_event import runs_of_event
 from runs.shadow.shadow import Shadow, shadow
 from triggers.dispatch.admission import Match, Refusal
 from triggers.dispatch.evaluator import Evaluator

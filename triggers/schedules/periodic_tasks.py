@@ -9,7 +9,7 @@ from celery import current_app
 from django_celery_beat.models import PeriodicTask
 
 from runs.models import OutboxMessage
-from runs.queues import broker
+from runs.network import broker
 from triggers.exceptions import RuleError
 
 TOPIC = "task"

@@ -42,8 +42,8 @@ from config.console.parts.sections import (
 from config.console.runs.shadow import ShadowForm, not_wanting, tried
 from config.console.runs.words import duration_of, first_line, run_list
 from config.console.sources.form import scheme_of
+from runs.actions.of_event import runs_of_event, runs_of_events
 from runs.models import NIL, Run
-from runs.of_event import runs_of_event, runs_of_events
 from runs.processes.alive import alive
 from triggers.dispatch.replay import replay
 from triggers.dispatch.shadow import candidates
@@ -56,7 +56,7 @@ EXPLAINED = (
     "The event goes through today's code in a transaction that is rolled back. Calls to the outside and waits are answered by "
     "the journal of the run it started, and nobody is called."
 )
-# The range of run ids that share the event's time prefix: see runs.of_event.runs_of_event.
+# The range of run ids that share the event's time prefix: see runs.actions.of_event.runs_of_event.
 RUNS_STARTED = """(
     SELECT count(*) FROM runs_run run
     WHERE run.id BETWEEN (left(replace(triggers_event.id::text, '-', ''), 12) || repeat('0', 20))::uuid

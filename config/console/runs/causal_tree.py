@@ -48,7 +48,7 @@ WITH RECURSIVE up (level, kind, id, relation, of, others) AS (
   ) cause WHERE up.level < %(levels)s
 ) SELECT level, kind, id, relation, of, others FROM up LIMIT %(nodes)s
 """
-# An event's runs share the time its id begins with: see runs.of_event.runs_of_events.
+# An event's runs share the time its id begins with: see runs.actions.of_event.runs_of_events.
 DOWN = """
 WITH RECURSIVE down (level, kind, id, relation, of, others) AS (
   SELECT 0, 'run', %(run)s::uuid, '', NULL::uuid, 0::bigint

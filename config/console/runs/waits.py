@@ -13,8 +13,8 @@ from django.utils.safestring import SafeString
 from agents.reserved import SIGNAL
 from config.console.parts.moments import appointment, distance
 from config.console.runs.children import ended
-from runs.canonical import source_in
 from runs.models import Run, Wait
+from runs.transitions.canonical import source_in
 
 
 def with_open_waits(runs: QuerySet[Run]) -> QuerySet[Run]:

@@ -12,7 +12,6 @@ from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from config.console.backfills.form import backfill_page, backfill_preview
 from config.console.parts.bulk import carry_out
 from config.console.parts.dialogs import leave
 from config.console.parts.links import listing, page
@@ -21,6 +20,7 @@ from config.console.parts.pages import form_page
 from config.console.parts.panel import Panel, acting, button, column
 from config.console.parts.previews import is_asked, respond
 from config.console.parts.sections import Section
+from config.console.schedules.backfills.form import backfill_page, backfill_preview
 from config.console.schedules.buttons import ScheduleButtons, find_schedule
 from config.console.schedules.filters import KindFilter, StateFilter
 from config.console.schedules.form import EditScheduleForm, NewScheduleForm, RuleForm

@@ -5,10 +5,10 @@ from typing import Any
 
 from agents.durations import in_words
 from config.console.access.audit import entries_of
-from config.console.backfills.words import backfills_of
 from config.console.parts.links import joined, link, listing, page
 from config.console.parts.moments import distance, instant, moment
 from config.console.parts.sections import Facts, Section, Table, Text, pretty
+from config.console.schedules.backfills.words import backfills_of
 from config.console.schedules.recent_fires import recent
 from config.console.schedules.words import in_zone, notice_of, wakes, zone_of_schedule
 from triggers.exceptions import RuleError

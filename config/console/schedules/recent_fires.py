@@ -15,8 +15,8 @@ from config.console.parts.links import event_link, joined, link, run_link
 from config.console.parts.moments import instant, moment
 from config.console.parts.sections import Section, Table
 from config.console.schedules.words import in_zone, reason_of, stretch_of, zone_of_schedule
+from runs.actions.of_event import runs_of_events
 from runs.models import Run
-from runs.of_event import runs_of_events
 from triggers.accept import builtin_source
 from triggers.models import Decision, Event, Schedule, Skip
 from triggers.schedules.explain.trail import names_of

@@ -144,7 +144,8 @@ def marks_before_it_decides() -> None:
 
 def rings_where_it_dispatches() -> None:
     """The thread that dispatches talks to the broker itself, as patiently as Celery, and never learns that it is away."""
-    from runs.queues import broker, courier, doorbell
+    from runs.network import broker
+    from runs.queues import courier, doorbell
 
     broker.ANSWER = broker.CONNECT = 10.0
     broker.FIRST_PAUSE = broker.LONGEST_PAUSE = 0.0
@@ -205,8 +206,8 @@ def decisions_without_a_lock() -> None:
     from django.db.models.functions import Now
 
     from runs.actions import approve
-    from runs.canonical import digest_of
     from runs.models import Approval
+    from runs.transitions.canonical import digest_of
 
     read, moments = approve._read, cycle((0.0, 3.0))  # seconds: long enough to go on by what the other one said
 

@@ -12,7 +12,6 @@ from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
 
 from config.console.access.audit import entries_of
-from config.console.backfills.words import COLOURS, bar_of, range_of, state_of_backfill
 from config.console.events.decisions import reason_of
 from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.links import event_link, link, listing, page
@@ -20,8 +19,9 @@ from config.console.parts.moments import moment
 from config.console.parts.panel import Panel, acting, button, column
 from config.console.parts.sections import Facts, Notice, Section, Table
 from config.console.runs.words import run_list
+from config.console.schedules.backfills.words import COLOURS, bar_of, range_of, state_of_backfill
 from config.console.schedules.words import in_zone, zone_of_schedule
-from runs.of_event import runs_of_events
+from runs.actions.of_event import runs_of_events
 from triggers.models import Backfill, BackfillTick, Decision
 from triggers.schedules.backfill.advance import cancel_backfill, progress
 

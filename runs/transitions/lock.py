@@ -1,8 +1,5 @@
 from uuid import UUID
 
-from django.db import OperationalError
-from psycopg.errors import DeadlockDetected, LockNotAvailable
-
 from runs import keys
 from runs.models import Run
 
@@ -14,8 +11,3 @@ def lock_run(run_id: UUID) -> Run:
     if key:
         keys.lock(key)
     return Run.objects.select_for_update().get(pk=run_id)
-
-
-def is_locked(error: BaseException) -> bool:
-    """Did it fail because of a lock that another session holds?"""
-    return isinstance(error, OperationalError) and isinstance(error.__cause__, (LockNotAvailable, DeadlockDetected))

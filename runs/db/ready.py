@@ -101,3 +101,7 @@ def sought(begins: Mapping[str, Place]) -> dict[str, list[int] | list[str]]:
         "turns": [turn for _, turn, _ in places],
         "seqs": [seq for _, _, seq in places],
     }
+
+
+# Does anything keep the runs of this queue from being started?
+IS_PAUSED = "EXISTS (SELECT FROM runs_queue WHERE name IN ('*', {queue}) AND paused_at IS NOT NULL)"
