@@ -49,10 +49,10 @@ def ensure_token(name: str, plain: str, permissions: Iterable[str], by: str = "s
             record(by, "create", token, permissions=token.permissions)
             return token
         wanted = _known(permissions)
-        if (token.hash, token.permissions) == (_hash(plain), wanted):
+        if (token.hash, token.permissions) == (hash_of_token(plain), wanted):
             return token
-        if token.hash != _hash(plain):
-            token.hash, token.revoked_at = _hash(plain), None
+        if token.hash != hash_of_token(plain):
+            token.hash, token.revoked_at = hash_of_token(plain), None
         token.permissions = wanted
         token.save(update_fields=["hash", "revoked_at", "permissions"])
         record(by, "change", token, permissions=wanted)
@@ -60,7 +60,7 @@ def ensure_token(name: str, plain: str, permissions: Iterable[str], by: str = "s
 
 
 def _create(name: str, plain: str, permissions: Iterable[str]) -> ApiToken:
-    token = ApiToken(name=name, hash=_hash(plain), permissions=_known(permissions))
+    token = ApiToken(name=name, hash=hash_of_token(plain), permissions=_known(permissions))
     token.full_clean(exclude=["source"])
     if slugify(name) != name.lower():
         raise ValidationError(
@@ -84,5 +84,5 @@ def _known(permissions: Iterable[str]) -> list[str]:
     return sorted(wanted)
 
 
-def _hash(plain: str | bytes) -> str:
+def hash_of_token(plain: str | bytes) -> str:
     return sha256(plain.encode() if isinstance(plain, str) else plain).hexdigest()

@@ -17,7 +17,7 @@ from triggers.sources.http.answers import on_live_connection
 
 if TYPE_CHECKING:
     from rest_framework.views import APIView  # which imports this module, by the settings' default classes
-from triggers.tokens import ALL, _hash
+from triggers.tokens import ALL, hash_of_token
 
 USE_NOTED_EVERY = timedelta(minutes=1)
 
@@ -70,7 +70,7 @@ class HasPermission(BasePermission):
 
 
 def _find(plain: bytes) -> ApiToken | None:
-    return ApiToken.objects.filter(hash=_hash(plain), revoked_at=None).first()
+    return ApiToken.objects.filter(hash=hash_of_token(plain), revoked_at=None).first()
 
 
 def _note_use(token: ApiToken) -> None:

@@ -7,7 +7,7 @@ from django.db import transaction
 
 from agents.guards.atomic import not_in_atomic_body
 from runs.audit import record
-from triggers.declarations.sync import COLUMNS, _declared_schedule
+from triggers.declarations.sync import COLUMNS, declared_schedule
 from triggers.dispatch.expressions import compile_expression
 from triggers.dispatch.trigger_policy import check_policy
 from triggers.models import Schedule, Trigger
@@ -50,7 +50,7 @@ def reset_overrides(trigger: Trigger, fields: Sequence[str], by: str) -> Trigger
         for name in given_back:
             if name in COLUMNS:
                 setattr(trigger, name, declared[name])
-        if schedule := _declared_schedule(trigger):
+        if schedule := declared_schedule(trigger):
             _reset_schedule(schedule, {name: declared[name] for name in given_back if name in declared})
         trigger.overrides = [name for name in trigger.overrides if name not in given_back]
         trigger.save()

@@ -98,7 +98,7 @@ def _refuse_taken(wanted: Sequence[Wanted], known: Mapping[str, Trigger]) -> Non
 def _sync_one(wanted: Wanted, trigger: Trigger | None) -> Change | None:
     if trigger is None:
         return _create(wanted)
-    schedule = _declared_schedule(trigger)
+    schedule = declared_schedule(trigger)
     _adopt_edits(trigger, schedule)
     change = Change(slug=trigger.slug, action="changed", fields=list(_update(wanted, trigger, schedule)))
     if vanished := (trigger.declared or {}).get(VANISHED):
@@ -174,7 +174,7 @@ def _update_schedule(wanted: Wanted, trigger: Trigger, schedule: Schedule | None
 
 
 def _vanish(trigger: Trigger) -> Change:
-    schedule = _declared_schedule(trigger)
+    schedule = declared_schedule(trigger)
     was_on = {"trigger": trigger.enabled, "schedule": schedule is not None and schedule.task.enabled}
     trigger.declared = {**(trigger.declared or {}), VANISHED: was_on}
     trigger.enabled = False
@@ -186,12 +186,12 @@ def _vanish(trigger: Trigger) -> Change:
 
 def _come_back(trigger: Trigger, was_on: Mapping[str, bool]) -> None:
     trigger.enabled = was_on["trigger"]
-    schedule = _declared_schedule(trigger)
+    schedule = declared_schedule(trigger)
     if schedule and was_on["schedule"]:
         rows.set_enabled(schedule, True)
 
 
-def _declared_schedule(trigger: Trigger) -> Schedule | None:
+def declared_schedule(trigger: Trigger) -> Schedule | None:
     """The one that the code declares; an operator may have added others, and runs of the trigger theirs."""
     if "rule" not in (trigger.declared or {}):
         return None

@@ -18,7 +18,7 @@ from triggers.exceptions import RuleError
 from triggers.models import Schedule, Trigger
 from triggers.schedules.periodic_tasks import message_of
 from triggers.schedules.preview import DEFAULT, describe, plan_of, refuse_never
-from triggers.schedules.rows import VANISHED, _read_again, add_schedule, remove, set_enabled, set_rule
+from triggers.schedules.rows import VANISHED, add_schedule, read_again, remove, set_enabled, set_rule
 from triggers.schedules.rules.rows import rule_of
 from triggers.schedules.rules.rule import Rule
 from triggers.schedules.terms.policy import SchedulePolicy
@@ -72,14 +72,14 @@ def edit_schedule(
         if changed or is_other:
             said = {"rule": rule.words} if rule and is_other else {}
             record(by, "edit", schedule, **said, **_dumped(policy, changed))
-    return _read_again(schedule)
+    return read_again(schedule)
 
 
 def locked(schedule: Schedule) -> Schedule:
     """As it is now; nobody else edits it before the caller's transaction ends."""
     # The task before the schedule: everybody locks them in this order.
     PeriodicTask.objects.select_for_update().get(pk=schedule.task_id)
-    return _read_again(schedule)
+    return read_again(schedule)
 
 
 @not_in_atomic_body
@@ -89,7 +89,7 @@ def pause_schedule(schedule: Schedule, *, by: str, note: str = "") -> Schedule:
         _switch(schedule, False)
         Schedule.objects.filter(pk=schedule.pk).update(paused_by=by, paused_note=note)
         record(by, "pause", schedule, name=schedule.task.name, note=note)
-    return _read_again(schedule)
+    return read_again(schedule)
 
 
 @not_in_atomic_body
@@ -99,7 +99,7 @@ def resume_schedule(schedule: Schedule, *, by: str) -> Schedule:
         _refuse_spent(schedule)
         _switch(schedule, True)
         record(by, "resume", schedule, name=schedule.task.name)
-    return _read_again(schedule)
+    return read_again(schedule)
 
 
 def fire_schedule(schedule: Schedule, *, by: str) -> UUID | None:

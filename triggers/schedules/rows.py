@@ -25,7 +25,7 @@ def add_schedule(trigger: Trigger, *, name: str, rule: Rule, policy: SchedulePol
         Schedule.objects.filter(task=task).update(trigger=trigger)
         schedule = Schedule.objects.select_related("task", "trigger").get(task=task)
         policy.apply(schedule)
-    return _read_again(schedule)
+    return read_again(schedule)
 
 
 def set_rule(schedule: Schedule, rule: Rule) -> None:
@@ -53,6 +53,6 @@ def remove(schedule: Schedule) -> None:
         PeriodicTask.objects.get(pk=schedule.task_id).delete()
 
 
-def _read_again(schedule: Schedule) -> Schedule:
+def read_again(schedule: Schedule) -> Schedule:
     related = ("task__crontab", "task__interval", "task__clocked", "task__solar", "trigger")
     return Schedule.objects.select_related(*related).get(pk=schedule.pk)

@@ -28,7 +28,7 @@ from triggers.schedules.rows import add_schedule, remove, set_rule
 from triggers.schedules.rules.as_json import parse_rule, rule_as_json
 from triggers.schedules.rules.rows import rule_of
 from triggers.schedules.rules.rule import Rule
-from triggers.sources.wakeup import _drop
+from triggers.sources.wakeup import drop_wake
 
 log = structlog.get_logger(__name__)
 
@@ -120,7 +120,7 @@ def _set_unless_locked(there: Mapping[str, Trigger], payload: dict[str, Any]) ->
                 raise RuleError("its trigger is gone")
             _set(there[payload["trigger"]], payload)
     except RuleError as error:
-        _drop(payload, str(error))
+        drop_wake(payload, str(error))
     except Locked:
         return False
     return True

@@ -53,7 +53,7 @@ def wake(payloads: Sequence[dict[str, Any]]) -> None:
     accept([_event(payload) for payload in payloads if payload["trigger"] in there])
     for payload in payloads:
         if payload["trigger"] not in there:
-            _drop(payload, "its trigger is gone")
+            drop_wake(payload, "its trigger is gone")
 
 
 def _event(payload: dict[str, Any]) -> Incoming:
@@ -79,6 +79,6 @@ def _share(payloads: Sequence[dict[str, Any]]) -> Collection[str]:
     return there
 
 
-def _drop(payload: dict[str, Any], reason: str) -> None:
+def drop_wake(payload: dict[str, Any], reason: str) -> None:
     log.warning("ahead.dropped", trigger=payload["trigger"], run=payload["run"], name=payload["name"], reason=reason)
     record_about(BY, "drop", "trigger", payload["trigger"], name=payload["name"], run=payload["run"], reason=reason)

@@ -30,7 +30,7 @@ from triggers.schedules.rules.as_json import rule_as_json
 from triggers.schedules.rules.rule import Rule
 from triggers.schedules.terms.policy import SchedulePolicy
 from triggers.sources.webhooks.scheme import schemes
-from triggers.transfer.check import Entry, Here, ImportRefused, _policy, _problems, _rule
+from triggers.transfer.check import Entry, Here, ImportRefused, policy_in, problems_of, rule_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ def import_triggers(content: Any, *, by: str, dry_run: bool = False) -> Import:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s::bigint)", [LOCK])  # no sync of the agents meanwhile
         here = Here()
-        if problems := list(_problems(content, here)):
+        if problems := list(problems_of(content, here)):
             raise ImportRefused(problems)
         for entry in content.get("sources", ()):
             _import_source(entry, here, done, by)
@@ -132,14 +132,14 @@ def _import_calendar(entry: Entry, here: Here, done: Import, by: str) -> None:
 
 
 def _import_schedule(entry: Entry, here: Here, done: Import, by: str) -> None:
-    name, rule = entry["name"], _rule(entry)
+    name, rule = entry["name"], rule_in(entry)
     schedule = here.schedules.get(name)
     before = rule_here(schedule) if schedule else None
     if rule and is_past(rule):
         if rule != before:
             done.notes.append(f"schedule {name} is left out: {rule.words} is past")
         return
-    policy = _policy(entry, schedule)
+    policy = policy_in(entry, schedule)
     if schedule is None:
         if rule:
             _create_schedule(entry, rule, policy, here.triggers[entry["trigger"]], done, by)

@@ -58,7 +58,7 @@ class Here:
         self.agents = {agent.name for agent in registry.all_agents()}
 
 
-def _problems(content: Any, here: Here) -> Iterator[str]:
+def problems_of(content: Any, here: Here) -> Iterator[str]:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         yield f'this is no file of triggers: it has no "format": "{FORMAT}"'
         return
@@ -202,23 +202,23 @@ def _schedule_problems(entry: Entry, here: Here, triggers: set[str], calendars: 
     if len(entry["name"]) > 200:
         yield "name: has more than 200 characters"
     try:
-        policy = _policy(entry, known)
+        policy = policy_in(entry, known)
         if missing := sorted(set(policy.exclude) - calendars):
             yield f"exclude: there is no calendar {missing[0]!r}, here or in the file"
     except RuleError as error:
         yield str(error)
     try:
-        _rule(entry)
+        rule_in(entry)
     except (RuleError, ValueError) as error:
         yield str(error)
 
 
-def _policy(entry: Entry, known: Schedule | None) -> SchedulePolicy:
+def policy_in(entry: Entry, known: Schedule | None) -> SchedulePolicy:
     """What the file names, and the rest as it is here."""
     given = {name: entry[name] for name in NAMES if name in entry}
     return SchedulePolicy.parse(given, SchedulePolicy.of(known) if known else None)
 
 
-def _rule(entry: Entry) -> Rule | None:
+def rule_in(entry: Entry) -> Rule | None:
     given = {name: entry[name] for name in RULE if name in entry}
     return parse_rule(**given) if given else None

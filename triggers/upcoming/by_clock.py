@@ -25,8 +25,8 @@ from triggers.schedules.definition import State
 from triggers.schedules.plan import Plan
 from triggers.schedules.reminders import text_of
 from triggers.schedules.rules.rule import Rule
-from triggers.upcoming.entry import BY_CLOCK, KINDS, Coming, Span, _soonest
-from triggers.upcoming.of_runs import STATES, _put_off, _timers, _wakes, _windows
+from triggers.upcoming.entry import BY_CLOCK, KINDS, Coming, Span, soonest
+from triggers.upcoming.of_runs import STATES, put_off, timers, wakes, windows
 
 REPEATS = 100  # times of one schedule that are worked out, beside its first
 WALKED = 1000  # fires of a limited schedule that are counted on the way to a day to come
@@ -55,13 +55,13 @@ def not_by_clock(span: Span, limit: int, wanted: frozenset[str], agent: str) -> 
     """At most `limit` of each kind that is no schedule, in no order."""
     found: list[Coming] = []
     if "wake" in wanted:
-        found += _wakes(span, limit, agent)
+        found += wakes(span, limit, agent)
     if "window" in wanted:
-        found += _windows(span, limit, agent)
+        found += windows(span, limit, agent)
     if "timer" in wanted:
-        found += _timers(span, limit, agent)
+        found += timers(span, limit, agent)
     if wanted & {"retry", "start"}:
-        found += [one for one in _put_off(span, limit, agent) if one.kind in wanted]
+        found += [one for one in put_off(span, limit, agent) if one.kind in wanted]
     return found
 
 
@@ -124,7 +124,7 @@ def soonest_schedules(
     if span.is_to_come:
         stretches = [armed.filter(due_at__lt=span.start), armed.filter(due_at__gte=span.start, due_at__lt=span.until)]
     related = ("task", "trigger")
-    return [one for rows in stretches for one in _soonest(rows, "due_at", limit, only).select_related(*related)]
+    return [one for rows in stretches for one in soonest(rows, "due_at", limit, only).select_related(*related)]
 
 
 def only_those(kinds: frozenset[str], agent: str) -> Q:

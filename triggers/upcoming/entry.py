@@ -50,7 +50,7 @@ class Span:
         return within & Q(**{f"{field}__gte": self.start}) if self.is_to_come else within
 
 
-def _soonest(rows: QuerySet[Any], field: str, limit: int, only: Q) -> QuerySet[Any]:
+def soonest(rows: QuerySet[Any], field: str, limit: int, only: Q) -> QuerySet[Any]:
     """By the index on the field and nothing else: of thousands that have one time all would be read to be sorted, and with
     rows joined to them the index might not be used. A filter looks through the first SEEN."""
     ids = list(rows.order_by(field).values_list("pk", flat=True)[: SEEN if only else limit])

@@ -11,12 +11,12 @@ from runs.attempt.effects import WAKEUP
 from runs.models import OutboxMessage, Run, Wait
 from triggers.models import Trigger, Window
 from triggers.schedules.definition import ROWS, STATE
-from triggers.upcoming.entry import Coming, Span, _soonest
+from triggers.upcoming.entry import Coming, Span, soonest
 
 STATES = f"SELECT schedule.id, {STATE} FROM {ROWS} WHERE schedule.id = ANY(%s::bigint[])"  # noqa: S608  (our own parts)
 
 
-def _wakes(span: Span, limit: int, agent: str) -> list[Coming]:
+def wakes(span: Span, limit: int, agent: str) -> list[Coming]:
     rows = OutboxMessage.objects.filter(span.on("available_at"), topic=WAKEUP)
     if agent:
         rows = rows.filter(
@@ -41,9 +41,9 @@ def _wake(trigger: Trigger | None, at: datetime, id: UUID, run: str, reason: str
     )
 
 
-def _windows(span: Span, limit: int, agent: str) -> list[Coming]:
+def windows(span: Span, limit: int, agent: str) -> list[Coming]:
     rows = Window.objects.filter(span.on("due_at"))
-    found = _soonest(rows, "due_at", limit, Q(trigger__agent=agent) if agent else Q())
+    found = soonest(rows, "due_at", limit, Q(trigger__agent=agent) if agent else Q())
     return [_window(window) for window in found.select_related("trigger").defer("input")]
 
 
@@ -62,9 +62,9 @@ def _window(window: Window) -> Coming:
     )
 
 
-def _timers(span: Span, limit: int, agent: str) -> list[Coming]:
+def timers(span: Span, limit: int, agent: str) -> list[Coming]:
     rows = Wait.objects.filter(span.on("due_at")).extra(where=["runs_wait.status = 'open'"])
-    found = _soonest(rows, "due_at", limit, Q(run__agent=agent) if agent else Q()).select_related("run")
+    found = soonest(rows, "due_at", limit, Q(run__agent=agent) if agent else Q()).select_related("run")
     columns = (
         "due_at",
         "kind",
@@ -104,10 +104,10 @@ def _waited_for(wait: Wait) -> str:
     return f"it waits no longer for {what} then"
 
 
-def _put_off(span: Span, limit: int, agent: str) -> list[Coming]:
+def put_off(span: Span, limit: int, agent: str) -> list[Coming]:
     # A literal, as in Run.objects.running(): only so is the small index used.
     rows = Run.objects.filter(span.on("due_at")).extra(where=["runs_run.status = 'queued'"])
-    found = _soonest(rows, "due_at", limit, Q(agent=agent) if agent else Q())
+    found = soonest(rows, "due_at", limit, Q(agent=agent) if agent else Q())
     return [_of_run(run) for run in found.only("due_at", "agent", "trigger", "trigger_id", "attempt", "error")]
 
 

@@ -57,11 +57,11 @@ class Claimed:
         return at if at and (self.fired_at is None or at > self.fired_at) else None
 
 
-def _claim(which: str, parameters: list[int | datetime], order: str, limit: int) -> list[int]:
+def claim_ids(which: str, parameters: list[int | datetime], order: str, limit: int) -> list[int]:
     return [id for (id,) in fetch(CLAIM.format(which=which, order=order), [*parameters, limit])]
 
 
-def _load(ids: Sequence[int]) -> list[Claimed]:
+def load_claimed(ids: Sequence[int]) -> list[Claimed]:
     if not ids:
         return []
     names = [name for name in Claimed.__dataclass_fields__ if name != "past"]

@@ -23,19 +23,19 @@ LAG = timedelta(seconds=2)
 MISSED = (Reason.MISSED, Reason.WINDOW, Reason.MOST)
 
 
-def _log_missed(owed: Sequence[Owed]) -> None:
+def log_missed(owed: Sequence[Owed]) -> None:
     """One line, however many schedules an outage has hit; each says for itself what it missed."""
     hit = [one for one in owed if any(skip.reason in MISSED for skip in one.skips)]
     if hit:
         log.warning("beat.ticks_missed", schedules=len(hit), such_as=[one.claimed.name for one in hit[:5]])
 
 
-def _newest_due(plan: Plan, first: datetime, now: datetime) -> datetime:
+def newest_due(plan: Plan, first: datetime, now: datetime) -> datetime:
     newest = plan.newest(first, now)
     return plan.newest(first, just_before(newest)) if newest > first and plan.due(newest) > now else newest
 
 
-def _decide(
+def decide(
     owed: Owed, state: State, plan: Plan, first: datetime, newest: datetime, now: datetime, share: int, budget: Budget
 ) -> None:
     """Fire what is owed from `first` to `newest` by the catch-up policy, at most `share` of what must all be caught up,

@@ -11,19 +11,19 @@ from django.db import DataError, IntegrityError, transaction
 
 from runs.db.sql import database_now, execute, fetch
 from runs.failpoints import failpoint
-from triggers.schedules.firing.claim import DUE, STALE, THIS, Claimed, _claim, _load
-from triggers.schedules.firing.decide import TICKS, _decide, _log_missed, _newest_due
+from triggers.schedules.firing.claim import DUE, STALE, THIS, Claimed, claim_ids, load_claimed
+from triggers.schedules.firing.decide import TICKS, decide, log_missed, newest_due
 from triggers.schedules.firing.owed import (
     Budget,
     Owed,
     Rest,
-    _as_many,
-    _is_done_elsewhere,
-    _leave_to_the_other,
-    _used_up,
+    as_many,
+    is_done_elsewhere,
+    leave_to_the_other,
+    used_up,
 )
-from triggers.schedules.firing.record import _record
-from triggers.schedules.firing.settle import _settle
+from triggers.schedules.firing.record import record_ticks
+from triggers.schedules.firing.settle import settle_claimed
 
 log = structlog.get_logger(__name__)
 BATCH = 200  # schedules of one transaction
@@ -69,7 +69,7 @@ def look() -> Look:
 def settle(now: datetime | None = None, limit: int = BATCH) -> int:
     """Account for what stale schedules owed before their edits, and arm them anew; how many were."""
     at = now or database_now()
-    return _batch(STALE, [], "schedule.id", limit, partial(_settle, at))
+    return _batch(STALE, [], "schedule.id", limit, partial(settle_claimed, at))
 
 
 def fire_due(now: datetime, limit: int = BATCH) -> int:
@@ -83,7 +83,7 @@ def fire_due(now: datetime, limit: int = BATCH) -> int:
 def try_alone(id: int) -> None:
     """What is to be done for one schedule, in transactions of its own. Raises TookTooLong."""
     now = database_now()
-    _batch(STALE + THIS, [id], "schedule.id", 1, partial(_settle, now))
+    _batch(STALE + THIS, [id], "schedule.id", 1, partial(settle_claimed, now))
     _batch(DUE + THIS, [now, id], "schedule.id", 1, partial(_fire, now))
 
 
@@ -100,8 +100,8 @@ def _batch(
     ids: list[int] = []
     try:
         with transaction.atomic():
-            ids = _claim(which, parameters, order, limit)
-            act(_load(ids))
+            ids = claim_ids(which, parameters, order, limit)
+            act(load_claimed(ids))
     except REFUSED:
         log.exception("beat.batch_refused")
         for id in ids:
@@ -112,7 +112,7 @@ def _batch(
 def _alone(id: int, which: str, parameters: list[int | datetime], act: Callable[[Sequence[Claimed]], None]) -> None:
     try:
         with transaction.atomic():
-            act(_load(_claim(which + THIS, [*parameters, id], "schedule.id", 1)))
+            act(load_claimed(claim_ids(which + THIS, [*parameters, id], "schedule.id", 1)))
     except REFUSED as error:
         log.exception("beat.schedule_refused", id=id)
         execute(REFUSE, [f"{type(error).__name__}: {error}", id])
@@ -121,9 +121,9 @@ def _alone(id: int, which: str, parameters: list[int | datetime], act: Callable[
 def _fire(now: datetime, schedules: Sequence[Claimed]) -> None:
     if schedules:
         share = max(1, TICKS // len(schedules))
-        owed = _as_many(schedules, lambda schedule, budget: _owed(schedule, now, share, budget))
-        _record(owed, now)
-        _log_missed(owed)
+        owed = as_many(schedules, lambda schedule, budget: _owed(schedule, now, share, budget))
+        record_ticks(owed, now)
+        log_missed(owed)
         failpoint("before_tick_commit")
 
 
@@ -134,15 +134,15 @@ def _owed(schedule: Claimed, now: datetime, share: int, budget: Budget) -> Owed:
     try:
         plan = state.plan(owed.anchor)
         if schedule.ran_elsewhere and first and first <= schedule.ran_elsewhere:
-            plan = _leave_to_the_other(owed, plan)
+            plan = leave_to_the_other(owed, plan)
             first = next(plan.fires(owed.accounted), None)
-        is_done = _is_done_elsewhere(owed, plan)
+        is_done = is_done_elsewhere(owed, plan)
         if first and plan.due(first) <= now and not is_done:
-            newest = first if plan.once else _newest_due(plan, first, now)
-            _decide(owed, state, plan, first, newest, now, share, budget)
+            newest = first if plan.once else newest_due(plan, first, now)
+            decide(owed, state, plan, first, newest, now, share, budget)
         if is_done or (state.one_off and first and first <= owed.accounted):
             owed.retire(Rest.DONE)
-        elif _used_up(owed):
+        elif used_up(owed):
             owed.retire(Rest.USED_UP)
         else:
             owed.arm(plan, owed.accounted)

@@ -88,7 +88,7 @@ class Budget:
         return self.steps <= 0 or time.monotonic() > self.until
 
 
-def _as_many(schedules: Sequence[Claimed], work: Callable[[Claimed, Budget], Owed]) -> list[Owed]:
+def as_many(schedules: Sequence[Claimed], work: Callable[[Claimed, Budget], Owed]) -> list[Owed]:
     """As many of them as there is time for; the others are left to the next batch."""
     until = time.monotonic() + WORK
     owed: list[Owed] = []
@@ -103,19 +103,19 @@ def _as_many(schedules: Sequence[Claimed], work: Callable[[Claimed, Budget], Owe
     return owed
 
 
-def _is_other(owed: Owed) -> bool:
+def has_other_rule(owed: Owed) -> bool:
     try:
         return owed.claimed.state.spec != owed.spec
     except RuleError:
         return True
 
 
-def _used_up(owed: Owed) -> bool:
+def used_up(owed: Owed) -> bool:
     most = owed.claimed.state.max_fires
     return most is not None and owed.claimed.fires + owed.count >= most
 
 
-def _leave_to_the_other(owed: Owed, plan: Plan) -> Plan:
+def leave_to_the_other(owed: Owed, plan: Plan) -> Plan:
     """Account for what another scheduler has fired; an interval goes on from its last fire."""
     at = owed.claimed.ran_elsewhere
     if at is None or at <= owed.accounted:
@@ -128,13 +128,13 @@ def _leave_to_the_other(owed: Owed, plan: Plan) -> Plan:
     return plan
 
 
-def _is_done_elsewhere(owed: Owed, plan: Plan) -> bool:
+def is_done_elsewhere(owed: Owed, plan: Plan) -> bool:
     """Is it a one-shot that another scheduler has fired, and has not switched off yet?"""
     at = owed.claimed.ran_elsewhere
     return plan.once and at is not None and not (isinstance(plan.rule, Clocked) and plan.rule.at > at)
 
 
-def _refused(first: datetime, last: datetime, error: Exception, count: int | None = None) -> Stretch:
+def refused_stretch(first: datetime, last: datetime, error: Exception, count: int | None = None) -> Stretch:
     return Stretch(reason=Reason.REFUSED, first=first, last=last, count=count, detail=_reason(error))
 
 

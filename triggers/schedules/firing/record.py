@@ -15,7 +15,7 @@ from triggers.accept import Incoming, accept_ticks, builtin_source
 from triggers.exceptions import RuleError
 from triggers.schedules.firing.owed import (
     Owed,
-    _refused,
+    refused_stretch,
 )
 from triggers.schedules.periodic_tasks import message_of
 
@@ -48,7 +48,7 @@ VALUES (%s::bigint, %s::text, %s::timestamptz, %s::timestamptz, %s::int, %s::tex
 """
 
 
-def _record(owed: Sequence[Owed], now: datetime) -> None:
+def record_ticks(owed: Sequence[Owed], now: datetime) -> None:
     accept_ticks([_event(one, nominal, due) for one in owed for nominal, due in one.fires if one.claimed.trigger_id])
     OutboxMessage.objects.bulk_create(_messages(owed))
     skips = [(one.claimed.id, skip) for one in owed for skip in one.skips]
@@ -101,6 +101,6 @@ def _messages(owed: Sequence[Owed]) -> list[OutboxMessage]:
             messages += [message_of(tasks[one.claimed.task_id], nominal) for nominal, _ in one.fires]
         except RuleError as error:
             log.error("beat.task_refused", schedule=one.claimed.name, reason=str(error))
-            one.skips += [_refused(nominal, nominal, error, count=1) for nominal, _ in one.fires]
+            one.skips += [refused_stretch(nominal, nominal, error, count=1) for nominal, _ in one.fires]
             one.fires, one.problem = [], str(error)
     return messages

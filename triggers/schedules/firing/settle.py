@@ -12,20 +12,20 @@ from runs.failpoints import failpoint
 from triggers.schedules.clock import just_before
 from triggers.schedules.definition import State
 from triggers.schedules.firing.claim import Claimed
-from triggers.schedules.firing.decide import TICKS, _decide
+from triggers.schedules.firing.decide import TICKS, decide
 from triggers.schedules.firing.owed import (
     Budget,
     Owed,
     Reason,
     Rest,
-    _as_many,
-    _is_done_elsewhere,
-    _is_other,
-    _leave_to_the_other,
-    _refused,
-    _used_up,
+    as_many,
+    has_other_rule,
+    is_done_elsewhere,
+    leave_to_the_other,
+    refused_stretch,
+    used_up,
 )
-from triggers.schedules.firing.record import _record
+from triggers.schedules.firing.record import record_ticks
 from triggers.schedules.plan import EVER
 from triggers.schedules.rules.interval import Interval
 from triggers.schedules.rules.once import Clocked
@@ -44,13 +44,13 @@ ORDER BY revision.until, revision.id
 # Settling: past states first, each up to the edit that ended it
 
 
-def _settle(now: datetime, schedules: Sequence[Claimed]) -> None:
+def settle_claimed(now: datetime, schedules: Sequence[Claimed]) -> None:
     if schedules:
         past: dict[int, list[tuple[State, datetime]]] = {}
         for id, state, until in fetch(PAST, [[schedule.id for schedule in schedules]]):
             past.setdefault(id, []).append((State(id, json.loads(state)), until))
         with_past = [replace(one, past=past.get(one.id, ())) for one in schedules]
-        _record(_as_many(with_past, lambda one, budget: _settled(one, now, budget)), now)
+        record_ticks(as_many(with_past, lambda one, budget: _settled(one, now, budget)), now)
     failpoint("before_settle_commit")
 
 
@@ -80,24 +80,24 @@ def _account_for_past(owed: Owed, state: State, until: datetime, now: datetime, 
     before = owed.count
     try:
         owed.is_done &= not _follow(owed, state, owed.accounted, was_off)
-        plan = _leave_to_the_other(owed, state.plan(owed.anchor))
+        plan = leave_to_the_other(owed, state.plan(owed.anchor))
         if not state.enabled:
             owed.skips += plan.together(owed.accounted, until, Reason.PAUSED)
-        elif owed.is_done or _used_up(owed):
+        elif owed.is_done or used_up(owed):
             pass
         elif (first := next(plan.fires(owed.accounted), None)) and first <= until:
             newest = first if plan.once else plan.newest(first, until)
-            _decide(owed, state, plan, first, newest, now, TICKS, budget)
-            owed.unsettled = owed.accounted < newest and not _used_up(owed)
+            decide(owed, state, plan, first, newest, now, TICKS, budget)
+            owed.unsettled = owed.accounted < newest and not used_up(owed)
         owed.is_done |= plan.once and owed.count > before
-        if state.enabled and not (owed.is_done or owed.unsettled or _used_up(owed)):
+        if state.enabled and not (owed.is_done or owed.unsettled or used_up(owed)):
             skips, owed.accounted = plan.account(owed.accounted, until, [], [(EVER, Reason.MISSED)], budget.go_on)
             owed.skips += skips
             owed.unsettled = owed.accounted < until
     except Exception as error:
         log.error("beat.past_refused", schedule=owed.claimed.name, reason=repr(error))
         if state.enabled:
-            owed.skips.append(_refused(owed.accounted, until, error))
+            owed.skips.append(refused_stretch(owed.accounted, until, error))
     if not owed.unsettled:
         owed.accounted = max(owed.accounted, until)
 
@@ -118,14 +118,14 @@ def _arm(owed: Owed, was_off: bool) -> None:
     schedule, state = owed.claimed, owed.claimed.state
     is_new = _follow(owed, state, owed.accounted, was_off)
     owed.is_done &= not is_new
-    plan = _leave_to_the_other(owed, state.plan(owed.anchor))
+    plan = leave_to_the_other(owed, state.plan(owed.anchor))
     begun = owed.accounted
     if isinstance(plan.rule, Clocked) and is_new:
         # However late its row came, it fires, once.
         begun = min(begun, just_before(plan.rule.at))
-    if (owed.is_done and state.one_off) or _is_done_elsewhere(owed, plan):
+    if (owed.is_done and state.one_off) or is_done_elsewhere(owed, plan):
         owed.retire(Rest.DONE)
-    elif _used_up(owed):
+    elif used_up(owed):
         owed.retire(Rest.USED_UP)
     else:
         owed.arm(plan, begun)
@@ -136,10 +136,10 @@ def _arm(owed: Owed, was_off: bool) -> None:
 def _switched_off(owed: Owed) -> Owed:
     schedule = owed.claimed
     # One that was done stays so until it has another rule; what fired under an earlier one says nothing.
-    if schedule.state.one_off and (owed.is_done or (schedule.rest == Rest.DONE and not _is_other(owed))):
+    if schedule.state.one_off and (owed.is_done or (schedule.rest == Rest.DONE and not has_other_rule(owed))):
         owed.rest = Rest.DONE
     else:
-        owed.rest = Rest.USED_UP if _used_up(owed) else Rest.OFF
+        owed.rest = Rest.USED_UP if used_up(owed) else Rest.OFF
     return owed
 
 

@@ -138,7 +138,7 @@ class Cron:
             else:
                 until = min(last, just_before(next_midnight.astimezone(UTC)))
                 fires = self.fires(just_before(max(first, midnight.astimezone(UTC))))
-                count += _number(fires, until)
+                count += count_until(fires, until)
         return count
 
     def _up_to(self, at: time) -> int:
@@ -185,7 +185,7 @@ class Cron:
                     yield candidate
 
 
-def _number(fires: Iterator[datetime], until: datetime) -> int:
+def count_until(fires: Iterator[datetime], until: datetime) -> int:
     return sum(1 for _ in takewhile(lambda fire: fire <= until, fires))
 
 

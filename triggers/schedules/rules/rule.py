@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from itertools import islice, takewhile
 
 from triggers.schedules.clock import just_before
-from triggers.schedules.rules.crontab import Cron, _number
+from triggers.schedules.rules.crontab import Cron, count_until
 from triggers.schedules.rules.interval import Interval
 from triggers.schedules.rules.once import Clocked
 from triggers.schedules.rules.sun import Solar
@@ -78,4 +78,4 @@ def count_fires(rule: Rule, first: datetime, last: datetime) -> int:
         return rule.count(first, last)
     if isinstance(rule, Interval):
         return (last - first) // rule.every + 1
-    return 1 + _number(rule.fires(first), last)
+    return 1 + count_until(rule.fires(first), last)
