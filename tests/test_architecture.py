@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -20,14 +21,79 @@ VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "bas
 LEAN = "import agents, sys; sys.exit('django.conf' in sys.modules and 'importing agents imports Django')"
 
 
+# The floors of each room, the lowest first: an entry (a file or a folder) imports only from floors below its own.
+FLOORS = {
+    "agents": [
+        "ids durations exceptions effects reserved apps models",
+        "guards registry on",
+        "journal",
+        "state agent",
+        "run",
+        "async_run",
+        "testing library",
+    ],
+    "runs": [
+        "states exceptions failpoints policy chain ports",
+        "db network",
+        "models keys",
+        "alarms audit enqueue",
+        "transitions outbox",
+        "waits processes",
+        "queues timers",
+        "claim",
+        "actions worker",
+        "attempt",
+        "durable retention",
+        "executor",
+        "shadow tasks api",
+        "management apps",
+    ],
+    "triggers": [
+        "exceptions models",
+        "accept events tokens",
+        "dispatch sources",
+        "schedules retention tasks",
+        "beat declarations upcoming",
+        "api transfer",
+        "management apps",
+    ],
+    "config/console": ["theme parts", "access", "runs sources", "operations events", "schedules", "triggers"],
+}
+
+
 @cache
 def nodes_of(file: Path) -> list[ast.AST]:
     return list(ast.walk(ast.parse((ROOT / file).read_text(), str(file))))
 
 
+def is_for_types_alone(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+
+
+def module_of(file: Path) -> str:
+    return ".".join(file.with_suffix("").parts).removesuffix(".__init__")
+
+
+def entry_of(file: Path, room: str) -> str:
+    return file.relative_to(room).parts[0].removesuffix(".py")
+
+
+def files_of(room: str) -> list[Path]:
+    return [file for file in FILES if file.is_relative_to(room) and file != Path(room, "__init__.py")]
+
+
+def entries_imported(file: Path, room: str) -> set[str]:
+    front = f"{room.replace('/', '.')}."
+    found = {name.removeprefix(front).split(".")[0] for name in imports_of(file) if name.startswith(front)}
+    return found & set(" ".join(FLOORS[room]).split())
+
+
 def imports_of(file: Path) -> Iterator[str]:
-    """Every module the file imports anywhere in it, by its full name."""
+    """Every module the file imports anywhere in it, by its full name, but for what only the types need."""
+    for_types = {id(child) for node in nodes_of(file) if is_for_types_alone(node) for child in ast.walk(node)}
     for node in nodes_of(file):
+        if id(node) in for_types:
+            continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -61,13 +127,45 @@ def inserts_into(file: Path, table: str) -> bool:
     return any(f"INSERT INTO {table} " in text for text in texts_in(file))
 
 
-@pytest.mark.parametrize("file", FILES, ids=str)
-def test_imports_go_one_way(file: Path) -> None:
-    above = ROOMS[: ROOMS.index(file.parts[0])]
+def test_imports_go_one_way() -> None:
+    assert not [
+        f"{file} imports {name}"
+        for file in FILES
+        for name in imports_of(file)
+        if name.split(".")[0] in ROOMS[: ROOMS.index(file.parts[0])]
+    ]
 
-    wrong = [name for name in imports_of(file) if name.split(".")[0] in above]
 
-    assert not wrong, f"{file} is in {file.parts[0]}, which must not know {wrong[0]}"
+@pytest.mark.parametrize("room", FLOORS)
+def test_what_stands_on_a_floor_imports_only_from_the_floors_below(room: str) -> None:
+    floor_of = {entry: number for number, floor in enumerate(FLOORS[room]) for entry in floor.split()}
+
+    upward = [
+        f"{file} imports {room}/{other}"
+        for file in files_of(room)
+        for other in entries_imported(file, room)
+        if other != entry_of(file, room) and floor_of[other] >= floor_of[entry_of(file, room)]
+    ]
+
+    assert not upward
+
+
+@pytest.mark.parametrize("room", FLOORS)
+def test_every_entry_of_a_room_has_a_floor(room: str) -> None:
+    entries = {
+        entry_of(file, room) for file in FILES if file.is_relative_to(room) and file != Path(room, "__init__.py")
+    }
+
+    assert entries == set(" ".join(FLOORS[room]).split())
+
+
+def test_no_module_belongs_to_an_import_cycle() -> None:
+    modules = {module_of(file): file for file in FILES}
+    graph = {
+        module: {name for name in imports_of(file) if name in modules} - {module} for module, file in modules.items()
+    }
+
+    TopologicalSorter(graph).prepare()  # CycleError names the modules
 
 
 def test_no_room_of_the_project_imports_its_tests() -> None:

@@ -1,0 +1,5 @@
+"""The processes of a Celery worker.
+
+`parent` renews the lease and ends children that overrun, `child` prepares a child and ends it with its parent, `consumer` hears the
+broker again within a second of its return.
+"""

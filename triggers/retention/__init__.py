@@ -1,0 +1,1 @@
+"""Retention and erasure of events: `prune` by age, `payloads`, `erasure` by subject."""

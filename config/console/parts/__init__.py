@@ -1,0 +1,1 @@
+"""What the pages of the console share: panels, sections, dialogs, bulk actions, previews, links, times."""

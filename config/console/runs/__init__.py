@@ -1,0 +1,1 @@
+"""Runs in the console: `list`, `page` with waterfall, journal and causal tree, inboxes of approvals and uncertain runs, shadow runs."""

@@ -1,0 +1,1 @@
+"""Signed webhooks. `views` and `receive` take a delivery; each `scheme` proves its sender and names the event."""

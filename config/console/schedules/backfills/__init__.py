@@ -1,0 +1,1 @@
+"""Backfills in the console."""
