@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from bench.ground import Ground, Load, bare_env, new_database, start
 from config.stack import children
-from tests.stack import ROOT, eventually, free_port
+from tests.support.stack import ROOT, eventually, free_port
 
 GRANIAN = ["-m", "granian", "--interface", "wsgi", "--blocking-threads", "4", "--log-level", "error", "--port"]
 

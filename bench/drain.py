@@ -7,7 +7,7 @@ import psycopg
 
 from bench import names
 from bench.ground import Ground, Peer
-from tests.stack import eventually
+from tests.support.stack import eventually
 
 PATIENCE = 120.0  # seconds
 COMPLETE = """

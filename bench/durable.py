@@ -18,7 +18,7 @@ from bench.machine import cpu_model
 from bench.names import READY
 from bench.own_stack import own_stack
 from bench.peers import spread
-from tests.stack import ROOT, Stack, eventually
+from tests.support.stack import ROOT, Stack, eventually
 
 # No parent renews the lease of a process that only stands for a worker's child.
 SETTINGS = {

@@ -18,7 +18,7 @@ import redis
 from bench.names import READY
 from bench.own_stack import own_stack
 from config.stack import children, embedded
-from tests.stack import ROOT, Stack, eventually
+from tests.support.stack import ROOT, Stack, eventually
 
 CONCURRENCY = 2
 SETTINGS = {"WAKEFUL_APPS": "bench", "WAKEFUL_LOG_LEVEL": "WARNING", "WAKEFUL_MAX_BACKLOG": "1000000"}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from bench import names
 from bench.ground import Ground, Peer
-from tests.stack import eventually
+from tests.support.stack import eventually
 
 SEEN = """
 SELECT event.ce_id AS id, run.result::float8 AS at FROM triggers_event event

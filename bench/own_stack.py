@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from config.stack import embedded
-from tests.servers import reachable_folder
-from tests.stack import Stack, prepare
+from tests.support.servers import reachable_folder
+from tests.support.stack import Stack, prepare
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from bench.ground import Load
 from bench.own_stack import own_stack
 from bench.recovery_load import SOURCE
 from config.stack import embedded
-from tests.stack import SHOP, Process, Stack, eventually
+from tests.support.stack import SHOP, Process, Stack, eventually
 
 SETTINGS = {**SHOP, "WAKEFUL_LOG_LEVEL": "WARNING"}
 MAKE_SOURCE = f"""

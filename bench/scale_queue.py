@@ -11,7 +11,7 @@ import redis
 from bench.ground import CONCURRENCY, Load
 from bench.latency import SEEN
 from bench.scale_rows import BACKOFF, BLOCKED, READY, add_waiting, forget_runs
-from tests.stack import Stack, eventually
+from tests.support.stack import Stack, eventually
 
 AGENT = "bench.noop"
 UNKNOWN = "gone"

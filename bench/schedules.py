@@ -22,7 +22,7 @@ from bench.latency import quantile
 from bench.own_stack import own_stack
 from bench.schedules_rows import Rows
 from config.stack import children
-from tests.stack import ROOT, Process, Stack, eventually
+from tests.support.stack import ROOT, Process, Stack, eventually
 
 SMALL, MANY, MOST = 1_000, 100_000, 1_000_000
 TOGETHER = 1_000  # due in one second

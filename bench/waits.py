@@ -11,7 +11,7 @@ from bench.ground import CONCURRENCY, Load
 from bench.own_stack import own_stack
 from bench.peers import spread
 from bench.waits_rows import AT_ONE_INSTANT, FOR_ONE_EVENT, MIXED, READY, add_waiting, settle
-from tests.stack import Stack, eventually
+from tests.support.stack import Stack, eventually
 
 SMALL, LARGE = 1_000, 100_000
 WOKEN = 10_000

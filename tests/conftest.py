@@ -14,9 +14,9 @@ from django.conf import settings
 from django.test import TransactionTestCase
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests import pristine
-from tests.browser import ARGUMENTS, find_chromium, how_to_install, is_required
-from tests.servers import SETTINGS, TestServers, test_servers
+from tests.support import pristine
+from tests.support.browser import ARGUMENTS, find_chromium, how_to_install, is_required
+from tests.support.servers import SETTINGS, TestServers, test_servers
 
 # With `-n` this process only hands the tests out: each of those that run them has servers of its own.
 _hands_out = "PYTEST_XDIST_WORKER" not in os.environ and any(argument.startswith("-n") for argument in sys.argv)
@@ -38,7 +38,7 @@ if _hands_out:
     for name in ("DJANGO_SETTINGS_MODULE", *_env):
         del os.environ[name]
 
-from tests.stack import PATIENCE, Stack, StackMaker, Template  # noqa: E402  (they need the settings)
+from tests.support.stack import PATIENCE, Stack, StackMaker, Template  # noqa: E402  (they need the settings)
 
 
 def pytest_unconfigure() -> None:

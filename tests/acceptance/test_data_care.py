@@ -5,8 +5,8 @@ import json
 import pytest
 from cryptography.fernet import Fernet
 
-from tests.old_rows import old_event, old_run
-from tests.stack import SHOP, Answer, Stack, StackMaker, eventually
+from tests.support.old_rows import old_event, old_run
+from tests.support.stack import SHOP, Answer, Stack, StackMaker, eventually
 from triggers.models import Source
 from triggers.sources.secrets import add_secret
 from triggers.tokens import ALL, ensure_token

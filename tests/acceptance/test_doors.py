@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.stack import SHOP, Stack, StackMaker, eventually
+from tests.support.stack import SHOP, Stack, StackMaker, eventually
 from triggers.tokens import ALL, ensure_token
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.integration.protocol import emit, in_status, run_of, runs
-from tests.stack import ROOT, Stack, StackMaker, eventually
+from tests.support.stack import ROOT, Stack, StackMaker, eventually
 
 AGENTS = """
 from agents import AgentRun, agent, on

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stack import ROOT, Stack, StackMaker, eventually
+from tests.support.stack import ROOT, Stack, StackMaker, eventually
 
 FILE = re.compile(r"`~/my-agents/stock/(\w+\.py)`[^`]*?```python\n(.*?)```", re.DOTALL)
 

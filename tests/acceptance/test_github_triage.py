@@ -13,8 +13,8 @@ from cloudevents.core.bindings.http import HTTPMessage, to_binary_event, to_stru
 from cloudevents.core.v1.event import CloudEvent
 from standardwebhooks import Webhook
 
-from tests.stack import SHOP, Answer, Stack, StackMaker, eventually
-from tests.triggers.sources.webhooks.deliveries import recorded
+from tests.support.deliveries import recorded
+from tests.support.stack import SHOP, Answer, Stack, StackMaker, eventually
 from triggers.models import Source
 from triggers.sources.secrets import rotate
 from triggers.tokens import ALL, ensure_token

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.stack import SHOP, Stack, StackMaker, eventually
+from tests.support.stack import SHOP, Stack, StackMaker, eventually
 
 pytestmark = pytest.mark.browser
 

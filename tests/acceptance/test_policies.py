@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.integration.protocol import emit, in_status, runs
-from tests.stack import Stack, StackMaker, eventually, within
+from tests.support.stack import Stack, StackMaker, eventually, within
 
 AGENTS = """
 import asyncio

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.acceptance.test_operators_day import log_in
-from tests.stack import Stack, StackMaker, eventually
+from tests.support.stack import Stack, StackMaker, eventually
 
 pytestmark = pytest.mark.browser
 

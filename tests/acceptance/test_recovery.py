@@ -20,7 +20,7 @@ from bench.recovery import (
     claims_after_killed_workers,
     recover,
 )
-from tests.stack import LENIENCE, StackMaker, eventually, within
+from tests.support.stack import LENIENCE, StackMaker, eventually, within
 
 pytestmark = pytest.mark.chaos
 

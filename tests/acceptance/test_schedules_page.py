@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.acceptance.test_operators_day import log_in, press
-from tests.stack import SHOP, Stack, StackMaker, eventually
+from tests.support.stack import SHOP, Stack, StackMaker, eventually
 
 pytestmark = pytest.mark.browser
 

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.acceptance.test_operators_day import log_in
-from tests.stack import SHOP, Stack, StackMaker, eventually
+from tests.support.stack import SHOP, Stack, StackMaker, eventually
 
 pytestmark = pytest.mark.browser
 DONE = """

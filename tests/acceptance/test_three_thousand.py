@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.stack import SHOP, Process, Stack, StackMaker, eventually
+from tests.support.stack import SHOP, Process, Stack, StackMaker, eventually
 from triggers.models import Source, Trigger
 from triggers.sources.secrets import rotate
 

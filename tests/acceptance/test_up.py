@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from config.stack.children import command_of
-from tests.servers import reachable_folder
-from tests.stack import ROOT, eventually, free_port
+from tests.support.servers import reachable_folder
+from tests.support.stack import ROOT, eventually, free_port
 
 PATIENCE = 120.0  # seconds; a loaded machine takes its time to start seven processes
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stack import Stack, StackMaker, eventually
+from tests.support.stack import Stack, StackMaker, eventually
 
 SHOP = Path(__file__).parents[1] / "userapps" / "shop"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from tests.servers import SETTINGS
+from tests.support.servers import SETTINGS
 
 PIECE = 30  # seeds of one stack
 

@@ -18,8 +18,8 @@ from config.stack.embedded import Valkey
 from runs.db.sql import database_now
 from runs.models import OutboxMessage
 from tests.integration.protocol import emit, in_status, split
-from tests.runs.factories import make_run
-from tests.stack import SHOP, Stack, StackMaker, eventually, within
+from tests.support.runs import make_run
+from tests.support.stack import SHOP, Stack, StackMaker, eventually, within
 
 OUTAGE = float(os.environ.get("OUTAGE", "60"))  # seconds
 TASKS = 50

@@ -10,8 +10,8 @@ import pytest
 from runs.db.sql import execute
 from runs.models import NIL
 from runs.transitions.canonical import match_of
-from tests.stack import Stack, eventually
-from tests.triggers.factories import make_event, make_paused_trigger, make_trigger
+from tests.support.stack import Stack, eventually
+from tests.support.triggers import make_event, make_paused_trigger, make_trigger
 from triggers.accept import builtin_source
 from triggers.models import Event, Trigger
 

@@ -20,8 +20,8 @@ from config.health.verify import verify
 from config.stack.embedded import Postgres
 from tests.chaos.lab import FAST, Lab, lab, thaw
 from tests.chaos.load import Delivery, Senders
-from tests.stack import PATIENCE
-from tests.standby import Standby, url_of_both
+from tests.support.stack import PATIENCE
+from tests.support.standby import Standby, url_of_both
 
 TIMES = int(os.environ.get("CHAOS_FAILOVERS", "3"))
 CREW = {"web": 1, "dispatcher": 1, "worker": 2}

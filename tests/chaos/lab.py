@@ -21,10 +21,10 @@ from psycopg.rows import dict_row
 from config.health.verify import Invariant, Report, invariants_in, verify
 from config.stack import embedded
 from tests.chaos.load import Delivery, History, Senders
-from tests.points import Points
-from tests.receiver import Receiver, receiving
-from tests.servers import test_servers
-from tests.stack import Process, Stack, migrate
+from tests.support.points import Points
+from tests.support.receiver import Receiver, receiving
+from tests.support.servers import test_servers
+from tests.support.stack import Process, Stack, migrate
 
 USERAPPS = Path(__file__).parents[1] / "userapps"
 LAB = "lab"

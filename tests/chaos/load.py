@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from tests.stack import Stack
+from tests.support.stack import Stack
 
 LEAST = 40  # events of a seed
 GIVE_UP = 90.0  # seconds a sender goes on trying

@@ -10,12 +10,12 @@ from django.test import Client
 
 from runs.models import Run
 from runs.states import RunStatus
-from tests.api import Api
-from tests.config.console.factories import list_of, make_failed_run, make_one_of_each, make_source, page_of
 from tests.config.console.test_actions import press
 from tests.config.console.test_pages import NOUNS
-from tests.runs.factories import make_run
-from tests.triggers.factories import make_event, make_trigger
+from tests.support.api import Api
+from tests.support.console import list_of, make_failed_run, make_one_of_each, make_source, page_of
+from tests.support.runs import make_run
+from tests.support.triggers import make_event, make_trigger
 from triggers.sources.secrets import rotate
 
 pytestmark = pytest.mark.django_db

@@ -5,9 +5,9 @@ from collections import Counter
 from typing import Any
 
 from tests.integration.protocol import emit, in_status, outcomes, run_of, runs
-from tests.points import Points
-from tests.receiver import Receiver
-from tests.stack import ROOT, Process, Stack, StackMaker, eventually
+from tests.support.points import Points
+from tests.support.receiver import Receiver
+from tests.support.stack import ROOT, Process, Stack, StackMaker, eventually
 
 __all__ = ["Courier", "eventually"]
 

@@ -4,7 +4,14 @@ from typing import Any
 
 import redis
 
-from tests.stack import PATIENCE, SHOP, Process, Stack, StackMaker, eventually
+from tests.support.stack import (
+    PATIENCE,
+    SHOP,
+    Process,
+    Stack,
+    StackMaker,
+    eventually,
+)
 from triggers.accept import Incoming, accept, builtin_source
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from runs.models import Run
-from tests.stack import StackMaker, eventually
-from tests.triggers.factories import make_event, make_trigger
+from tests.support.stack import StackMaker, eventually
+from tests.support.triggers import make_event, make_trigger
 from triggers.models import Decision, Event
 
 HOURS = "event.data.items.filter(x, x > 0).size() > 3"

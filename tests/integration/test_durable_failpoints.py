@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.integration.courier import Courier, eventually
-from tests.receiver import receiving
-from tests.stack import StackMaker
+from tests.support.receiver import receiving
+from tests.support.stack import StackMaker
 
 pytestmark = pytest.mark.chaos
 

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from tests.integration.protocol import effects, emit, flush_broker, in_status, outcomes, run_of, runs, shop_stack, split
-from tests.stack import Stack, StackMaker, eventually, within
+from tests.support.stack import Stack, StackMaker, eventually, within
 
 LEASE = 8  # seconds
 SHORT_LEASE = {"WAKEFUL_LEASE": "3s", "WAKEFUL_LEASE_RENEW": "1s"}

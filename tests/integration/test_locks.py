@@ -7,8 +7,8 @@ import pytest
 
 from runs.db.sql import execute
 from runs.models import Run
-from tests.stack import Stack
-from tests.triggers.factories import make_event, make_trigger
+from tests.support.stack import Stack
+from tests.support.triggers import make_event, make_trigger
 from triggers.dispatch import lock
 from triggers.dispatch.batch import Batch, dispatch
 from triggers.dispatch.lock import LOCK

@@ -1,8 +1,8 @@
 import psycopg
 
 from runs.models import NIL
-from tests.stack import Stack
-from tests.triggers.factories import make_event, make_paused_trigger
+from tests.support.stack import Stack
+from tests.support.triggers import make_event, make_paused_trigger
 from triggers.dispatch.hold import resume
 from triggers.dispatch.lock import LOCK
 from triggers.dispatch.offers import move

@@ -2,8 +2,8 @@
 
 import signal
 
-from tests.old_rows import old_event, old_run
-from tests.stack import Stack, eventually
+from tests.support.old_rows import old_event, old_run
+from tests.support.stack import Stack, eventually
 from triggers.models import Event
 
 DUE = """

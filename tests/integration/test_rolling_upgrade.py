@@ -7,8 +7,8 @@ import pytest
 
 from config.celery import app
 from tests.integration.protocol import effects, emit, in_status, run_of
-from tests.runs.factories import make_run
-from tests.stack import SHOP, Stack, StackMaker, eventually
+from tests.support.runs import make_run
+from tests.support.stack import SHOP, Stack, StackMaker, eventually
 
 OLD = {"WAKEFUL_VERSION": "1", "WAKEFUL_DEMO": "0"}
 NEW = {"WAKEFUL_VERSION": "2"}

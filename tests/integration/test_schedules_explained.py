@@ -8,11 +8,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tests.points import Points
-from tests.stack import Process, Stack, StackMaker, eventually
-from tests.triggers.factories import make_trigger
-from tests.triggers.test_why import alive, ask, dated, make_schedule
-from tests.triggers.test_why import beat as look
+from tests.support.points import Points
+from tests.support.stack import Process, Stack, StackMaker, eventually
+from tests.support.triggers import make_trigger
+from tests.triggers.schedules.test_why import alive, ask, dated, make_schedule
+from tests.triggers.schedules.test_why import beat as look
 from triggers.models import Event, Schedule
 from triggers.schedules import edit as schedules
 from triggers.schedules.explain.why import Verdict, why

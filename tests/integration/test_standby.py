@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from tests.stack import Stack, StackMaker, eventually
-from tests.standby import Standby, url_of_both
+from tests.support.stack import Stack, StackMaker, eventually
+from tests.support.standby import Standby, url_of_both
 
 
 @pytest.fixture

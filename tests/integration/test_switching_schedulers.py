@@ -13,7 +13,7 @@ import redis
 from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask
 
 from runs.db.sql import database_now
-from tests.stack import Process, Stack, StackMaker, eventually
+from tests.support.stack import Process, Stack, StackMaker, eventually
 
 THEIRS = {"CELERY_BEAT_SCHEDULER": "tests.integration.theirs:DatabaseScheduler"}
 SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)

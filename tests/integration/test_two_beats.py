@@ -16,8 +16,15 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from runs.models import Run
 from tests.integration.protocol import shop_stack
-from tests.stack import LENIENCE, Process, Stack, StackMaker, eventually, within
-from tests.triggers.factories import make_trigger
+from tests.support.stack import (
+    LENIENCE,
+    Process,
+    Stack,
+    StackMaker,
+    eventually,
+    within,
+)
+from tests.support.triggers import make_trigger
 from triggers.models import Event, ExclusionCalendar, Schedule
 from triggers.schedules import edit as schedules
 from triggers.schedules.rules.interval import Interval
@@ -217,6 +224,7 @@ def test_sigint_interrupts_the_wait_of_an_idle_beat(idle: Stack) -> None:
         assert beat.wait() == 0
 
 
+@pytest.mark.chaos
 def test_beat_survives_a_restart_of_the_database(make_stack: StackMaker) -> None:
     stack = make_stack(own_servers=True)
     beat = stack.start("beat")

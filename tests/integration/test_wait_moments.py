@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.integration.courier import Courier, eventually
-from tests.receiver import receiving
-from tests.stack import Answer, Process, StackMaker
+from tests.support.receiver import receiving
+from tests.support.stack import Answer, Process, StackMaker
 
 FULL = bool(os.environ.get("WAKEFUL_FULL"))
 ROUNDS = 20 if FULL else 4

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.stack import Process, Stack, StackMaker, eventually
+from tests.support.stack import Process, Stack, StackMaker, eventually
 
 LOOK = 1.0  # seconds; a process is missed after three of these, a worker after its lease
 PATIENCE = 60.0

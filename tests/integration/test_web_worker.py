@@ -15,8 +15,15 @@ import pytest
 from config.management.commands.up import _programs
 from runs.actions.requeue import requeue
 from runs.states import RunStatus
-from tests.runs.factories import make_run
-from tests.stack import PATIENCE, ROOT, Stack, StackMaker, eventually, free_port
+from tests.support.runs import make_run
+from tests.support.stack import (
+    PATIENCE,
+    ROOT,
+    Stack,
+    StackMaker,
+    eventually,
+    free_port,
+)
 from triggers.tokens import create_token
 
 

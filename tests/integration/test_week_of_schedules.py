@@ -17,12 +17,12 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from tests.brute_force import DAY, clock_changes
 from tests.integration.tickers import AT_ONCE
-from tests.points import Points
-from tests.random_schedules import ZONES, Dice, Sample, write
-from tests.stack import Process, Stack, StackMaker
-from tests.triggers.factories import make_trigger
+from tests.support.brute_force import DAY, clock_changes
+from tests.support.points import Points
+from tests.support.random_schedules import ZONES, Dice, Sample, write
+from tests.support.stack import Process, Stack, StackMaker
+from tests.support.triggers import make_trigger
 
 pytestmark = pytest.mark.chaos
 

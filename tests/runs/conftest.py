@@ -7,8 +7,8 @@ import pytest
 from agents import Agent, AgentRun, registry
 from runs.claim import Claim, claim_next
 from runs.models import Worker
-from tests.runs.factories import AGENTS, make_run
-from tests.triggers.factories import make_event
+from tests.support.runs import AGENTS, make_run
+from tests.support.triggers import make_event
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from django.test.utils import override_settings
 from config.retention import prune
 from runs.management.operator import operator
 from runs.models import AuditEntry
-from tests.old_rows import ago
+from tests.support.old_rows import ago
 
 pytestmark = pytest.mark.django_db
 

@@ -7,7 +7,7 @@ import pytest
 
 from agents import AsyncAgentRun
 from runs.models import Step
-from tests.runs.durable import Lab, lab
+from tests.support.durable import Lab, lab
 
 __all__ = ["lab"]
 

@@ -12,8 +12,8 @@ from runs.db.sql import execute as run_sql
 from runs.db.sql import fetch
 from runs.executor import execute
 from runs.models import Attempt, Queue, Run, Worker
-from tests.runs.factories import AGENTS, make_run, statuses
-from tests.triggers.factories import make_event
+from tests.support.runs import AGENTS, make_run, statuses
+from tests.support.triggers import make_event
 
 
 def session() -> str:

@@ -8,7 +8,7 @@ from uuid_utils.compat import uuid7
 
 from runs.models import AuditEntry
 from runs.states import RunStatus
-from tests.runs.factories import make_run
+from tests.support.runs import make_run
 
 pytestmark = pytest.mark.django_db
 

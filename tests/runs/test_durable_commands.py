@@ -11,10 +11,10 @@ from uuid_utils.compat import uuid7
 from runs.management.each_run import instant
 from runs.models import Approval, AuditEntry, Run, Step
 from runs.states import RunStatus
-from tests.runs.factories import make_run
-from tests.runs.journals import make_step
-from tests.runs.test_approvals import ARGUMENTS, make_asking_run
+from tests.runs.actions.test_approve import ARGUMENTS, make_asking_run
 from tests.runs.test_commands import run_command
+from tests.support.journals import make_step
+from tests.support.runs import make_run
 from triggers.models import Event
 
 pytestmark = pytest.mark.django_db

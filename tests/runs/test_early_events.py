@@ -9,8 +9,8 @@ from django.db.models.functions import Now
 from agents import AgentRun
 from runs import waits
 from runs.models import Run, Wait
-from tests.runs.durable import Lab, lab
-from tests.triggers.factories import make_event
+from tests.support.durable import Lab, lab
+from tests.support.triggers import make_event
 from triggers.models import Event
 
 __all__ = ["lab"]

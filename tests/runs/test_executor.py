@@ -23,9 +23,9 @@ from runs.models import Attempt, Notification, OutboxMessage, ProcessedEvent, Qu
 from runs.states import RunStatus
 from runs.transitions.leave import leave
 from runs.transitions.outcome import Outcome
-from tests.runs.factories import make_run
-from tests.stack import within
-from tests.triggers.factories import make_event
+from tests.support.runs import make_run
+from tests.support.stack import within
+from tests.support.triggers import make_event
 
 pytestmark = pytest.mark.django_db
 

@@ -16,7 +16,7 @@ from runs.claim import Claim, claim_along
 from runs.db.sql import execute as execute_sql
 from runs.executor import execute
 from runs.models import Run, Worker
-from tests.runs.factories import AGENTS, statuses
+from tests.support.runs import AGENTS, statuses
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -15,9 +15,9 @@ from runs import timers, waits
 from runs.db.sql import execute, fetch
 from runs.models import Run, Wait
 from runs.ports import ports
-from tests.runs.durable import Lab, lab
-from tests.runs.test_plans import steps_of
-from tests.triggers.factories import make_event
+from tests.runs.db.test_plans import steps_of
+from tests.support.durable import Lab, lab
+from tests.support.triggers import make_event
 from triggers import accept, events
 from triggers.models import Event
 

@@ -19,9 +19,9 @@ from runs.exceptions import RunLost
 from runs.executor import committed, execute, record
 from runs.models import Attempt, Run, Step, Worker
 from runs.worker.parent import FENCE_CANCELLED
-from tests.runs.durable import Lab
-from tests.runs.factories import make_run
-from tests.triggers.factories import make_event
+from tests.support.durable import Lab
+from tests.support.runs import make_run
+from tests.support.triggers import make_event
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

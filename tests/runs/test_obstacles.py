@@ -22,10 +22,10 @@ from runs.network import broker
 from runs.outbox import deliver_inside
 from runs.processes.rescue import Rescuer, close_unseen
 from runs.queues import doorbell
-from tests.runs.durable import Lab, lab
-from tests.runs.factories import make_run
-from tests.stack import eventually, within
-from tests.triggers.factories import make_event
+from tests.support.durable import Lab, lab
+from tests.support.runs import make_run
+from tests.support.stack import eventually, within
+from tests.support.triggers import make_event
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.rules import Rules
 from triggers.models import Event

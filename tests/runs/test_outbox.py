@@ -17,7 +17,7 @@ from runs.models import OutboxMessage, Queue
 from runs.network import broker
 from runs.ports import ports
 from runs.queues import pause
-from tests.triggers.factories import make_trigger
+from tests.support.triggers import make_trigger
 
 pytestmark = pytest.mark.django_db(transaction=True, serialized_rollback=True)
 

@@ -16,8 +16,8 @@ from runs.processes.lease import wakeful_version
 from runs.processes.rescue import Rescuer
 from runs.worker import parent
 from runs.worker.parent import Watch
-from tests.runs.factories import make_run
-from tests.triggers.factories import make_event
+from tests.support.runs import make_run
+from tests.support.triggers import make_event
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

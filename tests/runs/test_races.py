@@ -18,8 +18,8 @@ from runs.claim import Claim, claim_next, settle
 from runs.executor import execute, finish
 from runs.models import Attempt, Queue, Run, Worker
 from runs.worker import parent
-from tests.runs.factories import make_run
-from tests.triggers.factories import make_event
+from tests.support.runs import make_run
+from tests.support.triggers import make_event
 
 pytestmark = pytest.mark.django_db
 

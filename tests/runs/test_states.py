@@ -28,7 +28,7 @@ from runs.processes.rescue import lost
 from runs.states import FINISHED, LIVE, TRANSITIONS, RunStatus, may_go
 from runs.transitions.leave import leave
 from runs.transitions.outcome import Outcome
-from tests.runs.factories import make_run
+from tests.support.runs import make_run
 from triggers.dispatch.admission import Match, admit
 from triggers.dispatch.batch import open_ledger
 from triggers.dispatch.decisions import settle

@@ -7,8 +7,8 @@ import pytest
 from agents import Agent, AgentRun
 from agents.testing import run_agent
 from runs.transitions.canonical import hash_in, match_of
-from tests.runs.durable import Lab, lab
-from tests.triggers.factories import make_event
+from tests.support.durable import Lab, lab
+from tests.support.triggers import make_event
 from triggers.accept import builtin_source
 
 __all__ = ["lab"]

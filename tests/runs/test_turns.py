@@ -31,9 +31,9 @@ from runs.queues.state import all_queues
 from runs.states import RunStatus
 from runs.transitions.leave import leave, take_away
 from runs.transitions.outcome import Outcome, Ticket
-from tests.runs.factories import make_run
 from tests.runs.test_look_back import PAST
-from tests.triggers.factories import make_event
+from tests.support.runs import make_run
+from tests.support.triggers import make_event
 from triggers.dispatch import pending
 from triggers.models import Event
 

@@ -15,8 +15,8 @@ from runs.actions.requeue import requeue
 from runs.models import Approval, Attempt, Notification, OutboxMessage, Run, Wait
 from runs.states import RunStatus
 from runs.transitions.canonical import digest_of
-from tests.runs.durable import Lab, lab
-from tests.triggers.factories import make_event, make_trigger
+from tests.support.durable import Lab, lab
+from tests.support.triggers import make_event, make_trigger
 from triggers.models import Event
 from triggers.sources.signal import signal
 

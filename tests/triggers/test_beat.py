@@ -15,7 +15,7 @@ from django_celery_beat.models import (
 )
 
 from runs.models import OutboxMessage
-from tests.triggers.factories import make_trigger
+from tests.support.triggers import make_trigger
 from triggers.models import Event, Revision, Schedule, Skip, Trigger
 from triggers.schedules import rows
 from triggers.schedules.firing import decide, due

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.durations import parse_duration
-from tests.api import Api
+from tests.support.api import Api
 from triggers.exceptions import RuleError
 from triggers.schedules.clock import zone_of
 from triggers.schedules.rules.crontab import Cron

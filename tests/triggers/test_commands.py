@@ -4,7 +4,7 @@ from uuid import uuid4
 import pytest
 
 from tests.runs.test_commands import run_command
-from tests.triggers.factories import make_event, make_trigger
+from tests.support.triggers import make_event, make_trigger
 from triggers.models import Event, Redispatch
 
 pytestmark = pytest.mark.django_db

@@ -14,7 +14,7 @@ from agents import AgentRun, agent, on, registry
 from agents.exceptions import DeclarationError
 from runs.exceptions import IllegalState
 from runs.models import AuditEntry
-from tests.triggers.factories import make_trigger
+from tests.support.triggers import make_trigger
 from triggers.declarations import sync as declarations
 from triggers.declarations.overrides import override, reset_overrides
 from triggers.declarations.sync import sync

@@ -6,7 +6,7 @@ from django.test import Client
 from django.utils import timezone
 
 from runs.models import AuditEntry
-from tests.api import Api
+from tests.support.api import Api
 from triggers.models import ApiToken
 from triggers.tokens import create_token, ensure_token, revoke
 

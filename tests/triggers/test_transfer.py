@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agents import AgentRun, agent, on, registry
 from runs.models import AuditEntry
 from tests.runs.test_commands import run_command
-from tests.stack import StackMaker
+from tests.support.stack import StackMaker
 from triggers.declarations import overrides, sync
 from triggers.dispatch.hold import pause
 from triggers.models import ExclusionCalendar, Schedule, Source, Trigger

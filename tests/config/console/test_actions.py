@@ -10,10 +10,10 @@ from django.utils import timezone
 from runs.models import NIL, AuditEntry, ProcessedEvent, Run
 from runs.states import RunStatus
 from tests.config.console.conftest import LogIn
-from tests.config.console.factories import list_of, make_failed_run, page_of
-from tests.old_rows import old_event, old_run
-from tests.runs.factories import make_run
-from tests.triggers.factories import hold, make_event, make_paused_trigger, make_trigger
+from tests.support.console import list_of, make_failed_run, page_of
+from tests.support.old_rows import old_event, old_run
+from tests.support.runs import make_run
+from tests.support.triggers import hold, make_event, make_paused_trigger, make_trigger
 from triggers.dispatch.offers import move
 from triggers.models import Decision, Event, Redispatch, Trigger
 

@@ -7,8 +7,8 @@ from django.test import Client
 
 from runs.models import AuditEntry
 from tests.config.console.conftest import LogIn
-from tests.config.console.factories import make_source, page_of
-from tests.triggers.factories import make_event, make_trigger
+from tests.support.console import make_source, page_of
+from tests.support.triggers import make_event, make_trigger
 from triggers.models import ApiToken, Event, Source, Trigger
 from triggers.sources.secrets import decrypt, rotate
 

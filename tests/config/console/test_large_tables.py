@@ -5,9 +5,9 @@ from django.test import Client
 
 from config.console.parts import panel
 from runs.models import Run
-from tests.config.console.factories import list_of
-from tests.runs.factories import make_run
-from tests.triggers.factories import make_event
+from tests.support.console import list_of
+from tests.support.runs import make_run
+from tests.support.triggers import make_event
 
 LOOKED_THROUGH = 2
 

@@ -9,8 +9,8 @@ from django.test.utils import CaptureQueriesContext
 
 from runs.models import AuditEntry, Run
 from tests.config.console.conftest import LogIn
-from tests.config.console.factories import list_of, make_failed_run, make_one_of_each, page_of
-from tests.triggers.factories import make_event, make_trigger
+from tests.support.console import list_of, make_failed_run, make_one_of_each, page_of
+from tests.support.triggers import make_event, make_trigger
 
 NOUNS = [
     "triggers_event",
@@ -132,7 +132,7 @@ def test_body_that_is_no_json_is_shown_with_the_reason(admin: Client) -> None:
     ],
 )
 def test_queued_run_says_why_it_does_not_run(admin: Client, state: dict[str, Any], sentence: str) -> None:
-    from tests.runs.factories import make_run
+    from tests.support.runs import make_run
 
     run = make_run(**state)
 

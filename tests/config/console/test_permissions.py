@@ -15,7 +15,7 @@ from django_celery_results.models import TaskResult
 
 from runs.models import Queue
 from tests.config.console.conftest import LogIn
-from tests.config.console.factories import make_one_of_each
+from tests.support.console import make_one_of_each
 
 pytestmark = pytest.mark.django_db
 PANELS = list(admin.site._registry.items())

@@ -6,7 +6,7 @@ from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from config.web.headers import POLICY
-from tests.config.console.factories import list_of, make_one_of_each, page_of
+from tests.support.console import list_of, make_one_of_each, page_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 PAGES = (

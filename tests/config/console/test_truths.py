@@ -10,11 +10,11 @@ from django.utils import timezone
 
 from runs.actions.approve import decide
 from runs.models import Alarm, Queue, Run, Worker
-from tests.config.console.factories import list_of, make_failed_run, make_schedule, make_worker, page_of
-from tests.old_rows import old_event
-from tests.runs.factories import make_run
-from tests.runs.journals import make_approval
-from tests.triggers.factories import make_event, make_paused_trigger, make_trigger
+from tests.support.console import list_of, make_failed_run, make_schedule, make_worker, page_of
+from tests.support.journals import make_approval
+from tests.support.old_rows import old_event
+from tests.support.runs import make_run
+from tests.support.triggers import make_event, make_paused_trigger, make_trigger
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.hold import resume
 from triggers.dispatch.rules import Rules

@@ -15,9 +15,9 @@ from standardwebhooks import Webhook
 from agents import Agent, AgentRun
 from agents.reserved import RESERVED, SIGNAL
 from agents.testing import run_agent
-from tests.runs.durable import Lab, lab
-from tests.triggers.factories import make_event
-from tests.triggers.sources.webhooks.hooks import SECRET, make_source, post, signed
+from tests.support.durable import Lab, lab
+from tests.support.hooks import SECRET, make_source, post, signed
+from tests.support.triggers import make_event
 from triggers.accept import Incoming, ReservedType, accept, builtin_source
 from triggers.models import Event, Source
 from triggers.sources.cloudevents.format import BATCH, STRUCTURED

@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from tests.stack import Stack, StackMaker, eventually
-from tests.triggers.sources.webhooks.hooks import make_source, signed
+from tests.support.hooks import make_source, signed
+from tests.support.stack import Stack, StackMaker, eventually
 from triggers.tokens import create_token
 
 

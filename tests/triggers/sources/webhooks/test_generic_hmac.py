@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.triggers.sources.webhooks.deliveries import NOW, take
+from tests.support.deliveries import NOW, take
 from triggers.sources.webhooks.proof import Rejected
 from triggers.sources.webhooks.receive import Receipt
 from triggers.sources.webhooks.scheme import schemes

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.triggers.sources.webhooks.deliveries import recorded, take
+from tests.support.deliveries import recorded, take
 from triggers.sources.webhooks.proof import Rejected
 from triggers.sources.webhooks.scheme import schemes
 from triggers.sources.webhooks.settings import InvalidSettings

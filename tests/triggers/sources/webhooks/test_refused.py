@@ -8,8 +8,8 @@ from django.utils import timezone
 
 from config.health.problems import problems
 from config.health.situation import look
-from tests.config.test_metrics import scrape
-from tests.triggers.sources.webhooks.hooks import make_source, post, signed
+from tests.config.health.test_metrics import scrape
+from tests.support.hooks import make_source, post, signed
 from triggers import accept as accept_module
 from triggers.models import RefusedDelivery, Source
 from triggers.sources.webhooks import refused

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runs.api.strict_json import is_storable
-from tests.triggers.sources.webhooks.deliveries import delivery, secrets, take
+from tests.support.deliveries import delivery, secrets, take
 from triggers.sources.webhooks.proof import Rejected, SigningSecret
 from triggers.sources.webhooks.receive import Misconfigured, receive
 from triggers.sources.webhooks.scheme import schemes

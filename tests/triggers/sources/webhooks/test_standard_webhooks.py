@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
-from tests.triggers.sources.webhooks.deliveries import NOW, take
+from tests.support.deliveries import NOW, take
 from triggers.sources.webhooks.proof import Rejected
 from triggers.sources.webhooks.scheme import schemes
 from triggers.sources.webhooks.settings import InvalidSettings

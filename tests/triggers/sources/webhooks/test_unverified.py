@@ -1,6 +1,6 @@
 import pytest
 
-from tests.triggers.sources.webhooks.deliveries import take
+from tests.support.deliveries import take
 from triggers.sources.webhooks.receive import Misconfigured
 from triggers.sources.webhooks.scheme import schemes
 from triggers.sources.webhooks.settings import InvalidSettings

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pytest_django import DjangoAssertNumQueries, Settings
 from standardwebhooks import Webhook
 
-from tests.triggers.sources.webhooks.deliveries import recorded
-from tests.triggers.sources.webhooks.hooks import SECRET, add_secret, make_source, post, signed
+from tests.support.deliveries import recorded
+from tests.support.hooks import SECRET, add_secret, make_source, post, signed
 from triggers import accept as accept_module
 from triggers.models import Event, Redelivery, Secret, Source
 from triggers.sources.webhooks import views

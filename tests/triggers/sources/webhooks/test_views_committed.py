@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.stack import Stack
-from tests.triggers.sources.webhooks.hooks import make_source, post, signed
+from tests.support.hooks import make_source, post, signed
+from tests.support.stack import Stack
 from triggers.models import Event, Secret
 
 pytestmark = pytest.mark.urls("tests.triggers.sources.urls")

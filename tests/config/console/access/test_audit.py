@@ -1,0 +1,363 @@
+"""Every door by which a person or a program changes something leaves an audit entry in their name."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib import admin as django_admin
+from django.contrib.auth.models import Group, User
+from django.core.management import call_command, get_commands
+from django.test import Client
+from django.utils import timezone
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
+
+from config.api import router
+from config.console.parts.panel import Panel
+from runs.models import NIL, AuditEntry
+from runs.queues.pause import EVERY, pause
+from tests.config.console.test_actions import choose, press
+from tests.support.api import Api
+from tests.support.console import make_failed_run, make_one_of_each, make_schedule, make_source
+from tests.support.journals import make_approval
+from tests.support.runs import make_run
+from tests.support.triggers import make_event, make_paused_trigger, make_trigger
+from triggers.models import Decision, Source, Trigger
+from triggers.schedules.calendars import create_calendar
+from triggers.schedules.edit import pause_schedule
+
+pytestmark = pytest.mark.django_db
+
+Door = Callable[[Client], object]
+
+
+def button(noun: str, name: str, make: Callable[[], Any] | None = None, /, **fields: Any) -> Door:
+    """A button of a detail page."""
+    return lambda client: press(client, noun, make() if make else make_one_of_each(1)[noun], name, **fields)
+
+
+def action(noun: str, name: str, make: Callable[[], Any] | None = None) -> Door:
+    """An action on chosen rows of a list."""
+    return lambda client: choose(client, noun, name, make() if make else make_one_of_each(1)[noun])
+
+
+def form(path: str, **fields: Any) -> Door:
+    return lambda client: client.post(path, fields)
+
+
+def call(path: str, body: Any = b"", make: Callable[[], Any] = lambda: None) -> Door:
+    """A request to the API; the path may name what was made."""
+    return lambda client: Api().post(path.format(getattr(make(), "pk", "")), body)
+
+
+def send(verb: str, path: str, body: Any, make: Callable[[], Any] = lambda: None) -> Door:
+    """The same by another method."""
+    return lambda client: getattr(Api(), verb)(path.format(getattr(make(), "pk", "")), *([body] if body else []))
+
+
+def command(*words: str, make: Callable[[], Any] = lambda: None) -> Door:
+    def run(client: Client) -> None:
+        made = getattr(make(), "pk", "")
+        call_command(*[word.format(made) for word in words], stdout=io.StringIO(), stderr=io.StringIO())
+
+    return run
+
+
+def failed() -> Any:
+    return make_failed_run(make_trigger())
+
+
+def uncertain() -> Any:
+    return make_run(status="uncertain", started_at=timezone.now())
+
+
+def pending() -> Any:
+    return make_approval(make_run(status="waiting"), status="open")
+
+
+def on_schedule() -> Any:
+    return make_schedule("morning")
+
+
+def backfill() -> Any:
+    return make_one_of_each(1)["triggers_backfill"]
+
+
+def calendar() -> Any:
+    return create_calendar(slug="days", days="*-05-01", by="test")
+
+
+def off_schedule() -> Any:
+    schedule = make_schedule("morning")
+    pause_schedule(schedule, by="test")
+    return schedule
+
+
+def disabled_source() -> Source:
+    return make_source(enabled=False)
+
+
+def hmac_source() -> Source:
+    return make_source(kind="hmac", settings={"header": "X-Signature", "template": "{body}"})
+
+
+def with_error() -> Trigger:
+    trigger = make_trigger()
+    Decision.objects.create(event=make_event(), trigger=trigger, replay_id=NIL, outcome=Decision.Outcome.ERROR)
+    return trigger
+
+
+def overridden() -> Trigger:
+    return make_trigger(declared={"overlap": "allow"}, overrides=["overlap"], overlap="skip")
+
+
+def task(**fields: Any) -> PeriodicTask:
+    every = IntervalSchedule.objects.create(every=1, period="days")
+    return PeriodicTask.objects.create(name="report", task="reports.daily", interval=every, **fields)
+
+
+def paused_queues() -> Any:
+    return pause(EVERY, reason="test", by="test")
+
+
+def change(path: str, make: Callable[[], Any], **fields: Any) -> Door:
+    """Django's own form of one object."""
+    return lambda client: client.post(path.format(make().pk), fields)
+
+
+def user() -> User:
+    return User.objects.create_user("bob", password="x")
+
+
+def group() -> Group:
+    return Group.objects.create(name="auditors")
+
+
+BOB = {"username": "bob", "date_joined_0": "2026-01-01", "date_joined_1": "00:00:00"}
+PASSWORD = {"password1": "a long enough one", "password2": "a long enough one"}
+
+ADMIN: dict[str, Door] = {
+    "runs.run requeue_run": button("runs_run", "requeue_run"),
+    "runs.run cancel_run": button("runs_run", "cancel_run", make_run),
+    "runs.run requeue_chosen": action("runs_run", "requeue_chosen"),
+    "runs.run cancel_chosen": action("runs_run", "cancel_chosen", make_run),
+    "runs.run fork_run": button("runs_run", "fork_run", input="{}"),
+    "runs.run signal_run": button("runs_run", "signal_run", make_run, name="go", data="{}"),
+    "runs.run resolve_run": button("runs_run", "resolve_run", uncertain, outcome="fail"),
+    "runs.approval approve": button("runs_approval", "approve"),
+    "runs.approval edit": button("runs_approval", "edit", arguments="{}"),
+    "runs.approval deny": button("runs_approval", "deny"),
+    "runs.queue pause": form("/admin/runs/queue/all/pause/", reason="x"),
+    "runs.queue resume": change("/admin/runs/queue/all/resume/", paused_queues),
+    "runs.queue limit": form("/admin/runs/queue/default/limit/", max_running="3"),
+    "triggers.event replay_event": button("triggers_event", "replay_event"),
+    "triggers.event replay_chosen": action("triggers_event", "replay_chosen"),
+    "triggers.trigger fire_now": button("triggers_trigger", "fire", data="{}"),
+    "triggers.trigger pause": button("triggers_trigger", "pause", reason="x"),
+    "triggers.trigger resume": button("triggers_trigger", "resume", make_paused_trigger, held="run"),
+    "triggers.trigger reset": button("triggers_trigger", "reset", overridden),
+    "triggers.trigger pause_chosen": action("triggers_trigger", "pause_chosen"),
+    "triggers.trigger resume_and_run": action("triggers_trigger", "resume_and_run", make_paused_trigger),
+    "triggers.trigger resume_and_drop": action("triggers_trigger", "resume_and_drop", make_paused_trigger),
+    "triggers.trigger fire_chosen": action("triggers_trigger", "fire_chosen"),
+    "triggers.trigger redispatch": button("triggers_trigger", "redispatch", with_error, errors="lately"),
+    "triggers.trigger redispatch_errors": action("triggers_trigger", "redispatch_errors", with_error),
+    "triggers.schedule fire_now": button("triggers_schedule", "fire"),
+    "triggers.schedule pause": button("triggers_schedule", "pause"),
+    "triggers.schedule resume": button("triggers_schedule", "resume", off_schedule),
+    "triggers.schedule delete_schedule": button("triggers_schedule", "remove"),
+    "triggers.schedule pause_chosen": action("triggers_schedule", "pause_chosen"),
+    "triggers.schedule resume_chosen": action("triggers_schedule", "resume_chosen", off_schedule),
+    "triggers.schedule fire_chosen": action("triggers_schedule", "fire_chosen"),
+    "triggers.backfill cancel": button("triggers_backfill", "cancel"),
+    "triggers.exclusioncalendar add": form("/admin/triggers/exclusioncalendar/add/", slug="days", days="*-05-01"),
+    "triggers.exclusioncalendar edit": button("triggers_exclusioncalendar", "edit", days="*-05-02"),
+    "triggers.exclusioncalendar delete_this": button("triggers_exclusioncalendar", "remove"),
+    "triggers.source rotate_secret": button("triggers_source", "rotate-secret", hmac_source, hours="1"),
+    "triggers.source enter_secret": button(
+        "triggers_source", "enter-secret", hmac_source, hours="1", secret="long enough a secret for anybody"
+    ),
+    "triggers.source enable_chosen": action("triggers_source", "enable_chosen", disabled_source),
+    "triggers.source disable_chosen": action("triggers_source", "disable_chosen"),
+    "triggers.apitoken add": form("/admin/triggers/apitoken/add/", name="ci-2", granted=["runs.view_run"]),
+    "triggers.apitoken revoke_token": button("triggers_apitoken", "revoke_token"),
+    "triggers.apitoken revoke_chosen": action("triggers_apitoken", "revoke_chosen"),
+    "auth.user add": form("/admin/auth/user/add/", username="eve", usable_password="true", **PASSWORD),
+    "auth.user change": change("/admin/auth/user/{}/change/", user, **BOB),
+    "auth.user delete": change("/admin/auth/user/{}/delete/", user, post="yes"),
+    "auth.group add": form("/admin/auth/group/add/", name="auditors-2"),
+    "auth.group change": change("/admin/auth/group/{}/change/", group, name="others"),
+    "auth.group delete": change("/admin/auth/group/{}/delete/", group, post="yes"),
+    "django_celery_beat.periodictask enable_tasks": action(
+        "django_celery_beat_periodictask", "enable_tasks", lambda: task(enabled=False)
+    ),
+    "django_celery_beat.periodictask disable_tasks": action("django_celery_beat_periodictask", "disable_tasks", task),
+    "django_celery_beat.periodictask toggle_tasks": action("django_celery_beat_periodictask", "toggle_tasks", task),
+    "django_celery_beat.periodictask run_tasks": action("django_celery_beat_periodictask", "run_tasks", task),
+    "django_celery_beat.periodictask delete": change(
+        "/admin/django_celery_beat/periodictask/{}/delete/", task, post="yes"
+    ),
+}
+# Forms of many fields, whose own tests look at their audit entries; buttons that only show something.
+ELSEWHERE = {
+    "triggers.trigger add",
+    "triggers.trigger edit",
+    "triggers.schedule add",
+    "triggers.schedule edit",
+    "triggers.schedule backfill",
+    "triggers.schedule why",
+    "triggers.source add",
+    "triggers.source edit",
+    "triggers.event erase_event",  # tests/triggers/retention/test_erasure.py
+    "triggers.trigger try_filter",
+    "triggers.event shadow_event",  # in a process of its own: tests/triggers/dispatch/test_shadow.py
+    "runs.run shadow_run",  # leads to the same
+    "django_celery_beat.periodictask add",
+    "django_celery_beat.periodictask change",
+    *(
+        f"django_celery_beat.{rule}schedule {verb}"
+        for rule in ("crontab", "interval", "clocked", "solar")
+        for verb in ("add", "change", "delete")
+    ),
+}
+API: dict[str, Door] = {
+    "events replay": call("events/{}/replay/", make=make_event),
+    "runs requeue": call("runs/{}/requeue/", make=failed),
+    "runs cancel": call("runs/{}/cancel/", make=make_run),
+    "runs fork": call("runs/{}/fork/", {}, make=failed),
+    "runs signal": call("runs/{}/signal/", {"name": "go"}, make=make_run),
+    "runs resolve": call("runs/{}/resolve/", {"outcome": "fail"}, make=uncertain),
+    "approvals decide": call("approvals/{}/decide/", {"decision": "deny"}, make=pending),
+    "queues pause": call("queues/all/pause/"),
+    "queues resume": call("queues/all/resume/", make=paused_queues),
+    "queues limit": call("queues/default/limit/", {"max_running": 3}),
+    "triggers fire": call("triggers/greeter/fire/", make=make_trigger),
+    "triggers pause": call("triggers/greeter/pause/", make=make_trigger),
+    "triggers resume": call("triggers/greeter/resume/", make=make_paused_trigger),
+    "triggers redispatch": call("triggers/greeter/redispatch/", make=with_error),
+    "schedules create": call(
+        "schedules/", {"name": "noon", "when": "every day at noon", "trigger": "greeter"}, make=make_trigger
+    ),
+    "schedules partial_update": send("patch", "schedules/{}/", {"when": "every day at noon"}, make=on_schedule),
+    "schedules destroy": send("delete", "schedules/{}/", None, make=on_schedule),
+    "schedules pause": call("schedules/{}/pause/", make=on_schedule),
+    "schedules resume": call("schedules/{}/resume/", make=off_schedule),
+    "schedules fire": call("schedules/{}/fire/", make=on_schedule),
+    "schedules backfill": call(
+        "schedules/{}/backfill/", {"start": "2025-03-03", "end": "2025-03-05"}, make=on_schedule
+    ),
+    "backfills cancel": call("backfills/{}/cancel/", make=backfill),
+    "calendars create": call("calendars/", {"slug": "days", "days": "*-05-01"}),
+    "calendars update": send("put", "calendars/days/", {"days": "*-05-02"}, make=calendar),
+    "calendars destroy": send("delete", "calendars/days/", None, make=calendar),
+    "reminders create": call(
+        "reminders/", {"when": "in 5 minutes", "trigger": "greeter", "text": "tea"}, make=make_trigger
+    ),
+}
+# The event is the record itself: it names the token's own source. These of the schedules only look.
+ELSEWHERE_OF_THE_API = {"events create", "schedules preview", "schedules fires", "schedules why", "schedules skips"}
+COMMANDS: dict[str, Door] = {
+    "emit": command("emit", "visitor.came"),
+    "fire": command("fire", "greeter", make=make_trigger),
+    "pause": command("pause", "--reason", "x"),
+    "resume": command("resume", make=paused_queues),
+    "requeue": command("requeue", "{}", make=failed),
+    "cancel": command("cancel", "{}", make=make_run),
+    "fork": command("fork", "{}", make=failed),
+    "signal": command("signal", "{}", "go", make=make_run),
+    "resolve": command("resolve", "{}", "--outcome", "fail", make=uncertain),
+    "approve": command("approve", "{}", "--deny", make=pending),
+    "replay": command("replay", "{}", make=make_event),
+    "schedules": command("schedules", "pause", "morning", make=on_schedule),
+    "backfill": command("backfill", "morning", "--from", "2025-03-03", "--to", "2025-03-05", make=on_schedule),
+    "remind": command("remind", "in 5 minutes", "reminder", "tea"),
+    "sync_agents": command("sync_agents"),
+    "prepare": command("prepare"),
+    "prune": command("prune", "--budget", "1s"),
+}
+# These look, or run the installation; rotate_keys, erase, import_triggers and shadow are tested beside what they do.
+OTHER_COMMANDS = {
+    "doctor",
+    "verify",
+    "runs",
+    "export_triggers",
+    "up",
+    "migrate",
+    "dispatcher",
+    "rotate_keys",
+    "erase",
+    "import_triggers",
+    "shadow",
+}
+
+
+def leaves_an_entry(door: Door, client: Client, by: str) -> None:
+    before = AuditEntry.objects.count()
+    door(client)
+    entries = AuditEntry.objects.order_by("id")[before:]
+    assert [entry for entry in entries if entry.by.startswith(by)], [str(entry) for entry in entries]
+
+
+@pytest.mark.parametrize("door", ADMIN.values(), ids=ADMIN.keys())
+def test_every_action_of_the_admin_is_in_the_log(admin: Client, door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("celery.app.base.Celery.send_task", lambda *args, **options: None)
+    leaves_an_entry(door, admin, by="admin:ada")
+
+
+@pytest.mark.parametrize("door", API.values(), ids=API.keys())
+def test_every_action_of_the_api_is_in_the_log(admin: Client, door: Door) -> None:
+    leaves_an_entry(door, admin, by="token:ci")
+
+
+@pytest.mark.parametrize("door", COMMANDS.values(), ids=COMMANDS.keys())
+def test_every_command_that_changes_something_is_in_the_log(admin: Client, door: Door) -> None:
+    leaves_an_entry(door, admin, by="cli:")
+
+
+def test_no_door_of_the_admin_is_missing_above() -> None:
+    assert admin_doors() == set(ADMIN) | ELSEWHERE
+
+
+def test_no_door_of_the_api_is_missing_above() -> None:
+    found = set()
+    for prefix, resource, _ in router.registry:
+        found |= {f"{prefix} {action.__name__}" for action in resource.get_extra_actions()}
+        found |= {
+            f"{prefix} {verb}" for verb in ("create", "update", "partial_update", "destroy") if hasattr(resource, verb)
+        }
+
+    assert found == set(API) | ELSEWHERE_OF_THE_API
+
+
+def test_no_command_is_missing_above() -> None:
+    ours = {name for name, app in get_commands().items() if app in ("config", "triggers", "runs", "agents")}
+
+    assert ours == set(COMMANDS) | OTHER_COMMANDS
+
+
+def test_what_a_person_may_do_is_in_the_log_when_it_is_changed(admin: Client) -> None:
+    bob = user()
+
+    admin.post(f"/admin/auth/user/{bob.pk}/change/", {**BOB, "groups": [Group.objects.get(name="operator").pk]})
+
+    entry = AuditEntry.objects.get(kind="user", action="change")
+    assert entry.detail["roles"] == ["operator"]
+    assert "Groups" in entry.detail["changed"]
+
+
+def admin_doors() -> set[str]:
+    """Whatever the admin's pages let a superuser change: list actions, buttons, and forms."""
+    doors = set()
+    for model, panel in django_admin.site._registry.items():
+        label = model._meta.label_lower
+        names = [*(panel.actions or ()), *(getattr(panel, "actions_detail", None) or ())]
+        doors |= {f"{label} {name}" for name in names}
+        if isinstance(panel, Panel):
+            doors |= {f"{label} {verb}" for verb in ("add",) if "add_view" in vars(type(panel))}
+        else:
+            doors |= {f"{label} {verb}" for verb in ("add", "change", "delete")}
+        doors |= {f"{label} {name.removesuffix('_view')}" for name in vars(type(panel)) if name in QUEUE_VIEWS}
+    return doors
+
+
+QUEUE_VIEWS = ("pause_view", "resume_view", "limit_view")

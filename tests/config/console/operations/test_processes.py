@@ -1,0 +1,164 @@
+"""The Processes page tells how things stand; queues are paused from it, and every page says so."""
+
+import re
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from runs.models import AuditEntry, Queue, Worker
+from runs.queues.pause import EVERY, pause
+from tests.config.console.conftest import LogIn
+from tests.support.console import make_worker
+from tests.support.runs import make_run
+
+PAGE = "/admin/runs/queue/processes/"
+RESTORED = "/admin/runs/queue/restored/"
+
+
+def shown(client: Client, path: str = PAGE) -> str:
+    """The page's words, without its markup."""
+    answer = client.get(path)
+    assert answer.status_code == 200
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", answer.content.decode()))
+
+
+def test_a_whole_installation_is_told_to_be_well(admin: Client) -> None:
+    for kind in ("dispatcher", "beat", "worker"):
+        make_worker(kind)
+
+    assert "Everything that is needed is alive, and nothing is late." in shown(admin)
+
+
+def test_what_is_missing_is_told_with_what_to_do(admin: Client) -> None:
+    make_worker("dispatcher", seen_at="2026-01-01T00:00Z")
+
+    told = shown(admin)
+
+    assert "No dispatcher has been seen for" in told
+    assert "The last one, here:1, vanished without a word" in told
+    assert "What to do: Start one: manage.py dispatcher ( systemctl start wakeful-dispatcher )" in told
+
+
+def test_two_versions_are_shown_side_by_side(admin: Client) -> None:
+    make_worker("worker")
+    Worker.objects.create(kind="worker", host="there", pid=2, version="2", concurrency=2)
+
+    assert "2 versions run side by side: 1 (1 process), 2 (1 process)." in shown(admin)
+
+
+def test_what_stopped_is_shown_with_the_reason(admin: Client) -> None:
+    now = "2999-01-01T00:00Z"
+    make_worker("worker", stopped_at=now, stopped_reason="lease lost")
+
+    assert "lease lost" in shown(admin)
+
+
+def test_the_page_costs_the_same_for_one_process_and_for_many(admin: Client) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as captured:
+            shown(admin)
+        return len(captured)
+
+    make_worker()
+    shown(admin)
+    for_one = queries()
+    for _ in range(5):
+        make_worker()
+        make_run()
+
+    assert queries() == for_one < 8
+
+
+@pytest.mark.parametrize(("name", "queue"), [("all", EVERY), ("default", "default")])
+def test_a_queue_is_paused_and_resumed_in_the_operators_name(admin: Client, name: str, queue: str) -> None:
+    admin.post(f"/admin/runs/queue/{name}/pause/", {"reason": "the printer burns"})
+    assert Queue.objects.get(pk=queue).paused_by == "admin:ada"
+
+    admin.post(f"/admin/runs/queue/{name}/resume/")
+    assert Queue.objects.get(pk=queue).paused_at is None
+    assert [entry.action for entry in AuditEntry.objects.filter(kind="queue").order_by("id")] == ["pause", "resume"]
+
+
+def test_a_pause_wants_a_reason_and_a_look_changes_nothing(admin: Client) -> None:
+    admin.get("/admin/runs/queue/all/pause/")
+    admin.post("/admin/runs/queue/all/pause/", {})
+    admin.get("/admin/runs/queue/all/resume/")
+
+    assert not Queue.objects.filter(paused_at__isnull=False).exists()
+
+
+def test_a_queue_is_limited_and_freed(admin: Client) -> None:
+    admin.post("/admin/runs/queue/default/limit/", {"max_running": "3"})
+    assert Queue.objects.get(pk="default").max_running == 3
+
+    admin.post("/admin/runs/queue/default/limit/", {"max_running": ""})
+    assert Queue.objects.get(pk="default").max_running is None
+
+
+@pytest.mark.parametrize("path", ["defualt/pause/", "all/limit/"])
+def test_a_queue_that_is_not_there_is_404(admin: Client, path: str) -> None:
+    assert admin.get(f"/admin/runs/queue/{path}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("permissions", "pause_status", "limit_status"),
+    [
+        (("runs.view_worker",), 403, 403),
+        (("runs.view_worker", "runs.pause_queue"), 200, 403),
+        (("runs.view_worker", "runs.change_queue"), 403, 200),
+    ],
+)
+def test_each_button_wants_its_own_permission(
+    log_in: LogIn, permissions: tuple[str, ...], pause_status: int, limit_status: int
+) -> None:
+    client = log_in(*permissions)
+
+    assert client.get("/admin/runs/queue/all/pause/").status_code == pause_status
+    assert client.get("/admin/runs/queue/default/limit/").status_code == limit_status
+    assert ("/admin/runs/queue/all/pause/" in client.get(PAGE).content.decode()) is (pause_status == 200)
+
+
+@pytest.mark.parametrize("path", [PAGE, RESTORED])
+def test_nothing_is_shown_without_permission(log_in: LogIn, path: str) -> None:
+    assert log_in("auth.view_user").get(path).status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/admin/", PAGE, "/admin/runs/run/", "/admin/triggers/trigger/add/"])
+def test_every_page_says_while_something_is_paused(admin: Client, path: str) -> None:
+    assert "the printer" not in shown(admin, path)
+
+    pause(EVERY, reason="the printer <burns>", by="admin:bob")
+
+    told = shown(admin, path)
+    assert "All queues" in told
+    assert "by admin:bob: the printer &lt;burns&gt;. Events are accepted" in told
+
+
+def test_a_login_page_tells_strangers_nothing(client: Client, db: Any) -> None:
+    pause(EVERY, reason="secret", by="admin:bob")
+
+    assert "secret" not in client.get("/admin/login/").content.decode()
+
+
+def test_after_a_restore_the_page_says_what_waits_and_what_to_check(admin: Client) -> None:
+    make_worker("worker", seen_at="2026-01-01T00:00Z", started_at="2025-12-31T00:00Z", stopped_at="2026-01-02T00:00Z")
+    make_run(trigger="invoices")
+    pause(EVERY, reason="started with --paused", by="cli:root")
+
+    told = shown(admin, RESTORED)
+
+    assert "Paused: events are accepted and become runs, and none of them starts." in told
+    assert "last sign of life before this start: 2026-01-01 00:00:00 UTC" in told
+    assert "invoices 1 list" in told
+    assert "sequences are ahead of the newest rows" in told
+
+
+def test_a_sequence_behind_its_rows_is_found(admin: Client) -> None:
+    make_run()
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE runs_run SET seq = seq + 1000")
+
+    assert "a sequence is behind its rows" in shown(admin, RESTORED)

@@ -1,0 +1,156 @@
+"""The inbox of what runs ask: decided once, for what was shown, by those who may."""
+
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+from django.utils import timezone
+
+from runs.models import Approval, AuditEntry, Run
+from runs.states import RunStatus
+from tests.config.console.conftest import LogIn
+from tests.config.console.test_actions import press
+from tests.support.console import list_of, page_of
+from tests.support.journals import make_approval
+from tests.support.runs import make_run
+
+NOUN = "runs_approval"
+
+
+def asked(**fields: object) -> Approval:
+    return make_approval(make_run(status=RunStatus.WAITING, agent="refunds"), status="open", **fields)
+
+
+def questions(client: Client, **query: str) -> list[str]:
+    return [approval.question for approval in client.get(list_of(NOUN), query).context["cl"].result_list]
+
+
+@pytest.fixture
+def approver(db: None) -> Client:
+    user = User.objects.create_user("ann", password="x", is_staff=True)
+    user.groups.add(Group.objects.get(name="approver"))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def test_pending_ones_come_first_and_the_longest_waiting_on_top(admin: Client) -> None:
+    make_approval(make_run(status="succeeded"), question="decided")
+    make_approval(make_run(status="succeeded"), question="expired", status="expired")
+    asked(question="first")
+    asked(question="second")
+
+    assert questions(admin) == ["first", "second"]
+    assert questions(admin, status="decided") == ["decided"]
+    assert questions(admin, status="over") == ["expired"]
+    assert len(questions(admin, status="all")) == 4
+
+
+def test_approver_reads_and_decides_from_the_inbox(approver: Client) -> None:
+    approval = asked(question="Refund 2026-118?", arguments={"cents": 12900})
+
+    assert "Refund 2026-118?" in approver.get(list_of(NOUN)).content.decode()
+    assert "&quot;cents&quot;: 12900" in approver.get(page_of(NOUN, approval)).content.decode()
+    press(approver, NOUN, approval, "approve", digest=approval.digest, reason="fine")
+
+    approval.refresh_from_db()
+    assert (approval.decision, approval.decided_by, approval.reason) == ("approve", "admin:ann", "fine")
+    assert Run.objects.get(pk=approval.wait.run_id).status == RunStatus.QUEUED
+    assert AuditEntry.objects.get(kind="approval").by == "admin:ann"
+
+
+def test_approved_with_other_arguments(admin: Client) -> None:
+    approval = asked(arguments={"cents": 12900})
+
+    press(admin, NOUN, approval, "edit", arguments='{"cents": 100}', digest=approval.digest)
+
+    approval.refresh_from_db()
+    assert (approval.decision, approval.decided_arguments) == ("edit", {"cents": 100})
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [("{", "This is not JSON: "), ('{"a": 1, "a": 2}', "stands twice"), ("", "required"), ("null", "required")],
+)
+def test_wrong_json_keeps_the_dialog_open_with_the_error_and_what_was_typed(
+    admin: Client, typed: str, said: str
+) -> None:
+    approval = asked(arguments={"cents": 12900})
+
+    answer = press(admin, NOUN, approval, "edit", arguments=typed)
+
+    assert said in str(answer.context["form"].errors["arguments"])
+    assert answer.context["form"]["arguments"].value() == typed
+    assert Approval.objects.get(pk=approval.pk).status == "pending"
+
+
+def test_decision_for_something_else_than_was_shown_is_refused(admin: Client) -> None:
+    approval = asked(digest="today's")
+
+    answer = press(admin, NOUN, approval, "approve", digest="yesterday's")
+
+    assert "asks for something else than what was shown" in answer.content.decode()
+    assert Approval.objects.get(pk=approval.pk).status == "pending"
+
+
+def test_second_decision_is_refused_in_words(admin: Client) -> None:
+    approval = make_approval(make_run(status="succeeded"))
+
+    answer = press(admin, NOUN, approval, "deny")
+
+    assert "was approved by admin:bob already" in answer.content.decode()
+
+
+def test_dialog_is_bound_to_what_it_shows(admin: Client) -> None:
+    approval = asked(digest="d1ge57")
+
+    dialog = admin.get(page_of(NOUN, approval).replace("change", "approve")).content.decode()
+
+    assert 'value="d1ge57"' in dialog
+
+
+def test_only_a_pending_one_has_buttons_and_edit_only_with_arguments(admin: Client) -> None:
+    pages = {
+        "bare": asked(),
+        "with arguments": asked(arguments={"n": 1}),
+        "decided": make_approval(make_run(status="succeeded"), arguments={"n": 1}),
+    }
+
+    offered = {
+        name: {action["title"] for action in admin.get(page_of(NOUN, approval)).context["actions_detail"]}
+        for name, approval in pages.items()
+    }
+
+    assert offered == {
+        "bare": {"Approve", "Deny"},
+        "with arguments": {"Approve", "Edit and approve", "Deny"},
+        "decided": set(),
+    }
+
+
+@pytest.mark.parametrize("button", ["approve", "edit", "deny"])
+def test_nobody_decides_without_permission(log_in: LogIn, button: str) -> None:
+    approval = asked(arguments={"n": 1})
+
+    answer = press(log_in("runs.view_approval"), NOUN, approval, button, arguments="{}")
+
+    assert answer.status_code == 403
+    assert Approval.objects.get(pk=approval.pk).status == "pending"
+
+
+def test_page_says_until_when_and_what_comes_after(admin: Client) -> None:
+    approval = asked(question="Call her?", on_expiry="fail")
+    approval.wait.due_at = timezone.now() + timedelta(hours=2, minutes=1)
+    approval.wait.save()
+
+    said = admin.get(page_of(NOUN, approval)).content.decode()
+
+    assert "refunds asks: Call her?" in said
+    assert "(in 2 h 1 min); after that it fails the run." in said or "(in 2 h); after that it fails the run." in said
+
+
+@pytest.mark.parametrize("form", ["approve", "edit", "deny"])
+def test_the_form_of_an_approval_that_is_gone_is_not_found(admin_client: Client, form: str) -> None:
+    assert admin_client.get(f"/admin/runs/approval/{uuid4()}/{form}/").status_code == 404

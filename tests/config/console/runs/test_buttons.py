@@ -1,0 +1,153 @@
+"""Fork, signal and resolve from the run's page."""
+
+import pytest
+from django.test import Client
+
+from runs.models import Run, Step
+from runs.states import RunStatus
+from tests.config.console.conftest import LogIn
+from tests.config.console.runs.test_page import opened
+from tests.config.console.test_actions import press
+from tests.support.console import make_failed_run, page_of
+from tests.support.journals import make_fork, make_step
+from tests.support.runs import make_run
+from tests.support.triggers import make_trigger
+from triggers.models import Event
+
+NOUN = "runs_run"
+VIEWER = ("runs.view_run", "triggers.view_event")
+
+
+def uncertain() -> Run:
+    run = make_run(status=RunStatus.UNCERTAIN)
+    make_step(run, "pay", status="started", arguments=[12900])
+    return run
+
+
+def fork_of(run: Run) -> Run:
+    return Run.objects.get(forked_from_id=run.pk)
+
+
+def test_each_entry_offers_a_fork_that_begins_there(admin: Client) -> None:
+    run = make_failed_run(make_trigger())
+    make_step(run, "mail:7&8", status="failed", error="no")
+
+    assert "fork_run/?step=mail%3A7%268" in opened(admin, run, "mail:7&8")
+    dialog = admin.get(page_of(NOUN, run).replace("change", "fork_run"), {"step": "mail:7&8"}).content.decode()
+    assert 'value="mail:7&amp;8"' in dialog
+
+
+def test_fork_takes_over_what_came_before_the_step_and_leads_to_the_new_run(admin: Client) -> None:
+    run = make_failed_run(make_trigger(), input={"n": 1})
+    make_step(run, "first")
+    make_step(run, "second", status="failed", error="no")
+
+    answer = press(admin, NOUN, run, "fork_run", step="second", input='{"n": 1}')
+
+    fork = fork_of(run)
+    assert list(fork.steps.values_list("key", flat=True)) == ["first"]
+    assert fork.input == {"n": 1}
+    assert answer.redirect_chain[0][0] == page_of(NOUN, fork)
+
+
+def test_fork_with_another_input(admin: Client) -> None:
+    run = make_failed_run(make_trigger(), input={"n": 1})
+
+    press(admin, NOUN, run, "fork_run", step="", input='{"n": 2}')
+
+    assert fork_of(run).input == {"n": 2}
+
+
+@pytest.mark.parametrize(("field", "typed"), [("input", "{n: 1}"), ("step", "no such step")])
+def test_what_is_wrong_stands_at_its_field_in_the_dialog_that_stays_open(admin: Client, field: str, typed: str) -> None:
+    run = make_failed_run(make_trigger())
+
+    answer = press(admin, NOUN, run, "fork_run", **{"input": "null", field: typed})
+
+    assert answer.templates[0].name == "unfold/helpers/dialog.html"
+    assert list(answer.context["form"].errors) == [field]
+    assert not Run.objects.filter(forked_from_id=run.pk).exists()
+
+
+def test_uncertain_run_goes_on_with_the_result_somebody_found_out(admin: Client) -> None:
+    run = uncertain()
+
+    press(admin, NOUN, run, "resolve_run", outcome="happened", result='{"charge": "ch_7"}')
+
+    step = Step.objects.get(run=run)
+    assert (step.status, step.output) == ("done", {"charge": "ch_7"})
+    assert Run.objects.get(pk=run.pk).status == RunStatus.QUEUED
+
+
+def test_uncertain_run_does_what_did_not_happen(admin: Client) -> None:
+    run = uncertain()
+
+    press(admin, NOUN, run, "resolve_run", outcome="did_not_happen", result="null")
+
+    assert not Step.objects.filter(run=run).exists()
+    assert Run.objects.get(pk=run.pk).status == RunStatus.QUEUED
+
+
+def test_result_of_what_did_not_happen_is_refused_at_its_field(admin: Client) -> None:
+    run = uncertain()
+
+    answer = press(admin, NOUN, run, "resolve_run", outcome="did_not_happen", result='{"charge": 1}')
+
+    assert "result" in answer.context["form"].errors
+    assert Run.objects.get(pk=run.pk).status == RunStatus.UNCERTAIN
+
+
+def test_journal_that_does_not_fit_is_tried_again_or_failed_but_has_no_result(admin: Client) -> None:
+    run = make_run(status=RunStatus.UNCERTAIN)
+
+    dialog = admin.get(page_of(NOUN, run).replace("change", "resolve_run"))
+
+    assert [value for value, _ in dialog.context["form"].fields["outcome"].choices] == ["did_not_happen", "fail"]
+    assert "result" not in dialog.context["form"].fields
+
+
+def test_signal_is_an_event_for_the_run(admin: Client) -> None:
+    run = make_run(status=RunStatus.WAITING)
+
+    press(admin, NOUN, run, "signal_run", name="go on", data='{"n": 1}')
+
+    event = Event.objects.get(type="run.signal")
+    assert event.subject == str(run.pk)
+    assert event.data == {"run": str(run.pk), "name": "go on", "data": {"n": 1}}
+
+
+@pytest.mark.parametrize("button", ["fork_run", "signal_run", "resolve_run"])
+def test_nobody_does_it_without_permission(log_in: LogIn, button: str) -> None:
+    assert press(log_in(*VIEWER), NOUN, uncertain(), button, outcome="fail", name="x").status_code == 403
+
+
+def test_viewer_is_offered_no_fork(log_in: LogIn) -> None:
+    run, viewer = uncertain(), log_in(*VIEWER)
+
+    assert "fork_run" not in viewer.get(page_of(NOUN, run)).content.decode() + opened(viewer, run, "pay")
+
+
+@pytest.mark.parametrize(
+    ("status", "offered"),
+    [
+        ("uncertain", {"Resolve", "Fork", "Signal", "Shadow run", "Cancel"}),
+        ("waiting", {"Fork", "Signal", "Shadow run", "Cancel"}),
+        ("failed", {"Requeue", "Fork", "Shadow run"}),
+        ("succeeded", {"Fork", "Shadow run"}),
+    ],
+)
+def test_buttons_are_those_its_state_allows(admin: Client, status: str, offered: set[str]) -> None:
+    actions = admin.get(page_of(NOUN, make_run(status=status))).context["actions_detail"]
+
+    assert {action["title"] for action in actions} == offered
+
+
+def test_forked_run_leads_to_its_fork_and_is_not_requeued(admin: Client) -> None:
+    run = make_failed_run(make_trigger())
+    fork = make_fork(run)
+
+    page = admin.get(page_of(NOUN, run))
+
+    assert "does its work now" in page.content.decode()
+    assert page_of(NOUN, fork) in page.content.decode()
+    assert {action["title"] for action in page.context["actions_detail"]} == {"Fork", "Shadow run"}

@@ -1,0 +1,269 @@
+"""An alarm is told of once when it begins and once when it is over, and leaves at least once."""
+
+import json
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from config.health import problems, situation
+from config.health.alarms import Watch, stand_in, update_alarms
+from config.health.situation import look
+from runs import alarms, outbox
+from runs.models import NIL, Alarm, Notification, OutboxMessage, Worker
+from tests.support.hooks import make_source
+from tests.support.triggers import make_event, make_trigger
+from triggers.models import Decision, Offer, RefusedDelivery
+
+pytestmark = pytest.mark.django_db
+
+LONG_AGO = "2026-01-01T00:00Z"
+
+
+class Receiver:
+    """Somebody at WAKEFUL_ALARM_URL: what it was sent, and how it answers."""
+
+    def __init__(self) -> None:
+        self.heard: list[dict[str, Any]] = []
+        self.answer = 204
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                receiver.heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(receiver.answer)
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None: ...
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/alarms"
+
+
+@pytest.fixture
+def receiver(settings: Any) -> Iterator[Receiver]:
+    receiver = Receiver()
+    with receiver.server:
+        Thread(target=receiver.server.serve_forever, daemon=True).start()
+        settings.WAKEFUL_ALARM_URL = receiver.url
+        yield receiver
+        receiver.server.shutdown()
+
+
+def processes(*kinds: str) -> None:
+    for number, kind in enumerate(kinds):
+        Worker.objects.create(kind=kind, host="here", pid=number, version="1", started_at=LONG_AGO)
+
+
+def texts() -> list[str]:
+    return list(Notification.objects.order_by("id").values_list("text", flat=True))
+
+
+def test_a_fault_is_told_once_when_it_begins_and_once_when_it_is_over() -> None:
+    processes("dispatcher", "worker")
+
+    update_alarms()
+    update_alarms()
+
+    assert [alarm.name for alarm in Alarm.objects.all()] == ["no-beat"]
+    assert len(texts()) == 1
+    assert texts()[0].startswith("No beat has ever been seen: no schedule fires")
+
+    processes("beat")
+    update_alarms()
+    update_alarms()
+
+    assert Alarm.objects.get().ended_at is not None
+    assert len(texts()) == 2
+    assert texts()[1].startswith("Over after ")
+
+
+def test_a_fault_that_comes_back_is_a_new_alarm() -> None:
+    processes("dispatcher", "worker")
+    update_alarms()
+    processes("beat")
+    update_alarms()
+    Worker.objects.filter(kind="beat").update(seen_at=LONG_AGO)
+
+    update_alarms()
+
+    assert Alarm.objects.filter(name="no-beat").count() == 2
+    assert Alarm.objects.filter(name="no-beat", ended_at=None).count() == 1
+
+
+def test_a_fault_that_has_just_begun_is_no_alarm_yet(settings: Any) -> None:
+    for kind in ("dispatcher", "worker", "beat"):
+        Worker.objects.create(kind=kind, host="here", pid=1, version="1")
+    Worker.objects.filter(kind="worker").delete()
+
+    update_alarms()
+
+    assert not Alarm.objects.exists()
+
+
+def ends_in_an_error(slug: str) -> None:
+    Decision.objects.create(event=make_event(), trigger=make_trigger(slug), replay_id=NIL, outcome="error")
+
+
+def fails(slug: str) -> None:
+    make_trigger(slug, failures_in_a_row=1000)
+
+
+def cannot_be_offered(slug: str) -> None:
+    Offer.objects.create(trigger=make_trigger(slug), outcome="held", failures=10, error="no room")
+
+
+def refuses(slug: str) -> None:
+    source = make_source(slug)
+    source.secrets.update(last_matched_at=LONG_AGO)
+    RefusedDelivery.objects.create(source=source, hour=timezone.now(), reason="signature", status=401)
+
+
+@pytest.mark.parametrize(
+    ("make_wrong", "named", "more"),
+    [
+        (ends_in_an_error, "trigger-errors:{}", "trigger-errors"),
+        (fails, "failing:{}", "failing"),
+        (cannot_be_offered, "offer:{}:held", "offers"),
+        (refuses, "refusing:{}", "refusing"),
+    ],
+)
+def test_one_more_of_a_kind_than_are_told_of_ends_no_alarm_of_another(
+    make_wrong: Callable[[str], None], named: str, more: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (situation, problems):
+        monkeypatch.setattr(module, "BROKEN_SHOWN", 2)
+        monkeypatch.setattr(module, "FAILING_SHOWN", 2)
+    processes("dispatcher", "worker", "beat")
+
+    make_wrong("mine")
+    make_wrong("yours")
+    update_alarms()
+    both = {named.format("mine"), named.format("yours")}
+    assert set(Alarm.objects.values_list("name", flat=True)) == both
+
+    make_wrong("a-third")
+    update_alarms()
+    assert set(Alarm.objects.filter(ended_at=None).values_list("name", flat=True)) == {*both, more}
+    assert not Alarm.objects.exclude(ended_at=None).exists()
+
+
+def test_one_that_was_not_told_of_is_when_another_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (situation, problems):
+        monkeypatch.setattr(module, "BROKEN_SHOWN", 1)
+    processes("dispatcher", "worker", "beat")
+    ends_in_an_error("mine")
+    update_alarms()
+    ends_in_an_error("a-second")
+    update_alarms()
+
+    Decision.objects.filter(trigger__slug="mine").delete()
+    update_alarms()
+
+    assert [alarm.name for alarm in Alarm.objects.filter(ended_at=None)] == ["trigger-errors:a-second"]
+
+
+def test_two_that_notice_raise_one_alarm() -> None:
+    assert alarms.begin("backlog", severity="bad", text="late")
+    assert not alarms.begin("backlog", severity="bad", text="late")
+    assert alarms.end("backlog")
+    assert not alarms.end("backlog")
+
+    assert Notification.objects.count() == 2
+
+
+def test_that_no_dispatcher_is_alive_is_recorded_without_one_and_ended_by_the_next(
+    receiver: Receiver, django_assert_num_queries: Any
+) -> None:
+    processes("dispatcher", "worker", "web")
+    with django_assert_num_queries(1):
+        stand_in()
+    Worker.objects.filter(kind="dispatcher").update(seen_at=LONG_AGO)
+
+    stand_in()
+    stand_in()
+
+    assert [alarm.name for alarm in Alarm.objects.filter(ended_at=None)] == ["no-dispatcher"]
+    assert len(texts()) == 1
+    assert texts()[0].startswith("No dispatcher has been seen for ")
+
+    processes("dispatcher")
+    update_alarms()
+
+    assert Alarm.objects.get(name="no-dispatcher").ended_at is not None
+    while outbox.deliver_slow():
+        pass
+    assert ("no-dispatcher", "began") in [(sent["alarm"], sent["state"]) for sent in receiver.heard]
+    assert ("no-dispatcher", "ended") in [(sent["alarm"], sent["state"]) for sent in receiver.heard]
+
+
+def test_a_dispatcher_that_is_gone_for_a_moment_is_no_alarm_of_the_web_process_yet() -> None:
+    processes("worker", "web")
+    Worker.objects.create(kind="dispatcher", host="here", pid=1, version="1", stopped_at=timezone.now())
+
+    stand_in()
+
+    assert not Alarm.objects.exists()
+
+
+def test_a_quiet_look_is_one_statement(django_assert_num_queries: Any) -> None:
+    processes("dispatcher", "worker", "beat")
+    watch = Watch()
+
+    with django_assert_num_queries(1):
+        watch()
+        watch()
+
+
+def test_an_alarm_is_sent_when_it_begins_and_when_it_is_over(receiver: Receiver) -> None:
+    alarms.begin("no-beat", severity="bad", text="No beat.", remedy="Start one.")
+    alarms.end("no-beat")
+
+    while outbox.deliver_slow():
+        pass
+
+    assert [(sent["alarm"], sent["state"], sent["severity"]) for sent in receiver.heard] == [
+        ("no-beat", "began", "bad"),
+        ("no-beat", "ended", "bad"),
+    ]
+    assert receiver.heard[0]["text"] == "No beat."
+    assert receiver.heard[1]["ended_at"]
+    assert not OutboxMessage.objects.exists()
+
+
+def test_an_alarm_that_is_not_taken_stays_and_says_why(receiver: Receiver) -> None:
+    receiver.answer = 500
+    alarms.begin("no-beat", severity="bad", text="No beat.")
+    [message] = OutboxMessage.objects.all()
+
+    outbox.deliver_slow()
+
+    message.refresh_from_db()
+    assert "500" in message.last_error
+    assert look().undelivered == 1
+
+    receiver.answer = 204
+    OutboxMessage.objects.update(available_at=LONG_AGO)
+    outbox.deliver_slow()
+    assert not OutboxMessage.objects.exists()
+
+
+def test_a_message_that_is_being_sent_comes_up_again_if_its_sender_dies(receiver: Receiver) -> None:
+    alarms.begin("no-beat", severity="bad", text="No beat.")
+
+    assert outbox.reserve(alarms.TOPIC, 10, held=False)
+    assert outbox.deliver_slow() == 0  # for a minute it is with the first sender
+    OutboxMessage.objects.update(available_at=LONG_AGO)
+
+    assert outbox.deliver_slow() == 1
+    assert [sent["alarm"] for sent in receiver.heard] == ["no-beat"]
+    assert not OutboxMessage.objects.exists()
+
+
+def test_without_an_address_nothing_is_sent() -> None:
+    alarms.begin("no-beat", severity="bad", text="No beat.")
+
+    assert not OutboxMessage.objects.exists()

@@ -1,0 +1,267 @@
+"""A decision counts once, while there is still something to decide, and for what was asked."""
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Literal
+
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+
+from runs.actions.approve import decide
+from runs.actions.cancel import cancel
+from runs.exceptions import IllegalState
+from runs.models import Approval, AuditEntry, Run, Wait
+from runs.states import RunStatus
+from runs.transitions.canonical import digest_of
+from runs.waits import end_due
+from tests.support.journals import make_approval
+from tests.support.runs import make_run
+
+pytestmark = pytest.mark.django_db
+ARGUMENTS = {"invoice": 7, "cents": 1200}
+
+
+def make_asking_run(**fields: Any) -> Approval:
+    """A run that waits for a decision on ARGUMENTS."""
+    run = make_run(status=RunStatus.WAITING, **fields)
+    digest = digest_of("Refund?", ARGUMENTS)
+    return make_approval(run, status="open", question="Refund?", arguments=ARGUMENTS, digest=digest)
+
+
+def elsewhere(*actions: Callable[[], Any]) -> list[Any]:
+    """What these return or refuse with, each done at once with the others on a connection of its own."""
+    at_once = threading.Barrier(len(actions))
+    said: list[Any] = [None] * len(actions)
+
+    def act(place: int) -> None:
+        try:
+            connection.ensure_connection()
+            at_once.wait(10)
+            said[place] = actions[place]()
+        except IllegalState as refusal:
+            said[place] = refusal
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=act, args=[place]) for place in range(len(actions))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    return said
+
+
+@pytest.mark.parametrize(
+    ("decision", "status", "arguments"),
+    [("approve", "approved", ARGUMENTS), ("edit", "edited", {"cents": 1}), ("deny", "denied", None)],
+)
+def test_a_decision_is_written_down_and_lets_the_run_go_on(
+    decision: Literal["approve", "edit", "deny"], status: str, arguments: Any
+) -> None:
+    asked = make_asking_run()
+
+    decide(asked.id, decision=decision, by="ada", reason="so", arguments=arguments if decision == "edit" else None)
+
+    approval = Approval.objects.get(pk=asked.id)
+    assert (approval.status, approval.decided_by, approval.reason) == (status, "ada", "so")
+    assert approval.decided_arguments == arguments
+    assert approval.decided_digest == ("" if arguments is None else digest_of("Refund?", arguments))
+    assert approval.wait.status == "done"
+    assert approval.wait.run.status == "queued" and approval.wait.run.ready_at is not None
+
+
+def test_every_decision_is_in_the_audit_log_without_what_it_was_about() -> None:
+    asked = make_asking_run()
+
+    decide(asked.id, decision="deny", by="ada", reason="Bob asked me to")
+
+    entry = AuditEntry.objects.get()
+    assert (entry.by, entry.action, entry.kind, entry.object_id) == ("ada", "deny", "approval", str(asked.id))
+    assert entry.detail == {"run": str(asked.wait.run_id), "digest": asked.digest}
+
+
+@pytest.mark.parametrize("key_limit", [1, 2])
+def test_a_run_that_gave_its_place_up_lines_up_for_one(key_limit: int) -> None:
+    asked = make_asking_run(key="t:k", key_limit=key_limit)
+
+    decide(asked.id, decision="approve", by="ada")
+
+    run = Run.objects.get(pk=asked.wait.run_id)
+    assert (run.status, run.ready_at, run.due_at is not None) == ("queued", None, True)
+
+
+def test_a_run_that_kept_its_place_is_ready_at_once() -> None:
+    asked = make_asking_run(key="t:k", slot=1)
+
+    decide(asked.id, decision="approve", by="ada")
+
+    run = Run.objects.get(pk=asked.wait.run_id)
+    assert (run.slot, run.ready_at is not None, run.due_at) == (1, True, None)
+
+
+def test_an_approval_is_used_once() -> None:
+    asked = make_asking_run()
+    decide(asked.id, decision="approve", by="ada")
+
+    with pytest.raises(IllegalState, match="was approved by ada already") as refusal:
+        decide(asked.id, decision="deny", by="bob")
+
+    assert refusal.value.status == "approved"
+    assert Approval.objects.get().decided_by == "ada"
+    assert AuditEntry.objects.count() == 1
+
+
+def test_a_decision_meant_for_something_else_is_refused() -> None:
+    asked = make_asking_run()
+
+    with pytest.raises(IllegalState, match="asks for something else"):
+        decide(asked.id, decision="approve", by="ada", digest=digest_of("Refund?", {"invoice": 7, "cents": 1}))
+    decide(asked.id, decision="approve", by="ada", digest=digest_of("Refund?", {"cents": 1200, "invoice": 7}))
+
+    assert Approval.objects.get().status == "approved"
+
+
+def test_what_is_over_cannot_be_decided_even_before_its_run_was_told() -> None:
+    asked = make_asking_run()
+    Wait.objects.update(due_at=timezone.now() - timedelta(seconds=1))
+
+    with pytest.raises(IllegalState, match="has expired") as refusal:
+        decide(asked.id, decision="approve", by="ada")
+
+    assert refusal.value.status == "expired"
+    assert end_due(10) == 1
+    assert Approval.objects.get().status == "expired"
+
+
+def test_a_stopped_run_asks_nothing_any_more() -> None:
+    asked = make_asking_run()
+    cancel(asked.wait.run_id, by="bob")
+
+    with pytest.raises(IllegalState, match="was stopped before anybody decided") as refusal:
+        decide(asked.id, decision="approve", by="ada")
+
+    assert refusal.value.status == "closed"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"decision": "maybe"},
+        {"decision": "edit"},
+        {"decision": "approve", "arguments": {"cents": 1}},
+        {"decision": "deny", "arguments": {"cents": 1}},
+    ],
+)
+def test_a_decision_that_makes_no_sense_is_no_decision(said: Any) -> None:
+    asked = make_asking_run()
+
+    with pytest.raises(ValueError, match="edit|decision"):
+        decide(asked.id, by="ada", **said)
+
+    assert Approval.objects.get().status == "pending"
+
+
+def test_arguments_that_were_not_asked_about_cannot_be_edited() -> None:
+    asked = make_approval(make_run(status=RunStatus.WAITING), status="open")
+
+    with pytest.raises(ValueError, match="without arguments"):
+        decide(asked.id, decision="edit", by="ada", arguments={"cents": 1})
+
+
+# --- Races ---
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_who_decide_at_once_one_wins_and_the_other_is_told_who() -> None:
+    asked = make_asking_run()
+
+    said = elsewhere(
+        lambda: decide(asked.id, decision="approve", by="ada"), lambda: decide(asked.id, decision="deny", by="bob")
+    )
+
+    [refusal] = [one for one in said if isinstance(one, IllegalState)]
+    approval = Approval.objects.get()
+    assert f"by {approval.decided_by} already" in str(refusal)
+    assert AuditEntry.objects.get().by == approval.decided_by
+    assert Run.objects.get().status == "queued"
+
+
+def while_locked(asked: Approval, first: Callable[[], Any], second: Callable[[], Any]) -> list[Any]:
+    """`first` in a transaction that commits once `second` has come to wait for it."""
+    done = threading.Event()
+    said: list[Any] = []
+
+    def act() -> None:
+        try:
+            said.append(second())
+        except IllegalState as refusal:
+            said.append(refusal)
+        finally:
+            connection.close()
+            done.set()
+
+    thread = threading.Thread(target=act)
+    with transaction.atomic():
+        first()
+        thread.start()
+        assert not done.wait(0.3)
+    thread.join(20)
+    return said
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_decision_that_comes_after_the_expiry_is_refused() -> None:
+    asked = make_asking_run()
+    Wait.objects.update(due_at=timezone.now() + timedelta(seconds=0.2))
+
+    def expire() -> None:
+        while not end_due(10):
+            pass
+
+    [refusal] = while_locked(asked, expire, lambda: decide(asked.id, decision="approve", by="ada"))
+
+    assert isinstance(refusal, IllegalState) and refusal.status == "expired"
+    assert (Approval.objects.get().status, Run.objects.get().status) == ("expired", "queued")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_expiry_that_comes_during_a_decision_leaves_it_alone() -> None:
+    asked = make_asking_run()
+    Wait.objects.update(due_at=timezone.now() + timedelta(seconds=1))
+
+    with transaction.atomic():
+        decide(asked.id, decision="approve", by="ada")
+        Wait.objects.filter(status="done").update(due_at=timezone.now() - timedelta(seconds=1))
+        [ended] = elsewhere(lambda: end_due(10))
+
+    assert ended == 0
+    assert (Approval.objects.get().status, Wait.objects.get().status) == ("approved", "done")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_decision_that_comes_after_a_cancel_is_refused() -> None:
+    asked = make_asking_run()
+    run_id = asked.wait.run_id
+
+    [refusal] = while_locked(
+        asked, lambda: cancel(run_id, by="bob"), lambda: decide(asked.id, decision="approve", by="ada")
+    )
+
+    assert isinstance(refusal, IllegalState) and refusal.status == "closed"
+    assert (Approval.objects.get().status, Run.objects.get().status) == ("closed", "cancelled")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_cancel_that_comes_after_a_decision_stops_the_run_it_woke() -> None:
+    asked = make_asking_run()
+    run_id = asked.wait.run_id
+
+    [cancelled] = while_locked(
+        asked, lambda: decide(asked.id, decision="approve", by="ada"), lambda: cancel(run_id, by="bob")
+    )
+
+    assert cancelled.status == "cancelled"
+    assert (Approval.objects.get().status, Run.objects.get().status) == ("approved", "cancelled")

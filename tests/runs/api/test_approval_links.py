@@ -1,0 +1,224 @@
+"""Whoever has the link may decide; looking at it decides nothing."""
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from runs.actions.approve import decide
+from runs.actions.cancel import cancel
+from runs.api.approval_links import approval_link, signer
+from runs.models import Approval, Run, Wait
+from runs.retention.payloads import remove_payloads
+from tests.runs.actions.test_approve import ARGUMENTS, make_asking_run
+from tests.support.journals import make_approval
+from tests.support.runs import make_run
+
+pytestmark = pytest.mark.django_db
+
+AS_ASKED = '{\r\n  "invoice": 7,\r\n  "cents": 1200\r\n}'  # as a browser sends what the page shows
+
+
+def text_of(response: Any) -> str:
+    """What a person reads, without the markup."""
+    body = re.sub(r"<style>.*</style>", "", response.content.decode(), flags=re.S)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", body))
+
+
+def test_the_page_shows_what_is_asked_until_when_and_decides_nothing() -> None:
+    asked = make_asking_run()
+    Approval.objects.update(detail="The customer wrote\n<b>twice</b>.")
+    Wait.objects.update(due_at=timezone.now() + timedelta(days=1))
+
+    response = Client().get(approval_link(asked))
+
+    page = response.content.decode()
+    assert response.status_code == 200
+    assert "Refund?" in page and "&lt;b&gt;twice&lt;/b&gt;" in page and "<b>" not in page
+    assert "&quot;cents&quot;: 1200" in page
+    assert "and then counts as denied" in text_of(response)
+    assert [f'value="{choice}"' in page for choice in ("approve", "edit", "deny")] == [True] * 3
+    assert Approval.objects.get().status == "pending"
+
+
+def test_whatever_opens_links_by_itself_decides_nothing() -> None:
+    asked = make_asking_run()
+    link = approval_link(asked)
+
+    for method in ("get", "head", "options"):
+        getattr(Client(), method)(link, {"decision": "approve"})
+
+    assert Approval.objects.get().status == "pending"
+
+
+def test_no_trace_of_the_link_is_kept_or_passed_on() -> None:
+    response = Client().get(approval_link(make_asking_run()))
+
+    assert "no-store" in response["Cache-Control"]
+    assert "noindex" in response["X-Robots-Tag"]
+    assert response["Referrer-Policy"] == "same-origin"
+    assert "frame-ancestors 'none'" in response["Content-Security-Policy"]
+
+
+def test_the_form_decides_without_a_login() -> None:
+    asked = make_asking_run()
+    link, client = approval_link(asked), Client()
+
+    said = {"decision": "approve", "arguments": AS_ASKED, "reason": "fine"}
+    response = client.post(link, said, follow=True)
+
+    approval = Approval.objects.get()
+    assert (approval.status, approval.decided_by, approval.reason) == ("approved", "link", "fine")
+    assert approval.decided_arguments == ARGUMENTS
+    assert Run.objects.get().status == "queued"
+    assert "Approved on" in text_of(response) and "<form" not in response.content.decode()
+
+
+def test_arguments_may_be_edited() -> None:
+    asked = make_asking_run()
+
+    Client().post(approval_link(asked), {"decision": "edit", "arguments": '{"cents": 1}'})
+
+    assert (Approval.objects.get().status, Approval.objects.get().decided_arguments) == ("edited", {"cents": 1})
+
+
+def test_a_denial_does_not_mind_what_stands_in_the_arguments() -> None:
+    asked = make_asking_run()
+
+    Client().post(approval_link(asked), {"decision": "deny", "arguments": "{"})
+
+    assert Approval.objects.get().status == "denied"
+
+
+@pytest.mark.parametrize(
+    ("said", "complaint"),
+    [
+        ({"decision": "edit", "arguments": '{"cents": '}, "not JSON"),
+        ({"decision": "edit", "arguments": ""}, "not JSON"),
+        ({"decision": "edit", "arguments": "null"}, "give the arguments"),
+        ({"decision": "approve", "arguments": '{"cents": 1}'}, "You have edited the arguments"),
+        ({"decision": "maybe"}, "maybe"),
+        ({}, "required"),
+    ],
+)
+def test_a_decision_that_makes_no_sense_is_shown_again_with_what_was_written(said: Any, complaint: str) -> None:
+    asked = make_asking_run()
+
+    response = Client().post(approval_link(asked), said)
+
+    assert response.status_code == 400
+    assert complaint in text_of(response)
+    if said.get("arguments"):
+        assert said["arguments"].replace('"', "&quot;") in response.content.decode()
+    assert Approval.objects.get().status == "pending"
+
+
+def test_a_question_without_arguments_has_none_to_edit() -> None:
+    asked = make_approval(make_run(status="waiting"), status="open", digest="d")
+
+    page = Client().get(approval_link(asked)).content.decode()
+
+    assert "<textarea" not in page and 'value="edit"' not in page
+    assert Client().post(approval_link(asked), {"decision": "edit", "arguments": "1"}).status_code == 400
+    assert Client().post(approval_link(asked), {"decision": "approve"}).status_code == 302
+
+
+def test_a_form_from_elsewhere_is_refused() -> None:
+    asked = make_asking_run()
+    strict = Client(enforce_csrf_checks=True)
+    link = approval_link(asked)
+
+    assert strict.post(link, {"decision": "approve"}).status_code == 403
+    token = strict.get(link).cookies["csrftoken"].value
+    assert strict.post(link, {"decision": "approve", "csrfmiddlewaretoken": token}).status_code == 302
+
+
+def test_who_is_logged_in_is_named() -> None:
+    asked = make_asking_run()
+    client = Client()
+    client.force_login(User.objects.create(username="ada"))
+
+    client.post(approval_link(asked), {"decision": "deny"})
+
+    assert Approval.objects.get().decided_by == "link:ada"
+
+
+def test_a_used_link_says_what_was_decided_and_nothing_of_what_was_asked() -> None:
+    asked = make_asking_run()
+    link = approval_link(asked)
+    decide(asked.id, decision="edit", by="admin:ada", arguments={"cents": 1}, reason="less")
+
+    response = Client().get(link)
+    again = Client().post(link, {"decision": "deny"})
+
+    when = Approval.objects.get().decided_at
+    assert when is not None
+    for answer in (response, again):
+        assert f"Edited on {when:%Y-%m-%d %H:%M:%S} UTC" in text_of(answer)
+        page = answer.content.decode()
+        assert [
+            word for word in ("Refund", "cents", "less", "ada", asked.wait.run.agent, "<form") if word in page
+        ] == []
+    assert (response.status_code, again.status_code) == (200, 409)
+    assert Approval.objects.get().decision == "edit"
+
+
+def test_a_refused_decision_leaves_no_link_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """The link is still good after it."""
+    link = approval_link(make_asking_run())
+
+    assert Client().post(link, {"decision": "nonsense"}).status_code == 400
+    assert link.split("/")[-2] not in caplog.text
+
+
+def test_an_expired_link_says_so_even_before_the_run_was_told() -> None:
+    asked = make_asking_run()
+    Wait.objects.update(due_at=timezone.now() - timedelta(seconds=1))
+
+    response = Client().get(approval_link(asked))
+
+    assert "It has expired" in text_of(response) and "<form" not in response.content.decode()
+    assert Client().post(approval_link(asked), {"decision": "approve"}).status_code == 409
+
+
+def test_the_link_of_a_stopped_run_says_so() -> None:
+    asked = make_asking_run()
+    cancel(asked.wait.run_id, by="bob")
+
+    assert "its run was stopped before anybody decided" in text_of(Client().get(approval_link(asked)))
+
+
+def test_a_link_outlives_what_retention_takes_away() -> None:
+    asked = make_asking_run()
+    link = approval_link(asked)
+    decide(asked.id, decision="deny", by="ada")
+    cancel(asked.wait.run_id, by="ada")
+    remove_payloads([asked.wait.run_id])
+
+    assert "Denied on" in text_of(Client().get(link))
+
+
+@pytest.mark.parametrize("token", ["nonsense", signer().sign_object(["no-uuid", "d"]), signer().sign_object(7)])
+def test_a_link_that_was_not_made_here_leads_nowhere(token: str) -> None:
+    assert Client().get(f"/approvals/{token}/").status_code == 404
+    assert Client().post(f"/approvals/{token}/", {"decision": "approve"}).status_code == 404
+
+
+def test_a_changed_link_leads_nowhere() -> None:
+    link = approval_link(make_asking_run())
+
+    assert (
+        Client().post(link[:-3] + ("AA/" if link[-3:] != "AA/" else "BB/"), {"decision": "approve"}).status_code == 404
+    )
+
+
+def test_a_link_is_good_for_what_it_was_made_for_only() -> None:
+    asked = make_asking_run()
+    link = approval_link(asked)
+    Approval.objects.update(digest="0" * 64)
+
+    assert Client().post(link, {"decision": "approve"}).status_code == 404

@@ -1,0 +1,167 @@
+"""Looks that go on all day read what they are after, and nothing of what only waits."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from django.utils import timezone
+
+from runs import enqueue, keys, outbox, timers, waits
+from runs.db.sql import Parameters, execute, fetch
+from runs.models import NIL, OutboxMessage, Run
+from tests.support.runs import make_run
+
+pytestmark = pytest.mark.django_db
+
+
+def steps_of(statement: str, parameters: Parameters, *, is_large: bool = False) -> Iterator[dict[str, Any]]:
+    """The steps of the plan that does for any parameters, with what each met."""
+    execute("SET LOCAL plan_cache_mode = force_generic_plan")
+    if not is_large:
+        execute("SET LOCAL enable_seqscan = off")  # of so few rows it would be the cheapest
+    [(plan,)] = fetch(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters)
+    steps = [(plan if isinstance(plan, list) else json.loads(plan))[0]["Plan"]]
+    while steps:
+        step = steps.pop()
+        steps += step.get("Plans", [])
+        yield step
+
+
+@pytest.mark.parametrize("statement", [timers.WAKE, timers.DUE_WITHOUT_PLACE])
+def test_waking_passes_over_no_run_that_is_due_later(statement: str) -> None:
+    for _ in range(50):
+        make_run(ready_at=None, due_at=timezone.now() + timedelta(days=1))
+
+    steps = list(steps_of(statement, [10]))
+
+    assert any("due_at <=" in step.get("Index Cond", "") for step in steps)
+    assert not any(step.get("Rows Removed by Filter") for step in steps)
+
+
+@pytest.mark.parametrize("statement", [outbox.TAKE, outbox.LIST])
+def test_delivery_passes_over_no_message_that_is_to_be_sent_later(statement: str) -> None:
+    for number in range(50):
+        OutboxMessage.objects.create(
+            topic="t", key=str(number), payload={}, available_at=timezone.now() + timedelta(days=1)
+        )
+
+    steps = list(steps_of(statement, {"topic": "t", "limit": 10}))
+
+    assert any("available_at <=" in step.get("Index Cond", "") for step in steps)
+    assert not any(step.get("Rows Removed by Filter") for step in steps)
+
+
+WAITS: dict[str, tuple[str, Parameters]] = {
+    "DUE": (waits.DUE.replace("{limit}", "500"), []),
+    "END_DUE": (waits.END_DUE, {"ids": [1, 2]}),
+    "END_THESE": (waits.END_THESE, {"ids": [1, 2]}),
+    "END_BY_EVENT": (waits.END_BY_EVENT, {"ids": [1, 2], "events": [uuid4(), uuid4()]}),
+    "END_WITHOUT_CHILDREN": (waits.END_WITHOUT_CHILDREN, {"parents": [uuid4()]}),
+    "EVENTS_ARE_AWAITED": (f"SELECT {waits.EVENTS_ARE_AWAITED}", []),
+    "SHAPES": (waits.SHAPES, [["bench.awaited"]]),
+    "HITS": (waits.HITS.replace("{most}", "500"), [[uuid4()], ["bench.awaited"], ['["number"]'], ["a hash"]]),
+    "UNLOOKED_OF": (waits.UNLOOKED_OF, {"run": uuid4()}),
+    "UNLOOKED_OF_ALL": (waits.UNLOOKED_OF_ALL, {"limit": 100}),
+    "LOOK": (timers.LOOK, timers.parameters()),
+}
+
+
+@pytest.fixture
+def waiting() -> Callable[[int], None]:
+    """So many more runs that wait, for the time, an event of one type or a person."""
+
+    def add(count: int) -> None:
+        execute(RUNS_THAT_WAIT, [count])
+        execute(THEIR_WAITS, [])
+        execute("ANALYZE runs_run, runs_wait")
+
+    return add
+
+
+RUNS_THAT_WAIT = """
+INSERT INTO runs_run (id, queue, agent, version, trigger, event_ids, policy, priority, replay_id, root_id, depth, status, status_reason,
+                      attempt, epoch, key_limit, error)
+SELECT gen_random_uuid(), 'default', 'a', '1', '', ARRAY[gen_random_uuid()], '{}', 5, gen_random_uuid(), gen_random_uuid(), 0, 'waiting',
+       '', 0, 1, 1, '' FROM generate_series(1, %s)
+"""
+THEIR_WAITS = """
+INSERT INTO runs_wait (run_id, key, position, is_keyed, kind, status, due_at, event_type, match, match_shape, match_hash, children,
+                       looked_at)
+SELECT id, 'w', 0, false, kind, 'open', now() + interval '30 days', CASE kind WHEN 'event' THEN 'bench.awaited' ELSE '' END, '{}',
+       CASE kind WHEN 'event' THEN '["number"]' ELSE '' END, id::text, '{}', now()
+FROM (SELECT id, (ARRAY['time', 'event', 'approval'])[1 + (row_number() OVER ())::int %% 3] AS kind FROM runs_run) made
+"""
+
+
+@pytest.mark.parametrize("name", WAITS)
+@pytest.mark.parametrize("count", [100, 20_000])
+def test_what_wakes_runs_reads_no_more_the_more_of_them_wait(
+    name: str, count: int, waiting: Callable[[int], None]
+) -> None:
+    statement, given = WAITS[name]
+    parameters = {**given, "spacing": timedelta(seconds=1)} if isinstance(given, Mapping) else given
+    waiting(count)
+
+    steps = list(steps_of(statement, parameters, is_large=count > 1000))
+
+    read_whole = [step["Relation Name"] for step in steps if step["Node Type"] == "Seq Scan"]
+    assert not {"runs_run", "runs_wait"} & set(read_whole)
+    assert sum(step.get("Rows Removed by Filter", 0) for step in steps) < 10
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_what_wakes_runs_is_planned_once(name: str, waiting: Callable[[int], None]) -> None:
+    """Planning takes longer than the look itself."""
+    statement, given = WAITS[name]
+    parameters = {**given, "spacing": timedelta(seconds=1)} if isinstance(given, Mapping) else given
+    waiting(1000)
+
+    for _ in range(12):
+        fetch(statement, parameters)
+
+    # psycopg prepares a statement at its second use, PostgreSQL settles on a plan at the sixth of that.
+    [(planned,)] = fetch("SELECT custom_plans FROM pg_prepared_statements ORDER BY prepare_time DESC LIMIT 1")
+    assert planned <= 5
+
+
+WAITING_OF_A_KEY = """
+INSERT INTO runs_run (id, queue, agent, version, trigger, event_ids, policy, priority, replay_id, root_id, depth, status, status_reason,
+                      attempt, epoch, key, key_limit, error)
+SELECT gen_random_uuid(), 'default', 'a', '1', '', ARRAY[gen_random_uuid()], '{}', 5, gen_random_uuid(), gen_random_uuid(), 0, 'waiting',
+       '', 0, 1, 'busy', 3, '' FROM generate_series(1, 20000)
+"""
+KEYED: dict[str, tuple[str, Parameters]] = {
+    "STATES": (keys.STATES, [["busy"], [3]]),
+    "PROMOTE": (keys.PROMOTE, [["busy"]]),
+    "KEYS_AFTER": (keys.KEYS_AFTER, {"after": "", "limit": 10}),
+    "UNSTARTED": (enqueue.UNSTARTED, {"keys": ["busy"], "replays": [UUID(NIL)], "most": 1000}),
+}
+
+
+@pytest.mark.parametrize("name", KEYED)
+def test_a_look_at_a_key_passes_over_none_of_its_waiting_runs(name: str) -> None:
+    execute(WAITING_OF_A_KEY)
+    for due_at in (None, timezone.now() + timedelta(days=1)):
+        make_run(key="busy", key_limit=3, ready_at=None, due_at=due_at)
+    execute("ANALYZE runs_run")
+    statement, parameters = KEYED[name]
+
+    steps = [step for step in steps_of(statement, parameters, is_large=True) if "Relation Name" in step]
+
+    assert (
+        sum((step["Actual Rows"] + step.get("Rows Removed by Filter", 0)) * step["Actual Loops"] for step in steps) < 50
+    )
+
+
+def test_a_blocked_run_is_not_held_up_by_backoffs_of_its_key_where_several_may_run() -> None:
+    backoff = timezone.now() + timedelta(days=1)
+    make_run(key="several", key_limit=2, ready_at=None, due_at=backoff)
+    make_run(key="one", key_limit=1, ready_at=None, due_at=backoff)
+    blocked = [make_run(key=key, key_limit=limit, ready_at=None) for key, limit in (("several", 2), ("one", 1))]
+
+    assert keys.promote(["several", "one"]) == 1
+
+    assert [Run.objects.get(pk=run.pk).slot for run in blocked] == [1, None]

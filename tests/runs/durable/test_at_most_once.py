@@ -1,0 +1,110 @@
+"""What may happen at most once, where something else happens at the same time."""
+
+import contextlib
+from typing import Any
+
+import pytest
+from django.db.models.functions import Now
+
+from agents import AgentRun, Retry, StepFailed
+from agents.effects import Effects
+from runs.db.session import writing
+from runs.durable.progress import record_late
+from runs.executor import execute
+from runs.models import Notification, Step, Worker
+from tests.runs.db.test_session import end_session
+from tests.runs.durable.test_claims_of_the_docs import in_another_session, park
+from tests.support.durable import Lab, lab
+from tests.support.runs import make_run
+from tests.support.triggers import make_event
+from triggers.models import Event
+
+__all__ = ["lab"]
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_a_body_does_not_go_on_past_an_intent_that_could_not_be_taken_back(lab: Lab) -> None:
+    def refuse() -> None:
+        end_session()
+        raise Retry("not now")
+
+    def body(run: AgentRun) -> str:
+        with contextlib.suppress(Exception):
+            run.step("pay", refuse, effect="at_most_once")
+        return "went on"
+
+    run = lab.later(lab.run(body, policy={"retries": 1}))
+
+    assert (run.status, Step.objects.get().status) == ("uncertain", "started")
+
+
+def test_what_it_emits_is_not_lost_where_its_answer_comes_late(lab: Lab) -> None:
+    def charge(run: AgentRun) -> str:
+        run.emit("paid", {"cents": 100})
+        run.notify("Paid")
+        in_another_session(lambda: park(run))
+        return "ch_1"
+
+    run = lab.run(lambda run: run.step("charge", charge, run, effect="at_most_once"))
+
+    assert (run.status, run.result) == ("succeeded", "ch_1")
+    assert Event.objects.get(type="paid").data == {"cents": 100}
+    assert Notification.objects.get().text == "Paid"
+
+
+@pytest.mark.parametrize("effect", ["idempotent", "at_most_once"])
+def test_a_call_that_leaves_behind_what_it_must_not_has_failed(lab: Lab, effect: Any) -> None:
+    def call(run: AgentRun) -> None:
+        run.emit("said", object())
+
+    def body(run: AgentRun) -> str:
+        try:
+            run.step("call", call, run, effect=effect)
+        except StepFailed as error:
+            return error.kind
+        return "done"
+
+    run = lab.run(body)
+
+    assert (run.status, run.result, Step.objects.get().status) == ("succeeded", "Permanent", "failed")
+
+
+def test_an_answer_that_is_recorded_as_the_run_is_being_parked_is_not_missed(lab: Lab) -> None:
+    def die() -> None:
+        raise SystemExit
+
+    def pay(run: AgentRun) -> Any:
+        return run.step("pay", die, effect="at_most_once")
+
+    def hear_late(run: AgentRun) -> Any:
+        in_another_session(lambda: record_late(claim, "pay", '"paid"', Effects()))
+        return pay(run)
+
+    lab.declare(pay)
+    run = make_run(event_id=make_event().id, trigger="durable", policy={"retries": 1, "durable": True})
+    [claim] = filter(None, [lab.claim()])
+    execute(claim)
+    lab.declare(hear_late)
+    run = lab.later(run)
+
+    assert (run.status, run.result) == ("succeeded", "paid")
+
+
+def test_a_worker_that_stops_before_the_call_leaves_nobody_in_doubt(lab: Lab) -> None:
+    calls: list[str] = []
+
+    def body(run: AgentRun) -> None:
+        in_another_session(stop_worker)
+        run.step("pay", lambda: calls.append("pay"), effect="at_most_once")
+
+    def stop_worker() -> None:
+        with writing():
+            Worker.objects.update(draining_at=Now())
+
+    run = lab.run(body)
+    assert (run.status, calls, Step.objects.count()) == ("queued", [], 0)
+
+    Worker.objects.update(draining_at=None)
+    lab.declare(lambda run: run.step("pay", lambda: calls.append("pay"), effect="at_most_once"))
+    assert (lab.go_on(run).status, calls) == ("succeeded", ["pay"])

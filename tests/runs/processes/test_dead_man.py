@@ -1,0 +1,68 @@
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from runs.models import Worker
+from runs.processes.dead_man import Heartbeat, others_alive
+from tests.support.stack import eventually
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def monitor() -> Iterator[tuple[str, list[str]]]:
+    """An outside monitor: its URL, and the paths it was asked for."""
+    heard: list[str] = []
+
+    class Monitor(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            heard.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Monitor) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/ping", heard
+        server.shutdown()
+
+
+def alive(*kinds: str) -> None:
+    for kind in kinds:
+        Worker.objects.create(kind=kind, host="h", pid=1, version="1")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"), [(["beat", "worker"], True), (["beat"], False), (["worker"], False), ([], False)]
+)
+def test_beat_and_a_worker_must_both_be_alive(kinds: list[str], expected: bool) -> None:
+    alive(*kinds)
+
+    assert others_alive() is expected
+
+
+def test_the_monitor_hears_once_a_minute(monitor: tuple[str, list[str]], settings: Any) -> None:
+    settings.WAKEFUL_HEARTBEAT_URL, heard = monitor
+    alive("beat", "worker")
+    heartbeat = Heartbeat()
+
+    heartbeat.beat()
+    heartbeat.beat()
+
+    eventually(lambda: heard)
+    assert heard == ["/ping"]
+
+
+def test_the_monitor_hears_nothing_without_a_worker(monitor: tuple[str, list[str]], settings: Any) -> None:
+    settings.WAKEFUL_HEARTBEAT_URL, heard = monitor
+    alive("beat")
+    heartbeat = Heartbeat()
+
+    heartbeat.beat()
+
+    assert heartbeat.sent_at == float("-inf")
+    assert not heard

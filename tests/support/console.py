@@ -1,0 +1,92 @@
+"""Rows that only the console's tests need, and what its pages are called."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.urls import reverse
+from django.utils import timezone
+
+from runs.models import Alarm, Attempt, AuditEntry, Notification, Run, Worker
+from runs.states import RunStatus
+from tests.support.journals import make_approval, make_step
+from tests.support.runs import make_run
+from tests.support.triggers import make_event, make_trigger
+from triggers.models import ApiToken, Schedule, Source, Trigger
+from triggers.schedules.backfill.start import start_backfill
+from triggers.schedules.calendars import create_calendar
+from triggers.schedules.edit import create_schedule
+from triggers.schedules.rules.crontab import Cron
+from triggers.tokens import create_token
+
+
+def list_of(noun: str) -> str:
+    return reverse(f"admin:{noun}_changelist")
+
+
+def page_of(noun: str, row: Any) -> str:
+    return reverse(f"admin:{noun}_change", args=[row.pk])
+
+
+def make_worker(kind: str = "worker", **fields: Any) -> Worker:
+    fields = {"agents": ["greeter"], "queues": ["default"], "concurrency": 2, **fields} if kind == "worker" else fields
+    return Worker.objects.create(kind=kind, host="here", pid=1, version="1", **fields)
+
+
+def make_failed_run(trigger: Trigger, **fields: Any) -> Run:
+    """A run with its event, and an attempt that failed with a traceback."""
+    run = make_run(
+        status=RunStatus.FAILED,
+        event_id=make_event().pk,
+        trigger=trigger.slug,
+        trigger_id=trigger.pk,
+        error="RuntimeError: no",
+        started_at=timezone.now(),
+        **fields,
+    )
+    now = timezone.now()
+    Attempt.objects.create(
+        run=run,
+        epoch=1,
+        number=1,
+        started_at=now,
+        ended_at=now,
+        outcome="failed",
+        error="RuntimeError: no",
+        traceback="Traceback …",
+    )
+    return run
+
+
+def make_schedule(name: str) -> Schedule:
+    return create_schedule(
+        name=name, trigger=make_trigger(name), rule=Cron.parse("0 9 * * mon-fri", "Europe/Vienna"), by="test"
+    )
+
+
+def make_source(slug: str = "billing", **fields: Any) -> Source:
+    return Source.objects.create(slug=slug, **{"kind": "github", **fields})
+
+
+def make_one_of_each(number: int) -> dict[str, Any]:
+    """A row for every page of the console, by the page's noun."""
+    now = timezone.now()
+    trigger = make_trigger(f"greeter-{number}")
+    event = make_event(data={"n": number})
+    run = make_failed_run(trigger)
+    make_step(run, f"step-{number}")
+    token: ApiToken = create_token(f"token-{number}", ["runs.view_run"], by="test")[0]
+    return {
+        "triggers_source": make_source(f"source-{number}"),
+        "triggers_trigger": trigger,
+        "triggers_schedule": (schedule := make_schedule(f"schedule-{number}")),
+        "triggers_backfill": start_backfill(schedule, start=now - timedelta(days=8), end=now, by="test"),
+        "triggers_exclusioncalendar": create_calendar(slug=f"days-{number}", days="*-05-01", by="test"),
+        "triggers_event": event,
+        "triggers_apitoken": token,
+        "runs_run": run,
+        "runs_approval": make_approval(make_run(status="waiting"), status="open", arguments={"n": number}),
+        "runs_worker": make_worker(),
+        "runs_alarm": Alarm.objects.create(name=f"alarm-{number}", severity="bad", text="Late.", remedy="Hurry."),
+        "runs_notification": Notification.objects.create(sender="greeter", text=f"Hello {number}", run_id=run.pk),
+        "runs_auditentry": AuditEntry.objects.create(by="test", action="look", kind="run", object_id=str(run.pk)),
+    }

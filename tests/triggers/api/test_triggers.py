@@ -1,0 +1,351 @@
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.core.management import call_command
+from django.db import OperationalError
+from django.test import Client
+from django_celery_beat.models import CrontabSchedule, PeriodicTask
+
+from runs.api.strict_json import MAX_DEPTH
+from runs.models import Run
+from tests.support.api import Api
+from tests.support.triggers import hold, make_event, make_paused_trigger, make_trigger
+from triggers.api.events import EventResource
+from triggers.dispatch.batch import dispatch
+from triggers.dispatch.offers import move
+from triggers.dispatch.rules import Rules
+from triggers.models import Decision, Event, Redispatch, Schedule
+from triggers.sources.manual import fire
+
+pytestmark = pytest.mark.django_db
+
+NOBODY = "01900000-0000-7000-8000-000000000000"
+
+
+# --- Triggers ---
+
+
+def test_fire_answers_202_with_the_event() -> None:
+    trigger = make_trigger()
+
+    answer = Api().post("triggers/greeter/fire/", {"data": {"name": "Ada"}})
+
+    assert (answer.status, list(answer.body)) == (202, ["event"])
+    event = Event.objects.get(pk=answer.body["event"])
+    assert (event.target_id, event.data, event.ce_source) == (trigger.id, {"name": "Ada"}, "token:ci")
+
+
+def test_fire_needs_no_body() -> None:
+    make_trigger()
+
+    answer = Api().post("triggers/greeter/fire/")
+
+    assert Event.objects.get(pk=answer.body["event"]).data is None
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b'{"dta": 1}', "dta"),
+        (b'{"data": "\\u0000"}', "U+0000|u0000"),
+        (b'{"data": "\\ud800"}', "surrogate"),
+        (b'{"data": NaN}', "NaN"),
+        (b'{"data": 1', "not JSON"),
+        (b'{"data": 1, "data": 2}', "twice"),
+        (b'{"data": ' + b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1) + b"}", "nested"),
+        (b"[" * 100_000, "nested|not JSON"),
+        (b"[1]", "dictionary"),
+        (b"\xff", "UTF-8"),
+    ],
+)
+def test_a_body_that_makes_no_sense_is_400_and_says_why(body: bytes, told: str) -> None:
+    make_trigger()
+    api = Api()
+
+    answer = api.client.post("/api/v1/triggers/greeter/fire/", body, content_type="application/json")
+
+    assert answer.status_code == 400
+    assert any(word in json.dumps(answer.json()) for word in told.split("|"))
+    assert not Event.objects.exists()
+
+
+def test_a_body_is_json_whatever_its_content_type_says() -> None:
+    make_trigger()
+
+    answer = Api().client.post("/api/v1/triggers/greeter/fire/", b'{"data": 7}', content_type="text/plain")
+
+    assert answer.status_code == 202
+    assert Event.objects.get().data == 7
+
+
+def test_a_chunked_body_is_refused_rather_than_read_as_none() -> None:
+    make_trigger()
+    api = Api()
+
+    answer = api.client.generic("POST", "/api/v1/triggers/greeter/fire/", b"", HTTP_TRANSFER_ENCODING="chunked")
+
+    assert answer.status_code == 411
+    assert not Event.objects.exists()
+
+
+def test_a_disabled_trigger_is_409_with_its_state() -> None:
+    make_trigger(enabled=False)
+
+    answer = Api().post("triggers/greeter/fire/")
+
+    assert answer.status == 409
+    assert answer.body == {"detail": "Trigger greeter is disabled. Enable it in the admin first.", "status": "disabled"}
+
+
+def test_pause_answers_with_the_trigger_and_a_second_one_with_409() -> None:
+    make_trigger()
+    api = Api()
+
+    first, second = (api.post("triggers/greeter/pause/", {"reason": "holiday"}) for _ in range(2))
+
+    assert (first.status, first.body["status"], first.body["paused_reason"]) == (200, "paused", "holiday")
+    assert (second.status, second.body["status"]) == (409, "paused")
+
+
+def test_resume_offers_what_was_held_unless_told_to_drop_it() -> None:
+    for slug in ("kept", "dropped"):
+        hold(make_event(), make_paused_trigger(slug))
+    api = Api()
+
+    kept, dropped = api.post("triggers/kept/resume/"), api.post("triggers/dropped/resume/", {"held": "drop"})
+
+    assert (kept.status, kept.body["status"]) == (dropped.status, dropped.body["status"]) == (200, "active")
+    assert kept.body["held"] == 1
+    move(), move()
+    redispatch = Redispatch.objects.get()
+    assert redispatch.trigger and redispatch.trigger.slug == "kept"
+
+
+def test_what_ended_in_an_error_is_dispatched_again() -> None:
+    hold(make_event(), make_trigger())
+    Decision.objects.update(outcome="error")
+
+    answer = Api().post("triggers/greeter/redispatch/")
+
+    assert (answer.status, answer.body) == (200, {"events": 1})
+
+
+def test_an_unknown_way_to_resume_is_400_naming_the_known_ones() -> None:
+    make_paused_trigger()
+
+    answer = Api().post("triggers/greeter/resume/", {"held": "keep"})
+
+    assert (answer.status, list(answer.body)) == (400, ["held"])
+
+
+@pytest.mark.parametrize("path", ["triggers/nobody/fire/", "triggers/nobody/pause/", f"events/{NOBODY}/replay/"])
+def test_an_action_on_what_is_unknown_is_404(path: str) -> None:
+    assert Api().post(path).status == 404
+
+
+@pytest.mark.parametrize(
+    ("permission", "path"),
+    [
+        ("triggers.fire_trigger", "triggers/greeter/fire/"),
+        ("triggers.pause_trigger", "triggers/greeter/pause/"),
+        ("triggers.replay_event", f"events/{NOBODY}/replay/"),
+    ],
+)
+def test_each_action_needs_its_own_permission(permission: str, path: str) -> None:
+    make_trigger()
+
+    assert Api(["triggers.view_trigger"], name="reader").post(path).status == 403
+    assert Api([permission]).post(path).status != 403
+
+
+# --- Events ---
+
+
+def test_an_event_can_be_read_with_its_payload_and_decisions() -> None:
+    trigger = make_paused_trigger()
+    event = make_event(data={"name": "Ada"}, subject="door")
+    hold(event, trigger)
+
+    body = Api().get(f"events/{event.id}/").body
+
+    assert (body["id"], body["source"], body["type"], body["subject"]) == (str(event.id), "cli", "visitor.came", "door")
+    assert body["data"] == {"name": "Ada"}
+    assert [(one["trigger"], one["outcome"]) for one in body["decisions"]] == [("greeter", "held")]
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_an_event_says_that_the_trigger_it_is_meant_for_was_deleted_before_dispatch(is_deleted: bool) -> None:
+    trigger = make_trigger()
+    event_id = fire(trigger, by="test")
+    if is_deleted:
+        trigger.delete()
+    dispatch(Rules())
+
+    body = Api().get(f"events/{event_id}/").body
+
+    assert body["dispatched_at"]
+    assert (body["target_deleted"], body["decisions"]) == (is_deleted, [])
+    assert Run.objects.filter(event_ids=[event_id]).exists() is not is_deleted
+
+
+def test_events_are_listed_newest_first_in_pages() -> None:
+    events = [str(make_event().id) for _ in range(5)]
+    api = Api()
+
+    first = api.get("events/", limit=2).body
+    second = api.client.get(first["next"]).json()
+    back = api.client.get(second["previous"]).json()
+
+    assert [one["id"] for one in first["results"]] == events[:2:-1]
+    assert [one["id"] for one in second["results"]] == events[2:0:-1]
+    assert back["results"] == first["results"]
+    assert (first["previous"], list(first)) == (None, ["next", "previous", "results"])
+
+
+def test_a_page_stays_right_while_events_come_in() -> None:
+    events = [str(make_event().id) for _ in range(4)]
+    api = Api()
+    first = api.get("events/", limit=2).body
+    make_event()
+
+    second = api.client.get(first["next"]).json()
+
+    assert [one["id"] for one in second["results"]] == events[1::-1]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"limit": "0"}, "limit"),
+        ({"limit": "many"}, "limit"),
+        ({"cursor": "garbage"}, "cursor"),
+        ({"cursor": "cD1ub3QtYS11dWlk"}, "cursor"),  # p=not-a-uuid
+    ],
+)
+@pytest.mark.parametrize("path", ["events/", "runs/", "schedules/"])
+def test_a_page_that_makes_no_sense_is_400_naming_the_field(path: str, query: dict[str, str], field: str) -> None:
+    answer = Api().get(path, **query)
+
+    assert (answer.status, list(answer.body)) == (400, [field])
+
+
+def test_a_cursor_no_slug_could_be_is_400() -> None:
+    answer = Api().get("triggers/", cursor="cD0lMDA=")  # p=%00
+
+    assert answer.status == 400
+
+
+def test_a_longer_page_than_allowed_is_cut_short() -> None:
+    assert Api().get("events/", limit=10**9).status == 200
+
+
+@pytest.mark.parametrize(
+    "path", [f"events/{NOBODY}/", "events/no-uuid/", "events/%00/", "triggers/nobody/", "sources/nobody/"]
+)
+def test_what_is_unknown_is_404(path: str) -> None:
+    assert Api().client.get(f"/api/v1/{path}").status_code == 404
+
+
+def test_replay_answers_with_the_redispatch() -> None:
+    event = make_event()
+    make_trigger()
+    api = Api()
+
+    one = api.post(f"events/{event.id}/replay/", {"trigger": "greeter"})
+    all_ = api.post(f"events/{event.id}/replay/")
+
+    assert (one.status, one.body["event"], one.body["trigger"]) == (200, str(event.id), "greeter")
+    assert (all_.status, all_.body["trigger"]) == (200, None)
+    assert (
+        Redispatch.objects.filter(replay_id__in=[UUID(one.body["replay_id"]), UUID(all_.body["replay_id"])]).count()
+        == 2
+    )
+
+
+def test_replay_to_an_unknown_trigger_is_400_naming_the_field() -> None:
+    answer = Api().post(f"events/{make_event().id}/replay/", {"trigger": "nobody"})
+
+    assert (answer.status, list(answer.body)) == (400, ["trigger"])
+
+
+def test_a_cloudevent_comes_in_at_the_same_address() -> None:
+    api = Api(["triggers.add_event"])
+    event = {"specversion": "1.0", "id": "1", "source": "/door", "type": "visitor.came", "data": {"name": "Ada"}}
+    send: Any = lambda: api.client.post("/api/v1/events/", event, content_type="application/cloudevents+json")  # noqa: E731
+
+    first, again = send(), send()
+
+    assert (first.status_code, again.status_code) == (202, 200)
+    assert again.json() == {"event": first.json()["event"], "duplicate": True}
+    assert Event.objects.get().source.slug == "api-ci"
+
+
+def test_sending_events_needs_its_permission() -> None:
+    assert Api(["triggers.view_event"]).post("events/").status == 403
+
+
+# --- Schedules and sources ---
+
+
+def test_a_schedule_tells_its_rule_and_its_next_fires() -> None:
+    crontab = CrontabSchedule.objects.create(minute="0", hour="9", timezone="Europe/Vienna")
+    task = PeriodicTask.objects.create(name="morning", task="nothing", crontab=crontab)
+    Schedule.objects.filter(task=task).update(trigger=make_trigger(), next_fire_at="2026-03-01T08:00Z", stale=False)
+
+    [schedule] = Api().get("schedules/").body["results"]
+
+    assert (schedule["name"], schedule["trigger"], schedule["enabled"]) == ("morning", "greeter", True)
+    assert "09:00" in schedule["rule"] and "Europe/Vienna" in schedule["rule"]
+    assert schedule["next_fires"][:2] == ["2026-03-01T09:00:00+01:00", "2026-03-02T09:00:00+01:00"]
+
+
+def test_sources_are_listed_without_their_secrets() -> None:
+    sources = Api().get("sources/").body["results"]
+
+    assert {"api-ci", "cli", "manual", "run", "schedule", "wakeup"} == {source["slug"] for source in sources}
+    assert set(sources[0]) == {"id", "slug", "kind", "enabled", "created_at"}
+
+
+@pytest.mark.parametrize("path", ["events/", "runs/", "triggers/", "schedules/", "sources/"])
+def test_a_list_costs_a_fixed_number_of_queries(path: str, django_assert_max_num_queries: Any) -> None:
+    for number in range(5):
+        trigger = make_trigger(f"t{number}")
+        task = PeriodicTask.objects.create(name=f"s{number}", task="x", crontab=CrontabSchedule.objects.create())
+        Schedule.objects.filter(task=task).update(trigger=trigger, next_fire_at="2026-03-01T08:00Z")
+        make_event()
+    api = Api()
+    api.get(path)
+
+    with django_assert_max_num_queries(3):
+        assert api.get(path).status == 200
+
+
+# --- The whole ---
+
+
+@pytest.mark.parametrize("path", ["events/", "runs/", "triggers/", "schedules/", "sources/"])
+def test_a_method_an_address_does_not_have_is_405(path: str) -> None:
+    assert Api().client.delete(f"/api/v1/{path}").status_code == 405
+
+
+def test_a_database_that_is_away_is_503_with_a_time_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Api()
+
+    def gone(view: EventResource) -> None:
+        raise OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(EventResource, "get_queryset", gone)
+
+    answer = api.client.get("/api/v1/events/")
+
+    assert (answer.status_code, answer["Retry-After"]) == (503, "5")
+    assert "unexpectedly" not in answer.content.decode()
+
+
+def test_the_description_of_the_api_is_valid_and_complete(capsys: pytest.CaptureFixture[str]) -> None:
+    call_command("spectacular", "--validate", "--fail-on-warn")
+
+    assert "/api/v1/triggers/{slug}/fire/" in capsys.readouterr().out
+    assert Client().get("/api/schema/").status_code == 200

@@ -1,0 +1,63 @@
+"""GET /api/v1/upcoming/: what will wake next, for those who may know."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from tests.support.api import Api
+from tests.support.triggers import make_heartbeat, make_trigger
+from tests.triggers.upcoming.test_by_clock import put_wake
+from triggers.models import Schedule
+from triggers.schedules.firing import due
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def heartbeat() -> Schedule:
+    schedule = make_heartbeat("watch")
+    due.settle()
+    put_wake(make_trigger("digest"), timezone.now() + timedelta(minutes=10), "look again")
+    return Schedule.objects.get(pk=schedule.pk)
+
+
+def test_it_lists_the_next_day_soonest_first(heartbeat: Schedule) -> None:
+    answer = Api().get("upcoming/")
+
+    wake, beat = answer.body["results"]
+    assert (answer.status, answer.body["next"]) == (200, None)
+    assert (wake["kind"], wake["trigger"], wake["why"], wake["schedule"]) == ("wake", "digest", "look again", None)
+    assert (beat["kind"], beat["name"], beat["agent"], beat["schedule"]) == (
+        "heartbeat",
+        "watch",
+        "watch",
+        heartbeat.pk,
+    )
+    assert (beat["times"], beat["is_endless"]) == (48, False)
+    assert beat["at"] < beat["last"]
+
+
+def test_it_takes_how_far_how_many_and_which(heartbeat: Schedule) -> None:
+    api, soon = Api(), (timezone.now() + timedelta(minutes=20)).isoformat()
+
+    def kinds(**query: object) -> list[str]:
+        return [one["kind"] for one in api.get("upcoming/", **query).body["results"]]
+
+    assert kinds(until=soon) == ["wake"]
+    assert kinds(limit=1) == ["wake"]
+    assert kinds(kind="heartbeat") == ["heartbeat"]
+    assert kinds(kind=["heartbeat", "wake"]) == ["wake", "heartbeat"]
+    assert kinds(agent="watch") == ["heartbeat"]
+
+
+@pytest.mark.parametrize("query", [{"until": "2020-01-01T00:00Z"}, {"until": "soon"}, {"limit": 0}, {"kind": "alarm"}])
+def test_what_makes_no_sense_is_400_and_named(query: dict[str, object]) -> None:
+    answer = Api().get("upcoming/", **query)
+
+    assert (answer.status, list(answer.body)) == (400, list(query))
+
+
+def test_what_runs_have_set_is_for_those_who_may_see_runs(heartbeat: Schedule) -> None:
+    assert [one["kind"] for one in Api(["triggers.view_schedule"]).get("upcoming/").body["results"]] == ["heartbeat"]
+    assert Api(["runs.view_run"], name="other").get("upcoming/").status == 403

@@ -1,0 +1,135 @@
+"""Several dispatchers: one works, the others cost nothing, and end only what is stuck."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import psycopg
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from tests.support.stack import eventually
+from tests.support.triggers import make_event, make_trigger
+from triggers.dispatch import leadership
+from triggers.dispatch.leadership import LEADER, SESSION, Leadership, look_at_holders
+from triggers.dispatch.lock import LOCK
+from triggers.dispatch.loop import Dispatcher
+from triggers.models import Event
+
+pytestmark = pytest.mark.django_db
+
+TAKE_LOCK = "SELECT pg_advisory_xact_lock(%s::int, %s::int)"
+
+
+@contextmanager
+def another(name: str) -> Iterator[psycopg.Connection]:
+    """A session of another process, under this name."""
+    where = {**connection.get_connection_params(), "cursor_factory": psycopg.Cursor, "application_name": name}
+    with psycopg.connect(**where) as session:
+        yield session
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leadership, "IDLE", timedelta(milliseconds=50))
+    monkeypatch.setattr(leadership, "ACTIVE", timedelta(seconds=60))
+
+
+def is_alive(session: psycopg.Connection) -> bool:
+    try:
+        session.execute("SELECT 1")
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("name", "lives"), [(SESSION, False), ("wakeful", True)])
+def test_a_dispatcher_frozen_in_its_transaction_is_ended_and_no_other_process_is(name: str, lives: bool) -> None:
+    with another(name) as holder:
+        holder.execute(TAKE_LOCK, LOCK)
+        time.sleep(0.1)
+
+        look_at_holders()
+
+        assert is_alive(holder) is lives
+
+
+def test_a_dispatcher_that_works_is_never_ended_however_long_its_transaction_takes() -> None:
+    with another(SESSION) as holder:
+        holder.execute(TAKE_LOCK, LOCK)
+        time.sleep(0.1)
+        working = threading.Thread(target=holder.execute, args=("SELECT pg_sleep(0.6)",))
+        working.start()
+        eventually(lambda: is_active(holder.info.backend_pid))
+
+        look_at_holders()
+
+        working.join()
+        assert is_alive(holder)
+
+
+def is_active(pid: int) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_clear_snapshot(), state FROM pg_stat_activity WHERE pid = %s", [pid])
+        return bool(cursor.fetchall()[0][1] == "active")
+
+
+def test_a_standby_reads_and_matches_nothing() -> None:
+    make_trigger()
+    make_event()
+    standby = Dispatcher()
+    with another(SESSION) as leader:
+        leader.execute("SELECT pg_advisory_lock(%s::int, %s::int)", LEADER)
+        with CaptureQueriesContext(connection) as captured:
+            worked, wait = standby.look()
+        leader.execute("SELECT pg_advisory_unlock(%s::int, %s::int)", LEADER)  # a closed session keeps it for a moment
+
+    assert not worked and wait <= 1
+    assert not [query for query in captured if "triggers_event" in query["sql"] or "pg_locks" in query["sql"]]
+    standby.look()
+    assert not Event.objects.filter(dispatched_at=None).exists()
+    standby.leadership.release()
+
+
+def test_a_standby_goes_ahead_where_the_leader_is_frozen_between_two_transactions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(leadership, "PATIENCE", 0.0)
+    standby = Leadership()
+    with another(SESSION) as leader:
+        leader.autocommit = True
+        leader.execute("SELECT pg_advisory_lock(%s::int, %s::int)", LEADER)
+        time.sleep(0.1)
+
+        assert standby.take()
+        assert not standby.is_held
+        assert is_alive(leader)
+
+
+def test_a_standby_goes_ahead_where_the_leader_is_frozen_while_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leadership, "PATIENCE", 0.0)
+    monkeypatch.setattr(leadership, "LOOK_EVERY", 0.0)
+    standby = Leadership()
+    with another(SESSION) as leader:
+        leader.autocommit = True
+        leader.execute("SELECT pg_advisory_lock(%s::int, %s::int)", LEADER)
+        leader.pgconn.send_query(b"SELECT repeat('x', 1000000) FROM generate_series(1, 200)")  # and never read
+
+        try:
+            eventually(standby.take)
+        finally:
+            leader.close()
+
+    assert not standby.is_held
+
+
+def test_leadership_is_given_back_before_the_process_blocks() -> None:
+    first = Leadership()
+    assert first.take()
+    first.release()
+    with another(SESSION) as other:
+        assert other.execute("SELECT pg_try_advisory_lock(%s::int, %s::int)", LEADER).fetchone() == (True,)
+        assert not first.take()

@@ -1,0 +1,102 @@
+"""One event that cannot be dispatched, however strange, stops no other."""
+
+import random
+import string
+from typing import Any
+
+import pytest
+
+from runs.actions.of_event import runs_of_event
+from tests.support.triggers import make_event, make_trigger
+from triggers.dispatch import failures, match
+from triggers.dispatch.hold import pause, resume
+from triggers.dispatch.offers import move
+from triggers.dispatch.rules import Rules
+from triggers.models import Decision, Event, Redispatch
+
+pytestmark = pytest.mark.django_db
+
+# Random, because PostgreSQL would compress anything else into an index entry.
+LONG = "".join(random.Random(1).choices(string.ascii_letters + string.digits, k=20_000))
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has failed is tried again at once."""
+    monkeypatch.setattr(failures, "RETRY", 0.0)
+
+
+def dispatch_all() -> None:
+    work = failures.events(Rules())
+    for _ in range(50):
+        work()
+        if not Event.objects.filter(dispatched_at=None).exists():
+            return
+    pytest.fail("some events are left")
+
+
+def test_a_key_too_long_for_an_index_is_a_key_all_the_same() -> None:
+    make_trigger(key="event.data.id", overlap="queue")
+    first, same, other = (make_event(data={"id": id}) for id in (LONG, LONG, LONG[1:]))
+
+    dispatch_all()
+
+    [a], [b], [c] = (runs_of_event(event.id) for event in (first, same, other))
+    assert a.key == b.key != c.key
+    assert [run.ready_at is not None for run in (a, b, c)] == [True, False, True]
+
+
+def test_an_input_may_contain_a_time() -> None:
+    make_trigger(input={"at": "event.time", "both": "[event.time]"})
+    event = make_event()
+
+    dispatch_all()
+
+    [run] = runs_of_event(event.id)
+    assert run.input == {"at": event.received_at.isoformat(), "both": [event.received_at.isoformat()]}
+
+
+@pytest.mark.parametrize("expression", ["b'x'", "0.0 / 0.0", "{1: 2.0 / 0.0}"])
+def test_an_input_that_is_no_json_is_a_decision(expression: str) -> None:
+    make_trigger(input={"value": expression})
+    other = make_trigger("other")
+    event = make_event()
+
+    dispatch_all()
+
+    assert Decision.objects.get(event=event).outcome == "error"
+    assert [run.trigger_id for run in runs_of_event(event.id)] == [other.id]
+
+
+@pytest.mark.parametrize("error", [TypeError("a bug"), RecursionError("too deep")])
+def test_an_error_nobody_thought_of_is_a_decision_of_that_event_alone(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_trigger()
+    poisoned, healthy = make_event(subject="poison"), make_event()
+    real = match.match_item
+
+    def match_item(item: Any, *arguments: Any) -> Any:
+        if item.subject == "poison":
+            raise error
+        return real(item, *arguments)
+
+    monkeypatch.setattr(match, "match_item", match_item)
+    dispatch_all()
+
+    decision = Decision.objects.get()
+    assert (decision.event_id, decision.outcome, decision.reason) == (poisoned.id, "error", repr(error))
+    assert len(runs_of_event(healthy.id)) == 1
+
+
+def test_an_event_held_and_resumed_twice_is_offered_once() -> None:
+    trigger = make_trigger(key="event.data.id", overlap="queue")
+    pause(trigger, reason="", by="test")
+    event = make_event(data={"id": 1})
+    dispatch_all()
+    for _ in range(2):
+        resume(trigger, by="test")
+        move()
+        pause(trigger, reason="", by="test")
+
+    assert Redispatch.objects.filter(event=event, dispatched_at=None).count() == 1

@@ -1,0 +1,62 @@
+"""A wake that a run has set for next month waits in the outbox; nobody takes it for something stuck."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from config.health import situation
+from config.health.problems import problems
+from config.health.verify import verify
+from runs.models import OutboxMessage
+from tests.config.health.test_metrics import scrape
+
+pytestmark = pytest.mark.django_db
+
+
+def put(topic: str, due_in: timedelta, **fields: object) -> None:
+    OutboxMessage.objects.create(topic=topic, payload={}, available_at=timezone.now() + due_in, **fields)
+
+
+@pytest.fixture(autouse=True)
+def wakes_ahead() -> None:
+    for days in range(1, 6):
+        put("wakeup", timedelta(days=days))
+
+
+def names() -> Sequence[str]:
+    return [problem.name for problem in problems(situation.look())]
+
+
+def test_the_outbox_counts_what_is_due() -> None:
+    assert situation.look().outbox == 0
+    assert "outbox" not in names()
+
+    put("wakeup", timedelta(minutes=-1))
+
+    assert situation.look().outbox == 1
+
+
+def test_the_metrics_tell_what_waits_from_what_is_ahead() -> None:
+    put("event", timedelta(minutes=-1))
+
+    metrics = scrape()
+
+    assert metrics["wakeful_outbox_messages",] == 1
+    assert metrics["wakeful_wakeups_ahead",] == 5
+
+
+def test_what_could_not_be_delivered_is_seen_behind_however_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(situation, "COUNTED", 2)
+    put("alarm", timedelta(seconds=30), last_error="ConnectionError", attempts=3)
+
+    assert situation.look().undelivered == 1
+
+
+def test_an_installation_is_drained_while_wakes_are_ahead() -> None:
+    assert not verify(drained=True).violated
+
+    put("wakeup", timedelta(minutes=-1))
+
+    assert [one.name for one in verify(drained=True).violated] == ["drained: the outbox is empty"]
