@@ -1,1 +1,18 @@
-"""Django's admin looks here for what to register; the console's pages are one noun a file."""
+"""Django's admin imports this module; importing a page of the console registers it."""
+
+import config.console.access.accounts  # noqa: F401
+import config.console.access.audit  # noqa: F401
+import config.console.access.tokens  # noqa: F401
+import config.console.events.page  # noqa: F401
+import config.console.operations.alarms  # noqa: F401
+import config.console.operations.notifications  # noqa: F401
+import config.console.operations.queues  # noqa: F401
+import config.console.operations.workers  # noqa: F401
+import config.console.runs.approvals  # noqa: F401
+import config.console.runs.list  # noqa: F401
+import config.console.schedules.backfills.list  # noqa: F401
+import config.console.schedules.calendars  # noqa: F401
+import config.console.schedules.list  # noqa: F401
+import config.console.schedules.periodic_tasks  # noqa: F401
+import config.console.sources.page  # noqa: F401
+import config.console.triggers.page  # noqa: F401

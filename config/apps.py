@@ -7,7 +7,7 @@ class ConfigConfig(AppConfig):
     name = "config"
 
     def ready(self) -> None:
-        from config import wiring
+        from config import checks, wiring  # noqa: F401  (checks registers them with Django)
         from config.web import logins  # noqa: F401  (receivers of Django's signals)
 
         wiring.connect()
