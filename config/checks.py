@@ -1,4 +1,4 @@
-"""Combinations of settings that cannot be meant. Errors stop every command; `manage.py check --deploy` adds the warnings."""
+"""Django system checks for wrong or unsafe settings. Errors stop every command; `manage.py check --deploy` adds the warnings."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -21,7 +21,7 @@ NEW_KEY = "python -c 'from cryptography.fernet import Fernet; print(Fernet.gener
 
 @register(Tags.admin)
 def console(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
-    """Django's own check of the admin sees no page before the URLs are loaded."""
+    """Load the URLs first: Django's own admin check sees no page before."""
     import_module(settings.ROOT_URLCONF)
     return [fault for site in all_sites for fault in site.check(app_configs)]
 
@@ -45,7 +45,7 @@ def secret_key(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
         return [
             Error(
                 "SECRET_KEY is short enough to be guessed.",
-                hint="Whoever guesses it can log in as anybody: set 50 random characters.",
+                hint="Set 50 random characters. An attacker who guesses the key can log in as any account.",
                 id="wakeful.E002",
             )
         ]
@@ -59,7 +59,7 @@ def debug_in_public(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
         return [
             Error(
                 f"DEBUG is on while ALLOWED_HOSTS names {', '.join(sorted(public))}.",
-                hint="Error pages would show source code and settings to strangers: unset DEBUG, or serve local names only.",
+                hint="Unset DEBUG, or list only local names in ALLOWED_HOSTS. Debug pages show source code and settings.",
                 id="wakeful.E003",
             )
         ]
@@ -89,7 +89,7 @@ def encryption_keys_present(app_configs: Any, **_: Any) -> Sequence[CheckMessage
     return [
         Warning(
             "WAKEFUL_ENCRYPTION_KEYS is not set: no source can have a secret.",
-            hint=f"Make a key, keep a copy where the database's backups are not, and set it for every process: {NEW_KEY}",
+            hint=f"Make a key, set it for every process, and keep a copy apart from the database's backups: {NEW_KEY}",
             id="wakeful.W001",
         )
     ]
@@ -97,12 +97,12 @@ def encryption_keys_present(app_configs: Any, **_: Any) -> Sequence[CheckMessage
 
 @register
 def lease(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
-    # Two renewals may come late, by a slow database say, before the worker counts as lost.
+    # Two renewals may be late, for example because of a slow database, before the worker counts as lost.
     if settings.WAKEFUL_LEASE < 3 * settings.WAKEFUL_LEASE_RENEW:
         return [
             Error(
                 "WAKEFUL_LEASE is less than three times WAKEFUL_LEASE_RENEW.",
-                hint="A worker that is merely slow would lose its runs: lengthen the lease or renew it more often.",
+                hint="Lengthen the lease or renew it more often; otherwise a slow worker loses its runs.",
                 id="wakeful.E005",
             )
         ]
@@ -111,13 +111,14 @@ def lease(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
 
 @register
 def waking(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
-    # The dispatcher goes on looking for 50 ms after its last event: that must cover what the throttle holds back.
+    # The dispatcher keeps looking for 50 ms after its last event: that must cover the NOTIFYs that the throttle suppresses.
     looking_on = timedelta(milliseconds=50)
     if looking_on < 2 * settings.WAKEFUL_NOTIFY_THROTTLE:
         return [
             Error(
                 "WAKEFUL_NOTIFY_THROTTLE is more than 25 ms.",
-                hint="An event could wait for the next safety look, because the NOTIFY for it was throttled: 15ms is the default.",
+                hint="Set it to 25ms or less (default 15ms). Otherwise an event whose NOTIFY was throttled waits for the next "
+                "safety look.",
                 id="wakeful.E006",
             )
         ]
@@ -131,8 +132,8 @@ def atomic_timeout(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
         return [
             Warning(
                 "WAKEFUL_ATOMIC_TIMEOUT is more than ten minutes.",
-                hint="An atomic agent is one transaction, and a long one keeps the whole database from cleaning up: "
-                "make slow agents durable instead.",
+                hint="Make slow agents durable instead. An atomic agent is one transaction, and VACUUM cannot clean up the "
+                "database during a long transaction.",
                 id="wakeful.W002",
             )
         ]
@@ -146,8 +147,8 @@ def scheduler(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
     return [
         Warning(
             f"CELERY_BEAT_SCHEDULER is {settings.CELERY_BEAT_SCHEDULER}.",
-            hint="It knows no catch-up, jitter, active hours, excluded days or limits, records no skips, and fires once only "
-            f"while a single Beat runs. Unset it for {OUR_SCHEDULER}.",
+            hint=f"Unset it to use {OUR_SCHEDULER}. Other schedulers ignore catch-up, jitter, active hours, excluded days and "
+            "limits, record no skips, and fire twice if two Beats run.",
             id="wakeful.W004",
         )
     ]
@@ -160,8 +161,8 @@ def pooler(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
         return [
             Warning(
                 "DATABASE_URL looks like a transaction-mode pooler (port 6543).",
-                hint="LISTEN, advisory locks and prepared statements need a session of their own: "
-                "use the direct or the session-mode address. `manage.py doctor` tests it.",
+                hint="Use the direct or the session-mode address: LISTEN, advisory locks and prepared statements need a session "
+                "of their own. `manage.py doctor` tests this.",
                 id="wakeful.W003",
             )
         ]
@@ -174,7 +175,7 @@ def queues(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
         return [
             Error(
                 f"WAKEFUL_QUEUES names a queue {min(taken)!r}.",
-                hint="That name stands for all queues where they are paused: call it something else.",
+                hint="Rename that queue: `pause` and `resume` use this name for all queues.",
                 id="wakeful.E008",
             )
         ]
@@ -196,8 +197,8 @@ def loop_rate(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
     except ValueError as error:
         return [
             Error(
-                f"WAKEFUL_LOOP_RATE makes no sense: {error}.",
-                hint="It says how often a loop of triggers may go round: 20/1m is the default.",
+                f"WAKEFUL_LOOP_RATE is not valid: {error}.",
+                hint="Set the number of rounds that a loop of triggers may make per period, e.g. 20/1m (the default).",
                 id="wakeful.E009",
             )
         ]
@@ -209,8 +210,8 @@ def outgoing_urls(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
     # The address itself is a secret: it is not quoted.
     return [
         Error(
-            f"{name} is no address that anything can be sent to: {wrong}.",
-            hint="Write a whole URL, such as https://monitor.example.org/ping/1, or unset it.",
+            f"{name} is not a usable URL: {wrong}.",
+            hint="Set a complete URL, e.g. https://monitor.example.org/ping/1, or unset it.",
             id="wakeful.E030",
         )
         for name in ("WAKEFUL_HEARTBEAT_URL", "WAKEFUL_ALARM_URL")
@@ -225,7 +226,7 @@ def retention(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
         found.append(
             Error(
                 "WAKEFUL_KEEP_EVENTS is less than WAKEFUL_KEEP_PAYLOADS.",
-                hint="An event's row goes with all it holds: keep events at least as long as their payloads.",
+                hint="Keep events at least as long as their payloads: deleting an event deletes its payload.",
                 id="wakeful.E020",
             )
         )
@@ -233,7 +234,8 @@ def retention(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
         found.append(
             Warning(
                 "WAKEFUL_KEEP_EVENTS is less than three days.",
-                hint="Senders repeat a delivery for days, and one that is no longer known is processed again.",
+                hint="Keep events for three days or more: senders repeat a delivery for days, and a repeated delivery whose event "
+                "is deleted is processed again.",
                 id="wakeful.W020",
             )
         )
@@ -241,7 +243,7 @@ def retention(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
         found.append(
             Warning(
                 "WAKEFUL_PRUNE_BUDGET is an hour or more.",
-                hint="Pruning begins every hour, and each round takes a child of a worker for so long.",
+                hint="Set less than an hour: pruning starts every hour and occupies one child of a worker for this time.",
                 id="wakeful.W021",
             )
         )

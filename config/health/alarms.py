@@ -1,5 +1,5 @@
-"""The dispatcher looks now and then for what is wrong, and raises or ends alarms; its messenger sends them. While none is
-alive, web processes say so."""
+"""The dispatcher checks for problems periodically and begins or ends alarms; its messenger thread sends them. While no
+dispatcher is alive, web processes begin that one alarm."""
 
 import json
 import time
@@ -18,12 +18,12 @@ from runs.processes.alive import alive
 
 log = structlog.get_logger(__name__)
 
-LOOKS = 3  # of WAKEFUL_SAFETY_LOOK between two of these
+LOOKS = 3  # check once per this many WAKEFUL_SAFETY_LOOK
 TIMEOUT = 10  # seconds
 
 
 class Watch:
-    """Called by the dispatcher's loop; looks once in LOOKS safety looks, in one statement where nothing has changed."""
+    """Called by the dispatcher's loop. Checks once in LOOKS safety looks; one statement if nothing has changed."""
 
     def __init__(self) -> None:
         self.looked_at = float("-inf")
@@ -37,12 +37,12 @@ class Watch:
         except DatabaseError:
             raise
         except Exception:
-            # One process boundary: an alarm that cannot be worded must not stop dispatch.
+            # A process boundary: an error while an alarm's text is made must not stop dispatch.
             log.exception("alarms.failed")
 
 
 def update_alarms() -> None:
-    """Raise what is wrong now and was not before, and end what is over."""
+    """Begin an alarm for each new problem and end the alarms of problems that are over."""
     now = look()
     wrong = {problem.name: problem for problem in problems(now)}
     for name in set(now.alarms) - set(wrong):
@@ -53,7 +53,7 @@ def update_alarms() -> None:
 
 
 def stand_in() -> None:
-    """Raise the one alarm that dispatchers cannot: that none of them is alive. The next one ends it, and sends it."""
+    """Begin the alarm that no dispatcher is alive, which dispatchers cannot begin. The next dispatcher ends and sends it."""
     if alive().filter(kind=Worker.Kind.DISPATCHER, draining_at=None).exists():
         return
     now = look()
@@ -63,7 +63,7 @@ def stand_in() -> None:
 
 
 def send(payload: dict[str, Any]) -> None:
-    """POST an alarm as JSON to WAKEFUL_ALARM_URL; NotTaken where it was not."""
+    """POST an alarm as JSON to WAKEFUL_ALARM_URL; NotTaken if the receiver does not accept it."""
     if not settings.WAKEFUL_ALARM_URL:
         return
     body = json.dumps(payload).encode()

@@ -1,4 +1,4 @@
-"""What is wrong with an installation, and how to fix it: one finding per question."""
+"""`manage.py doctor`: checks an installation. Each check yields a finding; a fault comes with its fix."""
 
 import sys
 from collections import Counter
@@ -32,14 +32,14 @@ OLDEST_PYTHON = (3, 11)
 
 @dataclass(frozen=True)
 class Finding:
-    """What was looked at; a `fix` makes it a fault."""
+    """The result of one check; with a `fix` it is a fault."""
 
     text: str
     fix: str = ""
 
 
 def examine() -> Iterator[Finding]:
-    """Every finding, those that later ones rest on first."""
+    """Every finding, in the order in which checks depend on each other."""
     yield python()
     yield from configuration()
     reachable = database()
@@ -59,18 +59,18 @@ def examine() -> Iterator[Finding]:
 def python() -> Finding:
     version = ".".join(str(part) for part in sys.version_info[:3])
     if sys.version_info < OLDEST_PYTHON:
-        return Finding(f"Python {version}", "Python 3.11 or newer is needed: make the environment anew with one.")
+        return Finding(f"Python {version}", "Recreate the virtual environment with Python 3.11 or newer.")
     return Finding(f"Python {version}")
 
 
 def configuration() -> Iterator[Finding]:
-    """Errors of Django's system checks, and our own warnings."""
+    """Errors of Django's system checks, and Wakeful's own warnings."""
     messages = checks.run_checks(include_deployment_checks=True)
     wrong = [message for message in messages if message.level >= checks.ERROR or str(message.id).startswith("wakeful.")]
     for message in wrong:
         yield Finding(f"{message.id}: {message.msg}", message.hint or "See the message.")
     if not wrong:
-        yield Finding("settings agree with each other")
+        yield Finding("settings are consistent")
 
 
 def database() -> Finding:
@@ -85,14 +85,12 @@ def database() -> Finding:
             "Start it (`make run` starts the embedded one), or correct DATABASE_URL.",
         )
     if int(version.split(".")[0]) < OLDEST_POSTGRES:
-        return Finding(
-            f"PostgreSQL {version} at {where}", f"PostgreSQL {OLDEST_POSTGRES} or newer is needed: upgrade it."
-        )
+        return Finding(f"PostgreSQL {version} at {where}", f"Upgrade it to PostgreSQL {OLDEST_POSTGRES} or newer.")
     return Finding(f"PostgreSQL {version} at {where}")
 
 
 def session_mode() -> Finding:
-    """A NOTIFY must reach a LISTEN: behind a transaction-mode pooler the two meet different sessions."""
+    """A NOTIFY must reach a LISTEN: a transaction-mode pooler gives the two different sessions."""
     channel = f"wakeful_doctor_{uuid4().hex}"
     parameters = connection.get_connection_params()
     with psycopg.connect(**{**parameters, "autocommit": True}) as listener:
@@ -104,9 +102,9 @@ def session_mode() -> Finding:
     if not heard:
         return Finding(
             "a NOTIFY does not reach its listener",
-            "DATABASE_URL leads to a transaction-mode pooler: use PostgreSQL's own address, or the pooler's session mode.",
+            "DATABASE_URL points to a transaction-mode pooler: use PostgreSQL's own address, or the pooler's session mode.",
         )
-    return Finding("sessions are our own: LISTEN, advisory locks and prepared statements work")
+    return Finding("connections keep their session: LISTEN, advisory locks and prepared statements work")
 
 
 def clocks() -> Finding:
@@ -114,7 +112,7 @@ def clocks() -> Finding:
     if apart > CLOCKS_APART:
         return Finding(
             f"this machine's clock and the database's are {apart.total_seconds():.0f} s apart",
-            "Synchronise both (NTP): timestamps of signed webhooks are judged by this machine's clock.",
+            "Synchronise both (NTP): this machine's clock decides whether a signed webhook is too old.",
         )
     return Finding("clocks agree")
 
@@ -138,23 +136,23 @@ TIMELINE_KNOWN = "SELECT runs_primary_identity() <> ''"
 
 
 def replication() -> Finding:
-    """What a failover would lose."""
+    """Commits that a failover would lose."""
     standbys = fetch(STANDBYS)
     [(is_known,)] = fetch(TIMELINE_KNOWN)
-    noticed = "" if is_known else "; this server does not tell its timeline, so a failover is not noticed as one"
+    noticed = "" if is_known else "; this server does not report its timeline, so Wakeful cannot detect a failover"
     if not standbys:
         return Finding(f"no physical standby streams from this server{noticed}")
     if any(state is None for _, state in standbys):
         return Finding(
-            f"{len(standbys)} standbys stream from this server; this role may not see whether synchronously{noticed}",
-            "GRANT pg_monitor to the role of DATABASE_URL, so that `doctor` can say what a failover would lose.",
+            f"{len(standbys)} standbys stream from this server; this role may not see whether they are synchronous{noticed}",
+            "GRANT pg_monitor to the role of DATABASE_URL, so that `doctor` can check what a failover would lose.",
         )
     if all(state == "async" for _, state in standbys):
         named = ", ".join(sorted(name or "unnamed" for name, _ in standbys))
         return Finding(
-            f"every standby streams asynchronously ({named}): a failover loses the commits of the last moments, among them "
-            f"events that were answered with 2xx and intents of at_most_once steps{noticed}",
-            "Name a standby in synchronous_standby_names, or accept it: docs/operations.md, “Failover”.",
+            f"every standby streams asynchronously ({named}): a failover loses the newest commits, including events that "
+            f"were answered with 2xx and intents of at_most_once steps{noticed}",
+            "Name a standby in synchronous_standby_names, or accept the loss: docs/operations.md, “Failover”.",
         )
     return Finding(f"a standby confirms each commit: a failover to it loses none{noticed}")
 
@@ -169,7 +167,7 @@ def encryption() -> Iterator[Finding]:
     if unreadable:
         yield Finding(
             f"secrets of these sources cannot be decrypted: {', '.join(sorted(set(unreadable)))}",
-            "Put the key they were made with back into WAKEFUL_ENCRYPTION_KEYS (the first encrypts, all decrypt), "
+            "Add the key that encrypted them to WAKEFUL_ENCRYPTION_KEYS again (the first key encrypts, all decrypt), "
             "or rotate their secrets.",
         )
     else:
@@ -177,7 +175,7 @@ def encryption() -> Iterator[Finding]:
 
 
 def processes() -> Iterator[Finding]:
-    """Who is alive, and what is late, stopped or failing: the same problems that pages and alarms tell of."""
+    """Live processes, and the problems that pages and alarms also show."""
     now = look()
     for kind, count in Counter(process.kind for process in now.processes if process.alive).items():
         yield Finding(f"{count} {kind} alive")
@@ -187,19 +185,19 @@ def processes() -> Iterator[Finding]:
     if missed := missed_lately(NAMED + 1):
         yield Finding(_missed(missed))
     if not wrong:
-        yield Finding("events are dispatched as they come, schedules fire on time, and no run waits in vain")
+        yield Finding("events are dispatched at once, schedules fire on time, and every queued run has a worker")
 
 
 def _missed(missed: list[Missed]) -> str:
     named = ", ".join(f"{one.name} ({one.count} ×, {one.reasons})" for one in missed[:NAMED])
     more = " and others" if len(missed) > NAMED else ""
-    return f"missed by schedules in the last day: {named}{more}; `manage.py schedules why NAME --at TIME` says why"
+    return f"schedules missed fires in the last day: {named}{more}; `manage.py schedules why NAME --at TIME` gives the reason"
 
 
 def broker() -> Iterator[Finding]:
     if not broker_answers():
         yield Finding(
-            "the broker does not answer: work goes on, but late",
+            "the broker does not answer: work continues, but late",
             "Start it, or correct CELERY_BROKER_URL (or REDIS_URL).",
         )
         return
@@ -213,10 +211,10 @@ def _eviction() -> Finding:
         with redis.Redis.from_url(settings.CELERY_BROKER_URL, socket_timeout=2) as client:
             policy = client.config_get("maxmemory-policy").get("maxmemory-policy", "noeviction")
     except redis.RedisError:
-        return Finding("the broker does not tell its eviction policy: make sure it is noeviction")
+        return Finding("the broker does not report its eviction policy: make sure it is noeviction")
     if policy != "noeviction":
         return Finding(
             f"the broker evicts messages when its memory is full ({policy})",
-            "Set maxmemory-policy to noeviction, and give caches another server.",
+            "Set maxmemory-policy to noeviction, and use another server for caches.",
         )
-    return Finding("the broker keeps what it is given (noeviction)")
+    return Finding("the broker keeps its messages when memory is full (noeviction)")

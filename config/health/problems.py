@@ -1,4 +1,4 @@
-"""What is wrong, in plain words, and what to do about it. Pages, doctor, health, metrics and alarms all ask here."""
+"""The problems of an installation: the cause and the remedy of each. Pages, doctor, health, metrics and alarms all use them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,18 +25,18 @@ AT_ONCE = timedelta()
 OUR_SCHEDULER = "triggers.beat:Scheduler"
 NAMED = 5  # things of a kind that a sentence names
 
-# What does not happen while a courier of a dispatcher hangs.
+# The effect of a dispatcher's thread that hangs.
 STUCK = {
-    "ringer": "it rings for no worker, and sends no ordinary periodic task",
+    "ringer": "it rings no worker's doorbell and sends no ordinary periodic task",
     "messenger": "it sends no alarm",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Bad: something that should happen does not. Warning: it is late, or was stopped on purpose.
+    """Bad: something that should happen does not. Warning: it is late, or a person stopped it.
 
-    `lasted` is how long it has been so; from `alarm_after` on it is an alarm.
+    `lasted` is its duration so far; from `alarm_after` on it is an alarm.
     """
 
     name: str
@@ -51,18 +51,18 @@ class Problem:
         return self.lasted >= self.alarm_after
 
 
-# What stands still where no process of a kind is alive, and how to start one.
+# By kind of process: the effect while none is alive, and the command that starts one.
 NEEDED = {
     Worker.Kind.DISPATCHER: (
-        "events are accepted and kept, but no run starts; retries and timers stand still",
+        "events are accepted and kept, but no run starts; retries and timers do not fire",
         "`manage.py dispatcher` (`systemctl start wakeful-dispatcher`)",
     ),
     Worker.Kind.WORKER: (
-        "runs are queued, but none is executed",
+        "runs are queued, but no run is executed",
         "`celery -A config worker` (`systemctl start wakeful-worker@1`)",
     ),
     Worker.Kind.BEAT: (
-        "no schedule fires; what is missed meanwhile is caught up by each schedule's policy",
+        "no schedule fires; each schedule's catch-up policy decides which missed fires it makes later",
         "`celery -A config beat` (`systemctl start wakeful-beat`)",
     ),
 }
@@ -76,7 +76,7 @@ NO_DISPATCHER = missing(Worker.Kind.DISPATCHER)
 
 
 def problems(now: Situation) -> list[Problem]:
-    """Everything that is wrong, the worst first."""
+    """All problems, bad ones first."""
     found = [
         *_missing(now),
         *_failover(now),
@@ -91,7 +91,7 @@ def problems(now: Situation) -> list[Problem]:
         *_unknown_topics(now),
         *_triggers(now),
         *_erring(now),
-        *_unnamed("offers", BAD, now.unmoved, BROKEN_SHOWN, "Offers of events that cannot be moved on"),
+        *_unnamed("offers", BAD, now.unmoved, BROKEN_SHOWN, "Offers of events that keep failing"),
         *_unnamed("refusing", WARNING, now.refused, BROKEN_SHOWN, "Sources that refuse deliveries"),
         *_unnamed("failing", WARNING, now.failing, FAILING_SHOWN, "Triggers whose last runs failed"),
         *_unnamed("trigger-errors", WARNING, now.erring, BROKEN_SHOWN, "Triggers at which events ended in an error"),
@@ -103,7 +103,7 @@ def problems(now: Situation) -> list[Problem]:
 def _missing(now: Situation) -> Iterator[Problem]:
     for kind, (effect, command) in NEEDED.items():
         if kind == Worker.Kind.BEAT and settings.CELERY_BEAT_SCHEDULER != OUR_SCHEDULER:
-            continue  # nobody else's leaves a trace of being alive
+            continue  # other schedulers leave no sign of life
         alive = now.alive(kind)
         if all(process.draining for process in alive):
             age = now.unseen.get(kind)
@@ -117,7 +117,7 @@ def _missing(now: Situation) -> Iterator[Problem]:
                 name=missing(kind),
                 severity=BAD,
                 text=f"{seen}: {effect}.{_last(now, kind)}{_behind(now, kind)}",
-                remedy=f"Start one: {command}. `manage.py up` starts a whole stack on one machine.",
+                remedy=f"Start one: {command}. `manage.py up` starts every process on one machine.",
                 lasted=timedelta(seconds=_up_for(now) if age is None else age),
                 alarm_after=settings.WAKEFUL_ALARM_AFTER,
             )
@@ -129,11 +129,11 @@ def _failover(now: Situation) -> Iterator[Problem]:
         yield Problem(
             name="failover",
             severity=WARNING,
-            text=f"PostgreSQL failed over: {over.was} is {over.now} since {over.noticed_at} (server/timeline). The newest commit "
-            f"of the old primary that the new one has a trace of is from {known}: commits after it may be lost, among them "
-            "events that were answered with 2xx, and intents of at_most_once steps.",
-            remedy="Compare what senders sent and what services were asked after that time: docs/operations.md, “Failover”. "
-            "This is shown for a day.",
+            text=f"PostgreSQL failed over from {over.was} to {over.now} (server/timeline), noticed at {over.noticed_at}. The new "
+            f"primary has the old primary's commits up to {known}. Later commits may be lost, including events that were "
+            "answered with 2xx and intents of at_most_once steps.",
+            remedy="Compare your records with those of senders and called services after that time: docs/operations.md, "
+            "“Failover”. This warning ends after a day.",
             lasted=timedelta(seconds=over.age),
             alarm_after=AT_ONCE,
         )
@@ -153,8 +153,8 @@ def _last(now: Situation, kind: str) -> str:
 
 def _how_it_went(process: Process) -> str:
     if process.stopped is None or process.stopped_reason == "unseen":
-        return "vanished without a word: killed, frozen or cut off"
-    return f"ended by itself ({process.stopped_reason})" if process.stopped_reason else "ended by itself"
+        return "vanished: killed, frozen or disconnected"
+    return f"shut down ({process.stopped_reason})" if process.stopped_reason else "shut down"
 
 
 def _behind(now: Situation, kind: str) -> str:
@@ -182,24 +182,24 @@ def _undispatchable(now: Situation) -> Iterator[Problem]:
 
 def _unmoved(now: Situation) -> Iterator[Problem]:
     for one in now.unmoved[:BROKEN_SHOWN]:
-        what = "What ended in an error" if one.outcome == "error" else "What was held"
-        done = "dropped" if one.drop else "dispatched again"
+        which = "Events that ended in an error" if one.outcome == "error" else "Held events"
+        action = "dropped" if one.drop else "dispatched again"
         yield Problem(
             name=f"offer:{one.slug}:{one.outcome}",
             severity=BAD,
-            text=f"{what} at trigger {one.slug} cannot be {done}: {one.error}. It is kept, and tried again every 30 s.",
-            remedy="Fix the cause; the dispatcher's log has the traceback. It goes on by itself then.",
+            text=f"{which} of trigger {one.slug} cannot be {action}: {one.error}. They are kept and retried every 30 s.",
+            remedy="Fix the cause; the dispatcher's log has the traceback. The next retry then succeeds.",
             lasted=AT_ONCE,
             alarm_after=AT_ONCE,
         )
 
 
 def _stuck(now: Situation) -> Iterator[Problem]:
-    """What is late although the process that should do it is alive."""
+    """Late work although the responsible process is alive."""
     age = now.undispatched_age or 0
     if now.alive(Worker.Kind.DISPATCHER) and age > LATE.total_seconds():
         refused = (
-            f" Webhooks are answered 503 from {settings.WAKEFUL_MAX_BACKLOG:,} on."
+            f" From {settings.WAKEFUL_MAX_BACKLOG:,} waiting events on, webhooks are answered 503."
             if now.undispatched >= settings.WAKEFUL_MAX_BACKLOG // 2
             else ""
         )
@@ -208,8 +208,8 @@ def _stuck(now: Situation) -> Iterator[Problem]:
             severity=BAD,
             text=f"{_count(now.undispatched, 'event')} waiting for dispatch, the oldest for {_span(age)}, "
             f"although a dispatcher is alive.{refused}",
-            remedy="Read the dispatcher's log (`journalctl -u wakeful-dispatcher`), and look at the oldest transaction: "
-            "one that holds a lock stops it.",
+            remedy="Read the dispatcher's log (`journalctl -u wakeful-dispatcher`) and check the oldest transaction: "
+            "a transaction that holds a lock can block the dispatcher.",
             lasted=timedelta(seconds=age),
             alarm_after=settings.WAKEFUL_ALARM_AFTER,
         )
@@ -218,8 +218,8 @@ def _stuck(now: Situation) -> Iterator[Problem]:
         yield Problem(
             name="outbox",
             severity=BAD,
-            text=f"{_count(now.outbox, 'message')} in the outbox, the most overdue by {_span(late)}: emitted events, "
-            "counts of failures and ordinary periodic tasks are late.",
+            text=f"{_count(now.outbox, 'message')} waiting in the outbox, the most overdue by {_span(late)}: emitted events, "
+            "failure counts and ordinary periodic tasks are late.",
             remedy="Read the dispatcher's log (`journalctl -u wakeful-dispatcher`).",
             lasted=timedelta(seconds=late),
             alarm_after=settings.WAKEFUL_ALARM_AFTER,
@@ -239,10 +239,10 @@ def _stuck(now: Situation) -> Iterator[Problem]:
         yield Problem(
             name="edits",
             severity=BAD,
-            text=f"{_count(now.schedules_unsettled, 'edited schedule')} not armed anew, the oldest for {_span(age)}, although "
-            "beat is alive: none of these fires meanwhile.",
-            remedy="Read beat's log (`journalctl -u wakeful-beat`), and look at the oldest transaction: one that holds a lock "
-            "on them stops it.",
+            text=f"{_count(now.schedules_unsettled, 'edited schedule')} waiting for a new next fire, the oldest for "
+            f"{_span(age)}, although beat is alive. Until then they do not fire.",
+            remedy="Read beat's log (`journalctl -u wakeful-beat`) and check the oldest transaction: a transaction that holds "
+            "a lock on these schedules blocks beat.",
             lasted=timedelta(seconds=age),
             alarm_after=settings.WAKEFUL_ALARM_AFTER,
         )
@@ -251,40 +251,43 @@ def _stuck(now: Situation) -> Iterator[Problem]:
         yield Problem(
             name="looks-owed",
             severity=BAD,
-            text=f"{_count(now.looks.owed, 'wait')} not searched yet for events that came before them, because the search "
-            f"failed: {now.looks.error}. These runs do not expire, and wake only by a new event.",
-            remedy="Fix the cause; the search is tried again at least every 5 minutes and continues where it stopped. "
-            "A `statement_timeout` of the role shorter than a few seconds is a usual cause.",
+            text=f"{_count(now.looks.owed, 'wait')} without a complete search for earlier events, because the search "
+            f"failed: {now.looks.error}. These waits do not time out; only a new event ends them.",
+            remedy="Fix the cause. The search is retried at least every 5 minutes and continues where it stopped. "
+            "A usual cause is a `statement_timeout` of the role of less than a few seconds.",
             lasted=timedelta(seconds=now.looks.age or 0),
             alarm_after=settings.WAKEFUL_ALARM_AFTER,
         )
 
 
 def _troubles(now: Situation) -> Iterator[Problem]:
-    """What dispatchers say they cannot do."""
+    """Troubles that live dispatchers report."""
     found = [
         (name, trouble, process)
         for process in now.alive(Worker.Kind.DISPATCHER)
         for name, trouble in (process.troubles or {}).items()
     ]
-    told = set()
+    seen = set()
     for name, trouble, process in sorted(found, key=lambda one: -one[1]["lasted"]):
-        if name in told:
-            continue  # one of them has had it for longer
-        told.add(name)
+        if name in seen:
+            continue  # another dispatcher has had it for longer
+        seen.add(name)
         lasted = trouble["lasted"]
         if name == "broker-away":
             text = (
-                f"The broker has not taken anything from dispatcher {process.name} for {_span(lasted)}: workers are not rung for "
-                f"and ordinary periodic tasks wait; nothing is lost. It failed with: {trouble['error']}"
+                f"The broker has refused every message of dispatcher {process.name} for {_span(lasted)}. Workers get no "
+                f"doorbell and ordinary periodic tasks wait; nothing is lost. The last error: {trouble['error']}"
             )
-            remedy = "Start Redis, or look why it refuses (`redis-cli ping`, its disk, its memory). All goes on by itself then."
+            remedy = (
+                "Start Redis, or find out why it refuses (`redis-cli ping`, its disk, its memory). Work then continues without "
+                "a restart."
+            )
         elif name.startswith("stuck:"):
             thread = name.removeprefix("stuck:")
-            text = f"The {thread} of dispatcher {process.name} has not come back for {_span(lasted)}: {STUCK.get(thread, 'it hangs')}."
+            text = f"The {thread} thread of dispatcher {process.name} has hung for {_span(lasted)}: {STUCK.get(thread, 'it does no work')}."
             remedy = f"Restart that dispatcher (process {process.pid})."
         else:
-            continue  # a newer version's
+            continue  # reported by a newer version
         yield Problem(
             name=name,
             severity=BAD,
@@ -301,8 +304,8 @@ def _unknown_topics(now: Situation) -> Iterator[Problem]:
         yield Problem(
             name="outbox-unknown",
             severity=WARNING,
-            text=f"Messages of a sort that this version does not know wait in the outbox, the oldest for {_span(late)}: "
-            f"{', '.join(sorted(now.unknown_topics)[:NAMED])}. A newer version has left them, or an app that is gone.",
+            text=f"The outbox holds messages with topics this version does not know, the oldest for {_span(late)}: "
+            f"{', '.join(sorted(now.unknown_topics)[:NAMED])}. A newer version or a removed app wrote them.",
             remedy="Start a dispatcher of the version that wrote them.",
             lasted=timedelta(seconds=late),
             alarm_after=settings.WAKEFUL_ALARM_AFTER,
@@ -317,8 +320,8 @@ def _broken(now: Situation) -> Iterator[Problem]:
     yield Problem(
         name="schedules-broken",
         severity=BAD,
-        text=f"Of the schedules that are on, some cannot fire: {named}{more}.",
-        remedy="Edit the rule of each, or pause it: `manage.py schedules pause NAME`.",
+        text=f"Active schedules cannot fire: {named}{more}.",
+        remedy="Correct the rule of each schedule, or pause it: `manage.py schedules pause NAME`.",
         lasted=AT_ONCE,
         alarm_after=AT_ONCE,
     )
@@ -327,7 +330,7 @@ def _broken(now: Situation) -> Iterator[Problem]:
 def _queues(now: Situation) -> Iterator[Problem]:
     if now.everything.is_paused:
         yield _paused(now.everything, "All queues have been")
-        return  # whatever waits, waits on purpose
+        return  # every run waits on purpose
     for queue in now.queues:
         if queue.is_paused:
             yield _paused(queue, f"Queue {queue.name} has been")
@@ -344,9 +347,9 @@ def _paused(queue: QueueState, subject: str) -> Problem:
         name=f"paused:{queue.name}",
         severity=WARNING,
         text=f"{subject} paused for {_span(queue.paused_seconds or 0)}, by {queue.paused_by}"
-        f"{': ' + queue.paused_reason if queue.paused_reason else ''}. Events are accepted and become runs; none of them starts."
+        f"{': ' + queue.paused_reason if queue.paused_reason else ''}. Events are accepted and become runs, but no run starts."
         f"{waiting}",
-        remedy=f"Resume when it is time: `manage.py resume{argument}`, or on the Processes page.",
+        remedy=f"Resume when the reason is gone: `manage.py resume{argument}`, or on the Processes page.",
         lasted=queue.paused_for,
         alarm_after=settings.WAKEFUL_ALARM_PAUSED,
     )
@@ -357,8 +360,8 @@ def _homeless(queue: QueueState) -> Problem:
     return Problem(
         name=f"homeless:{queue.name}",
         severity=BAD,
-        text=f"{_count(queue.homeless, 'run')} waiting in queue {queue.name!r} that no live worker can execute: none serves "
-        f"that queue with code for {agents}.",
+        text=f"{_count(queue.homeless, 'run')} waiting in queue {queue.name!r} and cannot start: no live worker serves the "
+        f"queue and has the code of {agents}.",
         remedy=f"Start a worker that has the agent's app in WAKEFUL_APPS and {queue.name!r} among its queues, "
         "or cancel the runs.",
         lasted=timedelta(seconds=queue.homeless_seconds),
@@ -386,9 +389,9 @@ def _late(now: Situation) -> Iterator[Problem]:
             name="transaction",
             severity=WARNING,
             text=f"A transaction of {oldest.application or oldest.user} ({_where(oldest)}) has been "
-            f"open for {_span(oldest.age)}: nothing that was changed since can be cleaned up. Looks at queues step over "
-            "every run and event handled since, so dispatch, timers and claims get slower the longer it lasts.",
-            remedy=f"End it where it was begun, or: {_ending(oldest)}",
+            f"open for {_span(oldest.age)}. VACUUM cannot remove rows that died since then, so every look at a queue "
+            "reads past them: dispatch, timers and claims get slower the longer it lasts.",
+            remedy=f"End it in the program that opened it, or: {_ending(oldest)}",
             lasted=timedelta(seconds=oldest.age),
             alarm_after=settings.WAKEFUL_ALARM_TRANSACTION,
         )
@@ -396,8 +399,8 @@ def _late(now: Situation) -> Iterator[Problem]:
         yield Problem(
             name=f"clock:{host}",
             severity=WARNING,
-            text=f"The clock of host {host} is {apart} the database's: signed webhooks that it receives may be refused as too old "
-            "or too new, the ids of events that it accepts are out of order, and agents that it runs are told a wrong time.",
+            text=f"The clock of host {host} is {apart} the database's. This host may refuse signed webhooks as too old or too "
+            "new, gives events ids that are out of order, and tells its agents the wrong time.",
             remedy=f"Synchronise the clocks of {host} and of the database server (NTP).",
             lasted=AT_ONCE,
             alarm_after=AT_ONCE,
@@ -406,9 +409,10 @@ def _late(now: Situation) -> Iterator[Problem]:
         yield Problem(
             name=f"slot:{slot.name}",
             severity=WARNING,
-            text=f"Nobody reads from replication slot {slot.name}, and for it the server keeps {slot.bytes / 2**30:.1f} GiB of log "
-            f"and what the last {slot.transactions:,} transactions left behind: in the end the disk is full.",
-            remedy=f"Start what reads from it, or, if nothing does any more: SELECT pg_drop_replication_slot('{slot.name}')",
+            text=f"Replication slot {slot.name} is inactive and retains {slot.bytes / 2**30:.1f} GiB of WAL and the dead rows of "
+            f"the last {slot.transactions:,} transactions. It fills the disk.",
+            remedy="Start the program that reads from it, or, if none does any more, drop it: "
+            f"SELECT pg_drop_replication_slot('{slot.name}')",
             lasted=AT_ONCE,
             alarm_after=AT_ONCE,
         )
@@ -416,9 +420,9 @@ def _late(now: Situation) -> Iterator[Problem]:
         yield Problem(
             name="deliveries",
             severity=WARNING,
-            text=f"{_count(now.undelivered, 'message')} not delivered at the first try, and tried again. "
+            text=f"{_count(now.undelivered, 'message')} undelivered after the first attempt and will be retried. "
             f"The oldest failed with: {now.delivery_error}",
-            remedy="If it does not pass by itself: is the broker, or the address it is sent to, there?",
+            remedy="If this lasts, check that the broker or the target address is reachable.",
             lasted=timedelta(seconds=now.undelivered_age or 0),
             alarm_after=settings.WAKEFUL_ALARM_AFTER,
         )
@@ -442,9 +446,9 @@ def _refusing(now: Situation) -> Iterator[Problem]:
             name=f"refusing:{source.slug}",
             severity=WARNING,
             text=f"Source {source.slug} refuses deliveries: {source.count:,} in the last day, the last {_span(source.last)} ago "
-            f"({source.reason}). None has been proven since; the last proven one came {_span(source.proven)} ago.",
-            remedy="Compare the secret at the sender with the source's: open the source, then “Enter a secret” or “New secret”. "
-            "If a stranger sends to the address, nothing is wrong: the warning ends with the sender's next delivery.",
+            f"({source.reason}). The last authenticated delivery came {_span(source.proven)} ago.",
+            remedy="Compare the sender's secret with the source's: open the source, then “Enter a secret” or “New secret”. "
+            "If the refused deliveries come from a stranger, do nothing: the sender's next delivery ends this warning.",
             lasted=timedelta(seconds=source.last),
             alarm_after=AT_ONCE,
         )
@@ -456,7 +460,7 @@ def _triggers(now: Situation) -> Iterator[Problem]:
             name=f"failing:{one.slug}",
             severity=WARNING,
             text=f"The last {one.failures} runs of trigger {one.slug} failed.",
-            remedy="Read the error of its latest run, fix the cause, and requeue the failed ones.",
+            remedy="Read the error of its latest run, fix the cause, then requeue the failed runs.",
             lasted=AT_ONCE,
             alarm_after=AT_ONCE,
         )
@@ -465,7 +469,7 @@ def _triggers(now: Situation) -> Iterator[Problem]:
                 name=f"trigger-paused:{one.slug}",
                 severity=BAD,
                 text=f"Trigger {one.slug} has been paused for {_span(one.paused)}: {one.paused_reason}. Its events are kept.",
-                remedy="Fix the cause, then resume the trigger: what was held is run, or dropped.",
+                remedy="Fix the cause, then resume the trigger and choose whether its held events run or are dropped.",
                 lasted=timedelta(seconds=one.paused),
                 alarm_after=AT_ONCE,
             )
@@ -478,8 +482,8 @@ def _erring(now: Situation) -> Iterator[Problem]:
             name=f"trigger-errors:{one.slug}",
             severity=WARNING,
             text=f"{more}{one.count:,} event{'' if one.count == 1 else 's'} ended in an error at trigger {one.slug} in the last "
-            f"day and started no run of it. The last one, {_span(one.last)} ago: {one.reason}",
-            remedy="Correct the filter, key or input of the trigger, then Dispatch again on its page "
+            f"day and started no run. The last error, {_span(one.last)} ago: {one.reason}",
+            remedy="Correct the trigger's filter, key or input, then use “Dispatch again” on its page "
             f"(`manage.py replay --errors --trigger {one.slug}`).",
             lasted=AT_ONCE,
             alarm_after=AT_ONCE,
@@ -487,13 +491,13 @@ def _erring(now: Situation) -> Iterator[Problem]:
 
 
 def _unnamed(name: str, severity: Alarm.Severity, found: Sequence[object], limit: int, what: str) -> Iterator[Problem]:
-    """That there are more of a kind than are each a problem of its own."""
+    """A problem for the ones over the limit, if more of a kind are wrong than get a problem each."""
     if len(found) > limit:
         yield Problem(
             name=name,
             severity=severity,
-            text=f"{what}: {limit:,} are told of one by one, and there are more.",
-            remedy="The next is told of when one of those is over.",
+            text=f"{what}: {limit:,} are listed, and there are more.",
+            remedy="Fix the listed ones first. Each that is over makes room for the next.",
             lasted=AT_ONCE,
             alarm_after=AT_ONCE,
         )
@@ -504,8 +508,9 @@ def _parked(now: Situation) -> Iterator[Problem]:
         yield Problem(
             name="uncertain",
             severity=WARNING,
-            text=f"{_count(now.uncertain, 'run')} uncertain: whether a step happened, or how to go on, only a person can say.",
-            remedy="Open Uncertain runs, find out what happened, and say so.",
+            text=f"{_count(now.uncertain, 'run')} uncertain: a person must decide whether a step happened, or how the run "
+            "continues.",
+            remedy="Open “Uncertain runs”, find out what happened, and record the answer.",
             lasted=AT_ONCE,
             alarm_after=AT_ONCE,
         )

@@ -33,7 +33,7 @@ def test_a_dead_dispatcher_is_named_with_what_stands_still_and_how_to_start_one(
     # It looks again by itself: nobody reloads the page.
     wrong = page.get_by_role("status").filter(has_text="No dispatcher has been seen for")
     expect(wrong).to_contain_text("events are accepted and kept, but no run starts")
-    expect(wrong).to_contain_text("vanished without a word: killed, frozen or cut off")
+    expect(wrong).to_contain_text("vanished: killed, frozen or disconnected")
     expect(wrong).to_contain_text("1 event is waiting")
     expect(wrong).to_contain_text("What to do: Start one: manage.py dispatcher (systemctl start wakeful-dispatcher)")
     expect(page.get_by_role("row", name=re.compile("dispatcher .* unseen"))).to_be_visible()

@@ -52,7 +52,7 @@ def test_a_missing_migration_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_lost_broker_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "broker_answers", lambda: False)
 
-    assert "CELERY_BROKER_URL" in examined()["the broker does not answer: work goes on, but late"]
+    assert "CELERY_BROKER_URL" in examined()["the broker does not answer: work continues, but late"]
 
 
 def test_a_pooler_in_transaction_mode_is_found_by_the_notify_that_gets_lost(monkeypatch: pytest.MonkeyPatch) -> None:

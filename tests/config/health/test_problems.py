@@ -83,7 +83,7 @@ def test_a_whole_installation_has_nothing_wrong() -> None:
     ("kind", "effect", "command"),
     [
         ("dispatcher", "events are accepted and kept, but no run starts", "manage.py dispatcher"),
-        ("worker", "none is executed", "celery -A config worker"),
+        ("worker", "no run is executed", "celery -A config worker"),
         ("beat", "no schedule fires", "celery -A config beat"),
     ],
 )
@@ -106,9 +106,9 @@ def test_one_that_was_never_there_is_told_from_one_that_is_gone() -> None:
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"stopped": None}, "vanished without a word"),
-        ({"stopped": 30.0, "stopped_reason": "unseen"}, "vanished without a word"),
-        ({"stopped": 30.0, "stopped_reason": "stopped"}, "ended by itself (stopped)"),
+        ({"stopped": None}, "vanished: killed, frozen or disconnected"),
+        ({"stopped": 30.0, "stopped_reason": "unseen"}, "vanished: killed, frozen or disconnected"),
+        ({"stopped": 30.0, "stopped_reason": "stopped"}, "shut down (stopped)"),
     ],
 )
 def test_it_is_said_how_the_last_one_went(fields: dict[str, Any], told: str) -> None:
@@ -141,17 +141,17 @@ def test_workers_that_are_all_stopping_are_as_good_as_none() -> None:
     ("fields", "name", "told"),
     [
         ({"undispatched": 12, "undispatched_age": 180.0}, "backlog", "12 events are waiting for dispatch"),
-        ({"outbox": 1, "outbox_late": 60.0}, "outbox", "1 message is in the outbox"),
+        ({"outbox": 1, "outbox_late": 60.0}, "outbox", "1 message is waiting in the outbox"),
         ({"schedules_late": 2, "schedule_age": 60.0}, "schedules", "2 schedules are late"),
         (
             {"schedules_unsettled": 1, "unsettled_age": 90.0},
             "edits",
-            "1 edited schedule is not armed anew, the oldest for 1 min 30 s, although beat is alive",
+            "1 edited schedule is waiting for a new next fire, the oldest for 1 min 30 s, although beat is alive",
         ),
         (
             {"broken": [Broken(name="digest", problem="hour 25 is not between 0 and 23")]},
             "schedules-broken",
-            "some cannot fire: digest (hour 25 is not between 0 and 23).",
+            "Active schedules cannot fire: digest (hour 25 is not between 0 and 23).",
         ),
         (
             {
@@ -174,7 +174,7 @@ def test_workers_that_are_all_stopping_are_as_good_as_none() -> None:
         (
             {"slots": [Slot(name="standby", transactions=2_000_000, bytes=3 * 2**30)]},
             "slot:standby",
-            "Nobody reads from replication slot standby, and for it the server keeps 3.0 GiB of log",
+            "Replication slot standby is inactive and retains 3.0 GiB of WAL",
         ),
         (
             {"undelivered": 1, "undelivered_age": 5.0, "delivery_error": "URLError: refused"},
@@ -189,7 +189,7 @@ def test_workers_that_are_all_stopping_are_as_good_as_none() -> None:
         (
             {"erring": [Erring(slug="greeter", count=1, reason="no such key: revenue", last=120.0)]},
             "trigger-errors:greeter",
-            "1 event ended in an error at trigger greeter in the last day and started no run of it. The last one, 2 min ago: "
+            "1 event ended in an error at trigger greeter in the last day and started no run. The last error, 2 min ago: "
             "no such key: revenue",
         ),
         (
@@ -215,7 +215,7 @@ def test_workers_that_are_all_stopping_are_as_good_as_none() -> None:
                 ]
             },
             "homeless:default",
-            "none serves that queue with code for newcomer",
+            "no live worker serves the queue and has the code of newcomer",
         ),
         (
             {"queues": [make_queue("*"), make_queue(paused_seconds=60.0, paused_by="admin:ada", paused_reason="fire")]},
@@ -272,4 +272,7 @@ def test_a_fault_is_an_alarm_once_it_has_lasted(age: float, is_alarm: bool) -> N
 def test_a_backlog_that_shuts_the_doors_says_so(settings: Any) -> None:
     settings.WAKEFUL_MAX_BACKLOG = 100
 
-    assert "answered 503 from 100 on" in only(make_situation(undispatched=60, undispatched_age=60.0)).text
+    assert (
+        "From 100 waiting events on, webhooks are answered 503."
+        in only(make_situation(undispatched=60, undispatched_age=60.0)).text
+    )

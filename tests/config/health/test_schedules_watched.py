@@ -71,7 +71,7 @@ def test_an_edit_that_beat_does_not_take_up_is_told_of() -> None:
     beat_is_alive()
     make_schedule(stale=True, edited_at=database_now() - 3 * MINUTE)
 
-    assert "1 edited schedule is not armed anew, the oldest for 3 min" in found()["edits"].text
+    assert "1 edited schedule is waiting for a new next fire, the oldest for 3 min" in found()["edits"].text
 
 
 def test_a_schedule_that_cannot_fire_is_named_with_what_is_wrong() -> None:
@@ -105,7 +105,7 @@ def test_what_was_missed_in_the_last_day_is_named() -> None:
 def test_doctor_names_what_was_missed_and_does_not_call_it_a_fault() -> None:
     make_skip(make_schedule(), "missed", database_now() - HOUR, count=12)
 
-    [finding] = [one for one in doctor.processes() if one.text.startswith("missed by")]
+    [finding] = [one for one in doctor.processes() if one.text.startswith("schedules missed")]
 
     assert "digest (12 ×, missed)" in finding.text
     assert not finding.fix

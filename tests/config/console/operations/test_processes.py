@@ -38,7 +38,7 @@ def test_what_is_missing_is_told_with_what_to_do(admin: Client) -> None:
     told = shown(admin)
 
     assert "No dispatcher has been seen for" in told
-    assert "The last one, here:1, vanished without a word" in told
+    assert "The last one, here:1, vanished: killed, frozen or disconnected" in told
     assert "What to do: Start one: manage.py dispatcher ( systemctl start wakeful-dispatcher )" in told
 
 

@@ -87,7 +87,7 @@ def test_a_sender_that_was_proven_and_is_refused_now_is_a_problem() -> None:
     [text] = refusing()
     assert "refuses deliveries: 1 in the last day" in text
     assert "no live secret matches" in text
-    assert "the last proven one came 1 h ago" in text
+    assert "The last authenticated delivery came 1 h ago" in text
 
 
 def test_a_stranger_at_the_address_of_a_sender_that_is_proven_is_no_problem() -> None:
