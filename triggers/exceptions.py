@@ -40,3 +40,11 @@ class RuleError(ValueError):
     def __init__(self, message: str, *, field: str = "") -> None:
         super().__init__(message)
         self.field = field
+
+
+class Invalid(ValueError):
+    """What is to be written makes no sense; each of the `problems` names a field and its fix."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))

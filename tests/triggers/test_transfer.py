@@ -364,9 +364,36 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     assert len(problems) == 3
 
 
+@pytest.mark.django_db
+def test_an_entry_that_names_a_refused_one_is_not_refused_for_that() -> None:
+    problems = refused(
+        file(
+            sources=[{"slug": "shop", "kind": "carrier-pigeon"}],
+            triggers=[{**VIP, "source": "shop", "overlap": "both"}],
+            calendars=[{"slug": "feasts", "days": "25.12."}],
+            schedules=[
+                {"name": "x", "trigger": "vip", "every": 60, "jitter": "soon"},
+                {"name": "y", "trigger": "vip", "every": 60, "exclude": ["feasts"]},
+            ],
+        )
+    )
+
+    assert [problem.partition(": ")[0] for problem in problems] == [
+        "source shop",
+        "trigger vip",
+        "calendar feasts",
+        "schedule x",
+    ]
+
+
+@pytest.mark.django_db
+def test_a_built_in_source_cannot_be_changed_by_a_file() -> None:
+    assert refused(file(sources=[{"slug": "cli", "enabled": False}]))[0].startswith("source cli: kind: is 'cli'")
+
+
 # Whatever an operator may make
 
-NAMES = st.from_regex(r"[a-z][a-z0-9]{0,8}(-[a-z0-9]{1,5})?", fullmatch=True)
+NAMES = st.from_regex(r"[a-zA-Z][a-z0-9_]{0,8}(-[a-z0-9]{1,5})?", fullmatch=True)
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=20)
 POLICIES = st.fixed_dictionaries(
     {},

@@ -1,16 +1,19 @@
-"""Fields of a declared trigger that the operator owns."""
+"""Triggers that operators make and change: of a declared one, a field they change is theirs until they reset it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db import transaction
 
+from agents import registry
 from agents.guards.atomic import not_in_atomic_body
 from runs.audit import record
 from triggers.declarations.sync import COLUMNS, declared_schedule
-from triggers.dispatch.expressions import compile_expression
+from triggers.dispatch.expressions import ExpressionError, compile_expression
 from triggers.dispatch.trigger_policy import check_policy
-from triggers.models import Schedule, Trigger
+from triggers.exceptions import Invalid
+from triggers.models import Schedule, Source, Trigger
+from triggers.models.slug import slug_problems
 from triggers.schedules import rows
 from triggers.schedules.rules import as_json
 from triggers.schedules.terms.policy import NAMES, SchedulePolicy
@@ -19,18 +22,25 @@ EDITABLE = (*COLUMNS[1:], "enabled")
 
 
 @not_in_atomic_body
+def create_trigger(slug: str, *, agent: str, by: str, **fields: Any) -> Trigger:
+    """A trigger of an operator. Invalid names each field that makes no sense."""
+    trigger = Trigger(slug=slug, agent=agent, **fields)
+    problems = [*slug_problems(slug)]
+    if not agent:
+        problems.append("agent: is missing")
+    elif agent not in {known.name for known in registry.all_agents()}:
+        problems.append(f"agent: there is no agent {agent!r} here; name its app in WAKEFUL_APPS")
+    _check(trigger, fields, problems)
+    with transaction.atomic():
+        trigger.save(force_insert=True)
+        record(by, "create", trigger, slug=slug, agent=agent, **fields)
+    return trigger
+
+
+@not_in_atomic_body
 def override(trigger: Trigger, changes: Mapping[str, Any], by: str) -> Trigger:
-    """Change fields of a trigger; a deploy will keep these. ValueError names what makes no sense."""
-    if unknown := set(changes) - set(EDITABLE):
-        raise ValueError(f"{', '.join(sorted(unknown))} cannot be changed here")
-    for expression in (changes.get("filter"), changes.get("key"), *(changes.get("input") or {}).values()):
-        if expression:
-            compile_expression(expression)
-    check_policy(
-        changes.get("policy", trigger.policy),
-        overlap=changes.get("overlap", trigger.overlap),
-        key_limit=changes.get("key_limit", trigger.key_limit),
-    )
+    """Change fields of a trigger; a deploy will keep these. Invalid names each that makes no sense."""
+    _check(trigger, changes, [f"{name}: cannot be changed here" for name in sorted(set(changes) - set(EDITABLE))])
     with transaction.atomic():
         for name, value in changes.items():
             setattr(trigger, name, value)
@@ -39,6 +49,34 @@ def override(trigger: Trigger, changes: Mapping[str, Any], by: str) -> Trigger:
         trigger.save(update_fields=[*changes, "overrides"])
         record(by, "override", trigger, **changes)
     return trigger
+
+
+def _check(trigger: Trigger, changes: Mapping[str, Any], problems: list[str]) -> None:
+    source = changes.get("source")
+    if source and not Source.objects.filter(slug=source).exists():
+        problems.append(f"source: there is no source {source!r}; make it first, or clear it")
+    if not all(isinstance(glob, str) and glob for glob in changes.get("types", ())):
+        problems.append("types: must be texts, such as invoice.*")
+    expressions = {name: changes[name] for name in ("filter", "key") if changes.get(name)}
+    expressions |= {f"input.{name}": text for name, text in changes.get("input", {}).items()}
+    for name, text in expressions.items():
+        if not isinstance(text, str):
+            problems.append(f"{name}: must be a CEL expression")
+            continue
+        try:
+            compile_expression(text)
+        except ExpressionError as error:
+            problems.append(f"{name}: {error}")
+    try:
+        check_policy(
+            changes.get("policy", trigger.policy),
+            overlap=changes.get("overlap", trigger.overlap),
+            key_limit=changes.get("key_limit", trigger.key_limit),
+        )
+    except ValueError as error:
+        problems.append(str(error))
+    if problems:
+        raise Invalid(problems)
 
 
 @not_in_atomic_body

@@ -1,36 +1,41 @@
-"""A file of `triggers.transfer.export` brought into this system: looked at whole first, then carried out whole or not at all.
+"""Carry out a transfer file here, whole or not at all: each entry by the service that the admin calls.
 
 What the file says is made so; what it does not name stays as it is, and nothing is deleted. What it changes of a trigger
 that the code declares is the operator's from then on, as by an edit in the admin.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import Model
 
 from agents.guards.atomic import not_in_atomic_body
-from runs.audit import record
 from runs.exceptions import IllegalState
-from triggers.declarations.overrides import override
-from triggers.declarations.sync import COLUMNS, LOCK
-from triggers.exceptions import RuleError
-from triggers.models import Schedule, Source, Trigger
+from triggers.declarations.overrides import EDITABLE, create_trigger, override
+from triggers.declarations.sync import LOCK
+from triggers.exceptions import Invalid, RuleError
+from triggers.models import ExclusionCalendar, Schedule, Source, Trigger
 from triggers.schedules.calendars import change_calendar, create_calendar
 from triggers.schedules.edit import (
     create_schedule,
     edit_schedule,
+    is_declared,
     pause_schedule,
     resume_schedule,
     rule_here,
 )
 from triggers.schedules.preview import DEFAULT, is_past
-from triggers.schedules.rules.as_json import rule_as_json
+from triggers.schedules.rules.as_json import parse_rule, rule_as_json
 from triggers.schedules.rules.rule import Rule
-from triggers.schedules.terms.policy import SchedulePolicy
+from triggers.schedules.terms.policy import NAMES, SchedulePolicy
+from triggers.sources.edit import change_source, create_source
 from triggers.sources.webhooks.scheme import schemes
-from triggers.transfer.check import Entry, Here, ImportRefused, policy_in, problems_of, rule_in
+from triggers.transfer.check import NAMED_BY, RULE, Entry, ImportRefused, check
+from triggers.transfer.export import RELATED
+
+Differences = dict[str, tuple[Any, Any]]  # of each field what it was, and what it is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +44,7 @@ class Change:
 
     what: str
     is_new: bool
-    fields: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    fields: Differences = field(default_factory=dict)
 
     def __str__(self) -> str:
         lines = [f"{'+' if self.is_new else '~'} {self.what}"]
@@ -55,129 +60,174 @@ class Import:
     changes: list[Change] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    def made(self, what: str, fields: Entry) -> None:
+        self.changes.append(
+            Change(what=what, is_new=True, fields={name: (None, value) for name, value in fields.items()})
+        )
+
+    def changed(self, what: str, fields: Differences) -> None:
+        self.changes.append(Change(what=what, is_new=False, fields=fields))
+
 
 @not_in_atomic_body
 def import_triggers(content: Any, *, by: str, dry_run: bool = False) -> Import:
-    """Make what the file says true here, in one transaction. ImportRefused says all that is wrong, before anything is."""
-    done = Import()
+    """Make what the file says true here, in one transaction. ImportRefused says all that is wrong, and nothing is changed."""
+    check(content)
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s::bigint)", [LOCK])  # no sync of the agents meanwhile
-        here = Here()
-        if problems := list(problems_of(content, here)):
-            raise ImportRefused(problems)
-        for entry in content.get("sources", ()):
-            _import_source(entry, here, done, by)
-        for entry in content.get("triggers", ()):
-            _import_trigger(entry, here, done, by)
-        for entry in content.get("calendars", ()):
-            _import_calendar(entry, here, done, by)
-        for entry in content.get("schedules", ()):
-            try:
-                _import_schedule(entry, here, done, by)
-            except RuleError as error:
-                raise ImportRefused([f"schedule {entry['name']}: {error}"]) from error
+        importing = _Importing(by)
+        importing.carry_out(content)
+        if importing.problems:
+            raise ImportRefused(importing.problems)
         transaction.set_rollback(dry_run)
-    return done
+    return importing.done
 
 
-# Looking at it whole
+class _Importing:
+    """Hands each entry to the services in a savepoint of its own, so that one that is refused hides none after it."""
 
+    def __init__(self, by: str) -> None:
+        self.by = by
+        self.done = Import()
+        self.problems: list[str] = []
+        self.refused: set[tuple[str, str]] = set()
+        self.triggers = {one.slug: one for one in Trigger.objects.select_for_update(no_key=True).order_by("slug")}
 
-# Carrying it out
+    def carry_out(self, content: Mapping[str, Any]) -> None:
+        steps = {
+            "sources": self._source,
+            "triggers": self._trigger,
+            "calendars": self._calendar,
+            "schedules": self._schedule,
+        }
+        for kind, carry_out in steps.items():
+            for entry in content.get(kind, ()):
+                name = entry[NAMED_BY[kind]]
+                try:
+                    with transaction.atomic():
+                        carry_out(name, entry)
+                except (Invalid, RuleError) as error:
+                    self.refused.add((kind, name))
+                    self.problems += [f"{kind[:-1]} {name}: {problem}" for problem in _said(error)]
 
+    def _source(self, slug: str, entry: Entry) -> None:
+        source = Source.objects.filter(slug=slug).first()
+        given = {name: entry[name] for name in ("enabled", "settings") if name in entry}
+        if source is None:
+            source = create_source(slug, kind=entry.get("kind", ""), **{"settings": {}, **given}, by=self.by)
+            self.done.made(f"source {slug}", {"kind": source.kind, **given})
+            if schemes()[source.kind].needs_secret:
+                self.done.notes.append(
+                    f"source {slug} has no secret yet: give it one in the admin, and its sender the address"
+                )
+            return
+        if entry.get("kind", source.kind) != source.kind:
+            raise Invalid([f"kind: a source of this name is here, of kind {source.kind}; rename one of them"])
+        if changed := _differences(given, source):
+            change_source(source, {name: given[name] for name in changed}, by=self.by)
+            self.done.changed(f"source {slug}", changed)
 
-def _import_source(entry: Entry, here: Here, done: Import, by: str) -> None:
-    source = here.sources.get(entry["slug"])
-    wanted = {name: entry[name] for name in ("enabled", "settings") if name in entry}
-    if source is None:
-        source = Source.objects.create(slug=entry["slug"], kind=entry["kind"], **wanted)
-        here.sources[source.slug] = source
-        record(by, "import", source, kind=source.kind, **wanted)
-        done.changes.append(_new(f"source {source.slug}", {"kind": source.kind, **wanted}))
-        if schemes()[source.kind].needs_secret:
-            done.notes.append(
-                f"source {source.slug} has no secret yet: give it one in the admin, and its sender the address"
-            )
-        return
-    if changed := _differences(wanted, lambda name: getattr(source, name)):
-        for name, (_, value) in changed.items():
-            setattr(source, name, value)
-        source.save(update_fields=list(changed))
-        record(by, "import", source, **{name: value for name, (_, value) in changed.items()})
-        done.changes.append(Change(what=f"source {source.slug}", is_new=False, fields=changed))
+    def _trigger(self, slug: str, entry: Entry) -> None:
+        trigger = self.triggers.get(slug)
+        if entry.get("declared") and (trigger is None or trigger.declared is None):
+            fix = "name its app in WAKEFUL_APPS and say `manage.py sync_agents`"
+            raise Invalid([f"declared: the code here declares no such trigger; {fix}"])
+        given = {name: entry[name] for name in EDITABLE if name in entry}
+        if ("sources", given.get("source")) in self.refused:
+            del given["source"]
+        if trigger is None:
+            agent = entry.get("agent", "")
+            self.triggers[slug] = create_trigger(slug, agent=agent, **given, by=self.by)
+            self.done.made(f"trigger {slug}", {"agent": agent, **given})
+        elif entry.get("agent", trigger.agent) != trigger.agent:
+            raise Invalid([f"agent: a trigger of this name is here, of agent {trigger.agent}; rename one of them"])
+        elif changed := _differences(given, trigger):
+            override(trigger, {name: given[name] for name in changed}, by=self.by)
+            self.done.changed(f"trigger {slug}", changed)
 
+    def _calendar(self, slug: str, entry: Entry) -> None:
+        calendar = ExclusionCalendar.objects.filter(slug=slug).first()
+        if calendar is None:
+            days = entry.get("days", "")
+            create_calendar(slug=slug, days=days, by=self.by)
+            self.done.made(f"calendar {slug}", {"days": days})
+        elif changed := _differences({"days": entry.get("days", calendar.days)}, calendar):
+            change_calendar(calendar, days=entry["days"], by=self.by)
+            self.done.changed(f"calendar {slug}", changed)
 
-def _import_trigger(entry: Entry, here: Here, done: Import, by: str) -> None:
-    trigger = here.triggers.get(entry["slug"])
-    wanted = {name: entry[name] for name in (*COLUMNS, "enabled") if name in entry and name != "agent"}
-    if trigger is None:
-        trigger = Trigger.objects.create(slug=entry["slug"], agent=entry["agent"], **wanted)
-        here.triggers[trigger.slug] = trigger
-        record(by, "import", trigger, agent=trigger.agent, **wanted)
-        done.changes.append(_new(f"trigger {trigger.slug}", {"agent": trigger.agent, **wanted}))
-    elif changed := _differences(wanted, lambda name: getattr(trigger, name)):
-        override(trigger, {name: value for name, (_, value) in changed.items()}, by=by)
-        done.changes.append(Change(what=f"trigger {trigger.slug}", is_new=False, fields=changed))
+    def _schedule(self, name: str, entry: Entry) -> None:
+        schedule = Schedule.objects.select_related(*RELATED).filter(task__name=name).first()
+        its_trigger = schedule.trigger.slug if schedule and schedule.trigger else ""
+        slug = entry.get("trigger", its_trigger)
+        if schedule and (not slug or slug != its_trigger):
+            raise RuleError("name: another schedule or periodic task of this name is here; rename one of them")
+        if entry.get("declared") and (schedule is None or not is_declared(schedule)):
+            raise RuleError("declared: the code here declares no such schedule; say `manage.py sync_agents`")
+        rule, policy = rule_in(entry, schedule), policy_in(entry, schedule)
+        if ("triggers", slug) in self.refused:
+            return
+        if slug not in self.triggers:
+            raise RuleError(f"trigger: there is no trigger {slug!r}, here or in the file")
+        policy = replace(policy, exclude=tuple(one for one in policy.exclude if ("calendars", one) not in self.refused))
+        before = rule_here(schedule) if schedule else None
+        if rule and is_past(rule):
+            if rule != before:
+                self.done.notes.append(f"schedule {name} is left out: {rule.words} is past")
+        elif schedule:
+            self._edit_schedule(schedule, entry, None if rule == before else rule, policy)
+        elif rule:
+            self._create_schedule(self.triggers[slug], entry, rule, policy)
 
+    def _create_schedule(self, trigger: Trigger, entry: Entry, rule: Rule, policy: SchedulePolicy) -> None:
+        schedule = create_schedule(name=entry["name"], trigger=trigger, rule=rule, policy=policy, by=self.by)
+        is_on = entry.get("enabled", True)
+        if not is_on:
+            pause_schedule(schedule, by=self.by)
+        chosen = {name: policy.dump()[name] for name in policy.changes_from(DEFAULT)}
+        made = {"trigger": trigger.slug, **rule_as_json(rule), **chosen, "enabled": is_on}
+        self.done.made(f"schedule {entry['name']}", made)
 
-def _import_calendar(entry: Entry, here: Here, done: Import, by: str) -> None:
-    slug, calendar = entry["slug"], here.calendars.get(entry["slug"])
-    if calendar is None:
-        here.calendars[slug] = create_calendar(slug=slug, days=entry.get("days", ""), by=by)
-        done.changes.append(_new(f"calendar {slug}", {"days": entry.get("days", "")}))
-    elif changed := _differences({"days": entry.get("days", calendar.days)}, lambda _: calendar.days):
-        change_calendar(calendar, days=entry["days"], by=by)
-        done.changes.append(Change(what=f"calendar {slug}", is_new=False, fields=changed))
-
-
-def _import_schedule(entry: Entry, here: Here, done: Import, by: str) -> None:
-    name, rule = entry["name"], rule_in(entry)
-    schedule = here.schedules.get(name)
-    before = rule_here(schedule) if schedule else None
-    if rule and is_past(rule):
-        if rule != before:
-            done.notes.append(f"schedule {name} is left out: {rule.words} is past")
-        return
-    policy = policy_in(entry, schedule)
-    if schedule is None:
+    def _edit_schedule(self, schedule: Schedule, entry: Entry, rule: Rule | None, policy: SchedulePolicy) -> None:
+        now, before = SchedulePolicy.of(schedule), rule_here(schedule)
+        changed = {name: (now.dump()[name], policy.dump()[name]) for name in policy.changes_from(now)}
         if rule:
-            _create_schedule(entry, rule, policy, here.triggers[entry["trigger"]], done, by)
-        return
-    now = SchedulePolicy.of(schedule)
-    changed = {field: (now.dump()[field], policy.dump()[field]) for field in policy.changes_from(now)}
-    if rule and before != rule:
-        changed["rule"] = (before and rule_as_json(before), rule_as_json(rule))
-    if changed:
-        edit_schedule(schedule, rule=rule, policy=policy, by=by)
-    if entry.get("enabled", schedule.task.enabled) != schedule.task.enabled and _switch(schedule, entry, done, by):
-        changed["enabled"] = (schedule.task.enabled, entry["enabled"])
-    if changed:
-        done.changes.append(Change(what=f"schedule {name}", is_new=False, fields=changed))
+            changed["rule"] = (before and rule_as_json(before), rule_as_json(rule))
+        if changed:
+            edit_schedule(schedule, rule=rule, policy=policy, by=self.by)
+        is_on = schedule.task.enabled
+        if entry.get("enabled", is_on) != is_on and self._switch(schedule, on=not is_on):
+            changed["enabled"] = (is_on, not is_on)
+        if changed:
+            self.done.changed(f"schedule {entry['name']}", changed)
+
+    def _switch(self, schedule: Schedule, *, on: bool) -> bool:
+        try:
+            (resume_schedule if on else pause_schedule)(schedule, by=self.by)
+        except IllegalState as refusal:
+            self.done.notes.append(f"schedule {schedule.task.name} stays as it is: {refusal}")
+            return False
+        return True
 
 
-def _create_schedule(entry: Entry, rule: Rule, policy: SchedulePolicy, trigger: Trigger, done: Import, by: str) -> None:
-    schedule = create_schedule(name=entry["name"], trigger=trigger, rule=rule, policy=policy, by=by)
-    is_on = entry.get("enabled", True)
-    if not is_on:
-        pause_schedule(schedule, by=by)
-    chosen = {name: policy.dump()[name] for name in policy.changes_from(DEFAULT)}
-    made = {"trigger": trigger.slug, **rule_as_json(rule), **chosen, "enabled": is_on}
-    done.changes.append(_new(f"schedule {entry['name']}", made))
+def policy_in(entry: Entry, schedule: Schedule | None) -> SchedulePolicy:
+    """What the file names, and the rest as it is here."""
+    given = {name: entry[name] for name in NAMES if name in entry}
+    return SchedulePolicy.parse(given, SchedulePolicy.of(schedule) if schedule else None)
 
 
-def _switch(schedule: Schedule, entry: Entry, done: Import, by: str) -> bool:
-    try:
-        (resume_schedule if entry["enabled"] else pause_schedule)(schedule, by=by)
-    except IllegalState as refusal:
-        done.notes.append(f"schedule {entry['name']} stays as it is: {refusal}")
-        return False
-    return True
+def rule_in(entry: Entry, schedule: Schedule | None) -> Rule | None:
+    """None: a schedule that is here keeps its own."""
+    given = {name: entry[name] for name in RULE if name in entry}
+    return parse_rule(**given) if given or schedule is None else None
 
 
-def _differences(wanted: Entry, now: Callable[[str], Any]) -> dict[str, tuple[Any, Any]]:
-    return {name: (now(name), value) for name, value in wanted.items() if now(name) != value}
+def _differences(given: Entry, here: Model) -> Differences:
+    return {name: (getattr(here, name), value) for name, value in given.items() if getattr(here, name) != value}
 
 
-def _new(what: str, fields: Entry) -> Change:
-    return Change(what=what, is_new=True, fields={name: (None, value) for name, value in fields.items()})
+def _said(error: Invalid | RuleError) -> Sequence[str]:
+    if isinstance(error, Invalid):
+        return error.problems
+    is_named = not error.field or error.field == "when" or str(error).startswith(error.field)
+    return [str(error) if is_named else f"{error.field}: {error}"]

@@ -25,8 +25,8 @@ from config.console.parts.pages import form_page, reveal, reveal_in_dialog
 from config.console.parts.panel import Panel, acting, button, column
 from config.console.parts.sections import Facts, Notice, Section, Table, Text
 from config.console.sources.form import NewSourceForm, SettingsForm, scheme_of
-from runs.audit import record
 from triggers.models import RefusedDelivery, Secret, Source
+from triggers.sources.edit import change_source, create_source
 from triggers.sources.secrets import add_secret, rotate
 from triggers.sources.webhooks.scheme import schemes
 from triggers.sources.webhooks.settings import InvalidSettings
@@ -152,9 +152,8 @@ class SourcePanel(Panel):
         initial = {"enabled": source.enabled}
         form = SettingsForm(request.POST or None, kinds=[source.kind], values=source.settings, initial=initial)
         if form.is_valid():
-            _change(
-                source, acting(request), enabled=form.cleaned_data["enabled"], settings=form.cleaned_data["settings"]
-            )
+            changes = {name: form.cleaned_data[name] for name in ("enabled", "settings")}
+            change_source(source, changes, by=acting(request))
             messages.success(request, "Saved.")
             return leave(request, page("triggers_source", object_id))
         back = page("triggers_source", object_id)
@@ -209,7 +208,7 @@ class SourcePanel(Panel):
         carry_out(
             request,
             queryset,
-            lambda source: _change(source, acting(request), enabled=on),
+            lambda source: change_source(source, {"enabled": on}, by=acting(request)),
             done=word,
             legal=Q(kind__in=schemes(), enabled=not on),
             otherwise=f"they are built in, or {word} already",
@@ -249,24 +248,15 @@ def _create(form: NewSourceForm, by: str) -> tuple[Source, str]:
     """The source, and the secret that was made for it, if one was."""
     cleaned = form.cleaned_data
     with transaction.atomic():
-        source = Source.objects.create(
-            slug=cleaned["slug"], kind=cleaned["choice"], settings=cleaned["settings"], enabled=cleaned["enabled"]
+        source = create_source(
+            cleaned["slug"], kind=cleaned["choice"], settings=cleaned["settings"], enabled=cleaned["enabled"], by=by
         )
-        record(by, "create", source, kind=source.kind)
         if not schemes()[source.kind].needs_secret:
             return source, ""
         if cleaned["secret"]:
             add_secret(source, cleaned["secret"], by=by)
             return source, ""
         return source, rotate(source, by=by)
-
-
-def _change(source: Source, by: str, **changes: Any) -> None:
-    with transaction.atomic():
-        for name, value in changes.items():
-            setattr(source, name, value)
-        source.save(update_fields=list(changes))
-        record(by, "change", source, **changes)
 
 
 def _notice(source: Source) -> Notice:

@@ -2,7 +2,6 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db import transaction
 from django.db.models import Count, JSONField, Min, Prefetch, Q, QuerySet, Sum
 from django.db.models.expressions import RawSQL
 from django.http import HttpRequest, HttpResponse
@@ -35,10 +34,9 @@ from config.console.triggers.dialogs import HELD, FireForm, PauseForm, Redispatc
 from config.console.triggers.filter_trial import try_on_recent
 from config.console.triggers.filters import LAST_RUN, StateFilter
 from config.console.triggers.form import MatchForm, NewTriggerForm, TriggerForm, as_initial, policy_as_initial
-from runs.audit import record
 from runs.exceptions import RunError
 from runs.models import Run
-from triggers.declarations.overrides import override, reset_overrides
+from triggers.declarations.overrides import create_trigger, override, reset_overrides
 from triggers.dispatch.erring import COUNTED, errors_of
 from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.offers import offer_errors
@@ -123,7 +121,7 @@ class TriggerPanel(Panel):
             raise PermissionDenied
         form = NewTriggerForm(request.POST or None, initial={**policy_as_initial({}), "overlap": "allow"})
         if form.is_valid():
-            trigger = _create(form.values(), acting(request))
+            trigger = create_trigger(**form.values(), by=acting(request))
             messages.success(request, f"Trigger {trigger.slug} is ready.")
             return leave(request, page("triggers_trigger", trigger.pk))
         back = listing("triggers_trigger")
@@ -361,13 +359,6 @@ class TriggerPanel(Panel):
             entries_of("trigger", obj.pk),
             Text(title="Policy, where it differs from the defaults", text=pretty(obj.policy), folded=True),
         ]
-
-
-def _create(values: dict[str, Any], by: str) -> Trigger:
-    with transaction.atomic():
-        trigger = Trigger.objects.create(**values)
-        record(by, "create", trigger, **values)
-    return trigger
 
 
 def in_words(trigger: Trigger) -> str:

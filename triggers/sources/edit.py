@@ -1,0 +1,47 @@
+"""Sources that receive webhooks: what a person does to one. The settings of each are those of its scheme."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import transaction
+
+from agents.guards.atomic import not_in_atomic_body
+from runs.audit import record
+from triggers.exceptions import Invalid
+from triggers.models import Source
+from triggers.models.slug import slug_problems
+from triggers.sources.webhooks.scheme import schemes
+from triggers.sources.webhooks.settings import InvalidSettings
+
+
+@not_in_atomic_body
+def create_source(slug: str, *, kind: str, settings: Mapping[str, Any], enabled: bool = True, by: str) -> Source:
+    """A new source, without a secret yet. Invalid names what makes no sense."""
+    _check([*slug_problems(slug)], kind, settings)
+    with transaction.atomic():
+        source = Source.objects.create(slug=slug, kind=kind, settings=settings, enabled=enabled)
+        record(by, "create", source, kind=kind, settings=settings, enabled=enabled)
+    return source
+
+
+@not_in_atomic_body
+def change_source(source: Source, changes: Mapping[str, Any], *, by: str) -> None:
+    """Change its settings, or whether it is enabled. Invalid names what makes no sense."""
+    _check([], source.kind, changes.get("settings"))
+    with transaction.atomic():
+        for name, value in changes.items():
+            setattr(source, name, value)
+        source.save(update_fields=list(changes))
+        record(by, "change", source, **changes)
+
+
+def _check(problems: list[str], kind: str, settings: Mapping[str, Any] | None) -> None:
+    if kind not in schemes():
+        problems.append(f"kind: is {kind!r}; known are {', '.join(schemes())}")
+    elif settings is not None:
+        try:
+            schemes()[kind].clean_settings(settings)
+        except InvalidSettings as error:
+            problems += [f"settings.{name}: {problem}" for name, problem in error.errors.items()]
+    if problems:
+        raise Invalid(problems)
