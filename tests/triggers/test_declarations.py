@@ -15,7 +15,7 @@ from agents.exceptions import DeclarationError
 from runs.exceptions import IllegalState
 from runs.models import AuditEntry
 from tests.support.triggers import make_trigger
-from triggers.declarations import sync as declarations
+from triggers.declarations import wanted
 from triggers.declarations.overrides import override, reset_overrides
 from triggers.declarations.sync import sync
 from triggers.exceptions import RuleError
@@ -333,7 +333,7 @@ def test_calendar_that_is_not_there_stops_the_sync_before_it_writes(declare: Dec
 
 def test_words_that_count_from_now_count_from_the_first_sync(declare: Declare, monkeypatch: pytest.MonkeyPatch) -> None:
     def sync_at(now: datetime) -> None:
-        monkeypatch.setattr(declarations, "read_rule", partial(read_rule, now=now))
+        monkeypatch.setattr(wanted, "read_rule", partial(read_rule, now=now))
         sync()
 
     declare("digest", on.schedule("in 20 minutes"))
