@@ -10,13 +10,25 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from runs import keys
-from runs.chain import Chain, merged
 from runs.db.nudge import nudge_dispatcher
 from runs.db.ready import FLOOR, LAST
 from runs.db.sql import execute, execute_many, fetch
 from runs.policy import Policy
 
 EVENTS_PER_RUN = 1000  # one run takes no more along: its row is rewritten for each
+# The causal chain: the slugs of the triggers (or, of runs without one, the agents) whose runs led to an event or a run.
+Chain = Sequence[str]
+
+
+def merged(one: Chain, other: Chain) -> list[str]:
+    """The chain of what has both for its cause: the longer one, with what only the other knows in front of it."""
+    longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
+    return [*dict.fromkeys(slug for slug in shorter if slug not in longer), *longer]
+
+
+def in_words(chain: Chain) -> str:
+    """Such as "orders → digest → orders"."""
+    return " → ".join(chain)
 
 
 @dataclass(kw_only=True)

@@ -20,7 +20,7 @@ from agents.guards.atomic import not_in_atomic_body
 from agents.ids import run_id as id_of
 from agents.reserved import SIGNAL
 from runs import audit, keys
-from runs.actions.cancel import cancel, stop
+from runs.actions.cancel import cancel
 from runs.actions.watch import watch
 from runs.db.sql import execute, fetch
 from runs.enqueue import NewRun, enqueue
@@ -31,6 +31,7 @@ from runs.policy import Policy
 from runs.states import FINISHED, RunStatus
 from runs.transitions.canonical import match_of
 from runs.transitions.lock import lock_run
+from runs.transitions.stop import stop
 
 STOPS_WITHIN = 10.0  # seconds, and more than two renewals of the lease, at which its worker hears of it
 

@@ -13,11 +13,10 @@ from runs import audit
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
 from runs.models import Run, Step
-from runs.processes.rescue import ticket_of
 from runs.states import RunStatus
 from runs.transitions.leave import take_away
 from runs.transitions.lock import lock_run
-from runs.transitions.outcome import Outcome, back_in_line
+from runs.transitions.outcome import Outcome, back_in_line, ticket_of
 
 Answer = Literal["happened", "did_not_happen", "fail"]
 

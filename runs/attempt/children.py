@@ -12,7 +12,6 @@ from agents.effects import Child
 from agents.exceptions import Permanent
 from agents.guards.storable import storable
 from runs import keys
-from runs.actions.cancel import stop
 from runs.claim import Claim
 from runs.db.sql import fetch
 from runs.enqueue import NewRun, enqueue
@@ -21,6 +20,7 @@ from runs.models.run import UNPARSED
 from runs.outbox import LOCKED_AGAIN, say_again
 from runs.policy import Policy
 from runs.states import FINISHED, RunStatus
+from runs.transitions.stop import stop
 from runs.waits import end_without_children
 
 CHILD_FINISHED = "child.finished"  # the outbox topic of a child's end

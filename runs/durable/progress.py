@@ -13,12 +13,11 @@ from runs.db.session import writing
 from runs.db.sql import execute, fetch
 from runs.exceptions import RunLost
 from runs.models import Run, Step
-from runs.processes.rescue import ticket_of
 from runs.states import RunStatus
 from runs.transitions.entries import JOURNALED, StepEntry, step_parameters
 from runs.transitions.leave import NOTED, ON_ITS_TIMELINE, SENT, are_due_soon, effect_parameters, hanging, take_away
 from runs.transitions.lock import lock_run
-from runs.transitions.outcome import back_in_line
+from runs.transitions.outcome import back_in_line, ticket_of
 
 # The first progress of a claim begins to count attempts from 0 again, and the first entry of a run says that it has a journal;
 # after that the fence need only hold the row. A thread that

@@ -20,7 +20,7 @@ from runs.processes.lease import patience
 from runs.processes.timeline import FAILED_OVER
 from runs.states import RunStatus
 from runs.transitions.leave import take_away
-from runs.transitions.outcome import Outcome, Ticket
+from runs.transitions.outcome import Outcome, ticket_of
 
 log = structlog.get_logger(__name__)
 
@@ -145,7 +145,3 @@ def policy_of(run: Run) -> Policy:
 def terminate_session(run_id: UUID, epoch: int) -> bool:
     """End the session that executes this claim, and wait until it is gone."""
     return all(ended for (ended,) in fetch(TERMINATE, {"wait": TERMINATE_WAIT, "run": str(run_id), "epoch": epoch}))
-
-
-def ticket_of(run: Run) -> Ticket:
-    return Ticket(run_id=run.id, epoch=run.epoch, claim=run.claim, key=run.key, slot=run.slot, key_limit=run.key_limit)

@@ -83,3 +83,7 @@ class Leaves(Protocol):
     def outbound(self) -> Sequence[Outbound]: ...
     @property
     def notices(self) -> Sequence[NoticeRow]: ...
+
+
+def ticket_of(run: Run) -> Ticket:
+    return Ticket(run_id=run.id, epoch=run.epoch, claim=run.claim, key=run.key, slot=run.slot, key_limit=run.key_limit)

@@ -29,11 +29,11 @@ from runs.models import Attempt, Run, Worker
 from runs.models.run import UNPARSED
 from runs.processes import lease, timeline
 from runs.processes.lease import Running
-from runs.processes.rescue import lost, terminate_session, ticket_of
+from runs.processes.rescue import lost, terminate_session
 from runs.queues.doorbell import QUEUE_PREFIX
 from runs.states import RunStatus
 from runs.transitions.leave import take_away
-from runs.transitions.outcome import Outcome
+from runs.transitions.outcome import Outcome, ticket_of
 
 log = structlog.get_logger(__name__)
 

@@ -10,7 +10,7 @@ from triggers.sources.webhooks.proof import SigningSecret
 from triggers.sources.webhooks.receive import Receipt, receive
 from triggers.sources.webhooks.scheme import Delivery
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
+FIXTURES = Path(__file__).parents[1] / "triggers" / "fixtures"
 NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 SOURCE = UUID("0a5f9b1e-5c1d-4a0e-9a53-2f1c6e1d7b11")
 

@@ -46,7 +46,7 @@ from psycopg.rows import dict_row
 from config.stack import children, embedded
 from tests.support.servers import SETTINGS, TestServers
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 # Seconds after which a test gives up. A test that passes waits for progress and never for this; a busy machine needs more
 # than a quiet one.
 PATIENCE = 150.0

@@ -13,8 +13,7 @@ from uuid import UUID
 from django.conf import settings
 
 from agents.ids import run_id
-from runs.chain import Chain, in_words
-from runs.enqueue import NewRun, UnstartedRun
+from runs.enqueue import Chain, NewRun, UnstartedRun, in_words
 from runs.keys import KeyState
 from triggers.dispatch.flow_control import Rate
 from triggers.dispatch.index import Rule

@@ -11,11 +11,10 @@ from django.conf import settings
 from django.db import transaction
 
 from agents.ids import run_id
-from runs import keys, waits
-from runs.actions.cancel import lock_runs
+from runs import waits
 from runs.db.sql import database_now, fetch
-from runs.enqueue import unstarted
 from runs.failpoints import failpoint
+from runs.queues import entrance
 from triggers.dispatch import offers, rates, windows
 from triggers.dispatch.admission import (
     Ledger,
@@ -174,10 +173,10 @@ def run_id_of(match: Match) -> UUID:
 
 
 def lock_keys(matches: Sequence[Match]) -> set[str]:
-    """Lock the keys that can be decided on now: nobody else is at it, nor at a run of theirs that is to be replaced."""
-    locked = keys.try_lock(match.key for match in matches if match.key)
-    replacing = {match.key for match in matches if match.key and match.rule.overlap == Trigger.Overlap.CANCEL_PREVIOUS}
-    return locked - (replacing - lock_runs(locked & replacing))
+    """Try to lock the keys; skip keys that are locked elsewhere or have a run to replace that is locked elsewhere."""
+    keyed = [match for match in matches if match.key]
+    replacing = {match.key for match in keyed if match.rule.overlap == Trigger.Overlap.CANCEL_PREVIOUS and match.key}
+    return entrance.lock([match.key for match in keyed if match.key], replacing)
 
 
 def open_ledger(matches: Sequence[Match]) -> Ledger:
@@ -188,10 +187,11 @@ def open_ledger(matches: Sequence[Match]) -> Ledger:
     counted = {match.group for match in matches if match.rule.intake.rate}
     counted |= {match.loop for match in matches if match.loop}
     now = database_now()
+    queue = entrance.look(limits, may_join)
     return Ledger(
         now=now,
-        keys=keys.states(limits),
-        unstarted=unstarted(may_join),
+        keys=queue.keys,
+        unstarted=queue.unstarted,
         uses=rates.read(counted, now),
         windows=windows.read(collected),
     )

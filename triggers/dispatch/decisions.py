@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from runs import keys
-from runs.actions.cancel import replace_others
 from runs.db.sql import execute, execute_many
-from runs.enqueue import enqueue, join
+from runs.queues import entrance
 from triggers.dispatch import rates, windows
 from triggers.dispatch.admission import (
     Ledger,
@@ -43,15 +41,11 @@ Resumed = tuple[UUID, UUID, UUID, UUID]  # run, event, trigger, replay
 
 def settle(ledger: Ledger) -> None:
     """Write down what admission has decided."""
-    enqueue(ledger.new)
-    join(ledger.unstarted.values())
+    entrance.write(ledger.new, ledger.unstarted.values(), ledger.replacing)
     record(ledger.refused)
     rates.write(ledger.uses, ledger.now)
     windows.write(ledger.windows.values(), [window for window, _ in ledger.closed])
     trace_collected(ledger)
-    for key, id in ledger.replacing.items():
-        replace_others(key, id)
-    keys.promote(ledger.replacing)
 
 
 def trace_collected(ledger: Ledger) -> None:

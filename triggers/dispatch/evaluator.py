@@ -34,7 +34,7 @@ sys.path.insert(0, sys.argv[1])
 from triggers.dispatch.evaluator_process import main
 main(int(sys.argv[2]))
 """
-BASE = Path(__file__).resolve().parent.parent
+BASE = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "SYSTEMROOT")
 START_WITHIN = 60.0  # seconds
 PATIENCE = 20.0  # times the processor time, in seconds of the clock: a busy machine is not the event's fault

@@ -7,6 +7,7 @@ Any number may run. Dispatch itself is serial under one advisory lock and the ot
 import contextlib
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import psycopg
@@ -15,17 +16,16 @@ from django.conf import settings
 from django.db import Error as DjangoDatabaseError
 from django.db import connection
 
-from runs import outbox, timers, waits
+from runs import timers
+from runs.chores import Chores
 from runs.db import nudge
 from runs.db.listen import Listener, set_lazy_commits, set_timeouts
 from runs.db.migrated import require_migrations
-from runs.failpoints import failpoint
 from runs.models import Worker
 from runs.ports import ports
 from runs.processes import timeline
 from runs.processes.dead_man import Heartbeat
 from runs.processes.lease import Presence
-from runs.processes.rescue import Rescuer
 from runs.queues.courier import Couriers
 from triggers.dispatch import batch as dispatch
 from triggers.dispatch import failures, offers
@@ -36,13 +36,11 @@ from triggers.dispatch.rules import Rules
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
-BATCH = 500
 KEEP_LOOKING = 0.05  # seconds after the last work or NOTIFY: more than twice the throttle of NOTIFY
 LOOK_EVERY = 0.01
 OVERDUE = 1.0  # seconds between two looks while something is overdue that cannot be done yet
 RING_EVERY = 1.0  # seconds, while runs are ready
 STANDBY = 1.0
-MEND_EVERY = 60.0
 RECONNECT = 1.0
 
 
@@ -52,9 +50,7 @@ class Dispatcher:
         self.dispatch = failures.events(rules)
         self.close_windows = failures.windows_that_are_over(rules)
         self.leadership = Leadership()
-        self.rescuer = Rescuer()
-        self.stalled = timers.StalledKeys()
-        self.mend_at = 0.0
+        self.chores = Chores()
         self.heartbeat = Heartbeat()
         self.presence = Presence(Worker.Kind.DISPATCHER)
         self.listener = Listener([nudge.CHANNEL])
@@ -91,7 +87,7 @@ class Dispatcher:
         set_timeouts()
         set_lazy_commits()
         self.leadership.begin()
-        self.rescuer.reconnected()
+        self.chores.reconnected()
         timeline.notice_failover()
         log.info("dispatcher.listening")
 
@@ -135,25 +131,13 @@ class Dispatcher:
             closed = unless_failed(self.close_windows, Batch(left=1))
             made_ready |= closed.dispatched > 0
             batch += closed
-        if timers.is_due(due.wait):
-            made_ready |= unless_failed(lambda: waits.end_due(BATCH), 0) > 0
-        if timers.is_due(due.look_back):
-            made_ready |= unless_failed(waits.look_back, 0) > 0
-        if timers.is_due(due.due):
-            failpoint("before_wake")
-            made_ready |= unless_failed(lambda: timers.wake_due(BATCH), 0) > 0
-            failpoint("after_wake")
-        if time.monotonic() >= self.mend_at:
-            made_ready |= unless_failed(self.stalled.mend, 0) > 0
-            self.mend_at = time.monotonic() + MEND_EVERY
-        if topics := [topic for topic, wait in due.inside.items() if timers.is_due(wait)]:
-            made_ready |= unless_failed(lambda: outbox.deliver_inside(BATCH, topics), 0) > 0
+        for chore in self.chores:
+            if chore.is_due(due):
+                made_ready |= unless_failed(partial(chore.do, due), 0) > 0
         if due.outside is not None:
             self.couriers.ringer.deliver(max(due.outside.total_seconds(), 0.0))
         if due.slow is not None:
             self.couriers.messenger.send(max(due.slow.total_seconds(), 0.0))
-        if due.lost or timers.is_due(due.lease_expiry):
-            made_ready |= unless_failed(self.rescuer.rescue, 0) > 0
         # Runs that wait for a busy worker have been rung for: again only on news, or after a second.
         is_news = due.ready and (self.notified or not self.was_ready) and not batch.has_progressed
         if made_ready or is_news or (due.ready and time.monotonic() >= self.ring_at):

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from runs.chain import Chain, merged
 from runs.db.sql import execute, execute_many, fetch
+from runs.enqueue import Chain, merged
 from triggers.dispatch.flow_control import Intake
 
 Group = tuple[UUID, str, UUID]  # trigger, key, replay

@@ -16,10 +16,9 @@ from runs.actions.requeue import requeue
 from runs.db.session import writing
 from runs.db.sql import fetch
 from runs.models import Attempt, Run, Step
-from runs.processes.rescue import ticket_of
 from runs.states import RunStatus
 from runs.transitions.leave import take_away
-from runs.transitions.outcome import Outcome
+from runs.transitions.outcome import Outcome, ticket_of
 from tests.support.durable import Lab, lab
 
 __all__ = ["lab"]

@@ -15,11 +15,11 @@ from agents import Retry
 from runs import claim as claiming
 from runs import enqueue as enqueueing
 from runs import keys, timers
-from runs.actions import cancel as cancelling
 from runs.actions.cancel import cancel
 from runs.claim import Claim, claim_next
 from runs.db.sql import execute
 from runs.models import Run, Worker
+from runs.transitions import stop
 from tests.support.triggers import make_event, make_trigger
 from tests.triggers.dispatch.test_overlap import arrive, end, run_of, start
 from triggers.dispatch import loop
@@ -142,7 +142,7 @@ def test_a_lock_that_outlasts_the_dispatchers_patience_keeps_it_from_nothing_els
         return 0
 
     busy = loop.Dispatcher()
-    monkeypatch.setattr(busy.rescuer, "rescue", rescue)
+    monkeypatch.setattr(busy.chores.rescuer, "rescue", rescue)
     Worker.objects.create(id=uuid4(), kind="worker", host="h", pid=1, version="1", concurrency=1)
     Worker.objects.update(seen_at="2020-01-01T00:00:00Z")
 
@@ -174,7 +174,7 @@ def test_replacing_many_takes_no_more_statements_than_replacing_one() -> None:
 
 def test_of_very_many_that_are_to_be_replaced_some_go_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A transaction that takes long is ended by the stand-by, and would never get done."""
-    monkeypatch.setattr(cancelling, "MOST_AT_ONCE", 5)
+    monkeypatch.setattr(stop, "MOST_AT_ONCE", 5)
     make_trigger(overlap=Overlap.QUEUE)
     for _ in range(12):
         make_event()

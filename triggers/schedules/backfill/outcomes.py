@@ -6,11 +6,11 @@ from uuid import UUID
 
 from agents.ids import run_id
 from runs import keys
-from runs.actions.cancel import stop
 from runs.db.sql import execute, fetch
 from runs.models import NIL, Run
 from runs.states import RunStatus
 from runs.transitions.leave import take_blocked_away
+from runs.transitions.stop import stop
 from triggers.dispatch.backfill_terms import key_of
 from triggers.models import Backfill
 

@@ -1,0 +1,63 @@
+"""What falls due inside `runs`, in the order in which the dispatcher does it."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from runs import outbox, timers, waits
+from runs.failpoints import failpoint
+from runs.processes.rescue import Rescuer
+from runs.timers import Look, is_due
+
+BATCH = 500
+MEND_EVERY = 60.0  # seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chore:
+    """`is_due` says whether a look found something to do, `do` does it: how many runs it may have made ready."""
+
+    name: str
+    is_due: Callable[[Look], bool]
+    do: Callable[[Look], int]
+
+
+class Chores:
+    def __init__(self) -> None:
+        self.rescuer = Rescuer()
+        self.stalled = timers.StalledKeys()
+        self.mend_at = 0.0
+
+    def __iter__(self) -> Iterator[Chore]:
+        yield Chore(name="end waits", is_due=lambda look: is_due(look.wait), do=lambda _: waits.end_due(BATCH))
+        yield Chore(name="look back", is_due=lambda look: is_due(look.look_back), do=lambda _: waits.look_back())
+        yield Chore(name="wake runs", is_due=lambda look: is_due(look.due), do=self._wake)
+        yield Chore(name="mend keys", is_due=lambda _: time.monotonic() >= self.mend_at, do=self._mend)
+        yield Chore(name="deliver messages", is_due=lambda look: bool(_topics(look)), do=self._deliver)
+        yield Chore(
+            name="rescue runs",
+            is_due=lambda look: look.lost or is_due(look.lease_expiry),
+            do=lambda _: self.rescuer.rescue(),
+        )
+
+    def reconnected(self) -> None:
+        """The database was away: processes that could not renew their lease get time to do so."""
+        self.rescuer.reconnected()
+
+    def _wake(self, look: Look) -> int:
+        failpoint("before_wake")
+        woken = timers.wake_due(BATCH)
+        failpoint("after_wake")
+        return woken
+
+    def _mend(self, look: Look) -> int:
+        self.mend_at = time.monotonic() + MEND_EVERY
+        return self.stalled.mend()
+
+    def _deliver(self, look: Look) -> int:
+        return outbox.deliver_inside(BATCH, _topics(look))
+
+
+def _topics(look: Look) -> list[str]:
+    """Those with messages to be handled here, in the dispatcher's own transaction."""
+    return [topic for topic, wait in look.inside.items() if is_due(wait)]

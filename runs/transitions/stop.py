@@ -1,0 +1,60 @@
+"""Stop live runs: cancel a run, or every run of a key that a newer one replaces."""
+
+from collections.abc import Collection
+from uuid import UUID
+
+from django.db.models.functions import Now
+
+from runs.db.sql import fetch
+from runs.models import Run
+from runs.models.run import UNPARSED
+from runs.states import FINISHED, RunStatus
+from runs.transitions.leave import take_away, take_blocked_away
+from runs.transitions.outcome import Outcome, ticket_of
+
+NEXT_EVENT = "the next event"
+MOST_AT_ONCE = 10_000  # runs that one transaction replaces: others wait for what it has locked
+LOCK_RUNS = """
+SELECT wanted.key, live.runs, locked.runs FROM unnest(%(keys)s::text[]) AS wanted(key)
+CROSS JOIN LATERAL (
+  SELECT count(*) AS runs FROM (
+    SELECT FROM runs_run WHERE key = wanted.key AND status IN ('queued', 'running', 'waiting', 'uncertain')
+    LIMIT %(most)s::int + 1) run) live
+CROSS JOIN LATERAL (
+  SELECT count(*) AS runs FROM (
+    SELECT FROM runs_run WHERE key = wanted.key AND status IN ('queued', 'running', 'waiting', 'uncertain')
+    AND live.runs <= %(most)s::int FOR UPDATE SKIP LOCKED) run) locked
+"""
+
+
+def lock_runs(wanted: Collection[str]) -> set[str]:
+    """Those of the keys all of whose live runs this transaction got locked, waiting for none; under the keys' locks. A run
+    that somebody else has locked cannot be told to stop now; and of very many, some are cancelled now, the rest later."""
+    lockable = set()
+    for key, live, locked in fetch(LOCK_RUNS, {"keys": sorted(wanted), "most": MOST_AT_ONCE}) if wanted else ():
+        if live > MOST_AT_ONCE:
+            take_blocked_away(key, most=MOST_AT_ONCE, reason=f"cancelled by {NEXT_EVENT}")
+        elif live == locked:
+            lockable.add(key)
+    return lockable
+
+
+def replace_others(key: str, run_id: UUID) -> None:
+    """Cancel every live run of a key but this one, in the caller's transaction, under the key's lock and the runs'. Those
+    blocked go first: the place of one that stops is not given to another that is to stop."""
+    by = f"{NEXT_EVENT}, for run {run_id}"
+    take_blocked_away(key, but=run_id, reason=f"cancelled by {by}")
+    for run in Run.objects.live().filter(key=key).exclude(pk=run_id).defer(*UNPARSED).order_by("seq"):
+        stop(run, by)
+
+
+def stop(run: Run, by: str) -> bool:
+    """Cancel it, in the caller's transaction; one that is running is asked to stop. False: it has moved on since it was
+    read."""
+    if run.status in FINISHED:
+        return False
+    if run.status == RunStatus.RUNNING:
+        waiting = Run.objects.filter(pk=run.pk, epoch=run.epoch, status=RunStatus.RUNNING)
+        return waiting.update(cancel_requested_at=Now()) == 1
+    outcome = Outcome(status=RunStatus.CANCELLED, reason=f"cancelled by {by}")
+    return take_away(ticket_of(run), outcome, expected=RunStatus(run.status))

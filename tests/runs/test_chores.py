@@ -1,0 +1,55 @@
+"""The dispatcher's chores: all of them are listed, each is done when a look finds it due, and an idle look finds none."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from runs import timers
+from runs.chores import Chores
+from runs.ports import ports
+from runs.timers import Look
+
+NAMES = ["end waits", "look back", "wake runs", "mend keys", "deliver messages", "rescue runs"]
+IDLE = Look(
+    ready=False, lost=False, due=None, wait=None, look_back=None, inside={}, outside=None, slow=None, lease_expiry=None
+)
+NOW = timedelta()
+
+
+def due_of(look: Look) -> list[str]:
+    chores = Chores()
+    chores.mend_at = float("inf")
+    return [chore.name for chore in chores if chore.is_due(look)]
+
+
+def test_the_chores_are_these_in_this_order() -> None:
+    assert [chore.name for chore in Chores()] == NAMES
+
+
+@pytest.mark.parametrize(
+    ("look", "due"),
+    [
+        (IDLE, []),
+        (replace(IDLE, wait=NOW), ["end waits"]),
+        (replace(IDLE, look_back=NOW), ["look back"]),
+        (replace(IDLE, due=NOW), ["wake runs"]),
+        (replace(IDLE, inside={"event": NOW}), ["deliver messages"]),
+        (replace(IDLE, lost=True), ["rescue runs"]),
+        (replace(IDLE, lease_expiry=NOW), ["rescue runs"]),
+        (replace(IDLE, wait=timedelta(seconds=1), due=timedelta(hours=1), inside={"event": timedelta(days=1)}), []),
+    ],
+)
+def test_a_chore_is_due_where_the_look_found_work_for_it(look: Look, due: list[str]) -> None:
+    assert due_of(look) == due
+
+
+def test_where_the_look_itself_fails_every_chore_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ports.inside, "event", lambda payloads: None)
+
+    assert [chore.name for chore in Chores() if chore.is_due(timers.everything_is_due())] == NAMES
+
+
+@pytest.mark.django_db
+def test_every_chore_can_be_done_where_there_is_nothing_to_do() -> None:
+    assert [chore.do(timers.everything_is_due()) for chore in Chores()] == [0] * len(NAMES)
