@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 NONE = timedelta(0)
 
-Shown = list[tuple[datetime, list[datetime]]]
+Shown = list[tuple[datetime, datetime, list[datetime]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +34,15 @@ class Crontab:
             and local.isoweekday() % 7 in self.weekdays
         )
 
+    @property
+    def follows_elapsed_time(self) -> bool:
+        """Every hour, or every n-th: as opposed to hours that are named."""
+        hour = self.fields[1]
+        return hour == "*" or (hour.startswith("*/") and hour[2:].isdecimal())
+
     def times(self, after: datetime, until: datetime) -> Iterator[datetime]:
-        for instant, local_times in wall(self.zone, after, until):
-            if any(self.names(local) for local in local_times):
+        for instant, shown, fresh in wall(self.zone, after, until):
+            if any(self.names(local) for local in ([shown] if self.follows_elapsed_time else fresh)):
                 yield instant
 
 
@@ -107,8 +113,8 @@ class Expected:
 
 @lru_cache(maxsize=200)
 def wall(zone: str, after: datetime, until: datetime) -> Shown:
-    """Each minute after an instant with the local times that the clock shows for the first time, or has just jumped over:
-    none in an hour that it shows again, a whole hour of them where one was left out."""
+    """Each minute after an instant with what the clock shows, and with the local times that it shows for the first time, or
+    has just jumped over: none in an hour that it shows again, a whole hour of them where one was left out."""
     clock = ZoneInfo(zone)
     instant = after.replace(second=0, microsecond=0) - 2 * DAY
     furthest = instant.astimezone(clock).replace(tzinfo=None)
@@ -120,7 +126,7 @@ def wall(zone: str, after: datetime, until: datetime) -> Shown:
             furthest += MINUTE
             fresh.append(furthest)
         if instant > after:
-            shown.append((instant, fresh))
+            shown.append((instant, local, fresh))
     return shown
 
 

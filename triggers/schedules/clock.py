@@ -1,34 +1,35 @@
 """A time as a person asks for it: on the wall clock of a zone, where it may not have existed or may have come twice."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from triggers.exceptions import RuleError
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """The instant that is meant (UTC), and what there is to say about its reading on the clock."""
-
-    instant: datetime
-    note: str = ""
+def meant(at: datetime, zone: ZoneInfo) -> datetime:
+    """The instant that a time without an offset means in a zone: the end of the gap where it did not exist, the first time
+    where it came twice. One with an offset means what it says."""
+    return instant_of(at, zone) if at.tzinfo is None else at.astimezone(UTC)
 
 
-def read(at: datetime, zone: ZoneInfo) -> Asked:
-    """What a time without an offset means in a zone: the end of the gap where it did not exist, the first time where it
-    came twice. One with an offset means what it says."""
+def note_on(at: datetime, zone: ZoneInfo, *, follows_elapsed_time: bool) -> str:
+    """What clock changes do to a time without an offset, and to a rule that names it; empty if they do nothing."""
     if at.tzinfo is not None:
-        return Asked(instant=at.astimezone(UTC))
-    instant = instant_of(at, zone)
+        return ""
+    instant, shown = instant_of(at, zone), showings(at, zone)
     day = f"{at:%-d %B %Y} in {zone}"
-    if instant.astimezone(zone).replace(tzinfo=None) != at:
-        note = f"{at:%H:%M} does not exist on {day}: the clocks go forward, and what is set for then fires at {clock(instant, zone)}."
-    elif at.replace(tzinfo=zone, fold=1).utcoffset() != at.replace(tzinfo=zone).utcoffset():
-        note = f"{at:%H:%M} comes twice on {day}; what is set for then fires once, the first time ({instant.astimezone(UTC):%H:%M} UTC)."
-    else:
-        note = ""
-    return Asked(instant=instant, note=note)
+    if not shown:
+        told = f"{at:%H:%M} does not exist on {day}: the clocks go forward"
+        if follows_elapsed_time:
+            return f"{told} to {clock(instant, zone)}, and its rule follows elapsed time: nothing fires in between."
+        return f"{told}, and what is set for then fires at {clock(instant, zone)}."
+    if len(shown) == 2:
+        told = f"{at:%H:%M} comes twice on {day}"
+        if follows_elapsed_time:
+            second = shown[1].astimezone(zone).isoformat(timespec="minutes")
+            return f"{told}, and its rule follows elapsed time: this is the first ({instant:%H:%M} UTC), the second is {second}."
+        return f"{told}; what is set for then fires once, the first time ({instant:%H:%M} UTC)."
+    return ""
 
 
 def shown_before(instant: datetime, zone: ZoneInfo) -> datetime | None:
@@ -39,7 +40,9 @@ def shown_before(instant: datetime, zone: ZoneInfo) -> datetime | None:
 
 def say(instant: datetime, zone: ZoneInfo, *, with_zone: bool = True) -> str:
     """Such as "Fri 20 Nov 2026, 09:00 (Europe/Vienna)"."""
-    return f"{instant.astimezone(zone):%a %-d %b %Y}, {clock(instant, zone)}" + (f" ({zone})" if with_zone else "")
+    local = instant.astimezone(zone)
+    second_pass = " (second pass)" if local.fold else ""
+    return f"{local:%a %-d %b %Y}, {clock(instant, zone)}{second_pass}" + (f" ({zone})" if with_zone else "")
 
 
 def clock(instant: datetime, zone: ZoneInfo) -> str:
@@ -48,6 +51,7 @@ def clock(instant: datetime, zone: ZoneInfo) -> str:
     return f"{local:%H:%M:%S}" if local.second else f"{local:%H:%M}"
 
 
+NONE = timedelta(0)
 LONGEST_TEXT = 300  # characters of a rule, or of any part of one: no parser is asked to read more
 LONGEST_ZONE = 100  # characters of the name of a zone
 FIRST_YEAR, LAST_YEAR = 1900, 9998  # of instants: within them, arithmetic does not leave the calendar
@@ -88,6 +92,27 @@ def instant_of(local: datetime, zone: ZoneInfo) -> datetime:
         return instant
     # The two readings of a local time in a gap lie on either side of the change.
     return change_of_clock(local.replace(tzinfo=zone, fold=1).astimezone(UTC), instant, zone)
+
+
+def showings(local: datetime, zone: ZoneInfo) -> list[datetime]:
+    """Each instant at which the clock shows a naive local time: two where it goes back, none in a gap."""
+    first, second = (local.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
+    shift = _put_back(first)
+    if shift < NONE:
+        return []
+    return [at.astimezone(UTC) for at in ((first, second) if shift else (first,))]
+
+
+def before_second_pass(instant: datetime, zone: ZoneInfo) -> datetime:
+    """A local time before any that the clock is still to show for the second time after an instant."""
+    local = instant.astimezone(zone)
+    return local.replace(tzinfo=None, fold=0) - max(NONE, _put_back(local))
+
+
+def _put_back(local: datetime) -> timedelta:
+    """By how much the clock is put back where it shows a local time twice; negative in a gap, else zero."""
+    before, after = (local.replace(fold=fold).utcoffset() or NONE for fold in (0, 1))
+    return before - after
 
 
 def change_of_clock(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:

@@ -54,10 +54,10 @@ def zone_of_schedule(schedule: Schedule, otherwise: ZoneInfo = UTC) -> ZoneInfo:
 
 
 def in_zone(at: datetime, zone: tzinfo) -> str:
-    """Such as “Fri 20 Nov 2026, 09:00”; with seconds where there are any."""
+    """Such as “Fri 20 Nov 2026, 09:00”; with seconds where there are any, and told apart where clocks are put back."""
     local = at.astimezone(zone)
     clock = f"{local:%H:%M:%S}" if local.second or local.microsecond else f"{local:%H:%M}"
-    return f"{local:%a} {local.day} {local:%b %Y}, {clock}"
+    return f"{local:%a} {local.day} {local:%b %Y}, {clock}{' (second pass)' if local.fold else ''}"
 
 
 def notice_of(schedule: Schedule) -> Notice:

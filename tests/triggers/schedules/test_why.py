@@ -516,6 +516,30 @@ def test_a_time_that_came_twice_fired_the_first_time() -> None:
     assert second_time.event_id == by_the_clock.event_id
 
 
+def test_a_wildcard_hour_fired_in_both_passes_and_in_no_gap() -> None:
+    schedule = make_schedule("30 * * * *", since=datetime(2050, 3, 27, tzinfo=UTC))
+    edit(schedule, datetime(2050, 3, 27, tzinfo=UTC), catch_up="all")
+    beat(schedule, datetime(2050, 10, 30, 12, tzinfo=UTC))
+    now = datetime(2050, 11, 1, tzinfo=UTC)
+
+    gap = ask(schedule, "2050-03-27T02:30", now=datetime(2050, 3, 28, tzinfo=UTC))
+    first = ask(schedule, "2050-10-30T02:30", now=now)
+    second = ask(schedule, "2050-10-30T02:30+01:00", now=now)
+
+    assert gap.verdict == Verdict.NOT_NAMED
+    assert gap.text.startswith(
+        "02:30 does not exist on 27 March 2050 in Europe/Vienna: the clocks go forward to 03:00,"
+        " and its rule follows elapsed time: nothing fires in between."
+    )
+    assert first.text.startswith(
+        "02:30 comes twice on 30 October 2050 in Europe/Vienna, and its rule follows elapsed time:"
+        " this is the first (00:30 UTC), the second is 2050-10-30T02:30+01:00."
+    )
+    assert [first.nominal, second.nominal] == [datetime(2050, 10, 30, hour, 30, tzinfo=UTC) for hour in (0, 1)]
+    assert (first.verdict, second.verdict) == (Verdict.FIRED, Verdict.FIRED)
+    assert first.event_id != second.event_id
+
+
 def test_a_beat_that_was_down_across_the_change_is_part_of_the_answer() -> None:
     schedule = make_schedule("30 2 * * *", since=datetime(2050, 3, 26, 12, tzinfo=UTC))
     edit(schedule, datetime(2050, 3, 26, 12, tzinfo=UTC), catch_up="skip")

@@ -61,13 +61,14 @@ def why(
 def _ask(schedule: Schedule, at: datetime, width: timedelta, zone: ZoneInfo | None, now: datetime) -> Question:
     periods = periods_of(schedule)
     zone = zone or _zone_at(periods, at)
-    asked = local_time.read(at, zone)
-    start, end = asked.instant, asked.instant + width
+    start = local_time.meant(at, zone)
+    end = start + width
     owners = ((period, nominal) for period in periods if (nominal := period.owns(start, end)))
     holds = next((period for period in reversed(periods) if period.since < start), periods[0])
     period, nominal = next(owners, (holds, None))
+    note = local_time.note_on(at, zone, follows_elapsed_time=_follows_elapsed_time(period))
     return Question(
-        schedule=schedule, start=start, end=end, zone=zone, note=asked.note, now=now,
+        schedule=schedule, start=start, end=end, zone=zone, note=note, now=now,
         periods=periods, period=period, nominal=nominal,
     )  # fmt: skip
 
@@ -76,7 +77,7 @@ def _zone_at(periods: Sequence[Period], at: datetime) -> ZoneInfo:
     """The zone of the rule that held at a local time, each rule's own clock read."""
     for period in reversed(periods):
         zone = _zone_of(period)
-        if period.since < local_time.read(at, zone).instant:
+        if period.since < local_time.meant(at, zone):
             return zone
     return _zone_of(periods[0])
 
@@ -93,10 +94,14 @@ def _zone_of(period: Period) -> ZoneInfo:
 # What the clocks did
 
 
+def _follows_elapsed_time(period: Period) -> bool:
+    rule = period.plan and period.plan.rule
+    return rule is not None and (rule.is_wildcard if isinstance(rule, Cron) else True)
+
+
 def _what_came_twice(question: Question) -> Answer | None:
-    plan = question.period.plan
     first = local_time.shown_before(question.start, question.zone)
-    if question.nominal or first is None or plan is None or not isinstance(plan.rule, Cron):
+    if question.nominal or first is None or question.period.plan is None or _follows_elapsed_time(question.period):
         return None
     named = question.period.named(first, first + (question.end - question.start))
     if named is None:
@@ -165,7 +170,7 @@ def _told_apart(question: Question, period: Period, verb: str) -> str:
 def _would_name(question: Question, period: Period) -> bool:
     clock = question.start.astimezone(question.zone).replace(tzinfo=None)
     width = question.end - question.start
-    starts = (question.start, local_time.read(clock, _zone_of(period)).instant)
+    starts = (question.start, local_time.meant(clock, _zone_of(period)))
     return any(period.named(start, start + width) for start in starts)
 
 

@@ -3,9 +3,10 @@
 import re
 from bisect import bisect_left, bisect_right
 from calendar import monthrange
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, time, timedelta
+from datetime import MAXYEAR, MINYEAR, date, datetime, time, timedelta
 from itertools import takewhile
 from zoneinfo import ZoneInfo
 
@@ -13,8 +14,9 @@ from cron_descriptor import Options, get_description
 from cron_descriptor.Exception import FormatException, MissingFieldException, WrongArgumentException
 
 from triggers.exceptions import RuleError
-from triggers.schedules.clock import instant_of, just_before, refuse_long, zone_of
+from triggers.schedules.clock import before_second_pass, instant_of, refuse_long, showings, zone_of
 
+DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
 LEAP_CYCLE = 40  # years within which every date of every weekday comes round, a century without leap day included
 MONTHS = [
     "january",
@@ -109,37 +111,51 @@ class Cron:
     def __str__(self) -> str:
         return f"cron {self.text} {self.zone}"
 
+    @property
+    def is_wildcard(self) -> bool:
+        """Does it follow elapsed time where clocks change? Its hour field says so: `*` or `*/n`, no range and no list."""
+        return re.fullmatch(r"\*(/\d+)?", self.hour.strip()) is not None
+
     def fires(self, after: datetime) -> Iterator[datetime]:
         """Its nominal times after an instant, in order."""
         last = after
-        for local in self._local_times(after.astimezone(self.zone).replace(tzinfo=None)):
-            # Local times run on while instants stand still in a gap and after a repeated hour.
-            if (instant := instant_of(local, self.zone)) > last:
+        for instant in in_order(map(self._instants, self._local_times(before_second_pass(after, self.zone)))):
+            if instant > last:  # all local times of a gap share its end
                 yield instant
                 last = instant
 
     def newest(self, until: datetime) -> datetime | None:
         """Its newest nominal time up to an instant; found backwards, from the end."""
-        start = until.astimezone(self.zone)
-        # In a repeated hour, local times later than this one have been shown before.
-        local = datetime.combine(start.date(), time.max) if start.fold else start.replace(tzinfo=None)
-        earlier = (instant_of(local, self.zone) for local in self._local_times_back(local))
-        return next((instant for instant in earlier if instant <= until), None)
+        local = until.astimezone(self.zone).replace(tzinfo=None, fold=0)
+        near = next((instant for at in self._local_times_back(local) for instant in self._instants(at)[:1]), None)
+        if near is None:
+            return None
+        # Where the clock went back, there are more in between.
+        return [near, *takewhile(lambda fire: fire <= until, self.fires(near))][-1]
 
     def count(self, first: datetime, last: datetime) -> int:
         """How many nominal times there are from one of them to another, both included; by the day, not one by one."""
         start, end = (at.astimezone(self.zone) for at in (first, last))
-        count = 0
-        for day in takewhile(lambda day: day <= end.date(), self._dates(start.date())):
-            midnight, next_midnight = (datetime.combine(on, time(), self.zone) for on in (day, day + timedelta(days=1)))
-            if midnight.utcoffset() == next_midnight.utcoffset():
+        count, around_changes = 0, set[datetime]()
+        # A second pass may belong to the day before.
+        for day in takewhile(lambda day: day <= end.date() + DAY, self._dates(start.date() - DAY)):
+            if self._has_change(day):
+                times = (datetime.combine(day, time(hour, minute)) for hour in self.hours for minute in self.minutes)
+                instants = (instant for local in times for instant in self._instants(local))
+                around_changes.update(instant for instant in instants if first <= instant <= last)
+            elif start.date() <= day <= end.date():
                 count += self._up_to(end.time()) if day == end.date() else len(self.hours) * len(self.minutes)
                 count -= self._up_to(start.time()) - 1 if day == start.date() else 0
-            else:
-                until = min(last, just_before(next_midnight.astimezone(UTC)))
-                fires = self.fires(just_before(max(first, midnight.astimezone(UTC))))
-                count += count_until(fires, until)
-        return count
+        return count + len(around_changes)
+
+    def _instants(self, local: datetime) -> list[datetime]:
+        """When a local time fires: at each of its showings, or, of a fixed hour, always once."""
+        return showings(local, self.zone) if self.is_wildcard else [instant_of(local, self.zone)]
+
+    def _has_change(self, day: date) -> bool:
+        """Do clocks change on a day, or at one of its ends?"""
+        midnight, next_midnight = (datetime.combine(on, time(), self.zone) for on in (day, day + DAY))
+        return (midnight - SECOND).utcoffset() != next_midnight.replace(fold=1).utcoffset()
 
     def _up_to(self, at: time) -> int:
         """How many times of a day it names until then."""
@@ -183,6 +199,18 @@ class Cron:
                 candidate = date(year, month, day)
                 if candidate >= start and candidate.isoweekday() % 7 in self.weekdays:
                     yield candidate
+
+
+def in_order(instants: Iterable[Sequence[datetime]]) -> Iterator[datetime]:
+    """The showings of ascending local times, ascending too: each second one waits for the first ones before it."""
+    second_pass = deque[datetime]()
+    for shown in instants:
+        for first in shown[:1]:
+            while second_pass and second_pass[0] < first:
+                yield second_pass.popleft()
+            yield first
+        second_pass.extend(shown[1:])
+    yield from second_pass
 
 
 def count_until(fires: Iterator[datetime], until: datetime) -> int:

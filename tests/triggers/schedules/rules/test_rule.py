@@ -1,20 +1,20 @@
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
-from itertools import cycle, islice, takewhile
+from itertools import cycle, islice, pairwise, takewhile
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 from celery.schedules import crontab
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from triggers.exceptions import RuleError
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.interval import Interval
 from triggers.schedules.rules.once import Clocked
-from triggers.schedules.rules.rule import latest_fire, next_fires
+from triggers.schedules.rules.rule import count_fires, fire_after, latest_fire, next_fires
 
 MINUTE = timedelta(minutes=1)
 ZONES = [
@@ -48,15 +48,17 @@ def fires(cron: str, tz: str, after: str, count: int) -> list[str]:
 
 
 def watched(cron: Cron, after: datetime, until: datetime) -> Iterator[datetime]:
-    """Every minute at which the clock on the wall first shows, or has just jumped over, a time the crontab names."""
+    """Every minute at which the clock on the wall shows a time that the crontab names. Where it names hours, as opposed to
+    every hour or every n-th: shows it for the first time, or has just jumped over it."""
     instant = (after - timedelta(hours=4)).replace(second=0, microsecond=0)  # no clock goes further back
     furthest = instant.astimezone(cron.zone).replace(tzinfo=None)
+    follows_elapsed_time = cron.hour.startswith("*") and "," not in cron.hour
     while (instant := instant + MINUTE) <= until:
         shown = instant.astimezone(cron.zone).replace(tzinfo=None)
-        is_named = False
+        is_named = follows_elapsed_time and names(cron, shown)
         while furthest < shown:
             furthest += MINUTE
-            is_named = is_named or names(cron, furthest)
+            is_named = is_named or (not follows_elapsed_time and names(cron, furthest))
         if is_named and instant > after:
             yield instant
 
@@ -88,7 +90,7 @@ def lists(low: int, high: int, size: int) -> st.SearchStrategy[str]:
 def crons(draw: st.DrawFn) -> Cron:
     return Cron(
         minute=draw(lists(0, 59, 4) | st.sampled_from(["*/7", "*/15", "50-59/3"])),
-        hour=draw(lists(0, 4, 3) | lists(0, 23, 3) | st.sampled_from(["*/2", "22-3"])),
+        hour=draw(lists(0, 4, 3) | lists(0, 23, 3) | st.sampled_from(["*/2", "*/23", "22-3", "0-23", "*,1"])),
         day_of_month=draw(st.just("*") | lists(25, 28, 3)),
         month=draw(st.just("*") | st.sampled_from(["3,10", "*/2"])),
         day_of_week=draw(st.just("*") | st.sampled_from(["sun", "fri-mon", "1-5"])),
@@ -107,6 +109,39 @@ def test_fires_are_those_of_a_watched_clock_around_clock_changes(cron: Cron, dat
     found = list(takewhile(lambda fire: fire <= until, cron.fires(after)))
 
     assert found == list(watched(cron, after, until))
+
+
+@settings(deadline=None, max_examples=60)
+@given(cron=crons(), data=st.data())
+def test_newest_counted_and_nth_fires_are_those_of_a_watched_clock_around_clock_changes(
+    cron: Cron, data: st.DataObject
+) -> None:
+    change = data.draw(st.sampled_from(clock_changes(str(cron.zone)) or [utc("2026-03-29")]))
+    after = change - timedelta(seconds=data.draw(st.integers(0, 72 * 3600)))
+    until = after + timedelta(seconds=data.draw(st.integers(0, 80 * 3600)))
+    expected = list(watched(cron, after, until))
+    assume(expected)
+    first = expected[data.draw(st.integers(0, len(expected) - 1))]
+    expected = [fire for fire in expected if fire >= first]
+
+    assert cron.newest(until) == latest_fire(cron, first, until) == expected[-1]
+    assert count_fires(cron, first, expected[-1]) == len(expected)
+    assert fire_after(cron, first, len(expected) - 1) == expected[-1]
+
+
+@pytest.mark.parametrize("zone", ["America/St_Johns", "America/Sao_Paulo", "Antarctica/Troll", "Australia/Lord_Howe"])
+@pytest.mark.parametrize("minute", ["0", "*/30"])
+def test_years_of_wildcard_hours_are_counted_and_come_by_elapsed_time(zone: str, minute: str) -> None:
+    """St John's put its clock back at 00:01 until 2011: the second pass belongs to the day before."""
+    cron = Cron.parse(f"{minute} * * * *", zone)
+    start, end = utc("2010-06-01"), utc("2012-06-01")
+    every = list(takewhile(lambda fire: fire <= end, cron.fires(start)))
+
+    assert every == sorted(set(every))
+    assert count_fires(cron, every[0], every[-1]) == len(every)
+    assert fire_after(cron, every[0], len(every) - 1) == every[-1]
+    if zone != "Australia/Lord_Howe" or minute == "*/30":  # its clock goes back by half an hour
+        assert {later - one for one, later in pairwise(every)} == {timedelta(hours=1) / len(cron.minutes)}
 
 
 @pytest.mark.parametrize("zone", ZONES)
@@ -192,12 +227,41 @@ def test_time_that_does_not_exist_fires_at_the_next_valid_instant() -> None:
     assert fires("30 2 * * *", "Europe/Vienna", "2026-03-28T12:00", 2) == ["2026-03-29 01:00", "2026-03-30 00:30"]
 
 
-def test_every_minute_of_a_skipped_hour_fires_once() -> None:
-    assert fires("*/20 * * * *", "Europe/Vienna", "2026-03-29T00:30", 3) == [
-        "2026-03-29 00:40",
-        "2026-03-29 01:00",
-        "2026-03-29 01:20",
+def test_every_minute_of_a_skipped_fixed_hour_fires_once() -> None:
+    assert fires("*/20 2 * * *", "Europe/Vienna", "2026-03-29T00:30", 2) == ["2026-03-29 01:00", "2026-03-30 00:00"]
+
+
+def test_wildcard_hours_go_on_through_a_repeated_hour() -> None:
+    assert fires("*/30 * * * *", "Europe/Vienna", "2026-10-24T23:30", 5) == [
+        "2026-10-25 00:00",  # 02:00
+        "2026-10-25 00:30",
+        "2026-10-25 01:00",  # 02:00 again
+        "2026-10-25 01:30",
+        "2026-10-25 02:00",  # 03:00
     ]
+    assert fires("0 */2 * * *", "Europe/Vienna", "2026-10-24T21:00", 4) == [
+        "2026-10-24 22:00",
+        "2026-10-25 00:00",
+        "2026-10-25 01:00",
+        "2026-10-25 03:00",
+    ]
+
+
+def test_wildcard_hours_make_nothing_of_a_gap() -> None:
+    assert fires("30 * * * *", "Europe/Vienna", "2026-03-29T00:00", 2) == ["2026-03-29 00:30", "2026-03-29 01:30"]
+    assert fires("0 */2 * * *", "Europe/Vienna", "2026-03-28T22:30", 2) == ["2026-03-28 23:00", "2026-03-29 02:00"]
+
+
+@pytest.mark.parametrize(
+    ("hour", "times"), [("*", 2), ("*/1", 2), ("*/2", 2), ("0-23", 1), ("0-23/2", 1), ("*,2", 1), ("2", 1)]
+)
+def test_only_a_star_with_or_without_a_step_is_a_wildcard(hour: str, times: int) -> None:
+    cron = Cron.parse(f"30 {hour} * * *", "Europe/Vienna")
+
+    found = takewhile(lambda fire: fire < utc("2026-10-25T02:00"), cron.fires(utc("2026-10-25T00:00")))
+
+    assert len(list(found)) == times
+    assert cron.is_wildcard == (times == 2)
 
 
 def test_time_that_happens_twice_fires_the_first_time() -> None:
