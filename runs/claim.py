@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +15,7 @@ from django.db import DataError, IntegrityError, OperationalError, transaction
 from runs.db import ready
 from runs.db.patience import is_locked
 from runs.db.ready import IS_PAUSED
-from runs.db.sql import execute, fetch
+from runs.db.sql import execute, fetch, fetch_as
 from runs.exceptions import CannotClaim
 from runs.models import Attempt
 from runs.policy import Policy
@@ -82,9 +82,8 @@ UPDATE runs_run SET
   version = (%(versions)s::text[])[array_position(%(agents)s::text[], agent)],
   begun_version = CASE WHEN started_at IS NULL THEN (%(versions)s::text[])[array_position(%(agents)s::text[], agent)] ELSE begun_version END
 FROM best WHERE runs_run.id = best.id
-RETURNING runs_run.id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, chain, key, slot,
-  key_limit, parent_id, claim, has_journal,
-  runs_timeline(), {named}
+RETURNING runs_run.id AS run_id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, chain, key,
+  slot, key_limit, parent_id, claim AS id, has_journal, runs_timeline() AS timeline, {named} AS named
 """.replace("{timeout}", TIMEOUT)
 CLAIM = BEST + TAKE
 NAMED = "set_config('application_name', 'wakeful:' || runs_run.id || ':' || epoch, false)"
@@ -104,7 +103,7 @@ WHERE id = %(run)s::uuid
 READS_ANEW = "current_setting('transaction_isolation') = 'read committed'"
 CLAIM_ALONG = CLAIM.replace("{gate}", f"{UNLIMITED} AND {READS_ANEW}").replace("{named}", "NULL")
 SETTLE = """
-SELECT id, epoch, claim, key, slot, key_limit FROM runs_run WHERE status = 'running' AND worker_id = %s::uuid AND pid = %s::int
+SELECT id AS run_id, epoch, claim, key, slot, key_limit FROM runs_run WHERE status = 'running' AND worker_id = %s::uuid AND pid = %s::int
 """
 HAS_LIMIT = f"SELECT EXISTS ({LIMIT})"
 # A child that freezes under this lock has claimed nothing yet, so no rescuer looks for its session: PostgreSQL ends it, and
@@ -186,33 +185,33 @@ def claim_along(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim
     """
     asked = time.monotonic()
     try:
-        rows = fetch(CLAIM_ALONG, _parameters(worker_id, queue, agents))
+        claims = fetch_as(_claim_of, CLAIM_ALONG, _parameters(worker_id, queue, agents))
     except DataError as error:
         raise CannotClaim from error
-    return _claim_of(rows[0], asked, is_named=False) if rows else None
+    return replace(claims[0], asked=asked) if claims else None
 
 
 def _claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | None:
     parameters = _parameters(worker_id, queue, agents)
     asked = time.monotonic()
     try:
-        rows = _take_best(queue, agents, parameters)
+        claims = _take_best(queue, agents, parameters)
     except OperationalError as error:
         if not is_locked(error):
             raise
-        rows = []  # another child is at it for too long
-    return _claim_of(rows[0], asked) if rows else None
+        claims = []  # another child is at it for too long
+    return replace(claims[0], asked=asked) if claims else None
 
 
-def _take_best(queue: str, agents: Mapping[str, str], parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+def _take_best(queue: str, agents: Mapping[str, str], parameters: Mapping[str, Any]) -> list[Claim]:
     try:
-        hinted = ready.hints.begins(queue) and fetch(CLAIM_UNLIMITED, parameters)
+        hinted = ready.hints.begins(queue) and fetch_as(_claim_of, CLAIM_UNLIMITED, parameters)
         return hinted or _claim_first(queue, agents, parameters)
     except DataError:
         return _claim_past_offenders(queue, parameters)
 
 
-def _claim_past_offenders(queue: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+def _claim_past_offenders(queue: str, parameters: Mapping[str, Any]) -> list[Claim]:
     """Claim the best run that can be claimed; put those before it aside for minutes, the reason beside them."""
     for _ in range(MOST_ASIDE):
         with transaction.atomic():
@@ -223,20 +222,20 @@ def _claim_past_offenders(queue: str, parameters: Mapping[str, Any]) -> list[tup
             run_id = best[0][0]
             try:
                 with transaction.atomic():
-                    return fetch(CLAIM_THIS, {**parameters, "run": run_id})
+                    return fetch_as(_claim_of, CLAIM_THIS, {**parameters, "run": run_id})
             except DataError as error:
                 execute(PUT_ASIDE, {"run": run_id, "reason": f"cannot be claimed: {error}"[:1000]})
                 log.exception("run.cannot_be_claimed", run=str(run_id))
     return []
 
 
-def _claim_first(queue: str, agents: Mapping[str, str], parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+def _claim_first(queue: str, agents: Mapping[str, str], parameters: Mapping[str, Any]) -> list[Claim]:
     """Look from the beginning of the queue."""
     parameters = {**parameters, **ready.sought(dict.fromkeys(agents, ready.BEGINNING))}
     began = time.monotonic()
-    rows = fetch(CLAIM_UNLIMITED, parameters)
+    claims = fetch_as(_claim_of, CLAIM_UNLIMITED, parameters)
     ready.hints.looked(queue, list(agents), time.monotonic() - began)
-    return rows or _claim_limited(queue, parameters)
+    return claims or _claim_limited(queue, parameters)
 
 
 def _parameters(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> dict[str, Any]:
@@ -254,74 +253,28 @@ def _parameters(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> dict[
     }
 
 
-def _claim_of(row: tuple[Any, ...], asked: float, is_named: bool = True) -> Claim:
+def _claim_of(*, input: str | None, policy: str, named: str | None, **columns: Any) -> Claim:
     """The claim as this version reads it. Nothing raises here: the run is claimed, and only the executor can end it."""
-    (
-        run_id,
-        epoch,
-        attempt,
-        agent,
-        trigger,
-        trigger_id,
-        event_ids,
-        input,
-        policy,
-        root_id,
-        depth,
-        chain,
-        key,
-        slot,
-        limit,
-        parent_id,
-        claim,
-        has_journal,
-        timeline,
-        _,
-    ) = row
-    unreadable = None
+    read: dict[str, Any]
     try:
-        input, policy = None if input is None else json.loads(input), Policy.of_run(json.loads(policy))
+        read = {"input": None if input is None else json.loads(input), "policy": Policy.of_run(json.loads(policy))}
     except Exception as error:
-        input, policy, unreadable = None, Policy.load({}), error
-    return Claim(
-        run_id=run_id,
-        epoch=epoch,
-        id=claim,
-        attempt=attempt,
-        agent=agent,
-        trigger=trigger,
-        trigger_id=trigger_id,
-        event_ids=event_ids,
-        input=input,
-        policy=policy,
-        root_id=root_id,
-        depth=depth,
-        chain=chain,
-        key=key,
-        slot=slot,
-        key_limit=limit,
-        parent_id=parent_id,
-        has_journal=has_journal,
-        timeline=timeline,
-        is_named=is_named,
-        asked=asked,
-        unreadable=unreadable,
-    )
+        read = {"input": None, "policy": Policy.load({}), "unreadable": error}
+    return Claim(**columns, **read, is_named=named is not None)
 
 
-def _claim_limited(queue: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+def _claim_limited(queue: str, parameters: Mapping[str, Any]) -> list[Claim]:
     """Claim from a queue that may have only so many runs at once: one claim after the other, so that none miscounts."""
     if not fetch(HAS_LIMIT, {"queue": queue})[0][0]:
         return []
     with transaction.atomic():
         execute(QUEUE_LOCK, {"space": QUEUE_SPACE, "queue": queue})
-        return fetch(CLAIM_LIMITED, parameters)
+        return fetch_as(_claim_of, CLAIM_LIMITED, parameters)
 
 
 def settle(worker_id: UUID) -> None:
     """Release what the database says this process is running: it is not, so that claim never began."""
-    for run_id, epoch, claim, key, slot, key_limit in fetch(SETTLE, [worker_id, os.getpid()]):
-        ticket = Ticket(run_id=run_id, epoch=epoch, claim=claim, key=key, slot=slot, key_limit=key_limit)
+    for ticket in fetch_as(Ticket, SETTLE, [worker_id, os.getpid()]):
         outcome = Outcome(
             status=RunStatus.QUEUED,
             attempt=Attempt.Outcome.RELEASED,
@@ -329,4 +282,4 @@ def settle(worker_id: UUID) -> None:
             give_back=True,
         )
         take_away(ticket, outcome, expected=RunStatus.RUNNING)
-        log.info("run.released", run=str(run_id), epoch=epoch)
+        log.info("run.released", run=str(ticket.run_id), epoch=ticket.epoch)

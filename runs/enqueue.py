@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 from runs import keys
 from runs.db.nudge import nudge_dispatcher
 from runs.db.ready import FLOOR, LAST
-from runs.db.sql import execute, execute_many, fetch
+from runs.db.sql import execute, execute_many, fetch_as
 from runs.policy import Policy
 
 EVENTS_PER_RUN = 1000  # one run takes no more along: its row is rewritten for each
@@ -134,7 +134,7 @@ INSERT = INSERT.replace("{floor}", FLOOR.replace("{of}", "asked").replace("{sinc
 )
 # The newest of a key and replay. One that a worker claims this very moment has begun.
 UNSTARTED = """
-SELECT wanted.key, wanted.replay_id, run.id, %(most)s::int - cardinality(run.event_ids), run.chain
+SELECT wanted.key, wanted.replay_id, run.id, %(most)s::int - cardinality(run.event_ids) AS room, run.chain
 FROM unnest(%(keys)s::text[], %(replays)s::uuid[]) AS wanted(key, replay_id)
 CROSS JOIN LATERAL (
   SELECT * FROM ({of_placed}) placed UNION ALL SELECT * FROM ({of_blocked}) blocked UNION ALL SELECT * FROM ({of_due}) due
@@ -185,10 +185,11 @@ def unstarted(wanted: Iterable[tuple[str, UUID]]) -> dict[tuple[str, UUID], Unst
     if not pairs:
         return {}
     parameters = {"keys": [key for key, _ in pairs], "replays": [replay for _, replay in pairs], "most": EVENTS_PER_RUN}
-    return {
-        (key, replay): UnstartedRun(id=id, room=room, chain=chain)
-        for key, replay, id, room, chain in fetch(UNSTARTED, parameters)
-    }
+    return dict(fetch_as(_unstarted, UNSTARTED, parameters))
+
+
+def _unstarted(*, key: str, replay_id: UUID, **columns: Any) -> tuple[tuple[str, UUID], UnstartedRun]:
+    return (key, replay_id), UnstartedRun(**columns)
 
 
 def join(runs: Iterable[UnstartedRun]) -> None:

@@ -3,10 +3,11 @@ statement; the unique index on (key, slot) is the backstop, and its violation a 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from runs.db import ready
-from runs.db.sql import execute, fetch
+from runs.db.sql import execute, fetch, fetch_as
 
 LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 0))"
 TRY_LOCK = """
@@ -18,7 +19,7 @@ BLOCKED = "status = 'queued' AND slot IS NULL AND due_at IS NULL AND ready_at IS
 DUE = "status = 'queued' AND slot IS NULL AND due_at IS NOT NULL"
 # No more runs are counted than the limit is high: a million may be waiting behind one key.
 STATES = """
-SELECT wanted.key, held.slots, held.first, behind.blocked, behind.queued, behind.first
+SELECT wanted.key, held.slots, behind.blocked, behind.queued, coalesce(held.first, behind.first) AS first
 FROM unnest(%s::text[], %s::int[]) AS wanted(key, key_limit)
 CROSS JOIN LATERAL (
   SELECT coalesce(array_agg(slot), '{}') AS slots, (array_agg(id ORDER BY slot))[1] AS first
@@ -127,10 +128,11 @@ def states(limits: Mapping[str, int]) -> dict[str, KeyState]:
     """The state of each key, given its limit; call it under their locks, in a statement of its own."""
     if not limits:
         return {}
-    return {
-        key: KeyState(slots=set(slots), blocked=blocked, queued=queued, first=holder or waiting)
-        for key, slots, holder, blocked, queued, waiting in fetch(STATES, [list(limits), list(limits.values())])
-    }
+    return dict(fetch_as(_state, STATES, [list(limits), list(limits.values())]))
+
+
+def _state(*, key: str, slots: list[int], **columns: Any) -> tuple[str, KeyState]:
+    return key, KeyState(slots=set(slots), **columns)
 
 
 def promote(keys: Iterable[str]) -> int:

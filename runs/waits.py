@@ -19,7 +19,7 @@ from psycopg.errors import LockNotAvailable, QueryCanceled
 
 from agents.reserved import RESERVED, SIGNAL
 from runs.db.nudge import nudge_dispatcher
-from runs.db.sql import execute, fetch
+from runs.db.sql import execute, fetch, fetch_as
 from runs.failpoints import failpoint
 from runs.models import Wait
 from runs.ports import Searched, Sought, ports
@@ -142,9 +142,9 @@ LIMIT {most}
 # Nothing that ends another kind of wait can have come before it.
 LOOKED_BACK_FOR = (Wait.Kind.EVENT, Wait.Kind.CHILDREN)
 UNLOOKED = """
-SELECT wait.id, wait.kind, wait.run_id, wait.event_type, wait.match, wait.match_shape, wait.looked_to, wait.look_failures,
-  run.event_ids[1], run.root_id, run.created_at,
-  ARRAY(SELECT event_id FROM runs_wait taken WHERE taken.run_id = wait.run_id AND event_id IS NOT NULL)
+SELECT wait.id, wait.kind, wait.run_id, wait.event_type AS type, wait.match, wait.match_shape AS shape, wait.looked_to,
+  wait.look_failures AS failures, run.event_ids[1] AS first_event, run.root_id AS root, run.created_at AS since,
+  ARRAY(SELECT event_id FROM runs_wait taken WHERE taken.run_id = wait.run_id AND event_id IS NOT NULL) AS taken
 FROM runs_wait wait JOIN runs_run run ON run.id = wait.run_id
 WHERE wait.status = 'open' AND wait.looked_at IS NULL AND wait.kind IN ('event', 'children')
 """
@@ -246,8 +246,8 @@ def look_back(run_id: UUID | None = None, limit: int = 100) -> int:
     owed: it is tried again with a growing pause, from where it came to, and until then the wait does not expire.
     """
     until = time.monotonic() + BUDGET
-    rows = fetch(UNLOOKED_OF, {"run": run_id}) if run_id else fetch(UNLOOKED_OF_ALL, {"limit": limit})
-    owed = [Owed(**dict(zip(Owed.__dataclass_fields__, row, strict=True))) for row in rows]
+    statement = UNLOOKED_OF if run_id else UNLOOKED_OF_ALL
+    owed = fetch_as(Owed, statement, {"run": run_id} if run_id else {"limit": limit})
     ended = 0
     for number, wait in enumerate(owed):
         if number and time.monotonic() >= until:

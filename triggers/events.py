@@ -6,11 +6,11 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from agents import Event
-from runs.db.sql import fetch
+from runs.db.sql import fetch, fetch_as
 from runs.ports import Searched, Sought
 
 READ = """
-SELECT event.id, event.type, source.slug, event.subject, coalesce(event.time, event.received_at), event.data
+SELECT event.id, event.type, source.slug AS source, event.subject, coalesce(event.time, event.received_at) AS time, event.data
 FROM triggers_event event JOIN triggers_source source ON source.id = event.source_id
 WHERE event.id = ANY(%s::uuid[]) ORDER BY event.seq
 """
@@ -61,12 +61,11 @@ END = 2**63 - 1  # no `seq` is higher
 
 def read_events(event_ids: Sequence[UUID]) -> list[Event]:
     """Events as agents see them, in the order of arrival."""
-    return [
-        Event(
-            id=id, type=type, source=source, subject=subject, time=at, data=None if data is None else json.loads(data)
-        )
-        for id, type, source, subject, at, data in fetch(READ, [list(event_ids)])
-    ]
+    return fetch_as(_event, READ, [list(event_ids)])
+
+
+def _event(*, data: str | None, **columns: Any) -> Event:
+    return Event(data=None if data is None else json.loads(data), **columns)
 
 
 def find_event(sought: Sought) -> Searched:

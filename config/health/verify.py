@@ -21,7 +21,7 @@ from uuid import UUID
 from django.db import connection, transaction
 
 from agents.ids import TIME_PREFIX, run_id
-from runs.db.sql import execute, fetch
+from runs.db.sql import execute, fetch, fetch_as
 from runs.models import Approval
 from runs.transitions.canonical import digest_of
 from triggers.dispatch.index import Index
@@ -94,8 +94,8 @@ SELECT (SELECT count(*) FROM triggers_event WHERE id >= %(first)s::uuid) AS even
 
 # Dispatched under the triggers as they are now: not before a trigger was made, or last touched by somebody.
 EVENTS_AFTER = """
-SELECT event.id, source.slug, event.type, event.subject, coalesce(event.time, event.received_at), event.target_id,
-       event.root_id, event.depth, event.dispatched_at
+SELECT event.id AS event_id, source.slug AS source, event.type, event.subject, coalesce(event.time, event.received_at) AS time,
+       event.target_id, event.root_id, event.depth, event.dispatched_at
 FROM triggers_event event JOIN triggers_source source ON source.id = event.source_id
 WHERE event.id > %s::uuid AND event.dispatched_at IS NOT NULL AND event.payload_removed_at IS NULL
 ORDER BY event.id LIMIT %s::int
@@ -211,17 +211,13 @@ def _wanting(matched: Any) -> list[UUID]:
 def _dispatched(first: UUID) -> Iterator[dict[Item, datetime]]:
     """Batches of events with the time each was dispatched at."""
     after = UUID(int=max(first.int - 1, 0))
-    while rows := fetch(EVENTS_AFTER, [after, EVENTS]):
-        yield {_item(row): row[-1] for row in rows}
-        after = rows[-1][0]
+    while found := fetch_as(_dispatched_item, EVENTS_AFTER, [after, EVENTS]):
+        yield dict(found)
+        after = found[-1][0].event_id
 
 
-def _item(row: Sequence[Any]) -> Item:
-    id, source, type, subject, time, target_id, root_id, depth, _ = row
-    return Item(
-        event_id=id, source=source, type=type, subject=subject, time=time, target_id=target_id, root_id=root_id,
-        depth=depth,
-    )  # fmt: skip
+def _dispatched_item(*, dispatched_at: datetime, **columns: Any) -> tuple[Item, datetime]:
+    return Item(**columns), dispatched_at
 
 
 def misjudged(first: UUID) -> list[Row]:

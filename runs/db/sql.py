@@ -1,14 +1,16 @@
 """Hand-written SQL, where it pays: accept, dispatch, claim, finish."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import connection
+from psycopg.rows import kwargs_row
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 Query = tuple[str, Parameters]
 Row = tuple[Any, ...]
+T = TypeVar("T")
 
 
 def fetch(statement: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
@@ -16,6 +18,15 @@ def fetch(statement: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
         cursor.execute(statement, parameters)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows
+
+
+def fetch_as(make: Callable[..., T], statement: str, parameters: Parameters = ()) -> list[T]:
+    """What `make`, such as a dataclass, makes of each row: the names of the columns are those of its arguments."""
+    with connection.cursor() as cursor:
+        cursor.cursor.row_factory = kwargs_row(make)
+        cursor.execute(statement, parameters)
+        made: list[T] = cursor.fetchall()
+        return made
 
 
 def fetch_together(*queries: Query) -> list[list[Row]]:

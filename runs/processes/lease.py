@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 from uuid import UUID, uuid4
 
 from django.conf import settings
@@ -15,7 +16,7 @@ from psycopg.types.json import Jsonb
 
 from agents.durations import in_words
 from runs.db.nudge import nudge_dispatcher
-from runs.db.sql import database_now, fetch
+from runs.db.sql import database_now, fetch, fetch_as
 from runs.models import Worker
 from runs.transitions.outcome import Ticket
 
@@ -70,8 +71,8 @@ WITH renewed AS (
   UPDATE runs_worker SET seen_at = clock_timestamp(), troubles = %s::jsonb WHERE id = %s::uuid AND stopped_at IS NULL
   RETURNING id, extract(epoch FROM clock_timestamp())::float8 AS now
 )
-SELECT renewed.now, run.id, run.epoch, run.claim, run.key, run.slot, run.pid, run.deadline_at < clock_timestamp(),
-  run.cancel_requested_at IS NOT NULL
+SELECT renewed.now, run.id AS run_id, run.epoch, run.claim, run.key, run.slot, run.pid,
+  run.deadline_at < clock_timestamp() AS overdue, run.cancel_requested_at IS NOT NULL AS cancelled
 FROM renewed LEFT JOIN runs_run run ON run.worker_id = renewed.id AND run.status = 'running'
 """
 
@@ -151,20 +152,20 @@ def renew(worker_id: UUID, clock: Clock) -> list[Running] | None:
     """Renew the lease and read what the worker's children run; None: the row is closed, and everything it ran was
     handed on."""
     before = time.time()
-    rows = fetch(RENEW, [_as_json(clock.troubles), worker_id])
-    if not rows:
+    found = fetch_as(_renewed, RENEW, [_as_json(clock.troubles), worker_id])
+    if not found:
         return None
-    clock.compare(before, rows[0][0], time.time())
-    return [
-        Running(
-            ticket=Ticket(run_id=id, epoch=epoch, claim=claim, key=key, slot=slot),
-            pid=pid,
-            overdue=overdue,
-            cancelled=cancelled,
-        )
-        for _, id, epoch, claim, key, slot, pid, overdue, cancelled in rows
-        if id is not None
-    ]
+    clock.compare(before, found[0][0], time.time())
+    return [running for _, running in found if running]
+
+
+def _renewed(
+    *, now: float, run_id: UUID | None, pid: int, overdue: bool, cancelled: bool, **of_claim: Any
+) -> tuple[float, Running | None]:
+    """The time of the renewal, and a run of the worker's; None: it has none."""
+    if run_id is None:
+        return now, None
+    return now, Running(ticket=Ticket(run_id=run_id, **of_claim), pid=pid, overdue=overdue, cancelled=cancelled)
 
 
 def _as_json(troubles: Mapping[str, Trouble]) -> Jsonb | None:

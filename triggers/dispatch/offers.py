@@ -16,7 +16,7 @@ from django.db import transaction
 
 from runs.audit import record, record_about
 from runs.db.nudge import nudge_dispatcher
-from runs.db.sql import execute, fetch
+from runs.db.sql import execute, fetch, fetch_as
 from runs.exceptions import IllegalState
 from triggers.dispatch.lock import LOCK
 from triggers.models import Trigger
@@ -69,9 +69,9 @@ TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s::int, %s::int)"
 # In turn. `waiting` is no more than PIECE. The trigger is locked as well: its resume locks it first and the offer afterwards.
 NEXT = f"""
 SELECT offer.id, offer.trigger_id, offer.outcome, offer.drop, offer.since, offer.after, offer.until, offer.by, offer.created_at,
-  trigger.paused_at IS NOT NULL,
+  trigger.paused_at IS NOT NULL AS is_paused,
   (SELECT count(*) FROM (SELECT FROM triggers_redispatch
-   WHERE dispatched_at IS NULL AND trigger_id = offer.trigger_id LIMIT %(piece)s::int) waiting)
+   WHERE dispatched_at IS NULL AND trigger_id = offer.trigger_id LIMIT %(piece)s::int) waiting) AS waiting
 FROM triggers_offer offer JOIN triggers_trigger trigger ON trigger.id = offer.trigger_id
 WHERE {IS_DUE}
 ORDER BY offer.moved_at, offer.id LIMIT 1 FOR UPDATE OF offer SKIP LOCKED FOR NO KEY UPDATE OF trigger SKIP LOCKED
@@ -183,10 +183,10 @@ def move() -> int:
     with transaction.atomic():
         if not fetch(TRY_LOCK, LOCK)[0][0]:
             return 0
-        found = fetch(NEXT, {"piece": PIECE})
+        found = fetch_as(Turn, NEXT, {"piece": PIECE})
         if not found:
             return 0
-        turn = Turn(**dict(zip(Turn.__dataclass_fields__, found[0], strict=True)))
+        turn = found[0]
         try:
             with transaction.atomic():
                 return _move(turn)

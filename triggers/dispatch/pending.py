@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from runs.db.ready import HINTED, SLOW
-from runs.db.sql import fetch
+from runs.db.sql import fetch, fetch_as
 from runs.models import NIL
 from runs.waits import EVENTS_ARE_AWAITED
 from triggers.dispatch.backfill_terms import ARE_UNDERWAY, Terms, terms_of
@@ -22,9 +22,10 @@ BATCH_BYTES = 4 * 2**20  # of payloads; one event may be larger, and is then a b
 Identity = UUID | int  # of an event that is dispatched for the first time, or of a redispatch
 
 READ = """
-SELECT event.id, source.slug, event.type, event.subject, coalesce(event.time, event.received_at), event.target_id, event.root_id,
-       event.depth, event.chain, item.redispatch_id, item.trigger_id, item.replay_id,
-       greatest(octet_length(event.body), pg_column_size(event.data), 0), (SELECT {awaited}), (SELECT {backfilled}), item.seq
+SELECT event.id AS event_id, source.slug AS source, event.type, event.subject, coalesce(event.time, event.received_at) AS time,
+       event.target_id, event.root_id, event.depth, event.chain, item.redispatch_id, item.trigger_id, item.replay_id,
+       greatest(octet_length(event.body), pg_column_size(event.data), 0) AS bytes,
+       (SELECT {awaited}) AS may_be_awaited, (SELECT {backfilled}) AS may_be_backfilled, item.seq
 FROM ({items}) item
 JOIN triggers_event event ON event.id = item.event_id
 JOIN triggers_source source ON source.id = event.source_id
@@ -160,9 +161,11 @@ def _apart(identities: Iterable[Identity]) -> tuple[list[Identity], list[Identit
 
 
 def _read(statement: str, parameters: dict[str, Any]) -> list[Item]:
-    names = [name for name in Item.__dataclass_fields__ if name != "backfill"]
-    rows = [dict(zip(names, row, strict=True)) for row in fetch(statement, {**parameters, "nil": NIL_REPLAY})]
-    return with_backfills([Item(**{**row, "chain": tuple(row["chain"])}) for row in rows])
+    return with_backfills(fetch_as(_item, statement, {**parameters, "nil": NIL_REPLAY}))
+
+
+def _item(*, chain: list[str], **columns: Any) -> Item:
+    return Item(chain=tuple(chain), **columns)
 
 
 def fitting(items: list[Item]) -> list[Item]:

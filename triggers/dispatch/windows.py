@@ -10,7 +10,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from runs.db.sql import execute, execute_many, fetch
+from runs.db.sql import execute, execute_many, fetch, fetch_as
 from runs.enqueue import Chain, merged
 from triggers.dispatch.flow_control import Intake
 
@@ -75,7 +75,7 @@ def read(groups: Iterable[Group]) -> dict[Group, OpenWindow]:
     wanted = sorted(set(groups))
     if not wanted:
         return {}
-    return {window.group: window for window in map(_window, fetch(READ, _columns(wanted)))}
+    return {window.group: window for window in fetch_as(_window, READ, _columns(wanted))}
 
 
 def due(now: datetime, most: int, but: Sequence[Group] = ()) -> list[Group]:
@@ -112,9 +112,5 @@ def _columns(groups: Sequence[Group]) -> list[list[Any]]:
     return [[group[place] for group in groups] for place in range(3)]
 
 
-def _window(row: tuple[Any, ...]) -> OpenWindow:
-    id, trigger_id, key, replay_id, event_ids, root_id, depth, chain, input, opened_at, due_at = row
-    return OpenWindow(
-        id=id, trigger_id=trigger_id, key=key, replay_id=replay_id, event_ids=event_ids, root_id=root_id, depth=depth, chain=chain,
-        input=None if input is None else json.loads(input), opened_at=opened_at, due_at=due_at,
-    )  # fmt: skip
+def _window(*, input: str | None, **columns: Any) -> OpenWindow:
+    return OpenWindow(input=None if input is None else json.loads(input), **columns)

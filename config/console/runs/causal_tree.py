@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 
 from config.console.parts.links import event_link, run_link
 from config.console.runs.children import name_of, spawned_by
-from runs.db.sql import fetch
+from runs.db.sql import fetch_as
 from runs.models import Run
 from triggers.models import Event
 
@@ -133,11 +133,7 @@ def causal_tree(run: Run) -> CausalTree:
 
 def _read(query: str, run: Run, *, levels: int) -> list[Node]:
     limits = {"levels": levels, "causes": CAUSES, "breadth": BREADTH, "counted": COUNTED, "nodes": NODES}
-    return [
-        Node(level=level, kind=kind, id=id, relation=relation, of=of, others=others)
-        for level, kind, id, relation, of, others in fetch(query, {"run": run.pk, **limits})
-        if level
-    ]
+    return [node for node in fetch_as(Node, query, {"run": run.pk, **limits}) if node.level]
 
 
 def _names(nodes: Iterable[Node]) -> dict[UUID, Line]:

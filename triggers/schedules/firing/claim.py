@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runs.db.sql import fetch
+from runs.db.sql import fetch, fetch_as
 from triggers.schedules.definition import ROWS, STATE, State
 
 CLAIM = """
@@ -18,7 +18,7 @@ STALE = "schedule.stale"
 DUE = "schedule.due_at <= %s::timestamptz AND NOT schedule.stale"
 THIS = " AND schedule.id = %s::bigint"
 LOAD = f"""
-SELECT schedule.id, schedule.task_id, periodic.name, schedule.trigger_id, schedule.data, {STATE}, schedule.next_fire_at,
+SELECT schedule.id, schedule.task_id, periodic.name, schedule.trigger_id, schedule.data, {STATE} AS state, schedule.next_fire_at,
        schedule.accounted_until, schedule.last_fire_at, schedule.fired_at, schedule.fires, schedule.spec, schedule.anchor_at,
        schedule.created_at, schedule.edited_at, schedule.rest, periodic.last_run_at
 FROM {ROWS} WHERE schedule.id = ANY(%s::bigint[]) ORDER BY schedule.id
@@ -64,10 +64,10 @@ def claim_ids(which: str, parameters: list[int | datetime], order: str, limit: i
 def load_claimed(ids: Sequence[int]) -> list[Claimed]:
     if not ids:
         return []
-    names = [name for name in Claimed.__dataclass_fields__ if name != "past"]
-    return [_claimed(dict(zip(names, row, strict=True))) for row in fetch(LOAD, [list(ids)])]
+    return fetch_as(_claimed, LOAD, [list(ids)])
 
 
-def _claimed(row: dict[str, Any]) -> Claimed:
-    data = None if row["data"] is None else json.loads(row["data"])
-    return Claimed(**{**row, "data": data, "state": State(row["id"], json.loads(row["state"]))})
+def _claimed(*, id: int, data: str | None, state: str, **columns: Any) -> Claimed:
+    return Claimed(
+        id=id, data=None if data is None else json.loads(data), state=State(id, json.loads(state)), **columns
+    )

@@ -9,7 +9,7 @@ import structlog
 from django.core.exceptions import ValidationError
 from django.db import DataError, IntegrityError, transaction
 
-from runs.db.sql import database_now, execute, fetch
+from runs.db.sql import database_now, execute, fetch_as
 from runs.failpoints import failpoint
 from triggers.schedules.firing.claim import DUE, STALE, THIS, Claimed, claim_ids, load_claimed
 from triggers.schedules.firing.decide import TICKS, decide, log_missed, newest_due
@@ -33,11 +33,11 @@ TOO_LONG = (
     " exclusions, or give it a shorter catch_up_window, and save it: it fires again from then on."
 )
 LOOK = """
-SELECT clock_timestamp(),
-       EXISTS (SELECT FROM triggers_schedule WHERE stale),
-       EXISTS (SELECT FROM triggers_schedule WHERE due_at IS NULL AND NOT stale AND rest = ''),
-       EXISTS (SELECT FROM triggers_backfill WHERE ended_at IS NULL),
-       (SELECT min(due_at) FROM triggers_schedule WHERE due_at IS NOT NULL AND NOT stale)
+SELECT clock_timestamp() AS now,
+       EXISTS (SELECT FROM triggers_schedule WHERE stale) AS has_stale,
+       EXISTS (SELECT FROM triggers_schedule WHERE due_at IS NULL AND NOT stale AND rest = '') AS has_unarmed,
+       EXISTS (SELECT FROM triggers_backfill WHERE ended_at IS NULL) AS has_backfills,
+       (SELECT min(due_at) FROM triggers_schedule WHERE due_at IS NOT NULL AND NOT stale) AS next_due
 """
 REFUSE = """
 UPDATE triggers_schedule SET stale = false, spec = '', next_fire_at = NULL, due_at = NULL, rest = 'problem', problem = %s::text
@@ -62,8 +62,8 @@ class Look:
 
 def look() -> Look:
     """One cheap statement; all an idle Beat asks."""
-    [row] = fetch(LOOK)
-    return Look(**dict(zip(Look.__dataclass_fields__, row, strict=True)))
+    [found] = fetch_as(Look, LOOK)
+    return found
 
 
 def settle(now: datetime | None = None, limit: int = BATCH) -> int:
