@@ -1,6 +1,7 @@
 """Ids that are computed: the same run is never made twice, and ids are ordered by time, because random primary keys were
 the largest write cost measured."""
 
+from datetime import datetime
 from hashlib import sha256
 from uuid import UUID, uuid5
 
@@ -14,6 +15,17 @@ def run_id(trigger_id: UUID, event_id: UUID, replay_id: UUID) -> UUID:
     value = value & ~(0xF << 76) | 0x8 << 76
     value = value & ~(0x3 << 62) | 0x2 << 62
     return UUID(int=value)
+
+
+def first_id_at(instant: datetime) -> UUID:
+    """The least id of an event, and of its runs, that came in that millisecond."""
+    return UUID(int=int(instant.timestamp() * 1000) << 80)
+
+
+def ids_beside(id: UUID) -> tuple[UUID, UUID]:
+    """The least and the greatest id with the time prefix of this one."""
+    prefix, rest = id.bytes[:TIME_PREFIX], 16 - TIME_PREFIX
+    return UUID(bytes=prefix + bytes(rest)), UUID(bytes=prefix + b"\xff" * rest)
 
 
 def child_id(parent_id: UUID, key: str) -> UUID:

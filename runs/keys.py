@@ -8,6 +8,7 @@ from uuid import UUID
 
 from runs.db import ready
 from runs.db.sql import execute, fetch, fetch_as
+from runs.states import LIVE_SQL
 
 LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 0))"
 TRY_LOCK = """
@@ -79,15 +80,15 @@ PROMOTE = PROMOTE.replace("{freed}", "(SELECT key, NULL::uuid AS id FROM unnest(
 KEYS_AFTER = """
 WITH RECURSIVE walk AS (
   (SELECT key, 1 AS step FROM runs_run
-   WHERE key > %(after)s::text AND status IN ('queued', 'running', 'waiting', 'uncertain') ORDER BY key LIMIT 1)
+   WHERE key > %(after)s::text AND status IN {live} ORDER BY key LIMIT 1)
   UNION ALL
   SELECT next.key, walk.step + 1 FROM walk CROSS JOIN LATERAL (
     SELECT key FROM runs_run
-    WHERE key > walk.key AND status IN ('queued', 'running', 'waiting', 'uncertain') ORDER BY key LIMIT 1) next
+    WHERE key > walk.key AND status IN {live} ORDER BY key LIMIT 1) next
   WHERE walk.step < %(limit)s::int
 )
 SELECT walk.key, EXISTS (SELECT FROM ({next}) next) FROM walk
-""".replace("{next}", NEXT.replace("{freed}", "(SELECT walk.key, NULL::uuid AS id)"))
+""".replace("{next}", NEXT.replace("{freed}", "(SELECT walk.key, NULL::uuid AS id)")).replace("{live}", LIVE_SQL)
 
 
 @dataclass(kw_only=True)

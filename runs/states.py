@@ -27,6 +27,7 @@ TRANSITIONS: dict[RunStatus, frozenset[RunStatus]] = {
 
 FINISHED = frozenset({S.SUCCEEDED, S.FAILED, S.CANCELLED})
 LIVE = frozenset(S) - FINISHED
+LIVE_SQL = "(" + ", ".join(f"'{status}'" for status in S if status in LIVE) + ")"  # literal, for the partial indexes
 REQUEUEABLE = frozenset({S.FAILED, S.CANCELLED})
 
 

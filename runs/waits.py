@@ -23,6 +23,7 @@ from runs.db.sql import execute, fetch, fetch_as
 from runs.failpoints import failpoint
 from runs.models import Wait
 from runs.ports import Searched, Sought, ports
+from runs.states import LIVE_SQL
 from runs.transitions.canonical import hash_in, source_in
 
 log = structlog.get_logger(__name__)
@@ -106,7 +107,7 @@ END_WITHOUT_CHILDREN = _end(
     waits="runs_wait wait",
     which="""AND wait.run_id = ANY((SELECT %(parents)s::uuid[])::uuid[]) AND wait.kind = 'children' AND NOT EXISTS (
       SELECT FROM runs_run child WHERE child.id = ANY(wait.children)
-      AND child.status IN ('queued', 'running', 'waiting', 'uncertain'))""",
+      AND child.status IN {live})""".replace("{live}", LIVE_SQL),
     told=LAZILY,
 )
 # Of any type, by the least of them: EXISTS may look through all waits that are over.

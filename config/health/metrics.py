@@ -12,10 +12,10 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from agents.ids import first_id_at
 from config.health.problems import problems
 from config.health.situation import look
 from runs.db.sql import database_now
-from runs.retention.sweep import first_id_at
 from triggers.accept import builtin_source
 
 MINUTE = timedelta(minutes=1)

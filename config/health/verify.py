@@ -20,7 +20,7 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
-from agents.ids import TIME_PREFIX, run_id
+from agents.ids import first_id_at, run_id
 from runs.db.sql import execute, fetch, fetch_as
 from runs.models import Approval
 from runs.transitions.canonical import digest_of
@@ -157,10 +157,7 @@ def snapshot() -> Iterator[None]:
 
 def first_id(since: datetime | None) -> UUID:
     """The least id of what came in since then: ids of events and of their runs begin with the milliseconds."""
-    if since is None:
-        return UUID(int=0)
-    milliseconds = int(since.timestamp() * 1000)
-    return UUID(bytes=milliseconds.to_bytes(TIME_PREFIX) + bytes(16 - TIME_PREFIX))
+    return first_id_at(since) if since else UUID(int=0)
 
 
 def find(invariant: Invariant, parameters: Row) -> Finding:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from agents.ids import TIME_PREFIX
+from agents.ids import ids_beside
 from runs.db.sql import fetch
 
 if TYPE_CHECKING:
@@ -32,7 +32,12 @@ def runs_of_events(event_ids: Sequence[UUID]) -> "QuerySet[Run]":
     share its time prefix, and those of several events, which have an index of their own."""
     from runs.models import Run
 
-    prefixes = [event_id.bytes[:TIME_PREFIX] for event_id in event_ids]
-    lows = [UUID(bytes=prefix + bytes(10)) for prefix in prefixes]
-    highs = [UUID(bytes=prefix + b"\xff" * 10) for prefix in prefixes]
-    return Run.objects.filter(id__among=sorted({id for (id,) in fetch(RUNS_OF_EVENTS, [list(event_ids), lows, highs])}))
+    ranges = [ids_beside(event_id) for event_id in event_ids]
+    found = fetch(RUNS_OF_EVENTS, [list(event_ids), [low for low, _ in ranges], [high for _, high in ranges]])
+    return Run.objects.filter(id__among=sorted({id for (id,) in found}))
+
+
+def beside(column: str) -> str:
+    """SQL: between the least and the greatest id with the time prefix of the one in a column."""
+    prefix = f"left(replace({column}::text, '-', ''), 12)"
+    return f"BETWEEN ({prefix} || repeat('0', 20))::uuid AND ({prefix} || repeat('f', 20))::uuid"

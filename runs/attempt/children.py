@@ -19,7 +19,7 @@ from runs.models import NIL, Run
 from runs.models.run import UNPARSED
 from runs.outbox import LOCKED_AGAIN, say_again
 from runs.policy import Policy
-from runs.states import FINISHED, RunStatus
+from runs.states import FINISHED, LIVE_SQL, RunStatus
 from runs.transitions.stop import stop
 from runs.waits import end_without_children
 
@@ -43,10 +43,10 @@ WITH RECURSIVE line (id) AS (
 )
 SELECT child.id FROM line CROSS JOIN LATERAL (
   SELECT id FROM runs_run
-  WHERE parent_id = line.id AND status IN ('queued', 'running', 'waiting', 'uncertain') AND cancel_requested_at IS NULL OFFSET 0
+  WHERE parent_id = line.id AND status IN {live} AND cancel_requested_at IS NULL OFFSET 0
 ) child
 WHERE EXISTS (SELECT FROM runs_run parent WHERE parent.id = line.id AND parent.status = 'cancelled' OFFSET 0)
-"""
+""".replace("{live}", LIVE_SQL)
 WITH_FORKS = """
 WITH RECURSIVE fork (child, id) AS (
   SELECT id, parent_id FROM runs_run WHERE id = ANY(%(children)s::uuid[])
@@ -54,10 +54,10 @@ WITH RECURSIVE fork (child, id) AS (
   SELECT fork.child, next.id FROM fork CROSS JOIN LATERAL (SELECT id FROM runs_run WHERE forked_from_id = fork.id OFFSET 0) next
 )
 SELECT DISTINCT fork.child FROM fork CROSS JOIN LATERAL (
-  SELECT id FROM runs_run WHERE id = fork.id AND status IN ('queued', 'running', 'waiting', 'uncertain') OFFSET 0) live
+  SELECT id FROM runs_run WHERE id = fork.id AND status IN {live} OFFSET 0) live
 WHERE EXISTS (
   SELECT FROM runs_step WHERE run_id = live.id AND strpos(output::text, fork.child::text) > 0 OFFSET 0)
-"""
+""".replace("{live}", LIVE_SQL)
 WAITING = "SELECT id FROM runs_run WHERE id = ANY(%s::uuid[]) AND status = 'waiting'"
 LOCK_WAITING = f"{WAITING} FOR NO KEY UPDATE SKIP LOCKED"
 FORKS = """

@@ -4,7 +4,7 @@ from django.db.models import Q
 from django.db.models.functions import Coalesce, Now
 
 from runs.db.sequence import next_value
-from runs.states import FINISHED, LIVE, RunStatus
+from runs.states import FINISHED, LIVE, LIVE_SQL, RunStatus
 
 from .worker import Worker
 
@@ -23,7 +23,7 @@ class RunManager(models.Manager["Run"]):
 
     def live(self) -> models.QuerySet["Run"]:
         """The runs that have not finished; as literals for the same reason."""
-        return self.extra(where=["runs_run.status IN ('queued', 'running', 'waiting', 'uncertain')"])
+        return self.extra(where=[f"runs_run.status IN {LIVE_SQL}"])  # noqa: S610  (our own words)
 
     def finished(self) -> models.QuerySet["Run"]:
         return self.filter(status__in=sorted(FINISHED))

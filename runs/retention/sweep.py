@@ -21,6 +21,7 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
+from agents.ids import first_id_at
 from runs.db.sql import database_now, execute, fetch
 from runs.failpoints import failpoint
 from runs.models import NIL, Sweep
@@ -174,8 +175,3 @@ def set_out_afresh(*, every: timedelta = AFRESH) -> None:
     Sweep.objects.filter(began_at__lte=Now() - every, completed_at__isnull=False).update(
         position=NIL, began_at=Now(), completed_at=None
     )
-
-
-def first_id_at(instant: datetime) -> UUID:
-    """The least UUIDv7 or v8 of that millisecond."""
-    return UUID(int=int(instant.timestamp() * 1000) << 80)

@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 from runs.db.sql import fetch
 from runs.models import Run
 from runs.models.run import UNPARSED
-from runs.states import FINISHED, RunStatus
+from runs.states import FINISHED, LIVE_SQL, RunStatus
 from runs.transitions.leave import take_away, take_blocked_away
 from runs.transitions.outcome import Outcome, ticket_of
 
@@ -18,13 +18,13 @@ LOCK_RUNS = """
 SELECT wanted.key, live.runs, locked.runs FROM unnest(%(keys)s::text[]) AS wanted(key)
 CROSS JOIN LATERAL (
   SELECT count(*) AS runs FROM (
-    SELECT FROM runs_run WHERE key = wanted.key AND status IN ('queued', 'running', 'waiting', 'uncertain')
+    SELECT FROM runs_run WHERE key = wanted.key AND status IN {live}
     LIMIT %(most)s::int + 1) run) live
 CROSS JOIN LATERAL (
   SELECT count(*) AS runs FROM (
-    SELECT FROM runs_run WHERE key = wanted.key AND status IN ('queued', 'running', 'waiting', 'uncertain')
+    SELECT FROM runs_run WHERE key = wanted.key AND status IN {live}
     AND live.runs <= %(most)s::int FOR UPDATE SKIP LOCKED) run) locked
-"""
+""".replace("{live}", LIVE_SQL)
 
 
 def lock_runs(wanted: Collection[str]) -> set[str]:

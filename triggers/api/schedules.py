@@ -45,6 +45,7 @@ from triggers.schedules.edit import (
 )
 from triggers.schedules.explain.why import why
 from triggers.schedules.preview import describe, plan_of, preview, upcoming
+from triggers.schedules.rows import RELATED
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.rows import rule_of
 from triggers.schedules.rules.rule import Rule
@@ -74,9 +75,7 @@ class ScheduleResource(BackfillAction, ListModelMixin, RetrieveModelMixin, Resou
         "fire": "triggers.fire_trigger",
         "backfill": "triggers.backfill_schedule",
     }
-    queryset = Schedule.objects.select_related(
-        "trigger", "task__crontab", "task__interval", "task__clocked", "task__solar"
-    ).prefetch_related("exclude")
+    queryset = Schedule.objects.select_related(*RELATED).prefetch_related("exclude")
     serializer_class = ScheduleSerializer
 
     def get_queryset(self) -> QuerySet[Schedule]:

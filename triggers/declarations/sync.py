@@ -196,7 +196,7 @@ def declared_schedule(trigger: Trigger) -> Schedule | None:
     if "rule" not in (trigger.declared or {}):
         return None
     others = trigger.schedules.exclude(task__name__startswith=f"{trigger.slug}/")
-    return others.select_related("task__crontab", "task__interval", "task__clocked").order_by("id").first()
+    return others.select_related(*rows.RELATED).order_by("id").first()
 
 
 # The operator's side

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
+from runs.actions.of_event import beside
 from runs.db.sql import execute, fetch
 from runs.retention.erasure import ERASED
 
@@ -32,12 +33,10 @@ WHERE event.id = ANY(%(ids)s::uuid[]) AND event.dispatched_at IS NOT NULL
   AND event.id NOT IN (SELECT member FROM triggers_window, unnest(event_ids) member WHERE member = ANY(%(ids)s::uuid[]))
   AND NOT EXISTS (
     SELECT FROM runs_run run
-    WHERE run.id BETWEEN (left(replace(event.id::text, '-', ''), 12) || repeat('0', 20))::uuid
-                     AND (left(replace(event.id::text, '-', ''), 12) || repeat('f', 20))::uuid
-      AND run.event_ids @> ARRAY[event.id] AND {needs} OFFSET 0)
+    WHERE run.id {of_the_same_time} AND run.event_ids @> ARRAY[event.id] AND {needs} OFFSET 0)
   AND NOT EXISTS (
     SELECT FROM runs_wait wait JOIN runs_run run ON run.id = wait.run_id WHERE wait.event_id = event.id AND {needs} OFFSET 0)
-""".replace("{needs}", NEEDS)
+""".replace("{needs}", NEEDS).replace("{of_the_same_time}", beside("event.id"))
 
 
 def not_needed(event_ids: Sequence[UUID], *, but_by_runs_before: datetime | None = None) -> list[UUID]:

@@ -12,6 +12,7 @@ from triggers.schedules.rules.rule import Rule
 from triggers.schedules.terms.policy import SchedulePolicy
 
 FIRE_TASK = "triggers.fire_schedule"  # what these rows do under another scheduler than ours
+RELATED = ("task__crontab", "task__interval", "task__clocked", "task__solar", "trigger")  # what a rule is read from
 VANISHED = "vanished"  # in `Trigger.declared`: what was on when the declaration went
 
 
@@ -54,5 +55,4 @@ def remove(schedule: Schedule) -> None:
 
 
 def read_again(schedule: Schedule) -> Schedule:
-    related = ("task__crontab", "task__interval", "task__clocked", "task__solar", "trigger")
-    return Schedule.objects.select_related(*related).get(pk=schedule.pk)
+    return Schedule.objects.select_related(*RELATED).get(pk=schedule.pk)

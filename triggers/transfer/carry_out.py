@@ -27,13 +27,13 @@ from triggers.schedules.edit import (
     rule_here,
 )
 from triggers.schedules.preview import DEFAULT, is_past
+from triggers.schedules.rows import RELATED
 from triggers.schedules.rules.as_json import parse_rule, rule_as_json
 from triggers.schedules.rules.rule import Rule
 from triggers.schedules.terms.policy import NAMES, SchedulePolicy
 from triggers.sources.edit import change_source, create_source
 from triggers.sources.webhooks.scheme import schemes
 from triggers.transfer.check import NAMED_BY, RULE, Entry, ImportRefused, check
-from triggers.transfer.export import RELATED
 
 Differences = dict[str, tuple[Any, Any]]  # of each field what it was, and what it is
 

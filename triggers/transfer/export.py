@@ -13,7 +13,7 @@ from triggers.exceptions import RuleError
 from triggers.models import ExclusionCalendar, Schedule, Source, Trigger
 from triggers.schedules.edit import is_declared
 from triggers.schedules.preview import is_past
-from triggers.schedules.rows import VANISHED
+from triggers.schedules.rows import RELATED, VANISHED
 from triggers.schedules.rules.as_json import rule_as_json
 from triggers.schedules.rules.rows import rule_of
 from triggers.schedules.terms.policy import SchedulePolicy
@@ -21,7 +21,6 @@ from triggers.sources.webhooks.scheme import schemes
 
 FORMAT = "wakeful triggers"
 VERSION = 1
-RELATED = ("task__crontab", "task__interval", "task__clocked", "task__solar", "trigger")
 
 
 @dataclass(kw_only=True)

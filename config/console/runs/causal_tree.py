@@ -16,6 +16,7 @@ from django.utils.safestring import SafeString
 
 from config.console.parts.links import event_link, run_link
 from config.console.runs.children import name_of, spawned_by
+from runs.actions.of_event import beside
 from runs.db.sql import fetch_as
 from runs.models import Run
 from triggers.models import Event
@@ -48,7 +49,6 @@ WITH RECURSIVE up (level, kind, id, relation, of, others) AS (
   ) cause WHERE up.level < %(levels)s
 ) SELECT level, kind, id, relation, of, others FROM up LIMIT %(nodes)s
 """
-# An event's runs share the time its id begins with: see runs.actions.of_event.runs_of_events.
 DOWN = """
 WITH RECURSIVE down (level, kind, id, relation, of, others) AS (
   SELECT 0, 'run', %(run)s::uuid, '', NULL::uuid, 0::bigint
@@ -69,14 +69,12 @@ WITH RECURSIVE down (level, kind, id, relation, of, others) AS (
       UNION ALL
       (SELECT 'run', run.id, 'started', run.status = 'failed' FROM runs_run run
        WHERE down.kind = 'event' AND run.event_ids @> ARRAY[down.id] AND run.forked_from_id IS NULL
-         AND run.id BETWEEN (left(replace(down.id::text, '-', ''), 12) || repeat('0', 20))::uuid
-                        AND (left(replace(down.id::text, '-', ''), 12) || repeat('f', 20))::uuid LIMIT %(counted)s)
+         AND run.id {of_the_same_time} LIMIT %(counted)s)
       UNION ALL
       (SELECT 'run', run.id, 'joined', run.status = 'failed' FROM runs_run run
        WHERE down.kind = 'event' AND cardinality(run.event_ids) > 1 AND run.event_ids @> ARRAY[down.id]
          AND run.forked_from_id IS NULL
-         AND NOT run.id BETWEEN (left(replace(down.id::text, '-', ''), 12) || repeat('0', 20))::uuid
-                            AND (left(replace(down.id::text, '-', ''), 12) || repeat('f', 20))::uuid LIMIT %(counted)s)
+         AND NOT run.id {of_the_same_time} LIMIT %(counted)s)
       UNION ALL
       (SELECT 'run', wait.run_id, 'woke', false FROM runs_wait wait
        WHERE down.kind = 'event' AND wait.event_id = down.id LIMIT %(counted)s)
@@ -84,7 +82,7 @@ WITH RECURSIVE down (level, kind, id, relation, of, others) AS (
     ) counted WHERE place <= %(breadth)s ORDER BY relation, place
   ) effect WHERE down.level < %(levels)s
 ) SELECT level, kind, id, relation, of, others FROM down LIMIT %(nodes)s
-"""
+""".replace("{of_the_same_time}", beside("down.id"))
 
 
 @dataclass(frozen=True, kw_only=True)

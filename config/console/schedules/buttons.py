@@ -15,11 +15,11 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.links import event_link, listing, page
 from config.console.parts.panel import acting, button
-from config.console.schedules.words import RELATED
 from runs.exceptions import RunError
 from triggers.exceptions import RuleError
 from triggers.models import Schedule
 from triggers.schedules.edit import delete_schedule, fire_schedule, is_declared, pause_schedule, resume_schedule
+from triggers.schedules.rows import RELATED
 
 
 class PauseForm(BaseDialogForm):  # type: ignore[misc]

@@ -20,12 +20,13 @@ from config.console.parts.moments import moment
 from config.console.parts.pages import form_page
 from config.console.parts.panel import Panel, acting, button, column
 from config.console.parts.sections import Notice, Section, Table, Text
-from config.console.schedules.words import RELATED, state_of
+from config.console.schedules.words import state_of
 from config.console.schedules.year import YearView, year_asked
 from triggers.exceptions import RuleError
 from triggers.models import ExclusionCalendar
 from triggers.schedules.calendars import change_calendar, create_calendar, delete_calendar
 from triggers.schedules.preview import describe
+from triggers.schedules.rows import RELATED
 from triggers.schedules.terms.excluded_days import ExcludedDays
 
 SHOWN = 50  # schedules that use it

@@ -27,12 +27,13 @@ from config.console.schedules.form import EditScheduleForm, NewScheduleForm, Rul
 from config.console.schedules.page import sections_of
 from config.console.schedules.preview import preview_asked, preview_of
 from config.console.schedules.why import why_of_schedule, why_search
-from config.console.schedules.words import COLOURS, RELATED, state_of, wakes
+from config.console.schedules.words import COLOURS, state_of, wakes
 from triggers.exceptions import RuleError
 from triggers.models import Schedule
 from triggers.schedules.edit import create_schedule, edit_schedule, fire_schedule, pause_schedule, resume_schedule
 from triggers.schedules.preview import describe
 from triggers.schedules.reminders import remind
+from triggers.schedules.rows import RELATED
 
 
 @admin.register(Schedule)

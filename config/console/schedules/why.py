@@ -30,6 +30,7 @@ from triggers.models import Schedule
 from triggers.schedules.clock import instant_of
 from triggers.schedules.explain.why import Answer, Verdict, why
 from triggers.schedules.preview import describe
+from triggers.schedules.rows import RELATED
 
 FOUND = 30  # schedules of one search
 LEVELS = {
@@ -155,11 +156,7 @@ def _lately(schedule: Schedule, zone: ZoneInfo) -> Table:
 
 def _found(text: str, at: datetime | None) -> Table:
     named = Q(task__name__icontains=text) | Q(trigger__slug__icontains=text) | Q(trigger__agent__icontains=text)
-    schedules = list(
-        Schedule.objects.filter(named)
-        .select_related("task__crontab", "task__interval", "task__clocked", "task__solar", "trigger")
-        .order_by("task__name")[: FOUND + 1]
-    )
+    schedules = list(Schedule.objects.filter(named).select_related(*RELATED).order_by("task__name")[: FOUND + 1])
     return Table(
         title="Schedules",
         headers=("Schedule", "State", "Fires", "Wakes"),

@@ -16,7 +16,6 @@ from triggers.schedules.clock import zone_of
 
 UTC = ZoneInfo("UTC")
 
-RELATED = ("task__crontab", "task__interval", "task__clocked", "task__solar", "trigger")
 COLOURS = {
     "active": "success",
     "paused": "warning",

@@ -29,7 +29,7 @@ from config.console.parts.sections import (
     pretty,
 )
 from config.console.runs.words import duration_of, first_line
-from config.console.schedules.words import RELATED, state_of
+from config.console.schedules.words import state_of
 from config.console.triggers.dialogs import HELD, FireForm, PauseForm, RedispatchForm, ResumeForm, a_day_ago
 from config.console.triggers.filter_trial import try_on_recent
 from config.console.triggers.filters import LAST_RUN, StateFilter
@@ -42,7 +42,7 @@ from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.offers import offer_errors
 from triggers.models import Decision, Schedule, Trigger
 from triggers.schedules.preview import describe
-from triggers.schedules.rows import VANISHED
+from triggers.schedules.rows import RELATED, VANISHED
 from triggers.sources.manual import fire
 
 SHOWN = 20

@@ -17,9 +17,9 @@ from triggers.schedules.clock import zone_of
 from triggers.schedules.edit import pause_schedule, resume_schedule
 from triggers.schedules.explain.why import why
 from triggers.schedules.preview import describe, upcoming
+from triggers.schedules.rows import RELATED
 
 COLUMNS = "{:<36}  {:<8}  {:<20}  {:>8}  {}"
-RELATED = ("task__crontab", "task__interval", "task__clocked", "task__solar", "trigger")
 
 
 class Command(BaseCommand):
