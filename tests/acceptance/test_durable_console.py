@@ -78,7 +78,7 @@ def test_an_uncertain_run_is_resolved_with_what_somebody_found_out(running: Stac
     desk.get_by_role("link", name=re.compile("Uncertain runs 1$")).click()
     expect(desk.get_by_text(f"{run['id']}:charge card")).to_be_visible()
     desk.locator("#result_list").get_by_role("link", name="charge", exact=True).first.click()
-    expect(desk.get_by_text("What was about to be sent")).to_be_visible()
+    expect(desk.get_by_text("Uncertain step")).to_be_visible()
     expect(desk.locator("pre", has_text='"cents": 4200').first).to_be_visible()
 
     open_dialog(desk, "Resolve")
@@ -104,7 +104,7 @@ def test_a_failed_run_is_forked_from_the_step_that_failed_with_another_input(run
     desk.locator("[name=input]").fill('{"rows": 3}')
     submit(desk, "Fork")
 
-    expect(desk.get_by_text("Forked: this is the new run.")).to_be_visible()
+    expect(desk.get_by_text("Forked. This is the new run.")).to_be_visible()
     fork = run_in(running, event, "succeeded")
     assert fork["forked_from_id"] == failed["id"]
     assert fork["result"] == {"read_by": str(failed["id"]), "written": 3}
@@ -148,4 +148,4 @@ def submit(page: Page, button: str) -> None:
 
 def try_it(page: Page) -> None:
     # A process is started for it.
-    page.get_by_role("button", name="Try it").click()
+    page.get_by_role("button", name="Try").click()

@@ -19,14 +19,14 @@ def running(make_stack: StackMaker) -> Stack:
 
 def test_a_schedule_is_made_and_a_failed_run_is_requeued(running: Stack, page: Page) -> None:
     log_in(page, running)
-    expect(page.get_by_text("None has failed.")).to_be_visible()
+    expect(page.get_by_text("No run has failed.")).to_be_visible()
 
     make_schedule(page, running, name="every second", agent="ticker", every="1s")
     expect(page.get_by_text("every 1 second", exact=True)).to_be_visible()
     see_what_comes(page, "every second")
     eventually(lambda: running.query("SELECT id FROM runs_run WHERE agent = 'ticker' AND status = 'succeeded'"))
     open_latest_run(page, running, agent="ticker")
-    expect(page.get_by_text("Succeeded: everything it did is committed.")).to_be_visible()
+    expect(page.get_by_text("Succeeded: all its work is committed.")).to_be_visible()
     expect(page.get_by_role("cell", name="schedule.fired")).to_be_visible()
 
     fire(page, running, trigger="failing")
@@ -43,7 +43,7 @@ def test_a_schedule_is_made_and_a_failed_run_is_requeued(running: Stack, page: P
     expect(page.get_by_text("Requeued.")).to_be_visible()
     eventually(lambda: running.query("SELECT id FROM runs_run WHERE agent = 'failing' AND status = 'succeeded'"))
     page.reload()
-    expect(page.get_by_text("Succeeded: everything it did is committed.")).to_be_visible()
+    expect(page.get_by_text("Succeeded: all its work is committed.")).to_be_visible()
     expect(page.get_by_role("row", name=re.compile("admin:admin requeue"))).to_be_visible()
 
 
@@ -92,7 +92,7 @@ def see_what_comes(page: Page, name: str) -> None:
     there = elsewhere.new_page()
     there.goto(page.url)
     there.get_by_role("link", name="Next 24 hours").click()
-    expect(there.get_by_text("On the clock of Asia/Tokyo.")).to_be_visible()
+    expect(there.get_by_text("Local time in Asia/Tokyo.")).to_be_visible()
     expect(there.locator(".line-band")).to_have_count(1)
     there.get_by_role("link", name="Calendar").click()
     there.locator(".month-today a").click()

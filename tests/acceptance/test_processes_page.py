@@ -23,7 +23,7 @@ def running(make_shared_stack: StackMaker) -> Stack:
 def test_a_dead_dispatcher_is_named_with_what_stands_still_and_how_to_start_one(running: Stack, page: Page) -> None:
     log_in(page, running)
     page.get_by_role("link", name=re.compile("Processes$")).click()
-    expect(page.get_by_text("Everything that is needed is alive, and nothing is late.")).to_be_visible()
+    expect(page.get_by_text("All required processes are alive, and nothing is late.")).to_be_visible()
 
     [dispatcher] = [process for process in running.processes if process.kind == "dispatcher"]
     dispatcher.kill()
@@ -44,7 +44,7 @@ def test_a_dead_dispatcher_is_named_with_what_stands_still_and_how_to_start_one(
     dispatcher.restart()
 
     page.get_by_role("link", name=re.compile("Processes$")).click()
-    expect(page.get_by_text("Everything that is needed is alive, and nothing is late.")).to_be_visible()
+    expect(page.get_by_text("All required processes are alive, and nothing is late.")).to_be_visible()
     eventually(lambda: running.query("SELECT id FROM runs_run WHERE finished_at IS NOT NULL"))
 
 

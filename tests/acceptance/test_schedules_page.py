@@ -54,7 +54,7 @@ def pause_with_a_note(page: Page) -> None:
     page.locator("#modal-content").get_by_role("button", name="Pause").click()
     expect(page.get_by_text(re.compile("Paused .* by admin:admin: it does not fire."))).to_be_visible()
     expect(page.get_by_role("status").get_by_text("until the audit is over")).to_be_visible()
-    expect(page.get_by_text("None is planned.")).to_be_visible()
+    expect(page.get_by_text("No fire is planned.")).to_be_visible()
 
 
 def run_now(running: Stack, page: Page) -> None:
@@ -66,11 +66,11 @@ def run_now(running: Stack, page: Page) -> None:
 def make_up_for_yesterday(running: Stack, page: Page) -> None:
     page.get_by_role("link", name="Backfill").click()
     expect(page.locator(".preview-words")).to_have_text(
-        re.compile("^24 of its times lie in this range; 0 of them have fired")
+        re.compile("^This range contains 24 of its times; 0 have already fired")
     )
     page.locator("[name=at_once]").fill("4")
     page.get_by_role("button", name="Start the backfill").click()
-    expect(page.get_by_text("Started: 24 of its times are being made up for.")).to_be_visible()
+    expect(page.get_by_text("Started a backfill of 24 times.")).to_be_visible()
     eventually(lambda: running.query(RUNS)[0]["count"] == 25)
     # The page looks again by itself: nobody reloads it.
     expect(page.get_by_role("heading", name="Progress: 24 of 24")).to_be_visible()
@@ -90,7 +90,7 @@ def ask_why(page: Page) -> None:
 def answer(page: Page, at: datetime, expected: str) -> str:
     """What the page says of a local time."""
     page.locator("[name=at]").fill(f"{at:%Y-%m-%dT%H:%M:%S}")
-    page.get_by_role("button", name="Tell me").click()
+    page.get_by_role("button", name="Explain").click()
     told = page.get_by_role("status").filter(has_text=expected)
     expect(told).to_be_visible()
     return told.inner_text()

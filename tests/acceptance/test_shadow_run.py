@@ -64,7 +64,7 @@ def test_a_durable_run_stops_in_the_shadow_where_it_would_call_the_outside(runni
 def run_in_the_shadow(page: Page) -> None:
     """A process of its own starts for it."""
     with page.expect_navigation():
-        page.get_by_role("button", name="Try it").click(no_wait_after=True)
+        page.get_by_role("button", name="Try").click(no_wait_after=True)
 
 
 def settled(stack: Stack, *, runs: int) -> dict[str, Any]:

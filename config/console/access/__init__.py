@@ -1,1 +1,1 @@
-"""Accounts, tokens, the audit log, and the password again before what does the most harm."""
+"""Accounts, tokens, the audit log, and the password check before dangerous actions."""

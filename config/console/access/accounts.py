@@ -1,4 +1,4 @@
-"""Django's users and groups in the console's looks. Only superusers grant permissions."""
+"""Django's users and groups in the console's style. Only superusers grant permissions."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ class UserPanel(Audited, BaseUserAdmin, ModelAdmin):  # type: ignore[type-arg,mi
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
 
-    # A form has no field that its fieldsets leave out, so posting one of these changes nothing.
+    # A form has only the fields of its fieldsets, so posting another field changes nothing.
     def get_fieldsets(self, request: HttpRequest, obj: User | None = None) -> Any:
         sets = super().get_fieldsets(request, obj)
         if _is_superuser(request):
@@ -71,11 +71,11 @@ def _is_superuser(request: HttpRequest) -> bool:
 
 
 def _may_touch(request: HttpRequest, user: User | None) -> bool:
-    """May the account be changed or deleted, or its password set? Not by a user who lacks a permission it has: a new
-    password would hand it over."""
+    """Whether the user may change or delete the account or set its password. Requires every permission the account has:
+    otherwise setting its password would give the user those permissions."""
     if user is None or _is_superuser(request):
         return True
-    # Asked of the tables: Django says that an inactive user has no permissions, and it may become active again.
+    # Read from the tables: Django reports no permissions for an inactive user, who may become active again.
     granted = Permission.objects.filter(Q(user=user) | Q(group__user=user)).values_list(
         "content_type__app_label", "codename"
     )

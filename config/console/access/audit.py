@@ -28,12 +28,12 @@ SHOWN = 50
 
 @admin.register(AuditEntry)
 class AuditPanel(Panel):
-    """Who did what, from the admin, the API or the command line."""
+    """Changes made by people in the console, the API or the command line."""
 
     list_display = ("when", "by", "action", "subject", "details")
     list_filter = ("action", "kind")
     search_fields = ("by", "object_id", "address")
-    search_help_text = "who, an object's id, or a client's address"
+    search_help_text = "account, object id or client address"
     ordering = ("-id",)
 
     @column("when")
@@ -49,24 +49,24 @@ class AuditPanel(Panel):
         return details_of(entry)
 
     def sections(self, request: HttpRequest, obj: AuditEntry) -> list[Section]:
-        rows = [("When", moment(obj.at)), ("Who", obj.by), ("Did", obj.action), ("To", subject_of(obj))]
+        rows = [("Time", moment(obj.at)), ("By", obj.by), ("Action", obj.action), ("Object", subject_of(obj))]
         facts = Facts(rows=[*rows, *([("From", obj.address)] if obj.address else [])])
         return [facts, Text(title="Detail", text=pretty(obj.detail))]
 
 
 def entries_of(kind: str, object_id: object, *, parts: Mapping[str, Iterable[object]] | None = None) -> Table:
-    """The audit trail of one object, and of what belongs to it: ids by kind."""
+    """The audit entries of one object and of the objects that belong to it: ids by kind."""
     meant = Q(kind=kind, object_id=str(object_id))
     for part, ids in (parts or {}).items():
         meant |= Q(kind=part, object_id__in=[str(id) for id in ids])
     entries: QuerySet[AuditEntry] = AuditEntry.objects.filter(meant).order_by("-at")
     return Table(
-        title="What people did to it",
-        headers=("When", "Who", "Did", "Detail"),
+        title="Audit log",
+        headers=("Time", "By", "Action", "Detail"),
         rows=[
             (moment(entry.at), _whole(entry.by), _whole(entry.action), details_of(entry)) for entry in entries[:SHOWN]
         ],
-        empty="No manual actions.",
+        empty="No entries.",
     )
 
 

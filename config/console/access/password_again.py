@@ -1,8 +1,8 @@
-"""The password again, where a session that was left open or stolen would do the most harm: before payloads are erased for
-good, and before tokens, secrets and accounts are made or changed.
+"""Asks for the password again before actions that are dangerous in an open or stolen session: erasing payloads, and
+creating or changing tokens, secrets and accounts.
 
-A login counts. WAKEFUL_PASSWORD_AGAIN after the session's last password, such a page leads to a form that asks for it,
-and then back; a form that is posted too late is refused there, and does nothing.
+A login counts. WAKEFUL_PASSWORD_AGAIN after the session's last password, such a page redirects to a form that asks for it
+and then back; a form posted after that time is refused and changes nothing.
 """
 
 import time
@@ -32,10 +32,10 @@ PAGES = frozenset(
     {"triggers_event_erase_event"}
     | {"triggers_apitoken_add", "triggers_source_add", "triggers_source_rotate_secret", "triggers_source_enter_secret"}
     | {f"auth_{noun}_{verb}" for noun in ("user", "group") for verb in ("add", "change", "delete")}
-    # One's own password, too: its form asks for the old one, past the brake on guessing.
+    # The user's own password, too: Django's form asks for the old one, but without the limit on failed logins.
     | {"auth_user_password_change", "password_change"}
 )
-LISTS = frozenset({"auth_user_changelist", "auth_group_changelist"})  # their actions are posted to them
+LISTS = frozenset({"auth_user_changelist", "auth_group_changelist"})  # list actions post to these pages
 
 
 class PasswordForm(forms.Form):
@@ -49,10 +49,10 @@ class PasswordForm(forms.Form):
 
     def clean_password(self) -> str:
         given: str = self.cleaned_data["password"]
-        # Through the backends, like a login: the brake refuses it after too many failures, and counts this one.
+        # Through the backends, like a login: the limit on failed logins counts and applies here too.
         user = authenticate(self._request, username=self._request.user.get_username(), password=given)
         if user is None or user.pk != self._request.user.pk:
-            raise forms.ValidationError("This is not your password.")
+            raise forms.ValidationError("Wrong password.")
         return given
 
 
@@ -76,7 +76,7 @@ class AskAgain:
 
 
 def password_again(request: HttpRequest) -> HttpResponse:
-    """The form that asks."""
+    """The page with the password form."""
     back = request.GET.get("next", "")
     if not url_has_allowed_host_and_scheme(back, allowed_hosts=None):
         back = reverse("admin:index")
@@ -96,7 +96,7 @@ def password_again(request: HttpRequest) -> HttpResponse:
         "groups": [
             Group(
                 fields=[form["password"]],
-                note=f"This action needs a password that was given within the last {minutes:g} min.",
+                note=f"This action requires that you entered your password in the last {minutes:g} min.",
             )
         ],
         "submit_text": "Continue",
@@ -108,7 +108,7 @@ def password_again(request: HttpRequest) -> HttpResponse:
 
 
 def _was_given_lately(request: HttpRequest) -> bool:
-    age: float = abs(time.time() - request.session.get(GIVEN, 0))  # the clock may have been set back since
+    age: float = abs(time.time() - request.session.get(GIVEN, 0))  # abs(): the clock may have been set back since
     return age <= settings.WAKEFUL_PASSWORD_AGAIN.total_seconds()
 
 
@@ -120,9 +120,9 @@ def _is_guarded(request: HttpRequest) -> bool:
 
 
 def _page_of(request: HttpRequest) -> str:
-    """The page to come back to: of a dialog, which is no page, the one it was opened on."""
+    """The page to return to; for a dialog, the page it was opened on."""
     try:
         opened_on = urlsplit(request.headers.get("HX-Current-URL", ""))
-    except ValueError:  # no address: no browser sent it
+    except ValueError:  # not a URL, so not sent by a browser
         return request.get_full_path()
     return opened_on._replace(scheme="", netloc="").geturl() or request.get_full_path()

@@ -26,18 +26,18 @@ from config.console.parts.sections import Facts, Notice, Section
 from triggers.models import ApiToken
 from triggers.tokens import ALL, create_token, revoke
 
-# What the API asks for: to look at its objects, to hand in events, and the models' own verbs.
+# The permissions that the API checks: viewing its objects, sending events, and the models' own actions.
 LOOKED_AT = ("run", "event", "trigger", "schedule", "source")
 PLAIN = ("add_", "change_", "delete_", "view_")
 
 
 class TokenForm(forms.Form):
-    """A new token: its name and what it may do, which is never more than its maker may."""
+    """A new token: its name and its permissions, at most those of its creator."""
 
     name = forms.CharField(
         max_length=90,
         widget=UnfoldAdminTextInputWidget,
-        help_text="Letters, digits, - and _. Its events come in by the source api-<em>name</em>.",
+        help_text="Use letters, digits, - and _. Events sent with the token get the source api-<em>name</em>.",
     )
     everything = forms.BooleanField(required=False, widget=UnfoldBooleanSwitchWidget, label="All permissions")
     granted = forms.MultipleChoiceField(
@@ -54,7 +54,7 @@ class TokenForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         if not cleaned.get("everything") and not cleaned.get("granted"):
-            raise ValidationError("Choose at least one permission: a token without any can do nothing.")
+            raise ValidationError("Choose at least one permission: a token without permissions can do nothing.")
         return cleaned
 
 
@@ -98,7 +98,7 @@ class TokenPanel(Panel):
         form = TokenForm(request.POST or None, maker=request.user)
         if form.is_valid() and (made := _create(form, request)):
             token, plain = made
-            explained = f"Send it as “Authorization: Bearer …”. The token’s name is {token.name}."
+            explained = f"Send it in the header “Authorization: Bearer …”. The token’s name is {token.name}."
             back = page("triggers_apitoken", token.pk)
             return reveal(self, request, title="API token created", secret=plain, explained=explained, back=back)
         back = listing("triggers_apitoken")
@@ -112,7 +112,7 @@ class TokenPanel(Panel):
             lambda token: revoke(token, by=acting(request)),
             done="revoked",
             legal=Q(revoked_at=None),
-            otherwise="they are revoked already",
+            otherwise="already revoked",
         )
 
     @button(
@@ -120,7 +120,9 @@ class TokenPanel(Panel):
         permissions=["revoke"],
         icon="block",
         variant=ActionVariant.DANGER,
-        dialog=dialog("Revoke this token?", "Whoever uses it is refused from now on, for good.", "Revoke the token"),
+        dialog=dialog(
+            "Revoke this token?", "Requests with it are refused from now on. This cannot be undone.", "Revoke the token"
+        ),
     )
     def revoke_token(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
         token = ApiToken.objects.get(pk=object_id)

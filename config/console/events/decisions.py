@@ -1,4 +1,4 @@
-"""Why an event started no run of its own, or only later, as a table's row says it."""
+"""Decisions as table rows: the reason why an event started no run of its own, or started it later."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ WAS_PAUSED = "the trigger was paused"
 
 
 def reason_of(decision: Decision) -> str:
-    """In words: the recorded reason, and what a person made of it since."""
+    """The recorded reason in words, and a later action by a person."""
     meaning = str(decision.get_outcome_display())
     if not decision.reason:
         return meaning
     if decision.outcome == Decision.Outcome.RESUMED:
-        # The reason is the one of the first time.
-        return f"At first: {decision.reason.replace(IS_PAUSED, WAS_PAUSED)}. Then it ran."
+        # The reason is that of the first decision.
+        return f"At first: {decision.reason.replace(IS_PAUSED, WAS_PAUSED)}. It ran later."
     return f"{meaning}: {decision.reason}" if decision.outcome == Decision.Outcome.DROPPED else decision.reason
 
 

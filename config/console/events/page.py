@@ -53,8 +53,8 @@ from triggers.retention.erasure import Selection, erase, erase_event
 
 SHOWN = 50
 EXPLAINED = (
-    "The event goes through today's code in a transaction that is rolled back. Calls to the outside and waits are answered by "
-    "the journal of the run it started, and nobody is called."
+    "Runs today's code on the event in a transaction that is rolled back. The journal of the run it started answers external "
+    "calls and waits; no service is called."
 )
 RUNS_STARTED = f"""(
     SELECT count(*) FROM runs_run run
@@ -85,13 +85,13 @@ class StateFilter(admin.SimpleListFilter):
 
 
 class EraseForm(BaseDialogForm):  # type: ignore[misc]
-    """How much is meant."""
+    """The scope of an erasure."""
 
     what = forms.ChoiceField(
         initial="event",
         widget=UnfoldAdminRadioSelectWidget,
-        label="Whose payload",
-        choices=[("event", "this event's"), ("subject", "that of every event with its subject")],
+        label="Scope",
+        choices=[("event", "this event"), ("subject", "every event with its subject")],
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -101,25 +101,25 @@ class EraseForm(BaseDialogForm):  # type: ignore[misc]
 
 
 class ReplayForm(BaseDialogForm):  # type: ignore[misc]
-    """Which triggers get the event again."""
+    """The triggers that get the event again."""
 
     triggers = forms.ModelMultipleChoiceField(
         queryset=Trigger.objects.filter(enabled=True).order_by("slug"),
         required=False,
         widget=UnfoldAdminSelectMultipleWidget(attrs={"size": 8}),
-        label="Only to these triggers",
-        help_text="None chosen: every trigger that matches now. Several: with Ctrl or ⌘.",
+        label="Only these triggers",
+        help_text="Choose several with Ctrl or ⌘. None chosen: every trigger that matches now.",
     )
 
 
 @admin.register(Event)
 class EventPanel(Panel):
-    """What came in, and what became of it."""
+    """Accepted events and their outcomes."""
 
     list_display = ("type", "source", "subject_shown", "received", "state", "runs_started", "flags")
     list_filter = (StateFilter, "source")
     list_select_related = ("source",)
-    search_fields = ("type",)  # only makes the box appear: see get_search_results
+    search_fields = ("type",)  # only shows the search box: see get_search_results
     search_help_text = (
         f"an event's id; or, in the newest {LOOKED_THROUGH:,} events, the sender's id or source, or an exact type"
     )
@@ -151,7 +151,7 @@ class EventPanel(Panel):
             by_id = queryset.filter(pk=UUID(term))
         except ValueError:
             by_id = queryset.none()
-        # A sender's delivery id may look like one of ours: GitHub's are UUIDs.
+        # A sender's delivery id may have the form of an event id: GitHub's are UUIDs.
         said = Q(ce_id=term) | Q(ce_source=term) | Q(type=term)
         return by_id if by_id.exists() else newest(queryset).filter(said), False
 
@@ -182,11 +182,11 @@ class EventPanel(Panel):
     def has_replay_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
         return request.user.has_perm("triggers.replay_event")
 
-    @admin.action(description="Replay to every trigger that matches", permissions=["replay"])
+    @admin.action(description="Replay to every matching trigger", permissions=["replay"])
     def replay_chosen(self, request: HttpRequest, queryset: QuerySet[Event]) -> None:
         carry_out(
             request,
-            queryset.order_by("seq"),  # in the order they came
+            queryset.order_by("seq"),  # in order of arrival
             lambda event: replay(event, by=acting(request)),
             done="replayed",
         )
@@ -198,7 +198,7 @@ class EventPanel(Panel):
         variant=ActionVariant.PRIMARY,
         dialog=dialog(
             "Replay this event?",
-            "It goes through the dispatcher again and starts new runs, also where it has run before.",
+            "Dispatches it again and starts new runs, even if it has run before.",
             "Replay",
             ReplayForm,
         ),
@@ -227,7 +227,7 @@ class EventPanel(Panel):
             request,
             form,
             title="Shadow run: what would it do today?",
-            submit="Try it",
+            submit="Try",
             back=back,
             sections=[*told, *not_wanting(wanting)],
             obj=event,
@@ -242,10 +242,10 @@ class EventPanel(Panel):
         icon="delete_forever",
         variant=ActionVariant.DANGER,
         dialog=dialog(
-            "Erase what it said, for good?",
-            "Data, body, headers and subject go, and with them what its runs were given, gave and said, and what these "
-            "emitted. Ids and times stay. It cannot be undone.",
-            "Erase it",
+            "Erase its payload for good?",
+            "Deletes its data, body, headers and subject; inputs, results and texts of its runs; and the payloads of the "
+            "events they emitted. Ids and times are kept. This cannot be undone.",
+            "Erase",
             EraseForm,
         ),
     )
@@ -259,7 +259,7 @@ class EventPanel(Panel):
         if erasure.left:
             left = ", ".join(str(one.event_id) for one in erasure.left[:5])
             messages.warning(
-                request, f"{len(erasure.left)} still needed, and left as they are: {left}. Repeat it later."
+                request, f"Not erased, because still in use: {left} ({len(erasure.left)} in total). Try again later."
             )
         return leave(request, page("triggers_event", object_id))
 
@@ -280,8 +280,8 @@ class EventPanel(Panel):
             sections.append(
                 Notice(
                     level="warning",
-                    text="The same event came in again with another body. The first body stands.",
-                    details=["A bug of the sender, or an attempt to change what happened."],
+                    text="The event was delivered again with another body. The first body is kept.",
+                    details=["This is a bug of the sender, or an attempt to change the event."],
                 )
             )
         sections += _same_body(obj)
@@ -289,7 +289,7 @@ class EventPanel(Panel):
         sections += _effects(obj, runs)
         sections += [_replays(obj), *_redeliveries(redeliveries), entries_of("event", obj.pk)]
         if obj.headers:
-            sections.append(Text(title="Headers, secrets taken out", text=pretty(obj.headers), folded=True))
+            sections.append(Text(title="Headers, without secrets", text=pretty(obj.headers), folded=True))
         return sections
 
 
@@ -316,22 +316,22 @@ def _notice(event: Event, runs: list[Run], decisions: list[Decision]) -> Notice:
     if runs:
         return Notice(level="good", text=f"Started {len(runs)} run{pluralize(len(runs))}.")
     if decisions:
-        return Notice(text="Started no run: the decisions below say why.")
+        return Notice(text="Started no run: see the decisions below for the reason.")
     if event.has_lost_its_target:
         return Notice(
             level="warning",
-            text="Started no run: it is meant for one trigger, and that has been deleted.",
-            details=["Had the trigger decided on it before, the decision was deleted with the trigger."],
+            text="Started no run: its target trigger has been deleted.",
+            details=["If the trigger made a decision on it, the decision was deleted with the trigger."],
         )
     return Notice(
-        text="No trigger matched it, so nothing ran. “Try the filter” of a trigger says why it did not match."
+        text="No trigger matched it, so nothing ran. “Try the filter” on a trigger's page shows why it did not match."
     )
 
 
 def earlier_with_the_body_of(event: Event) -> QuerySet[Event]:
-    """Events of its source that came before it with the same body, the latest first."""
+    """Earlier events of its source with the same body, latest first."""
     same = Event.objects.filter(source=event.source_id, body_sha256=event.body_sha256, seq__lt=event.seq)
-    # As the index wants it.
+    # In the order of the index.
     return same.filter(dispatched_at__isnull=False).exclude(body_sha256="").order_by("-seq")
 
 
@@ -346,10 +346,10 @@ def _same_body(event: Event) -> list[Section]:
     return [
         Notice(
             level="warning",
-            text=format_html("The same body came {} under another id: {}.", came, event_link(earlier.pk)),
+            text=format_html("The same body came {} with another id: {}.", came, event_link(earlier.pk)),
             details=[
-                "This source signs the body and not the id. Two honest deliveries may have equal bodies; "
-                "a delivery that has leaked can be sent again in this way."
+                "This source signs the body but not the id. Two genuine deliveries may have equal bodies, "
+                "but a leaked delivery can also be sent again in this way."
             ],
         )
     ]
@@ -364,11 +364,11 @@ def _facts(event: Event) -> Facts:
             ("Sender's source", event.ce_source),
             ("Sender's id", event.ce_id),
             ("Subject", event.subject),
-            ("Happened", event.time and moment(event.time)),
+            ("Time at the sender", event.time and moment(event.time)),
             ("Received", moment(event.received_at)),
             ("Dispatched", event.dispatched_at and moment(event.dispatched_at)),
-            ("Payload taken away", event.payload_removed_at and moment(event.payload_removed_at)),
-            ("Meant for trigger", _target(event)),
+            ("Payload removed", event.payload_removed_at and moment(event.payload_removed_at)),
+            ("Target trigger", _target(event)),
             ("Caused by event", event.cause_event_id and event_link(event.cause_event_id)),
             ("Caused by run", event.cause_run_id and run_link(event.cause_run_id)),
             ("First event of the chain", event_link(event.root_id) if event.depth else ""),
@@ -380,25 +380,25 @@ def _facts(event: Event) -> Facts:
 
 def _target(event: Event) -> Any:
     if event.has_lost_its_target:
-        return f"{event.target_id}, which has been deleted"
+        return f"{event.target_id} (deleted)"
     return event.target_id and link(page("triggers_trigger", event.target_id), "this one only")
 
 
 def _payload(event: Event) -> list[Section]:
     if event.payload_removed_at:
-        return [Text(title="Payload", text="Taken away by retention or erasure.")]
+        return [Text(title="Payload", text="Removed by retention or erasure.")]
     if event.data is not None:
         return [Text(title="Payload", text=pretty(event.data))]
     if event.body is None:
         return [Text(title="Payload", text="none")]
     body = bytes(event.body)
     text = body[:100_000].decode("utf-8", "backslashreplace")
-    return [Text(title="Body", text=text, note=event.data_error and f"Not kept as JSON: {event.data_error}")]
+    return [Text(title="Body", text=text, note=event.data_error and f"Not stored as JSON: {event.data_error}")]
 
 
 def _runs(runs: list[Run]) -> Table:
     return Table(
-        title="Runs it started",
+        title="Runs",
         headers=("Run", "Agent", "Trigger", "Status", "Created", "Took", "Error"),
         rows=[
             (
@@ -412,7 +412,7 @@ def _runs(runs: list[Run]) -> Table:
             )
             for run in runs
         ],
-        empty="None.",
+        empty="No runs.",
     )
 
 
@@ -420,11 +420,11 @@ def _decisions(event: Event, decisions: list[Decision], runs: list[Run]) -> Tabl
     if runs:
         none = "None: every trigger that matched it started a run."
     elif event.has_lost_its_target:
-        none = "None: the trigger it is meant for has been deleted."
+        none = "None: its target trigger has been deleted."
     else:
         none = "None: no trigger matched it."
     return Table(
-        title="Decisions: why it started no run of its own, or only later",
+        title="Decisions: why it started no run of its own, or started it later",
         headers=("Trigger", "Outcome", "Reason", "Run concerned", "When"),
         rows=[(link(page("triggers_trigger", one.trigger_id), one.trigger.slug), *cells_of(one)) for one in decisions],
         empty=none,
@@ -454,17 +454,17 @@ def _replays(event: Event) -> Table:
     asked: Any = Redispatch.objects.filter(event=event).select_related("trigger").order_by("-id")[:SHOWN]
     return Table(
         title="Replays",
-        headers=("Asked for", "By", "To", "Dispatched"),
+        headers=("Requested", "By", "To", "Dispatched"),
         rows=[
             (
                 moment(one.created_at),
                 one.by,
-                one.trigger.slug if one.trigger else "every trigger that matches",
+                one.trigger.slug if one.trigger else "every matching trigger",
                 moment(one.dispatched_at),
             )
             for one in asked
         ],
-        empty="It was never replayed.",
+        empty="No replays.",
     )
 
 

@@ -1,4 +1,4 @@
-"""What to check after a backup was restored, before runs start again."""
+"""The page “After a restore”: checks to make after a backup was restored, before runs start again."""
 
 from datetime import datetime
 from typing import Any
@@ -21,7 +21,7 @@ from triggers.models import Event
 
 SHOWN = 10
 COUNTED = 10_000
-LATEST = 1_000  # attempts looked at: while all is paused, no others are added
+LATEST = 1_000  # attempts to check: while all queues are paused, no new ones are added
 # The newest row by its time-ordered id has about the highest number; a sequence behind it would put new work first.
 SEQUENCES = """
 SELECT (SELECT last_value FROM runs_run_seq) >= coalesce((SELECT seq FROM runs_run ORDER BY id DESC LIMIT 1), 0)
@@ -41,7 +41,7 @@ def _notice(paused_at: datetime | None) -> Section:
     if paused_at is None:
         return Notice(
             level="warning",
-            text="Runs start as events come: all queues are open.",
+            text="All queues are open: runs start.",
             details=[
                 format_html(
                     "After a restore, start with <code>manage.py up --paused</code>, or pause all queues on the {} page "
@@ -53,50 +53,54 @@ def _notice(paused_at: datetime | None) -> Section:
     resume = link(reverse("admin:runs_queue_resume", args=["all"]), "resume all queues")
     return Notice(
         level="warning",
-        text="Paused: events are accepted and become runs, and none of them starts. Nothing is done twice while you look.",
-        details=[format_html("When everything below is settled, {}.", resume)],
+        text="All queues are paused: events are accepted and become runs, but no run starts.",
+        details=[format_html("When you have made all checks below, {}.", resume)],
     )
 
 
 def _checks(paused_at: datetime | None) -> Section:
     return Table(
         title="What to check before resuming",
-        headers=("Check", "Here", "Why, and what to do"),
+        headers=("Check", "Result", "Why, and what to do"),
         rows=[
             (
-                "How old the backup is",
+                "Age of the backup",
                 format_html("last sign of life before this start: {}", moment(_last_sign_of_life(paused_at))),
-                "What was accepted after that is gone. Ask senders to deliver it again from then on; what is here already "
-                "counts as a duplicate and starts nothing.",
+                "Events accepted after that are lost. Ask senders to deliver again from then on; events that exist here "
+                "count as duplicates and start nothing.",
             ),
             (
-                "Events that came again",
+                "Repeated events",
                 _newest_event(),
-                "What had been processed between backup and loss is processed again if its event comes again: the ledger is "
-                "as old as the backup. Cancel the runs of what must not happen twice.",
+                "The record of processed events is as old as the backup. If an event processed after the backup is delivered "
+                "again, it starts a run again. Cancel runs whose effect must not happen twice.",
             ),
             (
                 "Schedules that were due in the gap",
                 link(listing("triggers_schedule"), "their next fires"),
                 "Beat has caught up by each schedule's policy: none, the latest, or every missed fire. Those runs wait below; "
-                "cancel what makes no sense any more.",
+                "cancel the ones that are no longer useful.",
             ),
             (
                 "Runs that were running",
                 _interrupted(paused_at),
-                "They start again from their last commit. What they wrote to this database is undone or kept as a whole; "
-                "calls to the outside may have happened already, and happen again.",
+                "They start again from their last commit. Their writes to this database are kept or rolled back as a whole. "
+                "Calls to other services that happened after that commit are repeated.",
             ),
             (
                 "The outbox",
                 f"{OutboxMessage.objects.all()[:COUNTED].count():,} messages",
-                "What leaves this database leaves at least once: messages that were sent after the backup are sent again.",
+                "Messages are sent at least once: messages that were sent after the backup are sent again.",
             ),
-            ("The order of work", _sequences(), "Taken from the database's sequences, which belong to the backup."),
             (
-                "Redis, or whatever the broker is",
+                "The order of work",
+                _sequences(),
+                "It comes from the database's sequences, which are part of the backup.",
+            ),
+            (
+                "Redis or another broker",
                 "needs no restore",
-                "It holds doorbells only, and may be emptied (FLUSHDB): runs that wait are rung for again.",
+                "It holds doorbells only and may be emptied (FLUSHDB): the dispatcher rings again for waiting runs.",
             ),
             (
                 "Payloads that were erased",
@@ -157,7 +161,7 @@ def _interrupted(paused_at: datetime | None) -> str:
         return "–"
     newest = Attempt.objects.order_by("-id").values_list("outcome", "ended_at")[:LATEST]
     lost = sum(outcome == Attempt.Outcome.LOST and ended_at >= paused_at for outcome, ended_at in newest)
-    return f"{lost} taken from processes that are gone"
+    return f"{lost} recovered from lost processes"
 
 
 def _sequences() -> SafeString:

@@ -9,12 +9,12 @@ from config.console.parts.panel import Panel, column
 from config.console.parts.sections import Facts, Notice, Section
 from runs.models import Alarm
 
-SAID = "This is what was so when the alarm began; Overview and Processes say what is so now."
+SAID = "Text from the beginning of the alarm. Overview and Processes show the current state."
 
 
 @admin.register(Alarm)
 class AlarmPanel(Panel):
-    """What is wrong and what was, from when it began until it was over."""
+    """Present and past problems, with their beginning and end."""
 
     list_display = ("name", "state", "said", "began", "ended")
     list_filter = (("ended_at", admin.EmptyFieldListFilter), "severity")
@@ -25,7 +25,7 @@ class AlarmPanel(Panel):
     def state(self, alarm: Alarm) -> str:
         return "over" if alarm.ended_at else alarm.severity
 
-    @column("when it began")
+    @column("text at the beginning")
     def said(self, alarm: Alarm) -> str:
         return alarm.text
 

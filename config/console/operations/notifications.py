@@ -11,7 +11,7 @@ from runs.models import Notification
 
 @admin.register(Notification)
 class NotificationPanel(Panel):
-    """What agents, and Wakeful itself, want a person to know."""
+    """Messages to people from agents and from Wakeful itself."""
 
     list_display = ("when", "urgency_label", "text", "sender", "run")
     list_display_links = ("when", "text")

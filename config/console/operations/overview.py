@@ -26,13 +26,13 @@ from triggers.models import Decision, Event, Schedule, Trigger
 from triggers.models.schedule import PAUSED
 from triggers.schedules.explain.missed import missed_lately
 
-COUNTED = 1_000  # beyond this a tile says “more than”: an exact count of a backlog helps nobody
+COUNTED = 1_000  # above this a tile shows “more than”: an exact count of a backlog has no use
 SHOWN = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tile:
-    """A number to look at, and the list behind it."""
+    """A number, with a link to its list."""
 
     label: str
     count: int
@@ -46,7 +46,7 @@ class Tile:
 
 
 def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
-    """What the index page shows, as far as its reader may see it."""
+    """The context of the index page, limited to what the user may see."""
     if not _may_see(request):
         return context
     return {
@@ -59,7 +59,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wrong() -> list[Section]:
-    # A pause stands in the banner above already.
+    # The banner shows pauses.
     return notices([problem for problem in problems(look()) if not problem.name.startswith("paused:")])
 
 
@@ -76,7 +76,7 @@ def _tiles() -> list[Tile]:
     ready, due = queued.filter(ready_at__isnull=False), queued.filter(due_at__isnull=False)
     blocked = queued.filter(BLOCKED)
     oldest_ready = ready.order_by("queue", "priority", "seq")[: COUNTED + 1].aggregate(oldest=Min("ready_at"))["oldest"]
-    # The newest alone: among months of failed runs there is no index that finds a day's.
+    # Only among the newest runs: no index finds the failed runs of a day.
     newest_failed = Run.objects.filter(status=RunStatus.FAILED).order_by("-id")[: COUNTED + 1]
     failed = Run.objects.filter(pk__in=newest_failed.values("pk"), finished_at__gt=Now() - timedelta(hours=24))
     paused = Trigger.objects.filter(enabled=True, paused_at__isnull=False)
@@ -94,7 +94,7 @@ def _tiles() -> list[Tile]:
             "Runs ready",
             ready,
             listing(runs, place="ready"),
-            note=f"longest wait since {distance(oldest_ready)}" if oldest_ready else "",
+            note=f"oldest {distance(oldest_ready)}" if oldest_ready else "",
         ),
         _tile("Runs running", Run.objects.filter(status=RunStatus.RUNNING), listing(runs, status__exact="running")),
         _tile("Runs delayed", due, listing(runs, place="due"), note="retries, rate limits"),
@@ -133,7 +133,7 @@ def _paused_triggers() -> Table:
     paused = Trigger.objects.filter(enabled=True, paused_at__isnull=False).order_by("paused_at")[:SHOWN]
     return Table(
         title="Paused triggers",
-        headers=("Trigger", "Agent", "Since", "Why", "Failures in a row"),
+        headers=("Trigger", "Agent", "Since", "Reason", "Failures in a row"),
         rows=[
             (
                 link(page("triggers_trigger", one.pk), one.slug),
@@ -144,7 +144,7 @@ def _paused_triggers() -> Table:
             )
             for one in paused
         ],
-        empty="None: every event reaches its trigger.",
+        empty="No trigger is paused.",
     )
 
 
@@ -159,16 +159,16 @@ def _failed_runs() -> Table:
             (run_link(run.pk), run.agent, trigger_of(run) or "–", moment(run.finished_at), first_line(run.error))
             for run in failed
         ],
-        empty="None has failed.",
+        empty="No run has failed.",
     )
 
 
 def _missed_fires() -> list[Table]:
-    """Nothing to look at where nothing was missed."""
+    """No section if no schedule missed a fire."""
     missed = missed_lately(SHOWN)
     table = Table(
-        title="Missed by schedules in the last day",
-        headers=("Schedule", "How many", "The latest", "Why"),
+        title="Fires missed in the last day",
+        headers=("Schedule", "Count", "Latest", "Reason"),
         rows=[
             (link(page("triggers_schedule", one.schedule_id), one.name), one.count, moment(one.last), one.reasons)
             for one in missed

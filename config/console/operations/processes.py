@@ -1,4 +1,4 @@
-"""The Processes page: who is alive, what waits, what is wrong and what to do about it."""
+"""The Processes page: live processes, queues, problems and their remedies."""
 
 import re
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ KINDS = (Worker.Kind.WEB, Worker.Kind.BEAT, Worker.Kind.DISPATCHER, Worker.Kind.
 
 @dataclass(frozen=True, kw_only=True)
 class Gauge:
-    """A number at a glance; its level is the colour of its edge."""
+    """A number with a label; its level sets the colour of its edge."""
 
     label: str
     value: str
@@ -38,7 +38,7 @@ class Gauge:
 
 
 def processes(request: HttpRequest) -> dict[str, Any]:
-    """What the page shows, to those who may see processes."""
+    """The context of the page, for users who may view processes."""
     if not request.user.has_perm("runs.view_worker"):
         raise PermissionDenied
     now = look()
@@ -52,12 +52,12 @@ def processes(request: HttpRequest) -> dict[str, Any]:
 
 
 def notices(wrong: Sequence[Problem]) -> list[Section]:
-    """What is wrong, each with what to do."""
+    """One notice per problem, with its remedy."""
     return [Notice(level=problem.severity, text=_marked(problem.text), details=[_remedy(problem)]) for problem in wrong]
 
 
 def _all_well() -> Notice:
-    return Notice(text="Everything that is needed is alive, and nothing is late.", level="good")
+    return Notice(text="All required processes are alive, and nothing is late.", level="good")
 
 
 def _remedy(problem: Problem) -> SafeString:
@@ -81,7 +81,9 @@ def _versions(now: Situation) -> list[Notice]:
     return [
         Notice(
             text=f"{len(now.versions)} versions run side by side: {counted}.",
-            details=["That is how an upgrade goes; restart what is left of the old one when the new one works."],
+            details=[
+                "This is normal during an upgrade. When the new version works, restart the processes of the old one."
+            ],
         )
     ]
 
@@ -159,9 +161,9 @@ def _queues(now: Situation, request: HttpRequest) -> Table:
     everything, *queues = sorted(now.queues, key=lambda queue: queue.name != "*")
     return Table(
         title="Queues of runs",
-        headers=("Queue", "State", "Ready", "Oldest", "Running", "At most", "Children", ""),
+        headers=("Queue", "State", "Ready", "Oldest", "Running", "Limit", "Children", ""),
         rows=[
-            ("all of them", _state(everything), "", "", "", "", "", _buttons(everything, request)),
+            ("all queues", _state(everything), "", "", "", "", "", _buttons(everything, request)),
             *[
                 (
                     queue.name,
@@ -177,13 +179,13 @@ def _queues(now: Situation, request: HttpRequest) -> Table:
             ],
         ],
         empty="",
-        note="A paused queue goes on taking runs; none of them starts. What runs already finishes.",
+        note="A paused queue accepts runs but starts none. Running runs finish.",
     )
 
 
 def _state(queue: QueueState, *, all_paused: bool = False) -> SafeString:
     if not queue.is_paused and all_paused:
-        return SafeString('<span class="console-dot console-dot-warning">paused with all of them</span>')
+        return SafeString('<span class="console-dot console-dot-warning">paused with all queues</span>')
     if not queue.is_paused:
         return SafeString('<span class="console-dot console-dot-good">open</span>')
     why = f": {queue.paused_reason}" if queue.paused_reason else ""
@@ -231,8 +233,8 @@ def _alive(now: Situation) -> Table:
             )
             for process in sorted(there, key=lambda one: (KINDS.index(Worker.Kind(one.kind)), one.name))
         ],
-        empty="None at all. `manage.py up` starts a whole stack.",
-        note="Workers renew their row every few seconds, the others with their slow look.",
+        empty="No process is alive. `manage.py up` starts every process on one machine.",
+        note="A worker renews its row every few seconds, other processes less often.",
     )
 
 
@@ -253,7 +255,7 @@ def _stopped(now: Situation) -> Table:
     gone = [process for process in now.processes if process.stopped is not None]
     return Table(
         title="Stopped in the last day",
-        headers=("Kind", "Process", "Version", "Ran for", "Stopped", "Why"),
+        headers=("Kind", "Process", "Version", "Ran for", "Stopped", "Reason"),
         rows=[
             (
                 process.kind,
@@ -271,8 +273,8 @@ def _stopped(now: Situation) -> Table:
 
 def _why(process: Process) -> str:
     if process.stopped_reason == "unseen":
-        runs = "; its runs were handed on" if process.kind == Worker.Kind.WORKER else ""
-        return f"it went unseen: killed, frozen or cut off{runs}"
+        runs = "; other workers took over its runs" if process.kind == Worker.Kind.WORKER else ""
+        return f"vanished: killed, frozen or disconnected{runs}"
     return process.stopped_reason or "–"
 
 

@@ -26,7 +26,7 @@ from runs.queues.state import QueueState, find_queue
 
 class PauseForm(forms.Form):
     reason = forms.CharField(
-        max_length=300, widget=UnfoldAdminTextInputWidget, label="Why", help_text="For whoever comes next"
+        max_length=300, widget=UnfoldAdminTextInputWidget, label="Reason", help_text="Shown while the queue is paused."
     )
 
 
@@ -35,14 +35,14 @@ class LimitForm(forms.Form):
         required=False,
         min_value=1,
         widget=UnfoldAdminIntegerFieldWidget,
-        label="Runs at once",
-        help_text="Over all workers; empty: as many as there are children",
+        label="Concurrent runs",
+        help_text="Limit the concurrent runs of this queue over all workers. Empty: no limit.",
     )
 
 
 @admin.register(Queue)
 class QueuePanel(Panel):
-    """The Processes page, and what can be done to the queues it shows."""
+    """The Processes page, and the actions on its queues."""
 
     def get_urls(self) -> list[URLPattern]:
         views: dict[str, Callable[..., HttpResponse]] = {
@@ -60,7 +60,7 @@ class QueuePanel(Panel):
             *super().get_urls(),
         ]
 
-    # Its list and its rows' pages are that one page.
+    # The Processes page replaces the list and the detail pages.
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         return redirect("admin:runs_queue_processes")
@@ -83,7 +83,7 @@ class QueuePanel(Panel):
             reason = form.cleaned_data["reason"]
             attempt(request, lambda: pause(queue.name, reason=reason, by=acting(request)), done="Paused.")
             return leave(request, back())
-        said = "Events go on being accepted and become runs; none of them starts. What runs already finishes."
+        said = "Events are still accepted and become runs, but no run starts. Running runs finish."
         return self._ask(request, form, queue, title=f"Pause {called(queue)}", submit="Pause", said=said)
 
     def resume_view(self, request: HttpRequest, name: str) -> HttpResponse:
@@ -91,7 +91,9 @@ class QueuePanel(Panel):
         if request.method == "POST":
             attempt(request, lambda: resume(queue.name, by=acting(request)), done="Resumed.")
             return leave(request, back())
-        said = f"{queue.ready:,} of its runs are ready and start at once." if queue.name != EVERY else RESUME_ALL
+        said = (
+            f"{queue.ready:,} of its runs are ready and can start immediately." if queue.name != EVERY else RESUME_ALL
+        )
         return self._ask(request, forms.Form(), queue, title=f"Resume {called(queue)}", submit="Resume", said=said)
 
     def limit_view(self, request: HttpRequest, name: str) -> HttpResponse:
@@ -103,7 +105,7 @@ class QueuePanel(Panel):
             limit = form.cleaned_data["max_running"]
             attempt(request, lambda: set_max_running(queue.name, limit, by=acting(request)), done="Saved.")
             return leave(request, back())
-        said = f"{queue.running} of its runs are running. A lower limit stops none of them."
+        said = f"{queue.running} of its runs are running. A lower limit does not stop them."
         return self._ask(request, form, queue, title=f"Limit {called(queue)}", submit="Save", said=said)
 
     def _queue(self, request: HttpRequest, name: str, permission: str) -> QueueState:
@@ -126,7 +128,7 @@ class QueuePanel(Panel):
         return TemplateResponse(request, template, context)
 
 
-RESUME_ALL = "Every queue that is not paused by itself starts its runs at once."
+RESUME_ALL = "Every queue starts its ready runs, except queues that are paused individually."
 
 
 def called(queue: QueueState) -> str:

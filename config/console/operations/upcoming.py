@@ -1,4 +1,4 @@
-"""The page “What will wake next”: a list, the next 24 hours on a line, and a month."""
+"""The page “What will wake next”: a list, a timeline of the next 24 hours, and a calendar of a month."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,11 +35,11 @@ SPANS = {1: "24 hours", 7: "7 days", 30: "30 days", 366: "a year"}
 USUAL = 7
 SHOWN, MOST = 100, 500
 LANES = 60
-NAMES = 4  # on a day of the month
+NAMES = 4  # shown on a day of the month
 NAMED = 80  # characters of a reminder
-FURTHEST = timedelta(days=36_525)  # a month to look at
+FURTHEST = timedelta(days=36_525)  # the last month that can be shown
 HOURS = 3  # between two lines of the axis
-EDITED = 1000  # schedules that are counted
+EDITED = 1000  # count edited schedules up to this number
 LATE = SafeString('<span class="console-dot console-dot-warning">late</span> ')
 WORDS = {
     "schedule": "schedule",
@@ -47,15 +47,15 @@ WORDS = {
     "reminder": "reminder",
     "task": "ordinary task",
     "wake": "wake set by a run",
-    "window": "window that closes",
+    "window": "end of a debounce or batch",
     "timer": "timer of a waiting run",
     "retry": "retry",
-    "start": "start put off by a rate",
+    "start": "start delayed by a rate limit",
 }
 
 
 class Filter(forms.Form):
-    """What the page is asked for; what makes no sense is as if it had not been said."""
+    """The filters of the page; invalid values are ignored."""
 
     view = forms.ChoiceField(choices=list(VIEWS.items()), required=False)
     kind = forms.ChoiceField(choices=[("", "any kind"), *WORDS.items()], required=False)
@@ -68,7 +68,7 @@ class Filter(forms.Form):
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What somebody wants to see, in which zone, and what of it he may."""
+    """The requested filters and zone, limited to the kinds that the user may see."""
 
     view: str
     kind: str
@@ -85,7 +85,7 @@ class Asked:
         return tuple(kind for kind in self.allowed if self.kind in ("", kind))
 
     def url(self, **changes: Any) -> str:
-        """The same page, asked for something else."""
+        """The URL of the page with other filters."""
         said: dict[str, Any] = {"view": self.view, "kind": self.kind, "agent": self.agent, "days": self.days, **changes}
         usual = {"view": "list", "days": USUAL}
         query = {name: value for name, value in said.items() if value and value != usual.get(name)}
@@ -93,7 +93,7 @@ class Asked:
 
 
 def coming(request: HttpRequest) -> HttpResponse:
-    """The page, for those who may see schedules; what runs have set, for those who may see runs."""
+    """The page, for users who may view schedules; wakes that runs have set are shown to users who may view runs."""
     asked = _asked(request)
     now = database_now()
     shown = {"line": _line, "month": _month}.get(asked.view, _list)(asked, now)
@@ -113,15 +113,15 @@ def coming(request: HttpRequest) -> HttpResponse:
 
 
 def soonest(request: HttpRequest, count: int) -> Table:
-    """The first few, for the overview."""
+    """The next few wakes, for the overview."""
     now = database_now()
     found = ahead(now, now + timedelta(days=7), count, kinds=_allowed(request))
     return Table(
         title="What will wake next",
         headers=("When", "What", "Why"),
         rows=[_row(one, now)[:3] for one in found],
-        empty="Nothing, within seven days.",
-        note=link(reverse("coming"), "All of it, on a line and by days"),
+        empty="Nothing within seven days.",
+        note=link(reverse("coming"), "Full list, timeline and calendar"),
     )
 
 
@@ -130,7 +130,7 @@ def _asked(request: HttpRequest) -> Asked:
         raise PermissionDenied
     form = Filter(request.GET)
     form.is_valid()
-    said = form.cleaned_data  # without what makes no sense
+    said = form.cleaned_data  # without invalid values
     zone = zone_shown(request)
     today = datetime.now(zone).date()
     day, month = said.get("day"), said.get("month") or today
@@ -161,9 +161,9 @@ def _list(asked: Asked, now: datetime) -> dict[str, Any]:
     return {
         "table": Table(
             title=f"On {asked.day:%A %-d %B %Y}" if asked.day else f"Within {SPANS[asked.days]}",
-            headers=("When", "What", "Why", "And again"),
+            headers=("When", "What", "Why", "Later"),
             rows=[_row(one, now) for one in found],
-            empty="Nothing is to come.",
+            empty="Nothing is upcoming.",
             note=_cut(len(found), asked),
         ),
         "more": asked.url(limit=MOST, day=asked.day) if len(found) == asked.limit < MOST else "",
@@ -171,7 +171,7 @@ def _list(asked: Asked, now: datetime) -> dict[str, Any]:
 
 
 def _cut(count: int, asked: Asked) -> str:
-    return f"The first {count}, each schedule once; there may be more." if count == asked.limit else ""
+    return f"The first {count}, with each schedule listed once; there may be more." if count == asked.limit else ""
 
 
 def _bounds(day: date, zone: ZoneInfo, now: datetime) -> tuple[datetime, datetime]:
@@ -219,7 +219,7 @@ def _what(one: Coming) -> SafeString | str:
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A wake on the line, or where there are too many to draw the band of them, from where to where in percent."""
+    """A wake on the timeline, or a band if there are too many to draw; positions in percent."""
 
     left: float
     width: float
@@ -246,7 +246,7 @@ def _line(asked: Asked, now: datetime) -> dict[str, Any]:
 
 
 def _hours(start: datetime, end: datetime, zone: ZoneInfo) -> list[datetime]:
-    """Full hours on the clock of a zone."""
+    """Full hours in the given zone."""
     hour = start.astimezone(zone).replace(minute=0, second=0, microsecond=0)
     every = (hour.astimezone(ZoneInfo("UTC")) + timedelta(hours=number) for number in range(1, 26))
     local = [one.astimezone(zone) for one in every if one < end - timedelta(minutes=30)]
@@ -269,7 +269,7 @@ def _lane(one: Coming, axis: Axis, zone: ZoneInfo) -> Lane:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """A day of the calendar; `count` is empty where it is past or nothing comes."""
+    """A day of the calendar; `count` is empty if the day is past or nothing is upcoming."""
 
     date: date
     count: str
@@ -282,7 +282,7 @@ class Cell:
 
 def _month(asked: Asked, now: datetime) -> dict[str, Any]:
     today = now.astimezone(asked.zone).date()
-    # Weeks that are past are left out: nothing is to come in them.
+    # Past weeks have nothing upcoming and are left out.
     begun = max(asked.month, today) if asked.month == today.replace(day=1) else asked.month
     first = begun - timedelta(days=begun.weekday())
     following = (asked.month + timedelta(days=32)).replace(day=1)
@@ -302,7 +302,7 @@ def _month(asked: Asked, now: datetime) -> dict[str, Any]:
 
 def _cell(day: date, days: dict[date, Day], today: date, asked: Asked) -> Cell:
     found = days.get(day, Day(date=day, start=datetime.min, until=datetime.min))
-    # What is rare is what one looks for.
+    # Rare wakes first: frequent ones would hide them.
     named = sorted(found.named, key=lambda one: (one.is_more, one.count))
     names = [(one.kind, one.name + _times(one.count, one.is_more)) for one in named[:NAMES]]
     return Cell(

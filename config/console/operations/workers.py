@@ -29,7 +29,7 @@ class StateFilter(admin.SimpleListFilter):
 
 @admin.register(Worker)
 class WorkerPanel(Panel):
-    """Every process incarnation: a restart is a new row."""
+    """Past and present processes: a restart is a new row."""
 
     list_display = ("kind", "state", "host_and_pid", "children", "serves", "seen", "started", "stopped")
     list_filter = (StateFilter, "kind")
@@ -75,7 +75,7 @@ class WorkerPanel(Panel):
                     ("Version", obj.version),
                     ("Children", obj.concurrency),
                     ("Queues", ", ".join(obj.queues)),
-                    ("Agents it has code for", ", ".join(obj.agents)),
+                    ("Agents", ", ".join(obj.agents)),
                     ("Started", moment(obj.started_at)),
                     ("Seen", moment(obj.seen_at)),
                     ("Draining since", obj.draining_at and moment(obj.draining_at)),
@@ -103,7 +103,7 @@ def _in_words(worker: Worker) -> str:
         case "stopped":
             return f"This {worker.kind} has stopped."
         case "unseen":
-            return f"This {worker.kind} has not renewed its row for more than {span(patience_of(worker))}: dead, frozen, or cut off."
+            return f"This {worker.kind} has not been seen for more than {span(patience_of(worker))}: dead, frozen or disconnected."
         case "draining":
-            return f"This {worker.kind} is stopping: it finishes what it runs and takes nothing new."
+            return f"This {worker.kind} is stopping: it finishes its current work and starts nothing new."
     return f"This {worker.kind} is alive."

@@ -1,4 +1,4 @@
-"""Django's own forms and actions write our audit log, as the services behind all other doors do."""
+"""Write audit entries for Django's own forms and actions, as the services do for all other changes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,10 +11,10 @@ from runs.audit import record
 
 
 class Audited:
-    """For a ModelAdmin whose forms are Django's; stands before it among the bases."""
+    """Mixin for a ModelAdmin that uses Django's forms; must precede ModelAdmin in the bases."""
 
     def audit_detail(self, obj: Any) -> dict[str, Any]:
-        """What an entry about a new or changed object says beside its name."""
+        """Details of an entry about a new or changed object, besides its name."""
         return {}
 
     def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> Any:

@@ -1,7 +1,7 @@
 """The time axis of a waterfall: where an instant stands on it, in percent.
 
-A run that sleeps three days between steps of milliseconds would be one bar and many hairs: where time in which nothing
-was carried out is longer than the work, it is drawn shortened, so that work has half of the axis.
+A run that sleeps three days between steps of milliseconds would show one long gap and hairline bars. If idle time is longer
+than working time, the axis compresses it, so that work has half of the axis.
 """
 
 from bisect import bisect_right
@@ -9,24 +9,24 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 Span = tuple[datetime, datetime]
-BANDS = 60  # shaded stretches of idle time; of more, the longest
+BANDS = 60  # shaded stretches of idle time; if there are more, the longest
 
 
 class Axis:
     def __init__(self, start: datetime, end: datetime, work: Iterable[Span] = ()) -> None:
-        """`work`: when something was carried out, in any order."""
+        """`work`: the spans in which the run did something, in any order."""
         self.start, self.end = start, max(end, start + timedelta(milliseconds=1))
         worked = _merged([(max(a, self.start), min(b, self.end)) for a, b in work])
         self._idle = _between(worked, self.start, self.end)
         total, idle = self.end - self.start, sum((b - a for a, b in self._idle), timedelta())
         busy = total - idle
-        # An idle second is as wide as so much of a working one.
+        # The width of an idle second as a fraction of a working second.
         self.idle_scale = min(1.0, busy / idle) if idle and busy else 1.0
         self._marks, self._places = self._measure()
 
     @property
     def shortened(self) -> str:
-        """How idle time is drawn, in words; empty where it is drawn like work."""
+        """The scale of idle time in words; empty if it has the scale of work."""
         return f"1 : {1 / self.idle_scale:,.0f}" if self.idle_scale < 0.95 else ""
 
     @property
@@ -45,7 +45,7 @@ class Axis:
         return round(100 * (left + (right - left) * ((instant - a) / (b - a))) / self._places[-1], 3)
 
     def _measure(self) -> tuple[list[datetime], list[float]]:
-        """The instants at which idling begins or ends, and how far from the start they are drawn."""
+        """The instants at which idling begins or ends, and their distances from the start of the axis."""
         edges = {edge for span in self._idle for edge in span}
         marks = sorted({self.start, self.end, *edges})
         idle_from = {start for start, _ in self._idle}

@@ -1,4 +1,4 @@
-"""What every page of the console says while queues are paused."""
+"""The banner that every page of the console shows while queues are paused."""
 
 from functools import partial
 from typing import Any
@@ -24,13 +24,13 @@ def _lines(request: HttpRequest) -> list[SafeString]:
     if user is None or not user.is_active or not user.has_perm("runs.view_worker"):
         return []
     if request.path == reverse("admin:runs_queue_processes"):
-        return []  # that page tells it at length
+        return []  # that page shows it in detail
     return [_line(queue) for queue in Queue.objects.filter(paused_at__isnull=False).order_by("name")]
 
 
 def _line(queue: Queue) -> SafeString:
     return format_html(
-        "<b>{}</b> since {}, by {}{}. Events are accepted and become runs; none of them starts. {} · {}",
+        "<b>{}</b> since {}, by {}{}. Events are accepted and become runs, but no run starts. {} · {}",
         in_words(queue.name),
         moment(queue.paused_at),
         queue.paused_by,

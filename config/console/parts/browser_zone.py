@@ -9,7 +9,7 @@ COOKIE = "zone"  # set by moments.js, which shows times in that zone
 
 
 def zone_shown(request: HttpRequest) -> ZoneInfo:
-    """The browser's zone, in which the console shows times, as its cookie says; UTC until it has said so."""
+    """The browser's zone from its cookie; the console shows times in it. UTC without the cookie."""
     try:
         return zone_of(request.COOKIES.get(COOKIE, "UTC"))
     except RuleError:

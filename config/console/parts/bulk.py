@@ -1,4 +1,4 @@
-"""One service over many objects: those whose state forbids it are left out and counted, never half done."""
+"""Apply one service to many objects. Objects whose state forbids it are skipped and counted."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from django.http import HttpRequest
 
 from runs.exceptions import RunError
 
-AT_ONCE = 1_000  # objects of one click; each is a transaction of its own, and a request must end
+AT_ONCE = 1_000  # objects per click: each is one transaction, and the request must end in time
 
 
 def carry_out(
@@ -36,7 +36,7 @@ def carry_out(
             refused[str(refusal)] += 1
     tell(request, done, count, +refused)
     if count == AT_ONCE:
-        messages.warning(request, f"The first {AT_ONCE:,} were taken; repeat the action for the rest.")
+        messages.warning(request, f"Only the first {AT_ONCE:,} were processed; repeat the action for the rest.")
 
 
 def tell(request: HttpRequest, done: str, count: int, refused: Counter[str]) -> None:
@@ -45,4 +45,4 @@ def tell(request: HttpRequest, done: str, count: int, refused: Counter[str]) -> 
     for reason, number in refused.most_common(5):
         messages.warning(request, f"{number} refused: {reason}")
     if not count and not refused:
-        messages.info(request, "Nothing was chosen.")
+        messages.info(request, "No rows were selected.")

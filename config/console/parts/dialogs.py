@@ -1,4 +1,4 @@
-"""A button that changes something opens a dialog first and acts on its POST: nothing happens by a link alone."""
+"""Dialogs of buttons: a button that changes something opens a dialog and acts on its POST; a link alone changes nothing."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from runs.exceptions import RunError
 
 
 class Confirm(BaseDialogForm):  # type: ignore[misc]
-    """Nothing to fill in."""
+    """A dialog without fields."""
 
 
 def dialog(title: str, description: str, submit: str, form: type[BaseDialogForm] = Confirm) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def dialog(title: str, description: str, submit: str, form: type[BaseDialogForm]
 
 
 def attempt(request: HttpRequest, act: Callable[[], object], *, done: str) -> None:
-    """Call a service; a refusal becomes a sentence for the operator."""
+    """Call a service; show a refusal as a message."""
     try:
         act()
     except RunError as refusal:
@@ -39,8 +39,8 @@ def submit(
     done: str,
     back: str,
 ) -> HttpResponse:
-    """Call a service with what the dialog's form holds, and go where `act` says, or back. What is wrong with a value
-    stands at the field, in the dialog that stays open."""
+    """Call a service with the dialog's values, then go to the page that `act` returns, or back. The dialog stays open and
+    shows an invalid value at its field."""
     try:
         to = act()
     except ValueError as wrong:

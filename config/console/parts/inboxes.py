@@ -1,4 +1,4 @@
-"""How much waits for a person, for the sidebar and the first page."""
+"""Counts of approvals and uncertain runs that wait for a person, for the sidebar and the overview."""
 
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
@@ -8,7 +8,7 @@ from runs.models import Run, Wait
 COUNTED = 100  # beyond, a badge says “99+”
 
 
-# As literals: with parameters, a plan prepared while a table was small would go on scanning it.
+# Literals, not parameters: a generic plan made while the table was small would scan it even when it is large.
 def pending_approvals() -> QuerySet[Wait]:
     return Wait.objects.extra(where=["runs_wait.status = 'open' AND runs_wait.kind = 'approval'"])
 

@@ -1,4 +1,4 @@
-"""JSON that a person edits."""
+"""A form field for JSON."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from runs.api.strict_json import Unreadable, parse_json, require_storable
 
 
 class JsonField(forms.JSONField):
-    """Shown indented, and read as strictly as what comes in from outside; the error says where it is wrong. Empty: None."""
+    """Shows JSON indented and parses it as strictly as the API; the error names the position. Empty means None."""
 
     def __init__(self, *, rows: int = 8, **options: Any) -> None:
         widget = UnfoldAdminTextareaWidget(attrs={"rows": rows, "spellcheck": "false", "data-json": ""})
@@ -30,7 +30,7 @@ class JsonField(forms.JSONField):
         return parsed
 
     def bound_data(self, data: Any, initial: Any) -> Any:
-        # As it was typed: an error must not rewrite what is to be corrected.
+        # Show the text as typed, so that the user can correct it.
         return None if data is None else InvalidJSONInput(data)
 
     def prepare_value(self, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""An address or a form of the console that holds what no object can have is the client's mistake, not ours."""
+"""Answers 404 or 400, not 500, if a URL or form of the console holds a value that no object can have."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,12 +15,12 @@ from django.views.defaults import bad_request, page_not_found
 
 log = structlog.get_logger(__name__)
 
-# Raised by a field that converts its value (an id that is no UUID) and by PostgreSQL (a number out of range, U+0000).
+# Raised by a field that converts its value (an id that is not a UUID) and by PostgreSQL (a number out of range, U+0000).
 MALFORMED = (ValidationError, DataError, OverflowError)
 
 
 class AnswerMalformed:
-    """Middleware: 404 for such an address, 400 for such a form."""
+    """Middleware: 404 for such a URL, 400 for such a form."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -41,7 +41,7 @@ class AnswerMalformed:
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         if not isinstance(exception, MALFORMED) or not request.path.startswith(reverse("admin:index")):
             return None
-        # With the traceback: should it be ours after all, it is found here.
+        # Log the traceback, in case the cause is a bug of ours.
         log.warning("console.malformed", path=request.path, exc_info=exception)
         if request.method in ("GET", "HEAD"):
             return page_not_found(request, exception)
@@ -49,7 +49,7 @@ class AnswerMalformed:
 
 
 def _key_of(request: HttpRequest) -> "Field[Any, Any] | None":
-    """The primary key of the model whose page it is, such as of `admin:runs_run_change`."""
+    """The primary key field of the page's model, e.g. of `admin:runs_run_change`."""
     match = request.resolver_match
     if match is None or match.namespace != admin.site.name or not match.url_name:
         return None

@@ -1,4 +1,4 @@
-"""Times as an operator reads them: how long ago, in the browser's zone, with UTC to paste into a ticket."""
+"""Times as HTML: how long ago, in the browser's zone, with UTC as the title to paste into a ticket."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -12,7 +12,7 @@ NEVER = SafeString('<span class="moment-ago">–</span>')
 
 
 def moment(at: datetime | None) -> SafeString:
-    """The instant and how far it is from now; a script of the page turns it into the browser's zone."""
+    """The instant and its distance from now; a script converts it to the browser's zone."""
     if at is None:
         return NEVER
     return format_html('{} <span class="moment-ago">{}</span>', instant(at), distance(at))
@@ -29,7 +29,7 @@ def instant(at: datetime) -> SafeString:
 
 
 def appointment(at: datetime) -> SafeString:
-    """An instant to come, as one would say it: “Tuesday 09:00”, with the date where it is a week away or more."""
+    """A future instant: “Tuesday 09:00”, or with the date if it is a week away or more."""
     utc = at.astimezone(UTC)
     is_near = abs(utc - timezone.now()) < timedelta(days=6)
     return format_html(

@@ -1,4 +1,4 @@
-"""Pages beside lists and details: a form that ends in a service, and a secret that is shown once."""
+"""Pages besides lists and details: a form that calls a service, and a secret that is shown once."""
 
 import json
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ from config.console.parts.sections import Section
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Fields that belong together; `when` shows them only while the form's `choice` field has one of these values.
-    Folded, only its title is seen, unless something in it is wrong; `said` then tells what is set in it."""
+    """A group of fields; with `when`, it is shown only while the form's `choice` field has one of these values.
+    A folded group shows its title only, unless a field has an error; `said` then lists its values."""
 
     title: str = ""
     note: str = ""
@@ -50,7 +50,7 @@ def form_page(
     obj: Any = None,
     method: str = "post",
 ) -> HttpResponse:
-    """A form on a page of its own, with sections below it; a question, which changes nothing, is asked by `get`."""
+    """A form on its own page, with sections below it; a form that changes nothing uses `get`."""
     context = {
         **panel.admin_site.each_context(request),
         "opts": panel.opts,
@@ -83,7 +83,7 @@ def plain_page(
 
 
 def reveal(panel: Panel, request: HttpRequest, *, title: str, secret: str, explained: str, back: str) -> HttpResponse:
-    """Show a secret in the answer itself: it is stored nowhere in the clear, not in a session or cookie either."""
+    """Show a secret in the response only: it is stored nowhere in the clear, neither in a session nor in a cookie."""
     context = {
         **panel.admin_site.each_context(request),
         "opts": panel.opts,
@@ -96,7 +96,7 @@ def reveal(panel: Panel, request: HttpRequest, *, title: str, secret: str, expla
 
 
 def reveal_in_dialog(request: HttpRequest, *, secret: str, explained: str, back: str) -> HttpResponse:
-    """The same, in place of the dialog that asked for it: with its button still there, a second click would make another."""
+    """Show a secret in place of the dialog. If its button stayed, a second click would make another secret."""
     context = {"secret": secret, "explained": explained, "back": back}
     response = TemplateResponse(request, "admin/console/secret_dialog.html", context)
     response["HX-Retarget"] = response["HX-Reselect"] = "#dialog"

@@ -1,4 +1,4 @@
-"""What every page of the console is: an instrument panel over one noun, cheap to look at however large its table."""
+"""The base of every page of the console: lists and details of one model, at a fixed cost however large its table."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, cast
@@ -15,14 +15,14 @@ from unfold.enums import ActionVariant
 from config.console.parts.sections import Section
 
 Method = TypeVar("Method", bound=Callable[..., Any])
-COUNTED = 10_000  # rows; nobody pages further, and counting millions at every look is what makes a console slow
+COUNTED = 10_000  # rows; counting millions for each page view would make the console slow
 
 
-LOOKED_THROUGH = 100_000  # rows, for what no index finds
+LOOKED_THROUGH = 100_000  # rows, for filters without an index
 
 
 def newest(rows: QuerySet[Any]) -> QuerySet[Any]:
-    """Those of a time-ordered log's newest LOOKED_THROUGH rows: among millions, what is rare would be looked for in all."""
+    """Restrict a filter without an index to the newest LOOKED_THROUGH rows of a time-ordered table."""
     older = rows.model._default_manager.order_by("-id").values_list("id", flat=True)[LOOKED_THROUGH:][:1]
     return rows.filter(id__gt=older[0]) if older else rows
 
@@ -35,7 +35,7 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]
     @cached_property
     def count(self) -> int:
         rows = cast("QuerySet[Model]", self.object_list)
-        # Of the key alone: a list's annotations would be worked out for every row counted.
+        # Count keys only: otherwise PostgreSQL computes the list's annotations for every row.
         return min(rows.order_by().values("pk")[: COUNTED + 1].count(), COUNTED)
 
     @property
@@ -48,14 +48,14 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]
 
 
 class Panel(ModelAdmin):  # type: ignore[misc]
-    """A list that costs a fixed number of queries, and a page made of `sections`.
+    """A list that costs a fixed number of queries, and a detail page made of `sections`.
 
-    Django's own forms for adding, changing and deleting are shut: every change is a named action that calls a service.
+    Django's own forms for adding, changing and deleting are disabled: every change is a named action that calls a service.
     """
 
     paginator = CappedPaginator
     show_full_result_count = False
-    show_facets = ShowFacets.NEVER  # a count for every choice of every filter
+    show_facets = ShowFacets.NEVER  # facets would count every choice of every filter
     list_max_show_all = 0
     list_per_page = 50
     list_fullwidth = True
@@ -77,7 +77,7 @@ class Panel(ModelAdmin):  # type: ignore[misc]
         return False
 
     def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        # Who may change something may look at it, although nobody changes it by Django's own form.
+        # Permission to change an object includes permission to view it.
         app, model = self.opts.app_label, self.opts.model_name
         return any(request.user.has_perm(f"{app}.{verb}_{model}") for verb in ("view", "change"))
 
@@ -91,7 +91,7 @@ class Panel(ModelAdmin):  # type: ignore[misc]
 def column(
     description: str, *, label: Mapping[str, str] | None = None, empty_value: str | None = None
 ) -> Callable[[Method], Method]:
-    """A method as a list's column; `label` gives each of its values a colour."""
+    """Turn a method into a list column; `label` maps its values to colours."""
     marked = display(description=description, label=label, empty_value=empty_value)
     return cast(Callable[[Method], Method], marked)
 
@@ -105,7 +105,7 @@ def button(
     variant: ActionVariant = ActionVariant.DEFAULT,
     dialog: Mapping[str, Any] | None = None,
 ) -> Callable[[Method], Method]:
-    """A method as a button of the detail page: with a dialog it acts on a POST of that alone, without it is a page."""
+    """Turn a method into a button of the detail page: with a dialog it acts on the dialog's POST, without one it is a page."""
     marked = action(
         description=description, permissions=permissions, icon=icon, url_path=url_path, variant=variant, dialog=dialog
     )
@@ -113,10 +113,10 @@ def button(
 
 
 def acting(request: HttpRequest) -> str:
-    """Who acts, as the audit log and the services want it."""
+    """The acting account, as the audit log and the services expect it."""
     return f"admin:{request.user.get_username()}"
 
 
 def is_list(request: HttpRequest) -> bool:
-    """Is this request for a list page? Lists leave large columns in the database."""
+    """Whether the request is for a list page: lists do not read large columns."""
     return bool(request.resolver_match and (request.resolver_match.url_name or "").endswith("_changelist"))

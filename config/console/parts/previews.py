@@ -1,4 +1,4 @@
-"""What a form would do, told while it is being filled in: by its Preview button, and with scripts as one types."""
+"""Previews of a form's effect: by its Preview button, and with scripts while the user types."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from django.core.exceptions import NON_FIELD_ERRORS
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-BUTTON = "_preview"  # in a form's POST: its Preview button was pressed, so nothing is to be saved
+BUTTON = "_preview"  # in a form's POST: the Preview button was pressed, so do not save
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preview:
-    """Section of a form: what it says, in words and as a table, or what is wrong with it. It asks `url` for the next."""
+    """Section of a form: its meaning in words and as a table, or its errors. It loads the next preview from `url`."""
 
     template: ClassVar[str] = "admin/console/preview.html"
     url: str
@@ -26,17 +26,17 @@ class Preview:
 
 
 def is_asked(request: HttpRequest) -> bool:
-    """Whether a form was sent to be looked at, and not to be saved."""
+    """Whether the form was posted for a preview and not to be saved."""
     return BUTTON in request.POST
 
 
 def wrong_with(form: forms.Form) -> list[str]:
-    """The errors of a form, each with the name of its field where that is not plain."""
+    """The errors of a form, each with its field's label if the message does not name it."""
     return [f"{_label(form, name)}{error}" for name, errors in form.errors.items() for error in errors]
 
 
 def respond(request: HttpRequest, preview: Preview) -> HttpResponse:
-    """What takes the place of a preview that is shown."""
+    """The response that replaces the shown preview."""
     return TemplateResponse(request, "admin/console/preview_body.html", {"section": preview})
 
 

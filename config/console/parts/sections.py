@@ -9,7 +9,7 @@ Cell = Any
 
 
 class Section(Protocol):
-    """What a detail page shows below one another, each by its own template."""
+    """A part of a detail page, with its own template."""
 
     @property
     def template(self) -> str: ...
@@ -30,7 +30,7 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows under headers, or one sentence where there are none."""
+    """Rows under headers, or one sentence if there are no rows."""
 
     template: ClassVar[str] = "admin/console/table.html"
     title: str
@@ -42,7 +42,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Text:
-    """Text as it is: a payload, a traceback."""
+    """Preformatted text: a payload, a traceback."""
 
     template: ClassVar[str] = "admin/console/text.html"
     title: str
@@ -53,7 +53,7 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """One thing an operator should know first."""
+    """The most important fact about the object, at the top of the page."""
 
     template: ClassVar[str] = "admin/console/notice.html"
     text: Cell
@@ -62,5 +62,5 @@ class Notice:
 
 
 def pretty(value: Any) -> str:
-    """JSON for people."""
+    """Indented JSON."""
     return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=False, default=str)

@@ -1,4 +1,4 @@
-"""A time on the wall clock of a zone, as a browser's own field gives it."""
+"""A form field for a local time, as a browser's datetime input sends it."""
 
 from datetime import MAXYEAR, MINYEAR, datetime
 from typing import Any
@@ -11,7 +11,7 @@ FORMAT = "%Y-%m-%dT%H:%M:%S"
 
 
 class LocalTime(forms.CharField):
-    """A naive datetime, or an aware one where an offset was given; None where nothing was."""
+    """A naive datetime, an aware one if an offset was given, or None if the field is empty."""
 
     def __init__(self, **options: Any) -> None:
         widget = UnfoldAdminTextInputWidget(attrs={"type": "datetime-local", "step": "1"})
@@ -22,7 +22,7 @@ class LocalTime(forms.CharField):
         try:
             at = datetime.fromisoformat(text) if text else None
         except ValueError:
-            raise ValidationError("Write such as 2026-11-20T09:00.") from None
-        if at and not MINYEAR < at.year < MAXYEAR:  # in another zone it may be beyond the calendar
-            raise ValidationError("Write a time of these centuries, such as 2026-11-20T09:00.")
+            raise ValidationError("Enter a date and time, e.g. 2026-11-20T09:00.") from None
+        if at and not MINYEAR < at.year < MAXYEAR:  # converted to another zone, the first and last year may overflow
+            raise ValidationError("Enter a date with a year from 2 to 9998, e.g. 2026-11-20T09:00.")
         return at

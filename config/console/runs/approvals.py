@@ -1,4 +1,4 @@
-"""The inbox of what runs ask before they go on."""
+"""The inbox of approvals that runs wait for."""
 
 from typing import Any
 from uuid import UUID
@@ -38,7 +38,7 @@ COLOURS = {
 
 
 class StatusFilter(admin.SimpleListFilter):
-    """Pending ones, unless asked for others."""
+    """Shows pending approvals by default."""
 
     title = "status"
     parameter_name = "status"
@@ -63,7 +63,7 @@ class StatusFilter(admin.SimpleListFilter):
 
 
 class DecisionForm(BaseDialogForm):  # type: ignore[misc]
-    """Bound to what was shown: should the run ask for something else meanwhile, the decision is refused."""
+    """Bound to the shown question: if the run asks for something else meanwhile, the decision is refused."""
 
     digest = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -79,19 +79,19 @@ class ApproveForm(DecisionForm):
 
 class EditForm(ApproveForm):
     arguments = JsonField(
-        required=True, rows=10, label="Arguments (JSON)", help_text="What the agent uses in their place"
+        required=True, rows=10, label="Arguments (JSON)", help_text="Edit the arguments that the agent uses."
     )
     field_order = ("digest", "arguments", "reason")
 
 
-APPROVE = dialog("Approve?", "The run goes on with the arguments as they are shown.", "Approve", ApproveForm)
-EDIT = dialog("Approve with other arguments?", "The run goes on with these.", "Approve these", EditForm)
-DENY = dialog("Deny?", "The run goes on, and is told so.", "Deny", ApproveForm)
+APPROVE = dialog("Approve?", "The run continues with the arguments as shown.", "Approve", ApproveForm)
+EDIT = dialog("Approve with other arguments?", "The run continues with these arguments.", "Approve these", EditForm)
+DENY = dialog("Deny?", "The run continues and receives the denial.", "Deny", ApproveForm)
 
 
 @admin.register(Approval)
 class ApprovalPanel(Panel):
-    """What runs wait for a person to decide."""
+    """Approvals that runs wait for."""
 
     list_display = ("status_label", "question_shown", "agent", "run_shown", "since", "until", "decided")
     list_display_links = ("status_label", "question_shown")
@@ -107,7 +107,7 @@ class ApprovalPanel(Panel):
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
         is_pending = is_list(request) and StatusFilter.parameter_name not in request.GET
-        return ("wait_id",) if is_pending else ("-wait_id",)  # the longest waiting, else the newest
+        return ("wait_id",) if is_pending else ("-wait_id",)  # pending: the longest waiting first; else the newest
 
     @column("status", label=COLOURS)
     def status_label(self, approval: Approval) -> str:
@@ -147,17 +147,17 @@ class ApprovalPanel(Panel):
     @button("Approve", permissions=["decide"], icon="check", variant=ActionVariant.SUCCESS, dialog=APPROVE)
     def approve(self, request: HttpRequest, form: ApproveForm, object_id: str) -> HttpResponse:
         return self._decide(
-            request, APPROVE, form, object_id, "approve", field="reason", done="Approved: the run goes on."
+            request, APPROVE, form, object_id, "approve", field="reason", done="Approved: the run continues."
         )
 
     @button("Edit and approve", permissions=["decide"], icon="edit", dialog=EDIT)
     def edit(self, request: HttpRequest, form: EditForm, object_id: str) -> HttpResponse:
-        done = "Approved with other arguments: the run goes on."
+        done = "Approved with other arguments: the run continues."
         return self._decide(request, EDIT, form, object_id, "edit", field="arguments", done=done)
 
     @button("Deny", permissions=["decide"], icon="block", variant=ActionVariant.DANGER, dialog=DENY)
     def deny(self, request: HttpRequest, form: ApproveForm, object_id: str) -> HttpResponse:
-        return self._decide(request, DENY, form, object_id, "deny", field="reason", done="Denied: the run goes on.")
+        return self._decide(request, DENY, form, object_id, "deny", field="reason", done="Denied: the run continues.")
 
     def _decide(
         self,
@@ -196,13 +196,13 @@ class ApprovalPanel(Panel):
     def sections(self, request: HttpRequest, obj: Approval) -> list[Section]:
         sections: list[Section] = [_notice(obj)]
         if obj.detail:
-            sections.append(Text(title="In detail", text=obj.detail))
+            sections.append(Text(title="Details", text=obj.detail))
         if obj.arguments is not None:
             sections.append(
-                Text(title="Arguments", text=pretty(obj.arguments), note="What is to be done, if approved.")
+                Text(title="Arguments", text=pretty(obj.arguments), note="The agent uses them if you approve.")
             )
         if obj.decision == Approval.Decision.EDIT:
-            sections.append(Text(title="Arguments as they were approved", text=pretty(obj.decided_arguments)))
+            sections.append(Text(title="Approved arguments", text=pretty(obj.decided_arguments)))
         return [*sections, _facts(obj), entries_of("approval", obj.pk)]
 
 
@@ -216,7 +216,7 @@ def _notice(approval: Approval) -> Notice:
                 format_html("Until {} ({}); after that it {}.", appointment(wait.due_at), distance(wait.due_at), expiry)
             ]
         else:
-            details = ["It waits for as long as it takes."]
+            details = ["No time limit."]
         return Notice(
             text=format_html("{} asks: {}", wait.run.agent, approval.question), level="warning", details=details
         )

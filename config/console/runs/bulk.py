@@ -1,7 +1,7 @@
-"""A deed done to every run a filter finds: first how many they are, then batch by batch.
+"""An action on every run that matches a filter: first a preview with counts, then batch by batch.
 
-Runs that come to match meanwhile are left alone. Those that are meant come no later in the queue's order than the last
-one at the preview; a requeued run goes to the end of that order, so none is requeued twice, though it fail again.
+Runs that match only after the preview are excluded: the action stops at the last queue position of the preview. A requeued
+run goes to the end of that order, so no run is requeued twice, even if it fails again.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ KINDS = 20  # rows of it
 
 @dataclass(frozen=True, kw_only=True)
 class Deed:
-    """What is done to each run, and to which it may be done."""
+    """An action, and the runs it is allowed for."""
 
     verb: str
     done: str
@@ -39,7 +39,7 @@ class Deed:
 
 
 class Progress(forms.Form):
-    """Where in the queue's order it is and where it ends, and what came of it so far."""
+    """Position and end in the queue's order, and the results so far."""
 
     after = forms.IntegerField(widget=forms.HiddenInput)
     upto = forms.IntegerField(widget=forms.HiddenInput)
@@ -49,10 +49,10 @@ class Progress(forms.Form):
 
 
 def carry_out_or_ask(panel: Panel, request: HttpRequest, chosen: QuerySet[Run], deed: Deed) -> HttpResponse | None:
-    """Those chosen by hand at once; all that a filter finds after a preview, and in batches."""
+    """Process selected runs immediately; process all runs of a filter in batches, after a preview."""
     by = acting(request)
     if request.POST.get("select_across") != "1":
-        in_order = chosen.order_by("seq")  # in which they first stood in the queue
+        in_order = chosen.order_by("seq")  # the order in which they entered the queue
         carry_out(
             request, in_order, lambda run: deed.act(run, by), done=deed.done, legal=deed.legal, otherwise=deed.otherwise
         )
@@ -74,13 +74,13 @@ def _preview(panel: Panel, request: HttpRequest, chosen: QuerySet[Run], deed: De
     notice = Notice(
         level="warning" if total else "info",
         text=f"{counted['runs']:,}{more} runs match the filter. {deed.verb} is possible for {total:,}{more} of them.",
-        details=[f"Of the others: {deed.otherwise}."] if total < counted["runs"] else [],
+        details=[f"Not possible for the others: {deed.otherwise}."] if total < counted["runs"] else [],
     )
     table = Table(
-        title="Which they are",
+        title="Matching runs",
         headers=("Status", "Agent", "Runs", f"{deed.verb} possible"),
         rows=rows,
-        empty="None.",
+        empty="No runs.",
         note="The largest groups." if len(largest) > KINDS else "",
     )
     start = Progress(initial={"after": 0, "upto": counted["upto"] or 0, "total": total, "done": 0, "refused": 0})
@@ -108,7 +108,7 @@ def _batch(
         return _show(panel, request, deed, Progress(initial=so_far), [_how_far(so_far, deed)], has_begun=True)
     messages.success(request, f"{so_far['done']:,} {deed.done}.")
     if so_far["refused"]:
-        messages.warning(request, f"{so_far['refused']:,} refused: what is so of each says its page.")
+        messages.warning(request, f"{so_far['refused']:,} refused: see the page of each run.")
     return leave(request, request.get_full_path())
 
 
@@ -116,7 +116,7 @@ def _how_far(so_far: dict[str, int], deed: Deed) -> Notice:
     refused = f", {so_far['refused']:,} refused" if so_far["refused"] else ""
     return Notice(
         text=f"{so_far['done']:,} of {so_far['total']:,} {deed.done}{refused}.",
-        details=["It goes on by itself while this page is open."],
+        details=["Continues while this page is open."],
     )
 
 
@@ -127,13 +127,13 @@ def _show(
     context = {
         **panel.admin_site.each_context(request),
         "opts": panel.opts,
-        "title": f"{deed.verb} all runs the filter finds",
+        "title": f"{deed.verb} all matching runs",
         "sections": sections,
         "progress": progress,
         "action": request.POST["action"],
         "chosen": request.POST.getlist(ACTION_CHECKBOX_NAME)[:1],
         "has_begun": has_begun,
-        "submit_text": "Go on" if has_begun else f"{deed.verb} {progress['total'].value():,}",
+        "submit_text": "Continue" if has_begun else f"{deed.verb} {progress['total'].value():,}",
         "is_possible": bool(progress["total"].value()),
         "back": request.get_full_path(),
     }

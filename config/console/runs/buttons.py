@@ -1,4 +1,4 @@
-"""What a person may do to a run: every button opens a dialog, and calls one service."""
+"""The buttons of a run's page: each opens a dialog and calls one service."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -26,28 +26,28 @@ from runs.models import Run, Step
 from runs.states import LIVE, REQUEUEABLE, RunStatus
 
 OUTCOMES = {
-    "happened": "It happened: enter its result below, and the run goes on with it",
-    "did_not_happen": "It did not happen, and cannot any more: the run goes on and does it",
+    "happened": "It happened: enter its result below; the run continues with it",
+    "did_not_happen": "It did not happen and cannot happen any more: the run continues and executes it",
     "fail": "Let the run fail",
 }
-# Without a step that could have happened, there is nothing to enter a result for.
+# If no step could have happened, there is no result to enter.
 OUTCOMES_OF_MISMATCH = {
-    "did_not_happen": "Try again: code that fits its journal is back",
+    "did_not_happen": "Try again: code that fits its journal is deployed",
     "fail": OUTCOMES["fail"],
 }
 
 
 class ForkForm(BaseDialogForm):  # type: ignore[misc]
-    """From where, and with which input."""
+    """The first step to repeat, and the input."""
 
     step = forms.CharField(
         required=False,
         widget=UnfoldAdminTextInputWidget,
-        label="From step or wait",
-        help_text="Its key in the journal: what came before it is taken over, it and the rest are done anew. "
-        "Empty: everything is done anew.",
+        label="First step or wait to repeat",
+        help_text="Enter its key in the journal. Earlier entries are copied; this one and later ones are executed again. "
+        "Empty: repeat everything.",
     )
-    input = JsonField(label="Input (JSON)", help_text="What the agent sees as run.input")
+    input = JsonField(label="Input (JSON)", help_text="Passed to the agent as run.input.")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -61,18 +61,16 @@ class ForkForm(BaseDialogForm):  # type: ignore[misc]
 
 class SignalForm(BaseDialogForm):  # type: ignore[misc]
     name = forms.CharField(
-        max_length=200, widget=UnfoldAdminTextInputWidget, help_text="What the agent waits for by this name"
+        max_length=200, widget=UnfoldAdminTextInputWidget, help_text="Enter the name that the agent waits for."
     )
-    data = JsonField(rows=5, initial=dict, label="Data (JSON)", help_text="What the agent is given")
+    data = JsonField(rows=5, initial=dict, label="Data (JSON)", help_text="Passed to the agent.")
 
 
 class ResolveForm(BaseDialogForm):  # type: ignore[misc]
-    """What somebody found out."""
+    """A person's answer about an uncertain run."""
 
-    outcome = forms.ChoiceField(widget=UnfoldAdminRadioSelectWidget, label="What is so", choices=list(OUTCOMES.items()))
-    result = JsonField(
-        rows=5, label="Its result (JSON)", help_text="Only if it happened: what the step gives the agent"
-    )
+    outcome = forms.ChoiceField(widget=UnfoldAdminRadioSelectWidget, label="Outcome", choices=list(OUTCOMES.items()))
+    result = JsonField(rows=5, label="Result (JSON)", help_text="Enter the step's result. Only if it happened.")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -84,29 +82,33 @@ class ResolveForm(BaseDialogForm):  # type: ignore[misc]
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         if cleaned.get("result") is not None and cleaned.get("outcome") != "happened":
-            self.add_error("result", "A result belongs to what happened alone: empty it, or choose that it happened.")
+            self.add_error(
+                "result", "Only a step that happened has a result: empty the field, or choose “It happened”."
+            )
         return cleaned
 
 
 REQUEUE = dialog(
     "Requeue this run?",
-    "The same run again, with fresh attempts. What its journal holds is kept and not done again.",
+    "Runs it again, with all its attempts. Recorded steps are kept and not repeated.",
     "Requeue",
 )
 CANCEL = dialog(
     "Cancel this run?",
-    "A running one is stopped within seconds; what it has not committed by then is undone. Its children are cancelled too.",
+    "Stops a running run within seconds and rolls back its uncommitted work. Its children are cancelled too.",
     "Cancel the run",
 )
 FORK = dialog(
     "Fork this run?",
-    "A new run with the journal up to the step you name. If this one has not finished, it is closed.",
+    "Creates a new run with a copy of the journal before the step you enter. If this run has not finished, it is closed.",
     "Fork",
     ForkForm,
 )
-SIGNAL = dialog("Signal this run?", "It takes the signal now or when it comes to wait for it.", "Send", SignalForm)
+SIGNAL = dialog(
+    "Signal this run?", "The run takes the signal now, or when it reaches the wait for it.", "Send", SignalForm
+)
 RESOLVE = dialog(
-    "Resolve this run?", "Nothing is sent before you say so. Your answer goes into its journal.", "Resolve", ResolveForm
+    "Resolve this run?", "Nothing is sent before you answer. The journal records your answer.", "Resolve", ResolveForm
 )
 
 
@@ -156,7 +158,7 @@ class RunButtons(Panel):
             form,
             act,
             field="step",
-            done="Forked: this is the new run.",
+            done="Forked. This is the new run.",
             back=page("runs_run", object_id),
         )
 
@@ -169,10 +171,10 @@ class RunButtons(Panel):
 
     @button("Shadow run", permissions=["shadow"], icon="science", url_path="shadow")
     def shadow_run(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """The event's page for it, with this run's journal to answer."""
+        """Open the event's shadow-run page with this run's journal."""
         run = get_object_or_404(Run.objects.only("id", "trigger", "event_ids"), pk=object_id)
         if not run.event_ids:
-            raise Http404("No event woke it.")
+            raise Http404("No event woke this run.")
         query = urlencode({"trigger": run.trigger, "run": run.pk})
         return redirect(f"{reverse('admin:triggers_event_shadow_event', args=[run.event_ids[-1]])}?{query}")
 

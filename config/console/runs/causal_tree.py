@@ -1,8 +1,8 @@
-"""Where a run stands in its causal chain: what led to it, and what it led to.
+"""The causal tree of a run: its causes and its effects.
 
 Up: a run ← the events that woke it ← the runs that emitted them; a child ← its parent; a fork ← the run it was made of.
 Down: a run → the events it emitted → the runs these started or woke; → its children; → its forks. Each direction is one
-query, level by level, so that of a large tree what is nearest is shown, and what failed before what did not.
+query, level by level: a large tree shows the nearest nodes first, and failed runs before others.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,9 +23,9 @@ from triggers.models import Event
 
 LEVELS_UP = 12  # an event and the run that emitted it are two
 LEVELS_DOWN = 6
-CAUSES = 3  # events of one run that are followed up
-BREADTH = 10  # shown of each kind of thing that one thing led to
-COUNTED = 1_000  # of these at most is counted how many more there are
+CAUSES = 3  # events of one run to follow up
+BREADTH = 10  # effects of one kind shown per node
+COUNTED = 1_000  # count further effects up to this number
 NODES = 150  # of one direction
 
 UP = """
@@ -87,8 +87,8 @@ WITH RECURSIVE down (level, kind, id, relation, of, others) AS (
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """A run or an event of the tree, how it hangs together with the one it hangs on, and how many that hang there in the
-    same way are not shown."""
+    """A run or event of the tree, its relation to its parent node, and the number of hidden siblings with the same
+    relation."""
 
     level: int
     kind: str
@@ -110,7 +110,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class CausalTree:
-    """What led to a run, read from it back in time, and what it led to."""
+    """The causes of a run, backwards in time, and its effects."""
 
     template: ClassVar[str] = "admin/console/causal_tree.html"
     chain: Sequence[str]
@@ -155,7 +155,7 @@ def _event(id: UUID, type: str, subject: str) -> SafeString:
 
 
 def _lines(run: Run, nodes: Sequence[Node], named: dict[UUID, Line]) -> Iterable[Line]:
-    """Depth first, below what each hangs on. What hangs in two places is followed in the first of them alone."""
+    """Depth first, below their parents. A node with two parents is expanded only below the first."""
     hanging: dict[UUID | None, dict[UUID, Node]] = {}
     for node in nodes:
         hanging.setdefault(node.of, {}).setdefault(node.id, node)
@@ -168,7 +168,7 @@ def _lines(run: Run, nodes: Sequence[Node], named: dict[UUID, Line]) -> Iterable
         for relation, alike in groupby(hanging.get(id, {}).values(), key=lambda node: node.relation):
             others = 0
             for node in alike:
-                gone = Line(level=0, relation="", what=f"{node.kind} {node.id}, which is gone")
+                gone = Line(level=0, relation="", what=f"{node.kind} {node.id} (deleted)")
                 yield replace(named.get(node.id, gone), level=level, relation=relation)
                 yield from below(node.id, level + 1)
                 others = node.others

@@ -1,4 +1,4 @@
-"""What became of the runs that a run spawned, under the names by which it spawned them."""
+"""The outcomes of a run's children, by the names under which it spawned them."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,12 +8,12 @@ from uuid import UUID
 from runs.models import Run, Step
 from runs.states import RunStatus
 
-SPAWN = "spawn "  # what the key of a journal's entry of a child begins with
+SPAWN = "spawn "  # prefix of a journal key that spawned a child
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How many children there are, and how many of them came to no good end."""
+    """The number of children, and of failed and cancelled ones."""
 
     count: int
     failed: int = 0
@@ -21,7 +21,7 @@ class Ended:
 
     @property
     def words(self) -> str:
-        """Such as “7 children finished, 1 failed”."""
+        """E.g. “7 children finished, 1 failed”."""
         noun = "child" if self.count == 1 else "children"
         told = [
             f"{number} {word}" for number, word in ((self.failed, "failed"), (self.cancelled, "cancelled")) if number
@@ -40,7 +40,7 @@ def statuses_of(ids: Iterable[UUID]) -> dict[UUID, str]:
 
 
 def spawned_by(run_ids: Iterable[UUID], keys: Iterable[str] | None = None) -> dict[UUID, str]:
-    """By the children of durable runs: the keys of the journals' entries that spawned them."""
+    """The journal keys that spawned children of durable runs, by child."""
     steps = Step.objects.filter(run_id__in=list(run_ids), key__startswith=SPAWN, status=Step.Status.DONE)
     if keys is not None:
         steps = steps.filter(key__in=list(keys))
@@ -48,12 +48,12 @@ def spawned_by(run_ids: Iterable[UUID], keys: Iterable[str] | None = None) -> di
 
 
 def name_of(key: str) -> str:
-    """Of the entry “spawn pick:bad-1” it is “pick:bad-1”."""
+    """E.g. “pick:bad-1” for the entry “spawn pick:bad-1”."""
     return key.removeprefix(SPAWN)
 
 
 def _id(output: object) -> UUID | None:
-    """A step of the agent's own may be called so, too."""
+    """Whether the entry spawned a child: an agent's own step may have a key with this prefix."""
     try:
         return UUID(output) if isinstance(output, str) else None
     except ValueError:

@@ -1,5 +1,5 @@
-"""A page of a run's journal: its steps and waits in the order in which they were begun, read with a fixed number of
-queries however long it is."""
+"""A page of a run's journal: its steps and waits in the order in which they began, read with a fixed number of queries
+for any length."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ PER_PAGE = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A step or a wait in a line."""
+    """A step or a wait as one line."""
 
     key: str
     kind: str
@@ -36,7 +36,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """Some entries of a journal, and how many there are of all."""
+    """A page of entries, and the total counts."""
 
     entries: Sequence[Entry]
     steps: int
@@ -61,7 +61,7 @@ class Page:
 
 
 def read_page(run: Run, request: HttpRequest) -> Page:
-    """The page the request asks for, else the last one: that is where the run is."""
+    """The requested page, else the last one, which shows the current position of the run."""
     steps, waits = Step.objects.filter(run=run), Wait.objects.filter(run=run)
     counted = steps.aggregate(steps=Count("key"), failed=Count("key", filter=~Q(status=Step.Status.DONE)))
     counted["waits"] = waits.count()
@@ -94,7 +94,7 @@ def _entries(steps: QuerySet[Step], waits: QuerySet[Wait], span: slice) -> list[
 
 
 def _children(steps: Sequence[Step], waits: Sequence[Wait]) -> tuple[dict[str, UUID], dict[UUID, str]]:
-    """By the key of a step the run it spawned; and the status of each child that a step or a wait is about."""
+    """The spawned run by the key of its step, and the status of each child that a step or wait refers to."""
     spawning = [step for step in steps if step.key.startswith(SPAWN)]
     spawned = spawned_by({step.run_id for step in spawning}, [step.key for step in spawning]) if spawning else {}
     awaited = [id for wait in waits for id in wait.children]
@@ -102,12 +102,12 @@ def _children(steps: Sequence[Step], waits: Sequence[Wait]) -> tuple[dict[str, U
 
 
 def _light(steps: QuerySet[Step]) -> QuerySet[Step]:
-    """Without what may be large."""
+    """Defers columns that may be large."""
     return steps.defer("error", "arguments", "output", "usage").annotate(error_begins=Left("error", 500))
 
 
 def of_step(step: Step, child: UUID | None = None, statuses: Mapping[UUID, str] | None = None) -> Entry:
-    """Of a step that spawned a run: with what became of that."""
+    """For a step that spawned a run, with that run's status."""
     status = (statuses or {}).get(child) if child else None
     return Entry(
         key=step.key,
@@ -134,7 +134,7 @@ def _outcome(step: Step) -> str:
     again = f"attempt {step.attempts}" if step.attempts > 1 else ""
     match step.status:
         case Step.Status.STARTED:
-            what = "begun and not ended"
+            what = "started, not ended"
         case Step.Status.FAILED:
             error = getattr(step, "error_begins", None) or step.error
             is_named = not step.error_kind or error.startswith(step.error_kind)

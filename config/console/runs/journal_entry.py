@@ -1,4 +1,4 @@
-"""All that one entry of a journal holds; read when somebody opens it, since an output may be large."""
+"""The full content of one journal entry, loaded when a user opens it, because an output may be large."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ SENDS_ITS_KEY = (Step.Effect.READ, Step.Effect.IDEMPOTENT, Step.Effect.AT_MOST_O
 
 @dataclass(frozen=True, kw_only=True)
 class Opened:
-    """An entry with what it holds: facts, and texts under their labels."""
+    """An entry's content: facts, and texts by label."""
 
     entry: Entry
     facts: Sequence[tuple[str, Cell]]
@@ -60,9 +60,9 @@ def _wait(wait: Wait) -> Opened:
             ("Waits for", wait.kind),
             ("Event type", wait.event_type),
             ("Until", wait.due_at and moment(wait.due_at)),
-            ("The event that came", wait.event_id and event_link(wait.event_id)),
+            ("Event", wait.event_id and event_link(wait.event_id)),
             ("Children", len(wait.children)),
-            ("Of them failed", ended(wait.children, statuses).failed or ""),
+            ("Failed children", ended(wait.children, statuses).failed or ""),
             ("Approval", approval and link(page("runs_approval", approval.pk), approval.status)),
             ("Began", moment(wait.created_at)),
             ("Ended", wait.ended_at and moment(wait.ended_at)),

@@ -1,4 +1,4 @@
-"""The list of runs: what runs, what does not and why, what failed, what a person must decide on."""
+"""The list of runs, by status, with the reason of each run that does not progress."""
 
 from datetime import timedelta
 from typing import Any
@@ -42,7 +42,7 @@ TITLES = {
     RunStatus.UNCERTAIN.value: "Uncertain runs",
     RunStatus.CANCELLED.value: f"Cancelled runs among the newest {LOOKED_THROUGH:,}",
 }
-# Only a run with a key is ever blocked; saying so lets PostgreSQL use the index of live runs by key.
+# Only a run with a key can be blocked; the condition lets PostgreSQL use the index of live runs by key.
 BLOCKED = Q(status=RunStatus.QUEUED, key__isnull=False, ready_at=None, due_at=None)
 REQUEUE = Deed(
     verb="Requeue",
@@ -55,13 +55,13 @@ CANCEL = Deed(
     verb="Cancel",
     done="cancelled; those that are running stop within seconds",
     legal=Q(status__in=LIVE),
-    otherwise="they have finished",
+    otherwise="already finished",
     act=lambda run, by: cancel(run.pk, by=by),
 )
 
 
 class AgentFilter(admin.SimpleListFilter):
-    """The agents some worker has code for: a DISTINCT over all runs would read them all."""
+    """Agents that a worker has code for: a DISTINCT over all runs would read the whole table."""
 
     title = f"agent, in the newest {LOOKED_THROUGH:,} runs"
     parameter_name = "agent"
@@ -74,7 +74,7 @@ class AgentFilter(admin.SimpleListFilter):
 
 
 class PlaceFilter(admin.SimpleListFilter):
-    """Where a queued run stands."""
+    """The place of a queued run."""
 
     title = "place in the queue"
     parameter_name = "place"
@@ -95,7 +95,7 @@ class PlaceFilter(admin.SimpleListFilter):
 
 
 class FinishedFilter(admin.SimpleListFilter):
-    """When a run finished; of the newest alone, since no index finds a day's."""
+    """Time of finish, among the newest runs only, because no index finds the runs of a day."""
 
     title = "finished"
     parameter_name = "finished"
@@ -110,12 +110,12 @@ class FinishedFilter(admin.SimpleListFilter):
 
 @admin.register(Run)
 class RunPanel(RunButtons):
-    """What runs, what does not and why, what failed."""
+    """Runs by status, with the reason of those that do not progress."""
 
     list_display = ("status_label", "agent", "trigger_link", "tried", "created", "took", "reason")
     list_display_links = ("status_label", "agent")
     list_filter = ("status", FinishedFilter, PlaceFilter, AgentFilter)
-    search_fields = ("trigger",)  # only makes the box appear: see get_search_results
+    search_fields = ("trigger",)  # only shows the search box: see get_search_results
     search_help_text = "a run's id, an event's id, or a trigger's exact slug"
     ordering = ("-id",)
     actions = ("requeue_chosen", "cancel_chosen")
@@ -133,7 +133,7 @@ class RunPanel(RunButtons):
             return runs
         runs = runs.defer("input", "result", "policy")
         match request.GET.get("status__exact"):
-            case RunStatus.CANCELLED:  # of all statuses the one that is rare and has no index
+            case RunStatus.CANCELLED:  # the only rare status without an index
                 return newest(runs)
             case RunStatus.UNCERTAIN:
                 return with_doubts(runs)
@@ -173,7 +173,7 @@ class RunPanel(RunButtons):
 
     @column("attempt", empty_value="–")
     def tried(self, run: Run) -> int | None:
-        # Counted since the last progress, so it says something only of a run that is not over.
+        # Counted since the last progress, so it is useful only for a live run.
         return run.attempt or None if run.status in LIVE else None
 
     @column("created")
@@ -196,7 +196,7 @@ class RunPanel(RunButtons):
     def parked(self, run: Run) -> SafeString:
         return moment(run.parked_at)  # type: ignore[attr-defined]
 
-    @column("what is not known")
+    @column("open question")
     def doubt(self, run: Run) -> SafeString | str:
         return as_one(doubt_about(run))
 
@@ -221,13 +221,13 @@ class RunPanel(RunButtons):
         return sections_of(obj, request)
 
     def entry_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """One entry of its journal: for the run's page, where somebody opens it there, or on a page of its own."""
+        """One entry of its journal, inside the run's page or on its own page."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         run = get_object_or_404(Run.objects.only("id", "agent", "payload_removed_at"), pk=object_id)
         opened = open_entry(run, request.GET.get("key", ""))
         if opened is None:
-            raise Http404("Its journal has no such entry.")
+            raise Http404("The journal has no such entry.")
         if request.headers.get("HX-Request"):
             may_fork = self.has_fork_permission(request) and run.payload_removed_at is None
             return TemplateResponse(

@@ -1,4 +1,4 @@
-"""The page of one run: what it is doing or why it is not, its journal, its causes and effects."""
+"""The page of one run: its state and the reason for it, its journal, its causes and effects."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -39,7 +39,7 @@ from triggers.models import Event
 
 SHOWN = 20  # attempts, events and notifications of one run
 CLAIMS = "A worker claims a run to execute it. Attempts are counted since the last step or wait that was completed."
-CHILDREN = 5  # of those it waits for, linked in the notice
+CHILDREN = 5  # awaited children linked in the notice
 
 
 def sections_of(run: Run, request: HttpRequest) -> list[Section]:
@@ -63,7 +63,7 @@ def sections_of(run: Run, request: HttpRequest) -> list[Section]:
     ]
     if run.input is not None:
         sections.append(Text(title="Input", text=pretty(run.input), folded=True))
-    sections.append(Text(title="Policy, as it was at dispatch", text=pretty(run.policy), folded=True))
+    sections.append(Text(title="Policy at dispatch", text=pretty(run.policy), folded=True))
     return sections
 
 
@@ -80,21 +80,21 @@ def _notices(run: Run) -> list[Section]:
         details = [format_html("Its key is held by {}.", run_link(holder)) for holder in _holders(run)]
     if run.status == RunStatus.QUEUED and run.ready_at and not has_worker(run):
         level = "bad"
-        details = ["Start a worker that has this agent's code: celery -A config worker. Processes are under Workers."]
+        details = ["Start a worker that has this agent's code: celery -A config worker. See Processes."]
     if (
         run.status == RunStatus.FAILED
         and ProcessedEvent.objects.filter(run_id=run.pk, event_id__in=run.event_ids).exists()
     ):
-        details = ["Its event has been processed, so it cannot be requeued; replay the event instead."]
+        details = ["Its event has been processed, so it cannot be requeued. Replay the event instead."]
     if run.status in REQUEUEABLE and (fork := Run.objects.filter(forked_from_id=run.pk).order_by("id").last()):
-        details = [format_html("It was forked: {} does its work now.", run_link(fork.pk))]
+        details = [format_html("It was forked. {} continues its work.", run_link(fork.pk))]
     return [Notice(text=in_words(run), level=level, details=details)]
 
 
 def _waiting(wait: Wait) -> Notice:
     match wait.kind:
         case Wait.Kind.APPROVAL:
-            details = [link(page("runs_approval", wait.approval.pk), "Look at it and decide")]
+            details = [link(page("runs_approval", wait.approval.pk), "Open the approval")]
             return Notice(text=waiting_for(wait), level="warning", details=details)
         case Wait.Kind.CHILDREN:
             live = Run.objects.live().filter(parent_id=wait.run_id, id__among=wait.children)
@@ -103,9 +103,7 @@ def _waiting(wait: Wait) -> Notice:
             more = [f"{still - len(links)} more"] if still > len(links) else []
             details = [joined([*links, *more])] if links else []
             return Notice(text=waiting_for(wait, still_running=still), details=details)
-    return Notice(
-        text=waiting_for(wait), details=["It is a row in the database meanwhile: no process, no place in a queue."]
-    )
+    return Notice(text=waiting_for(wait), details=["Meanwhile it occupies no process and no place in a queue."])
 
 
 def _failed_children(run: Run) -> list[Section]:
@@ -139,7 +137,7 @@ def _facts(run: Run, events: list[Event]) -> Facts:
             ("Agent", f"{run.agent} ({run.version})" if run.version else run.agent),
             ("Began on version", run.begun_version if run.begun_version != run.version else ""),
             ("Trigger", trigger_of(run)),
-            # Counted since the last progress; the table of claims counts all of them.
+            # Counted since the last progress; the table of claims shows all of them.
             (
                 "Attempt",
                 (f"{run.attempt} of {retries + 1}" if isinstance(retries, int) else run.attempt)
@@ -151,10 +149,10 @@ def _facts(run: Run, events: list[Event]) -> Facts:
             ("Ready since", run.ready_at and moment(run.ready_at)),
             ("First started", run.started_at and moment(run.started_at)),
             ("Finished", run.finished_at and moment(run.finished_at)),
-            ("First start to end", duration_of(run)),
-            ("Payload taken away", run.payload_removed_at and moment(run.payload_removed_at)),
+            ("Time from first start to end", duration_of(run)),
+            ("Payload removed", run.payload_removed_at and moment(run.payload_removed_at)),
             ("Deadline", moment(run.deadline_at) if run.deadline_at and run.status == RunStatus.RUNNING else ""),
-            ("Cancel asked for", run.cancel_requested_at and moment(run.cancel_requested_at)),
+            ("Cancel requested", run.cancel_requested_at and moment(run.cancel_requested_at)),
             ("Queue and priority", f"{run.queue}, {run.priority}"),
             ("Key", run.key and run.key.partition(":")[2]),
             ("Child of", run.parent_id and run_link(run.parent_id)),
@@ -183,7 +181,7 @@ def _attempts(attempts: list[Attempt]) -> Table:
             )
             for one in reversed(attempts[:SHOWN])
         ],
-        empty="None has ended yet.",
+        empty="No attempt has ended yet.",
         note=f"The latest {SHOWN}; earlier ones are not shown."
         if len(attempts) > SHOWN
         else CLAIMS
@@ -201,7 +199,7 @@ def _events(run: Run, events: list[Event]) -> Table:
             (event_link(event.pk), event.type, event.source.slug, event.subject or "–", moment(event.received_at))
             for event in events
         ],
-        empty="Its events are gone." if run.event_ids else "No event: another run spawned it.",
+        empty="Its events have been deleted." if run.event_ids else "No event: another run spawned it.",
         note=f"{more} more are not shown." if events and more > 0 else "",
     )
 

@@ -1,4 +1,4 @@
-"""Shadow run: choose a trigger, and read what a past event would do today."""
+"""The shadow-run page: choose a trigger and see what a past event would do with today's code."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -28,17 +28,19 @@ from triggers.models import Event
 
 LEVELS = {Outcome.SUCCEEDS: "good", Outcome.FAILS: "bad", Outcome.RETRIES: "bad", Outcome.STOPS: "warning"}
 HOW = {
-    "done": "done, and rolled back",
+    "done": "executed and rolled back",
     "journal": "answered by the journal",
-    "drawn": "drawn anew",
+    "drawn": "generated again",
     "failed": "failed",
 }
 
 
 class ShadowForm(forms.Form):
-    """Which trigger's agent gets the event, and whose journal answers for what cannot be done."""
+    """The trigger whose agent gets the event, and the run whose journal answers calls and waits."""
 
-    trigger = forms.ChoiceField(widget=UnfoldAdminSelectWidget, help_text="Those that want this event today.")
+    trigger = forms.ChoiceField(
+        widget=UnfoldAdminSelectWidget, help_text="Choose a trigger that matches this event today."
+    )
     run = forms.UUIDField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, candidates: Sequence[Candidate], *args: Any, **kwargs: Any) -> None:
@@ -49,7 +51,7 @@ class ShadowForm(forms.Form):
 
 
 def tried(request: HttpRequest, event: Event, form: ShadowForm) -> list[Section]:
-    """Carry it out, and tell."""
+    """Execute the shadow run and show its report."""
     wanted: UUID | None = form.cleaned_data["run"]
     try:
         return told(try_in_a_process(event.pk, trigger=form.cleaned_data["trigger"], run_id=wanted, by=acting(request)))
@@ -58,23 +60,26 @@ def tried(request: HttpRequest, event: Event, form: ShadowForm) -> list[Section]
 
 
 def not_wanting(candidates: Sequence[Candidate]) -> list[Section]:
-    """The triggers that have run on it, and would not today."""
+    """The triggers that ran on it but would not match it today."""
     rows = [(one.trigger.slug, one.why_not, one.run and run_link(one.run.pk)) for one in candidates if one.why_not]
     if not rows:
         return []
     return [
         Table(
-            title="Triggers that would not wake on it today", headers=("Trigger", "Why", "Its run"), rows=rows, empty=""
+            title="Triggers that ran on it but would not match it today",
+            headers=("Trigger", "Reason", "Run"),
+            rows=rows,
+            empty="",
         )
     ]
 
 
 def told(shadow: dict[str, Any]) -> list[Section]:
-    """What `manage.py shadow --json` says of one trigger, as sections."""
+    """The output of `manage.py shadow --json` for one trigger, as sections."""
     sections: list[Section] = [_notice(shadow), _facts(shadow)]
     stop = shadow["stop"]
     if stop and stop["arguments"] is not None:
-        sections.append(Text(title="With these arguments", text=pretty(stop["arguments"])))
+        sections.append(Text(title="Arguments", text=pretty(stop["arguments"])))
     sections += [_changes(shadow), _statements(shadow), *_left(shadow["left"])]
     if shadow["result"] is not None:
         sections.append(Text(title="Result", text=pretty(shadow["result"])))
@@ -93,11 +98,11 @@ def _notice(shadow: dict[str, Any]) -> Notice:
         case Outcome.FAILS:
             text = f"It would fail: {shadow['error']}"
         case Outcome.RETRIES:
-            text = f"It would be tried again later: {shadow['error']}"
+            text = f"It would be retried later: {shadow['error']}"
         case Outcome.STOPS:
             at = f"Stopped at {stop['key']}: " if stop["key"] else "Stopped: "
             text = f"{at}{stop['said']}."
-    details = [f"It took {shadow['seconds']:.2f} s, and all of it was rolled back. Nothing was sent."]
+    details = [f"Took {shadow['seconds']:.2f} s. All of it was rolled back and nothing was sent."]
     return Notice(text=text, level=LEVELS[outcome], details=details)
 
 
@@ -137,7 +142,7 @@ def _touched(statement: dict[str, Any]) -> str:
 
 
 def _left(left: dict[str, Any]) -> list[Section]:
-    """What it would leave behind, each kind that there is."""
+    """Its effects, one section for each kind."""
     tables: list[tuple[str, tuple[str, ...], list[tuple[Any, ...]]]] = [
         (
             "Events it would emit",
@@ -160,12 +165,12 @@ def _left(left: dict[str, Any]) -> list[Section]:
             [(_span(one["after"]), one["reason"] or "–", _code(pretty(one["data"]))) for one in left["wakes"]],
         ),
         (
-            "Schedules it would give itself",
+            "Schedules it would set for itself",
             ("Name", "Rule"),
             [(one["name"], _rule(one)) for one in left["standings"]],
         ),
         (
-            "Pace it would set its heartbeat",
+            "Pace it would set for its heartbeat",
             ("Next check after", "Reason"),
             [(_span(one["after"]), one["reason"] or "–") for one in left["paces"][-1:]],
         ),
@@ -176,7 +181,7 @@ def _left(left: dict[str, Any]) -> list[Section]:
 def _rule(standing: dict[str, Any]) -> str:
     if standing["cron"]:
         return f"{standing['cron']} ({standing['tz']})"
-    return f"every {_span(standing['every'])}" if standing["every"] else "taken away"
+    return f"every {_span(standing['every'])}" if standing["every"] else "removed"
 
 
 def _span(seconds: str) -> str:
@@ -186,11 +191,11 @@ def _span(seconds: str) -> str:
 def _entries(shadow: dict[str, Any]) -> Table:
     not_asked = ", ".join(shadow["not_asked"])
     return Table(
-        title="Entries of its journal",
-        headers=("Key", "Kind", "How"),
+        title="Journal entries",
+        headers=("Key", "Kind", "Answer"),
         rows=[(one["key"], one["kind"], HOW.get(one["how"], one["how"])) for one in shadow["entries"]],
         empty="",
-        note=f"In the journal, and not asked for by today's code: {not_asked}." if not_asked else "",
+        note=f"In the journal, but not used by today's code: {not_asked}." if not_asked else "",
     )
 
 

@@ -1,4 +1,4 @@
-"""Runs that a person must decide on: what was about to be sent, or where journal and code part."""
+"""Runs that a person must decide on: a step that may have happened, or a journal that does not fit the code."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from runs.models import Attempt, Run, Step
 
 
 def with_doubts(runs: QuerySet[Run]) -> QuerySet[Run]:
-    """Each with the step that cannot be proved, if any, and since when it is parked; one more query for all."""
+    """Adds the uncertain step, if any, and the time since when the run is parked; one more query for all runs."""
     unproved = Step.objects.filter(status=Step.Status.STARTED).order_by("position").defer("output", "usage")
     parked: Any = Attempt.objects.filter(run=OuterRef("pk")).order_by("-epoch").values("ended_at")[:1]
     return runs.annotate(parked_at=Subquery(parked)).prefetch_related(
@@ -21,12 +21,12 @@ def with_doubts(runs: QuerySet[Run]) -> QuerySet[Run]:
 
 
 def unproved_step_of(run: Run) -> Step | None:
-    """Of a run that was read `with_doubts`; None where its journal did not fit today's code."""
+    """For a run read `with_doubts`; None if its journal did not fit today's code."""
     return next(iter(getattr(run, "unproved_steps", ())), None)
 
 
 def doubt_about(run: Run) -> str | SafeString:
-    """What is not known, for a list."""
+    """The open question, for a list."""
     step = unproved_step_of(run)
     if step is None:
         return run.status_reason
@@ -34,7 +34,7 @@ def doubt_about(run: Run) -> str | SafeString:
 
 
 def notice_of_uncertain(run: Run) -> list[Section]:
-    """On top of its page: what is known, and what a person is asked."""
+    """The top of its page: the facts, and the question to the user."""
     run = with_doubts(Run.objects.filter(pk=run.pk)).get()
     step, since = unproved_step_of(run), moment(run.parked_at)  # type: ignore[attr-defined]
     if step is None:
@@ -43,25 +43,25 @@ def notice_of_uncertain(run: Run) -> list[Section]:
             text=f"Uncertain: its journal does not fit today's code. {run.status_reason}",
             details=[
                 format_html("Parked {}.", since),
-                "Bring back code that fits, then let it try again; or fork it from before the change; or let it fail.",
+                "Deploy code that fits the journal and let it try again, or fork it before the change, or let it fail.",
             ],
         )
         return [notice]
     notice = Notice(
         level="warning",
-        text=format_html("Uncertain: nobody knows whether step <code>{}</code> happened.", step.key),
+        text=format_html("Uncertain: step <code>{}</code> may or may not have happened.", step.key),
         details=[
             run.status_reason,
-            "Find out by its idempotency key where it was sent to, then resolve: it happened, it did not, or let the run fail.",
+            "Look up its idempotency key at the called service, then resolve: it happened, it did not, or let the run fail.",
         ],
     )
     facts = Facts(
-        title="What was about to be sent",
+        title="Uncertain step",
         rows=[
             ("Step", step.key),
             ("Idempotency key", format_html("<code>{}</code>", step.idempotency_key)),
-            ("Begun", moment(step.started_at)),
+            ("Started", moment(step.started_at)),
             ("Parked", since),
         ],
     )
-    return [notice, facts, Text(title="Its arguments", text=pretty(step.arguments))]
+    return [notice, facts, Text(title="Arguments", text=pretty(step.arguments))]

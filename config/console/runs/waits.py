@@ -1,4 +1,4 @@
-"""What a run waits for and until when, in words."""
+"""The waits of a run, in words."""
 
 import json
 from collections.abc import Mapping
@@ -18,18 +18,18 @@ from runs.transitions.canonical import source_in
 
 
 def with_open_waits(runs: QuerySet[Run]) -> QuerySet[Run]:
-    """Each with what it waits for now, at the price of one more query for all."""
+    """Adds the open wait of each run, with one more query for all runs."""
     waits = Wait.objects.filter(status=Wait.Status.OPEN).select_related("approval")
     return runs.prefetch_related(Prefetch("waits", waits, to_attr="open_waits"))
 
 
 def open_wait_of(run: Run) -> Wait | None:
-    """What a run that was read `with_open_waits` waits for."""
+    """The open wait of a run read `with_open_waits`."""
     return next(iter(getattr(run, "open_waits", ())), None)
 
 
 def waiting_for(wait: Wait, *, still_running: int | None = None) -> SafeString:
-    """A sentence; of children it says how many still run where that was counted."""
+    """The wait as a sentence; for children with the number of live ones, if it was counted."""
     until = format_html("until {} ({})", appointment(wait.due_at), distance(wait.due_at)) if wait.due_at else None
     if wait.kind == Wait.Kind.TIME:
         return format_html("Sleeps {}.", until)
@@ -38,7 +38,7 @@ def waiting_for(wait: Wait, *, still_running: int | None = None) -> SafeString:
 
 
 def came_of(wait: Wait, statuses: Mapping[UUID, str]) -> str:
-    """What became of a wait that has ended; the statuses are those of its children."""
+    """The outcome of an ended wait; the statuses are those of its children."""
     match wait.status, wait.kind:
         case Wait.Status.DONE, Wait.Kind.APPROVAL:
             approval = wait.approval
@@ -46,7 +46,7 @@ def came_of(wait: Wait, statuses: Mapping[UUID, str]) -> str:
         case Wait.Status.DONE, Wait.Kind.CHILDREN:
             return ended(wait.children, statuses).words
         case Wait.Status.DONE, Wait.Kind.EVENT:
-            return "it came"
+            return "received"
         case _, Wait.Kind.TIME if wait.status != Wait.Status.CLOSED:
             return ""
     return str(wait.get_status_display())

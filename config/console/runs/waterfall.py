@@ -20,12 +20,12 @@ from config.console.runs.words import took
 from runs.models import Attempt, Run
 from runs.states import RunStatus
 
-ATTEMPTS = 200  # on one page's stretch of time
+ATTEMPTS = 200  # shown for the time span of one page
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """From where to where, in percent of the axis; its colour's name; what is said of it."""
+    """Left edge and width in percent of the axis, the name of its colour, and its title."""
 
     left: float
     width: float
@@ -59,16 +59,16 @@ class Waterfall:
 
     @property
     def note(self) -> str:
-        """What there is in all, and what of it is drawn."""
+        """The total counts, and the part that is shown."""
         page = self.page
         steps = _counted(page.steps, "step") + (f" ({page.failed:,} failed or not ended)" if page.failed else "")
         shown = f"{page.first:,} to {page.last:,} of {page.count:,} shown" if page.pages > 1 else ""
-        shade = f"shaded where nothing ran, and drawn {self.shortened} there" if self.shortened else ""
+        shade = f"idle time is shaded and drawn {self.shortened}" if self.shortened else ""
         return " · ".join(filter(None, (f"{steps}, {_counted(page.waits, 'wait')}", shown, shade)))
 
     @property
     def links(self) -> list[tuple[str, str, bool]]:
-        """Text, address and whether it is this page, of the first, the last and those around."""
+        """Text, URL and whether it is the current page, for the first, the last and the neighbouring pages."""
         near = {1, self.page.pages, *range(self.page.number - 2, self.page.number + 3)}
         numbers = sorted(number for number in near if 1 <= number <= self.page.pages)
         return [(str(number), self._url(number), number == self.page.number) for number in numbers]
@@ -84,7 +84,7 @@ class Waterfall:
 
 
 def waterfall(run: Run, request: HttpRequest) -> list[Waterfall]:
-    """The page the request asks for; none of a run that did all it did in one transaction."""
+    """The requested page; None for a run without a journal, which did all its work in one transaction."""
     page = read_page(run, request)
     if not page.steps and not page.waits:
         return []
@@ -115,7 +115,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _attempts(run: Run, start: datetime, end: datetime, now: datetime) -> list[tuple[datetime, datetime, str]]:
-    """From when to when claims lasted, and how each ended."""
+    """The time span and the outcome of each claim."""
     within = Attempt.objects.filter(run=run, started_at__lte=end, ended_at__gte=start).order_by("epoch")
     ended = list(within.values_list("started_at", "ended_at", "outcome")[:ATTEMPTS])
     if run.status == RunStatus.RUNNING and run.claimed_at:

@@ -1,4 +1,4 @@
-"""A run in words and colours, as every page says it."""
+"""The words and colours of a run on all pages."""
 
 from datetime import datetime
 
@@ -26,24 +26,24 @@ LEVELS = {RunStatus.SUCCEEDED: "good", RunStatus.FAILED: "bad", RunStatus.UNCERT
 
 
 def in_words(run: Run) -> str | SafeString:
-    """What this run is doing, or why it is not."""
+    """The state of the run, with the reason if it does not progress."""
     match run.status:
         case RunStatus.QUEUED:
             return _queued(run)
         case RunStatus.RUNNING if run.cancel_requested_at:
-            return "Running; it was asked to stop and will within seconds."
+            return "Running; it stops within seconds, as requested."
         case RunStatus.RUNNING:
             return "Running."
         case RunStatus.WAITING:
             wait = open_wait_of(run)
             return waiting_for(wait) if wait else f"Waiting: {run.status_reason}"
         case RunStatus.SUCCEEDED:
-            return "Succeeded: everything it did is committed."
+            return "Succeeded: all its work is committed."
         case RunStatus.FAILED:
             return (
                 f"Failed: {run.status_reason}"
                 if run.status_reason
-                else "Failed: its attempts are used up, or the error was permanent."
+                else "Failed: no attempts are left, or the error was permanent."
             )
         case RunStatus.CANCELLED:
             why = run.error or run.status_reason
@@ -53,16 +53,16 @@ def in_words(run: Run) -> str | SafeString:
 
 def _queued(run: Run) -> str:
     if is_blocked(run):
-        return "Blocked behind another run of its key."
+        return "Blocked behind another run with its key."
     if run.due_at is not None and run.due_at > timezone.now():
         if not run.attempt:
             return f"Delayed by the rate limit of its trigger: starts {distance(run.due_at)}."
-        return f"Tries again {distance(run.due_at)}."
+        return f"Retries {distance(run.due_at)}."
     if getattr(run, "is_paused", False):
-        return f"Ready, but queue “{run.queue}” is paused: it starts once the queue is resumed."
+        return f"Ready, but queue “{run.queue}” is paused: it starts after the queue is resumed."
     if not has_worker(run):
-        return f"Ready, but no live worker serves queue “{run.queue}” with code for agent “{run.agent}”."
-    return "Ready: waits for a free worker."
+        return f"Ready, but no live worker serves queue “{run.queue}” and has the code of agent “{run.agent}”."
+    return "Ready: waiting for a free worker."
 
 
 def is_blocked(run: Run) -> bool:
@@ -70,7 +70,7 @@ def is_blocked(run: Run) -> bool:
 
 
 def has_worker(run: Run) -> bool:
-    """Whether a live worker can take it, as far as the query that read it asked."""
+    """Whether a live worker can take it, if the query that read it checked."""
     return getattr(run, "has_worker", True)
 
 
@@ -85,7 +85,7 @@ def duration_of(run: Run) -> str | None:
 
 
 def took(began: datetime, ended: datetime | None) -> str:
-    """How long it took, or has taken so far."""
+    """Its duration, or the time so far."""
     return span((ended or timezone.now()) - began)
 
 

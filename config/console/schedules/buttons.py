@@ -1,4 +1,4 @@
-"""What a person may do to a schedule that stands: every button opens a dialog, and calls one service."""
+"""The buttons of a schedule's page: each opens a dialog and calls one service."""
 
 from typing import Any
 
@@ -27,18 +27,16 @@ class PauseForm(BaseDialogForm):  # type: ignore[misc]
         required=False,
         max_length=300,
         widget=UnfoldAdminTextInputWidget,
-        label="Why",
-        help_text="For whoever comes next; it stands on the schedule's page until it is resumed.",
+        label="Reason",
+        help_text="Shown on the schedule's page while it is paused.",
     )
 
 
-PAUSE = dialog(
-    "Pause this schedule?", "What falls into the pause does not fire, and is not caught up.", "Pause", PauseForm
-)
-RESUME = dialog("Resume this schedule?", "It counts from now; what fell into the pause stays skipped.", "Resume")
-RUN_NOW = dialog("Run it now?", "One fire by hand; the schedule goes on as it is.", "Run now")
+PAUSE = dialog("Pause this schedule?", "Times during the pause do not fire and are not caught up.", "Pause", PauseForm)
+RESUME = dialog("Resume this schedule?", "It counts from now. Times during the pause stay skipped.", "Resume")
+RUN_NOW = dialog("Run it now?", "Fires once now. The next planned fires do not change.", "Run now")
 DELETE = dialog(
-    "Delete this schedule?", "Its trigger, its events and its runs stay; its history goes.", "Delete the schedule"
+    "Delete this schedule?", "Keeps its trigger, events and runs; deletes its history.", "Delete the schedule"
 )
 
 
@@ -47,7 +45,7 @@ def find_schedule(pk: str) -> Schedule:
 
 
 class ScheduleButtons:
-    """For the panel of schedules."""
+    """Mixin for the panel of schedules."""
 
     def has_pause_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
         return request.user.has_perm("triggers.pause_trigger")
@@ -72,7 +70,7 @@ class ScheduleButtons:
         except (RunError, RuleError) as refusal:
             messages.error(request, str(refusal))
         else:
-            told = format_html("Fired: event {}.", event_link(event_id)) if event_id else "Its task is sent."
+            told = format_html("Fired: event {}.", event_link(event_id)) if event_id else "Its task was sent."
             messages.success(request, told)
         return leave(request, page("triggers_schedule", object_id))
 
@@ -120,13 +118,13 @@ class ScheduleButtons:
 
 
 def _impossible(schedule: Schedule) -> set[str]:
-    """Buttons that its state leaves without a meaning."""
+    """Buttons that have no effect in the schedule's state."""
     hidden = {"pause" if not schedule.task.enabled else "resume"}
     if schedule.trigger is None:
-        # An ordinary periodic task has a form of its own, and no runs to make up for.
+        # An ordinary periodic task has its own form and no runs to backfill.
         hidden |= {"edit", "delete_schedule", "backfill"}
     if is_declared(schedule):
-        hidden.add("delete_schedule")  # the next deploy would bring it back
+        hidden.add("delete_schedule")  # the next deploy would create it again
     if schedule.kind == Schedule.Kind.HEARTBEAT:
-        hidden.add("backfill")  # it looks at how things are now
+        hidden.add("backfill")  # a heartbeat checks the current state, so there is nothing to backfill
     return hidden

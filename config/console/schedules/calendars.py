@@ -1,4 +1,4 @@
-"""Exclusion calendars: days on which the schedules that name them do not fire."""
+"""Exclusion calendars: days on which the schedules that use them do not fire."""
 
 from datetime import date, timedelta
 from typing import Any
@@ -30,8 +30,8 @@ from triggers.schedules.rows import RELATED
 from triggers.schedules.terms.excluded_days import ExcludedDays
 
 SHOWN = 50  # schedules that use it
-WRONG_LINES = 10  # told at once
-AHEAD = 400  # days that are looked through for the next one
+WRONG_LINES = 10  # errors shown at once
+AHEAD = 400  # days to search for the next excluded day
 EXAMPLE = "2026-12-25 Christmas\n2026-12-24..2027-01-06 Break\n*-05-01 Labour Day"
 
 
@@ -42,12 +42,12 @@ class DaysForm(forms.Form):
         widget=UnfoldAdminTextareaWidget(
             attrs={"rows": 14, "spellcheck": "false", "data-json": "", "placeholder": EXAMPLE}
         ),
-        help_text="One a line: a date, a range of dates (<code>2026-12-24..2027-01-06</code>) or a day of every year "
-        "(<code>*-05-01</code>), and what it is called. Lines that begin with # say nothing.",
+        help_text="Enter one per line: a date, a range (<code>2026-12-24..2027-01-06</code>) or a day of every year "
+        "(<code>*-05-01</code>), followed by its name. Lines that start with # are ignored.",
     )
 
     def clean_days(self) -> str:
-        """As typed; every line that makes no sense is told, by its number."""
+        """The text as typed; raises the errors of all invalid lines, with their numbers."""
         text: str = self.cleaned_data["days"].replace("\r\n", "\n")
         if wrong := wrong_lines(text):
             raise forms.ValidationError(wrong[:WRONG_LINES])
@@ -59,14 +59,14 @@ class NewCalendarForm(DaysForm):
         max_length=100,
         label="Name",
         widget=UnfoldAdminTextInputWidget(attrs={"placeholder": "at-holidays"}),
-        help_text="Lower case letters, digits and hyphens.",
+        help_text="Use lower-case letters, digits and hyphens.",
     )
     field_order = ("slug", "days")
 
 
 @admin.register(ExclusionCalendar)
 class ExclusionCalendarPanel(Panel):
-    """Days on which nothing fires, such as public holidays."""
+    """Days on which schedules do not fire, e.g. public holidays."""
 
     list_display = ("slug", "next_day", "used_by")
     search_fields = ("slug",)
@@ -103,7 +103,7 @@ class ExclusionCalendarPanel(Panel):
             raise PermissionDenied
         form = NewCalendarForm(request.POST or None)
         if form.is_valid() and (calendar := _create(form, acting(request))):
-            messages.success(request, f"Calendar {calendar.slug} is ready: schedules may name it.")
+            messages.success(request, f"Calendar {calendar.slug} is created. Schedules can now use it.")
             return leave(request, page("triggers_exclusioncalendar", calendar.pk))
         back = listing("triggers_exclusioncalendar")
         return form_page(self, request, form, title="New exclusion calendar", submit="Create the calendar", back=back)
@@ -115,7 +115,7 @@ class ExclusionCalendarPanel(Panel):
         back = page("triggers_exclusioncalendar", object_id)
         if form.is_valid():
             change_calendar(calendar, days=form.cleaned_data["days"], by=acting(request))
-            messages.success(request, "Saved: its schedules go by it from now on.")
+            messages.success(request, "Saved. Its schedules use the new days from now on.")
             return leave(request, back)
         return form_page(self, request, form, title=f"Days of {calendar.slug}", submit="Save", back=back, obj=calendar)
 
@@ -125,7 +125,7 @@ class ExclusionCalendarPanel(Panel):
         icon="delete",
         url_path="remove",
         variant=ActionVariant.DANGER,
-        dialog=dialog("Delete this calendar?", "No schedule may name it any more.", "Delete the calendar"),
+        dialog=dialog("Delete this calendar?", "This is refused while a schedule uses it.", "Delete the calendar"),
     )
     def delete_this(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
         calendar = get_object_or_404(ExclusionCalendar, pk=object_id)
@@ -142,7 +142,7 @@ class ExclusionCalendarPanel(Panel):
         try:
             days = ExcludedDays.parse(obj.days)
         except RuleError as wrong:
-            # By SQL anything may stand there.
+            # A row written by SQL may hold any text.
             return [Notice(text=f"It cannot be read: {wrong}", level="bad"), Text(title="Days", text=obj.days)]
         year = YearView.of("Year", year_asked(request.GET.get("year", ""), today.year), days.label, today)
         return [
@@ -150,22 +150,22 @@ class ExclusionCalendarPanel(Panel):
             year,
             Table(
                 title=f"Days of {year.year}",
-                headers=("When", "Called"),
+                headers=("Date", "Name"),
                 rows=[(stretch.words, stretch.label) for stretch in year.stretches],
-                empty="None.",
+                empty="No days.",
             ),
             _schedules(obj),
-            Text(title="As it is written", text=obj.days or "nothing", folded=True),
+            Text(title="Source text", text=obj.days or "nothing", folded=True),
             entries_of("exclusioncalendar", obj.pk),
         ]
 
 
 def wrong_lines(text: str) -> list[str]:
-    """What is wrong with each line that makes no sense."""
+    """The error of each invalid line."""
     wrong: list[str] = []
     for number, line in enumerate(text.splitlines()):
         try:
-            ExcludedDays.parse("\n" * number + line)  # so that it counts as it does in the whole
+            ExcludedDays.parse("\n" * number + line)  # so that the error has the right line number
         except RuleError as error:
             wrong.append(f"{str(error)[:1].upper()}{str(error)[1:]}")
     return wrong
@@ -180,21 +180,21 @@ def _create(form: NewCalendarForm, by: str) -> ExclusionCalendar | None:
 
 
 def _next(days: ExcludedDays, today: date) -> str:
-    """The first excluded day from today on, as far as one plans."""
+    """The first excluded day from today on, within AHEAD days."""
     ahead = (today + timedelta(days=number) for number in range(AHEAD))
     return next((f"{day:%a} {day.day} {day:%b %Y}, {label}" for day in ahead if (label := days.label(day))), "")
 
 
 def _said(calendar: ExclusionCalendar, next_day: str) -> str:
     if not next_day:
-        return "It names no day of the year to come."
-    return f"The next day on which its schedules do not fire: {next_day}."
+        return "No excluded day in the coming year."
+    return f"Next excluded day: {next_day}."
 
 
 def _schedules(calendar: ExclusionCalendar) -> Table:
     schedules = list(calendar.schedules.select_related(*RELATED).order_by("task__name")[: SHOWN + 1])
     return Table(
-        title="Schedules that name it",
+        title="Schedules that use it",
         headers=("Schedule", "State", "Fires", "Next"),
         rows=[
             (
@@ -205,6 +205,6 @@ def _schedules(calendar: ExclusionCalendar) -> Table:
             )
             for one in schedules[:SHOWN]
         ],
-        empty="None: choose it on a schedule’s form, under Hours and days.",
+        empty="No schedule uses it. Choose it on a schedule’s form, under “Hours and days”.",
         note=f"The first {SHOWN}; more are not shown." if len(schedules) > SHOWN else "",
     )

@@ -1,4 +1,4 @@
-"""How the list of schedules is narrowed down."""
+"""Filters of the list of schedules."""
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -36,7 +36,7 @@ class StateFilter(admin.SimpleListFilter):
 
 
 class KindFilter(admin.SimpleListFilter):
-    """By what it is; ordinary periodic tasks wake no agent."""
+    """Filter by kind; ordinary periodic tasks wake no agent."""
 
     title = "kind"
     parameter_name = "kind"

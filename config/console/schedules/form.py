@@ -1,4 +1,4 @@
-"""What an operator says of a schedule: when it fires, in words, and the rest in groups that open when they are needed."""
+"""The form of a schedule: its rule in words, and its policy in groups that open when needed."""
 
 from typing import Any, cast
 from zoneinfo import ZoneInfo
@@ -23,7 +23,7 @@ from triggers.schedules.terms.policy import SchedulePolicy
 
 
 class RuleForm(PolicyFields):
-    """When it fires, and on what terms."""
+    """The rule and the policy of a schedule."""
 
     when = forms.CharField(
         label="When",
@@ -31,7 +31,7 @@ class RuleForm(PolicyFields):
         widget=UnfoldAdminTextInputWidget(
             attrs={"placeholder": "every weekday at 09:00", "autocomplete": "off", "spellcheck": "false"}
         ),
-        help_text="In words or as a crontab: <code>every weekday at 09:00</code> · <code>every 30m</code> · "
+        help_text="Enter words or a crontab: <code>every weekday at 09:00</code> · <code>every 30m</code> · "
         "<code>0 9 * * mon-fri</code> · <code>at 2026-12-01T09:00</code> · <code>in 20 minutes</code>",
     )
     tz = forms.ChoiceField(
@@ -39,7 +39,7 @@ class RuleForm(PolicyFields):
         choices=ZONES,
         initial="UTC",
         widget=UnfoldAdminSelectWidget,
-        help_text="Whose clock these times, active hours and excluded days are read from. An interval does not depend on it.",
+        help_text="Applies to these times, active hours and excluded days. An interval does not depend on it.",
     )
     field_order = ("when", "tz")
 
@@ -56,31 +56,29 @@ class RuleForm(PolicyFields):
 
     @property
     def agreed(self) -> tuple[Rule, SchedulePolicy]:
-        """What a valid form says, where it must say when."""
+        """The definition from a valid form that requires a rule."""
         return cast(Rule, self.rule), cast(SchedulePolicy, self.policy)
 
     @property
     def zone(self) -> ZoneInfo:
-        """The zone it was sent with, or begins with."""
+        """The zone as posted, or the initial one."""
         name = self["tz"].value() or "UTC"
         return ZoneInfo(name if name in dict(ZONES) else "UTC")
 
     def groups(self, *preview: Section) -> list[Group]:
-        """`preview` stands below the rule."""
+        """`preview` is shown below the rule."""
         return [
             Group(title="When it fires", fields=[self["when"], self["tz"]], sections=preview),
             self._folded("Kind", "a heartbeat or a reminder", "kind", "pace_min", "pace_max", "text"),
             self._folded("Hours and days", "when it must not fire", "active_hours", "active_zone", "exclude"),
-            self._folded(
-                "After an outage", "what becomes of missed fires", "catch_up", "catch_up_max", "catch_up_window"
-            ),
-            self._folded("Not all at once", "spread and jitter", "spread", "jitter"),
-            self._folded("From, until, how often", "when it begins and ends", "start", "end", "max_fires"),
-            self._folded("Data", "what its agent is given", "data"),
+            self._folded("After an outage", "catch-up of missed fires", "catch_up", "catch_up_max", "catch_up_window"),
+            self._folded("Delays", "spread and jitter", "spread", "jitter"),
+            self._folded("Limits", "start, end and number of fires", "start", "end", "max_fires"),
+            self._folded("Data", "input for its agent", "data"),
         ]
 
     def refuse(self, wrong: RuleError) -> None:
-        """Tell what is wrong beside its field."""
+        """Show an error at its field."""
         field = wrong.field if wrong.field in self.fields else "when"
         text = str(wrong).removeprefix(f"{wrong.field}: ")
         self.add_error(field, f"{text[:1].upper()}{text[1:]}.")
@@ -112,7 +110,7 @@ class RuleForm(PolicyFields):
             if (at := given[name]) is not None:
                 given[name] = at if at.tzinfo else instant_of(at, self.zone)
         if (given["active_hours"] or given["exclude"]) and not isinstance(self.rule, Cron):
-            # What is no crontab has no zone of its own.
+            # Only a crontab stores a zone.
             given["active_zone"] = given["active_zone"] or str(self.zone)
         if cleaned.get("kind") == Schedule.Kind.REMINDER:
             given["data"] = {"text": (cleaned.get("text") or "").strip()}
@@ -120,22 +118,22 @@ class RuleForm(PolicyFields):
 
 
 class NewScheduleForm(RuleForm):
-    """A schedule, and what it wakes."""
+    """The form of a new schedule, with its agent or trigger."""
 
     name = forms.CharField(max_length=200, widget=UnfoldAdminTextInputWidget)
     agent = forms.ChoiceField(
         required=False,
         widget=UnfoldAdminSelectWidget,
-        label="Wakes the agent",
-        help_text="By a trigger of its own, which skips a fire while a run of it is live.",
+        label="Agent",
+        help_text="Creates a trigger for the schedule, which skips a fire while its run is live.",
     )
     trigger = forms.ModelChoiceField(
         required=False,
         queryset=Trigger.objects.order_by("slug"),
         widget=UnfoldAdminSelectWidget,
         empty_label="–",
-        label="or an existing trigger",
-        help_text="With its key, overlap and policy.",
+        label="Existing trigger",
+        help_text="Uses the trigger's key, overlap and policy.",
     )
 
     class Media:
@@ -150,7 +148,7 @@ class NewScheduleForm(RuleForm):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean()
         if bool(cleaned.get("agent")) == bool(cleaned.get("trigger")):
-            self.add_error("agent", "Choose an agent or an existing trigger, one of them.")
+            self.add_error("agent", "Choose either an agent or an existing trigger.")
         return cleaned
 
     def groups(self, *preview: Section) -> list[Group]:
@@ -159,18 +157,18 @@ class NewScheduleForm(RuleForm):
 
 
 class EditScheduleForm(RuleForm):
-    """One that stands."""
+    """The form of an existing schedule."""
 
     def __init__(self, schedule: Schedule, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, initial=as_initial(schedule), **kwargs)
         if not self.initial["when"]:
-            # Such as a row's rule by the sun.
+            # For example a rule by the sun.
             self.fields["when"].required = False
-            self.fields["when"].help_text += f" Empty: it fires as it does, {describe(schedule)}."
+            self.fields["when"].help_text += f" Leave empty to keep the current rule, {describe(schedule)}."
 
 
 def _is_said(field: BoundField) -> bool:
-    """Whether it says something beside its default."""
+    """Whether its value differs from its default."""
     value = field.value()
     return value not in (None, "", [], "null") and value != field.field.initial
 

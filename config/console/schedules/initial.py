@@ -1,4 +1,4 @@
-"""A schedule that stands, as its form has it."""
+"""The initial form values of an existing schedule."""
 
 from datetime import timedelta
 from typing import Any
@@ -20,7 +20,7 @@ UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1), "m": timedelta(minutes
 
 
 def as_initial(schedule: Schedule) -> dict[str, Any]:
-    """The form's values for a schedule that stands."""
+    """The form values of an existing schedule."""
     zone = zone_of_schedule(schedule)
     policy = SchedulePolicy.of(schedule)
     values = {name: getattr(policy, name) for name in POLICY}
@@ -48,7 +48,7 @@ def _when(schedule: Schedule, zone: ZoneInfo) -> str:
 
 
 def _as_typed(length: timedelta) -> str:
-    """Such as "1h30m", which reads as the same again."""
+    """A duration in a form that parses to the same value, e.g. "1h30m"."""
     if not length:
         return ""
     left, parts = length, []

@@ -1,4 +1,4 @@
-"""What fires by the clock: the list, making and editing one, and the ways to its other pages."""
+"""The list of schedules, their create and edit forms, and the URLs of their other pages."""
 
 from collections.abc import Callable
 from typing import Any
@@ -38,7 +38,7 @@ from triggers.schedules.rows import RELATED
 
 @admin.register(Schedule)
 class SchedulePanel(ScheduleButtons, Panel):
-    """What fires by the clock."""
+    """Agents and tasks that run by the clock."""
 
     list_display = ("name", "state", "rule", "next_fire", "last_fire", "wakes")
     list_filter = (StateFilter, KindFilter, "catch_up")
@@ -53,7 +53,7 @@ class SchedulePanel(ScheduleButtons, Panel):
         return super().get_queryset(request).select_related(*RELATED)  # type: ignore[no-any-return]
 
     def get_urls(self) -> list[URLPattern]:
-        # Before the others, which would take their names for a schedule's key.
+        # Before the other URLs, which would take these names for a schedule's key.
         own: list[tuple[str, Callable[..., HttpResponse], str]] = [
             ("preview/", self.preview_view, "preview"),
             ("why/", self.why_view, "why_search"),
@@ -175,7 +175,7 @@ class SchedulePanel(ScheduleButtons, Panel):
             lambda schedule: pause_schedule(schedule, by=acting(request)),
             done="paused",
             legal=Q(task__enabled=True),
-            otherwise="they are off already",
+            otherwise="already off",
         )
 
     @admin.action(description="Resume", permissions=["pause"])
@@ -186,7 +186,7 @@ class SchedulePanel(ScheduleButtons, Panel):
             lambda schedule: resume_schedule(schedule, by=acting(request)),
             done="resumed, counting from now",
             legal=Q(task__enabled=False),
-            otherwise="they are on already",
+            otherwise="already on",
         )
 
     @admin.action(description="Run now", permissions=["fire"])

@@ -1,4 +1,4 @@
-"""The page of one schedule: what it is doing, when it fires next, what it did and did not, and on what terms."""
+"""The page of one schedule: its state, next fires, recent fires and skips, policy and edits."""
 
 from contextlib import suppress
 from typing import Any
@@ -38,14 +38,14 @@ def _facts(schedule: Schedule) -> Facts:
             ("Wakes", wakes(schedule)),
             ("Trigger", trigger and link(page("triggers_trigger", trigger.pk), trigger.slug)),
             ("Last fire", moment(schedule.fired_at or schedule.last_fire_at)),
-            ("Has fired", f"{schedule.fires:,} times" if schedule.fires != 1 else "once"),
+            ("Fires so far", f"{schedule.fires:,}"),
             ("Counted from", schedule.anchor_at and moment(schedule.anchor_at)),
             ("Last edit", moment(schedule.edited_at)),
             ("Accounted for until", schedule.accounted_until and moment(schedule.accounted_until)),
-            ("Its ticks", trigger and link(listing("triggers_event", q=schedule.task.name), "events")),
-            ("Its runs", trigger and link(listing("runs_run", q=trigger.slug), "list")),
+            ("Ticks", trigger and link(listing("triggers_event", q=schedule.task.name), "events")),
+            ("Runs", trigger and link(listing("runs_run", q=trigger.slug), "list")),
             (
-                "Its task",
+                "Task",
                 "" if trigger else link(page("django_celery_beat_periodictask", schedule.task_id), "periodic task"),
             ),
         ]
@@ -60,16 +60,16 @@ def _next_fires(schedule: Schedule) -> Table:
         title="Next fires",
         headers=(f"Nominal ({zone})", "Due, in your zone", ""),
         rows=[(in_zone(at, zone), instant(then), distance(then)) for at, then in zip(fires, due, strict=True)],
-        empty="None is planned.",
+        empty="No fire is planned.",
         note=_moved(schedule) if fires else "",
     )
 
 
 def _moved(schedule: Schedule) -> str:
-    """What comes between a nominal time and its fire."""
+    """The delay between a nominal time and its fire."""
     lengths = {"spread": schedule.spread, "jitter": schedule.jitter}
     parts = [f"{name} (up to {in_words(length)})" for name, length in lengths.items() if length]
-    return f"Each fires after its nominal time by its {' and its '.join(parts)}." if parts else ""
+    return f"Each fire comes after its nominal time by its {' and its '.join(parts)}." if parts else ""
 
 
 def _policy(schedule: Schedule) -> Facts:
@@ -79,17 +79,17 @@ def _policy(schedule: Schedule) -> Facts:
         title="Policy",
         rows=[
             ("After an outage, fires", schedule.get_catch_up_display()),
-            ("of them at most", limit and f"the newest {limit:,}"),
-            ("Not older than", window and in_words(window)),
+            ("Maximum missed fires", limit and f"the newest {limit:,}"),
+            ("Maximum age of a missed fire", window and in_words(window)),
             ("Overlap", schedule.trigger and schedule.trigger.get_overlap_display()),
             ("Active hours", _hours(schedule)),
-            ("Not on the days of", joined(calendars) if calendars else ""),
+            ("Exclusion calendars", joined(calendars) if calendars else ""),
             ("Spread over", schedule.spread and in_words(schedule.spread)),
             ("Jitter up to", schedule.jitter and in_words(schedule.jitter)),
             ("Not before", task.start_time and moment(task.start_time)),
             ("Until", task.expires and moment(task.expires)),
-            ("At most so many fires", schedule.max_fires),
-            ("Pace of its agent", _pace(schedule)),
+            ("Maximum fires", schedule.max_fires),
+            ("Pace set by its agent", _pace(schedule)),
         ],
     )
 
@@ -100,7 +100,7 @@ def _hours(schedule: Schedule) -> str:
     try:
         words = ActiveHours.parse(schedule.active_hours).words
     except RuleError as wrong:
-        return str(wrong)  # by SQL anything may stand there
+        return str(wrong)  # a row written by SQL may hold any text
     return f"{words} ({schedule.active_zone or zone_of_schedule(schedule)})"
 
 
@@ -117,10 +117,10 @@ def _edits(schedule: Schedule) -> list[Section]:
     states = [State.of(schedule), *(State(schedule.pk, revision.state) for revision in revisions)]
     return [
         Table(
-            title="Edits, by whatever way they came",
+            title="Edits",
             headers=("When", "What changed", "By"),
             rows=[
-                (moment(revision.until), "; ".join(changes(before, after)) or "nothing that matters", revision.by)
+                (moment(revision.until), "; ".join(changes(before, after)) or "no relevant change", revision.by)
                 for revision, after, before in zip(revisions, states, states[1:], strict=False)
             ],
             empty="",
@@ -129,7 +129,7 @@ def _edits(schedule: Schedule) -> list[Section]:
 
 
 def changes(before: State, after: State) -> list[str]:
-    """What an edit made of a schedule, in words."""
+    """The changes of an edit, in words."""
     told: list[str] = []
     if before.describe() != after.describe():
         told.append(f"{before.describe()} → {after.describe()}")
@@ -140,34 +140,34 @@ def changes(before: State, after: State) -> list[str]:
         if _plain(old) != _plain(new):
             told.append(f"{title}: {_plain(old)} → {_plain(new)}")
         elif old != new:
-            told.append(f"{title}: the days of {_plain(new)}")
+            told.append(f"{title}: days changed to {_plain(new)}")
     if not told and before.anchor != after.anchor and after.anchor:
         told.append(f"counted from {after.anchor:%Y-%m-%d %H:%M:%S} UTC")
     return told
 
 
 def _told(state: State, name: str) -> Any:
-    """The value of a column, an instant in UTC; as it was stored where it is no instant that a schedule may have."""
+    """The value of a column as an instant in UTC; the stored text if it is not a valid instant."""
     with suppress(RuleError):
         if name in INSTANTS:
             return getattr(state, name)
     return state.values.get(name)
 
 
-INSTANTS = ("start", "end")  # which each editor's session writes in a zone of its own
+INSTANTS = ("start", "end")  # each editor's session writes them in its own zone
 TOLD = {
     "name": "name",
     "start": "from",
     "end": "until",
     "catch_up": "after an outage",
-    "catch_up_max": "at most",
+    "catch_up_max": "maximum missed fires",
     "catch_up_window": "not older than (s)",
     "jitter": "jitter (s)",
     "spread": "spread (s)",
     "active_hours": "active hours",
-    "active_zone": "their zone",
-    "max_fires": "at most so many fires",
-    "exclude": "not on the days of",
+    "active_zone": "zone of active hours",
+    "max_fires": "maximum fires",
+    "exclude": "exclusion calendars",
 }
 
 

@@ -1,4 +1,4 @@
-"""The user's own periodic tasks and Celery's results, from the packages that bring them, in the console's looks."""
+"""The user's own periodic tasks and Celery's results, from their packages, in the console's style."""
 
 from typing import Any
 
@@ -41,7 +41,9 @@ class PeriodicTaskPanel(Audited, BasePeriodicTaskAdmin, ModelAdmin):  # type: ig
     """Ordinary Celery tasks on a schedule. Those that wake agents are under Schedules."""
 
     form = TaskForm
-    change_form_template = None  # the package's has an inline script, which the Content-Security-Policy refuses
+    change_form_template = (
+        None  # the package's template has an inline script, which the Content-Security-Policy refuses
+    )
     date_hierarchy = None
     list_display = ("name", "enabled", "task", "scheduler", "last_run_at", "times")
     list_filter = ("enabled",)
@@ -56,7 +58,7 @@ class PeriodicTaskPanel(Audited, BasePeriodicTaskAdmin, ModelAdmin):  # type: ig
         return link(page("triggers_schedule", task.wakeful.pk), "fires and skips")
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> tuple[Any, Any, set[str], Any]:
-        # The row that says when it fires goes with it; nobody may delete that one alone.
+        # Deleting the task deletes its schedule row; that row cannot be deleted alone.
         shown, counted, forbidden, protected = super().get_deleted_objects(objs, request)
         return shown, counted, forbidden - {str(Schedule._meta.verbose_name)}, protected
 
@@ -93,7 +95,7 @@ class RulePanel(Audited, ModelAdmin):  # type: ignore[misc]
 
 @admin.register(TaskResult)
 class TaskResultPanel(Panel):
-    """What became of ordinary Celery tasks."""
+    """Results of ordinary Celery tasks."""
 
     list_display = ("task_name", "status_label", "worker", "created", "done")
     list_filter = ("status",)

@@ -1,4 +1,4 @@
-"""What a schedule's form says, confirmed in words with the next ten fires, before it is saved."""
+"""The preview of a schedule's form before it is saved: the rule in words and the next ten fires."""
 
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -18,20 +18,20 @@ AHEAD = 10  # fires
 
 
 def preview_of(form: RuleForm) -> Preview:
-    """Of what a page's form was sent with, or begins with; what is wrong stands beside its field already."""
+    """The preview of a posted or new form; its errors are shown at the fields."""
     said = form.data if form.is_bound else {name: value for name, value in form.initial.items() if value is not None}
     return _preview(RuleForm(said), tells_errors=False)
 
 
 def preview_asked(request: HttpRequest) -> Preview:
-    """Of a form that is still being filled in; what it wakes does not matter yet."""
+    """The preview while the form is being filled in; it does not need an agent or trigger."""
     return _preview(RuleForm(request.POST), tells_errors=True)
 
 
 def _preview(form: RuleForm, *, tells_errors: bool) -> Preview:
     url = reverse("admin:triggers_schedule_preview")
     if not form.data.get("when"):
-        return Preview(url=url, note="What you write is confirmed here in words, with the next ten fires.")
+        return Preview(url=url, note="Shows the rule in words and the next ten fires.")
     if not form.is_valid():
         return Preview(url=url, wrong=wrong_with(form) if tells_errors else ())
     return _told(form, url)

@@ -1,4 +1,4 @@
-"""What a schedule did lately: each fire with its times and what became of it, and the stretches it left out."""
+"""A schedule's recent fires with their times and outcomes, and its skipped times."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ SHOWN = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Fire:
-    """A tick, and what became of it."""
+    """A tick and its outcome."""
 
     event: Event
     runs: Sequence[Run]
@@ -38,13 +38,13 @@ class Fire:
 
     @property
     def due(self) -> datetime:
-        """The nominal time where its payload, which says it, is gone."""
+        """The nominal time, even if the payload that holds it was pruned."""
         due = self.event.data.get("due") if isinstance(self.event.data, dict) else None
         return datetime.fromisoformat(due) if due else self.nominal
 
     @property
     def late_by(self) -> str:
-        """How long after it was due; what was made up for was not late."""
+        """The delay after its due time; a caught-up or backfilled fire is not late."""
         if isinstance(self.event.data, dict) and "backfill" in self.event.data:
             return "backfilled"
         return in_words(max(self.event.received_at - self.due, timedelta()))
@@ -62,8 +62,8 @@ def fires_of(schedule: Schedule, count: int = SHOWN) -> list[Fire]:
     """Its newest ticks, the newest first."""
     prefix = f"{schedule.task_id}:"
     ticks = Event.objects.filter(source_id=builtin_source("schedule"), ce_id__startswith=prefix)
-    # In the order of the index that keeps them apart: ids of one schedule sort as their nominal times do. The bounds
-    # leave out what is backfilled once more, under ids of another kind.
+    # By the unique index: the ids of one schedule sort by nominal time. The bounds exclude repeated backfills, which have
+    # ids of another form.
     ticks = ticks.filter(ce_id__gte=f"{prefix}0", ce_id__lt=f"{prefix}9999").defer("body", "headers").order_by("-ce_id")
     found = [event for name in names_of(schedule) for event in ticks.filter(ce_source=name)[:count]]
     events = sorted(found, key=lambda event: event.ce_id, reverse=True)[:count]
@@ -81,13 +81,13 @@ def fires_of(schedule: Schedule, count: int = SHOWN) -> list[Fire]:
 
 
 def recent(schedule: Schedule) -> list[Section]:
-    """Tables of its last fires and of what it skipped."""
+    """Tables of recent fires and of skipped times."""
     zone = zone_of_schedule(schedule)
     fires, skips = fires_of(schedule), skips_of(schedule)
     return [
         Table(
             title="Last fires",
-            headers=(f"Nominal ({zone})", "Due", "Actual", "Late by", "What became of it", "Event"),
+            headers=(f"Nominal ({zone})", "Due", "Actual", "Late by", "Outcome", "Event"),
             rows=[
                 (
                     link(why_url(schedule.pk, fire.nominal), in_zone(fire.nominal, zone)),
@@ -103,8 +103,8 @@ def recent(schedule: Schedule) -> list[Section]:
         ),
         Table(
             title="Times that did not fire",
-            note="Times one after the other that have one reason." if skips else "",
-            headers=(f"Nominal ({zone})", "Why", "Decided", ""),
+            note="Consecutive times with the same reason are one row." if skips else "",
+            headers=(f"Nominal ({zone})", "Reason", "Decided", ""),
             rows=[
                 (
                     stretch_of(skip, zone),
@@ -114,7 +114,7 @@ def recent(schedule: Schedule) -> list[Section]:
                 )
                 for skip in skips
             ],
-            empty="None, as far as is still known.",
+            empty="None within the retention period.",
         ),
     ]
 
@@ -124,15 +124,15 @@ def skips_of(schedule: Schedule, count: int = SHOWN) -> list[Skip]:
 
 
 def why_url(schedule_pk: Any, at: datetime | None = None) -> str:
-    """The page that answers why a schedule did not run at an instant."""
+    """The page that explains why a schedule did not run at an instant."""
     query = f"?{urlencode({'at': at.isoformat()})}" if at else ""
     return reverse("admin:triggers_schedule_why", args=[schedule_pk]) + query
 
 
 def _none_yet(schedule: Schedule) -> str:
     if schedule.trigger_id is None:
-        return "It sends a task to Celery, whose results are under Task results; it has fired " + _times(schedule.fires)
-    return "It has not fired yet."
+        return "It sends a Celery task; results are under “Task results”. Fires so far: " + _times(schedule.fires)
+    return "No fire yet."
 
 
 def _times(count: int) -> str:

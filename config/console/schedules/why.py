@@ -1,4 +1,4 @@
-"""“Why did this not run at 09:00?”: a schedule and a time, and the answer with its evidence."""
+"""The page “Why did this not run?”: the answer for a schedule and a time, with its evidence."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -32,7 +32,7 @@ from triggers.schedules.explain.why import Answer, Verdict, why
 from triggers.schedules.preview import describe
 from triggers.schedules.rows import RELATED
 
-FOUND = 30  # schedules of one search
+FOUND = 30  # schedules shown by one search
 LEVELS = {
     Verdict.RAN: "good",
     Verdict.TO_COME: "good",
@@ -50,37 +50,37 @@ class WhyForm(forms.Form):
 
     def __init__(self, zone: ZoneInfo, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["at"].help_text = f"On the clock of {zone}. The whole minute is looked at."
+        self.fields["at"].help_text = f"Local time in {zone}. The answer covers the whole minute."
 
 
 class SearchForm(forms.Form):
     q = forms.CharField(
         label="Schedule",
         widget=UnfoldAdminTextInputWidget,
-        help_text="A part of its name, of its trigger's or agent's.",
+        help_text="Enter a part of the name of the schedule, its trigger or its agent.",
     )
     at = LocalTime(required=False, label="Why did it not run at")
 
     def __init__(self, zone: ZoneInfo, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["at"].help_text = f"On the clock of {zone}, in which this console shows times."
+        self.fields["at"].help_text = f"Local time in {zone}, the zone of this console."
 
 
 def why_of_schedule(panel: Panel, request: HttpRequest, schedule: Schedule) -> HttpResponse:
-    """The question about one schedule, and its answer where a time is given: the address can be passed on."""
+    """The question about one schedule, with its answer if a time is given; the URL can be shared."""
     zone = zone_of_schedule(schedule, zone_shown(request))
     asked = WhyForm(zone, request.GET) if "at" in request.GET else None
     is_asked = asked is not None and asked.is_valid()
     at = asked.cleaned_data["at"] if asked and is_asked else _sensible(schedule)
     local = at if at.tzinfo is None else at.astimezone(zone)
-    # Shown as the clock of its zone has it, also where it came with an offset.
+    # Shown in the zone's local time, even if it was given with an offset.
     shown = asked if asked and not is_asked else WhyForm(zone, {"at": f"{local:{FORMAT}}"})
     return form_page(
         panel,
         request,
         shown,
         title=f"{schedule.task.name}: why did it not run?",
-        submit="Tell me",
+        submit="Explain",
         back=page("triggers_schedule", schedule.pk),
         sections=[*(_told(_answer(schedule, at, zone)) if is_asked else []), _lately(schedule, zone)],
         obj=schedule,
@@ -89,7 +89,7 @@ def why_of_schedule(panel: Panel, request: HttpRequest, schedule: Schedule) -> H
 
 
 def why_search(panel: Panel, request: HttpRequest) -> HttpResponse:
-    """The same without a schedule yet: found by name, each with the link to its answer."""
+    """The question without a schedule: a search by name, with a link to the answer of each schedule found."""
     zone = zone_shown(request)
     form = SearchForm(zone, request.GET if "q" in request.GET else None)
     sections: list[Section] = []
@@ -101,7 +101,7 @@ def why_search(panel: Panel, request: HttpRequest) -> HttpResponse:
         request,
         form,
         title="Why did this not run?",
-        submit="Find it",
+        submit="Find",
         back="../",
         sections=sections,
         method="get",
@@ -109,12 +109,12 @@ def why_search(panel: Panel, request: HttpRequest) -> HttpResponse:
 
 
 def _answer(schedule: Schedule, at: datetime, zone: ZoneInfo) -> Answer:
-    # The zone of a crontab is the one that it had then; what has none is told in the zone of its hours and days.
+    # A crontab's zone is the one it had at that time; a rule without a zone uses the zone of its hours and days.
     return why(schedule, at, zone=None if schedule.task.crontab else zone)
 
 
 def _sensible(schedule: Schedule) -> datetime:
-    """The newest time that did not fire, else the last that did, else a while ago."""
+    """The newest skipped time, else the last fire, else a recent time."""
     skipped = [skip.last for skip in skips_of(schedule, 1)]
     fired = [fire.nominal for fire in fires_of(schedule, 1)]
     return next(iter([*skipped, *fired]), timezone.now() - timedelta(hours=1))
@@ -127,7 +127,7 @@ def _told(answer: Answer) -> list[Section]:
     ]
     sections: list[Section] = [
         Notice(text=answer.text, level=LEVELS.get(answer.verdict, "info")),
-        Facts(title="What is known of it", rows=[*answer.facts, *links]),
+        Facts(title="Facts", rows=[*answer.facts, *links]),
     ]
     if answer.decision:
         headers = ("Outcome", "Reason", "Run concerned", "When")
@@ -136,7 +136,7 @@ def _told(answer: Answer) -> list[Section]:
 
 
 def _lately(schedule: Schedule, zone: ZoneInfo) -> Table:
-    """Times to ask about: what fired and what did not, the newest first."""
+    """Recent times, fired and skipped, newest first."""
     rows = [
         (fire.nominal, link(why_url(schedule.pk, fire.nominal), in_zone(fire.nominal, zone)), fire.outcome)
         for fire in fires_of(schedule)
@@ -147,8 +147,8 @@ def _lately(schedule: Schedule, zone: ZoneInfo) -> Table:
     ]
     rows.sort(key=lambda row: row[0], reverse=True)
     return Table(
-        title="Its recent times",
-        headers=(f"Nominal ({zone})", "What became of it"),
+        title="Recent times",
+        headers=(f"Nominal ({zone})", "Outcome"),
         rows=[row[1:] for row in rows],
         empty="None yet.",
     )
@@ -164,6 +164,6 @@ def _found(text: str, at: datetime | None) -> Table:
             (link(why_url(one.pk, at), one.task.name), state_of(one), describe(one), wakes(one))
             for one in schedules[:FOUND]
         ],
-        empty="There is none of that name.",
-        note=f"The first {FOUND}; say more of the name." if len(schedules) > FOUND else "",
+        empty="No schedule matches.",
+        note=f"Only the first {FOUND} are shown. Enter more of the name." if len(schedules) > FOUND else "",
     )

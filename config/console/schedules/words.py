@@ -1,4 +1,4 @@
-"""A schedule in words and colours, as every page says it."""
+"""The words and colours of a schedule on all pages."""
 
 from datetime import datetime, tzinfo
 from typing import Any
@@ -37,14 +37,14 @@ def state_of(schedule: Schedule) -> str:
 
 
 def wakes(schedule: Schedule) -> SafeString | str:
-    """Its agent, or for an ordinary periodic task that."""
+    """Its agent, or the task of an ordinary periodic task."""
     if schedule.trigger is None:
         return f"task {schedule.task.task}"
     return link(page("triggers_trigger", schedule.trigger.pk), schedule.trigger.agent)
 
 
 def zone_of_schedule(schedule: Schedule, otherwise: ZoneInfo = UTC) -> ZoneInfo:
-    """The zone its times are told in: its crontab's, else that of its active hours, else another."""
+    """The zone of its times: its crontab's, else that of its active hours, else the given one."""
     named = schedule.task.crontab.timezone if schedule.task.crontab else schedule.active_zone
     try:
         return zone_of(str(named)) if named else otherwise
@@ -53,23 +53,23 @@ def zone_of_schedule(schedule: Schedule, otherwise: ZoneInfo = UTC) -> ZoneInfo:
 
 
 def in_zone(at: datetime, zone: tzinfo) -> str:
-    """Such as “Fri 20 Nov 2026, 09:00”; with seconds where there are any, and told apart where clocks are put back."""
+    """E.g. “Fri 20 Nov 2026, 09:00”; with seconds if they are not zero, and marked in the second pass of a repeated hour."""
     local = at.astimezone(zone)
     clock = f"{local:%H:%M:%S}" if local.second or local.microsecond else f"{local:%H:%M}"
     return f"{local:%a} {local.day} {local:%b %Y}, {clock}{' (second pass)' if local.fold else ''}"
 
 
 def notice_of(schedule: Schedule) -> Notice:
-    """What it is doing or why it is not, in a sentence."""
+    """Its state in a sentence, with the reason if it does not fire."""
     match state_of(schedule):
         case "paused":
             return _paused(schedule)
         case "done":
-            return Notice(text="It has fired, and was to fire once.")
+            return Notice(text="Fired. It was to fire only once.")
         case "used up":
-            return Notice(text=f"It has fired {schedule.fires:,} times, as often as it may.")
+            return Notice(text=f"Finished: it fired {schedule.fires:,} times, its maximum.")
         case "over":
-            return Notice(text="It will not fire again: its rule names no further time, or its end has come.")
+            return Notice(text="Finished: its rule has no further time, or its end has passed.")
         case "cannot fire":
             return Notice(text=f"It cannot fire: {schedule.problem}", level="bad", details=["Edit its rule."])
         case "trigger off" if schedule.trigger:
@@ -79,7 +79,7 @@ def notice_of(schedule: Schedule) -> Notice:
             text="No beat is alive, so nothing fires.", level="bad", details=["Start `celery -A config beat`."]
         )
     if schedule.next_fire_at is None or schedule.stale:
-        return Notice(text="It was just edited: beat is working out when it fires next.")
+        return Notice(text="Just edited: beat is computing the next fire.")
     return Notice(text=f"Fires {distance(schedule.due_at or schedule.next_fire_at)}.", level="good")
 
 
@@ -92,12 +92,12 @@ def _paused(schedule: Schedule) -> Notice:
 
 def _trigger_off(schedule: Schedule) -> Notice:
     trigger: Any = schedule.trigger
-    what = "are kept until it is resumed" if trigger.status == "paused" else "come to nothing"
+    what = "are held until the trigger is resumed" if trigger.status == "paused" else "start no run"
     return Notice(text=f"Its trigger {trigger.slug} is {trigger.status}: its ticks {what}.", level="warning")
 
 
 def stretch_of(skip: Skip, zone: tzinfo) -> str:
-    """From when until when, and how many."""
+    """First and last time, and their count."""
     first = in_zone(skip.first, zone)
     if skip.first == skip.last:
         return first
@@ -106,7 +106,7 @@ def stretch_of(skip: Skip, zone: tzinfo) -> str:
 
 
 def reason_of(skip: Skip) -> str:
-    """Why they did not fire, in words."""
+    """The reason why they did not fire, in words."""
     text = str(skip.get_reason_display())
     text = f"{text[:1].upper()}{text[1:]}"
     return f"{text}: {skip.detail}" if skip.detail else text

@@ -1,4 +1,4 @@
-"""A year at a glance: twelve months of days, in which those that a calendar names stand out."""
+"""A calendar of a year, which highlights excluded days."""
 
 from calendar import Calendar, month_name
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ class Month:
 
 @dataclass(frozen=True, kw_only=True)
 class Stretch:
-    """Days one after the other that are called the same."""
+    """Consecutive days with the same name."""
 
     first: date
     last: date
@@ -38,7 +38,7 @@ class Stretch:
 
 @dataclass(frozen=True, kw_only=True)
 class YearView:
-    """Section: the months of a year, with the days that stand out."""
+    """Section: the months of a year, with highlighted days."""
 
     template: ClassVar[str] = "admin/console/year.html"
     title: str
@@ -75,7 +75,7 @@ class YearView:
 
 
 def year_asked(text: str, otherwise: int) -> int:
-    """The year a query names, if it can be shown."""
+    """The year in the query if it can be shown, else the default."""
     return int(text) if text.isdecimal() and FIRST <= int(text[:5]) <= LAST else otherwise
 
 

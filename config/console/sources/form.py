@@ -1,4 +1,4 @@
-"""The form of a source: what every source has, and the settings its scheme describes."""
+"""The form of a source: the fields of every source, and the settings of its scheme."""
 
 from typing import Any
 
@@ -21,7 +21,10 @@ class SettingsForm(forms.Form):
     """The settings of one source's kind, each field named `<kind>__<setting>`."""
 
     enabled = forms.BooleanField(
-        required=False, initial=True, widget=UnfoldBooleanSwitchWidget, help_text="Off: its address answers 404."
+        required=False,
+        initial=True,
+        widget=UnfoldBooleanSwitchWidget,
+        help_text="Turn off to answer 404 at its address.",
     )
 
     def __init__(self, *args: Any, kinds: list[str], values: dict[str, Any] | None = None, **kwargs: Any) -> None:
@@ -67,19 +70,19 @@ class NewSourceForm(SettingsForm):
     slug = forms.SlugField(
         max_length=100,
         widget=UnfoldAdminTextInputWidget,
-        help_text="Part of its address: /hooks/<em>slug</em>/. It cannot be changed later.",
+        help_text="Becomes part of its address: /hooks/<em>slug</em>/. It cannot be changed later.",
     )
     choice = forms.ChoiceField(
-        label="Who sends",
+        label="Sender",
         widget=UnfoldAdminSelectWidget(attrs={"x-model": "choice"}),
-        help_text="How deliveries are proven.",
+        help_text="Choose how deliveries are authenticated.",
     )
     secret = forms.CharField(
         required=False,
         strip=False,
         widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}),
         label="Signing secret",
-        help_text="Paste the one the provider gave you, or leave it empty to have one made and shown once.",
+        help_text="Paste the provider's secret, or leave it empty to generate one, which is shown once.",
     )
     field_order = ("slug", "choice", "enabled", "secret")
 
@@ -94,7 +97,7 @@ class NewSourceForm(SettingsForm):
     def clean_slug(self) -> str:
         slug: str = self.cleaned_data["slug"]
         if Source.objects.filter(slug=slug).exists():
-            raise ValidationError("There is a source of this name already.")
+            raise ValidationError("A source with this slug already exists.")
         return slug
 
     def clean(self) -> dict[str, Any]:
@@ -129,5 +132,5 @@ def _form_field(field: Field, value: Any) -> forms.Field:
 
 
 def scheme_of(source: Source) -> Scheme[Any] | None:
-    """Its webhook scheme; the built-in ways in and the API have none."""
+    """Its webhook scheme; built-in sources and API tokens have none."""
     return schemes().get(source.kind)

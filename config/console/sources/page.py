@@ -36,15 +36,15 @@ REFUSED_SHOWN = 50
 
 
 class GraceForm(BaseDialogForm):  # type: ignore[misc]
-    """How long the old secrets go on counting."""
+    """How long the old secrets stay valid."""
 
     hours = forms.IntegerField(
         min_value=0,
         max_value=24 * 30,
         initial=24,
         widget=UnfoldAdminIntegerFieldWidget,
-        label="Hours the old secret stays valid",
-        help_text="Time to change it at the sender. 0 if it has leaked.",
+        label="Old secret stays valid (hours)",
+        help_text="Allow time to change the secret at the sender. Use 0 if the old secret leaked.",
     )
 
     @property
@@ -58,7 +58,7 @@ class OwnSecretForm(GraceForm):
     secret = forms.CharField(
         strip=False,
         widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}),
-        label="The secret the provider gave you",
+        label="Provider's secret",
     )
     field_order = ("secret", "hours")
 
@@ -72,7 +72,7 @@ class OwnSecretForm(GraceForm):
 
 @admin.register(Source)
 class SourcePanel(Panel):
-    """The ways in."""
+    """Sources of events."""
 
     list_display = ("slug", "kind_label", "state", "address", "proven", "created")
     list_filter = ("enabled", "kind")
@@ -104,7 +104,7 @@ class SourcePanel(Panel):
     def address(self, source: Source) -> SafeString | None:
         return format_html("<code>{}</code>", path_of(source)) if scheme_of(source) else None
 
-    @column("last proven by a secret")
+    @column("last authenticated delivery")
     def proven(self, source: Source) -> SafeString:
         return moment(source.last_proven)  # type: ignore[attr-defined]
 
@@ -133,7 +133,7 @@ class SourcePanel(Panel):
                 messages.success(request, f"Source {source.slug} is ready.")
                 return leave(request, back)
             address = request.build_absolute_uri(path_of(source))
-            explained = f"Give it to the sender, together with the address {address}"
+            explained = f"Enter it at the sender, with the address {address}"
             return reveal(self, request, title=f"Secret of {source.slug}", secret=made, explained=explained, back=back)
         return form_page(
             self,
@@ -166,12 +166,14 @@ class SourcePanel(Panel):
         icon="key",
         variant=ActionVariant.PRIMARY,
         url_path="rotate-secret",
-        dialog=dialog("Make a new secret?", "It is shown once. The old one ends after a while.", "Make it", GraceForm),
+        dialog=dialog(
+            "Create a new secret?", "It is shown once. Choose how long the old one stays valid.", "Create it", GraceForm
+        ),
     )
     def rotate_secret(self, request: HttpRequest, form: GraceForm, object_id: str) -> HttpResponse:
         source = get_object_or_404(Source, pk=object_id)
         plain = rotate(source, grace=form.grace, by=acting(request))
-        explained = f"Give it to the sender of {source.slug}. The old one ends in {form.cleaned_data['hours']} h."
+        explained = f"Enter it at the sender of {source.slug}. The old one expires in {form.cleaned_data['hours']} h."
         return reveal_in_dialog(request, secret=plain, explained=explained, back=page("triggers_source", object_id))
 
     @button(
@@ -179,12 +181,12 @@ class SourcePanel(Panel):
         permissions=["edit"],
         icon="password",
         url_path="enter-secret",
-        dialog=dialog("Enter a secret", "For providers that make the secret themselves.", "Keep it", OwnSecretForm),
+        dialog=dialog("Enter a secret", "For providers that create the secret themselves.", "Save it", OwnSecretForm),
     )
     def enter_secret(self, request: HttpRequest, form: OwnSecretForm, object_id: str) -> HttpResponse:
         source = get_object_or_404(Source, pk=object_id)
         add_secret(source, form.cleaned_data["secret"], grace=form.grace, by=acting(request))
-        messages.success(request, "The secret is kept, encrypted.")
+        messages.success(request, "The secret is saved, encrypted.")
         return leave(request, page("triggers_source", object_id))
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
@@ -211,7 +213,7 @@ class SourcePanel(Panel):
             lambda source: change_source(source, {"enabled": on}, by=acting(request)),
             done=word,
             legal=Q(kind__in=schemes(), enabled=not on),
-            otherwise=f"they are built in, or {word} already",
+            otherwise=f"built in, or already {word}",
         )
 
     # One source
@@ -226,9 +228,9 @@ class SourcePanel(Panel):
             ("Events", events),
         ]
         if scheme is None:
-            built_in = Notice(text="This way in is built in; there is nothing to set.")
+            built_in = Notice(text="Built-in source. Nothing to configure.")
             return [built_in, Facts(rows=facts)]
-        address = Text(title="Address to give to the sender", text=request.build_absolute_uri(path_of(obj)))
+        address = Text(title="Address for the sender", text=request.build_absolute_uri(path_of(obj)))
         sections: list[Section] = [_notice(obj), address, Facts(rows=facts)]
         if scheme.needs_secret:
             sections.append(_secrets(obj))
@@ -245,7 +247,7 @@ def path_of(source: Source) -> str:
 
 
 def _create(form: NewSourceForm, by: str) -> tuple[Source, str]:
-    """The source, and the secret that was made for it, if one was."""
+    """The new source, and its generated secret, if any."""
     cleaned = form.cleaned_data
     with transaction.atomic():
         source = create_source(
@@ -268,20 +270,20 @@ def _notice(source: Source) -> Notice:
     now = timezone.now()
     live = [secret for secret in source.secrets.all() if _state(secret, now) == "valid"]
     if not live:
-        return Notice(text="It has no valid secret, so every delivery is refused.", level="bad")
+        return Notice(text="No valid secret: every delivery is refused.", level="bad")
     matched = [secret.last_matched_at for secret in live if secret.last_matched_at]
     if not matched:
-        return Notice(text="No delivery has been proven by a valid secret yet.")
-    proven = f"A delivery was last proven {distance(max(matched))}"
+        return Notice(text="No delivery has been authenticated with a valid secret yet.")
+    proven = f"The last authenticated delivery came {distance(max(matched))}"
     refused = RefusedDelivery.objects.filter(source=source, status=401, last_at__gt=max(matched))
     if last := refused.order_by("-last_at").first():
-        # A proof is noted once in a while: which of the two was the later one is not known within that.
+        # Matches are recorded at most once per MATCH_NOTED_EVERY: within that span their order is unknown.
         is_later = last.last_at > max(matched) + MATCH_NOTED_EVERY
         return Notice(
             text=format_html(
-                "{}; {} deliveries have been refused, the last {}: {}. Compare the sender's secret with the one here.",
+                "{}. Deliveries were refused {}, the last {}: {}. Compare the sender's secret with the one here.",
                 proven,
-                "since then" if is_later else "within the same minute other",
+                "since then" if is_later else "within the same minute",
                 distance(last.last_at),
                 last.reason,
             ),
@@ -294,8 +296,8 @@ def _refused(source: Source) -> Table:
     shown = RefusedDelivery.objects.filter(source=source).order_by("-hour", "-last_at")[:REFUSED_SHOWN]
     return Table(
         title="Refused deliveries",
-        note="Counted by reason and hour, newest first. The sender learns the status alone.",
-        headers=("Last", "Reason", "Answered", "How many", "First", "User agent of the last"),
+        note="Counted by reason and hour, newest first. The sender only receives the status.",
+        headers=("Last", "Reason", "Status", "Count", "First", "Last user agent"),
         rows=[
             (moment(one.last_at), one.reason, one.status, f"{one.count:,}", moment(one.first_at), one.user_agent)
             for one in shown
@@ -309,7 +311,7 @@ def _secrets(source: Source) -> Table:
     newest_match = source.secrets.order_by("-last_matched_at").exclude(last_matched_at=None).first()
     return Table(
         title="Secrets",
-        note="Encrypted, and never shown again. Several overlap while a sender is being changed.",
+        note="Stored encrypted and never shown again. Several may be valid while the sender is changed to a new one.",
         headers=("No.", "State", "From", "Until", "Last matched", ""),
         rows=[
             (
@@ -318,11 +320,11 @@ def _secrets(source: Source) -> Table:
                 moment(secret.not_before),
                 moment(secret.not_after) if secret.not_after else "no end",
                 moment(secret.last_matched_at),
-                "← the last delivery used this one" if secret == newest_match else "",
+                "← used by the last delivery" if secret == newest_match else "",
             )
             for secret in source.secrets.order_by("-pk").defer("ciphertext")[:20]
         ],
-        empty="None: every delivery is refused. Make one, or enter the provider’s.",
+        empty="No secrets: every delivery is refused. Create a secret, or enter the provider’s.",
     )
 
 

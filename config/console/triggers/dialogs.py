@@ -14,7 +14,7 @@ from triggers.dispatch.offers import count
 from triggers.models import Decision
 
 HELD = Decision.Outcome.HELD
-RESUMED = "Resumed. What was held is run or dropped a piece at a time."
+RESUMED = "Resumed. Held events are run or dropped in batches."
 
 
 class FireForm(BaseDialogForm):  # type: ignore[misc]
@@ -23,13 +23,16 @@ class FireForm(BaseDialogForm):  # type: ignore[misc]
         initial=dict,
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 5}),
         label="Data (JSON)",
-        help_text="What the agent sees as event.data",
+        help_text="Passed to the agent as event.data.",
     )
 
 
 class PauseForm(BaseDialogForm):  # type: ignore[misc]
     reason = forms.CharField(
-        max_length=300, widget=UnfoldAdminTextInputWidget, label="Why", help_text="For whoever comes next"
+        max_length=300,
+        widget=UnfoldAdminTextInputWidget,
+        label="Reason",
+        help_text="Shown while the trigger is paused.",
     )
 
 
@@ -37,7 +40,7 @@ class ResumeForm(BaseDialogForm):  # type: ignore[misc]
     held = forms.ChoiceField(
         initial="run",
         widget=UnfoldAdminRadioSelectWidget,
-        label="The events that were held",
+        label="Held events",
         choices=[("run", ""), ("drop", "")],
     )
 
@@ -45,7 +48,7 @@ class ResumeForm(BaseDialogForm):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         count = Decision.objects.filter(trigger=self.object_id, outcome=HELD).count()
         self.fields["held"].choices = [
-            ("run", f"Run them, in their order ({count})"),
+            ("run", f"Run them in order ({count})"),
             ("drop", f"Drop them ({count})"),
         ]
 
@@ -54,7 +57,7 @@ class RedispatchForm(BaseDialogForm):  # type: ignore[misc]
     errors = forms.ChoiceField(
         initial="lately",
         widget=UnfoldAdminRadioSelectWidget,
-        label="The events that ended in an error",
+        label="Events that ended in an error",
         choices=[("lately", ""), ("all", "")],
     )
 
@@ -62,8 +65,8 @@ class RedispatchForm(BaseDialogForm):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         lately, all_ = (count("error", UUID(str(self.object_id)), since) for since in (a_day_ago(), None))
         self.fields["errors"].choices = [
-            ("lately", f"Those of the last day ({lately})"),
-            ("all", f"All that are kept ({all_})"),
+            ("lately", f"Of the last day ({lately})"),
+            ("all", f"All ({all_})"),
         ]
 
 

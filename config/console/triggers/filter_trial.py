@@ -1,4 +1,4 @@
-"""What a trigger would have done with recent events: the dispatcher's own matching, carried out on nothing."""
+"""Try a trigger's filter on recent events with the dispatcher's own matching, without starting runs."""
 
 import time
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from triggers.dispatch.rules import rule_of
 from triggers.models import Event, Trigger
 
 SECONDS = 10.0  # for all events of a page
-LOOKED_AT = 5_000  # the newest events, in which those of its types are looked for
+LOOKED_AT = 5_000  # search this many of the newest events for its types
 SHOWN = 50
 
 
@@ -32,7 +32,7 @@ class Verdict:
 
 
 def try_on_recent(trigger: Trigger, changes: dict[str, Any]) -> Section:
-    """A table of the newest events of its types, and what the filter says to each."""
+    """A table of the newest events of its types, and the filter's result for each."""
     rule = replace(rule_of(trigger), paused_reason=None, **{**changes, "types": tuple(changes["types"])})
     rule = replace(rule, compiled=compile_each((rule.filter, rule.key, *rule.input.values())))
     if not rule.types:
@@ -41,8 +41,8 @@ def try_on_recent(trigger: Trigger, changes: dict[str, Any]) -> Section:
     count = sum(verdict.matches == "yes" for verdict in verdicts)
     return Table(
         title=f"Recent events: {count} of {len(verdicts)} match",
-        note="Nothing was started. Paused or not, this is what the trigger wants.",
-        headers=("Matches", "Why", "Event", "Type", "Source", "Received"),
+        note="No run was started. The result does not depend on whether the trigger is paused.",
+        headers=("Matches", "Reason", "Event", "Type", "Source", "Received"),
         rows=[
             (
                 one.matches,
@@ -54,7 +54,7 @@ def try_on_recent(trigger: Trigger, changes: dict[str, Any]) -> Section:
             )
             for one in verdicts
         ],
-        empty=f"None of its types from its source among the newest {LOOKED_AT:,} events.",
+        empty=f"No event of its types and source among the newest {LOOKED_AT:,} events.",
     )
 
 
@@ -68,14 +68,14 @@ def _recent(rule: Rule) -> list[Event]:
 
 
 def _verdicts(events: Sequence[Event], rule: Rule) -> list[Verdict]:
-    """In another process, and within SECONDS: this one serves others meanwhile."""
+    """In another process, so that this one keeps serving; at most SECONDS."""
     payloads = read_payloads([event.pk for event in events])
     until = time.monotonic() + SECONDS
     with Evaluator() as evaluator:
         return [
             _verdict(event, rule, payloads.get(event.pk, NOTHING), evaluator)
             if time.monotonic() < until
-            else Verdict(event=event, matches="not tried", why=f"the {SECONDS:g} s for this page are used up")
+            else Verdict(event=event, matches="not tried", why=f"time limit of {SECONDS:g} s for this page reached")
             for event in events
         ]
 

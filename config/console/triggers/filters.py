@@ -7,8 +7,8 @@ from django.http import HttpRequest
 from triggers.dispatch.erring import erring
 from triggers.models import Trigger
 
-# By the index on (trigger, id). With “WHERE trigger = … ORDER BY id” PostgreSQL may walk all runs, newest first, for a
-# trigger that has none.
+# Uses the index on (trigger, id). With “WHERE trigger = … ORDER BY id” PostgreSQL may scan all runs, newest first, for a
+# trigger without runs.
 LAST_RUN = """(
     SELECT jsonb_build_object('id', last.id, 'status', last.status)
     FROM (SELECT run.id, run.status, run.trigger FROM runs_run run

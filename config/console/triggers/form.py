@@ -20,13 +20,13 @@ from triggers.dispatch.expressions import ExpressionError, compile_expression
 from triggers.dispatch.trigger_policy import DEFAULTS, MOST_AT_ONCE, check_policy
 from triggers.models import Source, Trigger
 
-# Their events are always aimed at one trigger; listening to them is never needed.
+# Events of these sources always target one trigger; a trigger never needs to listen to them.
 AIMED = ("schedule", "manual")
 OVERLAPS = {
     Trigger.Overlap.ALLOW: "allow: both run",
-    Trigger.Overlap.SKIP: "skip: the new event starts nothing",
-    Trigger.Overlap.QUEUE_ONE: "queue_one: one run waits and takes all further events along",
-    Trigger.Overlap.QUEUE: "queue: one after the other, in order",
+    Trigger.Overlap.SKIP: "skip: the new event starts no run",
+    Trigger.Overlap.QUEUE_ONE: "queue_one: one run waits and handles all further events",
+    Trigger.Overlap.QUEUE: "queue: one run after the other, in order",
     Trigger.Overlap.CANCEL_PREVIOUS: "cancel_previous: the live run is cancelled, the latest event wins",
 }
 EXECUTION = ("queue", "priority", "timeout", "retries", "backoff", "backoff_factor", "backoff_max", "pause_after")
@@ -36,7 +36,7 @@ COLUMNS = ("enabled", "source", "filter", "input", "key", "key_limit", "overlap"
 
 
 class ExpressionField(forms.CharField):
-    """CEL over `event`, checked as it is saved."""
+    """A CEL expression over `event`, checked when it is saved."""
 
     widget = UnfoldAdminExpandableTextareaWidget
 
@@ -48,34 +48,34 @@ class ExpressionField(forms.CharField):
 
 
 class MatchForm(forms.Form):
-    """Which events a trigger wants."""
+    """The fields that match events."""
 
     source = forms.ChoiceField(
-        required=False, widget=UnfoldAdminSelectWidget, help_text="Events of one source, or of any."
+        required=False, widget=UnfoldAdminSelectWidget, help_text="Match events of one source, or of any."
     )
     types = forms.CharField(
         required=False,
         widget=UnfoldAdminExpandableTextareaWidget,
         label="Event types",
-        help_text="One per line, such as <code>customer.created</code> or <code>invoice.*</code>. "
-        "None: only what is aimed at it, such as its schedules.",
+        help_text="Enter one per line, e.g. <code>customer.created</code> or <code>invoice.*</code>. "
+        "Empty: only events that target this trigger, e.g. from its schedules.",
     )
     filter = ExpressionField(
         required=False,
         label="Filter",
-        help_text="CEL, such as <code>event.data.amount &gt; 100</code>. Empty: every event of these types.",
+        help_text="Enter a CEL expression, e.g. <code>event.data.amount &gt; 100</code>. Empty: every event of these types.",
     )
     key = ExpressionField(
         required=False,
         label="Key",
-        help_text="CEL, such as <code>event.data.customer</code>: runs of one key do not overlap. Empty: the trigger itself.",
+        help_text="Enter a CEL expression, e.g. <code>event.data.customer</code>. Runs with one key do not overlap. Empty: one key.",
     )
     input = forms.JSONField(
         required=False,
         initial=dict,
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 3}),
         label="Input",
-        help_text="Input name to CEL, such as <code>{&quot;id&quot;: &quot;event.data.id&quot;}</code>. Empty: the event’s data.",
+        help_text="Map input names to CEL, e.g. <code>{&quot;id&quot;: &quot;event.data.id&quot;}</code>. Empty: the event’s data.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -90,7 +90,7 @@ class MatchForm(forms.Form):
     def clean_input(self) -> dict[str, str]:
         mapping = self.cleaned_data["input"] or {}
         if not isinstance(mapping, dict) or not all(isinstance(value, str) for value in mapping.values()):
-            raise ValidationError("Give an object whose values are CEL texts.")
+            raise ValidationError("Enter a JSON object whose values are CEL expressions.")
         for name, text in mapping.items():
             try:
                 _check(text)
@@ -100,57 +100,57 @@ class MatchForm(forms.Form):
 
 
 class TriggerForm(MatchForm):
-    """All an operator may change of a trigger."""
+    """The fields of a trigger that an operator may change."""
 
     enabled = forms.BooleanField(
         required=False,
         initial=True,
         widget=UnfoldBooleanSwitchWidget,
-        help_text="Off: no event matches it. To hold events, pause it.",
+        help_text="Turn off to match no events. To hold events instead, pause the trigger.",
     )
     overlap = forms.ChoiceField(
         choices=[(value.value, text) for value, text in OVERLAPS.items()],
         widget=UnfoldAdminSelectWidget,
-        help_text="What a new event does while a run of its key is live.",
+        help_text="Choose what a new event does while a run with its key is live.",
     )
     key_limit = forms.IntegerField(
         min_value=1,
         max_value=MOST_AT_ONCE,
         initial=1,
         widget=UnfoldAdminIntegerFieldWidget,
-        label="At once",
-        help_text="So many runs of one key.",
+        label="Concurrent runs per key",
+        help_text="Limit the concurrent runs of one key.",
     )
     rate = forms.CharField(
         required=False,
         widget=UnfoldAdminTextInputWidget,
-        help_text="So many starts of one key in any such span: <code>10/h</code>, <code>100/15m</code>. Empty: no limit.",
+        help_text="Limit the starts per key in any such period: <code>10/h</code>, <code>100/15m</code>. Empty: no limit.",
     )
     overflow = forms.ChoiceField(
         choices=[("delay", "delay: it starts when the rate allows"), ("drop", "drop: no run, with a reason")],
         widget=UnfoldAdminSelectWidget,
-        help_text="What becomes of an event that is over the rate.",
+        help_text="Choose what happens to an event over the rate.",
     )
     debounce = forms.FloatField(
         min_value=0,
         widget=UnfoldAdminDecimalFieldWidget,
         label="Debounce (s)",
-        help_text="Wait for so much quiet, then one run handles every event that came. 0: no debounce.",
+        help_text="Wait for this long without events, then start one run for all of them. 0: no debounce.",
     )
     batch = forms.IntegerField(
         min_value=0,
         max_value=EVENTS_PER_RUN,
         widget=UnfoldAdminIntegerFieldWidget,
-        help_text="One run for so many events of one key. 0: no batch.",
+        help_text="Start one run for this many events of one key. 0: no batch.",
     )
     max_wait = forms.FloatField(
         min_value=0,
         widget=UnfoldAdminDecimalFieldWidget,
-        label="Longest wait (s)",
-        help_text="Of a debounce or batch. 0: ten times the debounce, or 60 s for a batch.",
+        label="Maximum wait (s)",
+        help_text="Limit the wait of a debounce or batch. 0: ten times the debounce, or 60 s for a batch.",
     )
     queue = forms.CharField(
-        max_length=100, widget=UnfoldAdminTextInputWidget, help_text="Workers serve queues by name."
+        max_length=100, widget=UnfoldAdminTextInputWidget, help_text="Name the queue. Workers serve queues by name."
     )
     priority = forms.IntegerField(
         min_value=0, max_value=9, widget=UnfoldAdminIntegerFieldWidget, help_text="0 is most urgent, 9 least."
@@ -159,21 +159,21 @@ class TriggerForm(MatchForm):
         min_value=0,
         widget=UnfoldAdminDecimalFieldWidget,
         label="Timeout (s)",
-        help_text="0: the installation’s default.",
+        help_text="Limit the duration of an attempt. 0: the installation’s default.",
     )
     retries = forms.IntegerField(
-        min_value=0, max_value=100, widget=UnfoldAdminIntegerFieldWidget, help_text="After the first attempt."
+        min_value=0, max_value=100, widget=UnfoldAdminIntegerFieldWidget, help_text="Retry up to this many times."
     )
     backoff = forms.FloatField(min_value=0, widget=UnfoldAdminDecimalFieldWidget, label="First backoff (s)")
     backoff_factor = forms.FloatField(
-        min_value=1, widget=UnfoldAdminDecimalFieldWidget, help_text="Times the one before."
+        min_value=1, widget=UnfoldAdminDecimalFieldWidget, help_text="Each retry waits this many times longer."
     )
     backoff_max = forms.FloatField(min_value=0, widget=UnfoldAdminDecimalFieldWidget, label="Longest backoff (s)")
     pause_after = forms.IntegerField(
         min_value=0,
         widget=UnfoldAdminIntegerFieldWidget,
         label="Pause after",
-        help_text="So many failed runs in a row; 0: never.",
+        help_text="Pause the trigger after this many failed runs in a row. 0: never.",
     )
 
     def clean(self) -> dict[str, Any]:
@@ -182,7 +182,7 @@ class TriggerForm(MatchForm):
             return cleaned
         counts = cleaned["rate"] or cleaned["debounce"] or cleaned["batch"]
         if cleaned["key"] and cleaned["overlap"] == Trigger.Overlap.ALLOW and not counts:
-            self.add_error("overlap", "With “allow” the key has no effect: choose another, or clear the key.")
+            self.add_error("overlap", "With “allow” the key has no effect: choose another overlap, or clear the key.")
             return cleaned
         policy = {name: cleaned[name] for name in POLICY}
         try:
@@ -192,7 +192,7 @@ class TriggerForm(MatchForm):
         return cleaned
 
     def values(self) -> dict[str, Any]:
-        """The trigger's fields as the form has them; its policy holds only what differs from the defaults."""
+        """The trigger's fields from the form; its policy holds only values that differ from the defaults."""
         cleaned = self.cleaned_data
         values = {name: cleaned[name] for name in ("types", *COLUMNS)}
         return {**values, "policy": {name: cleaned[name] for name in POLICY if cleaned[name] != DEFAULTS[name]}}
@@ -201,10 +201,10 @@ class TriggerForm(MatchForm):
         match = [self[name] for name in ("source", "types", "filter", "input")]
         return [
             *self.first_group(),
-            Group(title="Which events", fields=match),
-            Group(title="One at a time", fields=[self["key"], self["overlap"], self["key_limit"]]),
-            Group(title="How many runs", fields=[self[name] for name in INTAKE]),
-            Group(title="How its runs are executed", fields=[self[name] for name in EXECUTION]),
+            Group(title="Events", fields=match),
+            Group(title="Overlap", fields=[self["key"], self["overlap"], self["key_limit"]]),
+            Group(title="Flow control", fields=[self[name] for name in INTAKE]),
+            Group(title="Execution", fields=[self[name] for name in EXECUTION]),
         ]
 
     def first_group(self) -> list[Group]:
@@ -213,7 +213,7 @@ class TriggerForm(MatchForm):
 
 class NewTriggerForm(TriggerForm):
     slug = forms.SlugField(
-        max_length=100, widget=UnfoldAdminTextInputWidget, help_text="Its name for good, in the API and in logs."
+        max_length=100, widget=UnfoldAdminTextInputWidget, help_text="Permanent identifier, used in the API and logs."
     )
     agent = forms.ChoiceField(widget=UnfoldAdminSelectWidget)
 
@@ -224,7 +224,7 @@ class NewTriggerForm(TriggerForm):
     def clean_slug(self) -> str:
         slug: str = self.cleaned_data["slug"]
         if Trigger.objects.filter(slug=slug).exists():
-            raise ValidationError("There is a trigger of this name already.")
+            raise ValidationError("A trigger with this slug already exists.")
         return slug
 
     def values(self) -> dict[str, Any]:

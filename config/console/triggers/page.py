@@ -50,7 +50,7 @@ SHOWN = 20
 
 @admin.register(Trigger)
 class TriggerPanel(Panel):
-    """Which events wake which agent."""
+    """Rules that match events to agents."""
 
     list_display = ("slug", "state", "agent", "woken_by", "overlap", "failures", "last_run", "next_fire")
     list_filter = (StateFilter,)
@@ -109,7 +109,7 @@ class TriggerPanel(Panel):
         return request.user.has_perm("triggers.fire_trigger")
 
     def has_try_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        """What a filter says to an event tells of its data."""
+        """Requires permission to view events: the result of a filter reveals event data."""
         return self.has_view_permission(request) and request.user.has_perm("triggers.view_event")
 
     # Making and changing
@@ -148,7 +148,7 @@ class TriggerPanel(Panel):
 
     @button("Try the filter", icon="science", url_path="try", permissions=["try"])
     def try_filter(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Expressions of one's own are for those who may change the trigger; others try the stored ones."""
+        """Only users who may change the trigger may enter expressions; others try the stored ones."""
         trigger = get_object_or_404(Trigger, pk=object_id)
         title = "Try the filter on recent events"
         stored = {name: getattr(trigger, name) for name in MatchForm().fields}
@@ -172,18 +172,18 @@ class TriggerPanel(Panel):
         )
 
     @button(
-        "Back to the code",
+        "Reset to the code",
         permissions=["edit"],
         icon="undo",
         url_path="reset",
-        dialog=dialog("Back to what the code says?", "What operators changed of its declaration is undone.", "Undo"),
+        dialog=dialog("Reset to the code's declaration?", "Discards all changes by operators.", "Reset"),
     )
     def reset(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
         trigger = get_object_or_404(Trigger, pk=object_id)
         attempt(
             request,
             lambda: reset_overrides(trigger, trigger.overrides, by=acting(request)),
-            done="It is as the code says.",
+            done="Reset to the code's declaration.",
         )
         return leave(request, page("triggers_trigger", object_id))
 
@@ -195,7 +195,7 @@ class TriggerPanel(Panel):
         icon="play_arrow",
         variant=ActionVariant.PRIMARY,
         url_path="fire",
-        dialog=dialog("Fire now?", "An event aimed at this trigger alone; its filter is not asked.", "Fire", FireForm),
+        dialog=dialog("Fire now?", "Creates an event for this trigger only; its filter is ignored.", "Fire", FireForm),
     )
     def fire_now(self, request: HttpRequest, form: FireForm, object_id: str) -> HttpResponse:
         trigger = get_object_or_404(Trigger, pk=object_id)
@@ -213,9 +213,7 @@ class TriggerPanel(Panel):
         icon="pause",
         variant=ActionVariant.DANGER,
         url_path="pause",
-        dialog=dialog(
-            "Pause this trigger?", "Its events are held, and offered when it is resumed.", "Pause", PauseForm
-        ),
+        dialog=dialog("Pause this trigger?", "Its events are held until it is resumed.", "Pause", PauseForm),
     )
     def pause(self, request: HttpRequest, form: PauseForm, object_id: str) -> HttpResponse:
         trigger = get_object_or_404(Trigger, pk=object_id)
@@ -229,7 +227,7 @@ class TriggerPanel(Panel):
         icon="resume",
         variant=ActionVariant.SUCCESS,
         url_path="resume",
-        dialog=dialog("Resume this trigger?", "Its failures are counted from zero.", "Resume", ResumeForm),
+        dialog=dialog("Resume this trigger?", "Its count of failures restarts at zero.", "Resume", ResumeForm),
     )
     def resume(self, request: HttpRequest, form: ResumeForm, object_id: str) -> HttpResponse:
         trigger = get_object_or_404(Trigger, pk=object_id)
@@ -237,7 +235,7 @@ class TriggerPanel(Panel):
         attempt(
             request,
             lambda: resume(trigger, held=held, by=acting(request)),
-            done="Resumed. What was held is run or dropped a piece at a time.",
+            done="Resumed. Held events are run or dropped in batches.",
         )
         return leave(request, page("triggers_trigger", object_id))
 
@@ -247,8 +245,8 @@ class TriggerPanel(Panel):
         icon="replay",
         url_path="redispatch",
         dialog=dialog(
-            "Dispatch again what ended in an error?",
-            "The filter, key and input as they are now decide. An event that has a run of this trigger starts no second one.",
+            "Dispatch events with errors again?",
+            "Uses the current filter, key and input. An event that already has a run of this trigger starts no second run.",
             "Dispatch again",
             RedispatchForm,
         ),
@@ -257,9 +255,7 @@ class TriggerPanel(Panel):
         trigger = get_object_or_404(Trigger, pk=object_id)
         since = a_day_ago() if form.cleaned_data["errors"] == "lately" else None
         found = offer_errors(trigger=trigger, since=since, by=acting(request))
-        messages.success(
-            request, f"Asked for: {found} event{pluralize(found)} to be dispatched again, a piece at a time."
-        )
+        messages.success(request, f"{found} event{pluralize(found)} will be dispatched again, in batches.")
         return leave(request, page("triggers_trigger", object_id))
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
@@ -286,14 +282,14 @@ class TriggerPanel(Panel):
             lambda trigger: pause(trigger, reason=f"paused by {by}", by=by),
             done="paused; their events are held",
             legal=Q(paused_at=None),
-            otherwise="they are paused already",
+            otherwise="already paused",
         )
 
-    @admin.action(description="Resume, run what was held", permissions=["pause"])
+    @admin.action(description="Resume and run held events", permissions=["pause"])
     def resume_and_run(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> None:
         self._resume(request, queryset, "run")
 
-    @admin.action(description="Resume, drop what was held", permissions=["pause"])
+    @admin.action(description="Resume and drop held events", permissions=["pause"])
     def resume_and_drop(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> None:
         self._resume(request, queryset, "drop")
 
@@ -304,16 +300,16 @@ class TriggerPanel(Panel):
             lambda trigger: resume(trigger, held=held, by=acting(request)),
             done="resumed",
             legal=Q(paused_at__isnull=False),
-            otherwise="they are not paused",
+            otherwise="not paused",
         )
 
-    @admin.action(description="Dispatch again what ended in an error", permissions=["replay"])
+    @admin.action(description="Dispatch events with errors again", permissions=["replay"])
     def redispatch_errors(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> None:
         carry_out(
             request,
             queryset,
             lambda trigger: offer_errors(trigger=trigger, by=acting(request)),
-            done="asked for; what ended in an error is dispatched again, a piece at a time",
+            done="requested; their events with errors are dispatched again, in batches",
         )
 
     def has_replay_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
@@ -327,7 +323,7 @@ class TriggerPanel(Panel):
             lambda trigger: fire(trigger, by=acting(request)),
             done="fired",
             legal=Q(enabled=True),
-            otherwise="they are disabled",
+            otherwise="disabled",
         )
 
     # One trigger
@@ -341,28 +337,28 @@ class TriggerPanel(Panel):
                     ("Agent", obj.agent),
                     ("Wakes on", in_words(obj)),
                     ("Source", obj.source or "any"),
-                    ("Types", ", ".join(obj.types) or "only what is aimed at it"),
+                    ("Types", ", ".join(obj.types) or "only events that target it"),
                     ("Filter", obj.filter and format_html("<code>{}</code>", obj.filter)),
                     ("Input", format_html("<code>{}</code>", pretty(obj.input)) if obj.input else ""),
                     ("Key", obj.key and format_html("<code>{}</code>", obj.key)),
                     ("Overlap", obj.overlap if obj.key_limit == 1 else f"{obj.overlap}, {obj.key_limit} at once"),
-                    ("Waiting for their window", _collected(obj)),
+                    ("Open windows", _collected(obj)),
                     ("Failed runs in a row", obj.failures_in_a_row),
-                    ("Comes from", "the agent’s declaration" if obj.declared is not None else "an operator"),
+                    ("Origin", "the agent’s declaration" if obj.declared is not None else "an operator"),
                     ("Changed by operators, kept at deploys", overridden),
-                    ("Its runs", link(listing("runs_run", q=obj.slug), "list")),
+                    ("Runs", link(listing("runs_run", q=obj.slug), "list")),
                 ]
             ),
             _schedules(obj),
             _runs(obj),
             _decisions(obj),
             entries_of("trigger", obj.pk),
-            Text(title="Policy, where it differs from the defaults", text=pretty(obj.policy), folded=True),
+            Text(title="Policy values that differ from the defaults", text=pretty(obj.policy), folded=True),
         ]
 
 
 def in_words(trigger: Trigger) -> str:
-    """What wakes it, such as “invoice.* from stripe, where event.data.amount > 100”."""
+    """The events it matches, e.g. “invoice.* from stripe, where event.data.amount > 100”."""
     clocks = [describe(schedule) for schedule in trigger.schedules.all()]
     if not trigger.types:
         return "; ".join(clocks) or "only by hand"
@@ -375,14 +371,14 @@ def in_words(trigger: Trigger) -> str:
 def _notice(trigger: Trigger) -> Notice:
     if not trigger.enabled:
         is_gone = VANISHED in (trigger.declared or {})
-        why = "Its declaration is gone from the code; it comes back with it." if is_gone else "Enable it under Edit."
+        why = "The code no longer declares it; declaring it again enables it." if is_gone else "Enable it under Edit."
         return Notice(text="Disabled: no event matches it, and it cannot be fired.", level="warning", details=[why])
     if trigger.is_paused:
         held = Decision.objects.filter(trigger=trigger, outcome=HELD).count()
         return Notice(
             level="bad",
             text=format_html("Paused {}: {}", moment(trigger.paused_at), trigger.paused_reason),
-            details=[f"{held} event{pluralize(held)} held for it. Resume runs or drops what is held."],
+            details=[f"Held events: {held}. Resume to run or drop them."],
         )
     if errors := errors_of(trigger)[:COUNTED].count():
         more = "at least " if errors == COUNTED else ""
@@ -392,8 +388,8 @@ def _notice(trigger: Trigger) -> Notice:
             level="warning",
             text=f"Active, but {more}{errors:,} event{pluralize(errors)} ended in an error in the last day and started no run.",
             details=[
-                f"The last one, {distance(last.created_at)}: {last.reason}",
-                "Correct the filter, key or input under Edit, then Dispatch again.",
+                f"The last error, {distance(last.created_at)}: {last.reason}",
+                "Correct the filter, key or input under “Edit”, then use “Dispatch again”.",
                 *filter(None, [failing]),
             ],
         )
@@ -413,12 +409,12 @@ def _schedules(trigger: Trigger) -> Table:
 
 
 def _collected(trigger: Trigger) -> str:
-    """Of a debounce or batch: how many events it holds, and when they become a run."""
+    """Open windows of a debounce or batch: their events, and the time of the next run."""
     windows = trigger.windows.aggregate(count=Count("pk"), events=Sum("event_ids__len"), next=Min("due_at"))
     if not windows["count"]:
         return ""
     return format_html(
-        "{} events in {}, the next over {}", windows["events"], windows["count"], moment(windows["next"])
+        "{} events in {}, the next ends {}", windows["events"], windows["count"], moment(windows["next"])
     )
 
 
@@ -438,7 +434,7 @@ def _runs(trigger: Trigger) -> Table:
             )
             for run in runs
         ],
-        empty="It has started none.",
+        empty="It has started no runs.",
     )
 
 
@@ -449,7 +445,7 @@ def _decisions(trigger: Trigger) -> Table:
     )
     return Table(
         title="Latest decisions",
-        note="Of events that started no run of their own, or only later.",
+        note="Events that started no run, or joined or waited for one.",
         headers=("Event", "Type", "Outcome", "Reason", "Run concerned", "When"),
         rows=[(event_link(one.event_id), one.event.type, *cells_of(one)) for one in decisions[:SHOWN]],
         empty="None.",

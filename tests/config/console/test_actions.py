@@ -69,7 +69,7 @@ def test_bulk_cancel_leaves_finished_runs_alone(admin: Client) -> None:
     told = choose(admin, "runs_run", "cancel_chosen", queued, done)
 
     assert Run.objects.get(pk=queued.pk).status == RunStatus.CANCELLED
-    assert "1 refused: they have finished" in told
+    assert "1 refused: already finished" in told
 
 
 def test_opening_a_dialog_changes_nothing(admin: Client) -> None:
@@ -151,7 +151,7 @@ def test_bulk_pause_and_resume_count_those_that_are_so_already(admin: Client) ->
 
     assert choose(admin, "triggers_trigger", "pause_chosen", active, paused) == [
         "1 paused; their events are held.",
-        "1 refused: they are paused already",
+        "1 refused: already paused",
     ]
     assert choose(admin, "triggers_trigger", "resume_and_run", active, paused) == ["2 resumed."]
 
@@ -159,7 +159,7 @@ def test_bulk_pause_and_resume_count_those_that_are_so_already(admin: Client) ->
 def test_disabled_triggers_are_not_fired_in_bulk(admin: Client) -> None:
     told = choose(admin, "triggers_trigger", "fire_chosen", make_trigger("a"), make_trigger("b", enabled=False))
 
-    assert told == ["1 fired.", "1 refused: they are disabled"]
+    assert told == ["1 fired.", "1 refused: disabled"]
 
 
 def test_replay_goes_to_all_or_to_those_that_are_chosen(admin: Client) -> None:
@@ -191,10 +191,10 @@ def test_erase_takes_away_what_the_event_said_in_the_operators_name(admin: Clien
     answer = press(admin, "triggers_event", event, "erase_event", what="event")
 
     page = answer.content.decode()
-    assert "Taken away by retention or erasure." in page
+    assert "Removed by retention or erasure." in page
     assert "ada@example.com" not in page
     assert "replay_event" not in page
-    assert "Payload taken away" in admin.get(page_of("runs_run", run)).content.decode()
+    assert "Payload removed" in admin.get(page_of("runs_run", run)).content.decode()
     assert Event.objects.get(pk=other.pk).data == {"name": "Ada"}
     assert audited("erase").by == "admin:ada"
 
@@ -208,7 +208,9 @@ def test_erase_of_a_subject_tells_what_is_still_needed(admin: Client) -> None:
     assert [str(message) for message in answer.context["messages"]] == ["Erased: 2 events and 1 run."]
     left = old_event(1, subject="bob@example.com", dispatched_at=None)
     answer = press(admin, "triggers_event", left, "erase_event", what="subject")
-    assert f"1 still needed, and left as they are: {left.pk}. Repeat it later." in map(str, answer.context["messages"])
+    assert f"Not erased, because still in use: {left.pk} (1 in total). Try again later." in map(
+        str, answer.context["messages"]
+    )
 
 
 def test_only_who_may_erase_does(log_in: LogIn) -> None:

@@ -127,7 +127,7 @@ def test_body_that_is_no_json_is_shown_with_the_reason(admin: Client) -> None:
 @pytest.mark.parametrize(
     ("state", "sentence"),
     [
-        ({"ready_at": None}, "Blocked behind another run of its key."),
+        ({"ready_at": None}, "Blocked behind another run with its key."),
         ({}, "no live worker serves queue “default”"),
     ],
 )

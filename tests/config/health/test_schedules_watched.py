@@ -113,12 +113,12 @@ def test_doctor_names_what_was_missed_and_does_not_call_it_a_fault() -> None:
 
 def test_the_first_page_names_what_was_missed(admin_client: Client) -> None:
     page = admin_client.get("/admin/").content.decode()
-    assert "Missed by schedules" not in page
+    assert "Fires missed" not in page
 
     make_skip(make_schedule(), "window", database_now() - HOUR, count=12)
 
     page = admin_client.get("/admin/").content.decode()
-    assert "Missed by schedules in the last day" in page
+    assert "Fires missed in the last day" in page
 
 
 def test_metrics_tell_fires_skips_and_the_next_due_time() -> None:

@@ -363,7 +363,7 @@ def test_an_offer_that_fails_is_put_off_and_a_problem_and_the_others_go_on() -> 
 
     assert Run.objects.filter(trigger="good").count() == 4
     [problem] = [one for one in problems(look()) if one.name.startswith("offer:")]
-    assert problem.text.startswith("What was held at trigger bad cannot be dispatched again: OperationalError")
+    assert problem.text.startswith("Held events of trigger bad cannot be dispatched again: OperationalError")
     assert "no room" in problem.text
     assert problem.is_alarm
 

@@ -1,4 +1,4 @@
-"""Asking for a backfill: a range of the schedule's past, and how many fires that is before anything starts."""
+"""The form of a backfill: a range of past times, with a preview of the number of fires."""
 
 from datetime import datetime, timedelta
 from itertools import islice
@@ -29,20 +29,20 @@ from triggers.schedules.backfill.ticks import nominal_times, plan_from
 from triggers.schedules.clock import instant_of
 from triggers.schedules.explain.trail import fired_between, names_of
 
-LOOKED_UP = 5_000  # nominal times of which it is told how many have fired
-EDGE = 3  # of them shown from either end
+LOOKED_UP = 5_000  # check up to this many nominal times for earlier fires
+EDGE = 3  # times shown from either end
 
 
 class BackfillForm(forms.Form):
-    start = LocalTime(label="From", help_text="The first of its times that may fire.")
-    end = LocalTime(label="To", help_text="Not included. Not later than now.")
+    start = LocalTime(label="From", help_text="Include nominal times from here on.")
+    end = LocalTime(label="To", help_text="Exclude nominal times from here on. At most the current time.")
     at_once = forms.IntegerField(
         min_value=1,
         max_value=1000,
         initial=1,
         widget=UnfoldAdminIntegerFieldWidget,
-        label="At once",
-        help_text="So many of its runs at a time, in the order of their times.",
+        label="Concurrent runs",
+        help_text="Limit the concurrent runs of the backfill. They start in the order of their times.",
     )
     priority = forms.IntegerField(
         min_value=0,
@@ -50,13 +50,13 @@ class BackfillForm(forms.Form):
         initial=9,
         widget=UnfoldAdminIntegerFieldWidget,
         label="Priority",
-        help_text="Of its runs: 0 is the most urgent, 9 the least.",
+        help_text="Set the priority of its runs: 0 is most urgent, 9 least.",
     )
     again = forms.BooleanField(
         required=False,
         widget=UnfoldBooleanSwitchWidget,
-        label="Also what has fired already",
-        help_text="Each of these then fires a second time, as an event of its own.",
+        label="Fire again",
+        help_text="Also fire times that have already fired, each with a new event.",
     )
 
     def __init__(self, schedule: Schedule, *args: Any, **kwargs: Any) -> None:
@@ -70,22 +70,22 @@ class BackfillForm(forms.Form):
         cleaned = super().clean() or self.cleaned_data
         start, end = (_instant(cleaned.get(name), self.zone) for name in ("start", "end"))
         if start and end and start >= end:
-            self.add_error("end", "The range ends before it starts.")
+            self.add_error("end", "“To” must be later than “From”.")
         return {**cleaned, "start": start, "end": end}
 
     def groups(self, preview: Preview) -> list[Group]:
-        note = f"Times are on the clock of {self.zone}."
+        note = f"Local times in {self.zone}."
         fields = [self[name] for name in self.fields]
         return [
             Group(title="Range", note=note, fields=fields[:2], sections=[preview]),
-            Group(title="How", fields=fields[2:]),
+            Group(title="Execution", fields=fields[2:]),
         ]
 
 
 def backfill_page(panel: Panel, request: HttpRequest, schedule: Schedule) -> HttpResponse:
     form = BackfillForm(schedule, request.POST or None)
     if form.is_valid() and not is_asked(request) and (started := _start(form, request)):
-        messages.success(request, f"Started: {started.total:,} of its times are being made up for.")
+        messages.success(request, f"Started a backfill of {started.total:,} times.")
         return leave(request, page("triggers_backfill", started.pk))
     return form_page(
         panel,
@@ -100,7 +100,7 @@ def backfill_page(panel: Panel, request: HttpRequest, schedule: Schedule) -> Htt
 
 
 def backfill_preview(request: HttpRequest, schedule: Schedule) -> Preview:
-    """Of a form that is still being filled in."""
+    """The preview while the form is being filled in."""
     return _preview(BackfillForm(schedule, request.POST))
 
 
@@ -131,21 +131,19 @@ def _preview(form: BackfillForm) -> Preview:
 
 def _said(schedule: Schedule, times: list[datetime], start: datetime, end: datetime) -> str:
     if not times:
-        return "None of its times lies in this range."
+        return "This range contains none of its times."
     if len(times) > MOST:
-        return f"More than {MOST:,} of its times lie in this range: choose a shorter one."
-    said = f"{len(times):,} of its times lie in this range"
+        return f"This range contains more than {MOST:,} of its times: choose a shorter one."
+    said = f"This range contains {len(times):,} of its times"
     if len(times) > LOOKED_UP:
         return f"{said}."
     fired = _fired(schedule, times)
-    said = f"{said}; {fired:,} of them {'has' if fired == 1 else 'have'} fired already."
-    # An interval begins afresh after a pause or an edit, so that it fired at other times than it has now.
+    said = f"{said}; {fired:,} {'has' if fired == 1 else 'have'} already fired."
+    # An interval restarts after a pause or an edit, so earlier fires may lie at other times than the current rule's.
     if others := fired_between(schedule, start, end)[: LOOKED_UP + 1].count() - fired:
         count = "once" if others == 1 else f"{'at least ' if others + fired > LOOKED_UP else ''}{others:,} times"
-        said += (
-            f" It has fired {count} in this range at times that it no longer has, such as before a pause or an edit:"
-        )
-        said += " a backfill fires beside those."
+        said += f" It has fired {count} in this range at times that are not in its current rule, e.g. before a pause or an edit:"
+        said += " the backfill fires in addition to those."
     return said
 
 
@@ -159,7 +157,7 @@ def _table(times: list[datetime], zone: ZoneInfo) -> dict[str, Any]:
     shown = [(in_zone(time, zone), instant(time)) for time in times]
     if len(shown) > 2 * EDGE + 1:
         shown = [*shown[:EDGE], ("…", "…"), *shown[-EDGE:]]  # type: ignore[list-item]
-    return {"headers": (f"Its times in {zone}", "In your zone"), "rows": shown}
+    return {"headers": (f"Nominal times in {zone}", "In your zone"), "rows": shown}
 
 
 def _instant(at: datetime | None, zone: ZoneInfo) -> datetime | None:

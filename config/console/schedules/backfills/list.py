@@ -1,4 +1,4 @@
-"""Backfills: schedules that fire for times that are past, asked for by a person."""
+"""Backfills: past times of a schedule that a person has fired later."""
 
 from typing import Any
 
@@ -25,18 +25,18 @@ from runs.actions.of_event import runs_of_events
 from triggers.models import Backfill, BackfillTick, Decision
 from triggers.schedules.backfill.advance import cancel_backfill, progress
 
-SHOWN = 50  # of its nominal times
+SHOWN = 50  # nominal times
 
 
 @admin.register(Backfill)
 class BackfillPanel(Panel):
-    """What is being made up for, and what was."""
+    """Backfills of schedules, running and ended."""
 
     list_display = ("schedule_name", "of", "state", "times", "at_once", "asked", "ended")
     list_filter = ("status",)
     list_select_related = ("schedule__task__crontab",)
     search_fields = ("schedule__task__name", "by")
-    search_help_text = "schedule, or who asked"
+    search_help_text = "schedule or account"
     ordering = ("-id",)
     actions_detail = ("cancel",)
 
@@ -59,7 +59,7 @@ class BackfillPanel(Panel):
     def times(self, backfill: Backfill) -> str:
         return f"{backfill.total:,}"
 
-    @column("asked for")
+    @column("created")
     def asked(self, backfill: Backfill) -> SafeString:
         return moment(backfill.created_at)
 
@@ -76,7 +76,7 @@ class BackfillPanel(Panel):
         icon="cancel",
         variant=ActionVariant.DANGER,
         dialog=dialog(
-            "Cancel this backfill?", "It starts no further runs. Those that have started go on.", "Cancel the backfill"
+            "Cancel this backfill?", "No further runs start. Runs that have started continue.", "Cancel the backfill"
         ),
     )
     def cancel(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
@@ -96,26 +96,26 @@ def _notice(backfill: Backfill) -> Notice:
     now = progress(backfill)
     match state_of_backfill(backfill):
         case "running" if now.obstacle:
-            return Notice(text=f"It does not go on: {now.obstacle}.", level="warning")
+            return Notice(text=f"Not progressing: {now.obstacle}.", level="warning")
         case "running":
-            return Notice(text=f"Running, {backfill.at_once} at once: {now.ended:,} of {now.total:,} are over.")
+            return Notice(text=f"Running, {backfill.at_once} at once: {now.ended:,} of {now.total:,} have ended.")
         case "cancelling":
-            return Notice(text="Cancelled: it ends with the last of the runs it has started.", level="warning")
+            return Notice(text="Cancelled: it ends when its last started run ends.", level="warning")
         case "cancelled":
             return Notice(text="Cancelled.", level="warning")
     if unlucky := now.failed + now.refused + now.cancelled:
         return Notice(
-            text=f"Done; of {now.total:,} times, {unlucky:,} came to nothing.",
+            text=f"Done; {unlucky:,} of {now.total:,} times did not succeed.",
             level="warning",
             details=[_way_to_failed_runs(backfill)] if now.failed else [],
         )
-    return Notice(text="Done: every time of its range is taken, and every run it started has ended.", level="good")
+    return Notice(text="Done: every time in its range has fired, and every run has ended.", level="good")
 
 
 def _way_to_failed_runs(backfill: Backfill) -> SafeString:
     trigger = backfill.schedule.trigger
     failed = listing("runs_run", status__exact="failed", **({"q": trigger.slug} if trigger else {}))
-    return format_html("Find out why, mend it, and requeue them: {}.", link(failed, "its failed runs"))
+    return format_html("Find the cause, fix it, then requeue: {}.", link(failed, "failed runs"))
 
 
 def _facts(backfill: Backfill) -> Facts:
@@ -123,12 +123,12 @@ def _facts(backfill: Backfill) -> Facts:
         rows=[
             ("Schedule", link(page("triggers_schedule", backfill.schedule_id), backfill.schedule.task.name)),
             ("From", moment(backfill.start)),
-            ("To, not included", moment(backfill.end)),
+            ("To (exclusive)", moment(backfill.end)),
             ("Range", range_of(backfill)),
-            ("At once", backfill.at_once),
+            ("Concurrent runs", backfill.at_once),
             ("Priority", backfill.priority),
-            ("What has fired already", "fires again" if backfill.again else "is left out"),
-            ("Asked for", moment(backfill.created_at)),
+            ("Already fired times", "fire again" if backfill.again else "are skipped"),
+            ("Created", moment(backfill.created_at)),
             ("By", backfill.by),
             ("Ended", backfill.ended_at and moment(backfill.ended_at)),
         ]
@@ -142,7 +142,7 @@ def _times(backfill: Backfill) -> Table:
     runs = list(runs_of_events(ids).only("id", "agent", "status", "event_ids")) if ids else []
     decisions = {one.event_id: one for one in Decision.objects.filter(event_id__in=ids)}
     return Table(
-        title="Its times, the newest first",
+        title="Times, newest first",
         headers=(f"Nominal ({zone})", "Outcome", "Runs", "Event"),
         rows=[
             (
@@ -153,7 +153,7 @@ def _times(backfill: Backfill) -> Table:
             )
             for tick in ticks[:SHOWN]
         ],
-        empty="None has been taken yet.",
+        empty="No time has fired yet.",
         note=f"The newest {SHOWN}; earlier ones are not shown." if len(ticks) > SHOWN else "",
     )
 

@@ -1,4 +1,4 @@
-"""A backfill as every page shows it: how far it is, and what became of its nominal times."""
+"""A backfill's progress and the outcomes of its nominal times, for all pages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ ORDER = (Outcome.SUCCEEDED, Outcome.THERE, Outcome.OPEN, Outcome.FAILED, Outcome
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A share of a bar, with its words."""
+    """A share of a progress bar, with its label."""
 
     name: str
     words: str
@@ -31,7 +31,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """Section: what is done of a whole, by outcome; the page looks again by itself while it goes on."""
+    """Section: progress by outcome; the page reloads it until the backfill has ended."""
 
     template: ClassVar[str] = "admin/console/progress.html"
     title: str
@@ -53,13 +53,13 @@ def bar_of(backfill: Backfill) -> Bar:
 
 
 def range_of(backfill: Backfill) -> str:
-    """Such as “Fri 20 Nov 2026, 00:00 to Sat 21 Nov 2026, 00:00 (Europe/Vienna)”, its end not included."""
+    """E.g. “Fri 20 Nov 2026, 00:00 to Sat 21 Nov 2026, 00:00 (Europe/Vienna)”; the end is exclusive."""
     zone = zone_of_schedule(backfill.schedule)
     return f"{in_zone(backfill.start, zone)} to {in_zone(backfill.end, zone)} ({zone})"
 
 
 def state_of_backfill(backfill: Backfill) -> str:
-    """One that was cancelled goes on until its last run has ended."""
+    """A cancelled backfill ends only after its last run has ended."""
     if backfill.status == Backfill.Status.CANCELLED and backfill.ended_at is None:
         return "cancelling"
     return backfill.status
@@ -74,7 +74,7 @@ def backfills_of(schedule: Schedule) -> list[Section]:
     return [
         Table(
             title="Backfills",
-            headers=("Range", "State", "Done", "Asked for", "By"),
+            headers=("Range", "State", "Done", "Created", "By"),
             rows=[
                 (backfill_link(one), state_of_backfill(one), _done(counts[one.pk]), moment(one.created_at), one.by)
                 for one in newest

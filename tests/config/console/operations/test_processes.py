@@ -29,7 +29,7 @@ def test_a_whole_installation_is_told_to_be_well(admin: Client) -> None:
     for kind in ("dispatcher", "beat", "worker"):
         make_worker(kind)
 
-    assert "Everything that is needed is alive, and nothing is late." in shown(admin)
+    assert "All required processes are alive, and nothing is late." in shown(admin)
 
 
 def test_what_is_missing_is_told_with_what_to_do(admin: Client) -> None:
@@ -150,7 +150,7 @@ def test_after_a_restore_the_page_says_what_waits_and_what_to_check(admin: Clien
 
     told = shown(admin, RESTORED)
 
-    assert "Paused: events are accepted and become runs, and none of them starts." in told
+    assert "All queues are paused: events are accepted and become runs, but no run starts." in told
     assert "last sign of life before this start: 2026-01-01 00:00:00 UTC" in told
     assert "invoices 1 list" in told
     assert "sequences are ahead of the newest rows" in told

@@ -63,7 +63,7 @@ def test_the_list_says_when_what_why_and_how_often(admin: Client, busy: None) ->
     assert said == [
         ("heartbeat · watch", "every 30 minutes"),
         ("wake set by a run · reporter", "quarterly review"),
-        ("window that closes · reporter", "2 events wait to become one run"),
+        ("end of a debounce or batch · reporter", "2 events wait to become one run"),
         ("timer of a waiting run · seller", "it has slept enough then"),
         ("reminder · reminders", ""),
     ]
@@ -99,7 +99,7 @@ def test_a_long_list_is_cut_and_says_so(admin: Client, monkeypatch: pytest.Monke
     context = shown(admin)
 
     assert len(rows(context)) == 2
-    assert context["table"].note == "The first 2, each schedule once; there may be more."
+    assert context["table"].note == "The first 2, with each schedule listed once; there may be more."
     assert "limit=500" in context["more"]
     assert len(rows(shown(admin, limit=500))) == 3
 

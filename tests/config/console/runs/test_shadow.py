@@ -88,10 +88,10 @@ def test_success_tells_rows_statements_and_what_is_left_behind() -> None:
     assert said["Notifications"].rows == [("high", "Look!")]
     assert said["Runs it would spawn"].rows[0][0] == "checker"
     assert said["Wakes it would set"].rows[0][:2] == ("30 d", "review")
-    assert said["Pace it would set its heartbeat"].rows == [("2 h", "quiet")]
-    assert said["Schedules it would give itself"].rows == [("daily", "0 9 * * * (UTC)"), ("often", "every 2 h")]
-    assert said["Entries of its journal"].rows == [("mail", "idempotent", "answered by the journal")]
-    assert "old" in said["Entries of its journal"].note
+    assert said["Pace it would set for its heartbeat"].rows == [("2 h", "quiet")]
+    assert said["Schedules it would set for itself"].rows == [("daily", "0 9 * * * (UTC)"), ("often", "every 2 h")]
+    assert said["Journal entries"].rows == [("mail", "idempotent", "answered by the journal")]
+    assert "old" in said["Journal entries"].note
 
 
 def test_call_that_nobody_can_answer_stops_it_with_what_would_have_been_sent() -> None:
@@ -100,12 +100,12 @@ def test_call_that_nobody_can_answer_stops_it_with_what_would_have_been_sent() -
     said = sections(outcome=Outcome.STOPS, stop=stop)
 
     assert said[""].text == "Stopped at pay: nobody knows."
-    assert '"cents": 1' in said["With these arguments"].text
+    assert '"cents": 1' in said["Arguments"].text
 
 
 @pytest.mark.parametrize(
     ("outcome", "text"),
-    [(Outcome.FAILS, "It would fail: OSError: no"), (Outcome.RETRIES, "It would be tried again later: OSError: no")],
+    [(Outcome.FAILS, "It would fail: OSError: no"), (Outcome.RETRIES, "It would be retried later: OSError: no")],
 )
 def test_error_is_told_with_its_traceback(outcome: Outcome, text: str) -> None:
     said = sections(outcome=outcome, error="OSError: no", traceback="Traceback …")

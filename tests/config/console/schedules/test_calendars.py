@@ -27,7 +27,7 @@ def test_calendar_is_made_and_shown_with_its_days(admin: Client) -> None:
 
     shown = answer.content.decode()
     assert ExclusionCalendar.objects.get().slug == "holidays"
-    assert "2 days on which nothing fires" in shown
+    assert "2 days without fires" in shown
     assert 'title="Labour Day"' in shown
 
 

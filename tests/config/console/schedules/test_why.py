@@ -64,11 +64,11 @@ def test_without_a_time_the_newest_skip_is_asked_about(admin: Client) -> None:
 
     local = at.astimezone(schedule.task.crontab.timezone)
     assert f'value="{local:%Y-%m-%dT%H:%M:%S}"' in answer.content.decode()
-    assert "What is known of it" not in answer.content.decode()
+    assert "Facts" not in answer.content.decode()
 
 
 def test_what_is_no_time_is_refused_beside_its_field(admin: Client) -> None:
-    assert "Write such as 2026-11-20T09:00." in ask(admin, make_schedule("morning"), "nine")
+    assert "Enter a date and time, e.g. 2026-11-20T09:00." in ask(admin, make_schedule("morning"), "nine")
 
 
 def test_schedule_is_found_by_name_and_the_time_goes_along(admin: Client) -> None:

@@ -146,12 +146,12 @@ def test_dispatch_again_tells_how_many_and_is_audited(admin: Client) -> None:
     )
 
     dialog = admin.get(page_of("triggers_trigger", trigger).replace("change", "redispatch")).content.decode()
-    assert "Those of the last day (1)" in dialog
-    assert "All that are kept (2)" in dialog
+    assert "Of the last day (1)" in dialog
+    assert "All (2)" in dialog
     assert not Offer.objects.exists()
 
     answer = press(admin, "triggers_trigger", trigger, "redispatch", errors="lately")
-    assert "1 event to be dispatched again" in answer.content.decode()
+    assert "1 event will be dispatched again" in answer.content.decode()
     entry = AuditEntry.objects.get(action="redispatch_errors")
     assert (entry.by, entry.detail["events"]) == ("admin:ada", 1)
 
