@@ -111,9 +111,9 @@ def agent(
     if retries < 0 or pause_after < 0:
         raise DeclarationError(f"agent {name!r}: retries and pause_after must not be negative")
     if hold_key and not durable:
-        raise DeclarationError(f"agent {name!r}: hold_key is about waiting, which only durable=True can")
+        raise DeclarationError(f"agent {name!r}: hold_key requires durable=True, because only durable agents can wait")
     if max_wait is not None and debounce is None and not batch:
-        raise DeclarationError(f"agent {name!r}: max_wait says how long a debounce or a batch waits; give one of them")
+        raise DeclarationError(f"agent {name!r}: max_wait requires debounce or batch")
 
     def declare(body: Body) -> Agent:
         return register(

@@ -19,11 +19,11 @@ def parse_duration(value: str | float | timedelta) -> timedelta:
         )
     parts = WORD.findall(value)
     if not parts or WORD.sub("", value).strip():
-        raise ValueError(f'{value!r} is not a duration; write such as "90s", "30m", "1h30m" or "3d"')
+        raise ValueError(f'{value!r} is not a duration; use e.g. "90s", "30m", "1h30m" or "3d"')
     try:
         return sum((timedelta(**{UNITS[unit]: float(number)}) for number, unit in parts), timedelta())
     except OverflowError:
-        raise ValueError(f"{value!r} is longer than a calendar") from None
+        raise ValueError(f"{value!r} is too long for the calendar") from None
 
 
 def in_words(delta: timedelta) -> str:

@@ -103,7 +103,7 @@ def at(instant: str | datetime, *, slug: str = "", **policy: Unpack[Policy]) -> 
     """Wake once, at an instant with an offset, such as "2026-12-01T09:00+01:00"; ValueError if it has none."""
     moment = datetime.fromisoformat(instant) if isinstance(instant, str) else instant
     if moment.tzinfo is None:
-        raise ValueError(f"on.at({instant!r}): the instant has no offset; write such as 2026-12-01T09:00+01:00")
+        raise ValueError(f"on.at({instant!r}): the instant has no offset; use e.g. 2026-12-01T09:00+01:00")
     return ClockedTrigger(at=moment, slug=slug, policy=_known("at", policy))
 
 

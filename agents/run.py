@@ -137,7 +137,7 @@ class AgentRun:
     def notify(self, text: str, *, urgency: Urgency = "normal") -> None:
         """Tell a person once the run commits (in a durable one: the step)."""
         if not isinstance(text, str) or not text:
-            raise ValueError(f"notify({text!r}): say something, as a text")
+            raise ValueError(f"notify({text!r}): give a non-empty text")
         if urgency not in ("low", "normal", "high"):
             raise ValueError(f'notify: urgency {urgency!r} is not "low", "normal" or "high"')
         self._leave(_place("notify"), lambda step: self.effects.notices.append(Notice(text=text, urgency=urgency)))
@@ -221,7 +221,7 @@ class AgentRun:
     def idempotency_key(self) -> str:
         """What a step sends along with an outside call, so that its receiver can tell a repetition."""
         if not self._journal or not self._journal.step_key:
-            raise Permanent("run.idempotency_key is that of a step: read it inside run.step(…)")
+            raise Permanent("run.idempotency_key belongs to a step: read it inside run.step(…)")
         return f"{self.id}:{self._journal.step_key}"
 
     def now(self) -> datetime:
@@ -300,7 +300,9 @@ class AgentRun:
         """Ask a person, and wait for the answer: true if it was granted. `arguments` are what is to be done; the person
         may edit them, so go by those of the answer. Raises ApprovalExpired where `on_expiry` is "fail"."""
         if not all(isinstance(text, str) for text in (question, detail)) or not question:
-            raise ValueError(f"ask_approval({question!r}): ask something, as a text; so is the detail")
+            raise ValueError(
+                f"ask_approval({question!r}): question and detail must be texts, and the question not empty"
+            )
         if on_expiry not in ("deny", "fail"):
             raise ValueError(f'ask_approval: on_expiry {on_expiry!r} is not "deny" or "fail"')
         wish = ApprovalWish(
@@ -313,7 +315,7 @@ class AgentRun:
         )
         answer: Answer = self._durable("ask_approval").wait(wish)
         if answer.decision == "expired" and on_expiry == "fail":
-            raise ApprovalExpired(f"nobody decided in time: {question}")
+            raise ApprovalExpired(f"no decision before the deadline: {question}")
         return answer
 
     def join(self, *children: Spawned, timeout: Duration | None = None, key: str = "") -> list[Ended]:
@@ -389,9 +391,9 @@ def _match(type: str, match: Mapping[str, Any] | None) -> dict[str, Any]:
     found: dict[str, Any] = storable(dict(match or {}), f"the match of wait_for_event({type!r})")
     for path, value in found.items():
         if not isinstance(path, str) or isinstance(value, (dict, list, tuple)):
-            raise ValueError(f"wait_for_event({type!r}): match {path!r} is a path and a single value")
+            raise ValueError(f"wait_for_event({type!r}): match {path!r} must map a path to a single value")
         if any(other.startswith(f"{path}.") for other in found):
-            raise ValueError(f"wait_for_event({type!r}): {path!r} cannot be a value and have one below it")
+            raise ValueError(f"wait_for_event({type!r}): {path!r} cannot have a value and a path below it")
     return found
 
 

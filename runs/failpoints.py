@@ -51,7 +51,7 @@ def parse(text: str) -> dict[str, Armed]:
         action, at, first = said.partition("@")
         if not equals or action.split(":")[0] not in ACTIONS:
             raise ValueError(
-                f"failpoint {entry!r}: write name={'|'.join(sorted(ACTIONS))}, sleep:SECONDS, with @N and *N to limit it"
+                f"failpoint {entry!r}: use name={'|'.join(sorted(ACTIONS))}, sleep:SECONDS, with @N and *N to limit it"
             )
         armed[name] = Armed(action, int(first) if at else 1, int(times) if star else float("inf"))
     return armed

@@ -97,11 +97,11 @@ def _checked(name: str, value: Any) -> Any:
     if name in NATURE:
         if isinstance(value, bool):
             return value
-        raise ValueError(f"policy: {name} is {value!r}, neither true nor false")
+        raise ValueError(f"policy: {name} is {value!r}; use true or false")
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e9:
         raise ValueError(f"policy: {name} is {value!r}, not a number of 0 or more")
     if name in WHOLE and value != int(value):
         raise ValueError(f"policy: {name} is {value!r}, not a whole number")
     if name == "priority" and value > 9:
-        raise ValueError(f"policy: priority is {value!r}; 0 is most urgent, 9 least")
+        raise ValueError(f"policy: priority is {value!r}; use 0 (most urgent) to 9 (least)")
     return value

@@ -39,11 +39,11 @@ def decide(
             raise IllegalState(f"approval {approval_id} has expired", EXPIRED)
         if digest and digest != approval.digest:
             raise IllegalState(
-                f"approval {approval_id} asks for something else than what was shown: its digest is {approval.digest}",
+                f"approval {approval_id} has another question than the one shown: its digest is {approval.digest}",
                 approval.status,
             )
         if decision == "edit" and approval.arguments is None:
-            raise ValueError("it was asked without arguments, so there are none to edit: approve or deny it")
+            raise ValueError("this approval has no arguments to edit; approve or deny it")
         _write(approval, decision, by, arguments, reason)
         if not end_these([approval.wait_id]):
             raise IllegalState(f"run {approval.wait.run_id} does not wait for approval {approval_id}", approval.status)
@@ -62,9 +62,9 @@ def _check(decision: str, arguments: Any) -> None:
     if decision not in get_args(Choice):
         raise ValueError(f"a decision is one of {', '.join(get_args(Choice))}, not {decision!r}")
     if decision == "edit" and arguments is None:
-        raise ValueError("to edit, give the arguments that are to be used")
+        raise ValueError('decision "edit" requires arguments')
     if decision != "edit" and arguments is not None:
-        raise ValueError('arguments are given with the decision "edit" alone')
+        raise ValueError('arguments are only allowed with decision "edit"')
 
 
 def _lock(approval_id: UUID) -> Approval:
@@ -103,4 +103,4 @@ def _why_not(approval: Approval) -> str:
         return f"approval {approval.pk} was {approval.status} by {approval.decided_by} already"
     if approval.status == EXPIRED:
         return f"approval {approval.pk} has expired"
-    return f"approval {approval.pk} is closed: run {approval.wait.run_id} was stopped before anybody decided"
+    return f"approval {approval.pk} is closed: run {approval.wait.run_id} stopped before a decision"

@@ -78,7 +78,7 @@ def fork(run_id: UUID, *, by: str, step: str = "", input: Any = None, has_input:
         position = _position(origin, step)
         if origin.status == RunStatus.RUNNING:
             why = (
-                "was asked to stop: fork it once it has" if origin.cancel_requested_at else "began just now: try again"
+                "is being stopped: fork it after that" if origin.cancel_requested_at else "has just started: try again"
             )
             raise IllegalState(f"run {run_id} is running, and {why}", origin.status)
         _require_finished(origin, position)
@@ -110,9 +110,7 @@ def _stop_running(run_id: UUID, step: str, by: str) -> None:
 def _position(run: Run, step: str) -> int:
     """Where the first entry stands that is not copied."""
     if run.payload_removed_at:
-        raise IllegalState(
-            f"run {run.pk} has lost its payload to retention or erasure: there is nothing to fork", run.status
-        )
+        raise IllegalState(f"run {run.pk} cannot be forked: retention or erasure removed its payload", run.status)
     if not step:
         return 0
     found = fetch(POSITION, {"run": run.pk, "key": step})
@@ -124,7 +122,7 @@ def _position(run: Run, step: str) -> int:
 def _require_finished(origin: Run, position: int) -> None:
     for (key,) in fetch(UNFINISHED, {"run": origin.pk, "position": position}):
         raise IllegalState(
-            f"run {origin.pk}: {key!r} comes before that and is not finished, so nobody could say what came of it: "
+            f"run {origin.pk}: {key!r} comes before that step and is not finished, so its result is unknown: "
             "fork from it, or from before it",
             origin.status,
         )

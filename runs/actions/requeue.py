@@ -24,17 +24,17 @@ def requeue(run_id: UUID, *, by: str) -> Run:
         run = lock_run(run_id)  # against a fork, too
         if fork := Run.objects.filter(forked_from_id=run_id).order_by("id").last():
             raise IllegalState(
-                f"run {run_id} was forked: run {fork.pk} does its work now, so requeue or fork that", run.status
+                f"run {run_id} was forked and run {fork.pk} continues its work; requeue or fork that run", run.status
             )
         if ProcessedEvent.objects.filter(
             event_id__in=run.event_ids, consumer=run.trigger, replay_id=run.replay_id
         ).exists():
             raise IllegalState(
-                f"run {run_id}: its event has been processed meanwhile; replay the event to run it again", run.status
+                f"run {run_id}: its event has already been processed; replay the event to run it again", run.status
             )
         if run.payload_removed_at:
             raise IllegalState(
-                f"run {run_id} has lost its payload to retention or erasure: there is nothing to run it with",
+                f"run {run_id} cannot be requeued: retention or erasure removed its payload",
                 run.status,
             )
         requeued = Run.objects.filter(pk=run_id, status__in=REQUEUEABLE, payload_removed_at=None).update(

@@ -33,11 +33,11 @@ def resolve(run_id: UUID, *, outcome: Answer, by: str, result: Any = None) -> Ru
     with transaction.atomic():
         run = lock_run(run_id)
         if run.status != RunStatus.UNCERTAIN:
-            raise IllegalState(f"run {run_id} is {run.status}; only an uncertain one is resolved", run.status)
+            raise IllegalState(f"run {run_id} is {run.status}; only an uncertain run can be resolved", run.status)
         step = run.steps.filter(status=Step.Status.STARTED).order_by("position").first()
         if outcome == "happened" and step is None:
             raise IllegalState(
-                f"run {run_id} is not parked over a step: its journal does not fit its agent. Let it try again "
+                f"run {run_id} is not uncertain about a step: its journal does not fit its agent. Let it try again "
                 "(did_not_happen), fork it, or let it fail",
                 run.status,
             )
@@ -46,7 +46,7 @@ def resolve(run_id: UUID, *, outcome: Answer, by: str, result: Any = None) -> Ru
         # A person's answer is progress, so the attempts count anew.
         Run.objects.filter(pk=run_id).update(attempt=0)
         if not take_away(ticket_of(run), _outcome(run, outcome, by), expected=RunStatus.UNCERTAIN):
-            raise IllegalState(f"run {run_id} has moved on", run.status)
+            raise IllegalState(f"run {run_id} is no longer uncertain", run.status)
         audit.record(by, "resolve", run, outcome=outcome, **(audit.entry(step.key, step.position) if step else {}))
         failpoint("before_resolve_commit")
     run.refresh_from_db()
@@ -57,7 +57,7 @@ def _check(outcome: str, result: Any) -> None:
     if outcome not in get_args(Answer):
         raise ValueError(f"outcome is one of {', '.join(get_args(Answer))}, not {outcome!r}")
     if result is not None and outcome != "happened":
-        raise ValueError('a result is given with the outcome "happened" alone')
+        raise ValueError('a result is only allowed with outcome "happened"')
     if len(json.dumps(result, ensure_ascii=False).encode()) > settings.WAKEFUL_MAX_OUTPUT:
         raise ValueError(f"the result is larger than WAKEFUL_MAX_OUTPUT, {settings.WAKEFUL_MAX_OUTPUT} bytes")
 

@@ -16,7 +16,7 @@ def signal(run_id: UUID, *, name: str, by: str, data: Any = None) -> UUID:
     with transaction.atomic():
         run = Run.objects.get(pk=run_id)
         if run.status in FINISHED:
-            raise IllegalState(f"run {run_id} is {run.status}: nothing waits for a signal any more", run.status)
+            raise IllegalState(f"run {run_id} is {run.status}: it no longer accepts signals", run.status)
         event_id = ports.signal(run_id, name, data, by)
         audit.record(by, "signal", run, event=str(event_id))  # which says the name and the data
     return event_id

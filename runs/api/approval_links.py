@@ -64,7 +64,9 @@ class DecisionForm(forms.Form):
             given["arguments"] = _arguments(text)
         elif decision == "approve" and text and self._has_edited(text):
             # Otherwise what they wrote would be dropped without a word.
-            raise forms.ValidationError("You have edited the arguments: approve with these, or put them back.")
+            raise forms.ValidationError(
+                "You have edited the arguments. Approve with edited arguments, or restore the original ones."
+            )
         return given
 
     def _has_edited(self, text: str) -> bool:

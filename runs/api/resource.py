@@ -48,7 +48,9 @@ class NewestFirst(CursorPagination):
         try:
             return super().paginate_queryset(queryset, request, view)
         except (NotFound, InvalidValue, DataError, ValueError):
-            raise ValidationError({"cursor": ["Not a cursor of this list. Follow its next and previous."]}) from None
+            raise ValidationError(
+                {"cursor": ["Not a cursor of this list. Use the list's `next` and `previous` links."]}
+            ) from None
 
 
 class BySlug(NewestFirst):

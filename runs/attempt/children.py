@@ -98,7 +98,7 @@ def _refuse_too_many(claim: Claim, children: Sequence[Child]) -> None:
     most, new = settings.WAKEFUL_MAX_CHILDREN, {child.id for child in children}
     [(others,)] = fetch(OTHER_CHILDREN, [claim.run_id, list(new), most])
     if others + len(new) > most:
-        raise Permanent(f"this run spawns more than {most:,} children, as many as WAKEFUL_MAX_CHILDREN allows")
+        raise Permanent(f"this run spawns more than {most:,} children, the limit of WAKEFUL_MAX_CHILDREN")
 
 
 def _run_of(claim: Claim, child: Child) -> NewRun:

@@ -61,7 +61,7 @@ def describe(error: BaseException) -> str:
     try:
         said = str(error)
     except Exception as speechless:
-        said = f"<its text cannot be had: {type(speechless).__name__}>"
+        said = f"<str() of the exception failed: {type(speechless).__name__}>"
     return _storable(f"{type(error).__name__}: {said}")[:10_000]
 
 

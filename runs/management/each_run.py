@@ -65,7 +65,7 @@ class FoundRunsCommand(EachRunCommand):
     def handle(self, *, ids: Sequence[str], as_json: bool, dry_run: bool = False, **options: Any) -> None:
         wanted = {name: options.pop(name) for name in ("status", "trigger", "event", "since")}
         if bool(ids) == any(wanted.values()):
-            raise CommandError("Name runs, or say which by --status, --trigger, --event or --since: either of the two.")
+            raise CommandError("Give either run ids, or filters: --status, --trigger, --event or --since.")
         if not ids:
             ids = [str(id) for id in self._found(**wanted).order_by("seq").values_list("id", flat=True)]
         if dry_run:

@@ -66,7 +66,7 @@ def test_resolve_of_what_is_not_uncertain_is_refused() -> None:
     out, err, well = run_command("resolve", run.id, "--outcome", "fail", "--json")
 
     assert (json.loads(out), well) == ([], False)
-    assert "only an uncertain one is resolved" in err
+    assert "only an uncertain run can be resolved" in err
 
 
 def test_signal_makes_an_event_for_each_run() -> None:
@@ -115,7 +115,7 @@ def test_what_cannot_be_decided_is_refused() -> None:
 
     assert (out, well) == ("", False)
     assert [line.partition(": ")[2] for line in err.splitlines()[:2]] == ["no such approval"] * 2
-    assert "asks for something else" in err.splitlines()[2]
+    assert "has another question" in err.splitlines()[2]
 
 
 def test_cancel_does_what_it_can() -> None:

@@ -186,8 +186,8 @@ def test_instant_that_is_past_when_first_seen_does_not_fire(declare: Declare) ->
         (on.event("x", filter="evnt.data.id == 1"), {}, "knows no evnt"),
         (on.event("x"), {"key": "id"}, "knows no id"),
         (on.event("x"), {"input": {"id": "event.data.id +"}}, "agent 'bad': "),
-        (on.event(), {}, "names no type"),
-        (on.event("x", slug="Not A Slug"), {}, "write 'not-a-slug'"),
+        (on.event(), {}, "needs a type"),
+        (on.event("x", slug="Not A Slug"), {}, "use 'not-a-slug'"),
     ],
 )
 def test_nonsense_is_refused_before_anything_is_written(

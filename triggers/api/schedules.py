@@ -163,7 +163,7 @@ class ScheduleResource(BackfillAction, ListModelMixin, RetrieveModelMixin, Resou
         try:
             answer = why(self.get_object(), asked["at"], zone=zone_of(asked["tz"]) if asked["tz"] else None)
         except OverflowError:
-            raise ValidationError({"at": ["That is beyond the calendar."]}) from None
+            raise ValidationError({"at": ["The time is outside the calendar (years 1 to 9999)."]}) from None
         return Response(AnswerSerializer(answer).data)
 
     @extend_schema(responses=SkipSerializer(many=True))
@@ -194,7 +194,7 @@ def _new_rule(schedule: Schedule, body: dict[str, Any]) -> Rule | None:
         return None
     rule = rule_of(schedule.task)
     if not isinstance(rule, Cron):
-        raise RuleError(f"tz: {rule.words} is in no zone; give `when` too", field="tz")
+        raise RuleError(f"tz: the rule {rule.words} has no zone; send `when` too", field="tz")
     return replace(rule, zone=zone_of(body["tz"]))
 
 

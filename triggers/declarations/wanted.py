@@ -103,7 +103,7 @@ def _wanted(agent: Agent, declaration: TriggerDeclaration, number: int) -> Wante
         words = (declaration.words, declaration.tz) if isinstance(declaration, WordsTrigger) else ()
         return Wanted(slug=slug, columns=columns, rule=_rule(declaration), policy=policy, words=words)
     if not declaration.types or not all(declaration.types):
-        raise DeclarationError('on.event() names no type; write such as on.event("invoice.paid") or on.event("*")')
+        raise DeclarationError('on.event() needs a type, e.g. on.event("invoice.paid") or on.event("*")')
     for expression in filter(None, (declaration.filter, agent.key)):
         compile_expression(expression)
     columns |= {
@@ -120,7 +120,7 @@ def _slug(agent: Agent, declaration: TriggerDeclaration, number: int) -> str:
     if declaration.slug:
         slug = declaration.slug
         if slug != slugify(slug):
-            raise DeclarationError(f"slug {slug!r} is no slug; write {slugify(slug)!r}")
+            raise DeclarationError(f"{slug!r} is not a valid slug; use {slugify(slug)!r}")
     else:
         slug = slugify(agent.name) + (f"-{number}" if number > 1 else "")
     if not slug or len(slug) > 100:

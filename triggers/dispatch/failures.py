@@ -276,7 +276,7 @@ class Careful(Generic[T]):
         if due.seen < 3:
             return Batch()
         count = f"{len(self.aside)} {self.work.noun}{'s' * (len(self.aside) > 1)}"
-        self._alarm(f"Dispatch of {count} fails; kept and tried again. Latest error: {name}.", remedy_of(due.error))
+        self._alarm(f"Dispatch of {count} fails; it is kept and retried. Latest error: {name}.", remedy_of(due.error))
         return Batch()
 
     def _alarm(self, text: str, remedy: str) -> None:
@@ -330,16 +330,18 @@ def name_of(error: Exception) -> str:
 def remedy_of(error: Exception) -> str:
     state = sqlstate_of(error)
     if state == "55P03":
-        return "Look in pg_locks for the session that holds the lock, and end it; dispatch goes on by itself."
+        return "Find the session that holds the lock in pg_locks and end it; dispatch then continues without a restart."
     if state == "42501":
-        return "Grant the dispatcher's database role what it lacks; it goes on by itself."
+        return (
+            "Grant the missing privilege to the dispatcher's database role; dispatch then continues without a restart."
+        )
     if state == "25006":
-        return "Let DATABASE_URL name the primary server; it goes on by itself."
+        return "Set DATABASE_URL to the primary server, or wait until this one is the primary; dispatch then continues."
     if state.startswith("42"):
-        return "Run `manage.py migrate`, and compare the database's schema with this version; it goes on by itself."
+        return "Run `manage.py migrate` and compare the database's schema with this version; dispatch then continues without a restart."
     if isinstance(error, (OperationalError, InterfaceError)):
-        return "Look for what slows the database down or limits it; it goes on by itself."
-    return "Look at the dispatcher's log for the traceback; it goes on by itself once that is fixed."
+        return "Find out what slows down or limits the database; dispatch then continues without a restart."
+    return "Read the traceback in the dispatcher's log and fix the cause; dispatch then continues."
 
 
 def events(rules: Rules) -> Careful[Item]:

@@ -42,7 +42,7 @@ def policy_for(agent: str) -> dict[str, Any]:
 def check_policy(policy: Mapping[str, Any], *, overlap: str, key_limit: int) -> None:
     """ValueError names the first value that makes no sense, by itself or beside the others."""
     if unknown := sorted(set(policy) - set(DEFAULTS)):
-        raise ValueError(f"policy knows no {', '.join(unknown)}; it may have {', '.join(sorted(DEFAULTS))}")
+        raise ValueError(f"policy has unknown fields: {', '.join(unknown)}; use {', '.join(sorted(DEFAULTS))}")
     Policy.load(policy)
     Intake.load(policy)
     if overlap not in Trigger.Overlap.values:
@@ -50,4 +50,4 @@ def check_policy(policy: Mapping[str, Any], *, overlap: str, key_limit: int) -> 
     if isinstance(key_limit, bool) or not isinstance(key_limit, int) or not 1 <= key_limit <= MOST_AT_ONCE:
         raise ValueError(f"key_limit is {key_limit!r}, not a whole number from 1 to {MOST_AT_ONCE}")
     if overlap == Trigger.Overlap.CANCEL_PREVIOUS and key_limit != 1:
-        raise ValueError("overlap cancel_previous leaves one run of a key, so key_limit must be 1")
+        raise ValueError("key_limit must be 1 with overlap cancel_previous, which keeps one run per key")

@@ -88,7 +88,7 @@ def test_a_run_whose_journal_does_not_fit_may_try_again_or_fail_but_nothing_happ
 
 @pytest.mark.parametrize("status", [RunStatus.QUEUED, RunStatus.WAITING, RunStatus.FAILED, RunStatus.SUCCEEDED])
 def test_only_an_uncertain_run_is_resolved(status: RunStatus) -> None:
-    with pytest.raises(IllegalState, match=f"is {status}; only an uncertain one"):
+    with pytest.raises(IllegalState, match=f"is {status}; only an uncertain run"):
         resolve(make_run(status=status).id, outcome="fail", by="ada")
 
 

@@ -99,7 +99,7 @@ def test_a_denial_does_not_mind_what_stands_in_the_arguments() -> None:
     [
         ({"decision": "edit", "arguments": '{"cents": '}, "not JSON"),
         ({"decision": "edit", "arguments": ""}, "not JSON"),
-        ({"decision": "edit", "arguments": "null"}, "give the arguments"),
+        ({"decision": "edit", "arguments": "null"}, "requires arguments"),
         ({"decision": "approve", "arguments": '{"cents": 1}'}, "You have edited the arguments"),
         ({"decision": "maybe"}, "maybe"),
         ({}, "required"),

@@ -62,4 +62,4 @@ def _instant(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        raise ArgumentTypeError(f"{text!r} is no instant; write such as 2026-11-20 or 2026-11-20T09:00") from None
+        raise ArgumentTypeError(f"{text!r} is not a time; use e.g. 2026-11-20 or 2026-11-20T09:00") from None

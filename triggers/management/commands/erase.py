@@ -34,7 +34,9 @@ class Command(BaseCommand):
         self, *, subject: str, source: str, where: str, dry_run: bool, yes: bool, as_json: bool, **options: Any
     ) -> None:
         if not (yes or dry_run):
-            raise CommandError("Nothing was erased. It cannot be undone: count first with --dry-run, then say --yes.")
+            raise CommandError(
+                "Nothing was erased. Erasing cannot be undone: count with --dry-run first, then confirm with --yes."
+            )
         try:
             selection = Selection(subject=subject, source=source, where=where)
             erasure = erase(selection, by=operator(), dry_run=dry_run)

@@ -39,5 +39,5 @@ class Command(BaseCommand):
                 "back into WAKEFUL_ENCRYPTION_KEYS, or give these sources new secrets."
             )
         if not use.only_first:
-            raise CommandError("Others than the first key are needed: say `manage.py rotate_keys`.")
+            raise CommandError("Some secrets need other keys than the first: run `manage.py rotate_keys`.")
         self.stdout.write(MAY_GO)

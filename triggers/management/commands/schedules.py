@@ -80,7 +80,7 @@ class Command(BaseCommand):
         try:
             answer = why(schedule, at, zone=zone)
         except OverflowError:
-            raise CommandError("--at: that is beyond the calendar") from None
+            raise CommandError("--at is outside the calendar (years 1 to 9999)") from None
         if as_json:
             self._print(AnswerSerializer(answer).data)
             return
@@ -109,7 +109,7 @@ def _instant(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        raise ArgumentTypeError(f"{text!r} is no time; write such as 2026-11-20T09:00") from None
+        raise ArgumentTypeError(f"{text!r} is not a time; use e.g. 2026-11-20T09:00") from None
 
 
 def _zone(name: str) -> ZoneInfo:

@@ -54,7 +54,7 @@ class GenericHmac(Scheme[HmacSettings]):
     def clean_secret(self, secret: str) -> str:
         # Not stripped: a shared secret is whatever the two sides agreed on.
         if not secret:
-            raise InvalidSettings({"secret": "must not be empty: set the one the sender signs with"})
+            raise InvalidSettings({"secret": "must not be empty: enter the secret that the sender signs with"})
         return secret
 
     def new_secret(self) -> str:

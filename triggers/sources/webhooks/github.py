@@ -33,7 +33,7 @@ class GitHub(Scheme[GitHubSettings]):
 
     def clean_secret(self, secret: str) -> str:
         if not secret.strip():
-            raise InvalidSettings({"secret": "must not be empty: set the same one at GitHub"})
+            raise InvalidSettings({"secret": "must not be empty: enter the same secret as at GitHub"})
         return secret.strip()
 
     def new_secret(self) -> str:
@@ -46,7 +46,7 @@ class GitHub(Scheme[GitHubSettings]):
         if not delivery.headers.get("x-github-delivery"):
             raise Rejected("x-github-delivery is missing")
         if not WORD.fullmatch(_event(delivery)):
-            raise Rejected("x-github-event is missing or no event's name")
+            raise Rejected("x-github-event is missing or not an event name")
 
         def proves(secret: bytes) -> bool:
             expected = f"sha256={hmac.new(secret, delivery.body, hashlib.sha256).hexdigest()}"

@@ -20,7 +20,7 @@ class UnverifiedSettings(Naming):
 
     def __post_init__(self) -> None:
         if not self.unverified:
-            raise InvalidSettings({"unverified": "must be true: only a deliberate choice turns verification off"})
+            raise InvalidSettings({"unverified": "must be true, to confirm that deliveries are not verified"})
 
 
 @register
@@ -34,7 +34,7 @@ class Unverified(Scheme[UnverifiedSettings]):
     needs_secret = False
 
     def clean_secret(self, secret: str) -> str:
-        raise InvalidSettings({"secret": "is never looked at: choose a scheme that verifies, or leave it out"})
+        raise InvalidSettings({"secret": "is not used by this scheme: choose a scheme that verifies, or leave it out"})
 
     def new_secret(self) -> str:
         return ""

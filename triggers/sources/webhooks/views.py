@@ -154,5 +154,5 @@ def _opened(sealed: Sequence[tuple[int, bytes, datetime | None]]) -> list[Signin
         except (InvalidToken, ImproperlyConfigured) as error:
             log.error("secret.unreadable", secret=id_, error=repr(error))
     if sealed and not secrets:
-        raise Misconfigured("none of WAKEFUL_ENCRYPTION_KEYS opens any of its live secrets")
+        raise Misconfigured("no key of WAKEFUL_ENCRYPTION_KEYS decrypts any of its live secrets")
     return secrets

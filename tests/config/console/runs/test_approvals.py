@@ -91,7 +91,7 @@ def test_decision_for_something_else_than_was_shown_is_refused(admin: Client) ->
 
     answer = press(admin, NOUN, approval, "approve", digest="yesterday's")
 
-    assert "asks for something else than what was shown" in answer.content.decode()
+    assert "has another question than the one shown" in answer.content.decode()
     assert Approval.objects.get(pk=approval.pk).status == "pending"
 
 

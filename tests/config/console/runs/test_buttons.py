@@ -148,6 +148,6 @@ def test_forked_run_leads_to_its_fork_and_is_not_requeued(admin: Client) -> None
 
     page = admin.get(page_of(NOUN, run))
 
-    assert "does its work now" in page.content.decode()
+    assert "continues its work" in page.content.decode()
     assert page_of(NOUN, fork) in page.content.decode()
     assert {action["title"] for action in page.context["actions_detail"]} == {"Fork", "Shadow run"}
