@@ -36,7 +36,8 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], None]]:
     def later(seconds: float) -> None:
         nonlocal passed
         passed += seconds
-        monkeypatch.setattr(dispatching, "database_now", lambda: database_now() + timedelta(seconds=passed))
+        for module in (dispatching.__name__, close_windows.__module__):
+            monkeypatch.setattr(f"{module}.database_now", lambda: database_now() + timedelta(seconds=passed))
         for run in Run.objects.exclude(due_at=None):
             Run.objects.filter(pk=run.pk).update(due_at=run.due_at - timedelta(seconds=seconds))  # type: ignore[operator]
         close_windows(Rules())
