@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
 
+from agents.journal.engine import Begun, Journal
 from agents.journal.keys import needs_key
-from agents.journal.protocol import Begun, Effect, Journal, StepWish
+from agents.journal.protocol import Effect, StepWish
 
 from .run import AgentRun, Duration, step_wish
 

@@ -74,5 +74,9 @@ class Effects:
     standings: list[Standing] = field(default_factory=list)
     paces: list[Pace] = field(default_factory=list)
 
+    def extend(self, others: "Effects") -> None:
+        for name, left in vars(others).items():
+            getattr(self, name).extend(left)
+
     def __bool__(self) -> bool:
         return any(vars(self).values())

@@ -86,3 +86,17 @@ PERMANENT = (Permanent, NetworkRefused, LockRefused, ChildFailed, ApprovalExpire
 def is_permanent(error: BaseException) -> bool:
     """Would another attempt fail the same way?"""
     return isinstance(error, PERMANENT) or (isinstance(error, StepFailed) and error.permanent)
+
+
+def describe(error: BaseException) -> str:
+    """The error in one text, as it can be stored."""
+    try:
+        said = str(error)
+    except Exception as speechless:
+        said = f"<str() of the exception failed: {type(speechless).__name__}>"
+    return as_text(f"{type(error).__name__}: {said}")[:10_000]
+
+
+def as_text(text: str) -> str:
+    # PostgreSQL's text has no NUL and no unpaired surrogate.
+    return text.encode(errors="replace").decode().replace("\x00", "�")

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 import structlog
 
 from agents.guards.storable import storable
+from agents.journal.engine import Journal
 from agents.journal.protocol import (
     EXPIRED,
     Answer,
@@ -18,7 +19,6 @@ from agents.journal.protocol import (
     Effect,
     Ended,
     EventWish,
-    Journal,
     OnExpiry,
     Place,
     StepWish,

@@ -38,17 +38,22 @@ Run with the same journal once more, it does nothing at all: `run_agent(onboardi
 code no longer fits its journal, Parked says so, as the run's page would.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, NoReturn
+from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import connection, transaction
 
 from agents.guards.atomic import atomic_body
-from agents.guards.sql_writes import is_write, text_of
+from agents.guards.effects import check_effects
+from agents.guards.sql_writes import refuse_write, text_of
 from agents.guards.storable import storable
+from agents.journal import engine
+from agents.journal.ends import Interrupted, Lost, Parked, Released, TriedAgain, Waiting
+from agents.journal.entries import NewWait, RecordedStep, RecordedWait, StepEntry
+from agents.journal.memory import KeptWait, MemoryStore
 from agents.journal.protocol import (
     EXPIRED,
     Answer,
@@ -56,19 +61,17 @@ from agents.journal.protocol import (
     ChildrenWish,
     Ended,
     EventWish,
-    Place,
-    StepWish,
     TimeWish,
     WaitWish,
 )
-from agents.journal.simulated import Begun, Execution, as_stored
 
 from .agent import Agent
 from .async_run import AsyncAgentRun
 from .effects import Child, Effects, Emission, Notice, Pace, Standing, Wake
-from .exceptions import Permanent, StepFailed
 from .reserved import SIGNAL
 from .run import AgentRun, Event
+
+__all__ = ["AgentResult", "Crashed", "Journal", "Parked", "Unanswered", "run_agent"]
 
 DECISIONS = ("approved", "edited", "denied", "expired")
 
@@ -77,27 +80,8 @@ class Crashed(BaseException):
     """The process died where `crash_after` said."""
 
 
-class Parked(BaseException):
-    """The run would wait for a person to resolve it; the message says why."""
-
-
 class Unanswered(BaseException):
     """The agent waits for something that `waits` does not answer; the message names the key."""
-
-
-class _TriedAgain(BaseException):
-    """A step has tries left, so the body begins once more."""
-
-
-@dataclass(kw_only=True)
-class Entry:
-    """What a journal says of one step, value or wait."""
-
-    kind: Literal["step", "value", "wait"]
-    is_keyed: bool
-    output: Any = None
-    error: StepFailed | None = None
-    attempts: int = 1
 
 
 class Journal:
@@ -105,13 +89,15 @@ class Journal:
     woken by what woke it the first time."""
 
     def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
+        self.steps: dict[str, RecordedStep] = {}  # and values
+        self.waits: dict[str, RecordedWait] = {}
         self.run: dict[str, Any] = {}  # what makes it this run
         self.elapsed = timedelta()  # slept so far
 
     @property
     def keys(self) -> list[str]:
-        return list(self.entries)
+        entries: list[RecordedStep | RecordedWait] = [*self.steps.values(), *self.waits.values()]
+        return [entry.key for entry in sorted(entries, key=lambda entry: entry.position)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,28 +157,44 @@ def run_agent(
         with atomic_body(agent.name):
             result = agent(run)
         storable(result, "its result")
-        _check(run.effects)
+        check_effects(run.effects)
     return _result(result, run.effects, [], journal)
 
 
 def _run_durable(
     agent: Agent, attempt: int, journal: Journal, waits: Mapping[str, Any], crash_after: str
 ) -> AgentResult:
-    steps: list[str] = []
-    effects = Effects()
+    store = _TestStore(agent.name, journal, waits, crash_after)
     while True:
-        execution = _TestExecution(agent.name, journal, waits, crash_after, steps, effects)
+        execution = engine.Journal(store)
         run = AgentRun(**journal.run, attempt=attempt, journal=execution)
         try:
-            with connection.execute_wrapper(execution.refuse_writes):
-                result = agent(AsyncAgentRun(run, execution) if agent.is_async else run)
+            with connection.execute_wrapper(_writes_refused(execution)):
+                result = storable(agent(AsyncAgentRun(run, execution) if agent.is_async else run), "its result")
             execution.require_end()
             break
-        except _TriedAgain:
-            continue
+        except BaseException as error:
+            end = execution.end or error  # what interrupted it counts, whatever the body made of that
+            if isinstance(end, Interrupted):
+                store.write(end.entries, Effects())
+            match end:
+                case TriedAgain():
+                    continue
+                case Waiting():
+                    store.keep(end.wait, is_over=False)
+                    raise _unanswered(end.wait) from None
+                case Released():
+                    raise Crashed(f"after step {crash_after!r}, as told") from None
+                case Lost():
+                    raise end.error from None
+            if end is error:
+                raise
+            raise end from None
+    store.write(execution.pending, Effects())
     if crash_after:
-        raise ValueError(f"it ended without a step {crash_after!r}; the steps it did were {', '.join(steps) or 'none'}")
-    return _result(storable(result, "its result"), effects, steps, journal)
+        done = ", ".join(store.done) or "none"
+        raise ValueError(f"it ended without a step {crash_after!r}; the steps it did were {done}")
+    return _result(result, store.left, store.done, journal)
 
 
 def _result(result: Any, effects: Effects, steps: list[str], journal: Journal) -> AgentResult:
@@ -209,87 +211,37 @@ def _result(result: Any, effects: Effects, steps: list[str], journal: Journal) -
     )
 
 
-def _check(effects: Effects) -> None:
-    for emission in effects.emissions:
-        storable(emission.data, f"the data of emitted event {emission.type!r}")
-    for child in effects.children:
-        storable(child.input, f"the input of a child, {child.agent!r},")
-    for wake in effects.wakes:
-        storable(wake.data, "the data of wake_in")
-    for pace in effects.paces:
-        storable(pace.reason, "the reason of next_check")
-
-
-class _TestExecution(Execution):
-    def __init__(
-        self, agent: str, journal: Journal, waits: Mapping[str, Any], crash_after: str, steps: list[str], left: Effects
-    ) -> None:
-        super().__init__(agent)
-        self.left = left
+class _TestStore(MemoryStore):
+    def __init__(self, agent: str, journal: Journal, answers: Mapping[str, Any], crash_after: str) -> None:
+        super().__init__(agent, journal.steps, journal.waits)
+        self.done: list[str] = []  # the steps, in order
         self._journal = journal
-        self._waits = waits
+        self._answers = answers
         self._crash_after = crash_after
-        self._steps = steps
-        self._unasked = [key for key, entry in journal.entries.items() if not entry.is_keyed]
 
-    # Steps and values
+    def write(self, entries: Sequence[StepEntry], effects: Effects) -> bool:
+        super().write(entries, effects)
+        done = [entry.key for entry in entries if entry.is_progress]
+        self.done += done
+        return self._crash_after in done
 
-    def recall(self, key: str, wish: StepWish) -> Begun | None:
-        known = self._look_up(key, "step", wish.place)
-        if known is None:
-            return None
-        if known.error is None:
-            return Begun(key, wish, is_recorded=True, output=known.output)
-        if wish.effect == "at_most_once" or key != self._journal.keys[-1]:
-            raise known.error
-        return Begun(key, wish, attempts=known.attempts + 1)
-
-    def recall_value(self, place: Place, key: str, draw: Callable[[], Any]) -> Any:
-        known = self._look_up(key, "value", place)
-        if known is not None:
-            return known.output
-        drawn = as_stored(draw(), key)
-        if place.name == "now":
-            drawn = (datetime.fromisoformat(drawn) + self._journal.elapsed).isoformat()
-        self._write(key, Entry(kind="value", is_keyed=bool(place.key), output=drawn))
+    def draw(self, key: str, draw: Callable[[], Any]) -> Any:
+        drawn = draw()
+        if key.startswith("now#"):
+            return (datetime.fromisoformat(drawn) + self._journal.elapsed).isoformat()
         return drawn
 
-    def check(self, effects: Effects) -> None:
-        _check(effects)
-
-    def done(self, begun: Begun, output: Any) -> None:
-        self._write(begun.key, Entry(kind="step", is_keyed=bool(begun.wish.place.key), output=output))
-        self._steps.append(begun.key)
-        if begun.key == self._crash_after:
-            self.stop(Crashed(f"after step {begun.key!r}, as told"))
-
-    def failed(self, begun: Begun, error: StepFailed) -> None:
-        is_keyed, tries = bool(begun.wish.place.key), begun.attempts
-        self._write(begun.key, Entry(kind="step", is_keyed=is_keyed, error=error, attempts=tries))
-        if not error.permanent and tries <= begun.wish.retries:
-            self.stop(_TriedAgain())
-
-    def unsure(self, begun: Begun, error: BaseException) -> NoReturn:
-        said = f"{type(error).__name__}: {error}"
-        self.stop(Parked(f"step {begun.key!r} raised {said}; nobody knows whether it happened"))
-
-    # Waits
-
-    def answer(self, key: str, wish: WaitWish) -> Any:
-        known = self._look_up(key, "wait", wish.place)
-        if known is not None:
-            return known.output
+    def answer(self, wait: NewWait) -> KeptWait | None:
+        wish, came = wait.wish, None
         if isinstance(wish, TimeWish):
             self._sleep(wish)
-            came = None
-        elif key in self._waits:
-            came = _came(key, wish, self._waits[key])
+        elif wait.key in self._answers:
+            came = _came(wait.key, wish, self._answers[wait.key])
         else:
-            self.stop(Unanswered(f"it waits for {_wanted(wish)}: run_agent(…, waits={{{key!r}: {_example(wish)}}})"))
-        if came is EXPIRED and not isinstance(wish, (TimeWish, ApprovalWish)):
+            return None
+        if came is EXPIRED and not isinstance(wish, ApprovalWish):
             self._journal.elapsed += wish.timeout or timedelta()
-        self._write(key, Entry(kind="wait", is_keyed=bool(wish.place.key), output=came))
-        return came
+        return self.keep(wait, is_over=True, came=came)
 
     def _sleep(self, wish: TimeWish) -> None:
         slept = wish.duration or timedelta()
@@ -297,34 +249,16 @@ class _TestExecution(Execution):
             slept = max(wish.until - (datetime.now(UTC) + self._journal.elapsed), timedelta())
         self._journal.elapsed += slept
 
-    # The journal
 
-    def _look_up(self, key: str, kind: str, place: Place) -> Entry | None:
-        if key in self._unasked:
-            self._unasked.remove(key)
-        known = self._journal.entries.get(key)
-        if known is None and self._unasked and not place.key:
-            self.stop(Parked(f"its journal has {self._unasked[0]!r} next, and the code asked for {key!r}"))
-        if known is not None and known.kind != kind:
-            self.stop(Parked(f"its journal has {key!r} as a {known.kind}, and the code as a {kind}"))
-        return known
+def _writes_refused(journal: engine.Journal) -> Callable[..., Any]:
+    """PostgreSQL's refusal in production, which a test's own transaction would not give."""
 
-    def _write(self, key: str, entry: Entry) -> None:
-        self._journal.entries[key] = entry
-
-    def require_end(self) -> None:
-        super().require_end()
-        if self._unasked:
-            self.stop(Parked(f"its journal has {self._unasked[0]!r}, and the code ended without asking for that"))
-
-    def refuse_writes(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
-        """PostgreSQL's refusal in production, which a test's own transaction would not give."""
-        if not self.may_write and is_write(text_of(sql)):
-            raise Permanent(
-                "a durable agent may only read here. Write in a transactional step: "
-                'run.step("name", function), which is the default effect'
-            )
+    def refused(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
+        if not journal.may_write:
+            refuse_write(text_of(sql))
         return execute(sql, params, many, context)
+
+    return refused
 
 
 def _came(key: str, wish: WaitWish, said: Any) -> Any:
@@ -353,6 +287,11 @@ def _event(wish: EventWish, said: Any) -> Event:
         return said
     data = {**wish.match, "data": said} if wish.type == SIGNAL else said
     return Event(id=uuid4(), type=wish.type, source=wish.source or "test", time=datetime.now(UTC), data=data)
+
+
+def _unanswered(wait: NewWait) -> Unanswered:
+    example = f"run_agent(…, waits={{{wait.key!r}: {_example(wait.wish)}}})"
+    return Unanswered(f"it waits for {_wanted(wait.wish)}: {example}")
 
 
 def _wanted(wish: WaitWish) -> str:

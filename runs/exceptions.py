@@ -4,9 +4,8 @@ RunError
 ├── UnknownQueue    no setting, worker or run names such a queue
 ├── CannotClaim     a value of the next run makes its claim fail
 └── RunLost         this process no longer owns the run it works on
-Interrupted         a durable body goes no further for now; passes through an agent's `except Exception`
-DeadlineExceeded    the same of a timeout
-StepTimedOut        the same of a step's, until it has left the step
+DeadlineExceeded    a body took longer than its timeout; passes through an agent's `except Exception`
+StepTimedOut        the same of a step, until it has left the step
 """
 
 
@@ -45,7 +44,3 @@ class DeadlineExceeded(KeyboardInterrupt):
 
 class StepTimedOut(KeyboardInterrupt):
     """A step took longer than its timeout."""
-
-
-class Interrupted(BaseException):
-    """The body of a durable run goes no further for now: it waits, is released, or is parked."""

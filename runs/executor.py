@@ -13,22 +13,25 @@ from django.db import DataError, IntegrityError, connection, transaction
 
 from agents import AgentRun, AsyncAgentRun, Permanent, registry
 from agents.effects import Effects
+from agents.exceptions import describe
 from agents.guards.atomic import atomic_body
 from agents.guards.storable import storable
-from agents.journal.protocol import Journal as AnyJournal
+from agents.journal.engine import Journal
+from agents.journal.entries import StepEntry
 from runs import waits
 from runs.attempt.clean_session import clean, noticing_changes, reset_settings
 from runs.attempt.deadline import deadline, run_within
 from runs.attempt.effects import rows_of
-from runs.attempt.failure import describe, outcome_of
+from runs.attempt.failure import outcome_of
 from runs.claim import HARD_DEADLINE_AFTER, Claim
 from runs.db.away import CONNECTION_ERRORS
 from runs.db.readable import readable
 from runs.db.session import read_only
 from runs.db.sql import fetch
 from runs.durable import recorded
-from runs.durable.journal import Journal
+from runs.durable.ends import outcome_of_end
 from runs.durable.progress import go_on_if_proved
+from runs.durable.store import DatabaseStore
 from runs.exceptions import CannotClaim, DeadlineExceeded, RunLost
 from runs.failpoints import failpoint
 from runs.models import Attempt, Run, Worker
@@ -36,7 +39,6 @@ from runs.ports import ports
 from runs.processes.alive import alive
 from runs.processes.lease import wakeful_version
 from runs.states import FINISHED, RunStatus
-from runs.transitions.entries import StepEntry
 from runs.transitions.leave import leave
 from runs.transitions.outcome import Outcome
 
@@ -125,7 +127,7 @@ def attempt(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> Ou
         return outcome_of(error, claim)
 
 
-def run_of(claim: Claim, journal: AnyJournal | None = None) -> AgentRun:
+def run_of(claim: Claim, journal: Journal | None = None) -> AgentRun:
     return AgentRun(
         id=claim.run_id,
         agent=claim.agent,
@@ -220,14 +222,16 @@ def run_durable(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -
     """Replay the body up to where its journal ends, and on. An outcome: it waits, is parked, or is to be tried again."""
     agent = registry.get(claim.agent)
     with read_only(claim.session_name, *recorded.queries_of(claim.run_id)) as rows:
-        journal = Journal(claim, *recorded.of_rows(*rows))
+        store = DatabaseStore(claim, *recorded.of_rows(*rows))
+        journal = Journal(store)
         run = run_of(claim, journal)
         try:
             with noticing_changes():
                 result = run_within(agent, AsyncAgentRun(run, journal) if agent.is_async else run, claim.policy.timeout)
             journal.require_end()
         except BaseException as error:
-            return interrupted(journal, error)
+            # What interrupted it counts, whatever the body made of that.
+            return outcome_of_end(journal.end or error, store)
     failpoint("after_body")
     reset_settings(claim.session_name)
     with transaction.atomic():
@@ -237,16 +241,6 @@ def run_durable(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -
         failpoint("before_commit")
     failpoint("after_commit")
     return None
-
-
-def interrupted(journal: Journal, error: BaseException) -> Outcome:
-    """What becomes of a run whose body ended before its end. What interrupted it counts, whatever the body made of that."""
-    if journal.outcome is not None:
-        return journal.outcome
-    cause = journal.interruption or error
-    if isinstance(cause, RunLost):
-        raise cause
-    return outcome_of(cause, journal.progressed_claim)
 
 
 def look_back(claim: Claim) -> None:

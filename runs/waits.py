@@ -17,6 +17,7 @@ import structlog
 from django.db import InterfaceError, OperationalError, transaction
 from psycopg.errors import LockNotAvailable, QueryCanceled
 
+from agents.journal.canonical import hash_in, source_in
 from agents.reserved import RESERVED, SIGNAL
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import execute, fetch, fetch_as
@@ -24,7 +25,6 @@ from runs.failpoints import failpoint
 from runs.models import Wait
 from runs.ports import Searched, Sought, ports
 from runs.states import LIVE_SQL
-from runs.transitions.canonical import hash_in, source_in
 
 log = structlog.get_logger(__name__)
 

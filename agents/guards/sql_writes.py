@@ -3,10 +3,13 @@
 import re
 from typing import Any
 
+from agents.exceptions import Permanent
+
 VERBS = "INSERT|UPDATE|DELETE|MERGE|TRUNCATE|COPY|CREATE|ALTER|DROP|GRANT|REVOKE|REFRESH|REINDEX|COMMENT|LOCK|CALL|DO|IMPORT|SECURITY"
 BEFORE = r"(?:\s|\(|--[^\n]*\n|/\*.*?\*/)*"
 WRITES = re.compile(
-    rf"{BEFORE}(?:(?:{VERBS})\b|WITH\b.*[()]\s*(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM|MERGE\s+INTO)\b)", re.I | re.S
+    rf"{BEFORE}(?:({VERBS})\b|WITH\b.*[()]\s*(?:(INSERT)\s+INTO|(UPDATE)|(DELETE)\s+FROM|(MERGE)\s+INTO)\b)",
+    re.I | re.S,
 )
 
 
@@ -17,3 +20,17 @@ def text_of(statement: Any) -> str:
 
 def is_write(text: str) -> bool:
     return WRITES.match(text) is not None
+
+
+def refuse_write(text: str) -> None:
+    """Permanent where the statement writes, as PostgreSQL refuses it in a session that only reads."""
+    if found := WRITES.match(text):
+        raise writing_refused(f"cannot execute {found[found.lastindex or 0].upper()} in a read-only transaction")
+
+
+def writing_refused(said: str) -> Permanent:
+    """PostgreSQL's refusal of a write outside of a transactional step, with the fix."""
+    return Permanent(
+        f"a durable agent may only read here ({said}). Write in a transactional step: "
+        'run.step("name", function), which is the default effect'
+    )

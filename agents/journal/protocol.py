@@ -1,13 +1,11 @@
-"""What a durable agent asks of its journal; `runs.durable.journal` keeps one in the database, `agents.testing` one in memory."""
+"""What a durable agent asks of its journal, and what it is answered; `engine` answers."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 from uuid import UUID
 
-from agents.effects import Effects
 from agents.exceptions import Permanent
 from agents.guards.storable import storable
 
@@ -123,48 +121,6 @@ class Ended:
     status: str
     result: Any = None
     error: str = ""
-
-
-class Begun(Protocol):
-    """A step that has been begun, or that the journal knows the outcome of."""
-
-    key: str
-    is_recorded: bool
-    output: Any
-
-
-class Journal(Protocol):
-    """`begin` gives what the others take for `begun`. Each method may raise a BaseException that ends the body for now;
-    nothing may catch that."""
-
-    @property
-    def effects(self) -> Effects | None:
-        """Those of the step that is under way; None outside of steps."""
-
-    @property
-    def step_key(self) -> str:
-        """The key of the step that is under way; empty outside of steps."""
-
-    def begin(self, wish: StepWish) -> Begun:
-        """Begin a step, or look up what came of it; StepFailed where that was an error."""
-
-    def inside(self, begun: Any) -> AbstractContextManager[None]:
-        """While its body runs elsewhere."""
-
-    def perform(self, begun: Any, body: Callable[[], Any]) -> Any:
-        """Do it and write down what came of it; its output as it will be read on a replay."""
-
-    def complete(self, begun: Any, output: Any) -> Any:
-        """Write down the output of a step that was done elsewhere."""
-
-    def fail(self, begun: Any, error: Exception) -> Exception:
-        """Write down that it failed; what to raise."""
-
-    def value(self, place: Place, draw: Callable[[], Any]) -> Any:
-        """Something that comes out differently each time, as it came out the first time; JSON."""
-
-    def wait(self, wish: WaitWish) -> Any:
-        """What came: the event's id, an Answer, how each child ended, or None for a time. `Expired` where nothing did."""
 
 
 class Expired:

@@ -21,9 +21,9 @@ from uuid import UUID
 from django.db import connection, transaction
 
 from agents.ids import first_id_at, run_id
+from agents.journal.canonical import digest_of
 from runs.db.sql import execute, fetch, fetch_as
 from runs.models import Approval
-from runs.transitions.canonical import digest_of
 from triggers.dispatch.index import Index
 from triggers.dispatch.match import match_items
 from triggers.dispatch.pending import NIL_REPLAY, Item

@@ -9,11 +9,11 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from agents.guards.atomic import not_in_atomic_body
+from agents.journal.canonical import digest_of
 from runs import audit
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
 from runs.models import Approval, Run, Wait
-from runs.transitions.canonical import digest_of
 from runs.waits import end_these
 
 Choice = Literal["approve", "edit", "deny"]

@@ -18,6 +18,7 @@ from uuid_utils.compat import uuid7
 
 from agents.guards.atomic import not_in_atomic_body
 from agents.ids import run_id as id_of
+from agents.journal.canonical import match_of
 from agents.reserved import SIGNAL
 from runs import audit, keys
 from runs.actions.cancel import cancel
@@ -29,7 +30,6 @@ from runs.failpoints import failpoint
 from runs.models import NIL, Approval, Notification, Run, Step, Wait
 from runs.policy import Policy
 from runs.states import FINISHED, RunStatus
-from runs.transitions.canonical import match_of
 from runs.transitions.lock import lock_run
 from runs.transitions.stop import stop
 

@@ -1,5 +1,6 @@
 import asyncio
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,8 +9,8 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 
-from agents import Agent, AgentRun, AsyncAgentRun
-from runs.exceptions import DeadlineExceeded
+from agents import Agent, AgentRun, AsyncAgentRun, Permanent
+from runs.exceptions import DeadlineExceeded, StepTimedOut
 
 
 def missed(seconds: float) -> DeadlineExceeded:
@@ -38,6 +39,18 @@ def deadline(seconds: float, missed: Callable[[float], BaseException] = missed) 
         signal.signal(signal.SIGALRM, previous)
         if outer:
             signal.setitimer(signal.ITIMER_REAL, max(outer - (time.monotonic() - began), 0.001))
+
+
+@contextmanager
+def step_deadline(key: str, seconds: float) -> Iterator[None]:
+    """TimeoutError once the step of this key has taken so long. Permanent: it is not in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        raise Permanent(f"step {key!r}: timeout= works in the body's own thread; in others use the client's own")
+    try:
+        with deadline(seconds, lambda limit: StepTimedOut(f"step {key!r} took longer than its timeout of {limit:g} s")):
+            yield
+    except StepTimedOut as error:
+        raise TimeoutError(str(error)) from error
 
 
 def run_within(agent: Agent, run: AgentRun | AsyncAgentRun, seconds: float) -> Any:

@@ -2,25 +2,25 @@
 
 import traceback
 from datetime import timedelta
+from typing import TypeVar
 
-from agents.exceptions import Permanent, Retry, is_permanent
+from agents.exceptions import Permanent, Retry, as_text, describe, is_permanent
+from agents.guards.sql_writes import writing_refused
 from runs.claim import Claim
 from runs.exceptions import DeadlineExceeded
 from runs.models import Attempt
 from runs.states import RunStatus
 from runs.transitions.outcome import Outcome
 
+AnyError = TypeVar("AnyError", bound=BaseException)
 READ_ONLY = "25006"  # PostgreSQL: read_only_sql_transaction
 
 
-def as_permanent(error: BaseException) -> BaseException:
+def as_permanent(error: AnyError) -> AnyError | Permanent:
     """PostgreSQL's refusal of a write outside of a transactional step, with the fix; any other error as it is."""
     if getattr(error.__cause__, "sqlstate", None) != READ_ONLY:
         return error
-    refused = Permanent(
-        f"a durable agent may only read here ({error.__cause__}). Write in a transactional step: "
-        'run.step("name", function), which is the default effect'
-    )
+    refused = writing_refused(str(error.__cause__))
     refused.__cause__ = error
     return refused
 
@@ -57,18 +57,5 @@ def _failed(error: BaseException, reason: str, outcome: Attempt.Outcome) -> Outc
     )
 
 
-def describe(error: BaseException) -> str:
-    try:
-        said = str(error)
-    except Exception as speechless:
-        said = f"<str() of the exception failed: {type(speechless).__name__}>"
-    return _storable(f"{type(error).__name__}: {said}")[:10_000]
-
-
 def trace(error: BaseException) -> str:
-    return _storable("".join(traceback.format_exception(error)))[-100_000:]
-
-
-def _storable(text: str) -> str:
-    # PostgreSQL's text has no NUL and no unpaired surrogate.
-    return text.encode(errors="replace").decode().replace("\x00", "�")
+    return as_text("".join(traceback.format_exception(error)))[-100_000:]

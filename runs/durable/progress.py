@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from django.db import DatabaseError, connection, transaction
 
 from agents.effects import Effects
+from agents.journal.entries import StepEntry
 from runs.attempt.effects import Rows, rows_of
 from runs.claim import Claim
 from runs.db.nudge import nudge_dispatcher
@@ -14,7 +15,7 @@ from runs.db.sql import execute, fetch
 from runs.exceptions import RunLost
 from runs.models import Run, Step
 from runs.states import RunStatus
-from runs.transitions.entries import JOURNALED, StepEntry, step_parameters
+from runs.transitions.entries import JOURNALED, step_parameters
 from runs.transitions.leave import NOTED, ON_ITS_TIMELINE, SENT, are_due_soon, effect_parameters, hanging, take_away
 from runs.transitions.lock import lock_run
 from runs.transitions.outcome import back_in_line, ticket_of

@@ -1,27 +1,17 @@
 """What a run's journal holds, as a replay of its body meets it."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from agents.exceptions import Permanent, StepFailed
-from agents.journal.protocol import (
-    EXPIRED,
-    Answer,
-    ApprovalWish,
-    ChildrenWish,
-    Ended,
-    EventWish,
-    TimeWish,
-    WaitWish,
-)
+from agents.exceptions import Permanent
+from agents.journal.entries import RecordedStep
+from agents.journal.protocol import EXPIRED, Answer, Ended
 from agents.run import Event
 from runs.db.sql import Query, Row, fetch, fetch_together
 from runs.models import Approval, Run, Wait
 from runs.ports import ports
-from runs.transitions.canonical import digest_of, match_of
 
 STEPS = """
 SELECT key, position, is_keyed, effect, status, attempts, output, error, error_kind, is_permanent
@@ -36,30 +26,6 @@ FROM runs_wait wait LEFT JOIN runs_approval approval ON approval.wait_id = wait.
 HAS_ENTRIES = """
 SELECT EXISTS (SELECT FROM runs_step WHERE run_id = %(run)s::uuid) OR EXISTS (SELECT FROM runs_wait WHERE run_id = %(run)s::uuid)
 """
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedStep:
-    """A step or a value."""
-
-    key: str
-    position: int
-    is_keyed: bool
-    effect: str
-    status: str
-    attempts: int
-    text: str | None
-    error: str
-    error_kind: str
-    is_permanent: bool
-
-    @property
-    def output(self) -> Any:
-        return None if self.text is None else json.loads(self.text)
-
-    @property
-    def failure(self) -> StepFailed:
-        return StepFailed(self.key, self.error_kind, self.error, permanent=self.is_permanent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +49,16 @@ class RecordedWait:
     def is_over(self) -> bool:
         return self.status in (Wait.Status.DONE, Wait.Status.EXPIRED)
 
-    def fits(self, wish: WaitWish) -> bool:
-        """Is this the wait that the code wishes for now? An approval is good for what was asked, and nothing else."""
-        match wish:
-            case TimeWish():
-                return self.kind == Wait.Kind.TIME
-            case EventWish():
-                sought = (wish.type, *match_of(wish.match, wish.source))
-                return self.kind == Wait.Kind.EVENT and (self.event_type, self.match_shape, self.match_hash) == sought
-            case ApprovalWish():
-                return self.kind == Wait.Kind.APPROVAL and self.digest == digest_of(wish.question, wish.arguments)
-            case ChildrenWish():
-                return self.kind == Wait.Kind.CHILDREN and list(self.children) == list(wish.children)
+    @property
+    def sought(self) -> tuple[str, ...]:
+        match self.kind:
+            case Wait.Kind.EVENT:
+                return ("event", self.event_type, self.match_shape, self.match_hash)
+            case Wait.Kind.APPROVAL:
+                return ("approval", self.digest or "")
+            case Wait.Kind.CHILDREN:
+                return ("children", *map(str, self.children))
+        return ("time",)
 
     @property
     def event(self) -> Event:
@@ -127,6 +91,21 @@ class RecordedWait:
             return EXPIRED
         return self.event if self.kind == Wait.Kind.EVENT else None
 
+    def ends(self) -> list[dict[str, Any]]:
+        """How each of the children ended, as JSON."""
+        found = {
+            run.id: run
+            for run in Run.objects.filter(id__among=list(self.children)).only("id", "status", "result", "error")
+        }
+        return [
+            vars(
+                Ended(status=found[id].status, result=found[id].result, error=found[id].error)
+                if id in found
+                else Ended(status="unknown", error="this run has been pruned")
+            )
+            for id in self.children
+        ]
+
 
 def read(run_id: UUID) -> tuple[list[RecordedStep], list[RecordedWait]]:
     """The whole journal of a run."""
@@ -145,18 +124,3 @@ def queries_of(run_id: UUID) -> list[Query]:
 
 def of_rows(steps: Sequence[Row], waits: Sequence[Row]) -> tuple[list[RecordedStep], list[RecordedWait]]:
     return [RecordedStep(*row) for row in steps], [RecordedWait(*row) for row in waits]
-
-
-def ended(children: Sequence[UUID]) -> list[dict[str, Any]]:
-    """How each of these runs ended, as JSON."""
-    found = {
-        run.id: run for run in Run.objects.filter(id__among=list(children)).only("id", "status", "result", "error")
-    }
-    return [
-        vars(
-            Ended(status=found[id].status, result=found[id].result, error=found[id].error)
-            if id in found
-            else Ended(status="unknown", error="this run has been pruned")
-        )
-        for id in children
-    ]

@@ -2,39 +2,31 @@
 calls to the outside and waits are answered by what the original run's journal says of them, or the shadow run stops there.
 """
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import connection, transaction
 
 from agents.durations import in_words
 from agents.effects import Effects
-from agents.exceptions import Retry, StepFailed
 from agents.guards.storable import shown
-from agents.journal.protocol import (
-    ApprovalWish,
-    ChildrenWish,
-    Ended,
-    EventWish,
-    Place,
-    StepWish,
-    TimeWish,
-    WaitWish,
-)
-from agents.journal.simulated import Begun, Execution
-from runs.attempt import effects
-from runs.attempt.deadline import deadline
+from agents.journal.ends import Interrupted
+from agents.journal.entries import RESULTS, VALUE, NewWait, RecordedStep, RecordedWait, StepEntry, sought_by
+from agents.journal.memory import Nesting
+from agents.journal.protocol import ApprovalWish, ChildrenWish, EventWish, StepWish, TimeWish, WaitWish
+from agents.journal.store import Store
+from runs.attempt.deadline import step_deadline
+from runs.attempt.effects import check
 from runs.attempt.failure import as_permanent
 from runs.claim import Claim
 from runs.db.sql import execute
 from runs.durable import recorded
-from runs.durable.recorded import RecordedStep, RecordedWait
-from runs.exceptions import StepTimedOut
-from runs.models import Step, Wait
+from runs.models import Step
 
 STATES = "state "  # what begins the names of values read from the agent's state
 
@@ -59,115 +51,120 @@ class Taken:
     how: str
 
 
-class Stopped(BaseException):
-    """A shadow run goes no further; passes through an agent's `except Exception`."""
+class Stopped(Interrupted):
+    """A shadow run goes no further."""
 
     def __init__(self, stop: Stop) -> None:
         super().__init__(stop.said)
         self.stop = stop
 
 
-class ShadowJournal(Execution):
+class ShadowStore(Store):
+    is_binding = False  # today's code may ask for other things, in another order
+
     def __init__(self, claim: Claim, origin: UUID | None) -> None:
-        super().__init__(claim.agent)
         steps, waits = recorded.read(origin) if origin else ([], [])
-        known: list[RecordedStep | RecordedWait] = [*steps, *waits]
         self.claim = claim
+        self.agent = claim.agent
+        self.max_output = settings.WAKEFUL_MAX_OUTPUT
+        self.max_entries = sys.maxsize  # its entries are nowhere written down
         self.steps = {step.key: step for step in steps}
         self.waits = {wait.key: wait for wait in waits}
-        self.last = max((entry.position for entry in known), default=-1)
+        self.left = Effects()  # by the steps that were done
         self.taken: list[Taken] = []
         self._body = ReadOnly()
+        self._outside = Nesting()
 
     @property
     def not_asked(self) -> list[str]:
         """What the original's journal has, and today's code did not come to."""
-        asked = {entry.key for entry in self.taken} | {f"results of {entry.key}" for entry in self.taken}
+        asked = {entry.key for entry in self.taken} | {f"{RESULTS}{entry.key}" for entry in self.taken}
         known: list[RecordedStep | RecordedWait] = [*self.steps.values(), *self.waits.values()]
         return [entry.key for entry in sorted(known, key=lambda entry: entry.position) if entry.key not in asked]
 
-    # Steps
+    # What the original's journal answers
 
-    def recall(self, key: str, wish: StepWish) -> Begun | None:
-        if wish.effect == "transactional":
-            if not self.is_own_thread:
-                self._stop(
-                    "thread", key, f"step {key!r} runs in a thread of its own, which has another database session"
-                )
-            return None
+    def step(self, key: str, wish: StepWish) -> RecordedStep | None:
         known = self.steps.get(key)
-        if known and known.status == Step.Status.DONE:
-            self._note(key, wish.effect, "journal")
-            return Begun(key, wish, is_recorded=True, output=known.output)
-        if known and known.status == Step.Status.FAILED and self._is_final(known):
-            self._note(key, wish.effect, "journal")
-            raise known.failure
-        return self._stop(
-            "call",
-            key,
-            f"step {key!r} would now be called, and no journal says what came of it",
-            effect=wish.effect,
-            arguments=shown(wish.arguments),
+        if wish.effect == "transactional" or (known and known.status == Step.Status.STARTED):
+            return None
+        return known
+
+    def value(self, key: str) -> RecordedStep | None:
+        known = self.steps.get(key)
+        # What the agent keeps between its runs is today's: a step of today's is about to write it.
+        if known and (known.effect != Step.Effect.VALUE or key.startswith(STATES)):
+            known = None
+        if not key.startswith(RESULTS):
+            self._note(key, "value", "journal" if known else "drawn")
+        return known
+
+    def wait(self, key: str, wish: WaitWish) -> RecordedWait | None:
+        known = self.waits.get(key)
+        return known if known and known.is_over and known.sought == sought_by(wish) else None
+
+    def recalled(self, key: str, kind: str) -> None:
+        self._note(key, kind, "journal")
+
+    def answer(self, wait: NewWait) -> Stopped:
+        return _stopped(
+            "wait",
+            wait.key,
+            f"it would now wait for {wanted(wait.wish)}",
+            effect="wait",
+            arguments=_asked(wait.wish),
         )
 
-    def _is_final(self, known: RecordedStep) -> bool:
-        return known.effect == Step.Effect.AT_MOST_ONCE or known.position < self.last
+    # Steps
+
+    def obstacle(self, key: str, wish: StepWish) -> Stopped | None:
+        if wish.effect != "transactional":
+            return _stopped(
+                "call",
+                key,
+                f"step {key!r} would now be called, and no journal says what came of it",
+                effect=wish.effect,
+                arguments=shown(wish.arguments),
+            )
+        if not self._outside.is_own_thread:
+            said = f"step {key!r} runs in a thread of its own, which has another database session"
+            return _stopped("thread", key, said)
+        return None
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self, key: str) -> Iterator[None]:
         self._body.end()
         try:
             with transaction.atomic():
                 yield
-                connection.check_constraints()
         except Exception:
             self._body.begin()
             raise
         self._body.begin()
 
-    def perform(self, begun: Begun, body: Callable[[], Any]) -> Any:
-        seconds = begun.wish.seconds
-        if seconds is None or threading.current_thread() is not threading.main_thread():
-            return super().perform(begun, body)
-        return super().perform(begun, lambda: _within(seconds, begun.key, body))
+    def write(self, entries: Sequence[StepEntry], effects: Effects) -> bool:
+        check(self.claim, effects)
+        connection.check_constraints()
+        self.left.extend(effects)
+        return self.commit(entries, effects, at="")
 
-    def check(self, left: Effects) -> None:
-        effects.check(self.claim, left)
+    def commit(self, entries: Sequence[StepEntry], effects: Effects, *, at: str) -> bool:
+        for entry in entries:
+            if entry.effect != VALUE:
+                self._note(entry.key, entry.effect, entry.status)
+        return False
 
-    def done(self, begun: Begun, output: Any) -> None:
-        self._note(begun.key, begun.wish.effect, "done")
+    @property
+    def in_transaction(self) -> bool:
+        return self._outside.is_left
 
-    def fail(self, begun: Begun, error: Exception) -> Exception:
+    def limit(self, key: str, seconds: float) -> AbstractContextManager[None]:
+        return step_deadline(key, seconds)
+
+    def explain(self, key: str, error: Exception) -> Exception | Interrupted:
         if obstacle := obstacle_of(error):
-            self._stop("lock", begun.key, f"step {begun.key!r}: {obstacle}")
-        permanent = as_permanent(error)
-        return super().fail(begun, permanent if isinstance(permanent, Exception) else error)
-
-    def failed(self, begun: Begun, error: StepFailed) -> None:
-        self._note(begun.key, begun.wish.effect, "failed")
-        if not error.permanent and begun.wish.retries:
-            self.stop(Retry(f"{error}; it would be tried again, {begun.wish.retries} times at most"))
-
-    # Values and waits
-
-    def recall_value(self, place: Place, key: str, draw: Callable[[], Any]) -> Any:
-        known = self.steps.get(key)
-        # What the agent keeps between its runs is today's: a step of today's is about to write it.
-        if known and known.effect == Step.Effect.VALUE and not place.name.startswith(STATES):
-            self._note(key, "value", "journal")
-            return known.output
-        self._note(key, "value", "drawn")
-        return draw()
-
-    def answer(self, key: str, wish: WaitWish) -> Any:
-        known = self.waits.get(key)
-        if known is None or not known.is_over or not known.fits(wish):
-            self._stop("wait", key, f"it would now wait for {wanted(wish)}", effect="wait", arguments=_asked(wish))
-        self._note(key, "wait", "journal")
-        if known.kind == Wait.Kind.CHILDREN and known.status == Wait.Status.DONE:
-            ends = self.steps.get(f"results of {key}")
-            return [Ended(**end) for end in (ends.output if ends else recorded.ended(known.children))]
-        return known.result()
+            return _stopped("lock", key, f"step {key!r}: {obstacle}")
+        return as_permanent(error)
 
     # The body
 
@@ -183,8 +180,9 @@ class ShadowJournal(Execution):
     def _note(self, key: str, kind: str, how: str) -> None:
         self.taken.append(Taken(key=key, kind=kind, how=how))
 
-    def _stop(self, kind: str, key: str, said: str, *, effect: str = "", arguments: Any = None) -> NoReturn:
-        self.stop(Stopped(Stop(kind=kind, key=key, said=said, effect=effect, arguments=arguments)))
+
+def _stopped(kind: str, key: str, said: str, *, effect: str = "", arguments: Any = None) -> Stopped:
+    return Stopped(Stop(kind=kind, key=key, said=said, effect=effect, arguments=arguments))
 
 
 class ReadOnly:
@@ -248,11 +246,3 @@ def _span(duration: Any) -> str:
 
 def _at_most(duration: Any) -> str:
     return f", at most {in_words(duration)}" if duration else ""
-
-
-def _within(seconds: float, key: str, body: Callable[[], Any]) -> Any:
-    try:
-        with deadline(seconds, lambda limit: StepTimedOut(f"step {key!r} took longer than its timeout of {limit:g} s")):
-            return body()
-    except StepTimedOut as error:
-        raise TimeoutError(str(error)) from error

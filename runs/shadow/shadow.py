@@ -15,21 +15,23 @@ from uuid import UUID
 from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
 from django.db.backends.signals import connection_created
 
-from agents import Agent, AgentRun, AsyncAgentRun, Retry, registry
+from agents import Agent, AsyncAgentRun, Retry, registry
 from agents.effects import Effects
-from agents.exceptions import Permanent
+from agents.exceptions import Permanent, StepFailed, describe
 from agents.guards.atomic import atomic_body
 from agents.guards.network import outside_refused
 from agents.guards.storable import storable
+from agents.journal.ends import TriedAgain
+from agents.journal.engine import Journal
 from runs.attempt import effects
 from runs.attempt.deadline import run_within
-from runs.attempt.failure import as_permanent, describe, trace
+from runs.attempt.failure import as_permanent, trace
 from runs.claim import Claim
 from runs.db.session import read_only, writing
 from runs.db.sql import fetch
 from runs.exceptions import DeadlineExceeded, IllegalState
 from runs.executor import run_of
-from runs.shadow.journal import ShadowJournal, Stop, Stopped, Taken, obstacle_of
+from runs.shadow.journal import ShadowStore, Stop, Stopped, Taken, obstacle_of
 from runs.shadow.recorder import Recorder, Statement, TableChange
 
 LIMIT = 30.0  # seconds, of the body
@@ -136,35 +138,52 @@ def _rolled_back() -> Iterator[None]:
 
 
 def _try(agent: Agent, claim: Claim, tried: Shadow) -> None:
-    journal = ShadowJournal(claim, tried.origin) if agent.durable else None
-    run = run_of(claim, journal)
-    try:
-        result = _durable(agent, claim, run, journal) if journal else _atomic(agent, claim, run)
-    except BaseException as error:
-        # What stopped it counts, whatever the body made of that.
-        _tell((journal and journal.end) or error, claim, tried)
+    if agent.durable:
+        _try_durable(agent, claim, tried)
     else:
-        tried.result = result
-        tried.not_asked = journal.not_asked if journal else []
+        _try_atomic(agent, claim, tried)
+
+
+def _try_atomic(agent: Agent, claim: Claim, tried: Shadow) -> None:
+    run = run_of(claim)
+    try:
+        with transaction.atomic():
+            with atomic_body(agent.name):
+                result = run_within(agent, run, _seconds(claim))
+            effects.check(claim, run.effects)
+            connection.check_constraints()
+            tried.result = storable(result, "its result")
         tried.left = run.effects
-    if journal:
-        tried.entries, tried.left = journal.taken, journal.left
+    except BaseException as error:
+        _tell(error, claim, tried)
 
 
-def _atomic(agent: Agent, claim: Claim, run: AgentRun) -> Any:
-    with transaction.atomic():
-        with atomic_body(agent.name):
-            result = run_within(agent, run, _seconds(claim))
-        effects.check(claim, run.effects)
-        connection.check_constraints()
-        return storable(result, "its result")
+def _try_durable(agent: Agent, claim: Claim, tried: Shadow) -> None:
+    store = ShadowStore(claim, tried.origin)
+    journal = Journal(store)
+    run = run_of(claim, journal)
+    tried.entries, tried.left = store.taken, store.left
+    try:
+        with store.body():
+            result = run_within(agent, AsyncAgentRun(run, journal) if agent.is_async else run, _seconds(claim))
+            journal.require_end()
+        tried.result = storable(result, "its result")
+    except BaseException as error:
+        # What interrupted it counts, whatever the body made of that.
+        end = journal.end or error
+        if isinstance(end, TriedAgain):
+            store.commit(end.entries, Effects(), at="")
+            end = _retry(end)
+        _tell(end, claim, tried)
+    else:
+        tried.not_asked = store.not_asked
 
 
-def _durable(agent: Agent, claim: Claim, run: AgentRun, journal: ShadowJournal) -> Any:
-    with journal.body():
-        result = run_within(agent, AsyncAgentRun(run, journal) if agent.is_async else run, _seconds(claim))
-        journal.require_end()
-    return storable(result, "its result")
+def _retry(end: TriedAgain) -> Retry:
+    failed = StepFailed(end.failed.key, end.failed.error_kind, end.failed.error)
+    retry = Retry(f"{failed}; it would be tried again, {end.tries - 1} times at most")
+    retry.__cause__ = end.error
+    return retry
 
 
 def _seconds(claim: Claim) -> float:

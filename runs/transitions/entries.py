@@ -9,26 +9,9 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from runs.models import Approval, Step, Wait
-from runs.transitions.canonical import digest_of, match_of
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepEntry:
-    """A step or a value, as it is to be written. `took` is how long ago it was begun."""
-
-    key: str
-    position: int
-    is_keyed: bool
-    effect: Step.Effect
-    status: Step.Status
-    attempts: int = 1
-    arguments: Any = None
-    output: Any = None
-    error: str = ""
-    error_kind: str = ""
-    is_permanent: bool = False
-    took: float = 0.0
+from agents.journal.canonical import digest_of, match_of
+from agents.journal.entries import StepEntry
+from runs.models import Approval, Wait
 
 
 @dataclass(frozen=True, kw_only=True)

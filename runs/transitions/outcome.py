@@ -6,12 +6,10 @@ from datetime import timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
+from agents.journal.entries import StepEntry
 from runs.models import Attempt, Run
 from runs.states import RunStatus
-from runs.transitions.entries import (
-    StepEntry,
-    WaitEntry,
-)
+from runs.transitions.entries import WaitEntry
 
 
 @dataclass(frozen=True, kw_only=True)

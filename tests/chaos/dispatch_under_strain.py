@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from agents.journal.canonical import match_of
 from runs.db.sql import execute
 from runs.models import NIL
-from runs.transitions.canonical import match_of
 from tests.support.stack import Stack, eventually
 from tests.support.triggers import make_event, make_paused_trigger, make_trigger
 from triggers.accept import builtin_source

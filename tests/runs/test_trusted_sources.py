@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from agents import Agent, AgentRun
+from agents.journal.canonical import hash_in, match_of
 from agents.testing import run_agent
-from runs.transitions.canonical import hash_in, match_of
 from tests.support.durable import Lab, lab
 from tests.support.triggers import make_event
 from triggers.accept import builtin_source

@@ -8,13 +8,13 @@ import pytest
 from django.db.models.functions import Now
 
 from agents import AgentRun, ApprovalExpired
+from agents.journal.canonical import digest_of
 from runs import waits
 from runs.actions.approve import decide
 from runs.actions.cancel import cancel
 from runs.actions.requeue import requeue
 from runs.models import Approval, Attempt, Notification, OutboxMessage, Run, Wait
 from runs.states import RunStatus
-from runs.transitions.canonical import digest_of
 from tests.support.durable import Lab, lab
 from tests.support.triggers import make_event, make_trigger
 from triggers.models import Event

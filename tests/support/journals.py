@@ -6,9 +6,9 @@ from uuid import uuid4
 
 from django.utils import timezone
 
+from agents.journal.canonical import digest_of
 from runs.models import Approval, Run, Step, Wait
 from runs.states import RunStatus
-from runs.transitions.canonical import digest_of
 from tests.support.runs import make_run
 
 _positions = count()

@@ -10,11 +10,11 @@ from django.template.defaultfilters import pluralize
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from agents.journal.canonical import source_in
 from agents.reserved import SIGNAL
 from config.console.parts.moments import appointment, distance
 from config.console.runs.children import ended
 from runs.models import Run, Wait
-from runs.transitions.canonical import source_in
 
 
 def with_open_waits(runs: QuerySet[Run]) -> QuerySet[Run]:

@@ -11,11 +11,11 @@ import pytest
 from django.core.management import call_command
 from uuid_utils.compat import uuid7
 
+from agents.journal.canonical import digest_of
 from config.health.verify import invariants_in, verify
 from runs.actions.requeue import requeue
 from runs.models import NIL, Attempt, OutboxMessage, ProcessedEvent, Run, Wait
 from runs.retention.payloads import remove_payloads
-from runs.transitions.canonical import digest_of
 from tests.support.journals import make_approval, make_child, make_fork, make_step, make_wait
 from tests.support.runs import make_run
 from tests.support.triggers import make_event, make_trigger

@@ -9,12 +9,12 @@ import pytest
 from django.db import connection, transaction
 from django.utils import timezone
 
+from agents.journal.canonical import digest_of
 from runs.actions.approve import decide
 from runs.actions.cancel import cancel
 from runs.exceptions import IllegalState
 from runs.models import Approval, AuditEntry, Run, Wait
 from runs.states import RunStatus
-from runs.transitions.canonical import digest_of
 from runs.waits import end_due
 from tests.support.journals import make_approval
 from tests.support.runs import make_run

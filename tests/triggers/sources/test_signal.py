@@ -4,10 +4,10 @@ from uuid import uuid4
 
 import pytest
 
+from agents.journal.canonical import match_of
 from runs.actions.signal import signal
 from runs.exceptions import IllegalState
 from runs.models import Run, Wait
-from runs.transitions.canonical import match_of
 from runs.waits import look_back
 from tests.support.journals import make_wait
 from tests.support.runs import make_run

@@ -173,7 +173,7 @@ def gives_up_at_once() -> None:
 
 def intent_after_call() -> None:
     """What may happen at most once is written down when it has happened."""
-    from runs.durable.journal import Journal
+    from agents.journal.engine import Journal
     from runs.failpoints import failpoint
 
     prepare, complete = Journal._prepare, Journal.complete
@@ -205,9 +205,9 @@ def decisions_without_a_lock() -> None:
     """Whoever decides looks whether somebody has, takes a moment, and then decides over what others have said."""
     from django.db.models.functions import Now
 
+    from agents.journal.canonical import digest_of
     from runs.actions import approve
     from runs.models import Approval
-    from runs.transitions.canonical import digest_of
 
     read, moments = approve._read, cycle((0.0, 3.0))  # seconds: long enough to go on by what the other one said
 

@@ -1,0 +1,18 @@
+"""What an agent leaves behind is JSON that PostgreSQL can store."""
+
+from agents.effects import Effects
+from agents.guards.storable import storable
+
+
+def check_effects(effects: Effects) -> None:
+    """Permanent says what is wrong."""
+    for emission in effects.emissions:
+        storable([emission.subject, emission.data], f"the emitted event {emission.type!r}")
+    for wake in effects.wakes:
+        storable([wake.reason, wake.data], "the data of wake_in")
+    for pace in effects.paces[-1:]:
+        storable(pace.reason, "the reason of next_check")
+    for notice in effects.notices:
+        storable(notice.text, "its notification")
+    for child in effects.children:
+        storable(child.input, f"the input of a child, {child.agent!r},")

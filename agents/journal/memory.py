@@ -1,0 +1,120 @@
+"""A journal in memory, for tests. Transactional steps are done in savepoints of the test's transaction."""
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.db import connection, transaction
+
+from agents.effects import Effects
+from agents.guards.effects import check_effects
+from agents.journal.entries import NewWait, RecordedStep, RecordedWait, StepEntry, sought_by
+from agents.journal.protocol import Ended, WaitWish
+from agents.journal.store import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptWait:
+    """A wait; `came` is what came, once it is over."""
+
+    key: str
+    position: int
+    is_keyed: bool
+    wish: WaitWish
+    is_over: bool
+    came: Any
+
+    @property
+    def sought(self) -> tuple[str, ...]:
+        return sought_by(self.wish)
+
+    def result(self) -> Any:
+        return self.came
+
+    def ends(self) -> list[dict[str, Any]]:
+        ended: Sequence[Ended] = self.came
+        return [vars(end) for end in ended]
+
+
+class MemoryStore(Store):
+    """`steps` and `waits` are written to."""
+
+    def __init__(self, agent: str, steps: dict[str, RecordedStep], waits: dict[str, RecordedWait]) -> None:
+        self.agent = agent
+        self.max_output = settings.WAKEFUL_MAX_OUTPUT
+        self.max_entries = settings.WAKEFUL_MAX_ENTRIES
+        self.steps: dict[str, RecordedStep] = steps
+        self.waits: dict[str, RecordedWait] = waits
+        self.left = Effects()  # by the steps that were done
+        self._outside = Nesting()
+
+    @contextmanager
+    def transaction(self, key: str) -> Iterator[None]:
+        with transaction.atomic():
+            yield
+
+    def write(self, entries: Sequence[StepEntry], effects: Effects) -> bool:
+        check_effects(effects)
+        self.left.extend(effects)
+        self.steps.update({entry.key: _recorded(entry) for entry in entries})
+        return False
+
+    def commit(self, entries: Sequence[StepEntry], effects: Effects, *, at: str) -> bool:
+        return self.write(entries, effects)
+
+    def keep(self, wait: NewWait, *, is_over: bool, came: Any = None) -> KeptWait:
+        kept = KeptWait(
+            key=wait.key, position=wait.position, is_keyed=wait.is_keyed, wish=wait.wish, is_over=is_over, came=came
+        )
+        self.waits[wait.key] = kept
+        return kept
+
+    def forget(self, key: str) -> None:
+        del self.steps[key]
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._outside.is_left
+
+    def leave_thread(self) -> None:
+        connection.close()
+
+
+class Nesting:
+    """How many atomic blocks were open around a body when it began; its threads have sessions of their own."""
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+        self._depth = _depth()
+
+    @property
+    def is_own_thread(self) -> bool:
+        return threading.get_ident() == self._thread
+
+    @property
+    def is_left(self) -> bool:
+        """Has the body opened, or closed, one?"""
+        return _depth() != (self._depth if self.is_own_thread else 0)
+
+
+def _depth() -> int:
+    return int(connection.in_atomic_block) + len(connection.savepoint_ids)
+
+
+def _recorded(entry: StepEntry) -> RecordedStep:
+    return RecordedStep(
+        key=entry.key,
+        position=entry.position,
+        is_keyed=entry.is_keyed,
+        effect=entry.effect,
+        status=entry.status,
+        attempts=entry.attempts,
+        text=json.dumps(entry.output),
+        error=entry.error,
+        error_kind=entry.error_kind,
+        is_permanent=entry.is_permanent,
+    )

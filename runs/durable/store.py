@@ -1,0 +1,122 @@
+"""The journal of a durable run in the database: every commit of entries ends with the fence."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+
+import structlog
+from django.conf import settings
+from django.db import connection, transaction
+
+from agents.effects import Effects
+from agents.journal.ends import Interrupted, Lost
+from agents.journal.entries import RecordedStep, StepEntry
+from agents.journal.store import Store
+from runs.attempt.clean_session import reset_settings
+from runs.attempt.deadline import step_deadline
+from runs.attempt.effects import rows_of
+from runs.attempt.failure import as_permanent
+from runs.claim import Claim
+from runs.db.away import CONNECTION_ERRORS
+from runs.db.session import writing
+from runs.durable import progress
+from runs.durable.recorded import RecordedWait
+from runs.exceptions import RunLost
+from runs.failpoints import failpoint
+
+log = structlog.get_logger(__name__)
+
+
+class DatabaseStore(Store):
+    def __init__(self, claim: Claim, steps: Sequence[RecordedStep], waits: Sequence[RecordedWait]) -> None:
+        self.claim = claim
+        self.agent = claim.agent
+        self.max_output = settings.WAKEFUL_MAX_OUTPUT
+        self.max_entries = settings.WAKEFUL_MAX_ENTRIES
+        self.steps = {step.key: step for step in steps}
+        self.waits = {wait.key: wait for wait in waits}
+        self.has_progressed = False
+        self.has_journal = claim.has_journal  # does the run's row say so?
+
+    @property
+    def progressed_claim(self) -> Claim:
+        """The claim, its attempts counted anew if a step has been committed."""
+        return replace(self.claim, attempt=0) if self.has_progressed else self.claim
+
+    @contextmanager
+    def transaction(self, key: str) -> Iterator[None]:
+        is_committed = False
+
+        def committed() -> None:
+            nonlocal is_committed
+            is_committed = True
+
+        try:
+            with writing():
+                transaction.on_commit(committed)  # before whatever the body has done then
+                yield
+        except Exception:
+            if not is_committed:
+                raise
+            log.warning("step.error_after_commit", run=str(self.claim.run_id), step=key, exc_info=True)
+
+    def write(self, entries: Sequence[StepEntry], effects: Effects) -> bool:
+        reset_settings(self.claim.session_name)
+        return self._write(entries, effects)
+
+    def commit(self, entries: Sequence[StepEntry], effects: Effects, *, at: str) -> bool:
+        with writing():
+            is_wanted_back = self._write(entries, effects)
+            if is_wanted_back and any(entry.status == "started" for entry in entries):
+                transaction.set_rollback(True)  # it stops here, so nobody need ask whether it happened
+            failpoint(at)
+        return is_wanted_back
+
+    def _write(self, entries: Sequence[StepEntry], effects: Effects) -> bool:
+        rows = rows_of(self.claim, effects)
+        is_progress = any(entry.is_progress for entry in entries)
+        is_wanted_back = progress.commit(
+            self.claim,
+            entries,
+            rows,
+            is_first_progress=is_progress and not self.has_progressed,
+            has_journal=self.has_journal,
+        )
+
+        def committed() -> None:
+            self.has_progressed |= is_progress
+            self.has_journal = True
+
+        transaction.on_commit(committed)
+        return is_wanted_back
+
+    def forget(self, key: str) -> None:
+        progress.forget_intent(self.claim, key)
+
+    def record_late(self, key: str, output: str, effects: Effects) -> None:
+        progress.record_late(self.claim, key, output, effects)
+
+    @property
+    def in_transaction(self) -> bool:
+        return connection.in_atomic_block
+
+    def limit(self, key: str, seconds: float) -> AbstractContextManager[None]:
+        return step_deadline(key, seconds)
+
+    def explain(self, key: str, error: Exception) -> Exception | Interrupted:
+        if isinstance(error, RunLost) or _is_gone(error):
+            return Lost(error)
+        return as_permanent(error)
+
+    def reach(self, point: str) -> None:
+        failpoint(point)
+
+    def leave_thread(self) -> None:
+        connection.close()
+
+
+def _is_gone(error: Exception) -> bool:
+    """Is it the database that has gone, so that nobody can say what was committed?"""
+    if not isinstance(error, CONNECTION_ERRORS):
+        return False
+    return connection.connection is None or not connection.is_usable()
