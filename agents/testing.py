@@ -239,7 +239,7 @@ class _TestStore(MemoryStore):
             came = _came(wait.key, wish, self._answers[wait.key])
         else:
             return None
-        if came is EXPIRED and not isinstance(wish, ApprovalWish):
+        if came is EXPIRED and isinstance(wish, (EventWish, ChildrenWish)):
             self._journal.elapsed += wish.timeout or timedelta()
         return self.keep(wait, is_over=True, came=came)
 
