@@ -1,5 +1,5 @@
 """What the engine needs of whatever keeps a journal. The database's is `runs.durable.store`, that of tests in memory
-`agents.testing`, and that of shadow runs `runs.shadow.journal`."""
+`agents.journal.memory`, and that of shadow runs `runs.shadow.store`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -1,5 +1,5 @@
-"""The journal of a durable run in the database.
+"""The journal of a durable run in the database, for the engine in `agents.journal`.
 
-`journal` answers the body (steps, waits, children), `recorded` reads what earlier claims committed, `progress` follows a run's
-progress notes.
+`store` reads and writes it, each commit fenced; `recorded` is what earlier claims committed, `progress` the statements that write
+entries, and `ends` says what becomes of a run whose body was interrupted.
 """

@@ -31,8 +31,8 @@ from runs.db.session import read_only, writing
 from runs.db.sql import fetch
 from runs.exceptions import DeadlineExceeded, IllegalState
 from runs.executor import run_of
-from runs.shadow.journal import ShadowStore, Stop, Stopped, Taken, obstacle_of
 from runs.shadow.recorder import Recorder, Statement, TableChange
+from runs.shadow.store import ShadowStore, Stop, Stopped, Taken, obstacle_of
 
 LIMIT = 30.0  # seconds, of the body
 SESSION = "wakeful:shadow"

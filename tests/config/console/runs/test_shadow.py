@@ -12,9 +12,9 @@ from rest_framework.utils.encoders import JSONEncoder
 
 from agents.effects import Child, Effects, Emission, Notice, Pace, Standing, Wake
 from config.console.runs.shadow import told
-from runs.shadow.journal import Stop, Taken
 from runs.shadow.recorder import Statement, TableChange
 from runs.shadow.shadow import Outcome, Shadow
+from runs.shadow.store import Stop, Taken
 from tests.config.console.conftest import LogIn
 from tests.support.console import page_of
 from tests.support.runs import make_run

@@ -1,4 +1,4 @@
-"""The journal of a shadow run: transactional steps are done, in savepoints of the one transaction that is rolled back;
+"""The store of a shadow run's journal: transactional steps are done, in savepoints of the one transaction that is rolled back;
 calls to the outside and waits are answered by what the original run's journal says of them, or the shadow run stops there.
 """
 
