@@ -9,7 +9,7 @@ from runs.db.sql import execute
 from runs.models import Run
 from tests.support.stack import Stack
 from tests.support.triggers import make_event, make_trigger
-from triggers.dispatch import lock
+from triggers.dispatch import batch, lock
 from triggers.dispatch.batch import Batch, dispatch
 from triggers.dispatch.lock import LOCK
 from triggers.dispatch.pending import read_items
@@ -81,8 +81,8 @@ def test_a_trigger_edited_while_a_batch_is_matched_is_matched_again(
         return real()
 
     real = lock.try_lock
-    monkeypatch.setattr(lock, "try_lock", edit)
+    monkeypatch.setattr(batch, "try_lock", edit)
     assert dispatch(rules) == Batch(left=1)
-    monkeypatch.setattr(lock, "try_lock", real)
+    monkeypatch.setattr(batch, "try_lock", real)
     assert dispatch(rules).dispatched == 1
     assert not Run.objects.exists()

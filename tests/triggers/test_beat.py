@@ -18,7 +18,7 @@ from runs.models import OutboxMessage
 from tests.support.triggers import make_trigger
 from triggers.models import Event, Revision, Schedule, Skip, Trigger
 from triggers.schedules import rows
-from triggers.schedules.firing import decide, due
+from triggers.schedules.firing import decide, due, settle
 from triggers.schedules.periodic_tasks import send_periodic_task
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.interval import Interval
@@ -160,7 +160,8 @@ def test_all_fires_every_missed_tick_batch_by_batch() -> None:
 
 
 def test_schedules_that_catch_up_share_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decide, "TICKS", 6)
+    for module in (due, settle):
+        monkeypatch.setattr(module, "TICKS", 6)
     for name in ("a", "b"):
         make_schedule(every(MINUTE), trigger=make_trigger(name), name=name, catch_up="all")
 

@@ -150,7 +150,7 @@ def test_data_is_read_and_handed_over_only_where_an_expression_reads_it(
         read.extend(ids)
         return {}
 
-    monkeypatch.setattr("triggers.dispatch.pending.read_payloads", read_payloads)
+    monkeypatch.setattr("triggers.dispatch.match.read_payloads", read_payloads)
     make_trigger("plain")
     make_trigger("envelope", filter='event.subject == "s"')
     event = make_event(data={"a": 1}, subject="s")

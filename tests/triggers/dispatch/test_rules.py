@@ -7,7 +7,7 @@ from psycopg.conninfo import make_conninfo
 
 from runs.actions.of_event import runs_of_event
 from tests.support.triggers import make_event, make_trigger
-from triggers.dispatch import lock
+from triggers.dispatch import batch, lock
 from triggers.dispatch import rules as reading
 from triggers.dispatch.batch import Batch, dispatch
 from triggers.dispatch.index import Rule
@@ -116,11 +116,11 @@ def test_an_edit_while_a_batch_is_matched_delays_the_events_of_that_trigger_only
             editor.execute("UPDATE triggers_trigger SET filter = 'false' WHERE slug = 'edited'")
         return real()
 
-    monkeypatch.setattr(lock, "try_lock", edit)
-    batch = dispatch(rules)
-    monkeypatch.setattr(lock, "try_lock", real)
+    monkeypatch.setattr(batch, "try_lock", edit)
+    done = dispatch(rules)
+    monkeypatch.setattr(batch, "try_lock", real)
 
-    assert (batch.dispatched, batch.left) == (1, 1)
+    assert (done.dispatched, done.left) == (1, 1)
     assert len(runs_of_event(unrelated.id)) == 1
     assert dispatch(rules).dispatched == 1
     assert not runs_of_event(edited.id)

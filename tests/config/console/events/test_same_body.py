@@ -13,7 +13,7 @@ from triggers.dispatch.rules import Rules
 from triggers.models import Event
 
 pytestmark = pytest.mark.django_db
-FLAG = "under another id"
+FLAG = "with another id"
 
 
 def receive(id_: str, body: bytes = b'{"order": 7}', slug: str = "shop", signs: bytes | None = None) -> Event:

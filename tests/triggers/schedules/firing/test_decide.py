@@ -19,7 +19,7 @@ from tests.triggers.test_beat import (
     skipped,
 )
 from triggers.models import Event, ExclusionCalendar, Revision, Schedule, Skip
-from triggers.schedules.firing import decide, due
+from triggers.schedules.firing import due, settle
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.once import Clocked
 
@@ -174,7 +174,8 @@ def test_all_catches_up_the_newest_so_many() -> None:
 
 
 def test_the_most_to_catch_up_holds_over_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decide, "TICKS", 2)
+    for module in (due, settle):
+        monkeypatch.setattr(module, "TICKS", 2)
     make(catch_up="all", catch_up_max=5)
 
     assert fire_all(NINE + 10.5 * HOUR) == [NINE + k * HOUR for k in range(6, 11)]
@@ -273,7 +274,8 @@ def test_one_shot_moved_after_its_fire_fires_again() -> None:
 
 
 def test_more_than_one_transaction_holds_is_owed_batch_by_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decide, "TICKS", 4)
+    for module in (due, settle):
+        monkeypatch.setattr(module, "TICKS", 4)
     schedule = make(catch_up="all")
     Schedule.objects.filter(pk=schedule.pk).update(jitter=MINUTE)
     date_edit(schedule, NINE + 10.5 * HOUR)
