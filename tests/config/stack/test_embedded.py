@@ -78,7 +78,7 @@ def test_servers_die_with_the_process_that_started_them(home: Path) -> None:
     if sys.platform != "linux":
         pytest.skip("needs PDEATHSIG, which only Linux has; elsewhere the next start stops what was left")
     script = (
-        "import sys, time; from pathlib import Path; from config import embedded\n"
+        "import sys, time; from pathlib import Path; from config.stack import embedded\n"
         "with embedded.servers(Path(sys.argv[1]), durable=False) as s:\n"
         "    print(s.postgres.process.pid, s.valkey.process.pid, flush=True); time.sleep(60)\n"
     )

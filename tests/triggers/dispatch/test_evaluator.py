@@ -102,7 +102,7 @@ def test_a_helper_that_was_killed_is_replaced_and_asked_again(evaluator: Evaluat
 def test_an_event_that_ends_the_helper_each_time_is_an_error(
     evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = "import os; from triggers import evaluator_process as it; real = it.answer\n"
+    start = "import os; from triggers.dispatch import evaluator_process as it; real = it.answer\n"
     start += (
         "it.answer = lambda question, *a, **k: os.abort() if question.filter == 'false' else real(question, *a, **k)\n"
     )

@@ -443,7 +443,7 @@ def test_a_window_that_can_become_no_run_is_given_up_with_a_reason_and_stops_no_
         ({"debounce": "soon"}, "debounce"),
         ({"batch": 1.5}, "batch"),
         ({"batch": 100_000}, "batch"),
-        ({"debouce": 10}, "knows no debouce"),
+        ({"debouce": 10}, "unknown fields: debouce"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(policy: dict[str, Any], said: str) -> None:
