@@ -16,7 +16,7 @@ from tests.support.stack import ROOT, eventually
 
 SCRIPT = """
 import os, sys
-from config import supervisor
+from config.stack import supervisor
 from config.stack.supervisor import Program, Supervisor
 programs = [Program(name=name, command=[sys.executable, "-u", "-c", code], patience={patience}) for name, code in {programs!r}]
 supervisor.STABLE = {stable}
