@@ -328,7 +328,7 @@ def with_patience(action: Callable[[], T]) -> T:
 
 
 def finish(claim: Claim, result: Any, effects: Effects, entries: Sequence[StepEntry] = ()) -> None:
-    """Commit-to-be: call it last in the transaction of the body. RunLost: the run is somebody else's, roll back."""
+    """Must be the last call in the body's transaction. RunLost: another process owns the run; roll back."""
     rows = rows_of(claim, effects)
     leave(
         claim.ticket,

@@ -1,4 +1,4 @@
-"""Why a durable body goes no further for now. Whoever executes it (a worker, a test, a shadow run) says what becomes of it."""
+"""Why a durable body goes no further for now. The caller (a worker, a test, a shadow run) says what becomes of it."""
 
 from collections.abc import Sequence
 

@@ -155,7 +155,7 @@ class Journal:
             raise self.fail(begun, error) from error
         except Exception as error:
             if begun.wish.effect == "at_most_once":
-                # It happened, so that must be known, whoever owns the run by now.
+                # It happened, so that must be known, even if another process owns the run by now.
                 self.store.record_late(begun.key, text, begun.effects)
             self._lost(error)
         finally:
@@ -176,7 +176,7 @@ class Journal:
                 except Exception as lost:
                     self._lost(lost)
                 return meant
-            self._park(f"step {begun.key!r} raised {describe(meant)}; nobody knows whether it happened")
+            self._park(f"step {begun.key!r} raised {describe(meant)}; it is unknown whether it happened")
         if isinstance(meant, Retry):
             return meant
         return self._record_failure(begun, meant)
@@ -248,7 +248,7 @@ class Journal:
             begun.is_recorded, begun.output = True, known.output
         elif known.status == "started":
             self._park(
-                f"step {known.key!r} was begun and never ended; nobody knows whether it happened", unproved=known.key
+                f"step {known.key!r} was begun and never ended; it is unknown whether it happened", unproved=known.key
             )
         elif known.effect == "at_most_once" or self._goes_on_after(known):
             self.store.recalled(known.key, wish.effect)
@@ -378,7 +378,7 @@ class Journal:
         return nullcontext() if seconds is None else self.store.limit(begun.key, seconds)
 
     def _leave_thread(self) -> None:
-        """Sessions of the body's own threads end with each step: nobody else would end them."""
+        """Sessions of the body's own threads end with each step: nothing else ends them."""
         if not self.places.is_own_thread:
             self.store.leave_thread()
 
@@ -388,7 +388,7 @@ class Journal:
         self._stop(Parked(reason, self.pending, unproved=unproved))
 
     def _go_on(self, is_wanted_back: bool) -> None:
-        """At the edge of a step: is there somebody who wants the run to stop here?"""
+        """At the edge of a step: was the run asked to stop here?"""
         if is_wanted_back:
             self._stop(Released("released between two steps: its worker stops"))
 

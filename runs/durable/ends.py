@@ -21,7 +21,7 @@ from runs.transitions.outcome import NoticeRow, Outcome
 
 
 def outcome_of_end(end: BaseException, store: DatabaseStore) -> Outcome:
-    """RunLost: the run is somebody else's."""
+    """RunLost: another process owns the run."""
     claim = store.claim
     match end:
         case Waiting():

@@ -40,7 +40,7 @@ class DatabaseStore(Store):
 
     @property
     def progressed_claim(self) -> Claim:
-        """The claim, its attempts counted anew if a step has been committed."""
+        """The claim; attempts count from 0 again once a step has been committed."""
         return replace(self.claim, attempt=0) if self.has_progressed else self.claim
 
     @contextmanager
@@ -68,7 +68,7 @@ class DatabaseStore(Store):
         with writing():
             is_wanted_back = self._write(entries, effects)
             if is_wanted_back and any(entry.status == "started" for entry in entries):
-                transaction.set_rollback(True)  # it stops here, so nobody need ask whether it happened
+                transaction.set_rollback(True)  # it stops here, so it did not happen
             failpoint(at)
         return is_wanted_back
 
@@ -116,7 +116,7 @@ class DatabaseStore(Store):
 
 
 def _is_gone(error: Exception) -> bool:
-    """Is it the database that has gone, so that nobody can say what was committed?"""
+    """Is the database gone, so that it is unknown what was committed?"""
     if not isinstance(error, CONNECTION_ERRORS):
         return False
     return connection.connection is None or not connection.is_usable()

@@ -14,7 +14,7 @@ from runs.transitions.entries import WaitEntry
 
 @dataclass(frozen=True, kw_only=True)
 class Ticket:
-    """Which claim of which run an outcome is about, and what its key needs."""
+    """The claim of a run that an outcome ends, and what its key needs."""
 
     run_id: UUID
     epoch: int
@@ -23,7 +23,7 @@ class Ticket:
     key: str | None
     slot: int | None
     key_limit: int = 1
-    attempt: int | None = None  # its number, where progress has begun to count anew since
+    attempt: int | None = None  # its number, where progress has reset the count since
     may_have_parent: bool = True
 
 

@@ -289,7 +289,7 @@ def test_writing_outside_of_a_step_is_refused_and_so_is_the_network_inside_a_tra
 
 
 def test_a_step_that_nobody_knows_the_outcome_of_parks_the_run() -> None:
-    with pytest.raises(Parked, match="nobody knows whether it happened"):
+    with pytest.raises(Parked, match="it is unknown whether it happened"):
         run_agent(durable(lambda run: run.step("pay", lambda: 1 / 0, effect="at_most_once")))
 
 

@@ -1,7 +1,7 @@
 """Agents' code declarations become Trigger rows and their schedules (`manage.py sync_agents`).
 
-`Trigger.declared` keeps what the code said at the last sync, field by field. A row that says otherwise was changed by
-somebody since, by whatever way: that field is his from then on (`Trigger.overrides`) and no deploy touches it.
+`Trigger.declared` keeps what the code said at the last sync, field by field. A row that says otherwise was edited
+since: the operator owns that field from then on (`Trigger.overrides`), and no deploy touches it.
 Whether a trigger is enabled is the operator's alone; only a declaration that vanishes turns it off, and coming back
 turns on again what it turned off.
 """

@@ -178,7 +178,7 @@ def fitting(items: list[Item]) -> list[Item]:
 
 
 def with_backfills(items: list[Item]) -> list[Item]:
-    """Those that a backfill has fired know it. Nobody asks where no tick can be one of them."""
+    """Mark the ticks that a backfill fired. Backfills are read only where an event may be such a tick."""
     ticks = [item for item in items if item.source == "schedule" and item.replay_id == NIL_REPLAY]
     terms = terms_of([item.event_id for item in ticks if item.may_be_backfilled])
     return [replace(item, backfill=terms[item.event_id]) if item.event_id in terms else item for item in items]

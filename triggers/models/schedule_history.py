@@ -37,7 +37,7 @@ class Skip(models.Model):
         ]
         indexes = [
             models.Index(fields=["created_at"], name="skip_by_age"),
-            # What somebody may have waited for in vain, among the many that are closed or paused on purpose.
+            # Fires that were expected and did not happen, among the many that are closed or paused on purpose.
             models.Index(
                 fields=["created_at"],
                 name="skip_missed",

@@ -61,13 +61,13 @@ def _trigger_of(schedule: Schedule) -> Trigger:
     trigger = schedule.trigger
     if trigger is None:
         raise RuleError(
-            f"{schedule} is an ordinary periodic task: it sends a message, of which nobody learns what came."
+            f"{schedule} is an ordinary periodic task: it sends a message, and its result is not tracked."
             " Only a schedule that wakes an agent can be backfilled",
             field="schedule",
         )
     if schedule.kind == Schedule.Kind.HEARTBEAT:
         raise RuleError(
-            f"{schedule} is a heartbeat: it looks at how things are now, of which none is missing", field="schedule"
+            f"{schedule} is a heartbeat: it checks the current state, so there is nothing to backfill", field="schedule"
         )
     if not trigger.enabled:
         raise TriggerDisabled(trigger.slug)

@@ -67,7 +67,7 @@ def look() -> Look:
 
 
 def settle(now: datetime | None = None, limit: int = BATCH) -> int:
-    """Account for what stale schedules owed before their edits, and arm them anew; how many were."""
+    """Account for what stale schedules owed before their edits, and arm them again. Return how many were stale."""
     at = now or database_now()
     return _batch(STALE, [], "schedule.id", limit, partial(settle_claimed, at))
 
