@@ -1,21 +1,24 @@
 """What an `async def` agent with durable=True is given: the same run, awaitable."""
 
-import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from asgiref.sync import sync_to_async
-
-from agents.journal.engine import Begun, Journal
-from agents.journal.keys import needs_key
-from agents.journal.protocol import Effect, StepWish
+from agents.journal.concurrent import ConcurrentSteps, in_main_thread
+from agents.journal.engine import Journal
+from agents.journal.protocol import Effect
 
 from .run import AgentRun, Duration, step_wish
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from pydantic_ai import Agent as LlmAgent
+    from pydantic_ai.run import AgentRunResult
+
+    from agents.llm.call import LlmOptions, Prompt
+
 AWAITED = frozenset(
     {"emit", "notify", "spawn", "wake_in", "next_check", "schedule", "now", "uuid", "random", "sleep", "sleep_until"}
     | {"wait_for_event", "wait_for_signal", "ask_approval", "join", "gather"}
@@ -29,10 +32,10 @@ class AsyncState:
         self._state = run.state
 
     async def get(self, name: str, default: Any = None) -> Any:
-        return await _in_the_main_thread(self._state.get, name, default)
+        return await in_main_thread(self._state.get, name, default)
 
     async def set(self, name: str, value: Any) -> None:
-        await _in_the_main_thread(self._state.set, name, value)
+        await in_main_thread(self._state.set, name, value)
 
 
 class AsyncAgentRun:
@@ -45,15 +48,12 @@ class AsyncAgentRun:
     def __init__(self, run: AgentRun, journal: Journal) -> None:
         self._run = run
         self._journal = journal
-        self._under_way = 0  # steps
-        self._is_idle = asyncio.Event()
-        self._is_idle.set()
-        self._has_ended = False
+        self._steps = ConcurrentSteps(journal)
         self.state = AsyncState(run)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._run, name)
-        return partial(_in_the_main_thread, found) if name in AWAITED else found
+        return partial(in_main_thread, found) if name in AWAITED else found
 
     async def step(
         self,
@@ -72,48 +72,30 @@ class AsyncAgentRun:
                 f"step {name!r} is transactional, so its body is a plain function (def): its transaction belongs to one "
                 "thread. Give it another effect, or make it a plain function"
             )
-        with self._beside(wish):
-            begun = await _in_the_main_thread(self._journal.begin, wish)
+        with self._steps.beside(wish):
+            begun = await in_main_thread(self._journal.begin, wish)
             if begun.is_recorded:
                 return begun.output
             if not iscoroutinefunction(body):
                 with self._run.state.undone_by_failure():
-                    return await _in_the_main_thread(self._journal.perform, begun, partial(body, *arguments))
-            return await self._await(begun, partial(body, *arguments), wish.seconds)
+                    return await in_main_thread(self._journal.perform, begun, partial(body, *arguments))
+            return await self._steps.run(begun, partial(body, *arguments))
+
+    async def llm(
+        self,
+        agent: "LlmAgent[Any, Any]",
+        prompt: "Prompt",
+        *,
+        untrusted: Any = None,
+        deps: Any = None,
+        key: str = "",
+        **options: "Unpack[LlmOptions]",
+    ) -> "AgentRunResult[Any]":
+        """`AgentRun.llm`."""
+        from agents.llm.call import LlmCall
+
+        return await LlmCall(self._steps, self._run.llm_context(), agent, key=key).run(prompt, untrusted, deps, options)
 
     async def finish_steps(self) -> None:
-        """Once the body has ended: its steps that are under way come to their end, and no other begins. They would be
-        repeated otherwise, or nobody would know what came of them."""
-        self._has_ended = True
-        await self._is_idle.wait()
-
-    @contextmanager
-    def _beside(self, wish: StepWish) -> Iterator[None]:
-        if self._has_ended:
-            raise asyncio.CancelledError
-        if self._under_way and not wish.place.key and not self._journal.step_key:
-            raise needs_key(wish.place)
-        self._under_way += 1
-        self._is_idle.clear()
-        try:
-            yield
-        finally:
-            self._under_way -= 1
-            if not self._under_way:
-                self._is_idle.set()
-
-    async def _await(self, begun: Begun, body: Callable[[], Any], seconds: float | None) -> Any:
-        with self._journal.inside(begun):
-            try:
-                async with asyncio.timeout(seconds):
-                    output = await body()
-            except Exception as error:
-                failure = error
-            else:
-                return await _in_the_main_thread(self._journal.complete, begun, output)
-        raise await _in_the_main_thread(self._journal.fail, begun, failure)
-
-
-async def _in_the_main_thread(act: Callable[..., T], *arguments: Any, **named: Any) -> T:
-    # There the run's database session is.
-    return await sync_to_async(act, thread_sensitive=True)(*arguments, **named)
+        """Once the body has ended: its steps that are under way come to their end, and no other begins."""
+        await self._steps.finish()

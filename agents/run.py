@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 from uuid import UUID, uuid4
 
 import structlog
@@ -32,6 +32,14 @@ from .exceptions import ApprovalExpired, ChildFailed, Permanent
 from .ids import child_id
 from .reserved import SIGNAL, is_reserved, refusal
 from .state import State
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from pydantic_ai import Agent as LlmAgent
+    from pydantic_ai.run import AgentRunResult
+
+    from agents.llm.call import LlmContext, LlmOptions, Prompt
 
 KEY_LENGTH = 200
 LONGEST = timedelta(days=3660)
@@ -76,6 +84,8 @@ class AgentRun:
         input: Mapping[str, Any] | None = None,
         read_events: Callable[[], list[Event]],
         journal: Journal | None = None,
+        tools: frozenset[str] | None = None,
+        is_tainted: bool = False,
     ) -> None:
         self.id = id
         self.agent = agent
@@ -87,6 +97,8 @@ class AgentRun:
         self._read_events = read_events
         self._journal = journal
         self._effects = Effects()
+        self._tools = tools
+        self._is_tainted = is_tainted
 
     # Why it woke
 
@@ -236,6 +248,56 @@ class AgentRun:
         """A number from 0 up to 1, not for secrets; in a durable run the same one on every replay."""
         drawn: float = self._value("random", random.random)
         return drawn
+
+    def llm(
+        self,
+        agent: "LlmAgent[Any, Any]",
+        prompt: "Prompt",
+        *,
+        untrusted: Any = None,
+        deps: Any = None,
+        key: str = "",
+        **options: "Unpack[LlmOptions]",
+    ) -> "AgentRunResult[Any]":
+        """Run a `pydantic_ai.Agent` to its result, whose `.output` is the answer. Each request to its model and each call of
+        a tool is a step: neither is asked or paid again. `untrusted` is data of strangers, which is fenced behind the
+        prompt and taints the run: from then on dangerous tools ask for approval. `deps` are what its tools are given, as
+        `RunContext.deps`. `options`: see `agents.llm.call.LlmOptions`."""
+        from agents.llm.call import run_sync
+
+        return run_sync(
+            self._durable("llm"),
+            self.llm_context(),
+            agent,
+            prompt,
+            untrusted=untrusted,
+            deps=deps,
+            key=key,
+            options=options,
+        )
+
+    def llm_context(self) -> "LlmContext":
+        from agents.llm.call import LlmContext
+
+        return LlmContext(
+            run_id=self.id,
+            agent=self.agent,
+            tools=self._tools,
+            ask=self.ask_approval,
+            is_tainted=lambda: self.is_tainted,
+            taint=self.taint,
+        )
+
+    # Trust
+
+    @property
+    def is_tainted(self) -> bool:
+        """Has this run seen untrusted data? Its dangerous tools ask for approval then."""
+        return self._is_tainted
+
+    def taint(self) -> None:
+        """Say that this run has seen untrusted data; `llm(untrusted=…)` does."""
+        self._is_tainted = True
 
     # What it waits for
 

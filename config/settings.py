@@ -80,6 +80,9 @@ WAKEFUL_MAX_WAKES = env.count("WAKEFUL_MAX_WAKES", 100, "wakes and schedules tha
 WAKEFUL_MAX_DEPTH = env.count("WAKEFUL_MAX_DEPTH", 8, "links of a causal chain of events and runs")
 WAKEFUL_LOOP_RATE = env.text("WAKEFUL_LOOP_RATE", "20/1m", "events from one trigger's runs that may wake a trigger of their own causal chain")
 WAKEFUL_FAILPOINTS = env.text("WAKEFUL_FAILPOINTS", "", "fault tests only: named points where a process dies or sleeps")
+# LLM agents
+WAKEFUL_MODEL = env.text("WAKEFUL_MODEL", "builtin" if WAKEFUL_DEMO else "", "model of LLM agents that name none, such as openai:gpt-5.2 or anthropic:claude-sonnet-4-5; builtin: deterministic, for demos")
+WAKEFUL_MODEL_FALLBACKS = env.words("WAKEFUL_MODEL_FALLBACKS", "", "models asked in turn where WAKEFUL_MODEL fails, separated by commas")
 # Retention
 WAKEFUL_KEEP_PAYLOADS = env.duration("WAKEFUL_KEEP_PAYLOADS", "30d", "what events and finished runs hold is kept this long: data, bodies, inputs, results, errors")
 WAKEFUL_KEEP_EVENTS = env.duration("WAKEFUL_KEEP_EVENTS", "90d", "events and the ledger are kept this long; the same event is taken for a new one after that")

@@ -28,6 +28,7 @@ FLOORS = {
         "guards registry on",
         "journal",
         "state agent",
+        "llm",
         "run",
         "async_run",
         "testing library",

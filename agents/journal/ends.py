@@ -32,15 +32,23 @@ class Parked(Interrupted):
 
 
 class TriedAgain(Interrupted):
-    """A step failed and has tries left, so the body begins once more."""
+    """A step failed and has tries left, so the body begins once more: `after` so many seconds, if the step said."""
 
-    def __init__(self, failed: StepEntry, tries: int, error: BaseException, entries: Sequence[StepEntry]) -> None:
+    def __init__(
+        self,
+        failed: StepEntry,
+        tries: int,
+        error: BaseException,
+        entries: Sequence[StepEntry],
+        after: float | None = None,
+    ) -> None:
         super().__init__(
             f"step {failed.key!r} is tried again: {failed.attempts} of {tries} tries failed", [*entries, failed]
         )
         self.failed = failed
         self.tries = tries
         self.error = error
+        self.after = after
 
 
 class Released(Interrupted):

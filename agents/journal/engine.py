@@ -9,7 +9,7 @@ journal gives nothing more.
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ from agents.journal.entries import (
     sought_by,
 )
 from agents.journal.keys import Places
-from agents.journal.protocol import EXPIRED, ChildrenWish, Ended, Place, StepWish, WaitWish
+from agents.journal.protocol import EXPIRED, ChildrenWish, Ended, Kind, Place, StepWish, WaitWish
 from agents.journal.store import Store
 
 
@@ -50,6 +50,8 @@ class Begun:
     arguments: Any = None
     effects: Effects = field(default_factory=Effects)
     began: float = field(default_factory=time.monotonic)
+    usage: Mapping[str, Any] | None = None
+    try_again_after: float | None = None  # seconds
 
     def entry(self, status: Status, **what: Any) -> StepEntry:
         return StepEntry(
@@ -61,6 +63,8 @@ class Begun:
             attempts=self.attempts,
             arguments=self.arguments,
             took=time.monotonic() - self.began,
+            kind=self.wish.kind,
+            usage=self.usage,
             **what,
         )
 
@@ -183,9 +187,13 @@ class Journal:
 
     def value(self, place: Place, draw: Callable[[], Any]) -> Any:
         """Something that comes out differently each time, as it came out the first time; JSON."""
+        return self.named_value(place, draw)[1]
+
+    def named_value(self, place: Place, draw: Callable[[], Any], *, kind: Kind = "step") -> tuple[str, Any]:
+        """The same with its key in front."""
         with self.lock:
             key = self._ask(place)
-            return self._value(key, bool(place.key), draw)
+            return key, self._value(key, bool(place.key), draw, kind)
 
     def wait(self, wish: WaitWish) -> Any:
         """What came: the event, an Answer, how each child ended, or None for a time. `EXPIRED` where nothing did."""
@@ -268,7 +276,7 @@ class Journal:
     def _left(self) -> list[str]:
         return sorted(self.unasked, key=lambda key: self.unasked[key])
 
-    def _value(self, key: str, is_keyed: bool, draw: Callable[[], Any]) -> Any:
+    def _value(self, key: str, is_keyed: bool, draw: Callable[[], Any], kind: Kind = "step") -> Any:
         if known := self.store.value(key):
             self.unasked.pop(key, None)
             return known.output
@@ -276,7 +284,9 @@ class Journal:
         position = self._next_position()
         drawn = storable(self.store.draw(key, draw), key)
         self.pending.append(
-            StepEntry(key=key, position=position, is_keyed=is_keyed, effect=VALUE, status="done", output=drawn)
+            StepEntry(
+                key=key, position=position, is_keyed=is_keyed, effect=VALUE, status="done", output=drawn, kind=kind
+            )
         )
         return json.loads(json.dumps(drawn))
 
@@ -359,7 +369,7 @@ class Journal:
             is_permanent=isinstance(error, Permanent) or is_permanent(error),
         )
         if not failed.is_permanent and begun.attempts <= begun.wish.retries:
-            self._stop(TriedAgain(failed, begun.wish.retries + 1, error, self.pending))
+            self._stop(TriedAgain(failed, begun.wish.retries + 1, error, self.pending, begun.try_again_after))
         self._commit_alone(failed)
         return StepFailed(begun.key, kind, message, permanent=failed.is_permanent)
 

@@ -1,13 +1,13 @@
 """Entries of a journal, as the engine writes and reads them."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from agents.exceptions import StepFailed
 from agents.journal.canonical import digest_of, match_of
-from agents.journal.protocol import ApprovalWish, ChildrenWish, EventWish, TimeWish, WaitWish
+from agents.journal.protocol import ApprovalWish, ChildrenWish, EventWish, Kind, TimeWish, WaitWish
 
 Status = Literal["started", "done", "failed"]
 VALUE = "value"  # the effect of the run's own time, id or random number
@@ -30,6 +30,8 @@ class StepEntry:
     error_kind: str = ""
     is_permanent: bool = False
     took: float = 0.0
+    kind: Kind = "step"
+    usage: Mapping[str, Any] | None = None  # of a model request: see `agents.llm.usage`
 
     @property
     def is_progress(self) -> bool:

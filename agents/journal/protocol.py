@@ -11,6 +11,7 @@ from agents.guards.storable import storable
 
 Effect = Literal["transactional", "read", "idempotent", "at_most_once"]
 OnExpiry = Literal["deny", "fail"]
+Kind = Literal["step", "llm", "model", "tool"]  # llm: the beginning of a call of run.llm
 KEY_LENGTH = 200
 
 
@@ -40,6 +41,7 @@ class StepWish:
     retries: int = 0
     timeout: timedelta | None = None
     arguments: Sequence[Any] = ()
+    kind: Kind = "step"
 
     def __post_init__(self) -> None:
         if self.effect not in get_args(Effect):

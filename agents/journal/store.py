@@ -77,6 +77,11 @@ class Store(Protocol):
         """TimeoutError once the step has taken so long."""
         return nullcontext()
 
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the body may go on; None: as long as it likes."""
+        return None
+
     def explain(self, key: str, error: Exception) -> Exception | Interrupted:
         """The error of a step as the agent is to see it; or what it means for the whole run."""
         return error

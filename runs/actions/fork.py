@@ -50,9 +50,9 @@ SELECT position FROM runs_wait WHERE run_id = %(run)s::uuid AND key = %(key)s::t
 """
 COPY_STEPS = """
 INSERT INTO runs_step (run_id, key, position, is_keyed, effect, status, epoch, attempts, arguments, output, error, error_kind,
-                       is_permanent, usage, started_at, ended_at)
+                       is_permanent, kind, usage, started_at, ended_at)
 SELECT %(fork)s::uuid, key, position, is_keyed, effect, status, 0, attempts, arguments, output, error, error_kind,
-       is_permanent, usage, started_at, ended_at
+       is_permanent, kind, usage, started_at, ended_at
 FROM runs_step WHERE run_id = %(run)s::uuid AND position < %(position)s::int
 """
 COPY_WAITS = """

@@ -41,6 +41,11 @@ def deadline(seconds: float, missed: Callable[[float], BaseException] = missed) 
             signal.setitimer(signal.ITIMER_REAL, max(outer - (time.monotonic() - began), 0.001))
 
 
+def seconds_left() -> float | None:
+    """Until the deadline of this (the main) thread; None: it has none."""
+    return signal.getitimer(signal.ITIMER_REAL)[0] or None
+
+
 @contextmanager
 def step_deadline(key: str, seconds: float) -> Iterator[None]:
     """TimeoutError once the step of this key has taken so long. Permanent: it is not in the main thread."""

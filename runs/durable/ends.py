@@ -1,6 +1,7 @@
 """What becomes of a run whose body was interrupted."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -49,7 +50,9 @@ def outcome_of_end(end: BaseException, store: DatabaseStore) -> Outcome:
                 attempt=Attempt.Outcome.FAILED,
                 reason=end.reason,
                 error=describe(end.error),
-                due_in=claim.policy.backoff_after(end.failed.attempts),
+                due_in=claim.policy.backoff_after(end.failed.attempts)
+                if end.after is None
+                else timedelta(seconds=end.after),
                 give_back=True,
                 entries=end.entries,
             )

@@ -13,7 +13,7 @@ from agents.journal.ends import Interrupted, Lost
 from agents.journal.entries import RecordedStep, StepEntry
 from agents.journal.store import Store
 from runs.attempt.clean_session import reset_settings
-from runs.attempt.deadline import step_deadline
+from runs.attempt.deadline import seconds_left, step_deadline
 from runs.attempt.effects import rows_of
 from runs.attempt.failure import as_permanent
 from runs.claim import Claim
@@ -99,6 +99,10 @@ class DatabaseStore(Store):
     @property
     def in_transaction(self) -> bool:
         return connection.in_atomic_block
+
+    @property
+    def seconds_left(self) -> float | None:
+        return seconds_left()
 
     def limit(self, key: str, seconds: float) -> AbstractContextManager[None]:
         return step_deadline(key, seconds)

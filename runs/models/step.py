@@ -20,6 +20,12 @@ class Step(models.Model):
         AT_MOST_ONCE = "at_most_once", "never repeated; a person decides where its outcome is unknown"
         VALUE = "value", "the run's own time, id or random number"
 
+    class Kind(models.TextChoices):
+        STEP = "step", "a step of the body"
+        LLM = "llm", "the beginning of a call of run.llm"
+        MODEL = "model", "a request to a model"
+        TOOL = "tool", "a tool that the model called"
+
     class Status(models.TextChoices):
         STARTED = "started"
         DONE = "done"
@@ -33,6 +39,7 @@ class Step(models.Model):
         default=False, help_text="its author gave it a key, so its place among others is free"
     )
     effect = models.TextField(choices=Effect)
+    kind = models.TextField(choices=Kind, default=Kind.STEP, db_default=Kind.STEP)
     status = models.TextField(choices=Status)
     epoch = models.PositiveIntegerField(help_text="the claim that wrote this")
     claim = models.UUIDField(null=True, editable=False, help_text="identity of that claim")
@@ -42,7 +49,7 @@ class Step(models.Model):
     error = models.TextField(default="")
     error_kind = models.TextField(default="", help_text="name of the exception's class")
     is_permanent = models.BooleanField(default=False, help_text="the step said that no attempt will help")
-    usage = models.JSONField(null=True)
+    usage = models.JSONField(null=True, help_text="of a model request: model, provider, tokens and cost")
     started_at = models.DateTimeField(db_default=Now())
     ended_at = models.DateTimeField(null=True)
 
@@ -52,6 +59,7 @@ class Step(models.Model):
                 name="step_effect_known",
                 condition=Q(effect__in=["transactional", "read", "idempotent", "at_most_once", "value"]),
             ),
+            models.CheckConstraint(name="step_kind_known", condition=Q(kind__in=["step", "llm", "model", "tool"])),
             models.CheckConstraint(
                 name="step_ended_has_time",
                 condition=Q(status="started", ended_at=None) | Q(status__in=["done", "failed"], ended_at__isnull=False),

@@ -49,19 +49,20 @@ class WaitEntry:
 # `{run}` is the part of the statement in which the fence stands; without its row nothing is written.
 JOURNALED = """journaled AS (
   INSERT INTO runs_step (run_id, key, position, is_keyed, effect, status, epoch, claim, attempts, arguments, output, error,
-                         error_kind, is_permanent, started_at, ended_at)
+                         error_kind, is_permanent, kind, usage, started_at, ended_at)
   SELECT run.id, entry.key, entry.position, entry.is_keyed, entry.effect, entry.status, %(epoch)s::int, %(claim)s::uuid, entry.attempts,
-         entry.arguments, entry.output, entry.error, entry.error_kind, entry.is_permanent,
+         entry.arguments, entry.output, entry.error, entry.error_kind, entry.is_permanent, entry.kind, entry.usage,
          clock_timestamp() - make_interval(secs => entry.took), CASE WHEN entry.status <> 'started' THEN clock_timestamp() END
   FROM {run} AS run, unnest(%(step_keys)s::text[], %(step_positions)s::int[], %(step_keyed)s::boolean[], %(step_effects)s::text[],
     %(step_statuses)s::text[], %(step_attempts)s::int[], %(step_arguments)s::text[]::jsonb[], %(step_outputs)s::text[]::jsonb[],
-    %(step_errors)s::text[], %(step_kinds)s::text[], %(step_permanent)s::boolean[], %(step_took)s::float8[])
-    AS entry(key, position, is_keyed, effect, status, attempts, arguments, output, error, error_kind, is_permanent, took)
+    %(step_errors)s::text[], %(step_kinds)s::text[], %(step_permanent)s::boolean[], %(step_took)s::float8[],
+    %(step_kind)s::text[], %(step_usages)s::text[]::jsonb[])
+    AS entry(key, position, is_keyed, effect, status, attempts, arguments, output, error, error_kind, is_permanent, took, kind, usage)
   ON CONFLICT (run_id, key) DO UPDATE SET
     position = excluded.position,
     status = excluded.status, epoch = excluded.epoch, claim = excluded.claim,
     attempts = excluded.attempts, output = excluded.output, error = excluded.error,
-    error_kind = excluded.error_kind, is_permanent = excluded.is_permanent, ended_at = excluded.ended_at
+    error_kind = excluded.error_kind, is_permanent = excluded.is_permanent, usage = excluded.usage, ended_at = excluded.ended_at
 )"""
 # A wait that a cancel has closed is opened again by the requeued run; its time runs on.
 WAITED = """waited AS (
@@ -98,6 +99,8 @@ def step_parameters(entries: Sequence[StepEntry]) -> dict[str, Any]:
         "step_kinds": [entry.error_kind for entry in entries],
         "step_permanent": [entry.is_permanent for entry in entries],
         "step_took": [entry.took for entry in entries],
+        "step_kind": [entry.kind for entry in entries],
+        "step_usages": [_json(entry.usage) for entry in entries],
     }
 
 

@@ -1,0 +1,64 @@
+"""Steps of a journal on an event loop, side by side. The journal itself, and what is transactional, belongs to the main
+thread, where the run's database session is."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from asgiref.sync import sync_to_async
+
+from agents.journal.engine import Begun, Journal
+from agents.journal.keys import needs_key
+from agents.journal.protocol import StepWish
+
+T = TypeVar("T")
+
+
+async def in_main_thread(act: Callable[..., T], *arguments: Any, **named: Any) -> T:
+    return await sync_to_async(act, thread_sensitive=True)(*arguments, **named)
+
+
+class ConcurrentSteps:
+    """The steps of one execution of a body that are under way on its event loop."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self._under_way = 0
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
+        self._has_ended = False
+
+    async def finish(self) -> None:
+        """Once the body has ended: let the steps that are under way come to their end, and let no other begin. Otherwise
+        they would be repeated, or it would be unknown whether they happened."""
+        self._has_ended = True
+        await self._is_idle.wait()
+
+    @contextmanager
+    def beside(self, wish: StepWish) -> Iterator[None]:
+        """While this step is under way. Permanent: it has no key, and another is under way."""
+        if self._has_ended:
+            raise asyncio.CancelledError
+        if self._under_way and not wish.place.key and not self.journal.step_key:
+            raise needs_key(wish.place)
+        self._under_way += 1
+        self._is_idle.clear()
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._is_idle.set()
+
+    async def run(self, begun: Begun, body: Callable[[], Awaitable[Any]]) -> Any:
+        """Await the body of a step that has begun and is not transactional, and record its outcome."""
+        with self.journal.inside(begun):
+            try:
+                async with asyncio.timeout(begun.wish.seconds):
+                    output = await body()
+            except Exception as error:
+                failure = error
+            else:
+                return await in_main_thread(self.journal.complete, begun, output)
+        raise await in_main_thread(self.journal.fail, begun, failure)

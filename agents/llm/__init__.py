@@ -1,0 +1,10 @@
+"""LLM agents: `run.llm(agent, prompt)` runs an ordinary `pydantic_ai.Agent` inside a durable run.
+
+Reading order:
+- `call`: one call of `run.llm`, from the prompt to the result.
+- `durability`: each model request and tool call becomes a step of the run's journal.
+- `models`: which model serves an agent, by its own choice or by WAKEFUL_MODEL. `builtin` is the model of the demo.
+- `tools`: what a tool says of itself (effect, dangerous) and who may use it.
+- `untrusted`: how data of strangers stands in a prompt.
+- `failures`: which errors of a provider pass, and when to ask again.
+"""

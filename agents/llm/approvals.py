@@ -1,0 +1,68 @@
+"""Tools that ask first: a person approves the exact arguments of a call, edits them or denies it, once."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from pydantic_ai import RunContext, ToolDefinition
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
+
+from agents.journal.concurrent import in_main_thread
+from agents.journal.protocol import Answer
+from agents.llm.tools import ToolPolicy
+
+
+class Approver:
+    """`place` is the key of the call of run.llm, `ask` the run's ask_approval; `is_tainted` says whether the run has seen
+    untrusted data."""
+
+    def __init__(self, agent: str, place: str, ask: Callable[..., Answer], is_tainted: Callable[[], bool]) -> None:
+        self._agent = agent
+        self._place = place
+        self._ask = ask
+        self._is_tainted = is_tainted
+        self._asked: set[str] = set()
+
+    def gated(self, tool: ToolDefinition) -> ToolDefinition:
+        """The tool as this run may call it: a dangerous one in a tainted run asks first."""
+        if tool.kind == "function" and self._is_tainted() and ToolPolicy.of(tool.name, tool.metadata).dangerous:
+            return replace(tool, kind="unapproved")
+        return tool
+
+    async def resolve(self, ctx: RunContext[Any], requests: DeferredToolRequests) -> DeferredToolResults:
+        """Ask for each call in turn, and wait for the answers without a worker."""
+        results = DeferredToolResults()
+        for call in requests.approvals:
+            results.approvals[call.tool_call_id] = await self._decision(ctx, call)
+        return results
+
+    async def _decision(self, ctx: RunContext[Any], call: ToolCallPart) -> ToolApproved | ToolDenied:
+        tool = ctx.tool_manager.get_tool_def(call.tool_name) if ctx.tool_manager else None
+        policy = ToolPolicy.of(call.tool_name, tool.metadata if tool else None)
+        arguments = call.args_as_dict()
+        answer = await in_main_thread(
+            self._ask,
+            f"{self._agent} wants to call the tool {call.tool_name}",
+            arguments=arguments,
+            detail="The run has seen untrusted data." if self._is_tainted() else "",
+            expires=policy.expires,
+            key=self._key(call),
+        )
+        if not answer:
+            return ToolDenied(
+                f"{answer.decision} by {answer.by or 'the deadline'}{f': {answer.reason}' if answer.reason else ''}"
+            )
+        edited = json.loads(json.dumps(answer.arguments))
+        return ToolApproved(override_args=edited if answer.decision == "edited" else None)
+
+    def _key(self, call: ToolCallPart) -> str:
+        """Some models use the id of a call again in a later turn."""
+        key = wanted = f"{self._place}: {call.tool_name} {call.tool_call_id}"
+        number = 1
+        while key in self._asked:
+            number += 1
+            key = f"{wanted} {number}"
+        self._asked.add(key)
+        return key

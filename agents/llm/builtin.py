@@ -1,0 +1,70 @@
+"""The model of the demo: deterministic, without a network, free of charge. It fills the schema that is asked of it with
+what it finds in the prompt, so that an agent can be seen at work without a key."""
+
+import re
+from typing import Any
+
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, UserPromptPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.tools import ToolDefinition
+
+BUILTIN = "builtin"
+WORDS = re.compile(r"[a-z]+")
+
+
+def builtin_model() -> FunctionModel:
+    return FunctionModel(_answer, model_name=BUILTIN)
+
+
+def _answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    prompt = "\n".join(
+        part.content
+        for message in messages
+        if isinstance(message, ModelRequest)
+        for part in message.parts
+        if isinstance(part, UserPromptPart) and isinstance(part.content, str)
+    )
+    turns = sum(isinstance(message, ModelResponse) for message in messages)
+    if turns < len(info.function_tools):
+        return ModelResponse(parts=[_call(info.function_tools[turns], prompt)])
+    if info.output_tools:
+        return ModelResponse(parts=[_call(info.output_tools[0], prompt)])
+    return ModelResponse(parts=[TextPart(f"(built-in model) {_first_line(prompt)}")])
+
+
+def _call(tool: ToolDefinition, prompt: str) -> ToolCallPart:
+    return ToolCallPart(tool.name, _filled(tool.parameters_json_schema, prompt, tool.parameters_json_schema))
+
+
+def _filled(schema: dict[str, Any], prompt: str, root: dict[str, Any]) -> Any:
+    if reference := schema.get("$ref"):
+        return _filled(root["$defs"][reference.rsplit("/", 1)[-1]], prompt, root)
+    if options := schema.get("anyOf"):
+        return _filled(options[0], prompt, root)
+    if "const" in schema:
+        return schema["const"]
+    if choices := schema.get("enum"):
+        words = WORDS.findall(prompt.lower())
+        return next((choice for choice in choices if str(choice).lower() in words), choices[0])
+    if "default" in schema:
+        return schema["default"]
+    match schema.get("type"):
+        case "object":
+            return {
+                name: _filled(part, prompt, root)
+                for name, part in schema.get("properties", {}).items()
+                if name in schema.get("required", ())
+            }
+        case "array":
+            return [_filled(schema["items"], prompt, root)] if schema.get("minItems") else []
+        case "integer" | "number":
+            return schema.get("minimum", 0)
+        case "boolean":
+            return False
+        case "string":
+            return _first_line(prompt)[: schema.get("maxLength", 120)]
+    return None
+
+
+def _first_line(prompt: str) -> str:
+    return next((line.strip() for line in prompt.splitlines() if line.strip()), "nothing to say")

@@ -1,0 +1,147 @@
+"""One call of `run.llm`, from the prompt to the result."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from secrets import token_hex
+from typing import Any, Literal, TypedDict
+from uuid import UUID
+
+from asgiref.sync import async_to_sync
+from pydantic_ai import Agent, UsageLimits
+from pydantic_ai.durable_exec import replay_scope
+from pydantic_ai.messages import ModelMessage, UserContent
+from pydantic_ai.run import AgentRunResult
+from pydantic_ai.settings import ModelSettings
+
+from agents.exceptions import Permanent
+from agents.journal.concurrent import ConcurrentSteps, in_main_thread
+from agents.journal.engine import Journal
+from agents.journal.protocol import Answer, Place
+from agents.llm.approvals import Approver
+from agents.llm.durability import Durability
+from agents.llm.main_thread import MainThread
+from agents.llm.models import model_for
+from agents.llm.untrusted import fenced
+
+Prompt = str | Sequence[UserContent] | None
+
+
+class LlmOptions(TypedDict, total=False):
+    """Besides `tools` (the names of those that this call may use) and `llm_in_flight` ("repeat", or "park": a request that
+    was in flight at a crash is not made again, a person decides), options of `pydantic_ai.Agent.run`."""
+
+    tools: Sequence[str] | None
+    llm_in_flight: Literal["repeat", "park"]
+    output_type: Any
+    message_history: Sequence[ModelMessage] | None
+    model_settings: ModelSettings | None
+    usage_limits: UsageLimits | None
+    instructions: Any
+    toolsets: Sequence[Any] | None
+    capabilities: Sequence[Any] | None
+    metadata: Any
+    retries: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class LlmContext:
+    """What a call needs to know of its run."""
+
+    run_id: UUID
+    agent: str
+    tools: frozenset[str] | None  # the operator's cap; None: none
+    ask: Callable[..., Answer]
+    is_tainted: Callable[[], bool]
+    taint: Callable[[], None]
+
+
+class LlmCall:
+    def __init__(self, steps: ConcurrentSteps, context: LlmContext, agent: Agent[Any, Any], *, key: str = "") -> None:
+        if not isinstance(agent, Agent):
+            raise Permanent(f"run.llm takes a pydantic_ai.Agent, not {agent!r}")
+        self._steps = steps
+        self._context = context
+        self._agent = agent
+        self._name = agent.name or context.agent
+        self._place = Place(name=f"llm {self._name}", key=key, is_numbered=not key)
+
+    async def run(self, prompt: Prompt, untrusted: Any, deps: Any, options: LlmOptions) -> AgentRunResult[Any]:
+        """Run the LLM agent to its result; what the journal has of it is neither asked nor paid again."""
+        given: dict[str, Any] = dict(options)
+        tools, in_flight = given.pop("tools", None), given.pop("llm_in_flight", "repeat")
+        if in_flight not in ("repeat", "park"):
+            raise Permanent(f'run.llm: llm_in_flight {in_flight!r} is not "repeat" or "park"')
+        if untrusted is not None and not isinstance(prompt, str):
+            raise Permanent("run.llm: untrusted= needs a text as the prompt, behind which the data is fenced")
+        model = model_for(self._agent)
+        place, opening = await in_main_thread(
+            self._steps.journal.named_value,
+            self._place,
+            lambda: {
+                "began": datetime.now(UTC).isoformat(),
+                "mark": token_hex(8),
+                "model": model.model_id,
+                "prompt": prompt if isinstance(prompt, str) else None,
+                "untrusted": untrusted is not None,
+            },
+            kind="llm",
+        )
+        if untrusted is not None:
+            self._context.taint()
+            prompt = fenced(str(prompt), untrusted, opening["mark"])
+        durability = Durability(
+            call=place,
+            began=datetime.fromisoformat(opening["began"]),
+            run_id=str(self._context.run_id),
+            agent_name=self._name,
+            steps=self._steps,
+            approver=Approver(self._context.agent, place, self._context.ask, self._context.is_tainted),
+            tools=_narrowed(self._context.tools, tools),
+            model_effect="at_most_once" if in_flight == "park" else "idempotent",
+        )
+        given["capabilities"] = [*(given.get("capabilities") or ()), durability]
+        with replay_scope(), self._agent.override(model=model), Agent.using_thread_executor(MainThread()):
+            async with model:
+                result: AgentRunResult[Any] = await self._agent.run(prompt, deps=deps, infer_name=False, **given)
+                return result
+
+
+def run_sync(
+    journal: Journal,
+    context: LlmContext,
+    agent: Agent[Any, Any],
+    prompt: Prompt,
+    *,
+    untrusted: Any,
+    deps: Any,
+    key: str,
+    options: LlmOptions,
+) -> AgentRunResult[Any]:
+    """`LlmCall.run` from a plain function. TimeoutError: the time of the body was over."""
+
+    async def run() -> AgentRunResult[Any]:
+        steps = ConcurrentSteps(journal)
+        async with asyncio.timeout(_most(journal.store.seconds_left)):
+            try:
+                return await LlmCall(steps, context, agent, key=key).run(prompt, untrusted, deps, options)
+            except asyncio.CancelledError:
+                raise
+            except BaseException:
+                await steps.finish()  # what runs beside it would be repeated otherwise
+                raise
+
+    return async_to_sync(run)()
+
+
+def _most(seconds: float | None) -> float | None:
+    # The signal of the body's deadline strikes the thread that waits for the loop. The loop must have ended by then.
+    return None if seconds is None else max(seconds - min(1.0, seconds / 5), 0.0)
+
+
+def _narrowed(cap: frozenset[str] | None, tools: Sequence[str] | None) -> frozenset[str] | None:
+    """Code can narrow what the operator allows, and cannot widen it."""
+    if tools is None:
+        return cap
+    return frozenset(tools) if cap is None else cap & frozenset(tools)

@@ -1,0 +1,231 @@
+"""Pydantic-ai's extension point for durable execution, over the run's journal: each model request, tool call and discovery of
+tools is a step. A replay is handed what is recorded, so it pays for nothing and calls nothing."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, Literal
+
+import structlog
+from pydantic_ai import RunContext, ToolDefinition
+from pydantic_ai.durable_exec import (
+    JSON_CODEC,
+    BaseDurabilityCapability,
+    DurabilityEngineSpec,
+    DurableOperationId,
+    JournalCallableOperationBackend,
+    ModelCompactMessagesId,
+    ModelRequestId,
+    OperationConfigRole,
+    ToolsetCallToolId,
+    conversation_id_from_run_id,
+    record_durable_unit,
+)
+from pydantic_ai.messages import ModelMessagesTypeAdapter, ToolCallPart
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
+
+from agents.exceptions import Permanent
+from agents.journal.concurrent import ConcurrentSteps, in_main_thread
+from agents.journal.engine import Begun
+from agents.journal.protocol import KEY_LENGTH, Effect, Place, StepWish
+from agents.llm import failures
+from agents.llm.approvals import Approver
+from agents.llm.main_thread import run_without_loop
+from agents.llm.tools import ToolPolicy
+from agents.llm.usage import usage_of
+
+log = structlog.get_logger(__name__)
+
+SAME_RESULTS = (
+    3  # the same tool with the same arguments gave the same result so many times: the model goes round in circles
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """What pydantic-ai wants done as one step."""
+
+    effect: Effect = "idempotent"
+    tool: str = ""
+
+
+class StepBackend(JournalCallableOperationBackend[Unit]):
+    """Hands each unit of an LLM agent to the journal."""
+
+    def __init__(self, call: str, agent_name: str, steps: ConcurrentSteps, model_effect: Effect) -> None:
+        super().__init__(agent_name=agent_name, config=UnitConfig(model_effect))
+        self._call = call
+        self._steps = steps
+        self._numbers: dict[str, int] = {}
+
+    async def execute(
+        self,
+        *,
+        operation_id: DurableOperationId,
+        name: str,
+        body: Callable[[], Awaitable[object]],
+        cache_key: tuple[object, ...],
+        config: Unit,
+    ) -> object:
+        is_model = isinstance(operation_id, ModelRequestId | ModelCompactMessagesId)
+        wish = StepWish(
+            place=Place(name=self._call, key=self._key(operation_id, name, cache_key)),
+            effect=config.effect,
+            retries=failures.TRIES - 1 if is_model and config.effect != "at_most_once" else 0,
+            kind="model" if is_model else "tool",
+        )
+        with self._steps.beside(wish):
+            begun = await in_main_thread(self._steps.journal.begin, wish)
+            if begun.is_recorded:
+                record_durable_unit(executed=False)
+                return begun.output
+            output = await self._finished(begun, self._asked_again(begun, body) if is_model else body, config)
+        record_durable_unit(executed=True)
+        return output
+
+    async def _finished(self, begun: Begun, body: Callable[[], Awaitable[object]], unit: Unit) -> object:
+        """The unit's output, on its own task: what goes wrong beside it does not stop it half-way."""
+        if unit.effect == "transactional":
+            return await in_main_thread(self._steps.journal.perform, begun, lambda: run_without_loop(unit.tool, body))
+        task = asyncio.ensure_future(self._steps.run(begun, body))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(task)
+
+    def _asked_again(self, begun: Begun, body: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[object]]:
+        """A request whose provider is busy for some seconds is made again here. For longer, the run gives its worker back."""
+
+        async def request() -> object:
+            while True:
+                try:
+                    response = await body()
+                except Exception as error:
+                    if not failures.passes(error) or begun.wish.effect == "at_most_once":
+                        raise
+                    seconds = failures.seconds_until_next(error, begun.attempts)
+                    if seconds > failures.SHORT or begun.attempts > begun.wish.retries:
+                        begun.try_again_after = seconds
+                        raise
+                    begun.attempts += 1
+                    await asyncio.sleep(seconds)
+                else:
+                    begun.usage = usage_of(response)
+                    return response
+
+        return request
+
+    def _key(self, operation_id: DurableOperationId, name: str, cache_key: tuple[object, ...]) -> str:
+        """A tool call is named by its id, which stands in the recorded answer of the model, and all else by its number: the
+        same on every replay, also where calls are made side by side. Some models use an id again in a later turn."""
+        if isinstance(operation_id, ModelRequestId):
+            return f"request {self._number('request')}"
+        unit = name.partition("__")[2]
+        context = next((part for part in cache_key if isinstance(part, RunContext)), None)
+        if context and context.tool_call_id:
+            unit = context.tool_name if isinstance(operation_id, ToolsetCallToolId) and context.tool_name else unit
+            unit = f"{unit} {context.tool_call_id}"
+            number = self._number(unit)
+            return self._fitting(unit if number == 1 else f"{unit} {number}")
+        return self._fitting(f"{unit} {self._number(unit)}")
+
+    def _number(self, name: str) -> int:
+        self._numbers[name] = self._numbers.get(name, 0) + 1
+        return self._numbers[name]
+
+    def _fitting(self, key: str) -> str:
+        if len(self._call) + len(key) <= KEY_LENGTH:
+            return key
+        return f"{key[:40]} {sha256(key.encode()).hexdigest()[:32]}"
+
+
+class UnitConfig:
+    """Which unit a model request or a call of a tool is."""
+
+    def __init__(self, model_effect: Effect) -> None:
+        self._model_effect = model_effect
+
+    def base(self, role: OperationConfigRole, *, operation_id: DurableOperationId) -> Unit:
+        return Unit(effect=self._model_effect if role == "model" else "idempotent")
+
+    def for_tool(
+        self, role: OperationConfigRole, *, operation_id: DurableOperationId, tool: Any, tool_name: str
+    ) -> Unit | Literal[False]:
+        if not isinstance(operation_id, ToolsetCallToolId):
+            return Unit(effect="read")  # a validator of arguments
+        policy = ToolPolicy.of(tool_name, tool.tool_def.metadata if tool else None)
+        return Unit(effect=policy.effect, tool=tool_name)
+
+
+class Durability(BaseDurabilityCapability[Any]):
+    """Attached to one run of an LLM agent. Also the gate of its tools: which it may use, and which ask first."""
+
+    engine_spec = DurabilityEngineSpec(
+        engine_name="Wakeful",
+        durable_unit_noun="step",
+        durable_container_noun="run",
+        codec=JSON_CODEC,
+        toolset_lifecycles={"function": "enter-always", "mcp": "enter-in-durable-unit", "dynamic": "enter-never"},
+    )
+
+    def __init__(
+        self,
+        *,
+        call: str,
+        began: datetime,
+        run_id: str,
+        agent_name: str,
+        steps: ConcurrentSteps,
+        approver: Approver,
+        tools: frozenset[str] | None,
+        model_effect: Effect,
+    ) -> None:
+        super().__init__(name=agent_name)
+        self._began = began
+        self._run_id = f"{run_id}:{call}"
+        self._approver = approver
+        self._tools = tools
+        self._backend = StepBackend(call, agent_name, steps, model_effect)
+        self._results: dict[str, int] = {}
+
+    @property
+    def in_durable_context(self) -> bool:
+        return True
+
+    def get_durable_operation_backend(self) -> StepBackend:
+        return self._backend
+
+    def get_default_run_id(self) -> str:
+        return self._run_id
+
+    def get_default_conversation_id(self, run_id: str) -> str:
+        return conversation_id_from_run_id(run_id)
+
+    async def get_run_start_time(self, run_id: str) -> datetime:
+        return self._began
+
+    async def prepare_tools(self, ctx: RunContext[Any], tool_defs: list[ToolDefinition]) -> list[ToolDefinition]:
+        return [self._approver.gated(tool) for tool in tool_defs if self._tools is None or tool.name in self._tools]
+
+    async def handle_deferred_tool_calls(
+        self, ctx: RunContext[Any], *, requests: DeferredToolRequests
+    ) -> DeferredToolResults | None:
+        return await self._approver.resolve(ctx, requests)
+
+    async def after_tool_execute(
+        self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: Any, result: Any
+    ) -> Any:
+        """Permanent: the model goes round in circles."""
+        told = json.dumps([call.tool_name, call.args_as_dict(), result], sort_keys=True, default=repr)
+        times = self._results[told] = self._results.get(told, 0) + 1
+        if times >= SAME_RESULTS:
+            raise Permanent(
+                f"the model called tool {call.tool_name!r} {times} times with the same arguments and got the same result each "
+                "time; it goes round in circles, so the run ends here"
+            )
+        return result
+
+
+def fingerprint_of(messages: Any) -> str:
+    return sha256(ModelMessagesTypeAdapter.dump_json(list(messages))).hexdigest()[:16]
