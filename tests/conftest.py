@@ -39,6 +39,7 @@ if _hands_out:
         del os.environ[name]
 
 from tests.support.stack import PATIENCE, Stack, StackMaker, Template  # noqa: E402  (they need the settings)
+from tests.support.wire import Wire, providing  # noqa: E402
 
 
 def pytest_unconfigure() -> None:
@@ -101,6 +102,15 @@ def make_shared_stack(
 def stack(make_stack: StackMaker) -> Stack:
     """A stack on a fresh, migrated database; no process of it runs yet: `stack.start("worker")` … or `stack.up()`."""
     return make_stack()
+
+
+@pytest.fixture
+def wire(monkeypatch: pytest.MonkeyPatch) -> Iterator[Wire]:
+    """A provider of models that the clients of this process find by their own settings."""
+    with providing() as wire:
+        for name, value in wire.env.items():
+            monkeypatch.setenv(name, value)
+        yield wire
 
 
 @pytest.fixture(scope="module")
