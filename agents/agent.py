@@ -45,6 +45,7 @@ class Agent:
     max_wait: timedelta | None = None
     durable: bool = False
     hold_key: bool = False
+    keep_content: bool = True
 
     def __call__(self, run: "AgentRun | AsyncAgentRun") -> Any:
         if not self.is_async:
@@ -88,12 +89,14 @@ def agent(
     max_wait: str | float | timedelta | None = None,
     durable: bool = False,
     hold_key: bool = False,
+    keep_content: bool = True,
 ) -> Callable[[Body], Agent]:
     """Declare an agent. Its body is one transaction: its writes, result, emitted events and notifications commit together.
 
     With `durable` the body is replayed instead: it may take steps (`run.step`), each done once, and wait for days; outside
     of transactional steps it is read-only. A run that waits lets others of its key start, except under overlap "queue" with
-    a limit of 1, or with `hold_key`.
+    a limit of 1, or with `hold_key`. Without `keep_content` its journal loses prompts, answers and payloads of tools
+    (`run.llm`) when the run succeeds; tokens and prices stay.
 
     `key` is CEL over `event`; runs of one key do not overlap. `overlap` says what a new event does meanwhile
     (default: "skip" for schedules, "queue" where a key is given, else "allow"). `priority` 0 is most urgent, 9 least.
@@ -112,6 +115,10 @@ def agent(
         raise DeclarationError(f"agent {name!r}: retries and pause_after must not be negative")
     if hold_key and not durable:
         raise DeclarationError(f"agent {name!r}: hold_key requires durable=True, because only durable agents can wait")
+    if not keep_content and not durable:
+        raise DeclarationError(
+            f"agent {name!r}: keep_content=False requires durable=True: other agents have no journal"
+        )
     if max_wait is not None and debounce is None and not batch:
         raise DeclarationError(f"agent {name!r}: max_wait requires debounce or batch")
 
@@ -137,6 +144,7 @@ def agent(
                 max_wait=None if max_wait is None else parse_duration(max_wait),
                 durable=durable,
                 hold_key=hold_key,
+                keep_content=keep_content,
             )
         )
 

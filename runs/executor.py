@@ -38,6 +38,7 @@ from runs.models import Attempt, Run, Worker
 from runs.ports import ports
 from runs.processes.alive import alive
 from runs.processes.lease import wakeful_version
+from runs.retention.payloads import remove_conversation
 from runs.states import FINISHED, RunStatus
 from runs.transitions.leave import leave
 from runs.transitions.outcome import Outcome
@@ -235,7 +236,9 @@ def run_durable(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -
     failpoint("after_body")
     reset_settings(claim.session_name)
     with transaction.atomic():
-        finish(claim, result, run.effects, journal.pending)
+        keeps = claim.policy.keep_content
+        entries = journal.pending if keeps else remove_conversation(claim.run_id, journal.pending)
+        finish(claim, result, run.effects, entries)
         if another := claim_another():
             along.append(another)
         failpoint("before_commit")

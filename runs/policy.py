@@ -11,7 +11,7 @@ from agents.agent import Agent
 
 TEXTS = frozenset({"queue", "overlap"})
 WHOLE = frozenset({"priority", "retries", "pause_after"})
-NATURE = ("durable", "hold_key")
+NATURE = ("durable", "hold_key", "keep_content")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,7 @@ class Policy:
     overlap: str = "allow"
     durable: bool = False
     hold_key: bool = False
+    keep_content: bool = True
 
     @classmethod
     def load(cls, stored: Mapping[str, Any]) -> "Policy":

@@ -37,7 +37,7 @@ FLOORS = {
         "states exceptions failpoints policy ports",
         "db network",
         "models keys",
-        "alarms audit enqueue",
+        "alarms audit enqueue transcript",
         "transitions outbox",
         "waits processes",
         "queues timers",

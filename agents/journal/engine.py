@@ -310,8 +310,9 @@ class Journal:
             raise Permanent(f"step {begun.key!r} inside transaction.atomic(): a step has a commit of its own")
         if obstacle := self.store.obstacle(begun.key, begun.wish):
             self._stop(obstacle)
-        if begun.wish.effect == "at_most_once":
+        if begun.wish.effect == "at_most_once" or begun.wish.kind != "step":
             begun.arguments = shown(begun.wish.arguments)
+        if begun.wish.effect == "at_most_once":
             self._commit_alone(begun.entry("started"))
             self.store.reach("after_intent_commit")
         elif begun.wish.effect == "idempotent" and self.pending:

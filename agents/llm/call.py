@@ -88,6 +88,8 @@ class LlmCall:
             },
             kind="llm",
         )
+        if opening is None:
+            raise Permanent(f"the content of {place!r} has been erased from the journal, so it cannot be replayed")
         if untrusted is not None:
             self._context.taint()
             prompt = fenced(str(prompt), untrusted, opening["mark"])

@@ -24,8 +24,9 @@ from pydantic_ai.durable_exec import (
     conversation_id_from_run_id,
     record_durable_unit,
 )
-from pydantic_ai.messages import ModelMessagesTypeAdapter, ToolCallPart
+from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
+from pydantic_core import to_jsonable_python
 
 from agents.exceptions import Permanent
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread
@@ -34,6 +35,7 @@ from agents.journal.protocol import KEY_LENGTH, Effect, Place, StepWish
 from agents.llm import failures
 from agents.llm.approvals import Approver
 from agents.llm.main_thread import run_without_loop
+from agents.llm.prompts import Prompts
 from agents.llm.tools import ToolPolicy
 from agents.llm.usage import usage_of
 
@@ -53,13 +55,16 @@ class Unit:
 
 
 class StepBackend(JournalCallableOperationBackend[Unit]):
-    """Hands each unit of an LLM agent to the journal."""
+    """Hands each unit of an LLM agent to the journal. What a request to a model gave is recorded beside the fingerprint of
+    its prompt."""
 
     def __init__(self, call: str, agent_name: str, steps: ConcurrentSteps, model_effect: Effect) -> None:
         super().__init__(agent_name=agent_name, config=UnitConfig(model_effect))
         self._call = call
         self._steps = steps
         self._numbers: dict[str, int] = {}
+        self._prompts = Prompts()
+        self._drifted: list[str] = []
 
     async def execute(
         self,
@@ -71,20 +76,47 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
         config: Unit,
     ) -> object:
         is_model = isinstance(operation_id, ModelRequestId | ModelCompactMessagesId)
+        asked = self._asked(operation_id, cache_key)
         wish = StepWish(
             place=Place(name=self._call, key=self._key(operation_id, name, cache_key)),
             effect=config.effect,
             retries=failures.TRIES - 1 if is_model and config.effect != "at_most_once" else 0,
             kind="model" if is_model else "tool",
+            arguments=[asked] if asked else (),
         )
         with self._steps.beside(wish):
             begun = await in_main_thread(self._steps.journal.begin, wish)
             if begun.is_recorded:
-                record_durable_unit(executed=False)
-                return begun.output
-            output = await self._finished(begun, self._asked_again(begun, body) if is_model else body, config)
-        record_durable_unit(executed=True)
-        return output
+                output = begun.output
+            elif is_model:
+                output = await self._finished(begun, self._answered(begun, body, asked.get("fingerprint", "")), config)
+            else:
+                output = await self._finished(begun, body, config)
+        record_durable_unit(executed=not begun.is_recorded)
+        if not is_model:
+            return output
+        if output["prompt"] != asked.get("fingerprint", ""):
+            self._note_drift(begun.key)
+        return output["answer"]
+
+    def _asked(self, operation_id: DurableOperationId, cache_key: tuple[object, ...]) -> dict[str, Any]:
+        """What a request says to the model, or a call to a tool, for the transcript."""
+        if isinstance(operation_id, ModelRequestId):
+            _, messages, settings, parameters, _ = cache_key
+            asked = self._prompts.next(messages, settings, parameters)  # type: ignore[arg-type]
+            return {**asked, **({"drifted": [*self._drifted]} if self._drifted else {})}
+        if isinstance(operation_id, ToolsetCallToolId):
+            tool, arguments, context, _ = cache_key
+            call = context.tool_call_id if isinstance(context, RunContext) else None
+            self._prompts.journaled.add((str(tool), call or ""))
+            return {"tool": tool, "call": call, "arguments": to_jsonable_python(arguments, fallback=repr)}
+        return {}
+
+    def _note_drift(self, key: str) -> None:
+        """The recorded answer is given all the same: it is paid, and what came after it was built on it."""
+        if not self._drifted:
+            log.warning("llm.prompt_changed", request=key)
+        self._drifted.append(key.partition(f"{self._call}:")[2])
 
     async def _finished(self, begun: Begun, body: Callable[[], Awaitable[object]], unit: Unit) -> object:
         """The unit's output, on its own task: what goes wrong beside it does not stop it half-way."""
@@ -94,7 +126,9 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(task)
 
-    def _asked_again(self, begun: Begun, body: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[object]]:
+    def _answered(
+        self, begun: Begun, body: Callable[[], Awaitable[object]], prompt: str
+    ) -> Callable[[], Awaitable[object]]:
         """A request whose provider is busy for some seconds is made again here. For longer, the run gives its worker back."""
 
         async def request() -> object:
@@ -112,7 +146,7 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
                     await asyncio.sleep(seconds)
                 else:
                     begun.usage = usage_of(response)
-                    return response
+                    return {"prompt": prompt, "answer": response}
 
         return request
 
@@ -225,7 +259,3 @@ class Durability(BaseDurabilityCapability[Any]):
                 "time; it goes round in circles, so the run ends here"
             )
         return result
-
-
-def fingerprint_of(messages: Any) -> str:
-    return sha256(ModelMessagesTypeAdapter.dump_json(list(messages))).hexdigest()[:16]

@@ -116,7 +116,14 @@ def _position(run: Run, step: str) -> int:
     found = fetch(POSITION, {"run": run.pk, "key": step})
     if not found:
         raise ValueError(f"the journal of run {run.pk} has no entry {step!r}")
-    return int(found[0][0])
+    position = int(found[0][0])
+    if run.steps.filter(kind=Step.Kind.LLM, output__isnull=True, position__lt=position).exists():
+        raise IllegalState(
+            f"run {run.pk} cannot be forked there: its agent keeps no content, so its conversation with a model is gone; "
+            "fork it from its beginning",
+            run.status,
+        )
+    return position
 
 
 def _require_finished(origin: Run, position: int) -> None:

@@ -29,13 +29,16 @@ from runs.api.runs_json import (
     SignalBody,
     WaitQuery,
 )
+from runs.api.transcript_json import TranscriptQuery, TranscriptSerializer
 from runs.models import Run
+from runs.transcript import transcript_of
 
 
 class RunResource(ListModelMixin, RetrieveModelMixin, Resource):
     required_permissions = {
         "list": "runs.view_run",
         "retrieve": "runs.view_run",
+        "transcript": "runs.view_run",
         "cancel": "runs.cancel_run",
         "requeue": "runs.requeue_run",
         "fork": "runs.fork_run",
@@ -62,6 +65,13 @@ class RunResource(ListModelMixin, RetrieveModelMixin, Resource):
         if wait := WaitQuery.read(request)["wait"]:
             watch(self.get_object().id, patience=float(wait))
         return super().retrieve(request, *args, **kwargs)
+
+    @extend_schema(parameters=[TranscriptQuery], responses=TranscriptSerializer)
+    @action(detail=True)
+    def transcript(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """The conversation of the run with its models: prompts, answers, calls of tools, tokens and prices."""
+        run: Run = self.get_object()
+        return Response(TranscriptSerializer(transcript_of(run, **TranscriptQuery.read(request))).data)
 
     @extend_schema(request=None, responses={200: RunDetailSerializer, 409: Refusal})
     @action(detail=True, methods=["post"])

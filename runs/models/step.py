@@ -26,6 +26,9 @@ class Step(models.Model):
         MODEL = "model", "a request to a model"
         TOOL = "tool", "a tool that the model called"
 
+    # Of a call of run.llm: what these hold is its conversation.
+    CONVERSATION = (Kind.LLM, Kind.MODEL, Kind.TOOL)
+
     class Status(models.TextChoices):
         STARTED = "started"
         DONE = "done"
@@ -67,6 +70,11 @@ class Step(models.Model):
             models.CheckConstraint(
                 name="step_only_at_most_once_has_intent", condition=~Q(status="started") | Q(effect="at_most_once")
             ),
+        ]
+
+        indexes = [
+            # What a run's requests to models used, without its other entries.
+            models.Index(fields=["run"], name="step_with_usage", condition=Q(usage__isnull=False)),
         ]
 
     def __str__(self) -> str:

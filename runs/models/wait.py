@@ -85,6 +85,8 @@ class Approval(models.Model):
     """What a run asks of a person before it goes on. It can be decided once, while its wait is open, and only for the
     arguments whose digest it bears."""
 
+    OF_TOOLS = "approval:llm "  # begins the keys of waits in which a tool of run.llm asks
+
     class Decision(models.TextChoices):
         APPROVE = "approve"
         EDIT = "edit", "approved, with other arguments"

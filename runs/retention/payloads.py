@@ -1,10 +1,12 @@
 """Taking away what runs were given, what they gave and what they said, while the runs themselves stay."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from django.db.models.functions import Now
 
+from agents.journal.entries import StepEntry
 from runs.models import Approval, Attempt, Run, Step, Wait
 
 
@@ -20,10 +22,19 @@ def remove_payloads(run_ids: Sequence[UUID]) -> list[UUID]:
     return ids
 
 
+def remove_conversation(run_id: UUID, pending: Sequence[StepEntry]) -> list[StepEntry]:
+    """Take from a run's journal what models were asked and answered and what tools were given and gave, in the caller's
+    transaction; the entries that are still to be written, without that. The run cannot be replayed after that."""
+    Step.objects.filter(run_id=run_id, kind__in=Step.CONVERSATION).update(arguments=None, output=None, error="")
+    asked = Approval.objects.filter(wait__run_id=run_id, wait__key__startswith=Approval.OF_TOOLS)
+    asked.update(detail="", arguments=None, digest="", decided_arguments=None, decided_digest="", reason="")
+    return [replace(entry, output=None) if entry.kind in Step.CONVERSATION else entry for entry in pending]
+
+
 def _empty_journals(run_ids: Sequence[UUID]) -> None:
-    """That a step was taken, awaited or decided on, by whom and when, stays. Of few possible values the hashes would tell
+    """That a step was taken, awaited or decided on, by whom, when and at what price, stays. Of few possible values the hashes would tell
     which it was."""
-    Step.objects.filter(run__id__among=run_ids).update(arguments=None, output=None, error="", usage=None)
+    Step.objects.filter(run__id__among=run_ids).update(arguments=None, output=None, error="")
     Wait.objects.filter(run__id__among=run_ids, match__isnull=False).update(match=None, match_hash="")
     Approval.objects.filter(wait__run__id__among=run_ids).update(
         question="", detail="", arguments=None, digest="", decided_arguments=None, decided_digest="", reason=""

@@ -61,7 +61,8 @@ JOURNALED = """journaled AS (
   ON CONFLICT (run_id, key) DO UPDATE SET
     position = excluded.position,
     status = excluded.status, epoch = excluded.epoch, claim = excluded.claim,
-    attempts = excluded.attempts, output = excluded.output, error = excluded.error,
+    attempts = excluded.attempts, arguments = coalesce(excluded.arguments, runs_step.arguments), output = excluded.output,
+    error = excluded.error,
     error_kind = excluded.error_kind, is_permanent = excluded.is_permanent, usage = excluded.usage, ended_at = excluded.ended_at
 )"""
 # A wait that a cancel has closed is opened again by the requeued run; its time runs on.

@@ -11,7 +11,9 @@ from config.console.parts.moments import moment
 from config.console.parts.sections import Cell, pretty
 from config.console.runs.children import ended, statuses_of
 from config.console.runs.journal import Entry, of_step, of_wait
+from config.console.runs.transcript import BUILTIN
 from runs.models import Run, Step, Wait
+from runs.transcript import BUILTIN as BUILTIN_MODEL
 
 SENDS_ITS_KEY = (Step.Effect.READ, Step.Effect.IDEMPOTENT, Step.Effect.AT_MOST_ONCE)
 
@@ -38,6 +40,8 @@ def _step(step: Step) -> Opened:
         entry=of_step(step),
         facts=[
             ("Effect", f"{step.effect}: {step.get_effect_display()}"),
+            ("Kind", step.get_kind_display() if step.kind != Step.Kind.STEP else ""),
+            ("Model", BUILTIN if (step.usage or {}).get("model") == BUILTIN_MODEL else ""),
             ("Attempts", step.attempts),
             ("Idempotency key", sent),
             ("Began", moment(step.started_at)),

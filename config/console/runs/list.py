@@ -27,6 +27,7 @@ from config.console.runs.bulk import Deed, carry_out_or_ask
 from config.console.runs.buttons import RunButtons
 from config.console.runs.journal_entry import Opened, open_entry
 from config.console.runs.page import sections_of
+from config.console.runs.transcript import spent
 from config.console.runs.uncertain import doubt_about, unproved_step_of, with_doubts
 from config.console.runs.waits import with_open_waits
 from config.console.runs.words import STATUS_COLOURS, duration_of, first_line, in_words, trigger_of
@@ -36,6 +37,7 @@ from runs.actions.requeue import requeue
 from runs.models import Queue, Run
 from runs.processes.alive import alive
 from runs.states import LIVE, REQUEUEABLE, RunStatus
+from runs.transcript import usage_of, with_usage
 
 TITLES = {
     RunStatus.FAILED.value: "Failed runs",
@@ -112,7 +114,7 @@ class FinishedFilter(admin.SimpleListFilter):
 class RunPanel(RunButtons):
     """Runs by status, with the reason of those that do not progress."""
 
-    list_display = ("status_label", "agent", "trigger_link", "tried", "created", "took", "reason")
+    list_display = ("status_label", "agent", "trigger_link", "tried", "created", "took", "used", "reason")
     list_display_links = ("status_label", "agent")
     list_filter = ("status", FinishedFilter, PlaceFilter, AgentFilter)
     search_fields = ("trigger",)  # only shows the search box: see get_search_results
@@ -131,7 +133,7 @@ class RunPanel(RunButtons):
         runs: QuerySet[Run] = with_open_waits(asked)
         if not is_list(request):
             return runs
-        runs = runs.defer("input", "result", "policy")
+        runs = with_usage(runs).defer("input", "result", "policy")
         match request.GET.get("status__exact"):
             case RunStatus.CANCELLED:  # the only rare status without an index
                 return newest(runs)
@@ -183,6 +185,11 @@ class RunPanel(RunButtons):
     @column("took", empty_value="–")
     def took(self, run: Run) -> str | None:
         return duration_of(run)
+
+    @column("models", empty_value="–")
+    def used(self, run: Run) -> SafeString | None:
+        usage = usage_of(run)
+        return as_one(spent(usage)) if usage else None
 
     @column("why")
     def reason(self, run: Run) -> SafeString | str:

@@ -20,6 +20,7 @@ from config.console.parts.sections import (
 )
 from config.console.runs.causal_tree import causal_tree
 from config.console.runs.children import name_of, spawned_by
+from config.console.runs.transcript import conversation
 from config.console.runs.uncertain import notice_of_uncertain
 from config.console.runs.waits import open_wait_of, waiting_for
 from config.console.runs.waterfall import waterfall
@@ -52,7 +53,7 @@ def sections_of(run: Run, request: HttpRequest) -> list[Section]:
         sections.append(Text(title=f"Traceback of attempt {attempts[0].number}", text=attempts[0].traceback))
     if run.result is not None:
         sections.append(Text(title="Result", text=pretty(run.result)))
-    sections += waterfall(run, request)
+    sections += [*conversation(run, request), *waterfall(run, request)]
     sections += [_attempts(attempts), _events(run, events), causal_tree(run), *_notifications(run)]
     approvals = Approval.objects.filter(wait__run=run).order_by("-id").values_list("id", flat=True)[:SHOWN]
     sections.append(entries_of("run", run.pk, parts={"approval": approvals}))

@@ -47,7 +47,7 @@ def test_the_journal_loses_what_it_holds_with_its_run_and_stays() -> None:
     assert pruned()["runs.payload"] == 1
 
     step = run.steps.get()
-    assert (step.arguments, step.output, step.error, step.usage) == (None, None, "", None)
+    assert (step.arguments, step.output, step.error, step.usage) == (None, None, "", {"tokens": 3})
     assert (step.key, step.status, step.effect) == ("mail", "done", "transactional")
     waited = run.waits.get(kind="event")
     assert (waited.match, waited.match_hash, waited.event_type) == (None, "", "invoice.paid")

@@ -1,0 +1,116 @@
+"""The conversation with a model, on the page of its run and in the list of runs."""
+
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.test import Client
+from django.urls import reverse
+from pydantic_ai import Agent as LlmAgent
+
+from agents.llm.builtin import builtin_model
+from config.console.runs.transcript import BUILTIN, ERASED
+from runs.models import Approval, Run, Step
+from runs.retention.payloads import remove_payloads
+from tests.support.console import list_of, page_of
+from tests.support.durable import Lab, lab
+from tests.support.llm import Turns
+from tests.support.runs import make_run
+
+__all__ = ["lab"]
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def shown(client: Client, run: Run, **query: Any) -> str:
+    return client.get(page_of("runs_run", run), query).content.decode()
+
+
+def talk(lab: Lab, *turns: Any, prompt: str = "Where is Ann?", untrusted: Any = None) -> Run:
+    llm = LlmAgent(Turns(*turns).model, name="finder")
+
+    @llm.tool_plain(metadata={"dangerous": True})
+    def find(name: str) -> str:
+        return f"{name} is here"
+
+    return lab.run(lambda run: run.llm(llm, prompt, untrusted=untrusted).output)
+
+
+def test_the_page_of_a_run_shows_its_conversation(lab: Lab, admin: Client) -> None:
+    run = talk(lab, [("find", {"name": "Ann"})], ("I see", "<i>found</i>"))
+
+    said = shown(admin, run)
+
+    assert "2 requests to models · 1 call of tools · " in said and "price unknown" in said
+    assert "<pre>Where is Ann?</pre>" in said
+    assert "<pre>Ann is here</pre>" in said
+    assert "<pre>&lt;i&gt;found&lt;/i&gt;</pre>" in said
+    assert "asked by claim 1" in said
+
+
+def test_thinking_and_long_texts_are_folded(lab: Lab, admin: Client) -> None:
+    run = talk(lab, ("I see", "found"), prompt="long " * 400)
+
+    said = shown(admin, run)
+
+    assert '<summary><span class="transcript-label">Thinking</span> I see</summary>' in said
+    assert '<summary><span class="transcript-label">Prompt</span> long long' in said
+    assert '<span class="transcript-label">Answer</span><pre>found</pre>' in said
+
+
+def test_untrusted_data_is_marked_as_such(lab: Lab, admin: Client) -> None:
+    run = talk(lab, "found", untrusted="<script>alert(1)</script>")
+
+    said = shown(admin, run)
+
+    assert "Prompt, untrusted</span><pre>&lt;script&gt;alert(1)&lt;/script&gt;</pre>" in said
+    assert "given untrusted data" in said
+
+
+def test_a_tool_that_asks_links_to_its_approval(lab: Lab, admin: Client) -> None:
+    run = talk(lab, [("find", {"name": "Ann"})], "found", untrusted="hello")
+
+    said = shown(admin, run)
+
+    assert "waits for approval" in said
+    approval = Approval.objects.get(wait__run=run)
+    assert f'<a class="text-link" href="{page_of("runs_approval", approval)}">approval: open</a>' in said
+
+
+def test_a_run_without_a_conversation_has_no_such_section(admin: Client) -> None:
+    assert 'id="conversation"' not in shown(admin, make_run())
+
+
+@pytest.mark.parametrize("page", ["", "1", "99999999999999999999", "x", "-1"])
+def test_any_page_may_be_asked_for(lab: Lab, admin: Client, page: str) -> None:
+    run = talk(lab, "found")
+
+    assert "<pre>found</pre>" in shown(admin, run, turns=page)
+
+
+def test_pruned_content_is_said_to_be_gone(lab: Lab, admin: Client) -> None:
+    run = talk(lab, "found Ann")
+    with transaction.atomic():
+        remove_payloads([run.pk])
+
+    said = shown(admin, run)
+
+    assert ERASED in said and "found Ann" not in said and "1 request to models" in said
+
+
+def test_the_built_in_model_is_named_wherever_its_run_is_shown(lab: Lab, admin: Client) -> None:
+    run = lab.run(lambda run: run.llm(LlmAgent(builtin_model(), name="demo"), "Say something.").output)
+    request = Step.objects.get(run=run, kind="model")
+    entry = reverse("admin:runs_run_entry", args=[run.pk])
+
+    assert BUILTIN in shown(admin, run)
+    assert BUILTIN in admin.get(list_of("runs_run")).content.decode()
+    assert BUILTIN in admin.get(entry, {"key": request.key}).content.decode()
+
+
+def test_the_list_of_runs_says_what_their_models_used(lab: Lab, admin: Client) -> None:
+    run = talk(lab, "found")
+    [request] = Step.objects.filter(run=run, kind="model")
+    request.usage = {**(request.usage or {}), "input_tokens": 1200, "output_tokens": 34, "cost": "0.00125"}
+    request.save(update_fields=["usage"])
+
+    assert "1,234 tokens · $0.00125" in admin.get(list_of("runs_run")).content.decode()
