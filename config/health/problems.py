@@ -7,15 +7,7 @@ from datetime import timedelta
 from django.conf import settings
 
 from agents.durations import in_words
-from config.health.situation import (
-    BROKEN_SHOWN,
-    COUNTED,
-    FAILING_SHOWN,
-    LATE,
-    Process,
-    Situation,
-    Transaction,
-)
+from config.health.situation import BROKEN_SHOWN, COUNTED, FAILING_SHOWN, LATE, Process, Situation, Transaction
 from runs.models import Alarm, Worker
 from runs.queues.state import SAMPLE, QueueState
 from triggers.dispatch.erring import COUNTED as ERRORS_COUNTED
@@ -171,12 +163,7 @@ def _undispatchable(now: Situation) -> Iterator[Problem]:
     for alarm in now.undispatchable:
         lasted = timedelta(seconds=alarm.age)
         yield Problem(
-            name=alarm.name,
-            severity=BAD,
-            text=alarm.text,
-            remedy=alarm.remedy,
-            lasted=lasted,
-            alarm_after=AT_ONCE,
+            name=alarm.name, severity=BAD, text=alarm.text, remedy=alarm.remedy, lasted=lasted, alarm_after=AT_ONCE
         )
 
 

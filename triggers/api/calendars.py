@@ -9,11 +9,7 @@ from rest_framework.response import Response
 
 from runs.api.resource import BySlug, Refusal, Resource
 from triggers.api.fields import SLUG, naming
-from triggers.api.schedules_json import (
-    CalendarBody,
-    CalendarSerializer,
-    DaysBody,
-)
+from triggers.api.schedules_json import CalendarBody, CalendarSerializer, DaysBody
 from triggers.models import ExclusionCalendar
 from triggers.schedules.calendars import change_calendar, create_calendar, delete_calendar
 

@@ -10,12 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from runs.api.resource import Refusal, Resource
-from triggers.api.events_json import (
-    EventDetailSerializer,
-    EventSerializer,
-    RedispatchSerializer,
-    ReplayBody,
-)
+from triggers.api.events_json import EventDetailSerializer, EventSerializer, RedispatchSerializer, ReplayBody
 from triggers.dispatch.replay import replay
 from triggers.models import Event, Redispatch
 from triggers.sources.cloudevents.intake import EventIntake

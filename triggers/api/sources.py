@@ -3,9 +3,7 @@
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 
 from runs.api.resource import BySlug, Resource
-from triggers.api.events_json import (
-    SourceSerializer,
-)
+from triggers.api.events_json import SourceSerializer
 from triggers.api.triggers import SLUG
 from triggers.models import Source
 

@@ -10,14 +10,7 @@ from django.utils.text import slugify
 from agents import registry
 from agents.agent import Agent
 from agents.exceptions import DeclarationError
-from agents.on import (
-    ClockedTrigger,
-    CronTrigger,
-    IntervalTrigger,
-    ScheduleTrigger,
-    TriggerDeclaration,
-    WordsTrigger,
-)
+from agents.on import ClockedTrigger, CronTrigger, IntervalTrigger, ScheduleTrigger, TriggerDeclaration, WordsTrigger
 from triggers.dispatch.expressions import ExpressionError, compile_expression
 from triggers.dispatch.trigger_policy import check_policy, policy_of
 from triggers.exceptions import RuleError

@@ -16,11 +16,7 @@ from runs.db.sql import database_now, fetch
 from runs.failpoints import failpoint
 from runs.queues import entrance
 from triggers.dispatch import offers, rates, windows
-from triggers.dispatch.admission import (
-    Ledger,
-    Match,
-    admit,
-)
+from triggers.dispatch.admission import Ledger, Match, admit
 from triggers.dispatch.awaited import waits_ended_by
 from triggers.dispatch.behind import Behind
 from triggers.dispatch.decisions import Resumed, forget_held, give_up_on, mark_dispatched, mark_resumed, record, settle

@@ -7,10 +7,7 @@ from django.db import transaction
 from runs.db.sql import database_now
 from runs.failpoints import failpoint
 from triggers.dispatch import windows
-from triggers.dispatch.admission import (
-    close,
-    match_of,
-)
+from triggers.dispatch.admission import close, match_of
 from triggers.dispatch.batch import MOST, Batch, lock_keys, open_ledger
 from triggers.dispatch.decisions import give_up_on, record, settle
 from triggers.dispatch.lock import try_lock

@@ -6,10 +6,7 @@ from uuid import UUID
 from runs.db.sql import execute, execute_many
 from runs.queues import entrance
 from triggers.dispatch import rates, windows
-from triggers.dispatch.admission import (
-    Ledger,
-    Refusal,
-)
+from triggers.dispatch.admission import Ledger, Refusal
 from triggers.dispatch.pending import Item
 from triggers.models import Decision
 

@@ -30,10 +30,7 @@ def resume(trigger: Trigger, *, held: Literal["run", "drop"] = "run", by: str) -
     takes a while where there are many."""
     with transaction.atomic():
         changed = Trigger.objects.filter(pk=trigger.pk, paused_at__isnull=False).update(
-            paused_at=None,
-            paused_reason="",
-            failures_in_a_row=0,
-            resuming_at=Now() if held == "run" else None,
+            paused_at=None, paused_reason="", failures_in_a_row=0, resuming_at=Now() if held == "run" else None
         )
         if not changed:
             raise IllegalState(f"Trigger {trigger.slug} is not paused.", status="active")

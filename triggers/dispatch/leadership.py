@@ -96,14 +96,7 @@ def look_at_holders() -> bool:
     """End dispatchers that are stuck in the dispatching transaction; is the leader silent, outside of any transaction?"""
     [(is_silent, ended)] = fetch(
         HOLDERS,
-        {
-            "space": LOCK[0],
-            "lock": LOCK[1],
-            "leader": LEADER[1],
-            "session": SESSION,
-            "idle": IDLE,
-            "active": ACTIVE,
-        },
+        {"space": LOCK[0], "lock": LOCK[1], "leader": LEADER[1], "session": SESSION, "idle": IDLE, "active": ACTIVE},
     )
     if ended:
         log.warning("dispatcher.stuck_holder_ended", sessions=ended)

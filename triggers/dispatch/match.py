@@ -179,8 +179,7 @@ def decide(
     context = cache(lambda: context_of(cel_event(item, payload.value)))
     return [
         judge(
-            case,
-            answers.get(case.rule.id) or answer(case.question, context, case.rule.compiled, payload.without_data),
+            case, answers.get(case.rule.id) or answer(case.question, context, case.rule.compiled, payload.without_data)
         )
         for case in cases
     ]

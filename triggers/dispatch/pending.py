@@ -129,12 +129,7 @@ first = First()
 def read_items(limit: int, but: Iterable[Identity] = ()) -> list[Item]:
     """The next events to dispatch, without some, in `seq` order: at most `limit`, or what BATCH_BYTES hold, but always one."""
     events, redispatches = _apart(but)
-    parameters = {
-        "limit": limit,
-        "half": max(limit // 2, 1),
-        "but_events": events,
-        "but_redispatches": redispatches,
-    }
+    parameters = {"limit": limit, "half": max(limit // 2, 1), "but_events": events, "but_redispatches": redispatches}
     hint = first.hint()
     return fitting((hint and _read(NEXT, {**parameters, "from": hint})) or _read_first(parameters))
 

@@ -14,14 +14,7 @@ from agents.ids import first_id_at
 from runs.db.sql import execute, fetch
 from runs.retention.prune import LAG as LAG_OF_RUNS
 from runs.retention.prune import PAYLOADS as PAYLOADS_OF_RUNS
-from runs.retention.sweep import (
-    COUNT_FEW,
-    DELETE_FEW,
-    Deletion,
-    Step,
-    Walk,
-    few,
-)
+from runs.retention.sweep import COUNT_FEW, DELETE_FEW, Deletion, Step, Walk, few
 from triggers.dispatch.admission import loop_rate
 from triggers.dispatch.flow_control import Intake
 from triggers.models import Event, Trigger

@@ -23,22 +23,8 @@ from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.links import event_link, link, page, run_link
 from config.console.parts.moments import distance, moment
 from config.console.parts.pages import form_page
-from config.console.parts.panel import (
-    LOOKED_THROUGH,
-    Panel,
-    acting,
-    button,
-    column,
-    newest,
-)
-from config.console.parts.sections import (
-    Facts,
-    Notice,
-    Section,
-    Table,
-    Text,
-    pretty,
-)
+from config.console.parts.panel import LOOKED_THROUGH, Panel, acting, button, column, newest
+from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.runs.shadow import ShadowForm, not_wanting, tried
 from config.console.runs.words import duration_of, first_line, run_list
 from config.console.sources.form import scheme_of

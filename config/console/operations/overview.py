@@ -49,13 +49,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """The context of the index page, limited to what the user may see."""
     if not _may_see(request):
         return context
-    return {
-        **context,
-        "title": "Overview",
-        "alarms": _wrong(),
-        "tiles": _tiles(),
-        "sections": _sections(request),
-    }
+    return {**context, "title": "Overview", "alarms": _wrong(), "tiles": _tiles(), "sections": _sections(request)}
 
 
 def _wrong() -> list[Section]:

@@ -31,10 +31,7 @@ OUTCOMES = {
     "fail": "Let the run fail",
 }
 # If no step could have happened, there is no result to enter.
-OUTCOMES_OF_MISMATCH = {
-    "did_not_happen": "Try again: code that fits its journal is deployed",
-    "fail": OUTCOMES["fail"],
-}
+OUTCOMES_OF_MISMATCH = {"did_not_happen": "Try again: code that fits its journal is deployed", "fail": OUTCOMES["fail"]}
 
 
 class ForkForm(BaseDialogForm):  # type: ignore[misc]
@@ -89,9 +86,7 @@ class ResolveForm(BaseDialogForm):  # type: ignore[misc]
 
 
 REQUEUE = dialog(
-    "Requeue this run?",
-    "Runs it again, with all its attempts. Recorded steps are kept and not repeated.",
-    "Requeue",
+    "Requeue this run?", "Runs it again, with all its attempts. Recorded steps are kept and not repeated.", "Requeue"
 )
 CANCEL = dialog(
     "Cancel this run?",

@@ -83,24 +83,14 @@ class ScheduleButtons:
         return leave(request, page("triggers_schedule", object_id))
 
     @button(
-        "Resume",
-        permissions=["pause"],
-        icon="resume",
-        variant=ActionVariant.PRIMARY,
-        url_path="resume",
-        dialog=RESUME,
+        "Resume", permissions=["pause"], icon="resume", variant=ActionVariant.PRIMARY, url_path="resume", dialog=RESUME
     )
     def resume(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
         attempt(request, lambda: resume_schedule(find_schedule(object_id), by=acting(request)), done="Resumed.")
         return leave(request, page("triggers_schedule", object_id))
 
     @button(
-        "Delete",
-        permissions=["remove"],
-        icon="delete",
-        variant=ActionVariant.DANGER,
-        url_path="remove",
-        dialog=DELETE,
+        "Delete", permissions=["remove"], icon="delete", variant=ActionVariant.DANGER, url_path="remove", dialog=DELETE
     )
     def delete_schedule(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
         schedule = find_schedule(object_id)

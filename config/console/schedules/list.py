@@ -126,13 +126,7 @@ class SchedulePanel(ScheduleButtons, Panel):
         return self._form_page(request, form, f"Edit {schedule.task.name}", "Save", back, schedule)
 
     def _form_page(
-        self,
-        request: HttpRequest,
-        form: RuleForm,
-        title: str,
-        submit: str,
-        back: str,
-        schedule: Schedule | None = None,
+        self, request: HttpRequest, form: RuleForm, title: str, submit: str, back: str, schedule: Schedule | None = None
     ) -> HttpResponse:
         groups = form.groups(preview_of(form))
         return form_page(self, request, form, title=title, submit=submit, back=back, groups=groups, obj=schedule)

@@ -56,9 +56,7 @@ class OwnSecretForm(GraceForm):
     """A secret that the provider made."""
 
     secret = forms.CharField(
-        strip=False,
-        widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}),
-        label="Provider's secret",
+        strip=False, widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}), label="Provider's secret"
     )
     field_order = ("secret", "hours")
 

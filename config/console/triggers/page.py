@@ -20,14 +20,7 @@ from config.console.parts.links import event_link, link, listing, page, run_link
 from config.console.parts.moments import distance, moment
 from config.console.parts.pages import form_page, plain_page
 from config.console.parts.panel import Panel, acting, button, column
-from config.console.parts.sections import (
-    Facts,
-    Notice,
-    Section,
-    Table,
-    Text,
-    pretty,
-)
+from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.runs.words import duration_of, first_line
 from config.console.schedules.words import state_of
 from config.console.triggers.dialogs import HELD, FireForm, PauseForm, RedispatchForm, ResumeForm, a_day_ago

@@ -74,8 +74,7 @@ class Command(BaseCommand):
                 greeted = True
 
         supervisor.run(
-            each_second=greet_when_ready,
-            on_start=lambda pids: home.remember_processes(settings.WAKEFUL_HOME, pids),
+            each_second=greet_when_ready, on_start=lambda pids: home.remember_processes(settings.WAKEFUL_HOME, pids)
         )
         home.remember_processes(settings.WAKEFUL_HOME, {})
         self.stdout.write("All processes stopped.")
