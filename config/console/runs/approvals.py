@@ -141,21 +141,20 @@ class ApprovalPanel(Panel):
 
     # Deciding
 
-    def has_decide_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("runs.decide_approval")
-
-    @button("Approve", permissions=["decide"], icon="check", variant=ActionVariant.SUCCESS, dialog=APPROVE)
+    @button(
+        "Approve", permissions=["runs.decide_approval"], icon="check", variant=ActionVariant.SUCCESS, dialog=APPROVE
+    )
     def approve(self, request: HttpRequest, form: ApproveForm, object_id: str) -> HttpResponse:
         return self._decide(
             request, APPROVE, form, object_id, "approve", field="reason", done="Approved: the run continues."
         )
 
-    @button("Edit and approve", permissions=["decide"], icon="edit", dialog=EDIT)
+    @button("Edit and approve", permissions=["runs.decide_approval"], icon="edit", dialog=EDIT)
     def edit(self, request: HttpRequest, form: EditForm, object_id: str) -> HttpResponse:
         done = "Approved with other arguments: the run continues."
         return self._decide(request, EDIT, form, object_id, "edit", field="arguments", done=done)
 
-    @button("Deny", permissions=["decide"], icon="block", variant=ActionVariant.DANGER, dialog=DENY)
+    @button("Deny", permissions=["runs.decide_approval"], icon="block", variant=ActionVariant.DANGER, dialog=DENY)
     def deny(self, request: HttpRequest, form: ApproveForm, object_id: str) -> HttpResponse:
         return self._decide(request, DENY, form, object_id, "deny", field="reason", done="Denied: the run continues.")
 

@@ -1,5 +1,6 @@
 """The buttons of a run's page: each opens a dialog and calls one service."""
 
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -13,10 +14,10 @@ from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminTextInputWidget
 
-from config.console.parts.dialogs import attempt, dialog, leave, submit
+from config.console.parts.dialogs import attempt, dialog, submit
 from config.console.parts.json_field import JsonField
 from config.console.parts.links import page
-from config.console.parts.panel import Panel, acting, button
+from config.console.parts.panel import Panel, acting, allowed, button
 from runs.actions.cancel import cancel
 from runs.actions.fork import fork
 from runs.actions.requeue import requeue
@@ -112,35 +113,20 @@ class RunButtons(Panel):
 
     actions_detail = ("resolve_run", "requeue_run", "fork_run", "signal_run", "shadow_run", "cancel_run")
 
-    def has_requeue_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("runs.requeue_run")
-
-    def has_cancel_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("runs.cancel_run")
-
-    def has_fork_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("runs.fork_run")
-
-    def has_signal_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("runs.signal_run")
-
-    def has_resolve_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("runs.resolve_run")
-
-    def has_shadow_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("triggers.replay_event")
+    has_requeue_permission = allowed("runs.requeue_run")
+    has_cancel_permission = allowed("runs.cancel_run")
 
     @button("Requeue", permissions=["requeue"], icon="replay", variant=ActionVariant.PRIMARY, dialog=REQUEUE)
     def requeue_run(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        attempt(request, lambda: requeue(UUID(object_id), by=acting(request)), done="Requeued.")
-        return leave(request, page("runs_run", object_id))
+        act, back = partial(requeue, UUID(object_id), by=acting(request)), page("runs_run", object_id)
+        return attempt(request, act, done="Requeued.", back=back)
 
     @button("Cancel", permissions=["cancel"], icon="cancel", variant=ActionVariant.DANGER, dialog=CANCEL)
     def cancel_run(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        attempt(request, lambda: cancel(UUID(object_id), by=acting(request)), done="Cancelled, or about to be.")
-        return leave(request, page("runs_run", object_id))
+        act, back = partial(cancel, UUID(object_id), by=acting(request)), page("runs_run", object_id)
+        return attempt(request, act, done="Cancelled, or about to be.", back=back)
 
-    @button("Fork", permissions=["fork"], icon="fork_right", dialog=FORK)
+    @button("Fork", permissions=["runs.fork_run"], icon="fork_right", dialog=FORK)
     def fork_run(self, request: HttpRequest, form: ForkForm, object_id: str) -> HttpResponse:
         def act() -> str:
             changed = {"input": form.cleaned_data["input"], "has_input": True} if form.changes_input else {}
@@ -157,14 +143,14 @@ class RunButtons(Panel):
             back=page("runs_run", object_id),
         )
 
-    @button("Signal", permissions=["signal"], icon="podcasts", dialog=SIGNAL)
+    @button("Signal", permissions=["runs.signal_run"], icon="podcasts", dialog=SIGNAL)
     def signal_run(self, request: HttpRequest, form: SignalForm, object_id: str) -> HttpResponse:
         def act() -> None:
             signal(UUID(object_id), name=form.cleaned_data["name"], data=form.cleaned_data["data"], by=acting(request))
 
         return submit(request, SIGNAL, form, act, field="name", done="Signalled.", back=page("runs_run", object_id))
 
-    @button("Shadow run", permissions=["shadow"], icon="science", url_path="shadow")
+    @button("Shadow run", permissions=["triggers.replay_event"], icon="science", url_path="shadow")
     def shadow_run(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Open the event's shadow-run page with this run's journal."""
         run = get_object_or_404(Run.objects.only("id", "trigger", "event_ids"), pk=object_id)
@@ -173,7 +159,7 @@ class RunButtons(Panel):
         query = urlencode({"trigger": run.trigger, "run": run.pk})
         return redirect(f"{reverse('admin:triggers_event_shadow_event', args=[run.event_ids[-1]])}?{query}")
 
-    @button("Resolve", permissions=["resolve"], icon="rule", variant=ActionVariant.WARNING, dialog=RESOLVE)
+    @button("Resolve", permissions=["runs.resolve_run"], icon="rule", variant=ActionVariant.WARNING, dialog=RESOLVE)
     def resolve_run(self, request: HttpRequest, form: ResolveForm, object_id: str) -> HttpResponse:
         def act() -> None:
             said = form.cleaned_data
