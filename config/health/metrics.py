@@ -1,10 +1,9 @@
 """/metrics for Prometheus, read from the database at every scrape: the same numbers from whichever web process answers."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
-from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
@@ -15,7 +14,7 @@ from prometheus_client.registry import Collector
 from agents.ids import first_id_at
 from config.health.problems import problems
 from config.health.situation import look
-from runs.db.sql import database_now
+from runs.db.sql import database_now, fetch
 from triggers.accept import builtin_source
 
 MINUTE = timedelta(minutes=1)
@@ -78,54 +77,54 @@ class DatabaseCollector(Collector):
     """Every gauge, as the database stands now."""
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        yield _gauge("wakeful_events_undispatched", "Events the dispatcher has not looked at yet", _rows(EVENTS))
+        yield _gauge("wakeful_events_undispatched", "Events the dispatcher has not looked at yet", fetch(EVENTS))
         yield _gauge(
-            "wakeful_events_undispatched_age_seconds", "Age of the oldest of them", _rows(OLDEST_EVENT) or [(0,)]
+            "wakeful_events_undispatched_age_seconds", "Age of the oldest of them", fetch(OLDEST_EVENT) or [(0,)]
         )
         yield _gauge(
             "wakeful_redispatches_undispatched",
             "Replayed and resumed events it has not looked at yet",
-            _rows(REDISPATCHES),
+            fetch(REDISPATCHES),
         )
         yield _gauge(
             "wakeful_runs",
             "Live runs and failed ones; a queued one is ready, due later, or blocked by its key",
-            _rows(RUNS),
+            fetch(RUNS),
             labels=("status", "place"),
         )
         yield _gauge(
             "wakeful_runs_ready_age_seconds",
             "How long the oldest ready run of a queue has waited for a worker",
-            _rows(OLDEST_READY),
+            fetch(OLDEST_READY),
             labels=("queue",),
         )
-        yield _gauge("wakeful_outbox_messages", "Outbox messages that wait to be handled", _rows(OUTBOX))
-        yield _gauge("wakeful_wakeups_ahead", "Wakes that runs have set for later", _rows(WAKEUPS))
-        yield _gauge("wakeful_outbox_late_seconds", "How late the most overdue of them is", _rows(OUTBOX_LATENESS))
-        yield _gauge("wakeful_processes", "Processes that have not stopped", _rows(PROCESSES), labels=("kind",))
+        yield _gauge("wakeful_outbox_messages", "Outbox messages that wait to be handled", fetch(OUTBOX))
+        yield _gauge("wakeful_wakeups_ahead", "Wakes that runs have set for later", fetch(WAKEUPS))
+        yield _gauge("wakeful_outbox_late_seconds", "How late the most overdue of them is", fetch(OUTBOX_LATENESS))
+        yield _gauge("wakeful_processes", "Processes that have not stopped", fetch(PROCESSES), labels=("kind",))
         yield _gauge(
-            "wakeful_process_seen_seconds", "Time since any process of a kind was seen", _rows(SEEN), labels=("kind",)
+            "wakeful_process_seen_seconds", "Time since any process of a kind was seen", fetch(SEEN), labels=("kind",)
         )
-        yield _gauge("wakeful_schedule_late_seconds", "How late the most overdue schedule is", _rows(SCHEDULE_LATENESS))
-        yield _gauge("wakeful_schedule_next_seconds", "Time until the next schedule is due", _rows(NEXT_DUE))
+        yield _gauge("wakeful_schedule_late_seconds", "How late the most overdue schedule is", fetch(SCHEDULE_LATENESS))
+        yield _gauge("wakeful_schedule_next_seconds", "Time until the next schedule is due", fetch(NEXT_DUE))
         yield _gauge(
             "wakeful_schedule_fires",
             "Events that schedules made in the last minute, among the newest 100,000 events",
-            _rows(FIRES, [builtin_source("schedule"), first_id_at(database_now() - MINUTE)]),
+            fetch(FIRES, [builtin_source("schedule"), first_id_at(database_now() - MINUTE)]),
         )
         yield _gauge(
             "wakeful_schedule_skips",
             "Nominal times that were skipped in the last hour, among the newest 10,000 stretches of them",
-            _rows(SKIPS),
+            fetch(SKIPS),
             labels=("reason",),
         )
         yield _gauge(
             "wakeful_deliveries_refused",
             "Deliveries that a webhook source answered with an error in the last day",
-            _rows(REFUSED),
+            fetch(REFUSED),
             labels=("source", "status"),
         )
-        yield _gauge("wakeful_triggers_paused", "Enabled triggers that are paused", _rows(PAUSED_TRIGGERS))
+        yield _gauge("wakeful_triggers_paused", "Enabled triggers that are paused", fetch(PAUSED_TRIGGERS))
         yield from _situation()
 
 
@@ -158,12 +157,6 @@ registry.register(DatabaseCollector())
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
-
-
-def _rows(query: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(query, parameters)
-        return list(cursor.fetchall())
 
 
 def _gauge(name: str, meaning: str, rows: Iterable[tuple[Any, ...]], labels: tuple[str, ...] = ()) -> GaugeMetricFamily:

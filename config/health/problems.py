@@ -28,15 +28,15 @@ STUCK = {
 class Problem:
     """Bad: something that should happen does not. Warning: it is late, or a person stopped it.
 
-    `lasted` is its duration so far; from `alarm_after` on it is an alarm.
+    `lasted` is its duration so far; from `alarm_after` on it is an alarm, by default at once.
     """
 
     name: str
     severity: Alarm.Severity
     text: str
     remedy: str
-    lasted: timedelta
-    alarm_after: timedelta
+    lasted: timedelta = AT_ONCE
+    alarm_after: timedelta = AT_ONCE
 
     @property
     def is_alarm(self) -> bool:
@@ -127,7 +127,6 @@ def _failover(now: Situation) -> Iterator[Problem]:
             remedy="Compare your records with those of senders and called services after that time: docs/operations.md, "
             "“Failover”. This warning ends after a day.",
             lasted=timedelta(seconds=over.age),
-            alarm_after=AT_ONCE,
         )
 
 
@@ -162,9 +161,7 @@ def _behind(now: Situation, kind: str) -> str:
 def _undispatchable(now: Situation) -> Iterator[Problem]:
     for alarm in now.undispatchable:
         lasted = timedelta(seconds=alarm.age)
-        yield Problem(
-            name=alarm.name, severity=BAD, text=alarm.text, remedy=alarm.remedy, lasted=lasted, alarm_after=AT_ONCE
-        )
+        yield Problem(name=alarm.name, severity=BAD, text=alarm.text, remedy=alarm.remedy, lasted=lasted)
 
 
 def _unmoved(now: Situation) -> Iterator[Problem]:
@@ -176,8 +173,6 @@ def _unmoved(now: Situation) -> Iterator[Problem]:
             severity=BAD,
             text=f"{which} of trigger {one.slug} cannot be {action}: {one.error}. They are kept and retried every 30 s.",
             remedy="Fix the cause; the dispatcher's log has the traceback. The next retry then succeeds.",
-            lasted=AT_ONCE,
-            alarm_after=AT_ONCE,
         )
 
 
@@ -309,8 +304,6 @@ def _broken(now: Situation) -> Iterator[Problem]:
         severity=BAD,
         text=f"Active schedules cannot fire: {named}{more}.",
         remedy="Correct the rule of each schedule, or pause it: `manage.py schedules pause NAME`.",
-        lasted=AT_ONCE,
-        alarm_after=AT_ONCE,
     )
 
 
@@ -389,8 +382,6 @@ def _late(now: Situation) -> Iterator[Problem]:
             text=f"The clock of host {host} is {apart} the database's. This host may refuse signed webhooks as too old or too "
             "new, gives events ids that are out of order, and tells its agents the wrong time.",
             remedy=f"Synchronise the clocks of {host} and of the database server (NTP).",
-            lasted=AT_ONCE,
-            alarm_after=AT_ONCE,
         )
     for slot in now.slots:
         yield Problem(
@@ -400,8 +391,6 @@ def _late(now: Situation) -> Iterator[Problem]:
             f"the last {slot.transactions:,} transactions. It fills the disk.",
             remedy="Start the program that reads from it, or, if none does any more, drop it: "
             f"SELECT pg_drop_replication_slot('{slot.name}')",
-            lasted=AT_ONCE,
-            alarm_after=AT_ONCE,
         )
     if now.undelivered:
         yield Problem(
@@ -437,7 +426,6 @@ def _refusing(now: Situation) -> Iterator[Problem]:
             remedy="Compare the sender's secret with the source's: open the source, then “Enter a secret” or “New secret”. "
             "If the refused deliveries come from a stranger, do nothing: the sender's next delivery ends this warning.",
             lasted=timedelta(seconds=source.last),
-            alarm_after=AT_ONCE,
         )
 
 
@@ -448,8 +436,6 @@ def _triggers(now: Situation) -> Iterator[Problem]:
             severity=WARNING,
             text=f"The last {one.failures} runs of trigger {one.slug} failed.",
             remedy="Read the error of its latest run, fix the cause, then requeue the failed runs.",
-            lasted=AT_ONCE,
-            alarm_after=AT_ONCE,
         )
         if one.paused is not None:
             yield Problem(
@@ -458,7 +444,6 @@ def _triggers(now: Situation) -> Iterator[Problem]:
                 text=f"Trigger {one.slug} has been paused for {_span(one.paused)}: {one.paused_reason}. Its events are kept.",
                 remedy="Fix the cause, then resume the trigger and choose whether its held events run or are dropped.",
                 lasted=timedelta(seconds=one.paused),
-                alarm_after=AT_ONCE,
             )
 
 
@@ -472,8 +457,6 @@ def _erring(now: Situation) -> Iterator[Problem]:
             f"day and started no run. The last error, {_span(one.last)} ago: {one.reason}",
             remedy="Correct the trigger's filter, key or input, then use “Dispatch again” on its page "
             f"(`manage.py replay --errors --trigger {one.slug}`).",
-            lasted=AT_ONCE,
-            alarm_after=AT_ONCE,
         )
 
 
@@ -485,8 +468,6 @@ def _unnamed(name: str, severity: Alarm.Severity, found: Sequence[object], limit
             severity=severity,
             text=f"{what}: {limit:,} are listed, and there are more.",
             remedy="Fix the listed ones first. Each that is over makes room for the next.",
-            lasted=AT_ONCE,
-            alarm_after=AT_ONCE,
         )
 
 
@@ -498,8 +479,6 @@ def _parked(now: Situation) -> Iterator[Problem]:
             text=f"{_count(now.uncertain, 'run')} uncertain: a person must decide whether a step happened, or how the run "
             "continues.",
             remedy="Open “Uncertain runs”, find out what happened, and record the answer.",
-            lasted=AT_ONCE,
-            alarm_after=AT_ONCE,
         )
 
 

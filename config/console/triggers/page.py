@@ -160,11 +160,9 @@ class TriggerPanel(Panel):
     )
     def reset(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
         trigger = get_object_or_404(Trigger, pk=object_id)
-        act, back = (
-            partial(reset_overrides, trigger, trigger.overrides, by=acting(request)),
-            page("triggers_trigger", object_id),
-        )
-        return attempt(request, act, done="Reset to the code's declaration.", back=back)
+        act = partial(reset_overrides, trigger, trigger.overrides, by=acting(request))
+        done, back = "Reset to the code's declaration.", page("triggers_trigger", object_id)
+        return attempt(request, act, done=done, back=back)
 
     # Control
 

@@ -2,7 +2,7 @@ import json
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from uuid import UUID
 
@@ -54,7 +54,7 @@ class Command(BaseCommand):
     ) -> None:
         try:
             report = verify(
-                since=None if everything else now() - _span(since),
+                since=None if everything else now() - parse_duration(since),
                 drained=drained,
                 accepted=_events(accepted) if accepted else (),
                 own=invariants_in(invariants.read_text()) if invariants else (),
@@ -64,10 +64,6 @@ class Command(BaseCommand):
         self.stdout.write(_as_json(report) if as_json else "\n".join(_lines(report)))
         if not report.holds:
             sys.exit(1)
-
-
-def _span(text: str) -> timedelta:
-    return parse_duration(text)
 
 
 def _events(file: Path) -> Iterator[UUID]:
