@@ -49,7 +49,7 @@ def test_emit_with_an_id_twice_is_one_event() -> None:
     first, again = (run_command("emit", "visitor.came", "--id", "7", "--source", "/door") for _ in range(2))
 
     assert first[0] == again[0]
-    assert (first[1], again[1]) == ("", "known already: nothing was recorded\n")
+    assert (first[1], again[1]) == ("", "duplicate: nothing was recorded\n")
     assert Event.objects.count() == 1
 
 

@@ -214,7 +214,7 @@ def test_every_problem_is_listed_at_once(declare: Declare) -> None:
         "Nothing was changed.",
         "agent 'one'",
         "agent 'one'",
-        "2 triggers are called 'same' (of two); give one of them a slug=",
+        "2 triggers have the slug 'same' (agents: two); give one of them another slug=",
     ]
 
 
@@ -222,7 +222,7 @@ def test_operators_trigger_of_the_same_slug_is_not_taken(declare: Declare) -> No
     make_trigger("digest")
     declare("digest", on.event("x"))
 
-    with pytest.raises(DeclarationError, match="an operator made a trigger 'digest'"):
+    with pytest.raises(DeclarationError, match="trigger 'digest' was created by an operator"):
         sync()
 
 
@@ -231,7 +231,7 @@ def test_somebody_elses_periodic_task_of_the_same_name_is_not_taken(declare: Dec
     PeriodicTask.objects.create(name="digest", task="shop.tasks.digest", crontab=crontab)
     declare("digest", on.every("1h"))
 
-    with pytest.raises(DeclarationError, match="there is another schedule 'digest'"):
+    with pytest.raises(DeclarationError, match="another schedule is named 'digest'"):
         sync()
 
 
@@ -325,7 +325,7 @@ def test_policy_of_the_code_reaches_the_row_and_an_edited_field_is_the_operators
 def test_calendar_that_is_not_there_stops_the_sync_before_it_writes(declare: Declare) -> None:
     declare("digest", on.cron("0 9 * * *", exclude=["holidays"]))
 
-    with pytest.raises(DeclarationError, match="schedule 'digest': there is no calendar 'holidays'.*make it first"):
+    with pytest.raises(DeclarationError, match="schedule 'digest': there is no calendar 'holidays'.*create it first"):
         sync()
 
     assert not Trigger.objects.exists()

@@ -159,7 +159,7 @@ def test_what_cannot_be_carried_over_is_said() -> None:
 
     notes = export_triggers().notes
 
-    assert notes[0].startswith("schedule often is left out")
+    assert notes[0].startswith("schedule often is skipped")
 
 
 # There and back
@@ -306,16 +306,16 @@ def test_a_dry_run_tells_the_same_and_changes_nothing() -> None:
 
 VIP: dict[str, Any] = {"slug": "vip", "agent": "greeter"}
 REFUSED = [
-    ([], "no file of triggers"),
-    ({"format": "wakeful triggers", "version": 2}, "version: it is 2"),
-    (file(agents=[]), "agents: unknown here"),
+    ([], 'format: must be "wakeful triggers"'),
+    ({"format": "wakeful triggers", "version": 2}, "version: is 2"),
+    (file(agents=[]), "agents: unknown; use sources"),
     (file(triggers={}), "triggers: must be a list"),
     (file(triggers=[7]), "triggers[0]: must be an object"),
     (file(triggers=[{"agent": "greeter"}]), "triggers[0].slug: is missing"),
-    (file(triggers=[VIP, VIP]), "vip is there 2 times"),
+    (file(triggers=[VIP, VIP]), "vip occurs 2 times"),
     (file(triggers=[{**VIP, "colour": "red"}]), "triggers[0].colour: unknown"),
-    (file(triggers=[{**VIP, "enabled": 1}]), "triggers[0].enabled: is 1"),
-    (file(triggers=[{**VIP, "key_limit": True}]), "triggers[0].key_limit: is True"),
+    (file(triggers=[{**VIP, "enabled": 1}]), "triggers[0].enabled: 1 has the wrong type"),
+    (file(triggers=[{**VIP, "key_limit": True}]), "triggers[0].key_limit: True has the wrong type"),
     (file(triggers=[{**VIP, "slug": "V I P"}]), "trigger V I P: slug"),
     (file(triggers=[{"slug": "vip"}]), "trigger vip: agent: is missing"),
     (file(triggers=[{**VIP, "agent": "nobody"}]), "WAKEFUL_APPS"),
@@ -329,10 +329,10 @@ REFUSED = [
     (file(triggers=[{**VIP, "policy": {"rate": "often"}}]), "10/h"),
     (file(triggers=[{**VIP, "key_limit": 0}]), "key_limit is 0"),
     (file(triggers=[{**VIP, "declared": True}]), "sync_agents"),
-    (file(triggers=[{"slug": "billing", "agent": "greeter"}]), "of agent billing"),
+    (file(triggers=[{"slug": "billing", "agent": "greeter"}]), "has agent billing"),
     (file(sources=[{"slug": "shop", "kind": "carrier-pigeon"}]), "source shop: kind"),
     (file(sources=[{"slug": "shop", "kind": "github", "settings": {"colour": "red"}}]), "source shop: settings.colour"),
-    (file(sources=[{"slug": "cli", "kind": "github"}]), "of kind cli"),
+    (file(sources=[{"slug": "cli", "kind": "github"}]), "has kind cli"),
     (file(schedules=[{"name": "x", "trigger": "nobody", "every": 60}]), "schedule x: trigger"),
     (file(schedules=[{"name": "x", "trigger": "billing"}]), "exactly one of cron, every, at and solar"),
     (file(schedules=[{"name": "x", "trigger": "billing", "every": 60, "cron": "* * * * *"}]), "exactly one of"),

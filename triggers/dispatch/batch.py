@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-import structlog
 from django.conf import settings
 from django.db import transaction
 
@@ -26,8 +25,6 @@ from triggers.dispatch.match import Matched, match_items, piece_of, wanted_by, w
 from triggers.dispatch.pending import Item, read_items
 from triggers.dispatch.rules import Rules
 from triggers.models import Trigger
-
-log = structlog.get_logger(__name__)
 
 LOOK = f"SELECT (SELECT min(due_at) FROM triggers_window) - clock_timestamp(), ({offers.NEXT_DUE})"  # noqa: S608  (our own parts)
 OPEN_EVENTS = "SELECT id FROM triggers_event WHERE id = ANY(%s::uuid[]) AND dispatched_at IS NULL"

@@ -156,6 +156,7 @@ class EventPanel(Panel):
     # Actions
 
     has_replay_permission = allowed("triggers.replay_event")
+    has_erase_permission = allowed("triggers.erase_event")
 
     @admin.action(description="Replay to every matching trigger", permissions=["replay"])
     def replay_chosen(self, request: HttpRequest, queryset: QuerySet[Event]) -> None:
@@ -206,7 +207,7 @@ class EventPanel(Panel):
 
     @button(
         "Erase",
-        permissions=["triggers.erase_event"],
+        permissions=["erase"],
         icon="delete_forever",
         variant=ActionVariant.DANGER,
         dialog=dialog(

@@ -17,5 +17,5 @@ class ConditionFilter(admin.SimpleListFilter):
         return [(value, label) for value, (label, _) in self.conditions.items()]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        value = self.value()
-        return queryset.filter(self.conditions[value][1]) if value in self.conditions else queryset
+        chosen = self.conditions.get(self.value() or "")
+        return queryset.filter(chosen[1]) if chosen else queryset

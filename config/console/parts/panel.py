@@ -118,7 +118,7 @@ def time_column(description: str, field: str) -> Callable[..., SafeString]:
 
 
 def allowed(permission: str) -> Callable[..., bool]:
-    """A `has_…_permission` method: whether the user has this permission. A button can name the permission itself."""
+    """A `has_…_permission` method: whether the user has this permission."""
 
     def has_permission(self: object, request: HttpRequest, object_id: str | None = None) -> bool:
         return request.user.has_perm(permission)

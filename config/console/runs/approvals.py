@@ -20,7 +20,7 @@ from config.console.parts.dialogs import dialog, submit
 from config.console.parts.json_field import JsonField
 from config.console.parts.links import page, run_link
 from config.console.parts.moments import appointment, distance, moment
-from config.console.parts.panel import Panel, acting, button, column, is_list
+from config.console.parts.panel import Panel, acting, allowed, button, column, is_list
 from config.console.parts.sections import Facts, Notice, Section, Text, pretty
 from config.console.runs.words import first_line
 from runs.actions.approve import Choice, decide
@@ -141,20 +141,20 @@ class ApprovalPanel(Panel):
 
     # Deciding
 
-    @button(
-        "Approve", permissions=["runs.decide_approval"], icon="check", variant=ActionVariant.SUCCESS, dialog=APPROVE
-    )
+    has_decide_permission = allowed("runs.decide_approval")
+
+    @button("Approve", permissions=["decide"], icon="check", variant=ActionVariant.SUCCESS, dialog=APPROVE)
     def approve(self, request: HttpRequest, form: ApproveForm, object_id: str) -> HttpResponse:
         return self._decide(
             request, APPROVE, form, object_id, "approve", field="reason", done="Approved: the run continues."
         )
 
-    @button("Edit and approve", permissions=["runs.decide_approval"], icon="edit", dialog=EDIT)
+    @button("Edit and approve", permissions=["decide"], icon="edit", dialog=EDIT)
     def edit(self, request: HttpRequest, form: EditForm, object_id: str) -> HttpResponse:
         done = "Approved with other arguments: the run continues."
         return self._decide(request, EDIT, form, object_id, "edit", field="arguments", done=done)
 
-    @button("Deny", permissions=["runs.decide_approval"], icon="block", variant=ActionVariant.DANGER, dialog=DENY)
+    @button("Deny", permissions=["decide"], icon="block", variant=ActionVariant.DANGER, dialog=DENY)
     def deny(self, request: HttpRequest, form: ApproveForm, object_id: str) -> HttpResponse:
         return self._decide(request, DENY, form, object_id, "deny", field="reason", done="Denied: the run continues.")
 

@@ -115,6 +115,10 @@ class RunButtons(Panel):
 
     has_requeue_permission = allowed("runs.requeue_run")
     has_cancel_permission = allowed("runs.cancel_run")
+    has_fork_permission = allowed("runs.fork_run")
+    has_signal_permission = allowed("runs.signal_run")
+    has_resolve_permission = allowed("runs.resolve_run")
+    has_shadow_permission = allowed("triggers.replay_event")
 
     @button("Requeue", permissions=["requeue"], icon="replay", variant=ActionVariant.PRIMARY, dialog=REQUEUE)
     def requeue_run(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
@@ -126,7 +130,7 @@ class RunButtons(Panel):
         act, back = partial(cancel, UUID(object_id), by=acting(request)), page("runs_run", object_id)
         return attempt(request, act, done="Cancelled, or about to be.", back=back)
 
-    @button("Fork", permissions=["runs.fork_run"], icon="fork_right", dialog=FORK)
+    @button("Fork", permissions=["fork"], icon="fork_right", dialog=FORK)
     def fork_run(self, request: HttpRequest, form: ForkForm, object_id: str) -> HttpResponse:
         def act() -> str:
             changed = {"input": form.cleaned_data["input"], "has_input": True} if form.changes_input else {}
@@ -143,14 +147,14 @@ class RunButtons(Panel):
             back=page("runs_run", object_id),
         )
 
-    @button("Signal", permissions=["runs.signal_run"], icon="podcasts", dialog=SIGNAL)
+    @button("Signal", permissions=["signal"], icon="podcasts", dialog=SIGNAL)
     def signal_run(self, request: HttpRequest, form: SignalForm, object_id: str) -> HttpResponse:
         def act() -> None:
             signal(UUID(object_id), name=form.cleaned_data["name"], data=form.cleaned_data["data"], by=acting(request))
 
         return submit(request, SIGNAL, form, act, field="name", done="Signalled.", back=page("runs_run", object_id))
 
-    @button("Shadow run", permissions=["triggers.replay_event"], icon="science", url_path="shadow")
+    @button("Shadow run", permissions=["shadow"], icon="science", url_path="shadow")
     def shadow_run(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Open the event's shadow-run page with this run's journal."""
         run = get_object_or_404(Run.objects.only("id", "trigger", "event_ids"), pk=object_id)
@@ -159,7 +163,7 @@ class RunButtons(Panel):
         query = urlencode({"trigger": run.trigger, "run": run.pk})
         return redirect(f"{reverse('admin:triggers_event_shadow_event', args=[run.event_ids[-1]])}?{query}")
 
-    @button("Resolve", permissions=["runs.resolve_run"], icon="rule", variant=ActionVariant.WARNING, dialog=RESOLVE)
+    @button("Resolve", permissions=["resolve"], icon="rule", variant=ActionVariant.WARNING, dialog=RESOLVE)
     def resolve_run(self, request: HttpRequest, form: ResolveForm, object_id: str) -> HttpResponse:
         def act() -> None:
             said = form.cleaned_data

@@ -216,7 +216,7 @@ class RunPanel(RunButtons):
         if opened is None:
             raise Http404("The journal has no such entry.")
         if request.headers.get("HX-Request"):
-            may_fork = request.user.has_perm("runs.fork_run") and run.payload_removed_at is None
+            may_fork = self.has_fork_permission(request) and run.payload_removed_at is None
             return TemplateResponse(
                 request, "admin/console/entry.html", {"opened": opened, "fork": _fork_url(run, opened, may_fork)}
             )

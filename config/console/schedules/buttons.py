@@ -50,6 +50,7 @@ class ScheduleButtons:
 
     has_pause_permission = allowed("triggers.pause_trigger")
     has_fire_permission = allowed("triggers.fire_trigger")
+    has_remove_permission = allowed("triggers.delete_schedule")
 
     @button(
         "Run now",
@@ -83,12 +84,7 @@ class ScheduleButtons:
         return attempt(request, act, done="Resumed.", back=page("triggers_schedule", object_id))
 
     @button(
-        "Delete",
-        permissions=["triggers.delete_schedule"],
-        icon="delete",
-        variant=ActionVariant.DANGER,
-        url_path="remove",
-        dialog=DELETE,
+        "Delete", permissions=["remove"], icon="delete", variant=ActionVariant.DANGER, url_path="remove", dialog=DELETE
     )
     def delete_schedule(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
         schedule = find_schedule(object_id)

@@ -88,6 +88,8 @@ class ExclusionCalendarPanel(Panel):
         return str(calendar.used)  # type: ignore[attr-defined]
 
     has_add_permission = allowed("triggers.add_exclusioncalendar")
+    has_edit_permission = allowed("triggers.change_exclusioncalendar")
+    has_remove_permission = allowed("triggers.delete_exclusioncalendar")
 
     def new(self, request: HttpRequest) -> HttpResponse:
         form = NewCalendarForm(request.POST or None)
@@ -97,13 +99,7 @@ class ExclusionCalendarPanel(Panel):
         back = listing("triggers_exclusioncalendar")
         return form_page(self, request, form, title="New exclusion calendar", submit="Create the calendar", back=back)
 
-    @button(
-        "Edit",
-        permissions=["triggers.change_exclusioncalendar"],
-        icon="edit",
-        url_path="edit",
-        variant=ActionVariant.PRIMARY,
-    )
+    @button("Edit", permissions=["edit"], icon="edit", url_path="edit", variant=ActionVariant.PRIMARY)
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         calendar = get_object_or_404(ExclusionCalendar, pk=object_id)
         form = DaysForm(request.POST or None, initial={"days": calendar.days})
@@ -116,7 +112,7 @@ class ExclusionCalendarPanel(Panel):
 
     @button(
         "Delete",
-        permissions=["triggers.delete_exclusioncalendar"],
+        permissions=["remove"],
         icon="delete",
         url_path="remove",
         variant=ActionVariant.DANGER,

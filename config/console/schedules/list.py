@@ -93,6 +93,8 @@ class SchedulePanel(ScheduleButtons, Panel):
     # Making and changing
 
     has_add_permission = allowed("triggers.add_schedule")
+    has_edit_permission = allowed("triggers.change_schedule")
+    has_backfill_permission = allowed("triggers.backfill_schedule")
 
     def new(self, request: HttpRequest) -> HttpResponse:
         form = NewScheduleForm(request.POST or None)
@@ -101,7 +103,7 @@ class SchedulePanel(ScheduleButtons, Panel):
             return leave(request, page("triggers_schedule", schedule.pk))
         return self._form_page(request, form, "New schedule", "Create the schedule", listing("triggers_schedule"))
 
-    @button("Edit", permissions=["triggers.change_schedule"], icon="edit", url_path="edit")
+    @button("Edit", permissions=["edit"], icon="edit", url_path="edit")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         schedule = find_schedule(object_id)
         form = EditScheduleForm(schedule, request.POST or None)
@@ -124,12 +126,12 @@ class SchedulePanel(ScheduleButtons, Panel):
 
     # Its other pages
 
-    @button("Backfill", permissions=["triggers.backfill_schedule"], icon="history", url_path="backfill")
+    @button("Backfill", permissions=["backfill"], icon="history", url_path="backfill")
     def backfill(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return backfill_page(self, request, find_schedule(object_id))
 
     def backfill_preview_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        if not request.user.has_perm("triggers.backfill_schedule"):
+        if not self.has_backfill_permission(request):
             raise PermissionDenied
         return respond(request, backfill_preview(request, find_schedule(object_id)))
 

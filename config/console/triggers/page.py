@@ -91,6 +91,8 @@ class TriggerPanel(Panel):
     # Permissions
 
     has_add_permission = allowed("triggers.add_trigger")
+    has_edit_permission = allowed("triggers.change_trigger")
+    has_try_permission = allowed("triggers.view_event")  # the result of a filter reveals event data
 
     has_pause_permission = allowed("triggers.pause_trigger")
     has_fire_permission = allowed("triggers.fire_trigger")
@@ -109,7 +111,7 @@ class TriggerPanel(Panel):
             self, request, form, title="New trigger", submit="Create the trigger", back=back, groups=groups
         )
 
-    @button("Edit", permissions=["triggers.change_trigger"], icon="edit", url_path="edit")
+    @button("Edit", permissions=["edit"], icon="edit", url_path="edit")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         trigger = get_object_or_404(Trigger, pk=object_id)
         form = TriggerForm(request.POST or None, initial=as_initial(trigger))
@@ -125,14 +127,13 @@ class TriggerPanel(Panel):
             self, request, form, title="Edit trigger", submit="Save", back=back, groups=groups, obj=trigger
         )
 
-    @button("Try the filter", icon="science", url_path="try", permissions=["view", "triggers.view_event"])
+    @button("Try the filter", icon="science", url_path="try", permissions=["view", "try"])
     def try_filter(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Only users who may change the trigger may enter expressions; others try the stored ones. Requires permission to
-        view events: the result of a filter reveals event data."""
+        """Only users who may change the trigger may enter expressions; others try the stored ones."""
         trigger = get_object_or_404(Trigger, pk=object_id)
         title = "Try the filter on recent events"
         stored = {name: getattr(trigger, name) for name in MatchForm().fields}
-        if not request.user.has_perm("triggers.change_trigger"):
+        if not self.has_edit_permission(request):
             if request.method == "POST":
                 raise PermissionDenied
             return plain_page(self, request, title=title, sections=[try_on_recent(trigger, stored)], obj=trigger)
@@ -153,7 +154,7 @@ class TriggerPanel(Panel):
 
     @button(
         "Reset to the code",
-        permissions=["triggers.change_trigger"],
+        permissions=["edit"],
         icon="undo",
         url_path="reset",
         dialog=dialog("Reset to the code's declaration?", "Discards all changes by operators.", "Reset"),

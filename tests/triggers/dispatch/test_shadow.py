@@ -624,8 +624,8 @@ def test_the_command_refuses_in_a_sentence(scene: Scene) -> None:
     scene.set(lambda run: None, types=["other"])
 
     for arguments, said in [
-        ((str(scene.event.pk),), "No trigger wants this event today"),
-        ((str(scene.event.pk), "--trigger", "durable"), "would not wake on it"),
+        ((str(scene.event.pk),), "No trigger matches this event today"),
+        ((str(scene.event.pk), "--trigger", "durable"), "does not match the event today"),
         ((str(scene.event.pk), "--trigger", "nobody"), "no such trigger"),
         (("7",), "no such event"),
     ]:

@@ -140,8 +140,8 @@ def test_what_an_expression_could_not_look_into_is_counted_and_named() -> None:
     out, _, well = run_command("erase", "--where", f'event.data.user.email == "{ADA}"', "--yes")
 
     assert well
-    assert out.startswith("1 events and 0 runs erased\n1 events could not be looked into: their data did not parse")
-    assert f"not looked into: event {raw.pk}" in out
+    assert out.startswith("1 events and 0 runs erased\n1 events could not be checked: their data did not parse")
+    assert f"not checked: event {raw.pk}" in out
     assert Event.objects.get(pk=raw.pk).body
     assert AuditEntry.objects.get().detail["unread"] == 1
 

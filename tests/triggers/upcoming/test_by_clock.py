@@ -88,9 +88,9 @@ def test_everything_that_is_to_come_is_in_one_list_soonest_first() -> None:
 
     assert [(one.kind, one.name, one.agent, one.why) for one in day()] == [
         ("wake", "digest", "reporter", "quarterly review"),
-        ("timer", "sleep#1", "seller", "it has slept enough then"),
-        ("retry", "mailer", "mailer", "attempt 2 did not succeed: OSError: no route"),
-        ("start", "mailer", "mailer", "the rate of its trigger lets it start then"),
+        ("timer", "sleep#1", "seller", "its sleep ends"),
+        ("retry", "mailer", "mailer", "attempt 2 failed: OSError: no route"),
+        ("start", "mailer", "mailer", "the rate of its trigger lets it start at this time"),
         ("reminder", "reminder", "reminders", "Call Ada"),
         ("window", "digest", "reporter", "2 events wait to become one run"),
         ("schedule", "nightly", "nightly", "At 03:00 (UTC)"),

@@ -17,7 +17,7 @@ from config.console.events.decisions import reason_of
 from config.console.parts.dialogs import attempt, dialog
 from config.console.parts.links import event_link, link, listing, page
 from config.console.parts.moments import moment
-from config.console.parts.panel import Panel, acting, button, column, time_column
+from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
 from config.console.parts.sections import Facts, Notice, Section, Table
 from config.console.runs.words import run_list
 from config.console.schedules.backfills.words import COLOURS, bar_of, range_of, state_of_backfill
@@ -63,9 +63,11 @@ class BackfillPanel(Panel):
     asked = time_column("created", "created_at")
     ended = time_column("ended", "ended_at")
 
+    has_cancel_permission = allowed("triggers.backfill_schedule")
+
     @button(
         "Cancel",
-        permissions=["triggers.backfill_schedule"],
+        permissions=["cancel"],
         icon="cancel",
         variant=ActionVariant.DANGER,
         dialog=dialog(

@@ -139,7 +139,7 @@ def test_a_wrong_signature_is_rejected(headers: dict[str, str]) -> None:
         ({"header": "X Sig"}, "header", "must be a header's name"),
         ({"header": 3}, "header", "must be text"),
         ({"id_path": "a..b"}, "id_path", "joined by dots"),
-        ({"secret": "x"}, "secret", "is no setting here; known are algorithm"),
+        ({"secret": "x"}, "secret", "is unknown; use algorithm"),
         ({"template": "{timestamp}"}, "template", r"must contain \{body\} once"),
         ({"template": "{body}{body}"}, "template", r"must contain \{body\} once"),
         ({"template": "{method}.{body}"}, "template", r"\{method\} is not known"),
