@@ -1,4 +1,4 @@
-"""/metrics for Prometheus, read from the database at every scrape: the same numbers from whichever web process answers."""
+"""/metrics for Prometheus, read from the database at each scrape, so that every web process returns the same numbers."""
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
@@ -18,7 +18,7 @@ from runs.db.sql import database_now, fetch
 from triggers.accept import builtin_source
 
 MINUTE = timedelta(minutes=1)
-# Each count reads one narrow partial index. Ages are by the database's clock, and 0 where nothing waits.
+# Each count reads one small partial index. Ages use the database's clock and are 0 if nothing waits.
 EVENTS = "SELECT count(*) FROM triggers_event WHERE dispatched_at IS NULL"
 OLDEST_EVENT = """
 SELECT extract(epoch FROM clock_timestamp() - received_at)::float8
@@ -54,7 +54,7 @@ NEXT_DUE = """
 SELECT extract(epoch FROM min(due_at) - clock_timestamp())::float8 FROM triggers_schedule WHERE due_at IS NOT NULL AND NOT stale
 HAVING min(due_at) IS NOT NULL
 """
-# Of what may be long, the newest end.
+# Only the newest rows of tables that may be long.
 SKIPS = """
 SELECT reason, sum(coalesce(count, 1)) FROM (
   SELECT reason, count FROM triggers_skip WHERE created_at > (SELECT clock_timestamp()) - interval '1 hour'
@@ -74,21 +74,21 @@ PAUSED_TRIGGERS = "SELECT count(*) FROM triggers_trigger WHERE enabled AND pause
 
 
 class DatabaseCollector(Collector):
-    """Every gauge, as the database stands now."""
+    """All gauges, read from the database now."""
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        yield _gauge("wakeful_events_undispatched", "Events the dispatcher has not looked at yet", fetch(EVENTS))
+        yield _gauge("wakeful_events_undispatched", "Events that are not dispatched yet", fetch(EVENTS))
         yield _gauge(
             "wakeful_events_undispatched_age_seconds", "Age of the oldest of them", fetch(OLDEST_EVENT) or [(0,)]
         )
         yield _gauge(
             "wakeful_redispatches_undispatched",
-            "Replayed and resumed events it has not looked at yet",
+            "Replayed and resumed events that are not dispatched yet",
             fetch(REDISPATCHES),
         )
         yield _gauge(
             "wakeful_runs",
-            "Live runs and failed ones; a queued one is ready, due later, or blocked by its key",
+            "Live and failed runs; a queued run is ready, due later, or blocked by its key",
             fetch(RUNS),
             labels=("status", "place"),
         )
@@ -132,13 +132,13 @@ def _situation() -> Iterator[GaugeMetricFamily]:
     now = look()
     yield _gauge(
         "wakeful_problem",
-        "1 for whatever is wrong, as the Processes page has it in words",
+        "1 for each current problem; the Processes page describes it",
         [(problem.name, problem.severity.value, 1) for problem in problems(now)],
         labels=("name", "severity"),
     )
     yield _gauge(
         "wakeful_queue_paused",
-        "1 while a queue is paused; * stands for all of them",
+        "1 while a queue is paused; * means all queues",
         [(queue.name, int(queue.is_paused)) for queue in now.queues],
         labels=("queue",),
     )
@@ -160,7 +160,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 
 def _gauge(name: str, meaning: str, rows: Iterable[tuple[Any, ...]], labels: tuple[str, ...] = ()) -> GaugeMetricFamily:
-    """A gauge out of rows that hold the labels' values and then the number."""
+    """A gauge from rows of label values and a number."""
     gauge = GaugeMetricFamily(name, meaning, labels=labels)
     for *values, number in rows:
         gauge.add_metric(values, number)

@@ -183,8 +183,8 @@ def test_instant_that_is_past_when_first_seen_does_not_fire(declare: Declare) ->
         (on.cron("0 9 * * *", tz="Europe/Wien"), {}, "there is no zone 'Europe/Wien'"),
         (on.every(0.001), {}, "not between 0.1 s and 100 years"),
         (on.event("x", filter="event.data. >"), {}, "agent 'bad': "),
-        (on.event("x", filter="evnt.data.id == 1"), {}, "knows no evnt"),
-        (on.event("x"), {"key": "id"}, "knows no id"),
+        (on.event("x", filter="evnt.data.id == 1"), {}, "uses evnt, which is unknown"),
+        (on.event("x"), {"key": "id"}, "uses id, which is unknown"),
         (on.event("x"), {"input": {"id": "event.data.id +"}}, "agent 'bad': "),
         (on.event(), {}, "needs a type"),
         (on.event("x", slug="Not A Slug"), {}, "use 'not-a-slug'"),
@@ -449,7 +449,7 @@ def test_schedule_for_an_agent_makes_its_trigger(declare: Declare) -> None:
 @pytest.mark.parametrize(
     ("wrong", "complaint"),
     [
-        ({"agent": "nobody"}, "agent: there is no agent 'nobody'; the agents are: digest"),
+        ({"agent": "nobody"}, "agent: no agent 'nobody' is installed; use one of: digest"),
         ({"rule": Clocked.parse("2001-01-01T00:00Z")}, "when: once, at 2001-01-01 00:00:00 UTC: that is past"),
         ({"name": "taken"}, "name: .*'taken' already"),
         ({"name": " "}, "name: .*1 to 200 characters"),
@@ -488,7 +488,7 @@ def test_pausing_and_resuming_a_schedule(declare: Declare) -> None:
     schedule = edit.create_schedule(name="digest", agent="digest", rule=HOURLY, by="admin:ada")
 
     assert not edit.pause_schedule(schedule, by="admin:ada").task.enabled
-    with pytest.raises(IllegalState, match="paused already"):
+    with pytest.raises(IllegalState, match="already paused"):
         edit.pause_schedule(schedule, by="admin:ada")
     assert edit.resume_schedule(schedule, by="admin:ada").task.enabled
     with pytest.raises(IllegalState, match="active already"):

@@ -87,7 +87,7 @@ def test_an_agent_gets_a_trigger_of_its_own() -> None:
         ({"trigger": "nobody"}, "trigger", "nobody"),
         ({"trigger": None}, "agent", "either"),
         ({"agent": "greeter"}, "agent", "either"),
-        ({"trigger": None, "agent": "nobody"}, "agent", "there is no agent"),
+        ({"trigger": None, "agent": "nobody"}, "agent", "no agent 'nobody' is installed"),
         ({"catch_up": "some"}, "catch_up", "latest"),
         ({"catch_up_max": 3}, "catch_up_max", "all"),
         ({"jitter": "soon"}, "jitter", "duration"),

@@ -96,7 +96,10 @@ def test_a_disabled_trigger_is_409_with_its_state() -> None:
     answer = Api().post("triggers/greeter/fire/")
 
     assert answer.status == 409
-    assert answer.body == {"detail": "Trigger greeter is disabled. Enable it in the console first.", "status": "disabled"}
+    assert answer.body == {
+        "detail": "Trigger greeter is disabled. Enable it in the console first.",
+        "status": "disabled",
+    }
 
 
 def test_pause_answers_with_the_trigger_and_a_second_one_with_409() -> None:

@@ -24,7 +24,7 @@ OVER_A_LIMIT = [
     ("event" + ".a" * 900, "operators, dots and brackets"),
     ("1+" * (MAX_OPERATORS + 1) + "1", "operators, dots and brackets"),
     ("(" * 100_000, "characters"),
-    ("[" * (MAX_NESTING + 1) + "]" * (MAX_NESTING + 1), "brackets within each other"),
+    ("[" * (MAX_NESTING + 1) + "]" * (MAX_NESTING + 1), "nested brackets"),
     (f'event.data.x == "{"a" * MAX_LENGTH}"', "characters"),
 ]
 

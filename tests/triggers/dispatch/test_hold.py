@@ -61,7 +61,7 @@ def test_pause_says_why_and_who() -> None:
 def test_a_second_pause_is_refused_and_keeps_the_first_reason() -> None:
     trigger = pause(make_trigger(), reason="first", by="token:ci")
 
-    with pytest.raises(IllegalState, match="paused already") as refused:
+    with pytest.raises(IllegalState, match="already paused") as refused:
         pause(trigger, reason="second", by="token:ci")
 
     assert refused.value.status == "paused"
