@@ -214,7 +214,7 @@ def test_every_problem_is_listed_at_once(declare: Declare) -> None:
         "Nothing was changed.",
         "agent 'one'",
         "agent 'one'",
-        "2 triggers have the slug 'same' (agents: two); give one of them another slug=",
+        "2 triggers have the slug 'same' of two; give one of them another slug=",
     ]
 
 

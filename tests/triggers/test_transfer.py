@@ -388,7 +388,9 @@ def test_an_entry_that_names_a_refused_one_is_not_refused_for_that() -> None:
 
 @pytest.mark.django_db
 def test_a_built_in_source_cannot_be_changed_by_a_file() -> None:
-    assert refused(file(sources=[{"slug": "cli", "enabled": False}]))[0].startswith("source cli: kind: is 'cli'")
+    assert refused(file(sources=[{"slug": "cli", "enabled": False}]))[0].startswith(
+        "source cli: kind: 'cli' is unknown"
+    )
 
 
 # Whatever an operator may make

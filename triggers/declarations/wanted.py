@@ -65,7 +65,7 @@ def wanted_triggers() -> list[Wanted]:
         if count > 1:
             names = sorted({each.columns["agent"] for each in wanted if each.slug == slug})
             problems.append(
-                f"{count} triggers have the slug {slug!r} (agents: {', '.join(names)}); give one of them another slug="
+                f"{count} triggers have the slug {slug!r} of {', '.join(names)}; give one of them another slug="
             )
     if problems:
         raise DeclarationError("\n".join(problems))
