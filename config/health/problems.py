@@ -43,6 +43,12 @@ class Problem:
         return self.lasted >= self.alarm_after
 
 
+def _fault(*, name: str, seconds: float, text: str, remedy: str) -> Problem:
+    """A bad problem, which is an alarm if it lasts for WAKEFUL_ALARM_AFTER."""
+    lasted, alarm_after = timedelta(seconds=seconds), settings.WAKEFUL_ALARM_AFTER
+    return Problem(name=name, severity=BAD, text=text, remedy=remedy, lasted=lasted, alarm_after=alarm_after)
+
+
 # By kind of process: the effect while none is alive, and the command that starts one.
 NEEDED = {
     Worker.Kind.DISPATCHER: (
@@ -105,13 +111,11 @@ def _missing(now: Situation) -> Iterator[Problem]:
                 seen = f"No {kind.value} has ever been seen"
             else:
                 seen = f"No {kind.value} has been seen for {_span(age)}"
-            yield Problem(
+            yield _fault(
                 name=missing(kind),
-                severity=BAD,
                 text=f"{seen}: {effect}.{_last(now, kind)}{_behind(now, kind)}",
                 remedy=f"Start one: {command}. `manage.py up` starts every process on one machine.",
-                lasted=timedelta(seconds=_up_for(now) if age is None else age),
-                alarm_after=settings.WAKEFUL_ALARM_AFTER,
+                seconds=_up_for(now) if age is None else age,
             )
 
 
@@ -185,60 +189,50 @@ def _stuck(now: Situation) -> Iterator[Problem]:
             if now.undispatched >= settings.WAKEFUL_MAX_BACKLOG // 2
             else ""
         )
-        yield Problem(
+        yield _fault(
             name="backlog",
-            severity=BAD,
             text=f"{_count(now.undispatched, 'event')} waiting for dispatch, the oldest for {_span(age)}, "
             f"although a dispatcher is alive.{refused}",
             remedy="Read the dispatcher's log (`journalctl -u wakeful-dispatcher`) and check the oldest transaction: "
             "a transaction that holds a lock can block the dispatcher.",
-            lasted=timedelta(seconds=age),
-            alarm_after=settings.WAKEFUL_ALARM_AFTER,
+            seconds=age,
         )
     late = now.outbox_late or 0
     if now.alive(Worker.Kind.DISPATCHER) and late > LATE.total_seconds():
-        yield Problem(
+        yield _fault(
             name="outbox",
-            severity=BAD,
             text=f"{_count(now.outbox, 'message')} waiting in the outbox, the most overdue by {_span(late)}: emitted events, "
             "failure counts and ordinary periodic tasks are late.",
             remedy="Read the dispatcher's log (`journalctl -u wakeful-dispatcher`).",
-            lasted=timedelta(seconds=late),
-            alarm_after=settings.WAKEFUL_ALARM_AFTER,
+            seconds=late,
         )
     late = now.schedule_age or 0
     if now.alive(Worker.Kind.BEAT) and now.schedules_late:
-        yield Problem(
+        yield _fault(
             name="schedules",
-            severity=BAD,
             text=f"{_count(now.schedules_late, 'schedule')} late, the most overdue by {_span(late)}, although beat is alive.",
             remedy="Read beat's log (`journalctl -u wakeful-beat`).",
-            lasted=timedelta(seconds=late),
-            alarm_after=settings.WAKEFUL_ALARM_AFTER,
+            seconds=late,
         )
     if now.alive(Worker.Kind.BEAT) and now.schedules_unsettled:
         age = now.unsettled_age or 0
-        yield Problem(
+        yield _fault(
             name="edits",
-            severity=BAD,
             text=f"{_count(now.schedules_unsettled, 'edited schedule')} waiting for a new next fire, the oldest for "
             f"{_span(age)}, although beat is alive. Until then they do not fire.",
             remedy="Read beat's log (`journalctl -u wakeful-beat`) and check the oldest transaction: a transaction that holds "
             "a lock on these schedules blocks beat.",
-            lasted=timedelta(seconds=age),
-            alarm_after=settings.WAKEFUL_ALARM_AFTER,
+            seconds=age,
         )
 
     if now.looks.owed:
-        yield Problem(
+        yield _fault(
             name="looks-owed",
-            severity=BAD,
             text=f"{_count(now.looks.owed, 'wait')} without a complete search for earlier events, because the search "
             f"failed: {now.looks.error}. These waits do not time out; only a new event ends them.",
             remedy="Fix the cause. The search is retried at least every 5 minutes and continues where it stopped. "
             "A usual cause is a `statement_timeout` of the role of less than a few seconds.",
-            lasted=timedelta(seconds=now.looks.age or 0),
-            alarm_after=settings.WAKEFUL_ALARM_AFTER,
+            seconds=now.looks.age or 0,
         )
 
 
@@ -270,14 +264,7 @@ def _troubles(now: Situation) -> Iterator[Problem]:
             remedy = f"Restart that dispatcher (process {process.pid})."
         else:
             continue  # reported by a newer version
-        yield Problem(
-            name=name,
-            severity=BAD,
-            text=text,
-            remedy=remedy,
-            lasted=timedelta(seconds=lasted),
-            alarm_after=settings.WAKEFUL_ALARM_AFTER,
-        )
+        yield _fault(name=name, text=text, remedy=remedy, seconds=lasted)
 
 
 def _unknown_topics(now: Situation) -> Iterator[Problem]:
@@ -337,15 +324,13 @@ def _paused(queue: QueueState, subject: str) -> Problem:
 
 def _homeless(queue: QueueState) -> Problem:
     agents = ", ".join(queue.homeless_agents[:5])
-    return Problem(
+    return _fault(
         name=f"homeless:{queue.name}",
-        severity=BAD,
         text=f"{_count(queue.homeless, 'run')} waiting in queue {queue.name!r} and cannot start: no live worker serves the "
         f"queue and has the code of {agents}.",
         remedy=f"Start a worker that has the agent's app in WAKEFUL_APPS and {queue.name!r} among its queues, "
         "or cancel the runs.",
-        lasted=timedelta(seconds=queue.homeless_seconds),
-        alarm_after=settings.WAKEFUL_ALARM_AFTER,
+        seconds=queue.homeless_seconds,
     )
 
 

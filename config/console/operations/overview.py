@@ -58,9 +58,7 @@ def _wrong() -> list[Section]:
 
 
 def _may_see(request: HttpRequest) -> bool:
-    return all(
-        request.user.has_perm(f"{name}") for name in ("runs.view_run", "triggers.view_event", "triggers.view_trigger")
-    )
+    return request.user.has_perms(["runs.view_run", "triggers.view_event", "triggers.view_trigger"])
 
 
 def _tiles() -> list[Tile]:

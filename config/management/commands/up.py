@@ -111,23 +111,20 @@ def _programs() -> list[Program]:
     python = sys.executable
     grace = settings.WAKEFUL_SHUTDOWN_GRACE.total_seconds()
     celery = [python, "-m", "celery", "--quiet", "-A", "config"]
+    worker = [
+        *celery,
+        "worker",
+        "--without-gossip",
+        "--without-mingle",
+        "--concurrency",
+        str(settings.WAKEFUL_CONCURRENCY),
+    ]
     granian = [python, "-m", "granian", "--interface", "rsgi", "--http", "1", "--no-ws", "--log-level", "error"]
     web = [*granian, "--host", HOST, "--port", str(settings.WAKEFUL_PORT), "--workers-kill-timeout", "10"]
     # Each granian worker listens on its own socket, so the port stays open while one of the two is alive.
     web = [*web, "--workers", "2", "--respawn-failed-workers"]
     return [
-        Program(
-            name="worker",
-            command=[
-                *celery,
-                "worker",
-                "--without-gossip",
-                "--without-mingle",
-                "--concurrency",
-                str(settings.WAKEFUL_CONCURRENCY),
-            ],
-            patience=grace + 10,
-        ),
+        Program(name="worker", command=worker, patience=grace + 10),
         Program(name="dispatcher", command=[python, sys.argv[0], "dispatcher"]),
         Program(name="beat", command=[*celery, "beat"]),
         Program(name="web", command=[*web, "--backpressure", "4096", "config.rsgi:application"]),
