@@ -226,7 +226,7 @@ def test_operators_trigger_of_the_same_slug_is_not_taken(declare: Declare) -> No
         sync()
 
 
-def test_somebody_elses_periodic_task_of_the_same_name_is_not_taken(declare: Declare) -> None:
+def test_an_unrelated_periodic_task_of_the_same_name_is_not_taken(declare: Declare) -> None:
     crontab = CrontabSchedule.objects.create()
     PeriodicTask.objects.create(name="digest", task="shop.tasks.digest", crontab=crontab)
     declare("digest", on.every("1h"))
@@ -235,7 +235,7 @@ def test_somebody_elses_periodic_task_of_the_same_name_is_not_taken(declare: Dec
         sync()
 
 
-def test_command_says_what_changed(declare: Declare) -> None:
+def test_command_prints_the_changes(declare: Declare) -> None:
     declare("digest", on.every("1h"))
     first, second = StringIO(), StringIO()
 
@@ -405,7 +405,7 @@ def test_vanished_declaration_disables_and_its_return_enables(declare: Declare) 
     assert sync() == []
 
 
-def test_what_an_operator_had_turned_off_stays_off_when_it_returns(declare: Declare) -> None:
+def test_a_trigger_disabled_by_an_operator_stays_disabled_when_it_returns(declare: Declare) -> None:
     declare("digest", on.every("1h"))
     sync()
     edit.pause_schedule(task_of("digest").wakeful, by="admin:ada")

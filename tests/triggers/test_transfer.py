@@ -103,7 +103,7 @@ def refused(content: Any) -> list[str]:
 
 
 @pytest.mark.django_db
-def test_the_file_holds_what_operators_made_and_changed_and_no_more() -> None:
+def test_the_file_holds_only_objects_and_changes_of_operators() -> None:
     make_triggers()
 
     exported = content()
@@ -153,7 +153,7 @@ def test_some_triggers_come_with_their_schedules_and_sources_alone() -> None:
 
 
 @pytest.mark.django_db
-def test_what_cannot_be_carried_over_is_said() -> None:
+def test_objects_that_cannot_be_exported_are_noted() -> None:
     make_triggers()
     PeriodicTask.objects.filter(name="often").update(interval=None)
 
@@ -201,7 +201,7 @@ def test_a_change_of_a_declared_trigger_is_the_operators_from_then_on() -> None:
 
 
 @pytest.mark.django_db
-def test_each_change_is_told_with_what_was_and_stands_in_the_audit_log() -> None:
+def test_each_change_is_reported_with_its_old_value_and_audited() -> None:
     make_triggers()
 
     done = import_triggers(entry("triggers", "vip", filter="event.data.gold", enabled=False), by="cli:ada")
@@ -216,7 +216,7 @@ def test_each_change_is_told_with_what_was_and_stands_in_the_audit_log() -> None
 
 
 @pytest.mark.django_db
-def test_what_the_file_does_not_name_stays() -> None:
+def test_fields_that_the_file_does_not_name_are_kept() -> None:
     make_triggers()
     before = content()
 
@@ -348,7 +348,7 @@ REFUSED = [
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(("content", "expected"), REFUSED, ids=[expected for _, expected in REFUSED])
-def test_what_makes_no_sense_here_is_named_and_nothing_is_done(content: Any, expected: str) -> None:
+def test_invalid_entries_are_named_and_nothing_is_changed(content: Any, expected: str) -> None:
     sync.sync()
 
     problems = refused(content)
@@ -452,7 +452,7 @@ SCHEDULES = st.tuples(RULES, POLICIES, st.booleans())
     triggers=st.dictionaries(NAMES.filter(lambda name: name not in ("billing", "digest")), TRIGGERS, max_size=3),
     schedules=st.lists(SCHEDULES, max_size=3),
 )
-def test_whatever_operators_make_comes_through_the_file_as_it_was(
+def test_objects_of_operators_survive_export_and_import(
     triggers: dict[str, Any], schedules: list[tuple[dict[str, Any], Any, bool]]
 ) -> None:
     with transaction.atomic():
@@ -503,7 +503,7 @@ def test_the_commands_carry_triggers_by_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.django_db
-def test_the_commands_refuse_what_is_not_there(tmp_path: Path) -> None:
+def test_the_commands_refuse_missing_files_and_unknown_slugs(tmp_path: Path) -> None:
     assert not run_command("export_triggers", "nobody")[2]
     assert not run_command("import_triggers", tmp_path / "nothing.json")[2]
     path = tmp_path / "triggers.json"

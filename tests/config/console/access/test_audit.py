@@ -335,7 +335,7 @@ def test_no_command_is_missing_above() -> None:
     assert ours == set(COMMANDS) | OTHER_COMMANDS
 
 
-def test_what_a_person_may_do_is_in_the_log_when_it_is_changed(admin: Client) -> None:
+def test_changes_of_permissions_are_in_the_audit_log(admin: Client) -> None:
     bob = user()
 
     admin.post(f"/admin/auth/user/{bob.pk}/change/", {**BOB, "groups": [Group.objects.get(name="operator").pk]})

@@ -104,7 +104,7 @@ def test_binary_mode_of_the_reference_library(attributes: dict[str, Any], data: 
 
 
 @given(st.lists(st.tuples(attributes, data), max_size=4))
-def test_batches_of_what_the_reference_library_writes(items: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+def test_batches_of_events_of_the_reference_library(items: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
     sent = [ReferenceEvent({**attributes}, data) for attributes, data in items]
     body = b"[" + b",".join(to_structured_event(event).body for event in sent) + b"]"
 
@@ -304,7 +304,7 @@ def test_without_a_content_type_the_data_is_json() -> None:
     [{}, {"content-type": "application/json"}, {"content-type": "application/cloudevents+xml"},
      BINARY | {"content-type": "application/cloudevents+avro"}],
 )  # fmt: skip
-def test_what_is_no_cloudevent_is_told_what_to_send(headers: dict[str, str]) -> None:
+def test_other_content_is_refused_with_the_accepted_formats(headers: dict[str, str]) -> None:
     with pytest.raises(UnsupportedMedia, match="ce-specversion, ce-id, ce-source and ce-type"):
         read_message(Headers(headers), b"{}")
 

@@ -64,7 +64,7 @@ def test_any_text_in_a_document_is_readable_or_refused(text: str) -> None:
         (b'[["\\ud800"]]', "contains \\u0000 or an unpaired surrogate"),
     ],
 )
-def test_what_cannot_be_stored_is_kept_raw_with_its_reason(body: bytes, reason: str) -> None:
+def test_a_body_that_cannot_be_stored_is_kept_raw_with_the_reason(body: bytes, reason: str) -> None:
     payload = read_payload(body)
 
     assert payload.data is None

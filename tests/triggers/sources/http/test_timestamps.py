@@ -8,7 +8,7 @@ from triggers.sources.http.timestamps import parse_timestamp
 
 
 @given(st.datetimes(timezones=st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))))
-def test_what_isoformat_writes_is_read_as_the_same_instant(instant: datetime) -> None:
+def test_the_output_of_isoformat_is_read_as_the_same_instant(instant: datetime) -> None:
     try:
         expected = instant.astimezone(UTC)
     except OverflowError:
