@@ -488,7 +488,7 @@ def test_pausing_and_resuming_a_schedule(declare: Declare) -> None:
     schedule = edit.create_schedule(name="digest", agent="digest", rule=HOURLY, by="admin:ada")
 
     assert not edit.pause_schedule(schedule, by="admin:ada").task.enabled
-    with pytest.raises(IllegalState, match="already paused"):
+    with pytest.raises(IllegalState, match="paused already"):
         edit.pause_schedule(schedule, by="admin:ada")
     assert edit.resume_schedule(schedule, by="admin:ada").task.enabled
     with pytest.raises(IllegalState, match="active already"):
