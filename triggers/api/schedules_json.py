@@ -186,7 +186,7 @@ class SkipSerializer(serializers.ModelSerializer[Skip]):
 
 
 class FactSerializer(serializers.Serializer[Any]):
-    label = serializers.CharField()  # type: ignore[assignment]  # likewise
+    label = serializers.CharField()  # type: ignore[assignment]  # a field, by its metaclass
     text = serializers.CharField()
 
 

@@ -35,7 +35,7 @@ TAKE_LOCK = "SELECT pg_advisory_xact_lock(%s::bigint)"
 
 @dataclass(kw_only=True)
 class Change:
-    """What a sync did to a trigger."""
+    """A change of a trigger by a sync."""
 
     slug: str
     action: str
