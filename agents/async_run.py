@@ -1,4 +1,4 @@
-"""What an `async def` agent with durable=True is given: the same run, awaitable."""
+"""The run of an `async def` agent with durable=True: AgentRun with awaitable methods."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -11,9 +11,9 @@ from asgiref.sync import sync_to_async
 
 from agents.journal.engine import Begun, Journal
 from agents.journal.keys import needs_key
-from agents.journal.protocol import Effect, StepWish
+from agents.journal.protocol import Effect, StepRequest
 
-from .run import AgentRun, Duration, step_wish
+from .run import AgentRun, Duration, step_request
 
 T = TypeVar("T")
 AWAITED = frozenset(
@@ -36,10 +36,10 @@ class AsyncState:
 
 
 class AsyncAgentRun:
-    """AgentRun with every method that asks or writes the journal awaitable; what is no method is as it is there.
+    """AgentRun whose methods that read or write the journal are awaitable; other attributes are AgentRun's own.
 
-    A step that is a coroutine function runs on the loop, beside others where they are gathered; one that is transactional
-    is a plain function, for its transaction belongs to one thread.
+    A step that is a coroutine function runs on the event loop, in parallel with others if gathered. A transactional step is
+    a plain function, because its transaction belongs to one thread.
     """
 
     def __init__(self, run: AgentRun, journal: Journal) -> None:
@@ -66,33 +66,33 @@ class AsyncAgentRun:
         timeout: Duration | None = None,
     ) -> Any:
         """`AgentRun.step`, whose body may be a coroutine function unless it is transactional."""
-        wish = step_wish(name, arguments, key, effect, retries, timeout)
+        request = step_request(name, arguments, key, effect, retries, timeout)
         if iscoroutinefunction(body) and effect == "transactional":
             raise TypeError(
                 f"step {name!r} is transactional, so its body is a plain function (def): its transaction belongs to one "
                 "thread. Give it another effect, or make it a plain function"
             )
-        with self._beside(wish):
-            begun = await _in_the_main_thread(self._journal.begin, wish)
+        with self._beside(request):
+            begun = await _in_the_main_thread(self._journal.begin, request)
             if begun.is_recorded:
                 return begun.output
             if not iscoroutinefunction(body):
                 with self._run.state.undone_by_failure():
                     return await _in_the_main_thread(self._journal.perform, begun, partial(body, *arguments))
-            return await self._await(begun, partial(body, *arguments), wish.seconds)
+            return await self._await(begun, partial(body, *arguments), request.seconds)
 
     async def finish_steps(self) -> None:
-        """Once the body has ended: its steps that are under way come to their end, and no other begins. They would be
-        repeated otherwise, or nobody would know what came of them."""
+        """Call after the body has ended: let its running steps end and begin no other. Otherwise they would be repeated, or
+        their outcome would be unknown."""
         self._has_ended = True
         await self._is_idle.wait()
 
     @contextmanager
-    def _beside(self, wish: StepWish) -> Iterator[None]:
+    def _beside(self, request: StepRequest) -> Iterator[None]:
         if self._has_ended:
             raise asyncio.CancelledError
-        if self._under_way and not wish.place.key and not self._journal.step_key:
-            raise needs_key(wish.place)
+        if self._under_way and not request.place.key and not self._journal.step_key:
+            raise needs_key(request.place)
         self._under_way += 1
         self._is_idle.clear()
         try:
@@ -115,5 +115,5 @@ class AsyncAgentRun:
 
 
 async def _in_the_main_thread(act: Callable[..., T], *arguments: Any, **named: Any) -> T:
-    # There the run's database session is.
+    # The run's database session belongs to the main thread.
     return await sync_to_async(act, thread_sensitive=True)(*arguments, **named)

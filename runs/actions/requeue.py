@@ -33,10 +33,7 @@ def requeue(run_id: UUID, *, by: str) -> Run:
                 f"run {run_id}: its event has already been processed; replay the event to run it again", run.status
             )
         if run.payload_removed_at:
-            raise IllegalState(
-                f"run {run_id} cannot be requeued: retention or erasure removed its payload",
-                run.status,
-            )
+            raise IllegalState(f"run {run_id} cannot be requeued: retention or erasure removed its payload", run.status)
         requeued = Run.objects.filter(pk=run_id, status__in=REQUEUEABLE, payload_removed_at=None).update(
             status=RunStatus.QUEUED,
             status_reason=f"requeued by {by}",

@@ -13,11 +13,7 @@ from rest_framework.response import Response
 from runs.actions.approve import decide
 from runs.actions.select import select_approvals
 from runs.api.resource import Refusal, Resource
-from runs.api.runs_json import (
-    ApprovalQuery,
-    ApprovalSerializer,
-    DecideBody,
-)
+from runs.api.runs_json import ApprovalQuery, ApprovalSerializer, DecideBody
 from runs.models import Approval
 
 

@@ -34,7 +34,7 @@ class Worker(models.Model):
     class Meta:
         indexes = [
             # Not by `seen_at`: with it in an index, no renewal could be written in place.
-            models.Index(fields=["kind"], name="worker_open", condition=models.Q(stopped_at=None)),
+            models.Index(fields=["kind"], name="worker_open", condition=models.Q(stopped_at=None))
         ]
 
     def __str__(self) -> str:

@@ -18,7 +18,14 @@ from agents.guards.storable import shown
 from agents.journal.ends import Interrupted
 from agents.journal.entries import RESULTS, VALUE, NewWait, RecordedStep, RecordedWait, StepEntry, sought_by
 from agents.journal.memory import Nesting
-from agents.journal.protocol import ApprovalWish, ChildrenWish, EventWish, StepWish, TimeWish, WaitWish
+from agents.journal.protocol import (
+    ApprovalRequest,
+    ChildrenRequest,
+    EventRequest,
+    StepRequest,
+    TimeRequest,
+    WaitRequest,
+)
 from agents.journal.store import Store
 from runs.attempt.deadline import step_deadline
 from runs.attempt.effects import check
@@ -84,9 +91,9 @@ class ShadowStore(Store):
 
     # What the original's journal answers
 
-    def step(self, key: str, wish: StepWish) -> RecordedStep | None:
+    def step(self, key: str, request: StepRequest) -> RecordedStep | None:
         known = self.steps.get(key)
-        if wish.effect == "transactional" or (known and known.status == Step.Status.STARTED):
+        if request.effect == "transactional" or (known and known.status == Step.Status.STARTED):
             return None
         return known
 
@@ -99,9 +106,9 @@ class ShadowStore(Store):
             self._note(key, "value", "journal" if known else "drawn")
         return known
 
-    def wait(self, key: str, wish: WaitWish) -> RecordedWait | None:
+    def wait(self, key: str, request: WaitRequest) -> RecordedWait | None:
         known = self.waits.get(key)
-        return known if known and known.is_over and known.sought == sought_by(wish) else None
+        return known if known and known.is_over and known.sought == sought_by(request) else None
 
     def recalled(self, key: str, kind: str) -> None:
         self._note(key, kind, "journal")
@@ -110,21 +117,21 @@ class ShadowStore(Store):
         return _stopped(
             "wait",
             wait.key,
-            f"it would now wait for {wanted(wait.wish)}",
+            f"it would now wait for {wanted(wait.request)}",
             effect="wait",
-            arguments=_asked(wait.wish),
+            arguments=_asked(wait.request),
         )
 
     # Steps
 
-    def obstacle(self, key: str, wish: StepWish) -> Stopped | None:
-        if wish.effect != "transactional":
+    def obstacle(self, key: str, request: StepRequest) -> Stopped | None:
+        if request.effect != "transactional":
             return _stopped(
                 "call",
                 key,
                 f"step {key!r} would now be called, and no journal says what came of it",
-                effect=wish.effect,
-                arguments=shown(wish.arguments),
+                effect=request.effect,
+                arguments=shown(request.arguments),
             )
         if not self._outside.is_own_thread:
             said = f"step {key!r} runs in a thread of its own, which has another database session"
@@ -216,28 +223,30 @@ def obstacle_of(error: BaseException) -> str:
     return ""
 
 
-def wanted(wish: WaitWish) -> str:
+def wanted(request: WaitRequest) -> str:
     """What a wait is for, in words."""
-    match wish:
-        case TimeWish():
-            return f"the time to come: {wish.until:%Y-%m-%d %H:%M:%S %Z}" if wish.until else _span(wish.duration)
-        case EventWish():
-            having = (
-                f" with {', '.join(f'{path} = {value!r}' for path, value in wish.match.items())}" if wish.match else ""
-            )
+    match request:
+        case TimeRequest():
             return (
-                f"an event {wish.type}{f' from {wish.source}' if wish.source else ''}{having}{_at_most(wish.timeout)}"
+                f"the time to come: {request.until:%Y-%m-%d %H:%M:%S %Z}" if request.until else _span(request.duration)
             )
-        case ApprovalWish():
-            return f"an approval: {wish.question}{_at_most(wish.expires)}"
-        case ChildrenWish():
-            return f"{len(wish.children)} child runs{_at_most(wish.timeout)}"
+        case EventRequest():
+            having = (
+                f" with {', '.join(f'{path} = {value!r}' for path, value in request.match.items())}"
+                if request.match
+                else ""
+            )
+            return f"an event {request.type}{f' from {request.source}' if request.source else ''}{having}{_at_most(request.timeout)}"
+        case ApprovalRequest():
+            return f"an approval: {request.question}{_at_most(request.expires)}"
+        case ChildrenRequest():
+            return f"{len(request.children)} child runs{_at_most(request.timeout)}"
 
 
-def _asked(wish: WaitWish) -> Any:
-    if isinstance(wish, ApprovalWish):
-        return shown([wish.arguments])[0]
-    return shown([dict(wish.match)])[0] if isinstance(wish, EventWish) else None
+def _asked(request: WaitRequest) -> Any:
+    if isinstance(request, ApprovalRequest):
+        return shown([request.arguments])[0]
+    return shown([dict(request.match)])[0] if isinstance(request, EventRequest) else None
 
 
 def _span(duration: Any) -> str:

@@ -23,13 +23,7 @@ from runs.exceptions import RunLost
 from runs.failpoints import failpoint
 from runs.models import Run
 from runs.states import FINISHED, RunStatus
-from runs.transitions.entries import (
-    ASKED,
-    JOURNALED,
-    WAITED,
-    step_parameters,
-    wait_parameters,
-)
+from runs.transitions.entries import ASKED, JOURNALED, WAITED, step_parameters, wait_parameters
 from runs.transitions.outcome import GOES_ON, Leaves, Outbound, Outcome, Ticket
 
 # That a run has finished is told on a grid of half seconds: singly, the dispatcher would spend more on hearing of runs

@@ -190,9 +190,9 @@ def test_only_who_may_decide_is_given_the_link() -> None:
 
 def test_decide_answers_with_the_approval() -> None:
     approval = make_asking_run()
-    wish = {"decision": "edit", "arguments": {"cents": 1}, "reason": "less", "digest": approval.digest}
+    request = {"decision": "edit", "arguments": {"cents": 1}, "reason": "less", "digest": approval.digest}
 
-    answer = Api(["runs.decide_approval"]).post(f"approvals/{approval.id}/decide/", wish)
+    answer = Api(["runs.decide_approval"]).post(f"approvals/{approval.id}/decide/", request)
 
     assert (answer.status, answer.body["status"], answer.body["decided_by"]) == (200, "edited", "token:ci")
     assert (answer.body["decided_arguments"], answer.body["reason"]) == ({"cents": 1}, "less")

@@ -81,7 +81,7 @@ def test_a_body_that_calls_it_fails_at_once_and_is_told_what_to_do(
     run = executed(monkeypatch, body)
 
     assert (run.status, run.attempt, locks) == ("failed", 1, [0])
-    assert f"agent 'keeper' is atomic: what {name}() locks" in run.error
+    assert f"agent 'keeper' is atomic: {name}() takes locks" in run.error
     assert "transaction.on_commit" in run.error
     assert "durable=True" in run.error
     victim.refresh_from_db()
@@ -119,7 +119,7 @@ def test_in_a_step_of_a_durable_agent_it_is_done(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_test_of_the_agent_says_the_same(victim: Run) -> None:
-    with pytest.raises(LockRefused, match=r"'keeper' is atomic: what cancel\(\) locks"):
+    with pytest.raises(LockRefused, match=r"'keeper' is atomic: cancel\(\) takes locks"):
         run_agent(Agent(name="keeper", body=lambda run: cancel(victim.pk, by="keeper")), data={})
 
     assert not connection.in_atomic_block

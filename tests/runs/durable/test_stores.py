@@ -315,7 +315,7 @@ def test_a_step_that_was_begun_and_never_ended_is_parked(lab: Lab) -> None:
 
     in_database = database(lab.crash(run))
 
-    assert in_database.said == "step 'pay' was begun and never ended; it is unknown whether it happened"
+    assert in_database.said == "step 'pay' has begun and not ended; it is unknown whether it happened"
     assert memory(parked, journal=journal) == in_database
 
 
