@@ -374,7 +374,7 @@ class Journal:
 
     def _go_on(self, is_wanted_back: bool) -> None:
         if is_wanted_back:
-            self._stop(Released("released between two steps: its worker stops"))
+            self._stop(Released("its worker stops, between two steps"))
 
     def _lost(self, error: Exception) -> NoReturn:
         """The store or the run is gone. The next claim re-reads whatever was committed."""

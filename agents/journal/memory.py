@@ -67,7 +67,7 @@ class MemoryStore(Store):
         return self.write(entries, effects)
 
     def keep(self, wait: NewWait, *, is_over: bool, came: Any = None) -> KeptWait:
-        place = {"key": wait.key, "position": wait.position, "is_keyed": wait.is_keyed}
+        place: dict[str, Any] = {"key": wait.key, "position": wait.position, "is_keyed": wait.is_keyed}
         self.waits[wait.key] = kept = KeptWait(**place, request=wait.request, is_over=is_over, came=came)
         return kept
 

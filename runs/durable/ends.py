@@ -1,4 +1,4 @@
-"""What becomes of a run whose body was interrupted."""
+"""The outcome of a run whose body was interrupted."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from runs.exceptions import RunLost
 from runs.models import Approval, Attempt, Wait
 from runs.states import RunStatus
 from runs.transitions.entries import ApprovalEntry, WaitEntry
-from runs.transitions.outcome import NoticeRow, Outcome
+from runs.transitions.outcome import NoticeRow, Outcome, released
 
 
 def outcome_of_end(end: BaseException, store: DatabaseStore) -> Outcome:
@@ -54,7 +54,7 @@ def outcome_of_end(end: BaseException, store: DatabaseStore) -> Outcome:
                 entries=end.entries,
             )
         case Released():
-            return Outcome(status=RunStatus.QUEUED, attempt=Attempt.Outcome.RELEASED, reason=end.reason, give_back=True)
+            return released(end.reason)
         case RunLost():
             raise end
         case Lost(error=RunLost() as error):
@@ -92,7 +92,7 @@ def _entry(wait: NewWait) -> WaitEntry:
 
 
 def _asked(wait: NewWait, claim: Claim) -> Sequence[NoticeRow]:
-    """A person is to hear of what is asked, once."""
+    """The notification of an approval, sent once."""
     if not isinstance(wait.request, ApprovalRequest) or not wait.is_new:
         return ()
     return [NoticeRow(sender=claim.agent, text=f"Asks for approval: {wait.request.question}", urgency="normal")]

@@ -110,4 +110,4 @@ def test_what_a_task_would_leave_with_a_step_that_is_over_is_refused_not_lost(la
     run = lab.run(body)
 
     assert run.status == "failed"
-    assert "step 'begin' is over" in run.error
+    assert "step 'begin' has ended" in run.error

@@ -93,4 +93,4 @@ def test_pause_of_a_queue_that_is_not_there_is_refused() -> None:
 
 
 def test_a_pause_that_waits_says_whether_anything_still_runs() -> None:
-    assert run_command("pause", "--reason", "deploy", "--wait", "0")[0].endswith("Nothing of it is running.\n")
+    assert run_command("pause", "--reason", "deploy", "--wait", "0")[0].endswith("None of its runs is running.\n")

@@ -124,7 +124,7 @@ def test_cancel_does_what_it_can() -> None:
     out, err, well = run_command("cancel", queued.id, finished.id)
 
     assert (out, well) == (f"{queued.id} cancelled\n", False)
-    assert err.startswith(f"{finished.id}: ") and "succeeded already" in err
+    assert err.startswith(f"{finished.id}: ") and "already succeeded" in err
 
 
 # --- All that a filter finds ---

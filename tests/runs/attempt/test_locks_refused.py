@@ -98,7 +98,7 @@ def test_a_coroutine_is_refused_it_as_well(monkeypatch: pytest.MonkeyPatch, vict
     run = executed(monkeypatch, body)
 
     assert run.status == "failed"
-    assert "what cancel() locks" in run.error
+    assert "cancel() takes locks" in run.error
 
 
 def test_after_the_commit_it_is_done(monkeypatch: pytest.MonkeyPatch, victim: Run) -> None:

@@ -45,8 +45,8 @@ def elsewhere() -> Iterator[tuple[str, dict[str, Any]]]:
         (f"https:///{SECRET}", "host"),
         (f"https://example.org/{SECRET} x", "space"),
         (f"https://example.org/{SECRET}\r\nX: y", "control"),
-        (f"https://[::1/{SECRET}", "no URL"),
-        (f"https://example.org:port/{SECRET}", "no URL"),
+        (f"https://[::1/{SECRET}", "not a URL"),
+        (f"https://example.org:port/{SECRET}", "not a URL"),
         (f"https://example.org/{SECRET}/ü", "%XX"),
     ],
 )

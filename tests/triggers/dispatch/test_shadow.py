@@ -258,7 +258,7 @@ def test_another_database_is_refused(scene: Scene) -> None:
 
     scene.set(body, durable=False)
 
-    assert "no part in database 'other'" in scene.shadow().error
+    assert "cannot use database 'other'" in scene.shadow().error
 
 
 def test_it_waits_at_most_a_second_for_a_lock(scene: Scene) -> None:

@@ -49,8 +49,8 @@ def test_any_text_in_a_document_is_readable_or_refused(text: str) -> None:
     [
         (b"{", "not JSON"),
         (b"\xff\xfe", "not UTF-8 at byte 0"),
-        (b'{"a": 1, "a": 2}', "a name stands twice in one object: its members 1 and 2"),
-        (b'[{"b": {"a": 1, "c": 1, "c": 1}}]', "a name stands twice in one object: its members 2 and 3"),
+        (b'{"a": 1, "a": 2}', "duplicate name in an object: members 1 and 2"),
+        (b'[{"b": {"a": 1, "c": 1, "c": 1}}]', "duplicate name in an object: members 2 and 3"),
         (b"[NaN]", "NaN is not JSON"),
         (b"[-Infinity]", "-Infinity is not JSON"),
         (b"[1e999]", "a number beyond the range of a double"),

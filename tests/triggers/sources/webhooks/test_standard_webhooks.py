@@ -149,7 +149,7 @@ def test_a_body_that_is_no_json_is_kept_raw_and_named_by_its_id() -> None:
     event = take("standard_webhooks", body, signed(body), SECRET).event
 
     assert (event.ce_id, event.type, event.data, event.body) == ("msg_1", "webhook.received", None, body)
-    assert "stands twice" in event.data_error
+    assert "duplicate name" in event.data_error
 
 
 def test_a_type_that_is_no_name_is_not_used() -> None:
