@@ -43,7 +43,7 @@ def test_it_asks_before_it_waits_and_waits_before_it_pays() -> None:
     assert done.journal.keys == ["find the order", APPROVAL, PARCEL, "refund", "notify#1"]
 
 
-def test_a_crash_after_the_money_was_given_back_gives_none_twice() -> None:
+def test_a_crash_after_the_refund_does_not_refund_twice() -> None:
     an_order()
     journal = Journal()
 
@@ -63,7 +63,7 @@ def test_a_person_may_give_back_less() -> None:
 
 
 @pytest.mark.parametrize("edited", [{"amount": "50"}, {"amount": 0}, {"amount": "much"}, {}, [], "40"])
-def test_an_amount_that_cannot_be_given_back_fails_with_what_to_do(edited: Any) -> None:
+def test_an_impossible_refund_fails_with_the_fix(edited: Any) -> None:
     an_order()
 
     with pytest.raises(StepFailed, match="fork the run from its approval") as raised:
@@ -74,7 +74,7 @@ def test_an_amount_that_cannot_be_given_back_fails_with_what_to_do(edited: Any) 
 
 
 @pytest.mark.parametrize("answer", ["denied", "expired"])
-def test_what_nobody_grants_is_not_given_back(answer: str) -> None:
+def test_a_denied_or_expired_refund_is_not_paid(answer: str) -> None:
     an_order()
 
     assert refund_order(answer).result == {"order": "A-1", "refunded": None, "because": answer}

@@ -124,7 +124,7 @@ def test_a_decision_meant_for_something_else_is_refused() -> None:
     assert Approval.objects.get().status == "approved"
 
 
-def test_what_is_over_cannot_be_decided_even_before_its_run_was_told() -> None:
+def test_an_expired_approval_cannot_be_decided_even_before_its_run_knows() -> None:
     asked = make_asking_run()
     Wait.objects.update(due_at=timezone.now() - timedelta(seconds=1))
 

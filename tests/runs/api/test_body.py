@@ -19,7 +19,7 @@ def request(body: BytesIO, **environ: str) -> WSGIRequest:
 
 
 @given(st.binary())
-def test_the_body_is_what_came(body: bytes) -> None:
+def test_the_body_is_read_as_sent(body: bytes) -> None:
     assert read_body(request(BytesIO(body), CONTENT_LENGTH=str(len(body)))) == body
 
 

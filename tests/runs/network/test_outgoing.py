@@ -105,14 +105,14 @@ def test_a_refusal_says_its_number_and_no_address(status: int, elsewhere: Any) -
     assert str(refused.value) == f"it answered {status}"
 
 
-def test_nobody_there_is_said_without_the_address() -> None:
+def test_an_unreachable_receiver_is_reported_without_its_address() -> None:
     with pytest.raises(outgoing.NotTaken) as refused:
         outgoing.send(f"http://127.0.0.1:1/{SECRET}", timeout=5)
 
     assert str(refused.value) == "ConnectionRefusedError: Connection refused"
 
 
-def test_the_ping_survives_whatever_goes_wrong(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+def test_the_ping_survives_every_error(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError(SECRET)
 
