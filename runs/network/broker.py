@@ -103,28 +103,23 @@ def connection() -> Connection:
     return found.clone(transport_options=options)
 
 
-def _connect(found: Producer) -> None:
+# Any: kombu's stubs lack most of what a Producer has.
+def _connect(found: Any) -> None:
     # One try: by default kombu retries for 6 s.
-    connection: Any = found.connection
-    connection.ensure_connection(max_retries=0)
+    found.connection.ensure_connection(max_retries=0)
     if breaker.is_open and is_redis(found):
-        channel: Any = found.channel
-        channel.client.ping()
+        found.channel.client.ping()
 
 
-def _broken(found: Producer, error: Exception) -> None:
+def _broken(found: Any, error: Exception) -> None:
     breaker.failed(error)
-    connection: Any = found.connection
     with suppress(Exception):
-        connection.close()  # the next try connects again
+        found.connection.close()  # the next try connects again
 
 
-def broker_errors(found: Producer) -> tuple[type[Exception], ...]:
-    connection: Any = found.connection
-    errors: tuple[type[Exception], ...] = (OperationalError, *connection.connection_errors, *connection.channel_errors)
-    return errors
+def broker_errors(found: Any) -> tuple[type[Exception], ...]:
+    return (OperationalError, *found.connection.connection_errors, *found.connection.channel_errors)
 
 
-def is_redis(found: Producer) -> bool:
-    connection: Any = found.connection
-    return bool(connection.transport.driver_type == "redis")
+def is_redis(found: Any) -> bool:
+    return bool(found.connection.transport.driver_type == "redis")
