@@ -1,4 +1,4 @@
-"""What an agent author imports: `from agents import AgentRun, agent, on`. Importing it touches no database."""
+"""The names an agent author needs: `from agents import AgentRun, agent, on`. The import touches no database."""
 
 from agents.journal.protocol import Answer, Ended
 

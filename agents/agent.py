@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from .async_run import AsyncAgentRun
     from .run import AgentRun
 
-Body = Callable[[Any], Any]  # of an AgentRun, or where it is durable and async of an AsyncAgentRun
+Body = Callable[[Any], Any]  # takes an AgentRun; a durable async body takes an AsyncAgentRun
 Overlap = Literal["allow", "skip", "queue_one", "queue", "cancel_previous"]
 Overflow = Literal["delay", "drop"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agent:
-    """A named function that runs wake, with the policy its author declared for it."""
+    """A named function, with the policy its author declared for it."""
 
     name: str
     body: Body
@@ -58,15 +58,11 @@ class Agent:
 
     @cached_property
     def version(self) -> str:
-        """A fingerprint of the body's source; says which code a run met. Empty where there is no source."""
+        """A fingerprint of the body's source, recorded with each run. Empty if the source is not available."""
         try:
             return sha256(getsource(self.body).encode()).hexdigest()[:12]
         except (OSError, TypeError):
             return ""
-
-    @property
-    def doc(self) -> str:
-        return (self.body.__doc__ or "").strip()
 
 
 def agent(
@@ -93,21 +89,22 @@ def agent(
 ) -> Callable[[Body], Agent]:
     """Declare an agent. Its body is one transaction: its writes, result, emitted events and notifications commit together.
 
-    With `durable` the body is replayed instead: it may take steps (`run.step`), each done once, and wait for days; outside
-    of transactional steps it is read-only. A run that waits lets others of its key start, except under overlap "queue" with
-    a limit of 1, or with `hold_key`. Without `keep_content` its journal loses prompts, answers and payloads of tools
+    With `durable` the body is replayed instead: it takes steps (`run.step`), each done once, and may wait for days; outside
+    of transactional steps it is read-only. While a run waits, other runs of its key may start, except under overlap "queue"
+    with a limit of 1, or with `hold_key`. Without `keep_content` the journal loses prompts, answers and payloads of tools
     (`run.llm`) when the run succeeds; tokens and prices stay.
 
-    `key` is CEL over `event`; runs of one key do not overlap. `overlap` says what a new event does meanwhile
-    (default: "skip" for schedules, "queue" where a key is given, else "allow"). `priority` 0 is most urgent, 9 least.
-    `timeout` ("30s") defaults to WAKEFUL_ATOMIC_TIMEOUT, or for a durable
-    agent, between two waits, to WAKEFUL_DURABLE_TIMEOUT. `retries` come after the first attempt. The trigger pauses after
-    `pause_after` failed runs in a row (0: never).
+    `key` is CEL over `event`; runs with the same key do not overlap. `overlap` decides about a new event while a run of its
+    key is live (default: "skip" for schedules, "queue" with a key, else "allow"). `priority` 0 is most urgent, 9 least.
+    `timeout` ("30s") defaults to WAKEFUL_ATOMIC_TIMEOUT; for a durable agent it limits the time between two waits and
+    defaults to WAKEFUL_DURABLE_TIMEOUT. `retries` come after the first attempt. The trigger pauses after `pause_after`
+    failed runs in a row (0: never).
 
-    What follows counts by key, or for the whole trigger where there is none. `key_limit` runs of a key at once. `rate`
-    ("10/h", "100/15m"): no more starts in any such span; the `overflow` is delayed, or dropped with a recorded reason.
-    `debounce` ("30s") waits for quiet, `batch` (100) for so many events, neither longer than `max_wait` (ten times the
-    debounce, or 60 s for a batch); one run then handles all of them as `run.events`. Raises DeclarationError.
+    These limits count per key, or for the whole trigger if it has no key. `key_limit`: runs of a key at the same time.
+    `rate` ("10/h", "100/15m"): most starts in any such span; `overflow` delays the others, or drops them with a recorded
+    reason. `debounce` ("30s") waits for a quiet period, `batch` (100) for that many events, both at most `max_wait`
+    (default: ten times the debounce, or 60 s for a batch); one run then handles all of them as `run.events`. Raises
+    DeclarationError.
     """
     if not 0 <= priority <= 9:
         raise DeclarationError(f"agent {name!r}: priority {priority} is not between 0 (most urgent) and 9")

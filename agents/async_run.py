@@ -1,4 +1,4 @@
-"""What an `async def` agent with durable=True is given: the same run, awaitable."""
+"""The run of an `async def` agent with durable=True: AgentRun with awaitable methods."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +9,7 @@ from agents.journal.concurrent import ConcurrentSteps, in_main_thread
 from agents.journal.engine import Journal
 from agents.journal.protocol import Effect
 
-from .run import AgentRun, Duration, step_wish
+from .run import AgentRun, Duration, step_request
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -39,10 +39,10 @@ class AsyncState:
 
 
 class AsyncAgentRun:
-    """AgentRun with every method that asks or writes the journal awaitable; what is no method is as it is there.
+    """AgentRun whose methods that read or write the journal are awaitable; other attributes are AgentRun's own.
 
-    A step that is a coroutine function runs on the loop, beside others where they are gathered; one that is transactional
-    is a plain function, for its transaction belongs to one thread.
+    A step that is a coroutine function runs on the event loop, in parallel with others if gathered. A transactional step is
+    a plain function, because its transaction belongs to one thread.
     """
 
     def __init__(self, run: AgentRun, journal: Journal) -> None:
@@ -66,14 +66,14 @@ class AsyncAgentRun:
         timeout: Duration | None = None,
     ) -> Any:
         """`AgentRun.step`, whose body may be a coroutine function unless it is transactional."""
-        wish = step_wish(name, arguments, key, effect, retries, timeout)
+        request = step_request(name, arguments, key, effect, retries, timeout)
         if iscoroutinefunction(body) and effect == "transactional":
             raise TypeError(
                 f"step {name!r} is transactional, so its body is a plain function (def): its transaction belongs to one "
                 "thread. Give it another effect, or make it a plain function"
             )
-        with self._steps.beside(wish):
-            begun = await in_main_thread(self._journal.begin, wish)
+        with self._steps.beside(request):
+            begun = await in_main_thread(self._journal.begin, request)
             if begun.is_recorded:
                 return begun.output
             if not iscoroutinefunction(body):
@@ -97,5 +97,5 @@ class AsyncAgentRun:
         return await LlmCall(self._steps, self._run.llm_context(), agent, key=key).run(prompt, untrusted, deps, options)
 
     async def finish_steps(self) -> None:
-        """Once the body has ended: its steps that are under way come to their end, and no other begins."""
+        """Call after the body has ended: let its running steps end and begin no other."""
         await self._steps.finish()

@@ -14,9 +14,7 @@ def parse_duration(value: str | float | timedelta) -> timedelta:
     if isinstance(value, (int, float)):
         return timedelta(seconds=value)
     if len(value) > LONGEST_TEXT:
-        raise ValueError(
-            f'a duration has at most {LONGEST_TEXT} characters; write such as "90s", "30m", "1h30m" or "3d"'
-        )
+        raise ValueError(f'a duration has at most {LONGEST_TEXT} characters; use e.g. "90s", "30m", "1h30m" or "3d"')
     parts = WORD.findall(value)
     if not parts or WORD.sub("", value).strip():
         raise ValueError(f'{value!r} is not a duration; use e.g. "90s", "30m", "1h30m" or "3d"')

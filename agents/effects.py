@@ -1,4 +1,4 @@
-"""What an agent leaves behind besides its own writes; collected while it runs, committed together with them."""
+"""An agent's effects besides its own writes: collected while it runs, committed together with them."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -20,7 +20,7 @@ class Emission:
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """Something an agent wants a person to know."""
+    """A notification to a person."""
 
     text: str
     urgency: Urgency = "normal"
@@ -28,7 +28,7 @@ class Notice:
 
 @dataclass(frozen=True, kw_only=True)
 class Child:
-    """A run that this one spawns. `at_once` above 0: of its siblings of that agent no more run at once."""
+    """A run to spawn. `at_once` above 0 limits how many of this run's children of that agent run at the same time."""
 
     id: UUID
     agent: str
@@ -39,7 +39,7 @@ class Child:
 
 @dataclass(frozen=True, kw_only=True)
 class Wake:
-    """An alarm: the run's own trigger is to wake again so much later."""
+    """An alarm: wake the run's own trigger again after this time."""
 
     after: timedelta
     data: Any
@@ -49,7 +49,7 @@ class Wake:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """A schedule that an agent gives its own trigger; with neither `cron` nor `every`, the one of that name goes."""
+    """A schedule of the agent's own trigger; without `cron` and `every`, the schedule of that name is deleted."""
 
     name: str
     cron: str = ""
@@ -59,7 +59,7 @@ class Standing:
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """The run's heartbeat is to come next so much later than the run ends; its schedule keeps that within bounds."""
+    """The time from the end of the run to its next heartbeat; the schedule keeps it within its bounds."""
 
     after: timedelta
     reason: str = ""

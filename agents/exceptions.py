@@ -1,14 +1,14 @@
 """
 AgentError
 ├── Retry            the agent asks for another attempt
-├── Permanent        the agent says that no attempt will help
+├── Permanent        another attempt would fail the same way
 ├── StateConflict    another run changed the same state value
 ├── NetworkRefused   the network was tried while a transaction was open
-├── LockRefused      a service was called whose locks the open transaction would hold until its end
+├── LockRefused      the open transaction would hold the locks of a service until its end
 ├── StepFailed       a step raised; the same on every replay
-├── ChildFailed      a run that was waited for did not succeed
-└── ApprovalExpired  nobody decided in time, and the agent said that this fails the run
-DeclarationError     an agent's declaration makes no sense
+├── ChildFailed      a child run that this run waited for did not succeed
+└── ApprovalExpired  no decision before the deadline of an approval with on_expiry="fail"
+DeclarationError     an agent's declaration is invalid
 """
 
 from datetime import timedelta
@@ -36,23 +36,23 @@ class StateConflict(AgentError):
 
 
 class NetworkRefused(AgentError):
-    """A transaction is open, so it must not wait for the network: in an atomic agent, declare it with durable=True; in a
-    transactional step, give the step another effect."""
+    """An open transaction must not wait for the network. Fix: declare an atomic agent with durable=True; give a transactional
+    step another effect."""
 
 
 class LockRefused(AgentError):
-    """The body of an atomic agent called a service that locks what others need: the lock would be held until the body's end."""
+    """The body of an atomic agent called a service that takes locks: they would be held until the end of the body."""
 
     def __init__(self, agent: str, service: str) -> None:
         super().__init__(
-            f"agent {agent!r} is atomic: what {service}() locks would stay locked until the end of its transaction, and "
-            f"others would wait for it. Call {service}() after the commit (transaction.on_commit), or in a step of an agent "
-            "with durable=True, which may be woken by an event of this run (run.emit)."
+            f"agent {agent!r} is atomic: {service}() takes locks, which would block other processes until the end of the "
+            f"agent's transaction. Call {service}() after the commit (transaction.on_commit), or in a step of an agent with "
+            "durable=True, which an event of this run may wake (run.emit)."
         )
 
 
 class StepFailed(AgentError):
-    """A step raised. `kind` is the name of the exception's class, `permanent` whether it was Permanent."""
+    """A step raised. `kind` is the name of the exception's class; `permanent`: another attempt would fail the same way."""
 
     def __init__(self, step: str, kind: str, message: str, *, permanent: bool = False) -> None:
         super().__init__(f"step {step!r} failed: {kind}: {message}")
@@ -63,7 +63,7 @@ class StepFailed(AgentError):
 
 
 class ChildFailed(AgentError):
-    """A run that was waited for did not succeed; `status` is how it ended."""
+    """A child run that this run waited for did not succeed; `status` is its last status."""
 
     def __init__(self, run_id: UUID, status: str, error: str) -> None:
         super().__init__(f"child run {run_id} {status}: {error}")
@@ -73,11 +73,11 @@ class ChildFailed(AgentError):
 
 
 class ApprovalExpired(AgentError):
-    """Nobody decided in time."""
+    """An approval was not decided before its deadline."""
 
 
 class DeclarationError(Exception):
-    """An agent's declaration makes no sense; the message names the agent and the fix."""
+    """An agent's declaration is invalid; the message names the agent and the fix."""
 
 
 PERMANENT = (Permanent, NetworkRefused, LockRefused, ChildFailed, ApprovalExpired)

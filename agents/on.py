@@ -1,4 +1,4 @@
-"""What may wake an agent, as its author declares it; `sync_agents` turns each into a Trigger row."""
+"""Declarations of what wakes an agent; `sync_agents` turns each into a Trigger row."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ Length = str | float | timedelta  # "30m", seconds, or a timedelta
 
 
 class Policy(TypedDict, total=False):
-    """What the rule of a schedule leaves open; each is explained in docs/schedules.md."""
+    """Options of a schedule besides its rule; docs/schedules.md explains each."""
 
     catch_up: CatchUp
     catch_up_max: int
@@ -40,7 +40,7 @@ class EventTrigger:
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleTrigger:
-    """By the clock."""
+    """A schedule: wakes by the clock."""
 
     policy: Mapping[str, Any] = field(default_factory=dict)
     slug: str = ""
@@ -56,7 +56,7 @@ class CronTrigger(ScheduleTrigger):
 
 @dataclass(frozen=True, kw_only=True)
 class IntervalTrigger(ScheduleTrigger):
-    """Every so often, counted from the moment the schedule is first seen, or from its start."""
+    """A fixed interval, counted from the first sync of the schedule, or from its start."""
 
     every: timedelta
 
@@ -90,7 +90,7 @@ def webhook(source: str, *types: str, filter: str = "", slug: str = "") -> Event
 
 
 def cron(expression: str, *, tz: str = "UTC", slug: str = "", **policy: Unpack[Policy]) -> CronTrigger:
-    """Wake by crontab, such as "0 9 * * mon-fri", in the zone `tz`."""
+    """Wake by a crontab such as "0 9 * * mon-fri", in the zone `tz`."""
     return CronTrigger(cron=expression, tz=tz, slug=slug, policy=_known("cron", policy))
 
 
@@ -108,8 +108,8 @@ def at(instant: str | datetime, *, slug: str = "", **policy: Unpack[Policy]) -> 
 
 
 def schedule(words: str, *, tz: str = "UTC", slug: str = "", **policy: Unpack[Policy]) -> WordsTrigger:
-    """Wake by a rule in words, such as "every weekday at 09:00", in the zone `tz`. What counts from now ("in 20 minutes",
-    "tomorrow at 9:00") counts from the first sync that sees it."""
+    """Wake by a rule in words, such as "every weekday at 09:00", in the zone `tz`. Relative rules ("in 20 minutes", "tomorrow
+    at 9:00") count from the first sync of the schedule."""
     return WordsTrigger(words=words, tz=tz, slug=slug, policy=_known("schedule", policy))
 
 
@@ -121,8 +121,8 @@ def heartbeat(
     slug: str = "",
     **policy: Unpack[Policy],
 ) -> IntervalTrigger:
-    """Wake every `interval` to look whether there is something to do. The agent may come sooner or later next time, by
-    `run.next_check`, within `pace`; `tz` is the zone of its active hours."""
+    """Wake every `interval` to check whether there is something to do. The agent may move its next wake with `run.next_check`,
+    within `pace`; `tz` is the zone of its active hours."""
     given: dict[str, Any] = {**_known("heartbeat", policy), "kind": "heartbeat"}
     if pace:
         given["pace_min"], given["pace_max"] = map(parse_duration, pace)

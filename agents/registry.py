@@ -1,4 +1,4 @@
-"""The agents this process has code for, by name; filled by importing each installed app's `agents.py`."""
+"""The agents that this process has code for, by name. Importing the `agents.py` of each installed app fills it."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ _agents: dict[str, "Agent"] = {}
 
 
 def register(agent: "Agent") -> "Agent":
-    """Add an agent; DeclarationError if another body has its name."""
+    """Add an agent; DeclarationError if another agent has its name."""
     known = _agents.get(agent.name)
     if known is not None and (known.body.__module__, known.body.__qualname__) != (
         agent.body.__module__,

@@ -1,5 +1,5 @@
-"""Types of events that only Wakeful itself records, each by one built-in source. Whatever reads an event of such a type
-relies on that, so every other way in refuses it."""
+"""Reserved event types: Wakeful alone records them, each by one built-in source. Code that reads such an event relies on this,
+so every other source refuses them."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ RESERVED: Mapping[str, str] = {
     "schedule.fired": "schedule",
     "manual.fired": "manual",
 }
-PREFIX = "wakeful."  # for types to come, so that no sender's own collides with one
+PREFIX = "wakeful."  # for future types, so that no sender's type collides with one
 
 
 def is_reserved(type: str) -> bool:

@@ -14,15 +14,15 @@ from agents.journal.engine import Journal
 from agents.journal.protocol import (
     EXPIRED,
     Answer,
-    ApprovalWish,
-    ChildrenWish,
+    ApprovalRequest,
+    ChildrenRequest,
     Effect,
     Ended,
-    EventWish,
+    EventRequest,
     OnExpiry,
     Place,
-    StepWish,
-    TimeWish,
+    StepRequest,
+    TimeRequest,
 )
 
 from .agent import Agent
@@ -43,14 +43,16 @@ if TYPE_CHECKING:
 
 KEY_LENGTH = 200
 LONGEST = timedelta(days=3660)
-SHORTEST_WAKE = timedelta(seconds=1)  # a wake begins a new causal chain, so no loop guard stops a round of them
+SHORTEST_WAKE = timedelta(
+    seconds=1
+)  # a wake begins a new causal chain, so the loop guard does not stop a loop of wakes
 Duration = str | float | timedelta
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """What happened. `data` is its JSON payload, None where it had none or retention has taken it."""
+    """A recorded event. `data` is its JSON payload; None if it had none, or retention has removed it."""
 
     id: UUID
     type: str
@@ -62,16 +64,16 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Spawned:
-    """A child run, as `spawn` gives it and `gather` takes it."""
+    """A child run: the result of `spawn` and the argument of `join` and `gather`."""
 
     id: UUID
     agent: str
 
 
 class AgentRun:
-    """An agent's view of its run: why it woke, what it does once, waits for, and leaves behind.
+    """An agent's view of its run: its events, steps, waits and effects.
 
-    Steps and waits belong to durable agents. Durations are such as "90s", "3d", a number of seconds or a timedelta.
+    Steps and waits need a durable agent. A duration is a text ("90s", "3d"), a number of seconds or a timedelta.
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class AgentRun:
         self._tools = tools
         self._is_tainted = is_tainted
 
-    # Why it woke
+    # Its events
 
     @cached_property
     def events(self) -> list[Event]:
@@ -109,19 +111,19 @@ class AgentRun:
 
     @property
     def event(self) -> Event:
-        """The event that woke this run (the newest, where there are several). Permanent: another run spawned it."""
+        """The event that woke this run (the newest of several). Permanent: another run spawned this one."""
         if not self.events:
             raise Permanent("this run was spawned by another, so it has no event; read run.input")
         return self.events[-1]
 
     @property
     def input(self) -> Any:
-        """The trigger's input mapping applied to the event, or what the spawning run gave; else the event's data."""
+        """The trigger's input mapping applied to the event, or the input from the parent run; else the event's data."""
         if self._input is not None or not self.events:
             return self._input
         return self.event.data
 
-    # What it leaves behind
+    # Its effects
 
     @property
     def effects(self) -> Effects:
@@ -129,14 +131,14 @@ class AgentRun:
         return self._effects if inside is None else inside
 
     def emit(self, type: str, data: Any = None, *, key: str = "", subject: str = "") -> None:
-        """Emit an event once the run commits (in a durable one: the step). `key` names it within the run; default: its
+        """Emit an event when the run commits (in a durable run: the step). `key` names it within the run; default: its
         ordinal. ValueError: the type is reserved (`agents.reserved`)."""
         if not type or not all(isinstance(text, str) for text in (type, key, subject)):
-            raise ValueError(f"emit({type!r}): type, key and subject are texts, and the type is not empty")
+            raise ValueError(f"emit({type!r}): type, key and subject must be texts, and the type not empty")
         if is_reserved(type):
             raise ValueError(f"emit: {refusal(type)}")
         if len(key) > KEY_LENGTH:
-            raise ValueError(f"emit({type!r}): the key has {len(key)} characters; {KEY_LENGTH} is the most")
+            raise ValueError(f"emit({type!r}): the key has {len(key)} characters; use at most {KEY_LENGTH}")
 
         def act(step: str) -> None:
             name = step or self._name(key, len(self.effects.emissions))
@@ -147,7 +149,7 @@ class AgentRun:
         self._leave(_place(f"emit {type}", key), act)
 
     def notify(self, text: str, *, urgency: Urgency = "normal") -> None:
-        """Tell a person once the run commits (in a durable one: the step)."""
+        """Notify a person when the run commits (in a durable run: the step)."""
         if not isinstance(text, str) or not text:
             raise ValueError(f"notify({text!r}): give a non-empty text")
         if urgency not in ("low", "normal", "high"):
@@ -155,29 +157,29 @@ class AgentRun:
         self._leave(_place("notify"), lambda step: self.effects.notices.append(Notice(text=text, urgency=urgency)))
 
     def spawn(self, agent: "Agent | str", input: Any = None, *, key: str = "", at_once: int = 0) -> Spawned:
-        """Start a run of another agent in this run's commit (in a durable one: the step's); it has `input` and no event.
-        `at_once`: of this run's children of that agent no more run at the same time."""
+        """Start a run of another agent in this run's commit (in a durable run: the step's); it gets `input` and has no event.
+        `at_once` limits how many children of that agent run at the same time; 0: no limit."""
         name = agent if isinstance(agent, str) else agent.name
         if at_once < 0:
             raise ValueError(f"spawn({name!r}): at_once must not be negative")
 
         def act(step: str) -> str:
             place = step or self._name(key, len(self.effects.children))
-            id = child_id(self.id, f"{name}:{place}")
-            if any(child.id == id for child in self.effects.children):
-                raise ValueError(f"spawn({name!r}): this run has already spawned one under the key {place!r}")
-            self.effects.children.append(Child(id=id, agent=name, input=input, key=place, at_once=at_once))
-            return str(id)
+            child = Child(id=child_id(self.id, f"{name}:{place}"), agent=name, input=input, key=place, at_once=at_once)
+            if any(other.id == child.id for other in self.effects.children):
+                raise ValueError(f"spawn({name!r}): this run has already spawned a child under the key {place!r}")
+            self.effects.children.append(child)
+            return str(child.id)
 
         return Spawned(id=UUID(self._leave(_place(f"spawn {name}", key), act)), agent=name)
 
     def wake_in(self, after: Duration, data: Any = None, *, reason: str = "", key: str = "") -> None:
-        """Wake this run's own trigger again so much later, by an event of type `run.wakeup`. It says what this run's event
-        said, so that keys and filters go on working, with a dictionary as `data` laid over it, or other `data` in its
-        place. The pending ones of a trigger are limited (WAKEFUL_MAX_WAKES)."""
+        """Wake this run's own trigger again after this time, with an event of type `run.wakeup`. Its data is that of this
+        run's event, so that keys and filters still work, updated with `data` if that is a dictionary, else replaced by it.
+        WAKEFUL_MAX_WAKES limits the pending wakes of a trigger."""
         delay = parse_duration(after)
         if not SHORTEST_WAKE <= delay <= LONGEST:
-            raise ValueError(f"wake_in({after!r}): give a time from a second to ten years ahead")
+            raise ValueError(f"wake_in({after!r}): use a time from one second to ten years")
 
         def act(step: str) -> None:
             name = step or self._name(key, len(self.effects.wakes))
@@ -186,22 +188,21 @@ class AgentRun:
         self._leave(_place("wake_in", key), act)
 
     def next_check(self, delay: Duration, reason: str = "") -> None:
-        """Let this run's heartbeat come next so much later than this run ends (in a durable one: than this step), within
-        the pace that its schedule allows. Of several the last counts; a run that fails has said nothing."""
+        """Set the time from the end of this run (in a durable run: this step) to its next heartbeat, within the pace of its
+        schedule. The last call counts; it has no effect if the run fails."""
         if not isinstance(reason, str):
-            raise ValueError(f"next_check: the reason is a text, not {reason!r}")
+            raise ValueError(f"next_check: the reason must be a text, not {reason!r}")
         pace = Pace(after=_ahead("next_check", delay), reason=reason)
         self._leave(_place("next_check"), lambda step: self.effects.paces.append(pace))
 
     def schedule(self, name: str, *, cron: str = "", tz: str = "UTC", every: Duration | None = None) -> None:
-        """Give this run's own trigger a schedule of that name, or another rule to the one it has; with neither `cron` nor
-        `every` it is taken away."""
+        """Create or change the schedule of that name on this run's own trigger; without `cron` and `every`, delete it."""
         if not name or (cron and every is not None):
-            raise ValueError(f"schedule({name!r}): give it a name, and either cron or every")
+            raise ValueError(f"schedule({name!r}): give a name, and either cron or every")
         standing = Standing(name=name, cron=cron, tz=tz, every=None if every is None else parse_duration(every))
         self._leave(_place(f"schedule {name}"), lambda step: self.effects.standings.append(standing))
 
-    # What it does once
+    # Its steps
 
     def step(
         self,
@@ -213,15 +214,15 @@ class AgentRun:
         retries: int = 0,
         timeout: Duration | None = None,
     ) -> T:
-        """Call `body(*arguments)` once, whatever happens to this process, and give its output, which is JSON.
+        """Call `body(*arguments)` once, even if this process dies, and return its output, which must be JSON.
 
         `transactional`: its writes and the journal's entry commit together; it may not use the network. `read` and
-        `idempotent` may be repeated after a crash, with the same `run.idempotency_key`. `at_most_once` never is: where
-        nobody knows whether it happened, the run waits for a person. A name that is used again, or in parallel, needs a
-        `key`. Raises StepFailed where the body raised; `retries` come first, each after a backoff and without a worker.
+        `idempotent` steps may be repeated after a crash, with the same `run.idempotency_key`. An `at_most_once` step is never
+        repeated: if its outcome is unknown, the run waits for a person. A name that is used again, or in parallel, needs a
+        `key`. Raises StepFailed if the body raised, after `retries` tries, each after a backoff that occupies no worker.
         """
         journal = self._durable("step")
-        begun = journal.begin(step_wish(name, arguments, key, effect, retries, timeout))
+        begun = journal.begin(step_request(name, arguments, key, effect, retries, timeout))
         if begun.is_recorded:
             output: T = begun.output
             return output
@@ -231,21 +232,21 @@ class AgentRun:
 
     @property
     def idempotency_key(self) -> str:
-        """What a step sends along with an outside call, so that its receiver can tell a repetition."""
+        """A key to send with an outside call of a step, so that the receiver recognizes a repetition."""
         if not self._journal or not self._journal.step_key:
-            raise Permanent("run.idempotency_key belongs to a step: read it inside run.step(…)")
+            raise Permanent("run.idempotency_key exists only in a step: read it inside run.step(…)")
         return f"{self.id}:{self._journal.step_key}"
 
     def now(self) -> datetime:
-        """This instant, aware UTC; in a durable run the same one on every replay."""
+        """The current time, aware UTC; in a durable run the same on every replay."""
         return datetime.fromisoformat(self._value("now", lambda: datetime.now(UTC).isoformat()))
 
     def uuid(self) -> UUID:
-        """A new UUID; in a durable run the same one on every replay."""
+        """A new UUID; in a durable run the same on every replay."""
         return UUID(self._value("uuid", lambda: str(uuid4())))
 
     def random(self) -> float:
-        """A number from 0 up to 1, not for secrets; in a durable run the same one on every replay."""
+        """A number from 0 up to 1, not for secrets; in a durable run the same on every replay."""
         drawn: float = self._value("random", random.random)
         return drawn
 
@@ -299,17 +300,17 @@ class AgentRun:
         """Say that this run has seen untrusted data; `llm(untrusted=…)` does."""
         self._is_tainted = True
 
-    # What it waits for
+    # Its waits
 
     def sleep(self, duration: Duration, *, key: str = "") -> None:
-        """Wait so long, without a process."""
-        self._durable("sleep").wait(TimeWish(place=_place("sleep", key), duration=_ahead("sleep", duration)))
+        """Wait for a duration; the run occupies no process meanwhile."""
+        self._durable("sleep").wait(TimeRequest(place=_place("sleep", key), duration=_ahead("sleep", duration)))
 
     def sleep_until(self, instant: datetime, *, key: str = "") -> None:
-        """Wait until an aware instant, without a process."""
+        """Wait until an aware instant; the run occupies no process meanwhile."""
         if instant.tzinfo is None:
-            raise ValueError(f"sleep_until({instant!r}): the instant has no zone")
-        self._durable("sleep_until").wait(TimeWish(place=_place("sleep", key), until=instant))
+            raise ValueError(f"sleep_until({instant!r}): the instant has no time zone; give it a tzinfo")
+        self._durable("sleep_until").wait(TimeRequest(place=_place("sleep", key), until=instant))
 
     def wait_for_event(
         self,
@@ -320,33 +321,33 @@ class AgentRun:
         timeout: Duration | None = None,
         key: str = "",
     ) -> Event | None:
-        """The first event of this type, since this run was made, that no earlier wait of it took; None: the time is over.
-        `match` says what values its data has at which paths: {"customer.id": 7}. `source` is the slug of the source it must
-        come from: without one, anyone who may send any event can end this wait."""
+        """Wait for the first event of this type since the run was created that no earlier wait of the run took; None after
+        the timeout. `match` maps paths in its data to their values: {"customer.id": 7}. `source` is the slug of the only
+        source that counts: without it, everyone who may send an event can end this wait."""
         if not isinstance(type, str) or not type:
-            raise ValueError(f"wait_for_event({type!r}): name the event's type")
+            raise ValueError(f"wait_for_event({type!r}): give the type of the event")
         if not isinstance(source, str):
             raise ValueError(f"wait_for_event({type!r}): source {source!r} is not the slug of a source")
-        wish = EventWish(
+        request = EventRequest(
             place=_place(f"event {type}", key),
             type=type,
             match=_match(type, match),
             source=source,
             timeout=_ahead("timeout", timeout),
         )
-        came = self._durable("wait_for_event").wait(wish)
+        came = self._durable("wait_for_event").wait(request)
         return None if came is EXPIRED else came
 
     def wait_for_signal(self, name: str, *, timeout: Duration | None = None, key: str = "") -> Event | None:
-        """The first signal of this name sent to this run that no earlier wait took, its `data` what the sender gave; None:
-        the time is over."""
-        wish = EventWish(
+        """Wait for the first signal of this name to this run that no earlier wait took; None after the timeout. `data` is
+        the data of the sender."""
+        request = EventRequest(
             place=_place(f"signal {name}", key),
             type=SIGNAL,
             match={"run": str(self.id), "name": name},
             timeout=_ahead("timeout", timeout),
         )
-        came = self._durable("wait_for_signal").wait(wish)
+        came = self._durable("wait_for_signal").wait(request)
         return None if came is EXPIRED else replace(came, data=(came.data or {}).get("data"))
 
     def ask_approval(
@@ -359,42 +360,39 @@ class AgentRun:
         on_expiry: OnExpiry = "deny",
         key: str = "",
     ) -> Answer:
-        """Ask a person, and wait for the answer: true if it was granted. `arguments` are what is to be done; the person
-        may edit them, so go by those of the answer. Raises ApprovalExpired where `on_expiry` is "fail"."""
+        """Ask a person, and wait for the answer: true if it was granted. `arguments` say what will be done; the person may
+        edit them, so use those of the answer. Raises ApprovalExpired after the deadline if `on_expiry` is "fail"."""
         if not all(isinstance(text, str) for text in (question, detail)) or not question:
             raise ValueError(
                 f"ask_approval({question!r}): question and detail must be texts, and the question not empty"
             )
         if on_expiry not in ("deny", "fail"):
             raise ValueError(f'ask_approval: on_expiry {on_expiry!r} is not "deny" or "fail"')
-        wish = ApprovalWish(
+        request = ApprovalRequest(
             place=_place("approval", key),
-            question=storable(question, "what is asked"),
-            detail=storable(detail, "the detail of what is asked"),
+            question=storable(question, "the question of ask_approval"),
+            detail=storable(detail, "the detail of ask_approval"),
             arguments=json.loads(json.dumps(storable(arguments, f"the arguments of {question!r}"))),
             expires=_ahead("expires", expires),
             on_expiry=on_expiry,
         )
-        answer: Answer = self._durable("ask_approval").wait(wish)
+        answer: Answer = self._durable("ask_approval").wait(request)
         if answer.decision == "expired" and on_expiry == "fail":
             raise ApprovalExpired(f"no decision before the deadline: {question}")
         return answer
 
     def join(self, *children: Spawned, timeout: Duration | None = None, key: str = "") -> list[Ended]:
-        """Wait until these child runs have finished, however; how each ended. TimeoutError: the time was over first."""
-        wish = ChildrenWish(
-            place=_place("join", key),
-            children=[child.id for child in children],
-            timeout=_ahead("timeout", timeout),
-        )
-        ended = self._durable("join").wait(wish) if children else []
+        """Wait until these child runs have finished; return how each ended. TimeoutError after the timeout."""
+        ids = [child.id for child in children]
+        request = ChildrenRequest(place=_place("join", key), children=ids, timeout=_ahead("timeout", timeout))
+        ended = self._durable("join").wait(request) if children else []
         if ended is EXPIRED:
-            raise TimeoutError(f"{len(children)} child runs had not all finished after {timeout}")
+            raise TimeoutError(f"not all of {len(children)} child runs finished within {timeout}")
         found: list[Ended] = ended
         return found
 
     def gather(self, *children: Spawned, timeout: Duration | None = None, key: str = "") -> list[Any]:
-        """The results of these child runs, once all have finished. ChildFailed: one of them did not succeed."""
+        """Wait for these child runs and return their results. ChildFailed if one of them did not succeed."""
         ended = self.join(*children, timeout=timeout, key=key)
         for child, end in zip(children, ended, strict=True):
             if end.status != "succeeded":
@@ -412,11 +410,10 @@ class AgentRun:
         return self._journal
 
     def _leave(self, place: Place, act: Callable[[str], Any]) -> Any:
-        """Leave something behind: with the run, with the step that is under way, or as a step of its own, whose key the
-        act is given."""
+        """Collect an effect: in the run, in the running step, or in a step of its own, whose key `act` gets."""
         if self._journal is None or self._journal.effects is not None:
             return act("")
-        begun = self._journal.begin(StepWish(place=place))
+        begun = self._journal.begin(StepRequest(place=place))
         return begun.output if begun.is_recorded else self._journal.perform(begun, lambda: act(begun.key))
 
     def _value(self, name: str, draw: Callable[[], Any]) -> Any:
@@ -431,16 +428,16 @@ class AgentRun:
         return said if data is None else data
 
     def _name(self, key: str, ordinal: int) -> str:
-        """What an effect is called within the run. The first slash ends the step's key, so those in it are written as in a
-        JSON pointer: no two effects have one name, of which only one would be recorded."""
+        """The name of an effect within the run. The first slash ends the step's key, so slashes in it are escaped as in a JSON
+        pointer: otherwise two effects could share a name, and only one would be recorded."""
         step = self._journal.step_key.replace("~", "~0").replace("/", "~1") if self._journal else ""
         return "/".join(filter(None, (step, key or str(ordinal + 1))))
 
 
-def step_wish(
+def step_request(
     name: str, arguments: Sequence[Any], key: object, effect: Effect, retries: int, timeout: Duration | None
-) -> StepWish:
-    return StepWish(
+) -> StepRequest:
+    return StepRequest(
         place=Place(name=name, key=str(key)),
         effect=effect,
         retries=retries,
@@ -472,5 +469,5 @@ def _ahead(what: str, duration: Duration | None) -> timedelta | None:
         return None
     parsed = parse_duration(duration)
     if not timedelta() <= parsed <= LONGEST:
-        raise ValueError(f"{what} {duration!r}: at least 0, at most ten years")
+        raise ValueError(f"{what} {duration!r}: use a duration from 0 to ten years")
     return parsed

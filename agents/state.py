@@ -11,8 +11,7 @@ Value = Callable[[str, Callable[[], Any]], Any]
 
 
 class State:
-    """An agent's values between runs, by name; read and written in the run's own transaction, or, by a durable one, in a
-    step's."""
+    """An agent's values between runs, by name; read and written in the transaction of the run, or of a durable run's step."""
 
     def __init__(
         self, agent: str, leave: Leave = lambda place, act: act(""), value: Value = lambda name, draw: draw()
@@ -23,7 +22,7 @@ class State:
         self._revisions: dict[str, int] = {}
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value as last committed, or as this run has set it; in a durable run the same one on every replay."""
+        """The last committed value, or the one that this run has set; in a durable run the same value on every replay."""
         found = self._value(f"state {name}", lambda: self._read(name))
         self._revisions[name] = found[1] if found else 0
         return found[0] if found else default
@@ -36,7 +35,7 @@ class State:
 
     @contextmanager
     def undone_by_failure(self) -> Iterator[None]:
-        """Within a step: what it has set was never set if it fails."""
+        """Encloses a step: if it fails, the values it has set count as not set."""
         seen = dict(self._revisions)
         try:
             yield
@@ -56,7 +55,7 @@ class State:
 
         seen = self._revisions.get(name)
         if seen is None:
-            # Nothing was read that another run could have changed; and a replay would not know of this.
+            # This run has not read the value before, so no change of another run can conflict; a replay skips this read.
             found = self._read(name)
             seen = found[1] if found else 0
         if seen == 0:

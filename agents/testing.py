@@ -1,4 +1,4 @@
-"""Run an agent in a test of yours: no broker, no worker, no rows but the ones your agent writes.
+"""Run an agent in a test: no broker, no worker, no rows but the ones your agent writes.
 
     @pytest.mark.django_db
     def test_a_digest_counts_what_is_new() -> None:
@@ -10,22 +10,22 @@
         assert [event.type for event in done.emitted] == ["tickets.digested"]
         assert not done.notifications
 
-The body runs as in production: in a transaction (a savepoint of your test's), without network, on an event made of
-what you give. What it raises is raised to you, and its writes are undone.
+The body runs as in production: in a transaction (a savepoint of your test's), without network, on an event with your
+values. An exception of the body reaches your test, and the agent's writes are rolled back.
 
-A durable agent runs to its end in one go. Its steps are really done, each transactional one in a savepoint without
-network, and outside of them it may only read. Sleeping takes no time. What it waits for otherwise, you say, by the key that
-the journal gives the wait; one that you left out is named by the error:
+A durable agent runs to its end in one call. Its steps really run, each transactional one in a savepoint without network;
+outside of them the agent may only read. Sleeping takes no time. `waits` gives the result of each other wait, by its key in
+the journal; if one is missing, the error names its key:
 
     def test_a_call_waits_for_approval() -> None:
         done = run_agent(onboarding, data={"id": 7}, waits={"event invoice.paid#1": None, "approval#1": "approved"})
 
         assert done.steps == ["welcome", "notify#1"]
 
-It is given, for an event or a signal, its data, or None where none comes in time; for an approval "approved", "denied",
-"expired" or an `Answer`; for children a list with the result (or an `Ended`) of each, or None where the time is over.
+A wait for an event or a signal gets its data, or None for a timeout; an approval gets "approved", "denied", "expired" or an
+`Answer`; children get a list with the result (or an `Ended`) of each, or None for a timeout.
 
-A journal of your own shows what a run goes on with after a crash:
+Pass a journal to test how a run goes on after a crash:
 
     journal = Journal()
     with pytest.raises(Crashed):
@@ -34,8 +34,8 @@ A journal of your own shows what a run goes on with after a crash:
 
     assert "welcome" not in done.steps  # it was done before
 
-Run with the same journal once more, it does nothing at all: `run_agent(onboarding, journal=journal).steps == []`. Where the
-code no longer fits its journal, Parked says so, as the run's page would.
+With the same journal again, no step runs: `run_agent(onboarding, journal=journal).steps == []`. If the code does not fit its
+journal, Parked says so, as the run's page does.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -57,12 +57,12 @@ from agents.journal.memory import KeptWait, MemoryStore
 from agents.journal.protocol import (
     EXPIRED,
     Answer,
-    ApprovalWish,
-    ChildrenWish,
+    ApprovalRequest,
+    ChildrenRequest,
     Ended,
-    EventWish,
-    TimeWish,
-    WaitWish,
+    EventRequest,
+    TimeRequest,
+    WaitRequest,
 )
 
 from .agent import Agent
@@ -85,13 +85,12 @@ class Unanswered(BaseException):
 
 
 class Journal:
-    """What one run of a durable agent has done, by key and in order; given to run_agent again, that run goes on. It is
-    woken by what woke it the first time."""
+    """The journal of a durable run. Pass it to run_agent again to go on with that run, on the event of its first call."""
 
     def __init__(self) -> None:
         self.steps: dict[str, RecordedStep] = {}  # and values
         self.waits: dict[str, RecordedWait] = {}
-        self.run: dict[str, Any] = {}  # what makes it this run
+        self.run: dict[str, Any] = {}  # id, agent, trigger, input and event of the run
         self.elapsed = timedelta()  # slept so far
 
     @property
@@ -102,8 +101,8 @@ class Journal:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentResult:
-    """What a run would have committed besides the agent's own writes. Of a run that went on after a crash, what it has
-    done since: `steps` are the keys of these steps, in order."""
+    """The effects of a run besides the agent's own writes. After a crash, only what the run did since then; `steps` are the
+    keys of the steps that ran, in order."""
 
     result: Any
     emitted: list[Emission]
@@ -132,10 +131,10 @@ def run_agent(
     journal: Journal | None = None,
     crash_after: str = "",
 ) -> AgentResult:
-    """Run the agent on one event with this `data`; `input` stands for what the trigger's input mapping would give.
+    """Run the agent on one event with this `data`; `input` replaces the result of the trigger's input mapping.
 
-    For durable agents: `waits` says what comes of waits, by key; `journal` is the run to go on with; after the step of the
-    key `crash_after` is committed, Crashed is raised. Raises Unanswered and Parked besides what the agent raises.
+    For durable agents: `waits` are the results of waits, by key; `journal` is the run to go on with; Crashed is raised after
+    the commit of the step with the key `crash_after`. Raises Unanswered, Parked, and the exceptions of the agent.
     """
     if not agent.durable and (waits or journal or crash_after):
         raise ValueError(
@@ -174,7 +173,7 @@ def _run_durable(
             execution.require_end()
             break
         except BaseException as error:
-            end = execution.end or error  # what interrupted it counts, whatever the body made of that
+            end = execution.end or error  # the body may have caught the interruption
             if isinstance(end, Interrupted):
                 store.write(end.entries, Effects())
             match end:
@@ -193,7 +192,7 @@ def _run_durable(
     store.write(execution.pending, Effects())
     if crash_after:
         done = ", ".join(store.done) or "none"
-        raise ValueError(f"it ended without a step {crash_after!r}; the steps it did were {done}")
+        raise ValueError(f"crash_after={crash_after!r}: the agent ended without that step; its steps were {done}")
     return _result(result, store.left, store.done, journal)
 
 
@@ -232,26 +231,26 @@ class _TestStore(MemoryStore):
         return drawn
 
     def answer(self, wait: NewWait) -> KeptWait | None:
-        wish, came = wait.wish, None
-        if isinstance(wish, TimeWish):
-            self._sleep(wish)
+        request, came = wait.request, None
+        if isinstance(request, TimeRequest):
+            self._sleep(request)
         elif wait.key in self._answers:
-            came = _came(wait.key, wish, self._answers[wait.key])
+            came = _came(wait.key, request, self._answers[wait.key])
         else:
             return None
-        if came is EXPIRED and isinstance(wish, (EventWish, ChildrenWish)):
-            self._journal.elapsed += wish.timeout or timedelta()
+        if came is EXPIRED and isinstance(request, (EventRequest, ChildrenRequest)):
+            self._journal.elapsed += request.timeout or timedelta()
         return self.keep(wait, is_over=True, came=came)
 
-    def _sleep(self, wish: TimeWish) -> None:
-        slept = wish.duration or timedelta()
-        if wish.until:
-            slept = max(wish.until - (datetime.now(UTC) + self._journal.elapsed), timedelta())
+    def _sleep(self, request: TimeRequest) -> None:
+        slept = request.duration or timedelta()
+        if request.until:
+            slept = max(request.until - (datetime.now(UTC) + self._journal.elapsed), timedelta())
         self._journal.elapsed += slept
 
 
 def _writes_refused(journal: engine.Journal) -> Callable[..., Any]:
-    """PostgreSQL's refusal in production, which a test's own transaction would not give."""
+    """Refuse writes as PostgreSQL does in production; the transaction of a test would allow them."""
 
     def refused(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
         if not journal.may_write:
@@ -261,55 +260,55 @@ def _writes_refused(journal: engine.Journal) -> Callable[..., Any]:
     return refused
 
 
-def _came(key: str, wish: WaitWish, said: Any) -> Any:
-    match wish:
-        case EventWish():
-            return EXPIRED if said is None else _event(wish, said)
-        case ApprovalWish():
-            return said if isinstance(said, Answer) else _decided(key, wish, said)
-        case ChildrenWish() if said is not None:
-            if len(said) != len(wish.children):
-                raise ValueError(f"waits[{key!r}]: {len(said)} answers for {len(wish.children)} children")
+def _came(key: str, request: WaitRequest, said: Any) -> Any:
+    match request:
+        case EventRequest():
+            return EXPIRED if said is None else _event(request, said)
+        case ApprovalRequest():
+            return said if isinstance(said, Answer) else _decided(key, request, said)
+        case ChildrenRequest() if said is not None:
+            if len(said) != len(request.children):
+                raise ValueError(f"waits[{key!r}]: {len(said)} answers for {len(request.children)} children")
             return [end if isinstance(end, Ended) else Ended(status="succeeded", result=end) for end in said]
     return EXPIRED
 
 
-def _decided(key: str, wish: ApprovalWish, said: Any) -> Answer:
+def _decided(key: str, request: ApprovalRequest, said: Any) -> Answer:
     if said not in DECISIONS:
-        raise ValueError(f"waits[{key!r}]: {said!r} is none of {', '.join(DECISIONS)}, and no Answer")
-    return Answer(decision=said, arguments=wish.arguments)
+        raise ValueError(f"waits[{key!r}]: {said!r} is not an Answer or one of {', '.join(DECISIONS)}")
+    return Answer(decision=said, arguments=request.arguments)
 
 
-def _event(wish: EventWish, said: Any) -> Event:
+def _event(request: EventRequest, said: Any) -> Event:
     if isinstance(said, Event):
-        if wish.source and said.source != wish.source:
-            raise ValueError(f"it waits for {_wanted(wish)}, and the answer is one from {said.source!r}")
+        if request.source and said.source != request.source:
+            raise ValueError(f"the agent waits for {_wanted(request)}, but the answer is an event from {said.source!r}")
         return said
-    data = {**wish.match, "data": said} if wish.type == SIGNAL else said
-    return Event(id=uuid4(), type=wish.type, source=wish.source or "test", time=datetime.now(UTC), data=data)
+    data = {**request.match, "data": said} if request.type == SIGNAL else said
+    return Event(id=uuid4(), type=request.type, source=request.source or "test", time=datetime.now(UTC), data=data)
 
 
 def _unanswered(wait: NewWait) -> Unanswered:
-    example = f"run_agent(…, waits={{{wait.key!r}: {_example(wait.wish)}}})"
-    return Unanswered(f"it waits for {_wanted(wait.wish)}: {example}")
+    example = f"run_agent(…, waits={{{wait.key!r}: {_example(wait.request)}}})"
+    return Unanswered(f"the agent waits for {_wanted(wait.request)}; answer it with {example}")
 
 
-def _wanted(wish: WaitWish) -> str:
-    match wish:
-        case EventWish():
-            matching = f" with {dict(wish.match)}" if wish.match else ""
-            return f"an event {wish.type!r}{f' from {wish.source!r}' if wish.source else ''}{matching}"
-        case ApprovalWish():
-            return f"approval ({wish.question})"
-        case ChildrenWish():
-            return f"{len(wish.children)} children"
+def _wanted(request: WaitRequest) -> str:
+    match request:
+        case EventRequest():
+            matching = f" with {dict(request.match)}" if request.match else ""
+            return f"an event {request.type!r}{f' from {request.source!r}' if request.source else ''}{matching}"
+        case ApprovalRequest():
+            return f"approval ({request.question})"
+        case ChildrenRequest():
+            return f"{len(request.children)} children"
     return "a time"
 
 
-def _example(wish: WaitWish) -> str:
-    match wish:
-        case ApprovalWish():
+def _example(request: WaitRequest) -> str:
+    match request:
+        case ApprovalRequest():
             return '"approved"'
-        case ChildrenWish():
-            return f"[{', '.join('…' for _ in wish.children)}]"
+        case ChildrenRequest():
+            return f"[{', '.join('…' for _ in request.children)}]"
     return "{…}"

@@ -32,10 +32,7 @@ router.register("reminders", ReminderResource, basename="reminder")
 router.register("upcoming", UpcomingResource, basename="upcoming")
 router.register("sources", SourceResource)
 
-urlpatterns = [
-    path("v1/", include(router.urls)),
-    path("schema/", SpectacularAPIView.as_view(), name="schema"),
-]
+urlpatterns = [path("v1/", include(router.urls)), path("schema/", SpectacularAPIView.as_view(), name="schema")]
 
 
 class BearerToken(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]

@@ -1,6 +1,6 @@
 """Django system checks for wrong or unsafe settings. Errors stop every command; `manage.py check --deploy` adds the warnings."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
@@ -20,231 +20,185 @@ NEW_KEY = "python -c 'from cryptography.fernet import Fernet; print(Fernet.gener
 
 
 @register(Tags.admin)
-def console(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+def console(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     """Load the URLs first: Django's own admin check sees no page before."""
     import_module(settings.ROOT_URLCONF)
-    return [fault for site in all_sites for fault in site.check(app_configs)]
+    for site in all_sites:
+        yield from site.check(app_configs)
 
 
 @register(Tags.security)
-def secret_key(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+def secret_key(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     try:
         key = settings.SECRET_KEY
     except ImproperlyConfigured:
         key = ""
     if not key:
-        return [
-            Error(
-                "SECRET_KEY is not set.",
-                hint="Set SECRET_KEY or SECRET_KEY_FILE to 50 random characters, the same for every process; "
-                "`manage.py up` makes one for a single machine.",
-                id="wakeful.E001",
-            )
-        ]
-    if not settings.DEBUG and (len(key) < 32 or len(set(key)) < 5):
-        return [
-            Error(
-                "SECRET_KEY is short enough to be guessed.",
-                hint="Set 50 random characters. An attacker who guesses the key can log in as any account.",
-                id="wakeful.E002",
-            )
-        ]
-    return []
+        yield Error(
+            "SECRET_KEY is not set.",
+            hint="Set SECRET_KEY or SECRET_KEY_FILE to 50 random characters, the same for every process; "
+            "`manage.py up` makes one for a single machine.",
+            id="wakeful.E001",
+        )
+    elif not settings.DEBUG and (len(key) < 32 or len(set(key)) < 5):
+        yield Error(
+            "SECRET_KEY is short enough to be guessed.",
+            hint="Set 50 random characters. An attacker who guesses the key can log in as any account.",
+            id="wakeful.E002",
+        )
 
 
 @register(Tags.security)
-def debug_in_public(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+def debug_in_public(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     public = set(settings.ALLOWED_HOSTS) - LOCAL
     if settings.DEBUG and public:
-        return [
-            Error(
-                f"DEBUG is on while ALLOWED_HOSTS names {', '.join(sorted(public))}.",
-                hint="Unset DEBUG, or list only local names in ALLOWED_HOSTS. Debug pages show source code and settings.",
-                id="wakeful.E003",
-            )
-        ]
-    return []
+        yield Error(
+            f"DEBUG is on while ALLOWED_HOSTS names {', '.join(sorted(public))}.",
+            hint="Unset DEBUG, or list only local names in ALLOWED_HOSTS. Debug pages show source code and settings.",
+            id="wakeful.E003",
+        )
 
 
 @register(Tags.security)
-def encryption_keys(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+def encryption_keys(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     for number, key in enumerate(settings.WAKEFUL_ENCRYPTION_KEYS, start=1):
         try:
             Fernet(key)
         except ValueError:
-            return [
-                Error(
-                    f"Key {number} of WAKEFUL_ENCRYPTION_KEYS is not a Fernet key.",
-                    hint=f"A key is 32 bytes in URL-safe base64. Make one with: {NEW_KEY}",
-                    id="wakeful.E004",
-                )
-            ]
-    return []
+            yield Error(
+                f"Key {number} of WAKEFUL_ENCRYPTION_KEYS is not a Fernet key.",
+                hint=f"A key is 32 bytes in URL-safe base64. Make one with: {NEW_KEY}",
+                id="wakeful.E004",
+            )
 
 
 @register(Tags.security, deploy=True)
-def encryption_keys_present(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
-    if settings.WAKEFUL_ENCRYPTION_KEYS:
-        return []
-    return [
-        Warning(
+def encryption_keys_present(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
+    if not settings.WAKEFUL_ENCRYPTION_KEYS:
+        yield Warning(
             "WAKEFUL_ENCRYPTION_KEYS is not set: no source can have a secret.",
             hint=f"Make a key, set it for every process, and keep a copy apart from the database's backups: {NEW_KEY}",
             id="wakeful.W001",
         )
-    ]
 
 
 @register
-def lease(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+def lease(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     # Two renewals may be late, for example because of a slow database, before the worker counts as lost.
     if settings.WAKEFUL_LEASE < 3 * settings.WAKEFUL_LEASE_RENEW:
-        return [
-            Error(
-                "WAKEFUL_LEASE is less than three times WAKEFUL_LEASE_RENEW.",
-                hint="Lengthen the lease or renew it more often; otherwise a slow worker loses its runs.",
-                id="wakeful.E005",
-            )
-        ]
-    return []
+        yield Error(
+            "WAKEFUL_LEASE is less than three times WAKEFUL_LEASE_RENEW.",
+            hint="Lengthen the lease or renew it more often; otherwise a slow worker loses its runs.",
+            id="wakeful.E005",
+        )
 
 
 @register
-def waking(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+def waking(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     # The dispatcher keeps looking for 50 ms after its last event: that must cover the NOTIFYs that the throttle suppresses.
     looking_on = timedelta(milliseconds=50)
     if looking_on < 2 * settings.WAKEFUL_NOTIFY_THROTTLE:
-        return [
-            Error(
-                "WAKEFUL_NOTIFY_THROTTLE is more than 25 ms.",
-                hint="Set it to 25ms or less (default 15ms). Otherwise an event whose NOTIFY was throttled waits for the next "
-                "safety look.",
-                id="wakeful.E006",
-            )
-        ]
-    return []
+        yield Error(
+            "WAKEFUL_NOTIFY_THROTTLE is more than 25 ms.",
+            hint="Set it to 25ms or less (default 15ms). Otherwise an event whose NOTIFY was throttled waits for the next "
+            "safety look.",
+            id="wakeful.E006",
+        )
 
 
 @register
-def atomic_timeout(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+def atomic_timeout(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     long = timedelta(minutes=10)
     if long < settings.WAKEFUL_ATOMIC_TIMEOUT:
-        return [
-            Warning(
-                "WAKEFUL_ATOMIC_TIMEOUT is more than ten minutes.",
-                hint="Make slow agents durable instead. An atomic agent is one transaction, and VACUUM cannot clean up the "
-                "database during a long transaction.",
-                id="wakeful.W002",
-            )
-        ]
-    return []
+        yield Warning(
+            "WAKEFUL_ATOMIC_TIMEOUT is more than ten minutes.",
+            hint="Make slow agents durable instead. An atomic agent is one transaction, and VACUUM cannot clean up the "
+            "database during a long transaction.",
+            id="wakeful.W002",
+        )
 
 
 @register(deploy=True)
-def scheduler(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
-    if settings.CELERY_BEAT_SCHEDULER == OUR_SCHEDULER:
-        return []
-    return [
-        Warning(
+def scheduler(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
+    if settings.CELERY_BEAT_SCHEDULER != OUR_SCHEDULER:
+        yield Warning(
             f"CELERY_BEAT_SCHEDULER is {settings.CELERY_BEAT_SCHEDULER}.",
             hint=f"Unset it to use {OUR_SCHEDULER}. Other schedulers ignore catch-up, jitter, active hours, excluded days and "
             "limits, record no skips, and fire twice if two Beats run.",
             id="wakeful.W004",
         )
-    ]
 
 
 @register(Tags.database)
-def pooler(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+def pooler(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     # 6543 is the transaction-mode port of the best-known hosted poolers.
     if str(settings.DATABASES["default"].get("PORT")) == "6543":
-        return [
-            Warning(
-                "DATABASE_URL looks like a transaction-mode pooler (port 6543).",
-                hint="Use the direct or the session-mode address: LISTEN, advisory locks and prepared statements need a session "
-                "of their own. `manage.py doctor` tests this.",
-                id="wakeful.W003",
-            )
-        ]
-    return []
+        yield Warning(
+            "DATABASE_URL looks like a transaction-mode pooler (port 6543).",
+            hint="Use the direct or the session-mode address: LISTEN, advisory locks and prepared statements need a session "
+            "of their own. `manage.py doctor` tests this.",
+            id="wakeful.W003",
+        )
 
 
 @register
-def queues(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+def queues(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     if taken := {"all", "*"} & set(settings.WAKEFUL_QUEUES):
-        return [
-            Error(
-                f"WAKEFUL_QUEUES names a queue {min(taken)!r}.",
-                hint="Rename that queue: `pause` and `resume` use this name for all queues.",
-                id="wakeful.E008",
-            )
-        ]
-    if settings.WAKEFUL_QUEUES:
-        return []
-    return [
-        Error(
+        yield Error(
+            f"WAKEFUL_QUEUES names a queue {min(taken)!r}.",
+            hint="Rename that queue: `pause` and `resume` use this name for all queues.",
+            id="wakeful.E008",
+        )
+    if not settings.WAKEFUL_QUEUES:
+        yield Error(
             "WAKEFUL_QUEUES is empty: workers would execute nothing.",
             hint="Name at least one queue, or unset it for the default queue.",
             id="wakeful.E007",
         )
-    ]
 
 
 @register
-def loop_rate(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
+def loop_rate(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     try:
         Rate.parse(settings.WAKEFUL_LOOP_RATE)
     except ValueError as error:
-        return [
-            Error(
-                f"WAKEFUL_LOOP_RATE is not valid: {error}.",
-                hint="Set the number of rounds that a loop of triggers may make per period, e.g. 20/1m (the default).",
-                id="wakeful.E009",
-            )
-        ]
-    return []
-
-
-@register
-def outgoing_urls(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
-    # The address itself is a secret: it is not quoted.
-    return [
-        Error(
-            f"{name} is not a usable URL: {wrong}.",
-            hint="Set a complete URL, e.g. https://monitor.example.org/ping/1, or unset it.",
-            id="wakeful.E030",
+        yield Error(
+            f"WAKEFUL_LOOP_RATE is not valid: {error}.",
+            hint="Set the number of rounds that a loop of triggers may make per period, e.g. 20/1m (the default).",
+            id="wakeful.E009",
         )
-        for name in ("WAKEFUL_HEARTBEAT_URL", "WAKEFUL_ALARM_URL")
-        if (url := getattr(settings, name)) and (wrong := what_is_wrong_with(url))
-    ]
 
 
 @register
-def retention(app_configs: Any, **_: Any) -> Sequence[CheckMessage]:
-    found: list[CheckMessage] = []
-    if settings.WAKEFUL_KEEP_EVENTS < settings.WAKEFUL_KEEP_PAYLOADS:
-        found.append(
-            Error(
-                "WAKEFUL_KEEP_EVENTS is less than WAKEFUL_KEEP_PAYLOADS.",
-                hint="Keep events at least as long as their payloads: deleting an event deletes its payload.",
-                id="wakeful.E020",
+def outgoing_urls(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
+    # The address itself is a secret: it is not quoted.
+    for name in ("WAKEFUL_HEARTBEAT_URL", "WAKEFUL_ALARM_URL"):
+        if (url := getattr(settings, name)) and (wrong := what_is_wrong_with(url)):
+            yield Error(
+                f"{name} is not a usable URL: {wrong}.",
+                hint="Set a complete URL, e.g. https://monitor.example.org/ping/1, or unset it.",
+                id="wakeful.E030",
             )
+
+
+@register
+def retention(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
+    if settings.WAKEFUL_KEEP_EVENTS < settings.WAKEFUL_KEEP_PAYLOADS:
+        yield Error(
+            "WAKEFUL_KEEP_EVENTS is less than WAKEFUL_KEEP_PAYLOADS.",
+            hint="Keep events at least as long as their payloads: deleting an event deletes its payload.",
+            id="wakeful.E020",
         )
     if timedelta(days=3) > settings.WAKEFUL_KEEP_EVENTS:
-        found.append(
-            Warning(
-                "WAKEFUL_KEEP_EVENTS is less than three days.",
-                hint="Keep events for three days or more: senders repeat a delivery for days, and a repeated delivery whose event "
-                "is deleted is processed again.",
-                id="wakeful.W020",
-            )
+        yield Warning(
+            "WAKEFUL_KEEP_EVENTS is less than three days.",
+            hint="Keep events for three days or more: senders repeat a delivery for days, and a repeated delivery whose event "
+            "is deleted is processed again.",
+            id="wakeful.W020",
         )
     if timedelta(hours=1) <= settings.WAKEFUL_PRUNE_BUDGET:
-        found.append(
-            Warning(
-                "WAKEFUL_PRUNE_BUDGET is an hour or more.",
-                hint="Set less than an hour: pruning starts every hour and occupies one child of a worker for this time.",
-                id="wakeful.W021",
-            )
+        yield Warning(
+            "WAKEFUL_PRUNE_BUDGET is an hour or more.",
+            hint="Set less than an hour: pruning starts every hour and occupies one child of a worker for this time.",
+            id="wakeful.W021",
         )
-    return found

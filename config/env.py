@@ -1,4 +1,4 @@
-"""Settings from the environment: read once, typed, loud on nonsense. `NAME_FILE` names a file that holds the value of `NAME`."""
+"""Typed settings from the environment, read once; invalid values raise. `NAME_FILE` names a file with the value of `NAME`."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 @dataclass(frozen=True, kw_only=True)
 class Knob:
-    """One setting an operator may turn."""
+    """A setting for operators."""
 
     name: str
     default: str
@@ -27,14 +27,14 @@ class Knob:
 
 
 class Env:
-    """The environment, falling back to the file `manage.py up` keeps in WAKEFUL_HOME."""
+    """The environment, with the file of `manage.py up` in WAKEFUL_HOME as a fallback."""
 
     def __init__(self) -> None:
         self._env = FileAwareEnv(strip_whitespace=True)
         self.knobs: list[Knob] = []
 
     def read_file(self, path: Path) -> None:
-        """Take what the environment does not say from this file of NAME=value lines."""
+        """Read NAME=value lines from a file, for variables that the environment does not set."""
         try:
             self._env.read_env(path, recurse=False)
         except PermissionError:
@@ -52,7 +52,7 @@ class Env:
         secret: bool = False,
         choices: tuple[str, ...] = (),
     ) -> str:
-        """A string, one of `choices` if there are any; `shown` names the default where that is another knob's value."""
+        """A string, one of `choices` if there are any; `shown`: the default as documented, if it is another knob's value."""
         with _loud(name, f"must be one of {', '.join(choices)}" if choices else "must be text"):
             value = self._env.str(name, default)
             if choices and value not in choices:
@@ -78,8 +78,8 @@ class Env:
         return self._keep(name, shown or str(default), meaning, value)
 
     def duration(self, name: str, default: str, meaning: str = "") -> timedelta:
-        """A length of time above zero: 15ms, 2.5s, 10m, 1h, 30d."""
-        with _loud(name, "must be a length of time above zero with its unit, such as 15ms, 2.5s, 10m, 1h or 30d"):
+        """A duration above zero: 15ms, 2.5s, 10m, 1h, 30d."""
+        with _loud(name, "must be a duration above zero with a unit, such as 15ms, 2.5s, 10m, 1h or 30d"):
             value = _parse_duration(self._env.str(name, default))
         return self._keep(name, default, meaning, value)
 

@@ -1,4 +1,4 @@
-"""One way to log for every process: readable lines in a terminal, one JSON object a line with WAKEFUL_LOG_FORMAT=json."""
+"""The logging of all processes: readable lines, or one JSON object per line with WAKEFUL_LOG_FORMAT=json."""
 
 import logging.config
 import os
@@ -46,7 +46,7 @@ def configuration(*, format: str, level: str) -> dict[str, Any]:
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "structlog"}},
         "root": {"handlers": ["stderr"], "level": level},
         "loggers": {
-            # Each ring of the doorbell would be two lines; the runs themselves are logged by us.
+            # Each ring of the doorbell would be two lines; Wakeful logs the runs itself.
             "celery.app.trace": {"level": "WARNING"},
             "celery.worker.strategy": {"level": "WARNING"},
             "django.server": {"handlers": [], "propagate": True},

@@ -1,4 +1,4 @@
-"""Retention as a whole: every room's steps in turn, batch by batch, within a budget of time."""
+"""Retention: the steps of all rooms, batch by batch, within a time budget."""
 
 import time
 from collections.abc import Callable
@@ -21,7 +21,7 @@ PAST = "{at} < clock_timestamp() - %(keep)s::interval"
 
 @dataclass(kw_only=True)
 class Pruned:
-    """What became of one step: rows taken away, and whether it got through."""
+    """The result of a step: deleted rows, and whether it is complete."""
 
     name: str
     rows: int = 0
@@ -42,21 +42,21 @@ def steps() -> list[Step]:
 
 
 def prune(*, budget: timedelta | None = None, stop: Callable[[], bool] = lambda: False) -> list[Pruned]:
-    """Take away what is older than the settings say, until nothing is left to take, the budget is used up or `stop` says
-    so; the next call goes on where this one ended."""
+    """Delete rows that are older than the settings allow, until none are left, the budget is used up, or `stop` returns
+    true; the next call continues where this one ended."""
     set_out_afresh()
     ends = None if budget is None else time.monotonic() + budget.total_seconds()
     todo = steps()
     done = {step.name: Pruned(name=step.name) for step in todo}
     while todo and not stop() and (ends is None or time.monotonic() < ends):
-        # One batch of each: with much to do, none of them waits for all the others.
+        # One batch of each step per round, so that no step waits for all others.
         todo = [step for step in todo if _batch(step, done[step.name])]
     log.info("retention.pruned", **{name: one.rows for name, one in done.items() if one.rows}, complete=not todo)
     return list(done.values())
 
 
 def count() -> list[Pruned]:
-    """What would be taken away if there were time for all of it; nothing is changed."""
+    """Count the rows that would be deleted without a budget; changes nothing."""
     return [Pruned(name=step.name, rows=step.count(), complete=True) for step in steps()]
 
 
@@ -65,7 +65,7 @@ def _batch(step: Step, pruned: Pruned) -> bool:
     try:
         removed = step.batch()
     except OperationalError as error:
-        # Somebody holds what it needs for longer than it may wait: the next round comes soon enough.
+        # Another session holds a lock for too long: the next round retries.
         log.warning("retention.step_put_off", step=step.name, reason=str(error).strip())
         return False
     pruned.rows += removed.rows

@@ -1,4 +1,4 @@
-"""What granian serves: `granian --interface rsgi config.rsgi:application`."""
+"""The application for granian: `granian --interface rsgi config.rsgi:application`."""
 
 import os
 import resource
@@ -15,8 +15,8 @@ from config.health.presence import be_present  # noqa: E402
 from config.web.application import Web  # noqa: E402
 from config.web.migrated import RequireMigrations  # noqa: E402  (models are loaded by now)
 
-# A process that freezes in a transaction holds its locks, a run's key among them, and no rescuer looks for its sessions. While
-# a large row is being sent to it, its session is not idle: then it is the connection that times out.
+# A web process that freezes in a transaction keeps its locks, possibly on a run's key, and rescue does not end its sessions. If
+# it freezes while PostgreSQL sends it a large row, the session is not idle, and the connection times out instead.
 IDLE = """
 SELECT set_config('idle_in_transaction_session_timeout', '20s', false), set_config('tcp_user_timeout', '20s', false)
 """
@@ -36,7 +36,7 @@ application = Web(
 )
 be_present()
 
-# Each connection is an open file, and the usual limit of 1,024 is less than granian's --backpressure lets in.
+# Each connection is an open file, and granian's --backpressure admits more than the usual limit of 1,024.
 FILES = 8192
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 if soft != resource.RLIM_INFINITY and soft < FILES:

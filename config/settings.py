@@ -131,7 +131,6 @@ MIDDLEWARE = [
     "config.console.parts.malformed.AnswerMalformed",
 ]
 ROOT_URLCONF = "config.urls"
-ASGI_APPLICATION = "config.asgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",

@@ -11,7 +11,7 @@ from runs.worker import parent
 
 @shared_task(name="wakeful.prune", ignore_result=False)
 def prune() -> dict[str, int]:
-    """Take away what is older than the settings say; rows by kind. A worker that is stopping does not wait for it."""
+    """Delete old rows; returns their numbers by step. Stops early if its worker is stopping."""
     close_old_connections()
     stopping = Worker.objects.filter(id=parent.WORKER_ID, draining_at__isnull=False)
     done = prune_now(budget=settings.WAKEFUL_PRUNE_BUDGET, stop=stopping.exists)

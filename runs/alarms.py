@@ -1,4 +1,4 @@
-"""What is wrong, told of once when it begins and once when it is over, however many processes notice it how often."""
+"""Alarms: each problem is reported once when it begins and once when it ends, even if many processes notice it."""
 
 from datetime import datetime
 from typing import cast
@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 TOPIC = "alarm"
 WAKEFUL = "wakeful"
 
-# The unique index on open alarms decides who is first.
+# The unique index on open alarms lets one process win.
 BEGIN = """
 INSERT INTO runs_alarm (name, severity, text, remedy) VALUES (%s::text, %s::text, %s::text, %s::text)
 ON CONFLICT (name) WHERE ended_at IS NULL DO NOTHING RETURNING id
@@ -27,29 +27,29 @@ ON CONFLICT (name) WHERE ended_at IS NULL DO NOTHING RETURNING id
 
 
 def is_raised(name: str) -> str:
-    """Whether an alarm is raised, in SQL, of the name that an expression there gives. A list that is cut off has these first:
-    what is wrong still must not look as if it were over."""
+    """SQL: is the alarm raised whose name this expression gives? A list with a limit has these first, so that a problem
+    that lasts does not look ended."""
     return f"EXISTS (SELECT FROM runs_alarm WHERE name = {name} AND ended_at IS NULL)"  # noqa: S608  (our own)
 
 
 def begin(
     name: str, *, severity: str, text: str, remedy: str = "", sender: str = WAKEFUL, run_id: UUID | None = None
 ) -> bool:
-    """Raise the alarm of this name, unless it is raised already; a notification, and a message to WAKEFUL_ALARM_URL."""
+    """Raise the alarm of this name, with a notification and a message to WAKEFUL_ALARM_URL; False if it is already raised."""
     with transaction.atomic():
         raised = fetch(BEGIN, [name, severity, text, remedy])
         if not raised:
             return False
-        [(id,)] = raised
+        [(alarm_id,)] = raised
         urgency = Notification.Urgency.HIGH if severity == Alarm.Severity.BAD else Notification.Urgency.NORMAL
         Notification.objects.create(sender=sender, run_id=run_id, urgency=urgency, text=f"{text} {remedy}".strip())
-        _send(Alarm.objects.get(pk=id), "began")
+        _send(Alarm.objects.get(pk=alarm_id), "began")
     log.warning("alarm.began", alarm=name, text=text)
     return True
 
 
 def end(name: str) -> bool:
-    """Say that it is over; False if it was not raised."""
+    """End the alarm of this name; False if it was not raised."""
     with transaction.atomic():
         if not Alarm.objects.filter(name=name, ended_at=None).update(ended_at=Now()):
             return False

@@ -5,7 +5,7 @@ from django.db import models
 
 from runs.models import AuditEntry
 
-# The address of the client whose request is being answered; "" elsewhere, as at the command line.
+# The address of the client of the current request; "" elsewhere, such as on the command line.
 CLIENT: ContextVar[str] = ContextVar("client", default="")
 
 
@@ -15,10 +15,10 @@ def record(by: str, action: str, target: models.Model, **detail: Any) -> None:
 
 
 def record_about(by: str, action: str, kind: str, object_id: str, /, **detail: Any) -> None:
-    """The same of an action on more than one object, or on none that has a row."""
+    """Like `record`, for an action on several objects, or on an object without a row."""
     AuditEntry.objects.create(by=by, action=action, kind=kind, object_id=object_id, detail=detail, address=CLIENT.get())
 
 
 def entry(key: str, position: int) -> dict[str, Any]:
-    """An entry of a journal as detail: its name and place. The rest of its key may be data, which the log must not keep."""
+    """An entry of a journal as detail: its name and position. The rest of its key may be data, which the log must not keep."""
     return {"step": key.partition(":")[0], "position": position}

@@ -1,4 +1,4 @@
-"""What falls due inside `runs`, in the order in which the dispatcher does it."""
+"""The dispatcher's work for `runs`, in the order in which it is done."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ MEND_EVERY = 60.0  # seconds
 
 @dataclass(frozen=True, kw_only=True)
 class Chore:
-    """`is_due` says whether a look found something to do, `do` does it: how many runs it may have made ready."""
+    """`is_due` says whether a look found work; `do` does it and returns how many runs it may have made ready."""
 
     name: str
     is_due: Callable[[Look], bool]
@@ -41,7 +41,7 @@ class Chores:
         )
 
     def reconnected(self) -> None:
-        """The database was away: processes that could not renew their lease get time to do so."""
+        """The database was away: give processes time to renew their leases."""
         self.rescuer.reconnected()
 
     def _wake(self, look: Look) -> int:
@@ -59,5 +59,5 @@ class Chores:
 
 
 def _topics(look: Look) -> list[str]:
-    """Those with messages to be handled here, in the dispatcher's own transaction."""
+    """The topics with due messages that the dispatcher handles in its own transaction."""
     return [topic for topic, wait in look.inside.items() if is_due(wait)]

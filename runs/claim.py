@@ -17,26 +17,25 @@ from runs.db.patience import is_locked
 from runs.db.ready import IS_PAUSED
 from runs.db.sql import execute, fetch, fetch_as
 from runs.exceptions import CannotClaim
-from runs.models import Attempt
 from runs.policy import Policy
 from runs.processes.alive import TAKES_RUNS
 from runs.states import RunStatus
 from runs.transitions.leave import take_away
-from runs.transitions.outcome import Outcome, Ticket
+from runs.transitions.outcome import Ticket, released
 
 log = structlog.get_logger(__name__)
 
-# A soft deadline interrupts the body in its own process; the parent's hard one comes this much later.
+# Seconds from the soft deadline, which interrupts the body in its own process, to the parent's hard one.
 HARD_DEADLINE_AFTER = 5.0
-MOST_ASIDE = 100  # runs that one claim puts aside
+MOST_ASIDE = 100  # most runs that one claim puts aside
 
-# Code that has an agent as atomic leaves a run with a journal to a live worker that has it as durable; where none lives, it
+# A worker whose code has the agent as atomic leaves a run with a journal to a live worker that has it as durable; without one, it
 # claims the run and parks it.
 MAY_EXECUTE = """(NOT run.has_journal OR run.agent = ANY(me.durable_agents) OR NOT EXISTS (
     SELECT FROM runs_worker worker
     WHERE worker.id <> me.id AND {takes_runs} AND run.queue = ANY(worker.queues) AND run.agent = ANY(worker.durable_agents)))"""
-# The first runs of each agent, the best of these first; where others are claiming all of them this moment, those behind them.
-# One row is locked, the one that is claimed.
+# The first runs of each agent, the best of these first; if other claims have locked all of them, the runs behind them. Only the
+# claimed row is locked.
 BEST = """
 WITH me AS (
   SELECT id, durable_agents FROM runs_worker worker WHERE id = %(worker)s::uuid AND {takes_runs} AND {gate}
@@ -70,7 +69,7 @@ PARTS = {
 }  # fmt: skip
 for name, part in PARTS.items():
     BEST = BEST.replace(f"{{{name}}}", part)
-# No value of a run may make this raise: it would be met first by every claim. Another version may have written any policy.
+# No value of a run may make this fail, because every claim would meet it first. Another version may have written any policy.
 TIMEOUT = """CASE jsonb_typeof(policy->'timeout') WHEN 'number' THEN
       least(greatest((policy->>'timeout')::numeric, 0), 1e9)::float8 END"""
 TAKE = """
@@ -99,15 +98,15 @@ PUT_ASIDE = """
 UPDATE runs_run SET ready_at = NULL, due_at = clock_timestamp() + interval '5 minutes', status_reason = %(reason)s::text
 WHERE id = %(run)s::uuid
 """
-# A body may have chosen an isolation in which a row that others have changed is an error instead of being looked at anew.
+# A body may have chosen an isolation level in which a changed row is an error instead of being read again.
 READS_ANEW = "current_setting('transaction_isolation') = 'read committed'"
 CLAIM_ALONG = CLAIM.replace("{gate}", f"{UNLIMITED} AND {READS_ANEW}").replace("{named}", "NULL")
 SETTLE = """
 SELECT id AS run_id, epoch, claim, key, slot, key_limit FROM runs_run WHERE status = 'running' AND worker_id = %s::uuid AND pid = %s::int
 """
 HAS_LIMIT = f"SELECT EXISTS ({LIMIT})"
-# A child that freezes under this lock has claimed nothing yet, so no rescuer looks for its session: PostgreSQL ends it, and
-# those who wait go back to other queues before.
+# A child that freezes with this lock has no claim yet, so no rescuer looks for its session: PostgreSQL ends it. Children that
+# wait for the lock give up earlier and turn to other queues.
 QUEUE_LOCK = """
 SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config('lock_timeout', '2s', true),
   pg_advisory_xact_lock(%(space)s::int, hashtext(%(queue)s::text))
@@ -117,7 +116,7 @@ QUEUE_SPACE = 0x57AD  # of the two-integer advisory locks
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A run this process owns, until another process raises its epoch or claims it. `id` is the claim's identity."""
+    """A run that this process owns until another process raises its epoch or claims it. `id` is the claim's identity."""
 
     run_id: UUID
     epoch: int
@@ -137,10 +136,10 @@ class Claim:
     key_limit: int = 1
     parent_id: UUID | None = None
     has_journal: bool = False
-    timeline: str = ""  # of the server it was made on; "": that is not known
-    is_named: bool = True  # does the session that claimed it bear its name?
+    timeline: str = ""  # of the server that made the claim; "": unknown
+    is_named: bool = True  # does the session that claimed it have its name?
     asked: float = field(default_factory=time.monotonic)  # when this process asked for it
-    unreadable: Exception | None = None  # what this version meets where it reads input and policy
+    unreadable: Exception | None = None  # the error of reading its input and policy in this version
 
     @property
     def ticket(self) -> Ticket:
@@ -158,30 +157,26 @@ class Claim:
 
     @property
     def session_name(self) -> str:
-        return session_name(self.run_id, self.epoch)
-
-
-def session_name(run_id: UUID, epoch: int) -> str:
-    """The application_name of the session that executes this claim, by which a rescuer finds and ends it."""
-    return f"wakeful:{run_id}:{epoch}"
+        """The application_name of the session that executes this claim; a rescuer finds and ends the session by it."""
+        return f"wakeful:{self.run_id}:{self.epoch}"
 
 
 def claim_next(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | None:
-    """Claim a run for this process, or None: nothing is ready, or this worker is not open, fresh and accepting.
-    `agents` are those it has code for, with the version of each."""
+    """Claim a run for this process; None: nothing is ready, or this worker is not open, fresh and accepting runs. `agents` are
+    the agents it has code for, with the version of each."""
     try:
         return _claim(worker_id, queue, agents)
     except IntegrityError:
-        # One running run per child: an earlier claim's answer never reached this process.
+        # A child may have one running run: the answer of an earlier claim never reached this process.
         settle(worker_id)
         return _claim(worker_id, queue, agents)
 
 
 def claim_along(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | None:
-    """Claim a run in the transaction that ends another one: both cost one commit. None also where the queue has a limit.
+    """Claim a run in the transaction that ends another one, so that both need one commit. None also if the queue has a limit.
 
-    The session keeps the name of the run that ends: while that transaction is open, a rescuer must find it by this.
-    CannotClaim: the next run is at fault, and the transaction is to be rolled back.
+    The session keeps the name of the run that ends: while that transaction is open, a rescuer must find it by this name.
+    CannotClaim: the claim of the next run failed; roll the transaction back.
     """
     asked = time.monotonic()
     try:
@@ -199,7 +194,7 @@ def _claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | No
     except OperationalError as error:
         if not is_locked(error):
             raise
-        claims = []  # another child is at it for too long
+        claims = []  # another child holds the lock for too long
     return replace(claims[0], asked=asked) if claims else None
 
 
@@ -212,7 +207,7 @@ def _take_best(queue: str, agents: Mapping[str, str], parameters: Mapping[str, A
 
 
 def _claim_past_offenders(queue: str, parameters: Mapping[str, Any]) -> list[Claim]:
-    """Claim the best run that can be claimed; put those before it aside for minutes, the reason beside them."""
+    """Claim the best run that can be claimed; put the runs before it aside for some minutes, with the reason."""
     for _ in range(MOST_ASIDE):
         with transaction.atomic():
             execute(QUEUE_LOCK, {"space": QUEUE_SPACE, "queue": queue})
@@ -254,7 +249,7 @@ def _parameters(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> dict[
 
 
 def _claim_of(*, input: str | None, policy: str, named: str | None, **columns: Any) -> Claim:
-    """The claim as this version reads it. Nothing raises here: the run is claimed, and only the executor can end it."""
+    """The claim as this version reads it. It must not raise: the run is claimed, and only the executor can end it."""
     read: dict[str, Any]
     try:
         read = {"input": None if input is None else json.loads(input), "policy": Policy.of_run(json.loads(policy))}
@@ -264,7 +259,7 @@ def _claim_of(*, input: str | None, policy: str, named: str | None, **columns: A
 
 
 def _claim_limited(queue: str, parameters: Mapping[str, Any]) -> list[Claim]:
-    """Claim from a queue that may have only so many runs at once: one claim after the other, so that none miscounts."""
+    """Claim from a queue with a limit of running runs: one claim at a time, so that the count is exact."""
     if not fetch(HAS_LIMIT, {"queue": queue})[0][0]:
         return []
     with transaction.atomic():
@@ -273,13 +268,7 @@ def _claim_limited(queue: str, parameters: Mapping[str, Any]) -> list[Claim]:
 
 
 def settle(worker_id: UUID) -> None:
-    """Release what the database says this process is running: it is not, so that claim never began."""
+    """Release runs that the database says this process is running: it runs none, so their claims never began."""
     for ticket in fetch_as(Ticket, SETTLE, [worker_id, os.getpid()]):
-        outcome = Outcome(
-            status=RunStatus.QUEUED,
-            attempt=Attempt.Outcome.RELEASED,
-            reason="released: its claim never reached the worker",
-            give_back=True,
-        )
-        take_away(ticket, outcome, expected=RunStatus.RUNNING)
+        take_away(ticket, released("its claim never reached the worker"), expected=RunStatus.RUNNING)
         log.info("run.released", run=str(ticket.run_id), epoch=ticket.epoch)

@@ -1,4 +1,4 @@
-"""Insert runs into the queue; a run whose id is known is already there."""
+"""Insert runs into the queue; a run whose id exists is left alone."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -15,26 +15,25 @@ from runs.db.ready import FLOOR, LAST
 from runs.db.sql import execute, execute_many, fetch_as
 from runs.policy import Policy
 
-EVENTS_PER_RUN = 1000  # one run takes no more along: its row is rewritten for each
-# The causal chain: the slugs of the triggers (or, of runs without one, the agents) whose runs led to an event or a run.
+EVENTS_PER_RUN = 1000  # most events of a run, whose row is rewritten for each
+# The causal chain: the slugs of the triggers (for runs without one, the agents) whose runs led to an event or a run.
 Chain = Sequence[str]
 
 
 def merged(one: Chain, other: Chain) -> list[str]:
-    """The chain of what has both for its cause: the longer one, with what only the other knows in front of it."""
+    """The chain of a run with two causes: the longer chain, preceded by the slugs that only the other one has."""
     longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
     return [*dict.fromkeys(slug for slug in shorter if slug not in longer), *longer]
 
 
 def in_words(chain: Chain) -> str:
-    """Such as "orders → digest → orders"."""
+    """For example "orders → digest → orders"."""
     return " → ".join(chain)
 
 
 @dataclass(kw_only=True)
 class NewRun:
-    """A run as admission decided it: with a key it has a slot and is ready, or none and is blocked behind the key;
-    with `start_at` it is due then."""
+    """A run to insert. With a key it is ready if it has a slot, else blocked behind the key; with `start_at` it is due then."""
 
     id: UUID
     agent: str
@@ -61,7 +60,7 @@ class NewRun:
 
     @property
     def room(self) -> int:
-        """How many more events it may take along."""
+        """How many more events may join it."""
         return EVENTS_PER_RUN - len(self.event_ids)
 
     def take_along(self, event_ids: Sequence[UUID], input: Any, has_input: bool, depth: int, chain: Chain) -> None:
@@ -72,7 +71,7 @@ class NewRun:
 
 @dataclass(kw_only=True)
 class UnstartedRun:
-    """A queued run that no worker has begun, locked against claims until the transaction ends; it may take events along."""
+    """A queued run that no worker has begun, locked against claims until the transaction ends; events may join it."""
 
     id: UUID
     room: int
@@ -89,11 +88,11 @@ class UnstartedRun:
         self.depth, self.chain = max(self.depth, depth), merged(self.chain, chain)
 
 
-# One statement for all of them: PostgreSQL makes ready for a dozen indexes and constraints once, not for every run.
+# One statement for all runs: PostgreSQL prepares a dozen indexes and constraints once, instead of for every run.
 #
-# A run's turn is one after that of the run before it of its trigger, and no less than the floor (runs/ready.py). So triggers
-# with a backlog take turns, one run each, and the first run of a trigger without one comes next. The newest runs of a trigger
-# are found by their ids, which are ordered by time to the millisecond, so several are looked at. A run that is blocked behind
+# A run's turn is one more than the turn of the previous run of its trigger, and at least the floor (runs/db/ready.py). So triggers
+# with a backlog alternate, one run each, and the first run of a trigger without a backlog comes next. The newest runs of a trigger
+# are found by their ids, which are ordered by time to the millisecond, so the query reads several. A run that is blocked behind
 # its key gets its turn with its place (keys.PLACED).
 INSERT = """
 WITH given AS MATERIALIZED (
@@ -132,7 +131,7 @@ ON CONFLICT (id) DO NOTHING
 INSERT = INSERT.replace("{floor}", FLOOR.replace("{of}", "asked").replace("{since}", "0")).replace(
     "{last}", LAST.replace("{of}", "asked")
 )
-# The newest of a key and replay. One that a worker claims this very moment has begun.
+# The newest run of each key and replay. A run that a worker is claiming counts as begun.
 UNSTARTED = """
 SELECT wanted.key, wanted.replay_id, run.id, %(most)s::int - cardinality(run.event_ids) AS room, run.chain
 FROM unnest(%(keys)s::text[], %(replays)s::uuid[]) AS wanted(key, replay_id)
@@ -147,7 +146,7 @@ OF_SORT = """
 """
 for name, sort in {"placed": "slot IS NOT NULL", "blocked": keys.BLOCKED, "due": keys.DUE}.items():
     UNSTARTED = UNSTARTED.replace(f"{{of_{name}}}", OF_SORT.replace("{sort}", sort))
-# An event that was dispatched twice is there already.
+# An event that is dispatched twice joins once.
 JOIN = """
 UPDATE runs_run SET
   event_ids = event_ids || ARRAY(
@@ -158,7 +157,7 @@ WHERE id = %s::uuid
 
 
 def enqueue(runs: Sequence[NewRun]) -> None:
-    """Insert in the given order, in the caller's transaction; the dispatcher is woken to ring for them."""
+    """Insert in the given order, in the caller's transaction, and wake the dispatcher to ring for the runs."""
     if not runs:
         return
     rows = [
@@ -175,12 +174,12 @@ def enqueue(runs: Sequence[NewRun]) -> None:
 
 
 def text_array(texts: Sequence[str]) -> str:
-    """A PostgreSQL array as text: unnest() would take a list of lists apart."""
+    """A PostgreSQL array as text, because unnest() flattens a list of lists."""
     return "{" + ",".join(json.dumps(text, ensure_ascii=False) for text in texts) + "}"
 
 
 def unstarted(wanted: Iterable[tuple[str, UUID]]) -> dict[tuple[str, UUID], UnstartedRun]:
-    """The newest run that has not begun, by (key, replay id); no worker can claim these before the transaction ends."""
+    """The newest run that has not begun, by (key, replay id); no worker can claim it before the transaction ends."""
     pairs = sorted(set(wanted))
     if not pairs:
         return {}
@@ -193,7 +192,7 @@ def _unstarted(*, key: str, replay_id: UUID, **columns: Any) -> tuple[tuple[str,
 
 
 def join(runs: Iterable[UnstartedRun]) -> None:
-    """Write down what runs have taken along. The dispatcher is woken: a ring may have found them locked."""
+    """Write the events that have joined runs, and wake the dispatcher: an earlier ring may have found the runs locked."""
     rows = [
         (run.joined, Jsonb(run.input) if run.has_input else None, run.depth, list(run.chain), run.id)
         for run in runs

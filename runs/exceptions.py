@@ -1,11 +1,11 @@
 """
 RunError
 ├── IllegalState    the object's state forbids the action
-├── UnknownQueue    no setting, worker or run names such a queue
+├── UnknownQueue    no setting, worker or run names the queue
 ├── CannotClaim     a value of the next run makes its claim fail
-└── RunLost         this process no longer owns the run it works on
+└── RunLost         this process no longer owns the run
 DeadlineExceeded    a body took longer than its timeout; passes through an agent's `except Exception`
-StepTimedOut        the same of a step, until it has left the step
+StepTimedOut        a step took longer than its timeout; outside of the step it is a TimeoutError
 """
 
 
@@ -22,22 +22,22 @@ class IllegalState(RunError):
 
 
 class UnknownQueue(RunError):
-    """No setting, worker or run names such a queue."""
+    """No setting, worker or run names the queue."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"There is no queue {name!r}: no setting, live worker or run names it.")
 
 
 class CannotClaim(RunError):
-    """A value of the next run makes its claim fail. The transaction it was claimed in is lost, through no fault of its own."""
+    """A value of the next run makes its claim fail, and with it the transaction that ends the current run."""
 
 
 class RunLost(RunError):
-    """The run's epoch has moved on: somebody took it from this process, so nothing of it may commit."""
+    """The run's epoch has changed: another process took it from this one, which must not commit."""
 
 
-# psycopg cancels the query in flight and leaves its connection usable for KeyboardInterrupt alone;
-# any other exception out of a signal handler would leave the connection in the middle of a result.
+# Only for KeyboardInterrupt, psycopg cancels the running query and keeps the connection usable; after another exception from a
+# signal handler the connection would be in the middle of a result.
 class DeadlineExceeded(KeyboardInterrupt):
     """The run's body took longer than its timeout."""
 

@@ -1,5 +1,5 @@
-"""Run a claimed run. An atomic agent's body is one transaction: its writes and everything the run leaves behind commit
-together, or not at all. A durable agent's is replayed beside its journal, in a session that only reads."""
+"""Execute a claimed run. The body of an atomic agent is one transaction: its writes and effects commit together or not at all.
+The body of a durable agent is replayed with its journal, in a read-only session."""
 
 import contextlib
 import faulthandler
@@ -41,7 +41,7 @@ from runs.processes.lease import wakeful_version
 from runs.retention.payloads import remove_conversation
 from runs.states import FINISHED, RunStatus
 from runs.transitions.leave import leave
-from runs.transitions.outcome import Outcome
+from runs.transitions.outcome import Outcome, released
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +51,7 @@ NAME_SESSION = """
 SELECT set_config('application_name', %s::text, false) FROM runs_run
 WHERE id = %s::uuid AND epoch = %s::int AND claim = %s::uuid
 """
-# The same for a body that begins late: its time begins now.
+# Like NAME_SESSION, for a body that begins late: its timeout counts from now.
 BEGIN_LATE = """
 UPDATE runs_run SET deadline_at = clock_timestamp() + (deadline_at - claimed_at)
 FROM (SELECT set_config('application_name', %s::text, false)) named
@@ -63,9 +63,9 @@ Hook = Callable[[], object]
 
 
 def execute(claim: Claim, claim_another: ClaimAnother = lambda: None) -> Claim | None:
-    """Run the body to a recorded outcome, or find that the run is no longer this process's to record.
+    """Run the body and record its outcome, unless another process owns the run by then.
 
-    `claim_another` is called in the transaction of a success; the claim it made there is returned.
+    Calls `claim_another` in the transaction of a success, and returns the claim made there.
     """
     started = time.monotonic()
     along: list[Claim] = []
@@ -84,7 +84,7 @@ def execute(claim: Claim, claim_another: ClaimAnother = lambda: None) -> Claim |
         log.warning("run.fenced", run=str(claim.run_id), agent=claim.agent, epoch=claim.epoch)
         return None
     except Exception:
-        # An outcome that cannot be recorded: without this process the run counts as lost, and the attempt as one.
+        # The outcome cannot be recorded. When this process exits, the run counts as lost, and the attempt counts.
         log.exception("run.unrecorded", run=str(claim.run_id), agent=claim.agent, epoch=claim.epoch)
         os._exit(1)
     log.info(
@@ -100,13 +100,13 @@ def execute(claim: Claim, claim_another: ClaimAnother = lambda: None) -> Claim |
 
 
 def attempt(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> Outcome | None:
-    """Run the body; None: its success is committed, and so is what it claimed `along`. Otherwise the outcome that is
-    still to be recorded, and nothing else was claimed."""
+    """Run the body. None: its success is committed, with the claim in `along` if there is one. Otherwise the outcome, which
+    is not recorded yet; nothing else was claimed."""
     failpoint("after_claim")
     try:
         open_session(claim, begins=True)
     except CONNECTION_ERRORS:
-        return release("the database was gone before the body began")
+        return released("the database was away before the body began")
     if claim.unreadable is not None:
         return unread(claim, claim.unreadable)
     run_body = run_durable if registry.get(claim.agent).durable else run_atomic
@@ -115,13 +115,13 @@ def attempt(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> Ou
             return run_body(claim, claim_another, along)
         except CannotClaim:
             log.warning("run.claimed_nothing_along", run=str(claim.run_id), exc_info=True)
-            return run_body(claim, lambda: None, along)  # all that it did was rolled back
+            return run_body(claim, lambda: None, along)  # its transaction was rolled back
         finally:
             clean()
     except RunLost:
         raise
     except BaseException as error:
-        # All of them: a task that raises does not end its process, so the attempt would be given back, for ever.
+        # Every exception: a task that raises does not end its process, so the attempt would be given back forever.
         if committed(claim):
             log.warning("run.error_after_commit", run=str(claim.run_id), agent=claim.agent, exc_info=True)
             return None
@@ -141,26 +141,26 @@ def run_of(claim: Claim, journal: Journal | None = None) -> AgentRun:
 
 
 def run_atomic(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> Outcome | None:
-    # Its code is durable no more, or not yet in this worker's version.
+    # The agent is no longer durable, or not yet durable in this worker's version.
     if has_journal(claim):
         return Outcome(
             status=RunStatus.UNCERTAIN,
             attempt=Attempt.Outcome.UNCERTAIN,
-            reason="it has a journal, and the code that this worker has of its agent is atomic, so all would be done again",
+            reason="it has a journal, but its agent is atomic in this worker's code, which would repeat every step",
             holds_key=claim.policy.holds_key_while_waiting(claim.key_limit),
         )
     agent, run = registry.get(claim.agent), run_of(claim)
     with transaction.atomic():
         before = len(connection.run_on_commit)
-        # In this order: a late alarm inside the refusal's own exit would leave it on for the next run.
+        # In this order: a late SIGALRM in the exit of `atomic_body` would leave its refusal on for the next run.
         with noticing_changes(), atomic_body(claim.agent):
             result = run_within(agent, run, claim.policy.timeout)
         failpoint("after_body")
         reset_settings(claim.session_name)
         hooks = hooks_after(before)
         finish(claim, result, run.effects)
-        # The fence holds the run's row until the commit, so the next claim may follow it: half the commits. A run claimed
-        # before the hooks would wait for them while its time runs.
+        # The fence locks the run's row until the commit, so the next claim may share the transaction: half the commits. Not
+        # before hooks: the claimed run would wait for them while its time runs.
         if not hooks and (another := claim_another()):
             along.append(another)
         failpoint("before_commit")
@@ -170,24 +170,25 @@ def run_atomic(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) ->
 
 
 def hooks_after(before: int) -> list[Hook]:
-    """Take the hooks that the body registered with transaction.on_commit: they run here, one at a time."""
+    """Remove and return the hooks that the body registered with transaction.on_commit; `run_hooks` runs them."""
     hooks: list[Hook] = [entry[1] for entry in connection.run_on_commit[before:]]
     del connection.run_on_commit[before:]
     return hooks
 
 
 def run_hooks(claim: Claim, hooks: Sequence[Hook]) -> None:
-    """Run what the body left to be done after its commit, for as long as the body itself may take. The run has succeeded
-    whatever happens here. Its parent does not watch this process meanwhile (it runs nothing), so a hook that does not stop ends it."""
+    """Run the on_commit hooks of the body, within its timeout. The run has already succeeded. The parent does not watch this
+    process meanwhile, because it runs no run; so a hook that does not stop ends the process."""
     if not hooks:
         return
     seconds = claim.policy.timeout
+    missed = DeadlineExceeded(f"the on_commit hooks of the body took longer than its timeout of {seconds:g} s")
     faulthandler.dump_traceback_later(seconds + HARD_DEADLINE_AFTER, exit=True, file=2)
     ends = time.monotonic() + seconds
     try:
         for hook in hooks:
             try:
-                with deadline(max(ends - time.monotonic(), 0.001), lambda _: hooks_took_too_long(seconds)):
+                with deadline(max(ends - time.monotonic(), 0.001), lambda _: missed):
                     hook()
             except BaseException:
                 log.warning("run.error_after_commit", run=str(claim.run_id), agent=claim.agent, exc_info=True)
@@ -195,12 +196,9 @@ def run_hooks(claim: Claim, hooks: Sequence[Hook]) -> None:
         faulthandler.cancel_dump_traceback_later()
 
 
-def hooks_took_too_long(seconds: float) -> DeadlineExceeded:
-    return DeadlineExceeded(f"the on_commit hooks of the body took longer than its timeout of {seconds:g} s")
-
-
 def unread(claim: Claim, error: Exception) -> Outcome:
-    """A run whose input or policy this version cannot read fails, unless a live worker of another version may read it."""
+    """The outcome of a run whose input or policy this version cannot read: it fails, unless a live worker of another version may
+    read it."""
     others = alive().filter(kind=Worker.Kind.WORKER, agents__contains=[claim.agent]).exclude(version=wakeful_version())
     is_left = claim.policy.attempts_left(claim.attempt) and others.exists()
     return Outcome(
@@ -213,14 +211,14 @@ def unread(claim: Claim, error: Exception) -> Outcome:
 
 
 def has_journal(claim: Claim) -> bool:
-    """Did any version of the code execute this run durably? Versions before `Run.has_journal` did not say so: a run that
-    was claimed before, or forked, is asked for its entries."""
+    """Did any version of the code execute this run durably? Versions before `Run.has_journal` did not record that, so this looks
+    for entries of a run that was claimed before, or forked."""
     was_begun = claim.epoch > 1 or claim.policy.durable
     return claim.has_journal or (was_begun and recorded.has_entries(claim.run_id))
 
 
 def run_durable(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> Outcome | None:
-    """Replay the body up to where its journal ends, and on. An outcome: it waits, is parked, or is to be tried again."""
+    """Replay the body to the end of its journal, and go on. An outcome: the run waits, is parked, failed or will be retried."""
     agent = registry.get(claim.agent)
     with read_only(claim.session_name, *recorded.queries_of(claim.run_id)) as rows:
         store = DatabaseStore(claim, *recorded.of_rows(*rows))
@@ -231,7 +229,7 @@ def run_durable(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -
                 result = run_within(agent, AsyncAgentRun(run, journal) if agent.is_async else run, claim.policy.timeout)
             journal.require_end()
         except BaseException as error:
-            # What interrupted it counts, whatever the body made of that.
+            # The body may have caught the interruption.
             return outcome_of_end(journal.end or error, store)
     failpoint("after_body")
     reset_settings(claim.session_name)
@@ -247,18 +245,17 @@ def run_durable(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -
 
 
 def look_back(claim: Claim) -> None:
-    """For what came before the run's wait was there. Without a database for it, the dispatcher does."""
-    with contextlib.suppress(*CONNECTION_ERRORS):
+    with contextlib.suppress(*CONNECTION_ERRORS):  # without a database, the dispatcher looks back
         waits.look_back(claim.run_id)
 
 
 def open_session(claim: Claim, *, begins: bool = False) -> None:
-    """Make sure that the connection lives before the body begins, and bears the claim's name: by it a rescuer finds
-    and ends it. RunLost: somebody has taken the run since it was claimed."""
+    """Make sure that the connection works and has the claim's name, by which a rescuer finds and ends it. RunLost: another
+    process has taken the run since the claim."""
     driver = connection.connection
-    # A terminated one shows as a readable socket.
+    # A terminated session shows as a readable socket.
     lives = driver is not None and not driver.closed and not readable([driver.fileno()], 0)
-    # A body may have ended autocommit: nothing would ever be committed.
+    # A body may have switched autocommit off: nothing would ever be committed.
     lives = lives and (connection.get_autocommit() or connection.in_atomic_block)
     is_late = begins and time.monotonic() - claim.asked > LATE
     if lives and claim.is_named and not is_late:
@@ -270,7 +267,7 @@ def open_session(claim: Claim, *, begins: bool = False) -> None:
 
 
 def committed(claim: Claim) -> bool:
-    """Did the finish commit, before its answer was lost or a hook failed? RunLost if the run has moved on."""
+    """Did `finish` commit, before its answer was lost or a hook failed? RunLost: another process owns the run."""
     run = with_patience(lambda: Run.objects.only("status", "epoch", "claim").get(pk=claim.run_id))
     if not is_still(run, claim):
         raise RunLost
@@ -283,8 +280,8 @@ def is_still(run: Run, claim: Claim) -> bool:
 
 
 def record(claim: Claim, outcome: Outcome) -> None:
-    """Record an outcome that is not success, again and again while the database is away: the parent or the rescuer
-    calls the run lost if this process dies over it."""
+    """Record an outcome other than success; retry while the database is away. If this process dies meanwhile, its parent or the
+    rescuer declares the run lost."""
 
     def once() -> None:
         open_session(claim)
@@ -296,26 +293,21 @@ def record(claim: Claim, outcome: Outcome) -> None:
     try:
         with_patience(once)
     except (RunLost, IntegrityError):
-        # After a lost connection the first try may have committed; the attempt it wrote says so.
+        # Before a lost connection the first try may have committed; then its attempt exists.
         if not Attempt.objects.filter(run_id=claim.run_id, epoch=claim.epoch).exists():
             raise
     except (DataError, TypeError, ValueError) as error:
         if outcome.status in FINISHED:
             raise
-        # Something of it cannot be stored, at no attempt: better a failed run than a dead process for each.
-        record(claim, outcome_of(Permanent(f"it cannot be recorded: {describe(error)}"), claim))
+        # A part of it can never be stored: fail the run, instead of losing a process at each attempt.
+        record(claim, outcome_of(Permanent(f"its outcome cannot be recorded: {describe(error)}"), claim))
 
 
-def release(reason: str) -> Outcome:
-    """Back to the queue, the attempt given back: its body never began."""
-    return Outcome(status=RunStatus.QUEUED, attempt=Attempt.Outcome.RELEASED, reason=reason, give_back=True)
-
-
-PATIENCE = 60.0  # seconds of a missing database before the process gives up
+PATIENCE = 60.0  # seconds without a database before the process gives up
 
 
 def with_patience(action: Callable[[], T]) -> T:
-    """Do it, reconnecting while the database is away. After PATIENCE this process exits, and its run counts as lost."""
+    """Call `action`, reconnecting while the database is away. After PATIENCE this process exits, and its run counts as lost."""
     give_up_at = time.monotonic() + PATIENCE
     pause = 0.1
     while True:

@@ -1,19 +1,18 @@
 """Named places between two commits where the fault suite makes a real process die, freeze, hang or lose its session.
 
 `WAKEFUL_FAILPOINTS="after_claim=kill,before_commit=stop*1"` arms points for the life of a process: `@N` begins with
-its N-th hit there, `*N` ends after N of them. `WAKEFUL_FAILPOINTS=/folder` lets a suite arm them while processes run:
-the file `/folder/after_claim` holds the action, and the first process to get there takes it, by renaming the file to
-`after_claim.hit`, which then holds its pid. So it happens once, in one process, and only in those that were given
-that folder.
+its N-th hit, `*N` ends after N hits. `WAKEFUL_FAILPOINTS=/folder` lets a suite arm points while processes run: the file
+`/folder/after_claim` holds the action; the first process that gets there takes it by renaming the file to `after_claim.hit`,
+which then holds its pid. So the action happens once, in one process with that folder.
 
 - `kill`, `stop`: SIGKILL or SIGSTOP to itself
-- `killall`, `stopall`: the same to its process group, a worker's parent and children
+- `killall`, `stopall`: SIGKILL or SIGSTOP to its process group, a worker's parent and children
 - `cut`: its database session is ended
 - `error`: an exception
 - `sleep:SECONDS`
-- `wait`: it stands still until `after_claim.hit` is gone
+- `wait`: it waits until `after_claim.hit` is gone
 
-Off, a point costs a dictionary look-up.
+A point that is not armed costs a dictionary lookup.
 """
 
 import os
@@ -77,7 +76,7 @@ def failpoint(name: str) -> None:
 def _look_into(folder: Path, name: str) -> None:
     file = folder / name
     try:
-        armed_at = file.stat().st_mtime_ns  # armed anew, it counts anew
+        armed_at = file.stat().st_mtime_ns  # armed again, its hits count from 0
         [armed] = parse(f"{name}={file.read_text()}").values()
         _hits[f"{name} {armed_at}"] += 1
         if _hits[f"{name} {armed_at}"] < armed.first:
@@ -85,7 +84,7 @@ def _look_into(folder: Path, name: str) -> None:
         file.rename(hit := folder / f"{name}.hit")
         hit.write_text(str(os.getpid()))
     except FileNotFoundError:
-        return  # not armed, or another process was quicker
+        return  # not armed, or another process took it
     act(name, armed.action, folder)
 
 
@@ -102,7 +101,7 @@ def act(name: str, action: str, folder: Path) -> None:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "stop":
-            # Sent to the process, this thread could go on a little, and commit.
+            # A signal to the whole process would let this thread go on for a moment, and commit.
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         case "killall":
             os.killpg(0, signal.SIGKILL)
@@ -132,7 +131,7 @@ def cut_session() -> None:
 
 
 def wait_for(file: Path) -> None:
-    """Stand still until the file is gone."""
+    """Wait until the file is gone."""
     give_up_at = time.monotonic() + WAIT_AT_MOST
     while file.exists() and time.monotonic() < give_up_at:
         time.sleep(0.01)

@@ -1,5 +1,5 @@
-"""Concurrency keys. Which runs of a key may be ready is decided under the key's advisory lock, looking in a new
-statement; the unique index on (key, slot) is the backstop, and its violation a bug."""
+"""Concurrency keys. Decisions on which runs of a key are ready need the key's advisory lock, and a new statement after it. The
+unique index on (key, slot) is the backstop; its violation is a bug."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from runs.db import ready
-from runs.db.sql import execute, fetch, fetch_as
+from runs.db.sql import execute, fetch, fetch_as, fetch_column
 from runs.states import LIVE_SQL
 
 LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 0))"
@@ -15,10 +15,10 @@ TRY_LOCK = """
 SELECT key FROM unnest(%s::text[]) WITH ORDINALITY AS wanted(key, position)
 WHERE pg_try_advisory_xact_lock(hashtextextended(key, 0))
 """
-# The runs of a key without a place, as the two partial indexes have them: no look at a key passes over its `waiting` runs.
+# The runs of a key without a place, in the terms of the two partial indexes, which leave out its `waiting` runs.
 BLOCKED = "status = 'queued' AND slot IS NULL AND due_at IS NULL AND ready_at IS NULL"
 DUE = "status = 'queued' AND slot IS NULL AND due_at IS NOT NULL"
-# No more runs are counted than the limit is high: a million may be waiting behind one key.
+# Counts at most as many runs as the limit: a million may wait behind one key.
 STATES = """
 SELECT wanted.key, held.slots, behind.blocked, behind.queued, coalesce(held.first, behind.first) AS first
 FROM unnest(%s::text[], %s::int[]) AS wanted(key, key_limit)
@@ -32,9 +32,9 @@ CROSS JOIN LATERAL (
         (SELECT id, seq, due_at FROM runs_run WHERE key = wanted.key AND {due} ORDER BY seq LIMIT wanted.key_limit)) waiting) behind
 """
 STATES = STATES.replace("{blocked}", BLOCKED).replace("{due}", DUE)
-# Which blocked run of a key gets a place, and which: the first by `seq`, if fewer than its limit hold one. `freed` is
-# (key, id): where this very statement takes a run out of the key, its id; it still shows up as holding its place, or as
-# waiting for one. With a limit of 1 nobody passes anybody, not even a run whose start is put off.
+# The blocked run of a key that gets a place, and which place: the first by `seq`, if fewer runs than its limit hold one. `freed`
+# is (key, id): the id of a run that the same statement takes out of the key, which still looks as if it held its place or waited
+# for one. With a limit of 1 no run passes another, not even one whose start is delayed.
 NEXT = """
   SELECT blocked.id, (
     SELECT min(place) FROM generate_series(1, blocked.key_limit) AS place WHERE place <> ALL (held.slots))::smallint AS slot
@@ -50,10 +50,10 @@ NEXT = """
       SELECT FROM runs_run WHERE key = freed.key AND {due} AND seq < blocked.seq AND id IS DISTINCT FROM freed.id))
 """
 NEXT = NEXT.replace("{blocked}", BLOCKED).replace("{due}", DUE)
-# A run that gets a place gets its turn as well, as one that is inserted ready does (runs/enqueue.py): it comes after the ready
-# runs of other keys of its trigger, so a key with a backlog passes none of them, and before what waits behind those. One that
-# had its turn before keeps it. `{since}` is the turn of the run that makes room, or 0: it comes after that one, too, and no look
-# for the floor begins before it.
+# A run that gets a place gets its turn as well, like a run that is inserted ready (runs/enqueue.py): after the ready runs of other
+# keys of its trigger, so that a key with a backlog passes none of them, and before the runs behind those. A run that has a turn
+# keeps it. `{since}` is the turn of the run that makes room, or 0: the new turn is higher, and the search for the floor begins
+# there.
 PLACED = """
   WITH placed AS MATERIALIZED (
     SELECT next.slot, run.id, run.queue, run.priority, run.trigger, run.seq, {since} AS since
@@ -76,7 +76,7 @@ UPDATE runs_run SET ready_at = clock_timestamp(), slot = placed.slot, turn = coa
 FROM ({placed}) placed WHERE runs_run.id = placed.id
 """.replace("{placed}", PLACED.replace("{next}", NEXT).replace("{since}", "0::bigint"))
 PROMOTE = PROMOTE.replace("{freed}", "(SELECT key, NULL::uuid AS id FROM unnest(%s::text[]) AS wanted(key))")
-# Keys in their order after a given one, a few at a time; each is found by one step down the index.
+# The next keys after a given one, in order; each needs one step down the index.
 KEYS_AFTER = """
 WITH RECURSIVE walk AS (
   (SELECT key, 1 AS step FROM runs_run
@@ -93,7 +93,7 @@ SELECT walk.key, EXISTS (SELECT FROM ({next}) next) FROM walk
 
 @dataclass(kw_only=True)
 class KeyState:
-    """The live runs of a key, as admission counts them: the places taken, and (up to its limit) those without one."""
+    """The live runs of a key, for admission: the places taken, and the number (up to its limit) of runs without one."""
 
     slots: set[int] = field(default_factory=set)
     blocked: int = 0
@@ -105,7 +105,7 @@ class KeyState:
         return len(self.slots) + self.queued
 
     def place(self, limit: int) -> int | None:
-        """The place a new run may take now, if any. With a limit of 1 it passes nobody, not even a run due later."""
+        """The place that a new run may take now, if any. With a limit of 1 it passes no other run, not even one due later."""
         in_front = self.queued if limit == 1 else self.blocked
         if in_front or len(self.slots) >= limit:
             return None
@@ -118,15 +118,13 @@ def lock(key: str) -> None:
 
 
 def try_lock(keys: Iterable[str]) -> set[str]:
-    """Those of the keys whose lock this transaction got; it waits for none."""
+    """Lock keys until the transaction ends, without waiting; return those that it got."""
     wanted = sorted(set(keys))
-    if not wanted:
-        return set()
-    return {key for (key,) in fetch(TRY_LOCK, [wanted])}
+    return set(fetch_column(TRY_LOCK, [wanted])) if wanted else set()
 
 
 def states(limits: Mapping[str, int]) -> dict[str, KeyState]:
-    """The state of each key, given its limit; call it under their locks, in a statement of its own."""
+    """The state of each key, given its limit. Call it under the keys' locks, in a statement of its own."""
     if not limits:
         return {}
     return dict(fetch_as(_state, STATES, [list(limits), list(limits.values())]))
@@ -137,7 +135,7 @@ def _state(*, key: str, slots: list[int], **columns: Any) -> tuple[str, KeyState
 
 
 def promote(keys: Iterable[str]) -> int:
-    """Give the free places of these keys to the runs blocked behind them; call it under their locks."""
+    """Give the free places of these keys to the runs blocked behind them; return how many. Call it under the keys' locks."""
     wanted, promoted = sorted(set(keys)), 0
     while wanted and (now := execute(PROMOTE, [wanted])):
         promoted += now
@@ -145,7 +143,7 @@ def promote(keys: Iterable[str]) -> int:
 
 
 def stalled(after: str, limit: int) -> tuple[list[str], str]:
-    """Of the next `limit` live keys after a given one, those with a free place and a run that waits for it; and where
-    to go on, "" after the last. Normally there are none but of keys whose limit was raised."""
+    """Among the next `limit` live keys after a given one, those with a free place and a run that waits for it; and the key to go
+    on from, "" after the last. Normally only a key whose limit was raised is one."""
     rows = fetch(KEYS_AFTER, {"after": after, "limit": limit})
     return [key for key, is_stalled in rows if is_stalled], rows[-1][0] if len(rows) == limit else ""

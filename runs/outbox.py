@@ -1,8 +1,8 @@
-"""Deliver the outbox. A topic handled inside the database goes in the transaction that deletes its row; one that touches a
-network is pushed ahead in time, committed, sent, and then deleted: at least once.
+"""Deliver the outbox, at least once. A message for a handler inside the database is handled in the transaction that deletes its
+row. A message for the network is first moved into the future and committed, then sent, then deleted.
 
-Topics do not wait for each other: each is taken by itself. Nor do messages: what is locked or cannot be handled is put
-off, and the rest goes on. Messages of a topic that this version does not know are left alone.
+Topics do not wait for each other, and neither do messages: one that is locked or cannot be handled is postponed. Messages of
+unknown topics, from a newer version, are left alone.
 """
 
 import json
@@ -24,19 +24,18 @@ from runs.ports import PutOff, ports
 
 log = structlog.get_logger(__name__)
 
-SENDING = timedelta(seconds=60)  # a message being sent is not tried again before this
+SENDING = timedelta(seconds=60)  # until a message that is being sent is tried again
 RETRY = timedelta(seconds=5)
 RETRY_MAX = timedelta(minutes=10)
 LOCKED_AGAIN = timedelta(seconds=1)
-SEND_AT_MOST = 5.0  # seconds on end: far less than SENDING
-ONE_BY_ONE = 1.0  # seconds: dispatch and rescue wait meanwhile
-WAITED_FOR = 2  # locks, each LOCK_TIMEOUT; then the rest of a batch is put off
-LOCK_TIMEOUT = "100ms"
+SEND_AT_MOST = 5.0  # seconds of one batch: far less than SENDING
+ONE_BY_ONE = 1.0  # seconds; dispatch and rescue wait meanwhile
+WAITED_FOR = 2  # locks of a batch to wait for; then the rest of it is postponed
 LOCK_SPACE = 0x57AD  # of two-integer advisory locks; the dispatch lock has another
 
 EVERYTHING_IS_PAUSED = IS_PAUSED.format(queue="'*'")
-# The clock is read once, in a query of its own: so the index leaves out what is not available yet. One dispatcher at a time
-# handles a topic, which keeps its messages in their order; and a handler that meets a lock must not wait for it long.
+# The clock is read once, in a sub-SELECT, so that the index leaves out later messages. One dispatcher at a time handles a topic,
+# which keeps its messages in order; the short lock_timeout limits how long a handler waits.
 MINE = f"""(SELECT pg_try_advisory_xact_lock({LOCK_SPACE}, hashtext(%(topic)s::text))
   AND set_config('lock_timeout', '200ms', true) IS NOT NULL)"""
 AVAILABLE = "topic = %(topic)s::text AND available_at <= (SELECT clock_timestamp())"
@@ -56,7 +55,7 @@ UPDATE runs_outboxmessage SET available_at = clock_timestamp() + %(sending)s::in
   ORDER BY available_at, id LIMIT %(limit)s::int FOR UPDATE SKIP LOCKED)
 RETURNING id, topic, payload
 """  # noqa: S608
-# It does not wait for the disk: should the server crash in that instant, what was sent is sent once more.
+# It does not wait for the disk: after a crash of the server at that moment, the message is sent once more.
 DELETE_SENT = """
 DELETE FROM runs_outboxmessage WHERE id = %s::bigint AND set_config('synchronous_commit', 'off', true) IS NOT NULL
 """
@@ -65,7 +64,7 @@ UPDATE runs_outboxmessage SET attempts = attempts + 1, last_error = %s::text,
   available_at = clock_timestamp() + least(%s::interval * power(2, least(attempts, 20)), %s::interval)
 WHERE id = %s::bigint
 """
-# It was not their fault, so it counts for nothing against them.
+# Not a failure of the messages: no attempt is counted.
 PUT_OFF = """
 UPDATE runs_outboxmessage SET available_at = clock_timestamp() + %s::interval WHERE id = ANY(%s::bigint[])
 """
@@ -78,7 +77,7 @@ Message = tuple[int, str, dict[str, Any]]
 
 
 def deliver_inside(limit: int, topics: Iterable[str] | None = None) -> int:
-    """Handle what is available of these topics (or of all), up to `limit` messages of each; how many were touched."""
+    """Handle the available messages of these topics (or of all), up to `limit` of each; return how many."""
     return sum(_handle(topic, limit) for topic in (ports.inside if topics is None else topics))
 
 
@@ -93,59 +92,60 @@ def _handle(topic: str, limit: int) -> int:
         failpoint("after_outbox_commit")
         return len(messages)
     except PutOff as locked:
-        # The rest is taken at the next look, without these.
-        return put_off(topic, [id for id, _, payload in messages if any(payload is one for one in locked.payloads)])
+        # The next look takes the rest, without these.
+        busy = [message for message, _, payload in messages if any(payload is one for one in locked.payloads)]
+        return put_off(topic, busy)
     except Exception as error:
         if not is_locked(error):
             log.exception("outbox.batch_failed", topic=topic)
-        # One bad message must not stop the rest: find it.
+        # Find the bad message, so that it does not stop the rest.
         return _one_by_one(topic, limit)
 
 
 def _one_by_one(topic: str, limit: int) -> int:
     until = time.monotonic() + ONE_BY_ONE
     messages, tried, locked, waited = read(LIST, {"topic": topic, "limit": limit}), 0, list[int](), 0
-    for id, _, payload in messages:
+    for message, _, payload in messages:
         if time.monotonic() > until or waited == WAITED_FOR:
             break
         tried += 1
         try:
             with transaction.atomic():
-                if execute(TAKE_ONE, {"id": id, "topic": topic}):
+                if execute(TAKE_ONE, {"id": message, "topic": topic}):
                     ports.inside[topic]([payload])
         except PutOff:
-            locked.append(id)
+            locked.append(message)
         except Exception as error:
             if is_locked(error):
-                locked.append(id)
+                locked.append(message)
                 waited += 1
             else:
-                postpone(id, topic, error)
+                postpone(message, topic, error)
     if waited == WAITED_FOR:
-        locked += [id for id, _, _ in messages[tried:]]
+        locked += [message for message, _, _ in messages[tried:]]
     return tried + (put_off(topic, locked) if locked else 0)
 
 
 def put_off(topic: str, ids: Sequence[int]) -> int:
-    """Look again later at messages that need a row locked elsewhere; how many."""
+    """Postpone messages that need a row locked elsewhere; return how many."""
     log.info("outbox.locked", topic=topic, messages=len(ids))
     return execute(PUT_OFF, [LOCKED_AGAIN, list(ids)])
 
 
 def say_again(topic: str, payloads: Iterable[dict[str, Any]], *, after: timedelta = LOCKED_AGAIN) -> None:
-    """For a handler: leave a message for later about what it could not do now."""
+    """For a handler: write messages for later about payloads that it could not handle now."""
     later = database_now() + after
     OutboxMessage.objects.bulk_create(OutboxMessage(topic=topic, payload=one, available_at=later) for one in payloads)
 
 
 def deliver_outside(limit: int) -> int:
-    """Send what is available of the topics that go to the broker; how many were taken. While everything is paused, and while
-    the broker is away, they wait."""
+    """Send the available messages of the topics that go to the broker; return how many were taken. They wait while all queues
+    are paused or the broker is away."""
     return sum(_send(reserve(topic, limit, held=True), ports.outside) for topic in ports.outside)
 
 
 def deliver_slow() -> int:
-    """Send one message of each topic whose sending may take seconds; how many were taken."""
+    """Send one message of each topic whose sending may take seconds; return how many were taken."""
     return sum(_send(reserve(topic, 1, held=False), ports.slow) for topic in ports.slow)
 
 
@@ -155,8 +155,8 @@ def reserve(topic: str, limit: int, *, held: bool) -> list[Message]:
 
 def _send(messages: Collection[Message], handlers: Any) -> int:
     until = time.monotonic() + SEND_AT_MOST
-    left = [id for id, _, _ in messages]
-    for id, topic, payload in messages:
+    left = [message for message, _, _ in messages]
+    for message, topic, payload in messages:
         if time.monotonic() > until:
             break
         try:
@@ -166,20 +166,20 @@ def _send(messages: Collection[Message], handlers: Any) -> int:
         except broker.BrokerAway:
             break
         except Exception as error:
-            postpone(id, topic, error)
+            postpone(message, topic, error)
         else:
-            execute(DELETE_SENT, [id])
-            log.debug("outbox.sent", message=id, topic=topic)
-        left.remove(id)
+            execute(DELETE_SENT, [message])
+            log.debug("outbox.sent", message=message, topic=topic)
+        left.remove(message)
     if left:
         execute(PUT_BACK, [timedelta(seconds=broker.breaker.retry_in), left])
     return len(messages)
 
 
-def postpone(id: int, topic: str, error: Exception) -> None:
-    log.error("outbox.message_failed", message=id, topic=topic, exc_info=error)
-    execute(POSTPONE, [f"{type(error).__name__}: {error}"[:2000], RETRY, RETRY_MAX, id])
+def postpone(message: int, topic: str, error: Exception) -> None:
+    log.error("outbox.message_failed", message=message, topic=topic, exc_info=error)
+    execute(POSTPONE, [f"{type(error).__name__}: {error}"[:2000], RETRY, RETRY_MAX, message])
 
 
 def read(statement: str, parameters: dict[str, Any]) -> list[Message]:
-    return [(id, topic, json.loads(payload)) for id, topic, payload in fetch(statement, parameters)]
+    return [(message, topic, json.loads(payload)) for message, topic, payload in fetch(statement, parameters)]

@@ -16,7 +16,7 @@ NATURE = ("durable", "hold_key", "keep_content")
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """How a run is executed; a snapshot travels in `Run.policy`. Durations are seconds."""
+    """How a run is executed; `Run.policy` has a snapshot. Durations are seconds."""
 
     queue: str = "default"
     priority: int = 5
@@ -33,8 +33,8 @@ class Policy:
 
     @classmethod
     def load(cls, stored: Mapping[str, Any]) -> "Policy":
-        """From a trigger's or a run's JSON; unknown keys are another version's and ignored, missing ones get defaults.
-        ValueError names a value that makes no sense: none may reach a run, where it would stop every claim."""
+        """Read the JSON of a trigger or a run. Unknown keys, of another version, are ignored; missing ones get defaults.
+        ValueError names an invalid value: in a run it would stop every claim."""
         known = {field.name: _checked(field.name, stored[field.name]) for field in fields(cls) if field.name in stored}
         if not known.get("timeout"):
             is_durable = known.get("durable", False)
@@ -44,12 +44,12 @@ class Policy:
 
     @classmethod
     def of_agent(cls, agent: Agent) -> "Policy":
-        """As the agent's author declared it."""
+        """The policy that the agent's author declared."""
         return cls.load({**declared_by(agent), **nature_of(agent.name)})
 
     @classmethod
     def of_run(cls, stored: Mapping[str, Any]) -> "Policy":
-        """A run's snapshot; where another version wrote what this one cannot read, the defaults."""
+        """The snapshot of a run; the defaults if this version cannot read it."""
         try:
             return cls.load(stored)
         except (TypeError, ValueError):
@@ -65,13 +65,13 @@ class Policy:
         return attempt <= self.retries
 
     def backoff_after(self, attempt: int) -> timedelta:
-        """Exponential, with ± 20 % jitter so that what failed together does not return together."""
+        """Exponential, with ± 20 % jitter, so that runs that failed together do not return together."""
         seconds = min(self.backoff * self.backoff_factor ** max(attempt - 1, 0), self.backoff_max)
         return timedelta(seconds=seconds * uniform(0.8, 1.2))  # noqa: S311 (no secret)
 
 
 def nature_of(agent: str) -> dict[str, bool]:
-    """What of an agent's policy is its code's alone, and no operator's: such as that it is durable."""
+    """The policy fields that the agent's code decides and an operator cannot override, such as `durable`."""
     try:
         known = registry.get(agent)
     except KeyError:
@@ -80,7 +80,7 @@ def nature_of(agent: str) -> dict[str, bool]:
 
 
 def declared_by(agent: Agent) -> dict[str, Any]:
-    """What an agent's declaration says of how its runs are executed."""
+    """The policy fields of an agent's declaration that an operator may override."""
     return {
         "queue": agent.queue,
         "priority": agent.priority,

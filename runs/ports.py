@@ -1,4 +1,4 @@
-"""What `runs` needs from the rooms above it. `config.wiring` connects each port at start-up, so imports go one way."""
+"""Functions that `runs` needs from the rooms above it. `config.wiring` connects each port at start-up, so imports go one way."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from agents.run import Event
 
 
 class PutOff(Exception):
-    """Another session has locked what a handler needs for these payloads. It did not wait, and what it wrote is undone."""
+    """Another session has locked rows that a handler needs for these payloads. It did not wait, and its writes are undone."""
 
     def __init__(self, payloads: Sequence[dict[str, Any]]) -> None:
         super().__init__(f"{len(payloads)} payloads")
@@ -20,12 +20,11 @@ class PutOff(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Sought:
-    """An event that a run waits for: of this type, its data containing `match` (dotted path → value), from the source of
-    this slug and with this subject if one is given, accepted after the event that the run was made for (or since an
-    instant), none of `but`.
+    """An event that a run waits for: of this type, with data that contains `match` (dotted path → value), from the source with
+    this slug and with this subject if they are given, accepted after the run's event (or since an instant), not in `but`.
 
-    `root` is the first event of the run's causal chain: no event that the run waits for is older. `searched_to` is the
-    `seq` up to which an earlier search found nothing, `most` the number of events to read in this one."""
+    `root` is the first event of the run's causal chain: no event that the run waits for is older. `searched_to` is the `seq` up
+    to which an earlier search found nothing, `most` the number of events to read in this one."""
 
     type: str
     match: Mapping[str, Any]
@@ -42,7 +41,7 @@ class Sought:
 
 @dataclass(frozen=True, kw_only=True)
 class Searched:
-    """The first such event, if any; without one, the `seq` to go on from, or None: every event was looked at."""
+    """The first such event, if any; without one, the `seq` to go on from, or None if every event was read."""
 
     event_id: UUID | None = None
     searched_to: int | None = None
@@ -50,7 +49,7 @@ class Searched:
 
 class ReadEvents(Protocol):
     def __call__(self, event_ids: Sequence[UUID], /) -> list[Event]:
-        """Recorded events, as their agents see them."""
+        """Read recorded events, as agents see them."""
 
 
 class FindEvent(Protocol):
@@ -60,28 +59,28 @@ class FindEvent(Protocol):
 
 class CheckAhead(Protocol):
     def __call__(self, trigger_id: UUID | None, effects: Effects, /) -> None:
-        """Raise Permanent where a run of this trigger must not set these wakes, schedules and paces."""
+        """Raise Permanent if a run of this trigger must not set these wakes, schedules and paces."""
 
 
 class LoopSpacing(Protocol):
     def __call__(self) -> timedelta:
-        """How long a loop of triggers takes at least, on average."""
+        """The shortest average time that one round of a loop of triggers takes."""
 
 
 class RecordSignal(Protocol):
     def __call__(self, run_id: UUID, name: str, data: Any, by: str, /) -> UUID:
-        """Record a signal to a run as an event; its id."""
+        """Record a signal to a run as an event; return its id."""
 
 
 class InsideHandler(Protocol):
     def __call__(self, payloads: Sequence[dict[str, Any]], /) -> None:
-        """Handle the payloads of a topic's messages, in the transaction that deletes their rows. A handler never waits for
-        a lock: it raises PutOff, and is called again without those payloads."""
+        """Handle the payloads of a topic's messages, in the transaction that deletes their rows. Instead of waiting for a lock,
+        a handler raises PutOff, and is called again without those payloads."""
 
 
 class OutsideHandler(Protocol):
     def __call__(self, payload: dict[str, Any], /) -> None:
-        """Handle one payload, over the network; it may come again."""
+        """Handle one payload, over the network; the same payload may come again."""
 
 
 class Ports:
@@ -95,7 +94,7 @@ class Ports:
         self.inside: dict[str, InsideHandler] = {}
         self.outside: dict[str, OutsideHandler] = {}  # to the broker
         self.slow: dict[str, OutsideHandler] = {}  # these may take seconds
-        self.slow_looks: list[Callable[[], None]] = []  # the dispatcher's; each keeps its own time
+        self.slow_looks: list[Callable[[], None]] = []  # of the dispatcher; each decides when it is due
 
     def __getattr__(self, name: str) -> NoReturn:
         raise RuntimeError(f"runs.ports.ports.{name} is not connected; config.wiring connects it")
@@ -105,5 +104,5 @@ ports = Ports()
 
 
 def known_topics() -> list[str]:
-    """Of the outbox. A message of any other was left by a newer version."""
+    """The topics of the outbox. A message of another topic is from a newer version."""
     return [*ports.inside, *ports.outside, *ports.slow]

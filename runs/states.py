@@ -1,4 +1,4 @@
-"""The one table of legal run transitions; the database holds the same one (migration `0001`, `runs_refuse_illegal_transition`)."""
+"""The table of legal run transitions; the database enforces the same (migration `0001`, `runs_refuse_illegal_transition`)."""
 
 from django.db.models import TextChoices
 
@@ -29,7 +29,3 @@ FINISHED = frozenset({S.SUCCEEDED, S.FAILED, S.CANCELLED})
 LIVE = frozenset(S) - FINISHED
 LIVE_SQL = "(" + ", ".join(f"'{status}'" for status in S if status in LIVE) + ")"  # literal, for the partial indexes
 REQUEUEABLE = frozenset({S.FAILED, S.CANCELLED})
-
-
-def may_go(old: RunStatus, new: RunStatus) -> bool:
-    return new in TRANSITIONS[old]

@@ -1,4 +1,4 @@
-"""Celery's door: a doorbell makes a child claim and execute runs for about a second, then ring again if there is more."""
+"""The Celery tasks. `doorbell` claims and executes runs for about one second, then rings again if work remains."""
 
 import time
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ SLICE = 1.0  # seconds
 def doorbell(queue: str, format: int = relay.FORMAT, *newer: object, **newest: object) -> None:
     """Claim the best ready run, execute it, claim the next, until none is left or the slice is over.
 
-    Whatever a newer version says beside the queue is left unheard: PostgreSQL says what there is to do."""
+    It ignores further arguments of a newer version: PostgreSQL decides what there is to do."""
     worker_id = parent.WORKER_ID
     agents = {agent.name: agent.version for agent in registry.all_agents()}
     close_old_connections()
@@ -43,14 +43,14 @@ def doorbell(queue: str, format: int = relay.FORMAT, *newer: object, **newest: o
         if along is None and time.monotonic() >= slice_ends:
             if hand_over(queue):
                 return
-            slice_ends = time.monotonic() + SLICE  # a broker that is away takes seconds to say so
+            slice_ends = time.monotonic() + SLICE  # after the seconds that a failing broker took
         claim = along or next_claim(worker_id, queue, agents)
     nudge.flush()
 
 
 def next_claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | None:
-    """Claim a run, reconnecting while the database is away: a claim may have been made whose answer was lost, and
-    nobody else would look at it before its deadline."""
+    """Claim a run, reconnecting while the database is away. Then settle first: the answer of a claim may be lost, and no other
+    process would notice that before its deadline."""
     try:
         return claim_next(worker_id, queue, agents)
     except CONNECTION_ERRORS:
@@ -64,7 +64,7 @@ def next_claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim 
 
 
 def hand_over(queue: str) -> bool:
-    """Ring again, so that other queues of this child get their turn; False if ringing failed, so go on claiming."""
+    """Ring again, so that other queues of this child get their turn. False: ringing failed, so go on claiming."""
     failpoint("before_hand_over")
     wanted = [line for line in relay.look(queue) if line.claimable]
     return not wanted or relay.publish(wanted, most=1)

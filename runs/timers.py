@@ -1,8 +1,8 @@
-"""What falls due by the clock alone, and when the next of it does."""
+"""Work that falls due by the clock, and when the next of it does."""
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,40 +11,40 @@ from django.db import transaction
 
 from runs import keys
 from runs.db.ready import HINTED, SLOW
-from runs.db.sql import execute, fetch
+from runs.db.sql import execute, fetch, fetch_as
 from runs.outbox import EVERYTHING_IS_PAUSED
 from runs.ports import known_topics, ports
 from runs.processes.lease import patience
 
 log = structlog.get_logger(__name__)
 
-# `since` is the beginning of time, or a hint: see `Since`. With a hint, ready and lost runs are not looked for.
+# `since` is the beginning of time, or a hint: see `Since`. With a hint, it does not look for ready and lost runs.
 LOOK = f"""
-SELECT clock_timestamp(),
-  %(is_hinted)s::boolean OR EXISTS (SELECT FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL),
+SELECT clock_timestamp() AS at,
+  %(is_hinted)s::boolean OR EXISTS (SELECT FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL) AS ready,
   NOT %(is_hinted)s::boolean AND EXISTS (SELECT FROM runs_run run JOIN runs_worker worker ON worker.id = run.worker_id
-          WHERE run.status = 'running' AND worker.stopped_at IS NOT NULL),
-  (SELECT min(due_at) FROM runs_run WHERE status = 'queued' AND due_at >= %(since)s::timestamptz) - clock_timestamp(),
+          WHERE run.status = 'running' AND worker.stopped_at IS NOT NULL) AS lost,
+  (SELECT min(due_at) FROM runs_run WHERE status = 'queued' AND due_at >= %(since)s::timestamptz) - clock_timestamp() AS due,
   (SELECT min(due_at) FROM runs_wait WHERE status = 'open' AND due_at >= %(since)s::timestamptz
-   AND (looked_at IS NOT NULL OR kind NOT IN ('event', 'children'))) - clock_timestamp(),
+   AND (looked_at IS NOT NULL OR kind NOT IN ('event', 'children'))) - clock_timestamp() AS wait,
   (SELECT min(coalesce(look_after, created_at + %(owed)s::interval)) FROM runs_wait
-   WHERE status = 'open' AND looked_at IS NULL AND kind IN ('event', 'children')) - clock_timestamp(),
+   WHERE status = 'open' AND looked_at IS NULL AND kind IN ('event', 'children')) - clock_timestamp() AS look_back,
   (SELECT coalesce(json_object_agg(topic, due_in), '{{}}') FROM (
      SELECT topic, extract(epoch FROM (
        SELECT min(available_at) FROM runs_outboxmessage message
        WHERE message.topic = known.topic AND available_at >= %(since)s::timestamptz) - clock_timestamp())::float8 AS due_in
-     FROM unnest(%(topics)s::text[]) AS known(topic)) first WHERE due_in IS NOT NULL),
-  {EVERYTHING_IS_PAUSED},
+     FROM unnest(%(topics)s::text[]) AS known(topic)) first WHERE due_in IS NOT NULL) AS outbox,
+  {EVERYTHING_IS_PAUSED} AS is_paused,
   (SELECT min(CASE WHEN seen_at > clock_timestamp() + interval '1 second' THEN clock_timestamp()
      ELSE seen_at + CASE kind WHEN 'worker' THEN %(lease)s::interval ELSE %(others)s::interval END END)
-   FROM runs_worker WHERE stopped_at IS NULL) - clock_timestamp()
+   FROM runs_worker WHERE stopped_at IS NULL) - clock_timestamp() AS lease_expiry
 """  # noqa: S608  (our own parts)
 
 BEGINNING = datetime(1, 1, 2, tzinfo=UTC)
-# Whoever registers a wait looks back itself, at once; it may have died over it.
+# The process that writes a wait looks back itself; after this time the dispatcher does, because the process may have died.
 LOOK_BACK_OWED = timedelta(seconds=1)
-# A backoff with a slot keeps its place; one without a key needs none. The clock is read once, in a query of its own:
-# otherwise it would be asked of every run that is due some day, and none of them left out by the index.
+# Runs with a slot keep their place; runs without a key need none. The clock is read once, in a sub-SELECT, so that the index leaves
+# out runs that are due later.
 WAKE = """
 UPDATE runs_run SET ready_at = clock_timestamp(), due_at = NULL
 WHERE id IN (
@@ -53,8 +53,8 @@ WHERE id IN (
   ORDER BY due_at LIMIT %s::int FOR UPDATE SKIP LOCKED)
 """
 
-# The others (a start that a rate put off, a backoff where the key has several places) line up for one. Not `key IS NOT NULL`:
-# that would let the planner take the index by key, and read all that are due later.
+# The other runs (a start delayed by a rate, a backoff of a key with several places) line up for a place. Not `key IS NOT NULL`: with
+# it the planner may use the index by key, and read all runs that are due later.
 DUE_WITHOUT_PLACE = """
 SELECT id, key FROM runs_run
 WHERE status = 'queued' AND due_at <= (SELECT clock_timestamp()) AND coalesce(key, '') <> '' AND slot IS NULL
@@ -70,7 +70,7 @@ WHERE id IN (
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """One look at all that `runs` may have to do; the timedeltas say when (past: now), None never. `inside` is by topic."""
+    """The work of `runs`. The timedeltas say when it is due (past: now; None: never); `inside` is by topic."""
 
     ready: bool
     lost: bool
@@ -81,22 +81,24 @@ class Look:
     outside: timedelta | None
     slow: timedelta | None
     lease_expiry: timedelta | None
+    at: datetime = BEGINNING  # the time of this look
+    outbox: Mapping[str, timedelta] = field(default_factory=dict)  # of every known topic
     again: timedelta | None = None  # when to look from the beginning, after a look by a hint
 
     @property
     def next(self) -> timedelta | None:
-        """Of what the dispatcher does itself."""
+        """When the next work of the dispatcher's own thread is due."""
         waits = (self.due, self.wait, self.look_back, *self.inside.values(), self.lease_expiry, self.again)
         return min((wait for wait in waits if wait is not None), default=None)
 
 
 @dataclass
 class Since:
-    """From when on a look reads what falls due: all of it once a second, and where looks are quick always.
+    """The due time from which a look reads: the beginning, or after a slow look, for a second, a hint.
 
-    While an old snapshot is open, the entries of what is done cannot be removed from the indexes, and a look steps over each.
-    What is entered falls due after the time it is entered at, so after a slow look the next ones begin at the time of that,
-    or at what was overdue then. It is a hint only: what a look by it leaves out waits a second at most."""
+    While an old snapshot is open, index entries of finished work cannot be removed, and a look steps over each. New work falls
+    due after the time at which it is written, so after a slow look the next ones begin at its time, or at the work that was
+    overdue then. Work that such a look leaves out waits one second at most."""
 
     slow: float = SLOW
     at: datetime | None = None
@@ -106,61 +108,46 @@ class Since:
         return self.at if time.monotonic() < self.until else None
 
     def looked(self, at: datetime, found: Iterable[timedelta | None], seconds: float) -> None:
-        """After a look from the beginning, at that time, which found this to be due."""
+        """Call after a look from the beginning, with its time, the due times it found, and its duration."""
         overdue = min((wait for wait in found if wait is not None), default=timedelta())
-        self.at, self.until = (
-            at + min(overdue, timedelta()),
-            (time.monotonic() + HINTED if seconds >= self.slow else 0.0),
-        )
+        self.at = at + min(overdue, timedelta())
+        self.until = time.monotonic() + HINTED if seconds >= self.slow else 0.0
 
 
 since = Since()
 
 
 def parameters(hint: datetime | None = None) -> dict[str, Any]:
-    """What LOOK needs."""
+    """The parameters of LOOK."""
     given = {"is_hinted": hint is not None, "since": hint or BEGINNING}
     return {**patience(), **given, "owed": LOOK_BACK_OWED, "topics": known_topics()}
 
 
 def everything_is_due() -> Look:
-    """Where the look itself fails, each is tried: some may still work."""
-    now = timedelta()
-    return Look(
-        ready=True,
-        lost=True,
-        due=now,
-        wait=now,
-        look_back=now,
-        inside=dict.fromkeys(ports.inside, now),
-        outside=now,
-        slow=now,
-        lease_expiry=now,
-    )
+    """For a look that fails: try all work, because some of it may succeed."""
+    now, inside = timedelta(), dict.fromkeys(ports.inside, timedelta())
+    times: dict[str, Any] = dict.fromkeys(("due", "wait", "look_back", "outside", "slow", "lease_expiry"), now)
+    return Look(ready=True, lost=True, inside=inside, **times)
 
 
 def look() -> Look:
     hint, began = since.hint(), time.monotonic()
-    [(at, ready, lost, due, wait, look_back, outbox, paused, lease_expiry)] = fetch(LOOK, parameters(hint))
+    [found] = fetch_as(_looked, LOOK, parameters(hint))
+    if hint is not None:
+        return replace(found, again=timedelta(seconds=since.until - time.monotonic()))
+    since.looked(found.at, (found.due, found.wait, *found.outbox.values()), time.monotonic() - began)
+    return found
+
+
+def _looked(*, outbox: Mapping[str, float], is_paused: bool, **columns: Any) -> Look:
     waits = {topic: timedelta(seconds=seconds) for topic, seconds in outbox.items()}
-    if hint is None:
-        since.looked(at, (due, wait, *waits.values()), time.monotonic() - began)
 
     def of(topics: Mapping[str, object]) -> dict[str, timedelta]:
         return {topic: waits[topic] for topic in topics if topic in waits}
 
-    return Look(
-        ready=ready,
-        lost=lost,
-        due=due,
-        wait=wait,
-        look_back=look_back,
-        inside=of(ports.inside),
-        outside=None if paused else min(of(ports.outside).values(), default=None),
-        slow=min(of(ports.slow).values(), default=None),
-        lease_expiry=lease_expiry,
-        again=timedelta(seconds=since.until - time.monotonic()) if hint else None,
-    )
+    outside = None if is_paused else min(of(ports.outside).values(), default=None)
+    slow = min(of(ports.slow).values(), default=None)
+    return Look(outbox=waits, inside=of(ports.inside), outside=outside, slow=slow, **columns)
 
 
 def is_due(wait: timedelta | None) -> bool:
@@ -168,7 +155,7 @@ def is_due(wait: timedelta | None) -> bool:
 
 
 def wake_due(limit: int) -> int:
-    """Make the runs ready whose time has come, or let them line up for a place of their key; how many."""
+    """Make due runs ready, or let them line up for a place of their key; return how many."""
     return execute(WAKE, [limit]) + _line_up(limit)
 
 
@@ -178,14 +165,14 @@ def _line_up(limit: int) -> int:
         return 0
     with transaction.atomic():
         locked = keys.try_lock(key for _, key in due)
-        lined_up = execute(LINE_UP, [[id for id, key in due if key in locked]])
+        lined_up = execute(LINE_UP, [[run for run, key in due if key in locked]])
         keys.promote(locked)
     return lined_up
 
 
 class StalledKeys:
-    """A look over the live keys, some each time, for one with a free place and a run that waits for it. None is known to
-    come about but by raising a limit; one that did would otherwise wait for ever."""
+    """Searches the live keys, some at a time, for a free place that no run was given. Raising a limit is the only known cause;
+    without this the runs would wait forever."""
 
     KEYS_A_LOOK = 500
 
@@ -193,7 +180,7 @@ class StalledKeys:
         self.after = ""
 
     def mend(self) -> int:
-        """Promote the runs that wait for nothing; how many."""
+        """Promote the runs that wait for a free place; return how many."""
         found, self.after = keys.stalled(self.after, self.KEYS_A_LOOK)
         if not found:
             return 0

@@ -1,8 +1,8 @@
-"""What runs wait for: how a wait ends, and how its run goes on.
+"""Waits of runs: end a wait, and queue its run.
 
-Whatever ends one locks the run before the wait, changes the wait from `open` by compare-and-set, and queues the run in the
-same statement: seeing each other twice is harmless, and nothing is missed by both. A run that has neither a key nor needs a
-place is ready at once; the timers line the others up for theirs.
+Every end of a wait locks the run before the wait, changes the wait from `open` by compare-and-set, and queues the run in the same
+statement. So two ends of one wait are harmless, and none is missed. A run that needs no place of a key is ready at once; the
+timers line up the others for a place.
 """
 
 import json
@@ -20,7 +20,7 @@ from psycopg.errors import LockNotAvailable, QueryCanceled
 from agents.journal.canonical import hash_in, source_in
 from agents.reserved import RESERVED, SIGNAL
 from runs.db.nudge import nudge_dispatcher
-from runs.db.sql import execute, fetch, fetch_as
+from runs.db.sql import execute, fetch, fetch_as, fetch_column
 from runs.failpoints import failpoint
 from runs.models import Wait
 from runs.ports import Searched, Sought, ports
@@ -28,11 +28,10 @@ from runs.states import LIVE_SQL
 
 log = structlog.get_logger(__name__)
 
-# Parameters that say how many rows there are stand in a query of their own: PostgreSQL would otherwise find a plan for each
-# number of them cheaper than one for all, and plan anew every time, which takes longer than to execute it.
+# Array parameters go in a sub-SELECT so that PostgreSQL uses a generic plan instead of re-planning for every array length.
 
-# A wait by time alone begins a new causal chain: what happens every so often is no loop. One that is shorter than the rate of
-# loops spaces them does not: it would be a way round that rate.
+# A wait for a time begins a new causal chain, because periodic work is no loop. One shorter than `spacing` does not: it would
+# bypass the rate limit of loops.
 END = """
 WITH locked AS MATERIALIZED (
   SELECT run.id AS run_id, wait.id AS wait_id, {event} AS event_id
@@ -54,7 +53,7 @@ UPDATE runs_run SET
 FROM ended WHERE runs_run.id = ended.run_id AND runs_run.status = 'waiting'
 RETURNING {told}
 """
-# A crash of the server may take away what is found again by the next look: its commit need not be on disk at once.
+# The commit need not be on disk at once: if a crash of the server loses it, the next look finds the same again.
 LAZILY = "set_config('synchronous_commit', 'off', true)"
 
 
@@ -74,9 +73,9 @@ def _end(
     return statement
 
 
-# The clock is read once, in a query of its own, so that the index leaves out what is due some day. Nothing is over before
-# somebody has looked whether it had come by then. The limit is part of the text, and ending them another statement: for how
-# many are due PostgreSQL has a guess that makes it read all runs.
+# The clock is read once, in a sub-SELECT, so that the index leaves out later deadlines. A wait for an event or children does not
+# expire before its look back. The limit is in the text, and END_DUE another statement, because PostgreSQL's estimate of due
+# waits would make it read all runs.
 DUE = """
 SELECT id FROM runs_wait WHERE status = 'open' AND due_at <= (SELECT clock_timestamp())
   AND (looked_at IS NOT NULL OR kind NOT IN ('event', 'children'))
@@ -101,8 +100,8 @@ STILL_OPEN = """
 SELECT wait.id FROM runs_wait wait JOIN runs_run run ON run.id = wait.run_id
 WHERE wait.id = ANY((SELECT %s::bigint[])::bigint[]) AND wait.status = 'open' AND run.status = 'waiting'
 """
-# A parent waits for children of which none lives any more. Children that are pruned have finished. They are known by id
-# alone: a fork waits for the children of the run it was forked from.
+# Waits for children none of which is live. Pruned children count as finished. Children are found by their ids, because a fork
+# waits for the children of its origin.
 END_WITHOUT_CHILDREN = _end(
     waits="runs_wait wait",
     which="""AND wait.run_id = ANY((SELECT %(parents)s::uuid[])::uuid[]) AND wait.kind = 'children' AND NOT EXISTS (
@@ -110,9 +109,9 @@ END_WITHOUT_CHILDREN = _end(
       AND child.status IN {live})""".replace("{live}", LIVE_SQL),
     told=LAZILY,
 )
-# Of any type, by the least of them: EXISTS may look through all waits that are over.
+# min() uses the index; EXISTS could scan finished waits.
 EVENTS_ARE_AWAITED = "(SELECT min(event_type) FROM runs_wait WHERE status = 'open' AND kind = 'event') IS NOT NULL"
-# The shapes of the matches of each type: one step down the index for each, however many wait.
+# The shapes of the matches of each type: one step down the index per shape, even if a million runs wait.
 SHAPES = """
 SELECT wanted.type, shape.match_shape FROM unnest((SELECT %s::text[])) AS wanted(type) CROSS JOIN LATERAL (
   WITH RECURSIVE walk AS (
@@ -125,8 +124,8 @@ SELECT wanted.type, shape.match_shape FROM unnest((SELECT %s::text[])) AS wanted
     FROM walk WHERE walk.match_shape IS NOT NULL
   ) SELECT match_shape FROM walk WHERE match_shape IS NOT NULL) shape
 """
-# An event may be dispatched after a run's look back took it, when that run waits for the next of its kind. Written so that it
-# is looked up by the run: by the event it would be compared with every wait that the event has ended so far.
+# A look back may have given the event to an earlier wait of the run, which now waits for the next one: NOT EXISTS leaves it out.
+# OFFSET 0 makes it a lookup by run; by event it would read every wait that the event has ended.
 HITS = """
 SELECT found.id, hit.event_id
 FROM unnest((SELECT %s::uuid[]), (SELECT %s::text[]), (SELECT %s::text[]), (SELECT %s::text[])) AS hit(event_id, type, shape, hash)
@@ -140,7 +139,7 @@ CROSS JOIN LATERAL (
   LIMIT {most}) found
 LIMIT {most}
 """
-# Nothing that ends another kind of wait can have come before it.
+# Other kinds of waits cannot end before they are written.
 LOOKED_BACK_FOR = (Wait.Kind.EVENT, Wait.Kind.CHILDREN)
 UNLOOKED = """
 SELECT wait.id, wait.kind, wait.run_id, wait.event_type AS type, wait.match, wait.match_shape AS shape, wait.looked_to,
@@ -150,14 +149,14 @@ FROM runs_wait wait JOIN runs_run run ON run.id = wait.run_id
 WHERE wait.status = 'open' AND wait.looked_at IS NULL AND wait.kind IN ('event', 'children')
 """
 UNLOOKED_OF = f"{UNLOOKED} AND wait.run_id = %(run)s::uuid"
-# Those that have been looked for before come last: a long search keeps no other from its turn.
+# Repeated looks come last, so that a long search does not delay the others.
 UNLOOKED_OF_ALL = f"""{UNLOOKED} AND (wait.look_after IS NULL OR wait.look_after <= clock_timestamp())
 ORDER BY wait.look_after NULLS FIRST, wait.id LIMIT %(limit)s::int
 """
 LOOKED = """
 UPDATE runs_wait SET looked_at = clock_timestamp(), look_failures = 0 WHERE id = {open} RETURNING {told}
 """
-# Not recorded as looked: it goes on from where this look came to.
+# The look is not finished; the next one goes on from where it stopped.
 STILL_OWED = """
 UPDATE runs_wait SET looked_to = %(looked_to)s::bigint, look_failures = %(failures)s::int, look_error = %(error)s::text,
   look_after = clock_timestamp() + %(pause)s::interval
@@ -167,50 +166,50 @@ OPEN = "(SELECT id FROM runs_wait WHERE id = %(id)s::bigint AND status = 'open' 
 LOOKED = LOOKED.replace("{open}", OPEN).replace("{told}", LAZILY)
 STILL_OWED = STILL_OWED.replace("{open}", OPEN)
 SHORT_PATIENCE = "SET LOCAL statement_timeout = '1s'"
-PAGE = 1000  # events that one statement of a search reads
-BUDGET = 0.25  # seconds that the dispatcher looks back at a time; events that have just come wait no longer
+PAGE = 1000  # most events that one statement of a search reads
+BUDGET = 0.25  # seconds of looking back at a time, because new events wait meanwhile
 LONGEST_PAUSE = timedelta(minutes=5)
 OUT_OF_PATIENCE = (QueryCanceled, LockNotAvailable)
 
 
 def end_due(limit: int) -> int:
-    """End the waits whose time is over, and queue their runs; how many."""
-    due = [id for (id,) in fetch(DUE.replace("{limit}", str(limit)))]
+    """End the waits that are due, and queue their runs; return how many."""
+    due = fetch_column(DUE.replace("{limit}", str(limit)))
     return _ended(END_DUE, {"ids": due}) if due else 0
 
 
 def end_these(wait_ids: Sequence[int]) -> int:
-    """End waits because what they waited for came; how many were still open."""
+    """End waits as done; return how many were still open."""
     return _ended(END_THESE, {"ids": list(wait_ids)})
 
 
 def end_by_events(hits: Mapping[int, UUID]) -> set[UUID]:
-    """End waits (by id) by the event each waited for, in the caller's transaction. Of runs that somebody has locked nobody
-    can tell yet whether they go on waiting: the events that are to be looked at again."""
+    """End waits (wait id → event id) in the caller's transaction. Returns the events to look at again, because their runs are
+    locked elsewhere."""
     if not hits:
         return set()
     ids = sorted(hits)
-    _ended(END_BY_EVENT, {"ids": ids, "events": [hits[id] for id in ids]})
-    return {hits[id] for (id,) in fetch(STILL_OPEN, [ids])}
+    _ended(END_BY_EVENT, {"ids": ids, "events": [hits[wait] for wait in ids]})
+    return {hits[wait] for wait in fetch_column(STILL_OPEN, [ids])}
 
 
 def end_without_children(parent_ids: Iterable[UUID]) -> int:
-    """End the waits of those parents none of whose awaited children lives any more; how many. They are counted anew."""
+    """End the waits of parents whose awaited children have all finished; return how many."""
     parents = sorted(set(parent_ids))
     return _ended(END_WITHOUT_CHILDREN, {"parents": parents}) if parents else 0
 
 
 def shapes_of(types: Iterable[str]) -> dict[str, list[str]]:
-    """What events of these types are waited for by: type → shapes of matches. Types that nobody waits for are left out."""
+    """The shapes of the open waits for events of these types, by type; types without a wait are left out."""
     found: dict[str, list[str]] = {}
-    for type, shape in fetch(SHAPES, [sorted(set(types))]):
-        found.setdefault(type, []).append(shape)
+    for event_type, shape in fetch(SHAPES, [sorted(set(types))]):
+        found.setdefault(event_type, []).append(shape)
     return found
 
 
 def hits_of(looked_up: Sequence[tuple[UUID, str, str, str]], most: int) -> tuple[dict[int, UUID], bool]:
-    """Which open wait is ended by which event, given (event id, type, shape, hash) in the events' order; the first wins. At
-    most `most` of them, and whether these are all."""
+    """The open waits (wait id → event id) that events end, given (event id, type, shape, hash) in the order of the events; the
+    first event wins. Returns at most `most`, and whether these are all."""
     order = {event_id: place for place, (event_id, *_) in enumerate(looked_up)}
     columns = [list(column) for column in zip(*looked_up, strict=True)]
     found = fetch(HITS.replace("{most}", str(most + 1)), columns) if looked_up else []
@@ -222,7 +221,7 @@ def hits_of(looked_up: Sequence[tuple[UUID, str, str, str]], most: int) -> tuple
 
 @dataclass(frozen=True, kw_only=True)
 class Owed:
-    """A wait whose look back is still to be done, or to be finished."""
+    """A wait whose look back is not finished."""
 
     id: int
     kind: str
@@ -239,12 +238,12 @@ class Owed:
 
 
 def look_back(run_id: UUID | None = None, limit: int = 100) -> int:
-    """Look for what came before a wait was there, for the wait of a run or for all whose look is still owed, as far as
-    BUDGET lasts; how many waits it ended.
+    """Search for events, and ends of children, that came before a wait was committed: for the wait of a run, or for all waits
+    that owe such a look, within BUDGET. Returns how many waits it ended.
 
-    The wait is committed by now, and this reads a newer snapshot: an event either was there, and is found here, or is
-    dispatched later, and finds the wait. The same goes for the end of a child. A look that fails or takes too long stays
-    owed: it is tried again with a growing pause, from where it came to, and until then the wait does not expire.
+    The wait is committed, and this reads a newer snapshot: an event is found here, or it is dispatched later and finds the
+    wait. The same is true for the end of a child. A look that fails or takes too long stays owed: it is repeated with a
+    growing pause, from where it stopped, and until then the wait does not expire.
     """
     until = time.monotonic() + BUDGET
     statement = UNLOOKED_OF if run_id else UNLOOKED_OF_ALL
@@ -273,7 +272,7 @@ def _look_back(wait: Owed, until: float, is_dispatcher: bool) -> int:
 
 
 class Search:
-    """One look back for one wait, in pages: a page that fails is read again in halves, the pages before it are not."""
+    """A look back for a wait, in pages. A failed page is read again in halves; earlier pages are not read again."""
 
     def __init__(self, wait: Owed, is_dispatcher: bool) -> None:
         self.wait = wait
@@ -287,12 +286,12 @@ class Search:
         return has_come
 
     def events(self, until: float) -> bool:
-        """Whether it ended the wait."""
+        """Search until the time is over; return whether it ended the wait."""
         most = max(1, PAGE >> min(self.wait.failures, 10))
         while True:
             found = self.page(most)
             if found.event_id:
-                # Where the run is locked elsewhere, this look is still owed.
+                # If the run is locked elsewhere, this look is still owed.
                 return not end_by_events({self.wait.id: found.event_id})
             if found.searched_to is None:
                 execute(LOOKED, {"id": self.wait.id})
@@ -329,26 +328,20 @@ class Search:
         self.still_owed(failures, f"{type(error).__name__}: {error}"[:500], pause)
 
     def still_owed(self, failures: int = 0, error: str = "", pause: timedelta = timedelta()) -> None:
-        parameters = {
-            "id": self.wait.id,
-            "looked_to": self.looked_to,
-            "failures": failures,
-            "error": error,
-            "pause": pause,
-        }
-        execute(STILL_OWED, parameters)
+        how = {"looked_to": self.looked_to, "failures": failures, "error": error, "pause": pause}
+        execute(STILL_OWED, {"id": self.wait.id, **how})
 
 
 def may_end_waits(type: str, source: str) -> bool:
-    """Whether an event of this type from this source may end a wait: of a reserved type only Wakeful's own, as events that
-    other versions recorded may be forged."""
+    """May an event of this type from this source end a wait? Of a reserved type, only events of its built-in source: another
+    version may have recorded forged ones."""
     return RESERVED.get(type, source) == source
 
 
 def lookups(shapes: Sequence[str], source: str, data: Any) -> list[tuple[str, str]]:
-    """What an event is looked up by, given the shapes of its type: (shape, hash) of what its data has there."""
+    """The (shape, hash) pairs by which an event finds waits, given the shapes of its type."""
     hashes = ((shape, hash_in(shape, source, data)) for shape in shapes)
-    return [(shape, hash) for shape, hash in hashes if hash is not None]
+    return [(shape, found) for shape, found in hashes if found is not None]
 
 
 def _ended(statement: str, parameters: dict[str, Any]) -> int:

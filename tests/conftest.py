@@ -38,8 +38,11 @@ if _hands_out:
     for name in ("DJANGO_SETTINGS_MODULE", *_env):
         del os.environ[name]
 
-from tests.support.stack import PATIENCE, Stack, StackMaker, Template  # noqa: E402  (they need the settings)
+from runs import timers  # noqa: E402  (they need the settings)
+from runs.db import ready  # noqa: E402
+from tests.support.stack import PATIENCE, Stack, StackMaker, Template  # noqa: E402
 from tests.support.wire import Wire, providing  # noqa: E402
+from triggers.dispatch import pending  # noqa: E402
 
 
 def pytest_unconfigure() -> None:
@@ -56,6 +59,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("browser")
     # The long ones first, so that two processes end at about the same time.
     items.sort(key=lambda item: not {"acceptance", "integration"} & set(Path(item.path).parts))
+
+
+@pytest.fixture(autouse=True)
+def no_hints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slow looks leave hints for later ones, for a second: on a busy machine one test would change the order of another's claims."""
+    for hint in (ready.hints, timers.since, pending.first):
+        monkeypatch.setattr(hint, "slow", float("inf"))
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,10 @@
-"""What may wake an agent, and the decision that it does. The life of an event, in reading order:
+"""Events, triggers and schedules: what wakes agents. The life of an event, in reading order:
 
-- `sources`: the ways in; each ends in `accept`, which records an event once
-- `dispatch`: events are matched, admitted and become runs, or decisions with a reason
+- `sources`: where events come from; each ends in `accept`, which records an event once
+- `dispatch`: matches and admits events, which become runs, or decisions with a reason
 - `schedules`: when triggers fire by the clock; `beat` is Celery Beat's scheduler
-- `upcoming`: what wakes next; `events`: recorded events, as runs and agents ask for them
-- `declarations`: triggers that the code declares; `transfer`: a system's triggers as a file
-- `retention`, `api`, `tokens`, `tasks`, `management`: what operators and callers use
-- `models`, `exceptions`: what all stands on
+- `upcoming`: what wakes next; `events`: recorded events, for runs and agents
+- `declarations`: triggers that the code declares; `transfer`: triggers as a file
+- `retention`, `api`, `tokens`, `tasks`, `management`: for operators and API clients
+- `models`, `exceptions`: used by all of them
 """

@@ -1,4 +1,4 @@
-"""Record an event once: the only writer of Event. Whatever comes in, by whichever way, ends here."""
+"""Record an event once. The only writer of Event: every source ends here."""
 
 import time
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from triggers.models import Source
 
 @dataclass(frozen=True, kw_only=True)
 class Incoming:
-    """An event as a source saw it; (source_id, ce_source, ce_id) is its identity."""
+    """An event as its source received it; (source_id, ce_source, ce_id) is its identity."""
 
     source_id: UUID
     ce_source: str
@@ -49,7 +49,7 @@ class Accepted:
 
 
 class ReservedType(ValueError):
-    """The event has a type that this source may not record; the message names it."""
+    """The event's type is reserved for another source; the message names it."""
 
 
 INSERT = """
@@ -70,10 +70,10 @@ ON CONFLICT (event_id, body_sha256) DO UPDATE SET count = triggers_redelivery.co
 
 
 def accept(incoming: Sequence[Incoming]) -> list[Accepted]:
-    """Record events, in the caller's transaction or each in its own, and wake the dispatcher once they are committed.
+    """Record events, in the caller's transaction or each in its own, and wake the dispatcher after the commit.
 
-    A known identity is a duplicate: it keeps its first id and payload, and the redelivery is counted and,
-    when its body differs, flagged. ReservedType: one of them claims a type that is Wakeful's own; none is recorded.
+    An event with a known identity is a duplicate: it keeps its first id and payload; the redelivery is counted, and flagged
+    if its body differs. ReservedType: an event has a type that is reserved for Wakeful; then none is recorded.
     """
     for event in incoming:
         _require_free(event)
@@ -85,8 +85,8 @@ def accept(incoming: Sequence[Incoming]) -> list[Accepted]:
 
 
 def accept_ticks(ticks: Sequence[Incoming]) -> None:
-    """Record events that we made ourselves, many at a time, in the caller's transaction. One that is there already stays
-    as it is, and is no redelivery. The caller wakes the dispatcher."""
+    """Record ticks of schedules in the caller's transaction, many at a time. An existing event is unchanged and does not
+    count as redelivered. The caller wakes the dispatcher."""
     if ticks:
         execute_many(INSERT, [_columns(uuid7(), tick, "") for tick in ticks])
 
@@ -94,7 +94,7 @@ def accept_ticks(ticks: Sequence[Incoming]) -> None:
 def _require_free(event: Incoming) -> None:
     if not is_reserved(event.type):
         return
-    # `run` is let through for what a run of a version before this rule has emitted; no wait takes it for the real one.
+    # `run` is allowed for events that runs of versions before this rule have emitted; waits ignore them.
     own = {builtin_source(slug) for slug in (RESERVED.get(event.type), "run") if slug}
     if event.source_id not in own:
         raise ReservedType(refusal(event.type))
@@ -122,11 +122,11 @@ def _columns(event_id: UUID, event: Incoming, body_sha256: str) -> list[Any]:
 
 @cache
 def builtin_source(slug: str) -> UUID:
-    """The id of a way in that comes with the migrations."""
+    """The id of a source that the migrations create."""
     return Source.objects.values_list("id", flat=True).get(slug=slug)
 
 
-# One more than the limit is enough to know. A single look serves all sources.
+# Counts up to one more than the limit; one query serves all sources.
 UNDISPATCHED = """
 SELECT source_id, count(*) FROM (
   SELECT source_id FROM triggers_event WHERE dispatched_at IS NULL LIMIT %s::int) undispatched
@@ -136,8 +136,8 @@ _backlog: tuple[float, dict[UUID, int]] = (float("-inf"), {})
 
 
 def backlog_exceeded(source_id: UUID, *, is_verified: bool = True) -> bool:
-    """Are there more undispatched events than WAKEFUL_MAX_BACKLOG, or more of this source than its part of them? Looked up at
-    most once a second per process. An unverified source has a tenth of the part of others."""
+    """Whether there are more undispatched events than WAKEFUL_MAX_BACKLOG, or more of this source than
+    WAKEFUL_MAX_SOURCE_BACKLOG (a tenth of it for an unverified source). Queried at most once a second per process."""
     global _backlog
     looked_at, waiting = _backlog
     if time.monotonic() - looked_at >= 1:

@@ -1,7 +1,7 @@
 """Celery Beat's Scheduler (CELERY_BEAT_SCHEDULER = "triggers.beat:Scheduler"): fires due schedules from the database.
 
-Any number of Beats may run; `triggers.schedules.firing.settle` says why each nominal time still fires once. Between two fires a Beat
-blocks on LISTEN until the next due time or an edit, and looks every WAKEFUL_SAFETY_LOOK even if nothing says so.
+Any number of Beats may run; `triggers.schedules.firing.settle` explains why each nominal time fires only once. Between fires
+a Beat blocks on LISTEN until the next due time or an edit, and also looks every WAKEFUL_SAFETY_LOOK.
 """
 
 import contextlib
@@ -28,24 +28,24 @@ log = structlog.get_logger(__name__)
 
 CHANNEL = "wakeful_beat"
 RECONNECT = 1.0  # seconds
-TRIES = 2  # by itself, of a schedule that took too long
+TRIES = 2  # to fire a schedule alone after it took too long
 BUSY = timedelta(milliseconds=100)
 
 
 class Scheduler(beat.Scheduler):
-    """Beat calls `tick` in a loop and sleeps for what it returns: nothing, because the waiting is done in here."""
+    """Beat calls `tick` in a loop and sleeps for the seconds it returns: 0, because `tick` itself waits."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.presence = Presence(Worker.Kind.BEAT)
         self.listener = Listener([CHANNEL])
         self.is_connected = False
-        self.is_lost = False  # and somebody has been told
+        self.is_lost = False  # and this has been logged
         self.is_looking = False
         self.walk = reconcile.Walk()
-        self.walks_at = self.backfills_at = 0.0  # by the process's clock
+        self.walks_at = self.backfills_at = 0.0  # in terms of time.monotonic()
         self.has_static = False
         self.is_ending = False
-        self.suspects: dict[int, int] = {}  # schedules that took too long, and how often each did so by itself
+        self.suspects: dict[int, int] = {}  # schedules that took too long, and how often each did so when fired alone
         super().__init__(*args, **kwargs)
         self.max_interval = int(settings.WAKEFUL_SAFETY_LOOK.total_seconds())
 
@@ -55,12 +55,12 @@ class Scheduler(beat.Scheduler):
         return "    . schedules -> the database"
 
     def setup_schedule(self) -> None:
-        """Nothing: the database may be away yet; see `connect`."""
+        """Does nothing: the database may not be reachable yet; see `connect`."""
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
-        """Do one batch of what there is to do; when nothing is left, wait. A lost database is waited for."""
+        """Do one batch of work, or wait if there is none. If the database is lost, wait for it."""
         if self.is_ending:
-            # SIGTERM may strike where Python swallows what its handler raises, as in a destructor.
+            # SIGTERM may arrive where Python swallows the exception of its handler, e.g. in a destructor.
             raise SystemExit
         try:
             wait = self.look()
@@ -74,7 +74,7 @@ class Scheduler(beat.Scheduler):
         return 0.0
 
     def look(self) -> timedelta:
-        """Do one batch; how long there is nothing to do."""
+        """Do one batch; returns how long to wait."""
         self.is_looking = True
         try:
             if not self.is_connected:
@@ -90,8 +90,8 @@ class Scheduler(beat.Scheduler):
             self.is_looking = False
 
     def work(self) -> timedelta:
-        """One batch of stale schedules, one of due ones, one of each backfill; how long there is nothing to do, zero if
-        there was something."""
+        """Do one batch of stale schedules, one of due schedules and one of each backfill; returns how long to wait, zero if
+        anything was done."""
         look = due.look()
         done = 0
         if look.has_unarmed:
@@ -115,7 +115,7 @@ class Scheduler(beat.Scheduler):
         return more
 
     def try_alone(self) -> None:
-        """A schedule that took too long, by itself; one that does so again and again is set to rest: the others go on."""
+        """Fire a schedule that took too long alone; after TRIES failures stop it, so that the others go on."""
         id, tries = next(iter(self.suspects.items()))
         if tries < TRIES:
             due.try_alone(id)
@@ -124,7 +124,7 @@ class Scheduler(beat.Scheduler):
         del self.suspects[id]
 
     def keep_in_order(self) -> None:
-        """At each safety look, after what is due: rows that should be there, and schedules that no edit has marked."""
+        """At each safety look, after due schedules: create missing rows, and check schedules that no edit has marked."""
         if time.monotonic() >= self.walks_at:
             self.walks_at = time.monotonic() + settings.WAKEFUL_SAFETY_LOOK.total_seconds()
             self.has_static = self.has_static or install_static(self.app)
@@ -132,7 +132,7 @@ class Scheduler(beat.Scheduler):
 
     def connect(self) -> None:
         require_migrations()
-        # Listening begins before the first look, so that no edit falls in between.
+        # Listen before the first look, so that no edit is missed in between.
         self.listener.open()
         set_timeouts()
         self.is_connected = True
@@ -148,12 +148,12 @@ class Scheduler(beat.Scheduler):
         time.sleep(RECONNECT)
 
     def close(self) -> None:
-        """Called by the handler of SIGTERM, wherever it struck, and again when Beat has stopped."""
+        """Called by the SIGTERM handler at any point of the code, and again when Beat has stopped."""
         self.is_ending = True
         if self.is_looking:
-            return  # the connection is in use further down this very stack
+            return  # the connection is in use further down this call stack
         self.listener.close()
-        connection.close()  # it may have been left in the middle of a statement
+        connection.close()  # a statement may be unfinished
         with contextlib.suppress(DjangoDatabaseError):
             self.presence.close()
 

@@ -1,3 +1,5 @@
+"""Recorded events, for runs and agents."""
+
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,9 +17,9 @@ FROM triggers_event event JOIN triggers_source source ON source.id = event.sourc
 WHERE event.id = ANY(%s::uuid[]) ORDER BY event.seq
 """
 ITS_SOURCE = "(%(source)s::text = '' OR source_id = (SELECT id FROM triggers_source WHERE slug = %(source)s::text))"
-# One page of a search, in the order of `seq`: undispatched events and dispatched ones are in an index each, and the page ends
-# at the least `seq` at which either of them has had `most` events. Both are read in one snapshot, so no event escapes the
-# search by being dispatched meanwhile. An event without its payload says nothing any more.
+# One page of a search, in the order of `seq`. Undispatched and dispatched events have separate indexes; the page ends at the
+# lowest `seq` at which either index has yielded `most` events. Both are read in one snapshot, so that an event that is
+# dispatched meanwhile is not missed. Events without payload do not match.
 FIND = """
 WITH first AS MATERIALIZED (
   SELECT coalesce(%(searched_to)s::bigint, (SELECT seq FROM triggers_event WHERE id = %(after)s::uuid),
@@ -60,7 +62,7 @@ END = 2**63 - 1  # no `seq` is higher
 
 
 def read_events(event_ids: Sequence[UUID]) -> list[Event]:
-    """Events as agents see them, in the order of arrival."""
+    """Events as agents get them, in order of arrival."""
     return fetch_as(_event, READ, [list(event_ids)])
 
 
@@ -69,7 +71,7 @@ def _event(*, data: str | None, **columns: Any) -> Event:
 
 
 def find_event(sought: Sought) -> Searched:
-    """The first event that a run could be waiting for, dispatched or not, in the next page of the events of its type."""
+    """The first event in the next page of a search that ends a run's wait, dispatched or not."""
     parameters = {
         "type": sought.type,
         "source": sought.source,

@@ -1,8 +1,8 @@
 """
 runs.exceptions.IllegalState
-├── TriggerDisabled    nothing wakes an agent through this trigger
-├── PayloadRemoved     nothing can be woken by this event any more
-└── NotWanted          by today's rules the trigger would not wake on the event
+├── TriggerDisabled    the trigger is disabled
+├── PayloadRemoved     the event has lost its payload
+└── NotWanted          the trigger does not match the event today
 """
 
 from uuid import UUID
@@ -11,31 +11,31 @@ from runs.exceptions import IllegalState
 
 
 class TriggerDisabled(IllegalState):
-    """Nothing wakes an agent through this trigger until it is enabled."""
+    """The trigger starts no runs until it is enabled."""
 
     def __init__(self, slug: str) -> None:
-        super().__init__(f"Trigger {slug} is disabled. Enable it in the admin first.", status="disabled")
+        super().__init__(f"Trigger {slug} is disabled. Enable it in the console first.", status="disabled")
 
 
 class PayloadRemoved(IllegalState):
-    """What the event said is gone: nothing can be woken by it any more."""
+    """The event has no payload, so it cannot be dispatched again."""
 
     def __init__(self, event_id: UUID) -> None:
         super().__init__(
-            f"Event {event_id} has lost its payload to retention or erasure: there is nothing to run again.",
+            f"Event {event_id} has lost its payload to retention or erasure, so it cannot be run again.",
             status="payload_removed",
         )
 
 
 class NotWanted(IllegalState):
-    """By today's rules the trigger would not wake on the event; says why."""
+    """The trigger does not match the event today; the message gives the reason."""
 
     def __init__(self, slug: str, why: str) -> None:
-        super().__init__(f"Today trigger {slug} would not wake on it: {why}.", status="not_wanted")
+        super().__init__(f"Trigger {slug} does not match the event today: {why}.", status="not_wanted")
 
 
 class RuleError(ValueError):
-    """A rule makes no sense; the message says which part of it and what to write instead, `field` which column it is of."""
+    """An invalid rule or policy; the message names the wrong part and the fix, `field` the column."""
 
     def __init__(self, message: str, *, field: str = "") -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class RuleError(ValueError):
 
 
 class Invalid(ValueError):
-    """What is to be written makes no sense; each of the `problems` names a field and its fix."""
+    """Invalid input; each of the `problems` names a field and its fix."""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems

@@ -6,5 +6,5 @@ from triggers.sources.manual import fire
 
 @shared_task(name="triggers.fire_schedule")
 def fire_schedule(slug: str) -> str:
-    """What a trigger's PeriodicTask does under django-celery-beat's own scheduler; under ours Beat fires it directly."""
+    """Fires a trigger's PeriodicTask under django-celery-beat's own scheduler; Wakeful's Beat fires it directly."""
     return str(fire(Trigger.objects.get(slug=slug), by="celery-beat"))

@@ -1,9 +1,8 @@
-"""API tokens: `Authorization: Bearer …`, stored as SHA-256, each with its own permissions and its own way in."""
+"""API tokens: `Authorization: Bearer …`, stored as SHA-256, each with its own permissions and its own source."""
 
 import secrets
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 from django.contrib.auth.models import Permission
 from django.core.exceptions import ValidationError
@@ -14,15 +13,12 @@ from django.utils.text import slugify
 from runs.audit import record
 from triggers.models import ApiToken, Source
 
-if TYPE_CHECKING:
-    pass  # which imports this module, by the settings' default classes
-
 ALL = "*"
-PREFIX = "wkf_"  # lets secret scanners know one when they see it
+PREFIX = "wkf_"  # so that secret scanners recognise a token
 
 
 def create_token(name: str, permissions: Iterable[str], by: str) -> tuple[ApiToken, str]:
-    """A new token and its plain text, which is shown once and stored nowhere."""
+    """Create a token; returns it and its plain text, which is stored nowhere."""
     plain = PREFIX + secrets.token_urlsafe(32)
     with transaction.atomic():
         token = _create(name, plain, permissions)
@@ -31,7 +27,7 @@ def create_token(name: str, permissions: Iterable[str], by: str) -> tuple[ApiTok
 
 
 def revoke(token: ApiToken, by: str) -> ApiToken:
-    """Refuse the token from now on; revoking twice changes nothing."""
+    """Refuse the token from now on. Revoking it again changes nothing."""
     with transaction.atomic():
         if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=Now()):
             record(by, "revoke", token)
@@ -40,8 +36,8 @@ def revoke(token: ApiToken, by: str) -> ApiToken:
 
 
 def ensure_token(name: str, plain: str, permissions: Iterable[str], by: str = "setup") -> ApiToken:
-    """The token of this name has this plain text and these permissions. One that was revoked stays so until the
-    plain text changes."""
+    """Create the token or set its plain text and permissions. A revoked token stays revoked until its plain text
+    changes."""
     with transaction.atomic():
         token = ApiToken.objects.select_for_update().filter(name=name).first()
         if token is None:
@@ -63,9 +59,7 @@ def _create(name: str, plain: str, permissions: Iterable[str]) -> ApiToken:
     token = ApiToken(name=name, hash=hash_of_token(plain), permissions=_known(permissions))
     token.full_clean(exclude=["source"])
     if slugify(name) != name.lower():
-        raise ValidationError(
-            {"name": "Use letters, digits, - and _ only: its events come in by the source api-<name>."}
-        )
+        raise ValidationError({"name": "Use letters, digits, - and _ only: its events get the source api-<name>."})
     token.source = Source(slug=f"api-{name}", kind="api")
     token.source.full_clean()
     token.source.save()
@@ -74,7 +68,7 @@ def _create(name: str, plain: str, permissions: Iterable[str]) -> ApiToken:
 
 
 def _known(permissions: Iterable[str]) -> list[str]:
-    """The permissions, sorted; a misspelt one is an error now rather than a 403 later."""
+    """The permissions, sorted. ValidationError for one that does not exist."""
     wanted = set(permissions)
     known = {
         f"{app}.{codename}" for app, codename in Permission.objects.values_list("content_type__app_label", "codename")

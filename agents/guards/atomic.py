@@ -1,4 +1,4 @@
-"""The body of an atomic agent is one transaction: every lock that is taken in it is held until it ends."""
+"""The body of an atomic agent is one transaction: it holds every lock it takes until it ends."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,13 +12,13 @@ from agents.guards.network import network_refused
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# A context variable, so that other threads of the process are left alone.
+# A context variable: it applies to this thread only.
 _agent: ContextVar[str] = ContextVar("atomic_body", default="")
 
 
 @contextmanager
 def atomic_body(agent: str) -> Iterator[None]:
-    """Within, the body of this agent runs in its transaction: nothing in it waits for the network, or keeps others waiting."""
+    """Within, refuse network access and services that take locks: the body of this agent runs in its transaction."""
     token = _agent.set(agent)
     try:
         with network_refused(agent):
@@ -28,7 +28,7 @@ def atomic_body(agent: str) -> Iterator[None]:
 
 
 def not_in_atomic_body(service: Callable[P, T]) -> Callable[P, T]:
-    """For a service that locks what dispatch, other runs or edits need: called in an atomic body it raises LockRefused."""
+    """Decorator of a service that takes locks which dispatch, other runs or edits need: LockRefused in an atomic body."""
 
     @wraps(service)
     def refused_in_atomic_body(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,11 +1,11 @@
-"""What an agent leaves behind is JSON that PostgreSQL can store."""
+"""An agent's effects must be JSON that PostgreSQL can store."""
 
 from agents.effects import Effects
 from agents.guards.storable import storable
 
 
 def check_effects(effects: Effects) -> None:
-    """Permanent says what is wrong."""
+    """Raise Permanent if an effect cannot be stored."""
     for emission in effects.emissions:
         storable([emission.subject, emission.data], f"the emitted event {emission.type!r}")
     for wake in effects.wakes:

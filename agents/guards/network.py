@@ -12,7 +12,7 @@ CALLS = frozenset({"socket.connect", "socket.getaddrinfo", "socket.gethostbyname
 
 PROCESSES = frozenset({"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork", "os.forkpty"})
 
-# A context variable, so that other threads of the process (error trackers, exporters) are left alone.
+# A context variable: other threads of the process (error trackers, exporters) may use the network.
 _refusal: ContextVar[str | None] = ContextVar("network_refusal", default=None)
 _everywhere: str | None = None
 _installed = False
@@ -34,7 +34,7 @@ def _install() -> None:
 
 @contextmanager
 def outside_refused(text: str) -> Iterator[None]:
-    """Within, no thread of this process connects to anywhere or starts a process; `{event}` in the text is what it tried."""
+    """Within, no thread of this process may connect or start a process; `{event}` in the text names the attempt."""
     global _everywhere
     _install()
     _everywhere = text
@@ -46,7 +46,7 @@ def outside_refused(text: str) -> Iterator[None]:
 
 @contextmanager
 def network_refused(agent: str, step: str = "") -> Iterator[None]:
-    """Within, a connection attempt from this thread raises NetworkRefused. PostgreSQL's own does not count: libpq is C."""
+    """Within, a connection attempt from this thread raises NetworkRefused. PostgreSQL still works: libpq is C."""
     _install()
     who = f"step {step!r} of agent {agent!r} is transactional" if step else f"agent {agent!r} is atomic"
     fix = (

@@ -1,4 +1,4 @@
-"""Which SQL statements write, as far as their text tells."""
+"""Recognize SQL statements that write, by their text."""
 
 import re
 from typing import Any
@@ -14,7 +14,7 @@ WRITES = re.compile(
 
 
 def text_of(statement: Any) -> str:
-    """A statement as Django's wrappers are handed it: text, or psycopg's composed SQL."""
+    """The text of a statement as Django's execute wrappers get it: text, or psycopg's composed SQL."""
     return statement if isinstance(statement, str) else str(statement.as_string(None))
 
 
@@ -23,13 +23,13 @@ def is_write(text: str) -> bool:
 
 
 def refuse_write(text: str) -> None:
-    """Permanent where the statement writes, as PostgreSQL refuses it in a session that only reads."""
+    """Raise Permanent if the statement writes, as PostgreSQL does in a read-only session."""
     if found := WRITES.match(text):
         raise writing_refused(f"cannot execute {found[found.lastindex or 0].upper()} in a read-only transaction")
 
 
 def writing_refused(said: str) -> Permanent:
-    """PostgreSQL's refusal of a write outside of a transactional step, with the fix."""
+    """The error for a write outside of a transactional step, with the fix."""
     return Permanent(
         f"a durable agent may only read here ({said}). Write in a transactional step: "
         'run.step("name", function), which is the default effect'

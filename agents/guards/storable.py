@@ -5,13 +5,13 @@ from typing import Any
 
 from agents.exceptions import Permanent
 
-MAX_LEVELS = 100  # of nesting, as webhooks and the API allow; Python 3.12 and later would write thousands
-# An escaped NUL; an even number of backslashes before it would make it the text of an escape.
+MAX_LEVELS = 100  # of nesting, like webhooks and the API; Python 3.12 and later would write thousands
+# An escaped NUL: \u0000 after an even number of backslashes.
 NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def storable(value: Any, what: str) -> Any:
-    """The value, if PostgreSQL can store it as JSON; Permanent says what is wrong otherwise."""
+    """Return the value if PostgreSQL can store it as JSON; otherwise raise Permanent with the reason."""
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         text.encode()
@@ -44,7 +44,7 @@ def _children(node: Any) -> Iterable[Any]:
 
 
 def shown(arguments: Sequence[Any]) -> list[Any]:
-    """What a step is about to send, as far as it is JSON; its text otherwise."""
+    """The arguments of a step for people to read: as JSON if they are, otherwise their repr."""
     found = []
     for argument in arguments:
         try:

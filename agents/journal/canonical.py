@@ -1,4 +1,4 @@
-"""Canonical JSON and its hashes: step arguments, approval digests, and what waits are matched by."""
+"""Canonical JSON and its hashes: step arguments, approval digests and the matches of waits."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,10 +7,10 @@ from typing import Any
 
 
 def match_of(match: Mapping[str, Any], source: str = "") -> tuple[str, str]:
-    """The shape of a match and the hash of its values: an event is looked up by what it has in that shape.
+    """The shape of a match and the hash of its values; an event is looked up by the hash of its own values in that shape.
 
     The shape is a JSON list of paths, or with a source `{"paths": […], "source": slug}`. Versions that know only lists
-    never end a wait with a source: they hash other values.
+    never end a wait with a source, because they hash other values.
     """
     paths = sorted(match)
     values = [match[path] for path in paths]
@@ -20,14 +20,14 @@ def match_of(match: Mapping[str, Any], source: str = "") -> tuple[str, str]:
 
 
 def source_in(shape: str) -> str:
-    """The slug of the only source whose events count; empty: events of any source."""
+    """The slug of the source whose events count; empty: events of any source."""
     asked = json.loads(shape or "[]")
     return str(asked["source"]) if isinstance(asked, dict) else ""
 
 
 def hash_in(shape: str, source: str, data: Any) -> str | None:
-    """The hash by which a wait of this shape is looked up for an event; None: the event is from another source, or its data
-    has nothing or no single value at one of the paths."""
+    """The hash by which an event looks up waits of this shape; None: the event is from another source, or its data has no
+    single value at one of the paths."""
     asked = json.loads(shape)
     if isinstance(asked, list):
         values = _values_at(asked, data)
@@ -55,12 +55,12 @@ def hash_of(values: Sequence[Any]) -> str:
 
 
 def digest_of(question: str, arguments: Any) -> str:
-    """What an approval is bound to."""
+    """The digest that binds a decision to the question and arguments of its approval."""
     return sha256(canonical({"question": question, "arguments": arguments}).encode()).hexdigest()
 
 
 def canonical(value: Any) -> str:
-    """JSON as text, the same for what is the same: also after PostgreSQL has had it."""
+    """JSON as text, the same for equal values, also after a round trip through PostgreSQL."""
     return json.dumps(_numbers(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -10,7 +10,7 @@ from asgiref.sync import sync_to_async
 
 from agents.journal.engine import Begun, Journal
 from agents.journal.keys import needs_key
-from agents.journal.protocol import StepWish
+from agents.journal.protocol import StepRequest
 
 T = TypeVar("T")
 
@@ -36,12 +36,12 @@ class ConcurrentSteps:
         await self._is_idle.wait()
 
     @contextmanager
-    def beside(self, wish: StepWish) -> Iterator[None]:
+    def beside(self, request: StepRequest) -> Iterator[None]:
         """While this step is under way. Permanent: it has no key, and another is under way."""
         if self._has_ended:
             raise asyncio.CancelledError
-        if self._under_way and not wish.place.key and not self.journal.step_key:
-            raise needs_key(wish.place)
+        if self._under_way and not request.place.key and not self.journal.step_key:
+            raise needs_key(request.place)
         self._under_way += 1
         self._is_idle.clear()
         try:
@@ -55,7 +55,7 @@ class ConcurrentSteps:
         """Await the body of a step that has begun and is not transactional, and record its outcome."""
         with self.journal.inside(begun):
             try:
-                async with asyncio.timeout(begun.wish.seconds):
+                async with asyncio.timeout(begun.request.seconds):
                     output = await body()
             except Exception as error:
                 failure = error

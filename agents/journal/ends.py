@@ -1,4 +1,4 @@
-"""Why a durable body goes no further for now. The caller (a worker, a test, a shadow run) says what becomes of it."""
+"""Why a durable body stops before its end. The caller (a worker, a test, a shadow run) decides what happens to its run."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from agents.journal.entries import NewWait, StepEntry
 
 
 class Interrupted(BaseException):
-    """Passes through an agent's `except Exception`. `entries` are still to be written down."""
+    """Passes through an agent's `except Exception`. `entries` are not written yet."""
 
     def __init__(self, reason: str, entries: Sequence[StepEntry] = ()) -> None:
         super().__init__(reason)
@@ -16,7 +16,7 @@ class Interrupted(BaseException):
 
 
 class Waiting(Interrupted):
-    """The run waits for what has not come."""
+    """The run waits for something that has not happened yet."""
 
     def __init__(self, wait: NewWait, entries: Sequence[StepEntry]) -> None:
         super().__init__(wait.key, entries)
@@ -24,7 +24,7 @@ class Waiting(Interrupted):
 
 
 class Parked(Interrupted):
-    """The run waits for a person to resolve it; the message says why. `unproved` is the step that it is parked over, if it is."""
+    """The run waits for a person to resolve it; the message says why. `unproved`: the key of a step with an unknown outcome."""
 
     def __init__(self, reason: str, entries: Sequence[StepEntry] = (), *, unproved: str = "") -> None:
         super().__init__(reason, entries)
@@ -32,7 +32,7 @@ class Parked(Interrupted):
 
 
 class TriedAgain(Interrupted):
-    """A step failed and has tries left, so the body begins once more: `after` so many seconds, if the step said."""
+    """A step failed and has tries left, so the body is run again: after `after` seconds, if the step said how long."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class TriedAgain(Interrupted):
         after: float | None = None,
     ) -> None:
         super().__init__(
-            f"step {failed.key!r} is tried again: {failed.attempts} of {tries} tries failed", [*entries, failed]
+            f"step {failed.key!r} will be retried: {failed.attempts} of {tries} tries failed", [*entries, failed]
         )
         self.failed = failed
         self.tries = tries
@@ -52,11 +52,11 @@ class TriedAgain(Interrupted):
 
 
 class Released(Interrupted):
-    """The store wants the run to stop between two steps."""
+    """The store asked the run to stop between two steps."""
 
 
 class Lost(Interrupted):
-    """The store, or the run, is gone: `error` says how."""
+    """The store is gone, or another process owns the run: `error` says which."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(describe(error))

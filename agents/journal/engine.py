@@ -1,9 +1,8 @@
-"""The engine of durable bodies: what a body does once is written down in a store, and a replay of the body is given what is
-written there.
+"""The engine of durable bodies: it records each step in a store, and gives the recorded outputs to a replay of the body.
 
-A transactional step's writes and its entry are one commit. Any other is called first and written down then; one that may
-happen at most once has its intent committed before. Whatever ends the body for now is an Interrupted, after which this
-journal gives nothing more.
+A transactional step and its entry are one commit. Another step is called first and recorded afterwards; an at_most_once step
+has its intent committed before the call. An Interrupted stops the body before its end; after that this journal answers
+nothing more.
 """
 
 import json
@@ -20,29 +19,20 @@ from agents.exceptions import Permanent, Retry, StepFailed, describe, is_permane
 from agents.guards.network import network_refused
 from agents.guards.storable import shown, storable
 from agents.journal.ends import Interrupted, Lost, Parked, Released, TriedAgain, Waiting
-from agents.journal.entries import (
-    RESULTS,
-    VALUE,
-    NewWait,
-    RecordedStep,
-    RecordedWait,
-    Status,
-    StepEntry,
-    sought_by,
-)
+from agents.journal.entries import RESULTS, VALUE, NewWait, RecordedStep, RecordedWait, Status, StepEntry, sought_by
 from agents.journal.keys import Places
-from agents.journal.protocol import EXPIRED, ChildrenWish, Ended, Kind, Place, StepWish, WaitWish
+from agents.journal.protocol import EXPIRED, ChildrenRequest, Ended, Kind, Place, StepRequest, WaitRequest
 from agents.journal.store import Store
 
 
 @dataclass(eq=False)
 class Begun:
-    """A step that has been begun, or that the journal knows the outcome of."""
+    """A step that has begun, or whose outcome is recorded."""
 
     key: str
     position: int
     is_keyed: bool
-    wish: StepWish
+    request: StepRequest
     attempts: int = 1
     is_recorded: bool = False
     is_over: bool = False
@@ -58,23 +48,23 @@ class Begun:
             key=self.key,
             position=self.position,
             is_keyed=self.is_keyed,
-            effect=self.wish.effect,
+            effect=self.request.effect,
             status=status,
             attempts=self.attempts,
             arguments=self.arguments,
             took=time.monotonic() - self.began,
-            kind=self.wish.kind,
+            kind=self.request.kind,
             usage=self.usage,
             **what,
         )
 
 
-# The step that is under way, in this thread or task.
+# The running step of this thread or task.
 _current: ContextVar[Begun | None] = ContextVar("step", default=None)
 
 
 class Journal:
-    """`begin` gives what the others take for `begun`. Each method may raise an Interrupted; nothing may catch that."""
+    """`begin` returns the `begun` of the other methods. Each method may raise an Interrupted, which nothing may catch."""
 
     def __init__(self, store: Store) -> None:
         entries: Sequence[RecordedStep | RecordedWait] = [*store.steps.values(), *store.waits.values()]
@@ -82,48 +72,49 @@ class Journal:
         self.last = self.position = max((entry.position for entry in entries), default=-1)
         self.unasked = {entry.key: entry.position for entry in entries if store.is_binding and not entry.is_keyed}
         self.places = Places()
-        self.pending: list[StepEntry] = []  # values that no commit has written down yet
-        self.end: Interrupted | None = None  # once there is one, nothing goes on
+        self.pending: list[StepEntry] = []  # values that are not committed yet
+        self.end: Interrupted | None = None  # once set, the body may not go on
         self.lock = threading.RLock()
 
     # What the body sees
 
     @property
     def effects(self) -> Effects | None:
-        """Those of the step that is under way; None outside of steps."""
+        """The effects of the running step; None outside of steps."""
         step = _current.get()
         if step and step.is_over:
             raise Permanent(
-                f"step {step.key!r} is over, and a task that it began is not: nothing can be left with it any more"
+                f"step {step.key!r} has ended, but a task that it started still runs: it can no longer emit, notify or spawn. "
+                "Await the task in the step"
             )
         return step.effects if step else None
 
     @property
     def step_key(self) -> str:
-        """The key of the step that is under way; empty outside of steps."""
+        """The key of the running step; empty outside of steps."""
         step = _current.get()
         return step.key if step else ""
 
     @property
     def may_write(self) -> bool:
         step = _current.get()
-        return step is not None and step.wish.effect == "transactional"
+        return step is not None and step.request.effect == "transactional"
 
-    def begin(self, wish: StepWish) -> Begun:
-        """Begin a step, or look up what came of it; StepFailed where that was an error."""
+    def begin(self, request: StepRequest) -> Begun:
+        """Begin a step, or look up its recorded outcome; StepFailed if that is an error."""
         with self.lock:
-            key = self._ask(wish.place)
-            known = self.store.step(key, wish)
+            key = self._ask(request.place)
+            known = self.store.step(key, request)
             if self.store.is_binding and key in self.store.waits:
-                self._park(f"its journal has {key!r} as something it waits for, and the code as a step")
-            begun = self._known(known, wish) if known else self._new(key, wish)
+                self._park(f"its journal has {key!r} as a wait, but the code asks for a step")
+            begun = self._known(known, request) if known else self._new(key, request)
         if not begun.is_recorded:
             self._prepare(begun)
         return begun
 
     @contextmanager
     def inside(self, begun: Begun) -> Iterator[None]:
-        """While its body runs, here or elsewhere."""
+        """Within, the body of the step runs, in this thread or in a task."""
         token = _current.set(begun)
         try:
             with self.places.occupied():
@@ -133,9 +124,9 @@ class Journal:
             _current.reset(token)
 
     def perform(self, begun: Begun, body: Callable[[], Any]) -> Any:
-        """Do it and write down what came of it; its output as it will be read on a replay."""
+        """Run the step and record its outcome; return the output as a replay will get it."""
         try:
-            if begun.wish.effect == "transactional":
+            if begun.request.effect == "transactional":
                 return self._perform_in_transaction(begun, body)
             with self.inside(begun), self._limit(begun):
                 output = body()
@@ -147,7 +138,7 @@ class Journal:
         return self.complete(begun, output)
 
     def complete(self, begun: Begun, output: Any) -> Any:
-        """Write down the output of a step that was done elsewhere."""
+        """Record the output of a step whose body has run."""
         self.store.reach("after_call")
         try:
             text = self._text(begun, output)
@@ -155,11 +146,11 @@ class Journal:
             raise self.fail(begun, error) from error
         try:
             is_wanted_back = self._commit([begun.entry("done", output=json.loads(text))], begun.effects)
-        except Permanent as error:  # it leaves behind what it must not
+        except Permanent as error:  # its effects are invalid
             raise self.fail(begun, error) from error
         except Exception as error:
-            if begun.wish.effect == "at_most_once":
-                # It happened, so that must be known, even if another process owns the run by now.
+            if begun.request.effect == "at_most_once":
+                # The call happened. Record that even if another process owns the run now.
                 self.store.record_late(begun.key, text, begun.effects)
             self._lost(error)
         finally:
@@ -169,11 +160,11 @@ class Journal:
         return json.loads(text)
 
     def fail(self, begun: Begun, error: Exception) -> Exception:
-        """Write down that it failed; what to raise."""
+        """Record that the step failed; return the exception to raise."""
         meant = self.store.explain(begun.key, error)
         if isinstance(meant, Interrupted):
             self._stop(meant, cause=error)
-        if begun.wish.effect == "at_most_once" and not is_permanent(meant):
+        if begun.request.effect == "at_most_once" and not is_permanent(meant):
             if isinstance(meant, Retry):
                 try:
                     self.store.forget(begun.key)
@@ -186,46 +177,46 @@ class Journal:
         return self._record_failure(begun, meant)
 
     def value(self, place: Place, draw: Callable[[], Any]) -> Any:
-        """Something that comes out differently each time, as it came out the first time; JSON."""
+        """A drawn value (time, id, random number) as JSON: the one that the first execution drew."""
         return self.named_value(place, draw)[1]
 
     def named_value(self, place: Place, draw: Callable[[], Any], *, kind: Kind = "step") -> tuple[str, Any]:
-        """The same with its key in front."""
+        """The entry's key and its drawn value."""
         with self.lock:
             key = self._ask(place)
             return key, self._value(key, bool(place.key), draw, kind)
 
-    def wait(self, wish: WaitWish) -> Any:
-        """What came: the event, an Answer, how each child ended, or None for a time. `EXPIRED` where nothing did."""
+    def wait(self, request: WaitRequest) -> Any:
+        """The result of a wait: the event, an Answer, how each child ended, or None for a time; `EXPIRED` after a timeout."""
         if self.store.in_transaction:
-            raise Permanent(f"{wish.place.name!r}: a run cannot wait inside transaction.atomic()")
+            raise Permanent(f"{request.place.name!r}: a run cannot wait inside transaction.atomic()")
         with self.lock:
-            key = self._ask(wish.place)
-            known = self.store.wait(key, wish)
+            key = self._ask(request.place)
+            known = self.store.wait(key, request)
             if self.store.is_binding and key in self.store.steps:
-                self._park(f"its journal has {key!r} as a step, and the code waits for it")
+                self._park(f"its journal has {key!r} as a step, but the code asks for a wait")
             if known is None:
-                self._expect(key, is_keyed=bool(wish.place.key))
-            elif tuple(known.sought) != sought_by(wish):
-                self._park(f"its journal has {key!r} as a wait for something else than the code waits for now")
+                self._expect(key, is_keyed=bool(request.place.key))
+            elif tuple(known.sought) != sought_by(request):
+                self._park(f"its journal has {key!r} as a wait for something else than the code now asks for")
             if known is None or not known.is_over:
-                known = self._answered(key, known, wish)
+                known = self._answered(key, known, request)
         self.store.recalled(key, "wait")
         came = known.result()
-        if isinstance(wish, ChildrenWish) and came is not EXPIRED:
-            # As they were when they were waited for: one that is requeued may come out otherwise.
+        if isinstance(request, ChildrenRequest) and came is not EXPIRED:
+            # Recorded once: a child that is requeued later may end differently.
             with self.lock:
                 ends = self._value(f"{RESULTS}{key}", known.is_keyed, known.ends)
             return [Ended(**end) for end in ends]
         return came
 
     def require_end(self) -> None:
-        """The body has returned: may it? What interrupted it may have been caught; or the code has changed."""
+        """Call when the body has returned. Raises if it caught an Interrupted, or left entries of its journal unused."""
         if self.end:
             raise self.end
         with self.lock:
             if left := self._left():
-                self._park(f"its journal has {_listed(left)}, and the code ended without asking for that")
+                self._park(f"its journal has {_listed(left)}, but the code ended without asking for it")
 
     # Entries
 
@@ -236,42 +227,39 @@ class Journal:
         self.unasked.pop(key, None)
         return key
 
-    def _new(self, key: str, wish: StepWish) -> Begun:
-        self._expect(key, is_keyed=bool(wish.place.key))
-        return Begun(key, self._next_position(), bool(wish.place.key), wish)
+    def _new(self, key: str, request: StepRequest) -> Begun:
+        self._expect(key, is_keyed=bool(request.place.key))
+        return Begun(key, self._next_position(), bool(request.place.key), request)
 
     def _next_position(self) -> int:
         self.position += 1
         if self.position >= self.store.max_entries:
             raise Permanent(
-                f"the journal of this run has {self.position:,} entries, as many as WAKEFUL_MAX_ENTRIES allows. Let one "
-                "step do more, or let the run end and wake again (run.wake_in)"
+                f"the journal of this run has {self.position:,} entries, the limit of WAKEFUL_MAX_ENTRIES. Do more in one "
+                "step, or end the run and wake again (run.wake_in)"
             )
         return self.position
 
-    def _known(self, known: RecordedStep, wish: StepWish) -> Begun:
-        begun = Begun(known.key, known.position, known.is_keyed, wish)
+    def _known(self, known: RecordedStep, request: StepRequest) -> Begun:
+        begun = Begun(known.key, known.position, known.is_keyed, request)
         if known.status == "done":
-            self.store.recalled(known.key, wish.effect)
+            self.store.recalled(known.key, request.effect)
             begun.is_recorded, begun.output = True, known.output
         elif known.status == "started":
             self._park(
-                f"step {known.key!r} was begun and never ended; it is unknown whether it happened", unproved=known.key
+                f"step {known.key!r} has begun and not ended; it is unknown whether it happened", unproved=known.key
             )
-        elif known.effect == "at_most_once" or self._goes_on_after(known):
-            self.store.recalled(known.key, wish.effect)
+        elif known.effect == "at_most_once" or known.position < self.last:
+            self.store.recalled(known.key, request.effect)
             raise known.failure
         else:
             begun.attempts = known.attempts + 1
         return begun
 
-    def _goes_on_after(self, known: RecordedStep) -> bool:
-        return known.position < self.last
-
     def _expect(self, key: str, *, is_keyed: bool) -> None:
-        """Does the journal end here, as far as order goes? Entries with keys of their own may be asked for at any time."""
+        """Park the run if its journal has another entry next. Entries with a key may be asked for in any order."""
         if not is_keyed and (left := self._left()):
-            self._park(f"its journal has {_listed(left)} next, and the code asked for {key!r}")
+            self._park(f"its journal has {_listed(left)} next, but the code asked for {key!r}")
 
     def _left(self) -> list[str]:
         return sorted(self.unasked, key=lambda key: self.unasked[key])
@@ -290,9 +278,9 @@ class Journal:
         )
         return json.loads(json.dumps(drawn))
 
-    def _answered(self, key: str, known: RecordedWait | None, wish: WaitWish) -> RecordedWait:
+    def _answered(self, key: str, known: RecordedWait | None, request: WaitRequest) -> RecordedWait:
         position = known.position if known else self._next_position()
-        wait = NewWait(key=key, position=position, is_new=known is None, wish=wish)
+        wait = NewWait(key=key, position=position, is_new=known is None, request=request)
         answer = self.store.answer(wait)
         if answer is None:
             self._stop(Waiting(wait, self.pending))
@@ -305,18 +293,20 @@ class Journal:
     # Steps
 
     def _prepare(self, begun: Begun) -> None:
-        """What must be known before the step's body begins."""
+        """Check that the step may run here; commit its intent, or values that it may pass on."""
         if self.store.in_transaction:
-            raise Permanent(f"step {begun.key!r} inside transaction.atomic(): a step has a commit of its own")
-        if obstacle := self.store.obstacle(begun.key, begun.wish):
+            raise Permanent(
+                f"step {begun.key!r} inside transaction.atomic(): call it outside, a step commits by itself"
+            )
+        if obstacle := self.store.obstacle(begun.key, begun.request):
             self._stop(obstacle)
-        if begun.wish.effect == "at_most_once" or begun.wish.kind != "step":
-            begun.arguments = shown(begun.wish.arguments)
-        if begun.wish.effect == "at_most_once":
+        if begun.request.effect == "at_most_once" or begun.request.kind != "step":
+            begun.arguments = shown(begun.request.arguments)
+        if begun.request.effect == "at_most_once":
             self._commit_alone(begun.entry("started"))
             self.store.reach("after_intent_commit")
-        elif begun.wish.effect == "idempotent" and self.pending:
-            # It may be handed such a value, and must be handed the same one again.
+        elif begun.request.effect == "idempotent" and self.pending:
+            # A repeated call must pass the same values.
             self._commit_alone()
 
     def _perform_in_transaction(self, begun: Begun, body: Callable[[], Any]) -> Any:
@@ -341,7 +331,7 @@ class Journal:
         self._go_on(is_wanted_back)
 
     def _commit(self, entries: Sequence[StepEntry], effects: Effects, *, at: str = "before_step_commit") -> bool:
-        """Values that were drawn before go along."""
+        """Commit the entries together with the pending values."""
         drawn = self._drawn()
         is_wanted_back = self.store.commit([*drawn, *entries], effects, at=at)
         self._is_written(drawn)
@@ -360,17 +350,12 @@ class Journal:
         kind, message = type(error).__name__, describe(error).partition(": ")[2]
         with self.lock:
             if begun.position < self.position:
-                # What was begun beside it did not come after it: its failure stands behind them, and is tried again.
+                # Steps that ran beside it did not depend on it: place its failure behind them, so that it is retried.
                 self.position += 1
                 begun.position = self.position
-        failed = begun.entry(
-            "failed",
-            error=message,
-            error_kind=kind,
-            is_permanent=isinstance(error, Permanent) or is_permanent(error),
-        )
-        if not failed.is_permanent and begun.attempts <= begun.wish.retries:
-            self._stop(TriedAgain(failed, begun.wish.retries + 1, error, self.pending, begun.try_again_after))
+        failed = begun.entry("failed", error=message, error_kind=kind, is_permanent=is_permanent(error))
+        if not failed.is_permanent and begun.attempts <= begun.request.retries:
+            self._stop(TriedAgain(failed, begun.request.retries + 1, error, self.pending, begun.try_again_after))
         self._commit_alone(failed)
         return StepFailed(begun.key, kind, message, permanent=failed.is_permanent)
 
@@ -380,16 +365,16 @@ class Journal:
         if size > self.store.max_output:
             raise Permanent(
                 f"the output of step {begun.key!r} has {size:,} bytes; WAKEFUL_MAX_OUTPUT allows "
-                f"{self.store.max_output:,}. Store it, and let the step give where it is"
+                f"{self.store.max_output:,}. Store it elsewhere and return its location"
             )
         return text
 
     def _limit(self, begun: Begun) -> AbstractContextManager[None]:
-        seconds = begun.wish.seconds
+        seconds = begun.request.seconds
         return nullcontext() if seconds is None else self.store.limit(begun.key, seconds)
 
     def _leave_thread(self) -> None:
-        """Sessions of the body's own threads end with each step: nothing else ends them."""
+        """End the database session of a thread of the body after its step: nothing else would."""
         if not self.places.is_own_thread:
             self.store.leave_thread()
 
@@ -399,12 +384,11 @@ class Journal:
         self._stop(Parked(reason, self.pending, unproved=unproved))
 
     def _go_on(self, is_wanted_back: bool) -> None:
-        """At the edge of a step: was the run asked to stop here?"""
         if is_wanted_back:
-            self._stop(Released("released between two steps: its worker stops"))
+            self._stop(Released("its worker stops, between two steps"))
 
     def _lost(self, error: Exception) -> NoReturn:
-        """The store, or the run, is gone. What of the step was committed, its next claim will read."""
+        """The store or the run is gone. The next claim re-reads whatever was committed."""
         self._stop(Lost(error), cause=error)
 
     def _stop(self, end: Interrupted, cause: Exception | None = None) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Entries of a journal, as the engine writes and reads them."""
+"""Entries of a journal as the engine writes and reads them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,16 +7,16 @@ from typing import Any, Literal, Protocol
 
 from agents.exceptions import StepFailed
 from agents.journal.canonical import digest_of, match_of
-from agents.journal.protocol import ApprovalWish, ChildrenWish, EventWish, Kind, TimeWish, WaitWish
+from agents.journal.protocol import ApprovalRequest, ChildrenRequest, EventRequest, Kind, TimeRequest, WaitRequest
 
 Status = Literal["started", "done", "failed"]
 VALUE = "value"  # the effect of the run's own time, id or random number
-RESULTS = "results of "  # begins the key of the value that says how children ended
+RESULTS = "results of "  # prefix of the key of the value that records how children ended
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepEntry:
-    """A step or a value, as it is to be written. `took` is how long ago it was begun."""
+    """A step or a value to write. `took` is the number of seconds since it began."""
 
     key: str
     position: int
@@ -40,7 +40,7 @@ class StepEntry:
 
 @dataclass(frozen=True, slots=True)
 class RecordedStep:
-    """A step or a value, as a replay meets it."""
+    """A step or a value as a replay reads it."""
 
     key: str
     position: int
@@ -64,20 +64,20 @@ class RecordedStep:
 
 @dataclass(frozen=True, kw_only=True)
 class NewWait:
-    """A wait, as it is to be written. `is_new`: no earlier attempt has waited here."""
+    """A wait to write. `is_new`: no earlier attempt has waited here."""
 
     key: str
     position: int
     is_new: bool
-    wish: WaitWish
+    request: WaitRequest
 
     @property
     def is_keyed(self) -> bool:
-        return bool(self.wish.place.key)
+        return bool(self.request.place.key)
 
 
 class RecordedWait(Protocol):
-    """A wait as a replay meets it, over or not."""
+    """A wait as a replay reads it, over or not."""
 
     @property
     def key(self) -> str: ...
@@ -89,23 +89,24 @@ class RecordedWait(Protocol):
     def is_over(self) -> bool: ...
     @property
     def sought(self) -> Sequence[str]:
-        """What it waits for, as `sought_by` says it of a wish."""
+        """What it waits for, in the form of `sought_by`."""
 
     def result(self) -> Any:
-        """What came, but for children; EXPIRED where nothing did."""
+        """The event or the answer (nothing for a time or children); EXPIRED after a timeout."""
 
     def ends(self) -> list[dict[str, Any]]:
-        """How each of the children ended, as JSON."""
+        """How each child ended, as JSON."""
 
 
-def sought_by(wish: WaitWish) -> tuple[str, ...]:
-    """What a wish is bound to. An approval is good for what was asked, and nothing else; a sleep may be changed."""
-    match wish:
-        case TimeWish():
+def sought_by(request: WaitRequest) -> tuple[str, ...]:
+    """What a recorded wait must have in common with the code. A decision counts for its question and arguments only; the length
+    of a sleep may change."""
+    match request:
+        case TimeRequest():
             return ("time",)
-        case EventWish():
-            return ("event", wish.type, *match_of(wish.match, wish.source))
-        case ApprovalWish():
-            return ("approval", digest_of(wish.question, wish.arguments))
-        case ChildrenWish():
-            return ("children", *map(str, wish.children))
+        case EventRequest():
+            return ("event", request.type, *match_of(request.match, request.source))
+        case ApprovalRequest():
+            return ("approval", digest_of(request.question, request.arguments))
+        case ChildrenRequest():
+            return ("children", *map(str, request.children))

@@ -1,4 +1,4 @@
-"""What the entries of a durable run's journal are called, whatever keeps it."""
+"""The keys of the entries in a durable run's journal."""
 
 import threading
 from collections import Counter
@@ -14,7 +14,7 @@ def needs_key(place: Place) -> Permanent:
 
 
 class Places:
-    """The keys one execution of a body asks for; each names one entry, the same on every replay."""
+    """The keys that one execution of a body asks for; a key names the same entry on every replay."""
 
     def __init__(self) -> None:
         self._asked: set[str] = set()
@@ -25,12 +25,12 @@ class Places:
 
     @property
     def is_own_thread(self) -> bool:
-        """Is this the thread in which the body was begun?"""
+        """Is this the thread in which the body began?"""
         return threading.get_ident() == self._thread
 
     @contextmanager
     def occupied(self) -> Iterator[None]:
-        """While a step is under way: what is asked for meanwhile runs beside it."""
+        """Within, a step runs: entries that are asked for meanwhile run beside it."""
         self._count(1)
         try:
             yield
@@ -38,11 +38,11 @@ class Places:
             self._count(-1)
 
     def ask(self, place: Place, *, inside: str) -> str:
-        """The key of an entry, asked for while the step `inside` is under way. Permanent says why it can have none."""
+        """The key of an entry that is asked for inside the step `inside`, if any. Raises Permanent if it cannot have one."""
         if inside:
             raise Permanent(
-                f"{place.name!r} inside step {inside!r}: a step is done as a whole, so take steps, waits and values "
-                "before it or after it, and hand it what it needs"
+                f"{place.name!r} inside step {inside!r}: a step cannot contain steps, waits or values. Take them before or "
+                "after it, and pass it what it needs"
             )
         with self._lock:
             if not place.key and (self._under_way or not self.is_own_thread):

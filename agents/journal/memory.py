@@ -1,4 +1,4 @@
-"""A journal in memory, for tests. Transactional steps are done in savepoints of the test's transaction."""
+"""A journal in memory, for tests. Transactional steps run in savepoints of the test's transaction."""
 
 import json
 import threading
@@ -13,24 +13,24 @@ from django.db import connection, transaction
 from agents.effects import Effects
 from agents.guards.effects import check_effects
 from agents.journal.entries import NewWait, RecordedStep, RecordedWait, StepEntry, sought_by
-from agents.journal.protocol import Ended, WaitWish
+from agents.journal.protocol import Ended, WaitRequest
 from agents.journal.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeptWait:
-    """A wait; `came` is what came, once it is over."""
+    """A wait; `came` is its result once it is over."""
 
     key: str
     position: int
     is_keyed: bool
-    wish: WaitWish
+    request: WaitRequest
     is_over: bool
     came: Any
 
     @property
     def sought(self) -> tuple[str, ...]:
-        return sought_by(self.wish)
+        return sought_by(self.request)
 
     def result(self) -> Any:
         return self.came
@@ -41,7 +41,7 @@ class KeptWait:
 
 
 class MemoryStore(Store):
-    """`steps` and `waits` are written to."""
+    """Writes to the given `steps` and `waits`."""
 
     def __init__(self, agent: str, steps: dict[str, RecordedStep], waits: dict[str, RecordedWait]) -> None:
         self.agent = agent
@@ -49,7 +49,7 @@ class MemoryStore(Store):
         self.max_entries = settings.WAKEFUL_MAX_ENTRIES
         self.steps: dict[str, RecordedStep] = steps
         self.waits: dict[str, RecordedWait] = waits
-        self.left = Effects()  # by the steps that were done
+        self.left = Effects()  # of the steps that ran
         self._outside = Nesting()
 
     @contextmanager
@@ -67,10 +67,8 @@ class MemoryStore(Store):
         return self.write(entries, effects)
 
     def keep(self, wait: NewWait, *, is_over: bool, came: Any = None) -> KeptWait:
-        kept = KeptWait(
-            key=wait.key, position=wait.position, is_keyed=wait.is_keyed, wish=wait.wish, is_over=is_over, came=came
-        )
-        self.waits[wait.key] = kept
+        place: dict[str, Any] = {"key": wait.key, "position": wait.position, "is_keyed": wait.is_keyed}
+        self.waits[wait.key] = kept = KeptWait(**place, request=wait.request, is_over=is_over, came=came)
         return kept
 
     def forget(self, key: str) -> None:
@@ -85,7 +83,7 @@ class MemoryStore(Store):
 
 
 class Nesting:
-    """How many atomic blocks were open around a body when it began; its threads have sessions of their own."""
+    """The number of atomic blocks open around a body when it began; its other threads have sessions of their own."""
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
@@ -97,7 +95,7 @@ class Nesting:
 
     @property
     def is_left(self) -> bool:
-        """Has the body opened, or closed, one?"""
+        """Has the body opened or closed an atomic block?"""
         return _depth() != (self._depth if self.is_own_thread else 0)
 
 

@@ -1,4 +1,4 @@
-"""What a durable agent asks of its journal, and what it is answered; `engine` answers."""
+"""The requests of a durable agent to its journal, and the answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ KEY_LENGTH = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Which entry of the journal is meant: a name, and a key where the name is used more than once or in parallel.
-    `is_numbered`: it has no name of its own, and gets a number."""
+    """An entry of the journal: a name, and a key if the name is used more than once or in parallel. `is_numbered`: without a
+    key, the entries of this name are numbered."""
 
     name: str
     key: str = ""
@@ -26,14 +26,14 @@ class Place:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise Permanent(f"a step's name is a text, not {self.name!r}")
+            raise Permanent(f"a step's name must be a non-empty text, not {self.name!r}")
         if len(self.name) + len(self.key) > KEY_LENGTH:
             raise Permanent(f"step {self.name[:50]!r}: name and key have over {KEY_LENGTH} characters")
         storable([self.name, self.key], f"the key of {self.name!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepWish:
+class StepRequest:
     """Do this once. `retries` come after the first try; `timeout` is for one try."""
 
     place: Place
@@ -51,7 +51,7 @@ class StepWish:
         if self.retries < 0:
             raise Permanent(f"step {self.place.name!r}: retries must not be negative")
         if self.retries and self.effect == "at_most_once":
-            raise Permanent(f"step {self.place.name!r}: what may happen at most once cannot be tried again (retries)")
+            raise Permanent(f"step {self.place.name!r}: an at_most_once step cannot be repeated; leave out retries")
 
     @property
     def seconds(self) -> float | None:
@@ -59,8 +59,8 @@ class StepWish:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimeWish:
-    """Wait so long, or until an instant."""
+class TimeRequest:
+    """Wait for a duration, or until an instant."""
 
     place: Place
     duration: timedelta | None = None
@@ -68,9 +68,9 @@ class TimeWish:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EventWish:
-    """Wait for an event of this type, from the source of this slug if one is given, whose data has these values at these
-    paths ("customer.id")."""
+class EventRequest:
+    """Wait for an event of this type whose data has these values at these paths ("customer.id"), from any source or from the
+    source with this slug."""
 
     place: Place
     type: str
@@ -80,7 +80,7 @@ class EventWish:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApprovalWish:
+class ApprovalRequest:
     """Wait until a person has decided."""
 
     place: Place
@@ -92,7 +92,7 @@ class ApprovalWish:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChildrenWish:
+class ChildrenRequest:
     """Wait until these runs have finished."""
 
     place: Place
@@ -100,12 +100,12 @@ class ChildrenWish:
     timeout: timedelta | None = None
 
 
-WaitWish = TimeWish | EventWish | ApprovalWish | ChildrenWish
+WaitRequest = TimeRequest | EventRequest | ApprovalRequest | ChildrenRequest
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a person said to an approval: true if it was granted. `arguments` are those to go by: edited, or as asked."""
+    """The decision on an approval: true if it was granted. Use its `arguments`: the person may have edited them."""
 
     decision: Literal["approved", "edited", "denied", "expired"]
     arguments: Any = None
@@ -126,7 +126,7 @@ class Ended:
 
 
 class Expired:
-    """What a wait gives whose time was over first."""
+    """The result of a wait that timed out."""
 
 
 EXPIRED = Expired()

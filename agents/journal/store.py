@@ -1,5 +1,5 @@
-"""What the engine needs of whatever keeps a journal. The database's is `runs.durable.store`, that of tests in memory
-`agents.journal.memory`, and that of shadow runs `runs.shadow.store`."""
+"""The store that keeps a journal, as the engine needs it. `runs.durable.store` is the database's, `agents.journal.memory` the
+one of tests, `runs.shadow.store` the one of shadow runs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -8,73 +8,73 @@ from typing import Any, Protocol
 from agents.effects import Effects
 from agents.journal.ends import Interrupted
 from agents.journal.entries import NewWait, RecordedStep, RecordedWait, StepEntry
-from agents.journal.protocol import StepWish, WaitWish
+from agents.journal.protocol import StepRequest, WaitRequest
 
 
 class Store(Protocol):
-    """Reads and writes entries; what they mean is the engine's to decide."""
+    """Reads and writes entries; the engine decides what they mean."""
 
     agent: str
     max_output: int  # bytes of a step's output
     max_entries: int
-    is_binding: bool = True  # the body has to ask for what is recorded, in its order
+    is_binding: bool = True  # the body must ask for the recorded entries in their order
 
     steps: Mapping[str, RecordedStep]
     waits: Mapping[str, RecordedWait]
 
     # What is recorded
 
-    def step(self, key: str, wish: StepWish) -> RecordedStep | None:
+    def step(self, key: str, request: StepRequest) -> RecordedStep | None:
         return self.steps.get(key)
 
     def value(self, key: str) -> RecordedStep | None:
         return self.steps.get(key)
 
-    def wait(self, key: str, wish: WaitWish) -> RecordedWait | None:
+    def wait(self, key: str, request: WaitRequest) -> RecordedWait | None:
         return self.waits.get(key)
 
     def recalled(self, key: str, kind: str) -> None:
-        """The body is handed this entry."""
+        """Called when the body gets this entry."""
         return None
 
     # Writing
 
     def transaction(self, key: str) -> AbstractContextManager[None]:
-        """Around the body of a transactional step and its entry. It raises only where nothing is committed."""
+        """Encloses the body of a transactional step and its entry. It raises only if nothing is committed."""
 
     def write(self, entries: Sequence[StepEntry], effects: Effects) -> bool:
-        """The last act within `transaction`. Is the run to stop behind it? Permanent: that must not be left behind."""
+        """The last call within `transaction`; returns whether the run must stop after it. Permanent: invalid effects."""
 
     def commit(self, entries: Sequence[StepEntry], effects: Effects, *, at: str) -> bool:
-        """The same in a commit of their own, which passes the point `at`."""
+        """Like `write`, in a commit of its own, which passes the failpoint `at`."""
 
     def forget(self, key: str) -> None:
-        """Take back the intent of a step that did not happen."""
+        """Remove the intent of a step that did not happen."""
         return None
 
     def record_late(self, key: str, output: str, effects: Effects) -> None:
-        """A step that may happen at most once happened, and its entry could not be written."""
+        """Record an at_most_once step that happened, after `commit` has failed."""
         return None
 
     # Executing
 
     @property
     def in_transaction(self) -> bool:
-        """Has the body a transaction of its own open?"""
+        """Has the body opened a transaction of its own?"""
 
-    def obstacle(self, key: str, wish: StepWish) -> Interrupted | None:
-        """Why this step cannot be performed here."""
+    def obstacle(self, key: str, request: StepRequest) -> Interrupted | None:
+        """Why this step cannot run here, if so."""
         return None
 
     def answer(self, wait: NewWait) -> "RecordedWait | Interrupted | None":
-        """What came of a wait at once, if anything did; or why nothing can."""
+        """The result of a wait, if it is known at once; or why it cannot wait here."""
         return None
 
     def draw(self, key: str, draw: Callable[[], Any]) -> Any:
         return draw()
 
     def limit(self, key: str, seconds: float) -> AbstractContextManager[None]:
-        """TimeoutError once the step has taken so long."""
+        """Raise TimeoutError in the step after so many seconds."""
         return nullcontext()
 
     @property
@@ -83,13 +83,13 @@ class Store(Protocol):
         return None
 
     def explain(self, key: str, error: Exception) -> Exception | Interrupted:
-        """The error of a step as the agent is to see it; or what it means for the whole run."""
+        """The error of a step as the agent gets it; or the end of the whole run that it means."""
         return error
 
     def reach(self, point: str) -> None:
-        """A named place between two commits."""
+        """Called at a named failpoint between two commits."""
         return None
 
     def leave_thread(self) -> None:
-        """A thread of the body's own is done with a step."""
+        """Called when a thread of the body has ended a step."""
         return None

@@ -1,4 +1,4 @@
-"""Labels, a priority and a hint at duplicates for every new GitHub issue, by rules that a person can read."""
+"""Labels, a priority and a likely duplicate for every new GitHub issue, by readable rules."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -22,7 +22,7 @@ RULES = {
     "question": r"^how (do|can|to|would)\b|\bis it possible\b|\?\s*$",
 }
 PATTERNS = {label: re.compile(rule, re.IGNORECASE | re.MULTILINE) for label, rule in RULES.items()}
-# The first label that an issue has decides.
+# The first of its labels decides on an issue's priority.
 PRIORITIES = {
     "security": Priority.URGENT,
     "data-loss": Priority.URGENT,
@@ -34,25 +34,8 @@ PRIORITIES = {
     "question": Priority.LOW,
 }
 NOISE = {
-    "a",
-    "an",
-    "and",
-    "are",
-    "as",
-    "at",
-    "be",
-    "for",
-    "from",
-    "in",
-    "is",
-    "it",
-    "of",
-    "on",
-    "the",
-    "to",
-    "when",
-    "with",
-}
+    "a", "an", "and", "are", "as", "at", "be", "for", "from", "in", "is", "it", "of", "on", "the", "to", "when", "with",
+}  # fmt: skip
 ALIKE = 0.6  # share of their words that two titles must have in common
 COMPARED = 500  # newest issues of a repository that a title is compared with
 
@@ -67,7 +50,7 @@ class Issue:
     labels: frozenset[str]
 
 
-# One key a repository: two issues that arrive together see each other.
+# One key per repository, so that of two issues that arrive together the second sees the first.
 @agent(
     "github-issue-triage",
     triggers=[on.webhook("github", "issues.opened", "issues.reopened", "issues.edited")],
@@ -103,7 +86,7 @@ def read_issue(data: Any) -> Issue:
             labels=frozenset(label["name"] for label in issue["labels"]),
         )
     except (TypeError, KeyError) as error:
-        raise Permanent(f"this is no GitHub `issues` payload: {error!r}") from error
+        raise Permanent(f"not the payload of a GitHub `issues` event: {error!r}") from error
 
 
 def labels_for(text: str) -> list[str]:
@@ -123,7 +106,7 @@ def duplicate_of(issue: Issue) -> int | None:
 
 
 def alike(one: str, other: str) -> float:
-    """How many of their words two titles share, from 0 to 1."""
+    """The share of their words that two titles have in common, from 0 to 1."""
     left, right = words(one), words(other)
     return len(left & right) / len(left | right) if left and right else 0.0
 

@@ -11,7 +11,7 @@ from .order_intake import CENT
 
 @agent("order-refund", durable=True, triggers=[on.event("refund.requested")], key="event.data.order")
 def order_refund(run: AgentRun) -> dict[str, Any]:
-    """Gives an order's money back once a person has said so and the goods have returned, however long both take."""
+    """Refunds an order after a person has approved it and the goods have returned, even if both take days."""
     order = run.step("find the order", find_order, run.event.data.get("order"), effect="read")
     number = order["number"]
     if order["refunded"]:
@@ -20,10 +20,10 @@ def order_refund(run: AgentRun) -> dict[str, Any]:
     if not answer:
         return {"order": number, "refunded": None, "because": answer.decision}
     if run.wait_for_event("parcel.returned", match={"order": number}, timeout="14d") is None:
-        run.notify(f"The refund of order {number} was granted, but its goods have not returned within 14 days")
+        run.notify(f"The refund of order {number} was approved, but its goods have not returned within 14 days")
         return {"order": number, "refunded": None, "because": "not returned"}
     refunded = run.step("refund", refund, number, answer.arguments)
-    run.notify(f"Refunded {refunded} of order {number}, granted by {answer.by}")
+    run.notify(f"Refunded {refunded} of order {number}, approved by {answer.by}")
     return {"order": number, "refunded": refunded, "new": True}
 
 
@@ -39,16 +39,16 @@ def find_order(number: Any) -> dict[str, Any]:
 
 
 def refund(number: str, granted: Any) -> str:
-    """The amount given back, which a person may have edited; Permanent if it is none, or more than was paid."""
+    """The refunded amount, which a person may have edited; Permanent if it is missing, or more than was paid."""
     order = Order.objects.select_for_update().get(number=number)
     try:
         amount = Decimal(str(granted["amount"])).quantize(CENT)
     except (TypeError, KeyError, InvalidOperation):
-        raise Permanent('what was approved has no "amount": fork the run from its approval, to ask again') from None
-    if not 0 < amount <= order.total:
         raise Permanent(
-            f"of {order.total}, {amount} cannot be given back: fork the run from its approval, to ask again"
-        )
+            'the approved arguments have no "amount": fork the run from its approval to ask again'
+        ) from None
+    if not 0 < amount <= order.total:
+        raise Permanent(f"cannot refund {amount} of {order.total}: fork the run from its approval to ask again")
     order.refunded = amount
     order.save(update_fields=["refunded"])
     return str(amount)

@@ -7,10 +7,10 @@ from .models import Order
 
 @agent("order-shipment", triggers=[on.event("order.shipped")])
 def order_shipment(run: AgentRun) -> dict[str, Any]:
-    """Marks an order as shipped. An unknown order fails it for good: a person brings the order in, then requeues the run."""
+    """Marks an order as shipped. For an unknown order the run fails: send the order, then requeue the run."""
     data = run.event.data
     number = data.get("order") if isinstance(data, dict) else None
-    # Locked, so that two announcements of one shipment agree on when it was.
+    # Locked, so that two announcements of one shipment agree on its time.
     order = Order.objects.select_for_update().filter(number=number).first()
     if order is None:
         raise Permanent(f"order {number!r} is not known: send it as order.placed, then requeue this run")

@@ -5,10 +5,10 @@ from agents import AgentRun, agent, on
 EMPTY: dict[str, Any] = {"issues": 0, "labels": {}, "priorities": {}}
 
 
-# It counts, so its runs go one after the other: `queue` without a key means the trigger itself.
+# It counts, so its runs must not overlap: `queue` without a key means one run of the trigger at a time.
 @agent("triage-digest", triggers=[on.event("issue.triaged", source="run")], overlap="queue")
 def triage_digest(run: AgentRun) -> dict[str, Any]:
-    """Counts triaged issues by label and priority, and tells a person about the urgent ones."""
+    """Counts triaged issues by label and priority, and notifies a person of urgent ones."""
     issue = run.event.data
     digest = counted(run.state.get("digest", EMPTY), issue)
     run.state.set("digest", digest)
@@ -18,7 +18,7 @@ def triage_digest(run: AgentRun) -> dict[str, Any]:
 
 
 def counted(digest: dict[str, Any], issue: dict[str, Any]) -> dict[str, Any]:
-    """The digest with one more issue in it."""
+    """The digest plus one issue."""
     return {
         "issues": digest["issues"] + 1,
         "labels": _one_more(digest["labels"], *issue["labels"]),

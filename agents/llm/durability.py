@@ -31,7 +31,7 @@ from pydantic_core import to_jsonable_python
 from agents.exceptions import Permanent
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread
 from agents.journal.engine import Begun
-from agents.journal.protocol import KEY_LENGTH, Effect, Place, StepWish
+from agents.journal.protocol import KEY_LENGTH, Effect, Place, StepRequest
 from agents.llm import failures
 from agents.llm.approvals import Approver
 from agents.llm.main_thread import run_without_loop
@@ -77,15 +77,15 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
     ) -> object:
         is_model = isinstance(operation_id, ModelRequestId | ModelCompactMessagesId)
         asked = self._asked(operation_id, cache_key)
-        wish = StepWish(
+        request = StepRequest(
             place=Place(name=self._call, key=self._key(operation_id, name, cache_key)),
             effect=config.effect,
             retries=failures.TRIES - 1 if is_model and config.effect != "at_most_once" else 0,
             kind="model" if is_model else "tool",
             arguments=[asked] if asked else (),
         )
-        with self._steps.beside(wish):
-            begun = await in_main_thread(self._steps.journal.begin, wish)
+        with self._steps.beside(request):
+            begun = await in_main_thread(self._steps.journal.begin, request)
             if begun.is_recorded:
                 output = begun.output
             elif is_model:
@@ -136,10 +136,10 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
                 try:
                     response = await body()
                 except Exception as error:
-                    if not failures.passes(error) or begun.wish.effect == "at_most_once":
+                    if not failures.passes(error) or begun.request.effect == "at_most_once":
                         raise
                     seconds = failures.seconds_until_next(error, begun.attempts)
-                    if seconds > failures.SHORT or begun.attempts > begun.wish.retries:
+                    if seconds > failures.SHORT or begun.attempts > begun.request.retries:
                         begun.try_again_after = seconds
                         raise
                     begun.attempts += 1

@@ -3,7 +3,7 @@ from django.db.models.functions import Now
 
 
 class AgentState(models.Model):
-    """One named value an agent keeps between runs; written by compare-and-set on `revision`."""
+    """A named value that an agent keeps between runs; written by compare-and-set on `revision`."""
 
     agent = models.TextField()
     name = models.TextField()

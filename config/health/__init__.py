@@ -1,4 +1,5 @@
-"""One truth, told in five ways: `situation` reads it, `problems` words it; `alarms`, `probes`, `metrics`, `doctor` and the console tell it.
+"""The state of the installation: `situation` reads it, `problems` describes it; `alarms`, `probes`, `metrics`, `doctor` and the console
+show it.
 
-`presence` keeps the web process's own row; `verify` checks the invariants of the whole database.
+`presence` keeps the row of the web process; `verify` checks the invariants of the whole database.
 """

@@ -1,10 +1,9 @@
-"""/metrics for Prometheus, read from the database at every scrape: the same numbers from whichever web process answers."""
+"""/metrics for Prometheus, read from the database at each scrape, so that every web process returns the same numbers."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
-from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
@@ -15,11 +14,11 @@ from prometheus_client.registry import Collector
 from agents.ids import first_id_at
 from config.health.problems import problems
 from config.health.situation import look
-from runs.db.sql import database_now
+from runs.db.sql import database_now, fetch
 from triggers.accept import builtin_source
 
 MINUTE = timedelta(minutes=1)
-# Each count reads one narrow partial index. Ages are by the database's clock, and 0 where nothing waits.
+# Each count reads one small partial index. Ages use the database's clock and are 0 if nothing waits.
 EVENTS = "SELECT count(*) FROM triggers_event WHERE dispatched_at IS NULL"
 OLDEST_EVENT = """
 SELECT extract(epoch FROM clock_timestamp() - received_at)::float8
@@ -55,7 +54,7 @@ NEXT_DUE = """
 SELECT extract(epoch FROM min(due_at) - clock_timestamp())::float8 FROM triggers_schedule WHERE due_at IS NOT NULL AND NOT stale
 HAVING min(due_at) IS NOT NULL
 """
-# Of what may be long, the newest end.
+# Only the newest rows of tables that may be long.
 SKIPS = """
 SELECT reason, sum(coalesce(count, 1)) FROM (
   SELECT reason, count FROM triggers_skip WHERE created_at > (SELECT clock_timestamp()) - interval '1 hour'
@@ -75,57 +74,57 @@ PAUSED_TRIGGERS = "SELECT count(*) FROM triggers_trigger WHERE enabled AND pause
 
 
 class DatabaseCollector(Collector):
-    """Every gauge, as the database stands now."""
+    """All gauges, read from the database now."""
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        yield _gauge("wakeful_events_undispatched", "Events the dispatcher has not looked at yet", _rows(EVENTS))
+        yield _gauge("wakeful_events_undispatched", "Events that are not dispatched yet", fetch(EVENTS))
         yield _gauge(
-            "wakeful_events_undispatched_age_seconds", "Age of the oldest of them", _rows(OLDEST_EVENT) or [(0,)]
+            "wakeful_events_undispatched_age_seconds", "Age of the oldest of them", fetch(OLDEST_EVENT) or [(0,)]
         )
         yield _gauge(
             "wakeful_redispatches_undispatched",
-            "Replayed and resumed events it has not looked at yet",
-            _rows(REDISPATCHES),
+            "Replayed and resumed events that are not dispatched yet",
+            fetch(REDISPATCHES),
         )
         yield _gauge(
             "wakeful_runs",
-            "Live runs and failed ones; a queued one is ready, due later, or blocked by its key",
-            _rows(RUNS),
+            "Live and failed runs; a queued run is ready, due later, or blocked by its key",
+            fetch(RUNS),
             labels=("status", "place"),
         )
         yield _gauge(
             "wakeful_runs_ready_age_seconds",
             "How long the oldest ready run of a queue has waited for a worker",
-            _rows(OLDEST_READY),
+            fetch(OLDEST_READY),
             labels=("queue",),
         )
-        yield _gauge("wakeful_outbox_messages", "Outbox messages that wait to be handled", _rows(OUTBOX))
-        yield _gauge("wakeful_wakeups_ahead", "Wakes that runs have set for later", _rows(WAKEUPS))
-        yield _gauge("wakeful_outbox_late_seconds", "How late the most overdue of them is", _rows(OUTBOX_LATENESS))
-        yield _gauge("wakeful_processes", "Processes that have not stopped", _rows(PROCESSES), labels=("kind",))
+        yield _gauge("wakeful_outbox_messages", "Outbox messages that wait to be handled", fetch(OUTBOX))
+        yield _gauge("wakeful_wakeups_ahead", "Wakes that runs have set for later", fetch(WAKEUPS))
+        yield _gauge("wakeful_outbox_late_seconds", "How late the most overdue of them is", fetch(OUTBOX_LATENESS))
+        yield _gauge("wakeful_processes", "Processes that have not stopped", fetch(PROCESSES), labels=("kind",))
         yield _gauge(
-            "wakeful_process_seen_seconds", "Time since any process of a kind was seen", _rows(SEEN), labels=("kind",)
+            "wakeful_process_seen_seconds", "Time since any process of a kind was seen", fetch(SEEN), labels=("kind",)
         )
-        yield _gauge("wakeful_schedule_late_seconds", "How late the most overdue schedule is", _rows(SCHEDULE_LATENESS))
-        yield _gauge("wakeful_schedule_next_seconds", "Time until the next schedule is due", _rows(NEXT_DUE))
+        yield _gauge("wakeful_schedule_late_seconds", "How late the most overdue schedule is", fetch(SCHEDULE_LATENESS))
+        yield _gauge("wakeful_schedule_next_seconds", "Time until the next schedule is due", fetch(NEXT_DUE))
         yield _gauge(
             "wakeful_schedule_fires",
             "Events that schedules made in the last minute, among the newest 100,000 events",
-            _rows(FIRES, [builtin_source("schedule"), first_id_at(database_now() - MINUTE)]),
+            fetch(FIRES, [builtin_source("schedule"), first_id_at(database_now() - MINUTE)]),
         )
         yield _gauge(
             "wakeful_schedule_skips",
             "Nominal times that were skipped in the last hour, among the newest 10,000 stretches of them",
-            _rows(SKIPS),
+            fetch(SKIPS),
             labels=("reason",),
         )
         yield _gauge(
             "wakeful_deliveries_refused",
             "Deliveries that a webhook source answered with an error in the last day",
-            _rows(REFUSED),
+            fetch(REFUSED),
             labels=("source", "status"),
         )
-        yield _gauge("wakeful_triggers_paused", "Enabled triggers that are paused", _rows(PAUSED_TRIGGERS))
+        yield _gauge("wakeful_triggers_paused", "Enabled triggers that are paused", fetch(PAUSED_TRIGGERS))
         yield from _situation()
 
 
@@ -133,13 +132,13 @@ def _situation() -> Iterator[GaugeMetricFamily]:
     now = look()
     yield _gauge(
         "wakeful_problem",
-        "1 for whatever is wrong, as the Processes page has it in words",
+        "1 for each current problem; the Processes page describes it",
         [(problem.name, problem.severity.value, 1) for problem in problems(now)],
         labels=("name", "severity"),
     )
     yield _gauge(
         "wakeful_queue_paused",
-        "1 while a queue is paused; * stands for all of them",
+        "1 while a queue is paused; * means all queues",
         [(queue.name, int(queue.is_paused)) for queue in now.queues],
         labels=("queue",),
     )
@@ -160,14 +159,8 @@ def metrics(request: HttpRequest) -> HttpResponse:
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
 
-def _rows(query: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(query, parameters)
-        return list(cursor.fetchall())
-
-
 def _gauge(name: str, meaning: str, rows: Iterable[tuple[Any, ...]], labels: tuple[str, ...] = ()) -> GaugeMetricFamily:
-    """A gauge out of rows that hold the labels' values and then the number."""
+    """A gauge from rows of label values and a number."""
     gauge = GaugeMetricFamily(name, meaning, labels=labels)
     for *values, number in rows:
         gauge.add_metric(values, number)

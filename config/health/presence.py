@@ -1,5 +1,5 @@
-"""The web process says that it is there: a thread renews its row, as the loops of the other processes do themselves. With the
-same slow look it raises the alarm that no dispatcher is alive."""
+"""A thread that renews the row of the web process, and begins the alarm that no dispatcher is alive. Other processes renew
+their rows in their loops."""
 
 import threading
 
@@ -15,8 +15,8 @@ log = structlog.get_logger(__name__)
 
 
 def be_present() -> None:
-    """Begin to renew this process's row. The thread outlives the main one, so that a process that ends in order closes it; that
-    of a killed one is closed by the dispatcher."""
+    """Start the thread. It outlives the main thread, so that it closes the row at an orderly end; the dispatcher closes the
+    row of a killed process."""
     threading.Thread(target=_renew, args=(threading.main_thread(),), name="wakeful-presence").start()
 
 
@@ -27,10 +27,10 @@ def _renew(main: threading.Thread) -> None:
             presence.renew()
             stand_in()
         except Error:
-            # Its absence takes nothing from anybody; requests tell about the database themselves.
+            # A missing renewal does no harm, and requests report the database error themselves.
             connection.close()
         except Exception:
-            # One process boundary: an alarm that cannot be worded must not end the thread.
+            # A process boundary: an error while an alarm's text is made must not end the thread.
             log.exception("presence.failed")
         main.join(settings.WAKEFUL_SAFETY_LOOK.total_seconds())
     try:

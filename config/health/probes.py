@@ -1,4 +1,4 @@
-"""Whether this process lives, and whether the installation can do its work."""
+"""Health checks: whether this process answers, and whether the installation works."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -22,17 +22,17 @@ from triggers.api.authentication import TokenAuthentication
 @never_cache
 @require_safe
 def live(request: HttpRequest) -> JsonResponse:
-    """200 as long as this process answers; restart it when it does not."""
+    """200. Restart the process if it does not answer."""
     return JsonResponse({"status": "ok"})
 
 
 @never_cache
 @require_safe
 def ready(request: HttpRequest) -> JsonResponse:
-    """503 while events cannot be accepted. Whatever else is wrong is degraded, but 200: what is accepted is kept.
+    """503 while events cannot be accepted. With other problems the status is degraded, but 200: accepted events are kept.
 
-    Problems are named by kind with their severity. A token with `runs.view_worker` gets what the Processes page says of each:
-    those texts quote errors, and name triggers and agents.
+    Problems are named by kind, with their severity. A token with `runs.view_worker` gets their texts, which quote errors and
+    name triggers and agents.
     """
     try:
         pending = pending_migrations()
@@ -71,7 +71,7 @@ def _in_full(wrong: Iterable[Problem]) -> dict[str, str]:
 
 
 def _in_short(wrong: Iterable[Problem]) -> dict[str, str]:
-    # A kind may be followed by what it is about: `trigger-paused:<slug>`.
+    # A name may contain its object, e.g. `trigger-paused:<slug>`.
     return {problem.name.partition(":")[0]: problem.severity.value for problem in wrong}
 
 

@@ -7,15 +7,7 @@ from datetime import timedelta
 from django.conf import settings
 
 from agents.durations import in_words
-from config.health.situation import (
-    BROKEN_SHOWN,
-    COUNTED,
-    FAILING_SHOWN,
-    LATE,
-    Process,
-    Situation,
-    Transaction,
-)
+from config.health.situation import BROKEN_SHOWN, COUNTED, FAILING_SHOWN, LATE, Process, Situation, Transaction
 from runs.models import Alarm, Worker
 from runs.queues.state import SAMPLE, QueueState
 from triggers.dispatch.erring import COUNTED as ERRORS_COUNTED
@@ -36,19 +28,25 @@ STUCK = {
 class Problem:
     """Bad: something that should happen does not. Warning: it is late, or a person stopped it.
 
-    `lasted` is its duration so far; from `alarm_after` on it is an alarm.
+    `lasted` is its duration so far; from `alarm_after` on it is an alarm, by default at once.
     """
 
     name: str
     severity: Alarm.Severity
     text: str
     remedy: str
-    lasted: timedelta
-    alarm_after: timedelta
+    lasted: timedelta = AT_ONCE
+    alarm_after: timedelta = AT_ONCE
 
     @property
     def is_alarm(self) -> bool:
         return self.lasted >= self.alarm_after
+
+
+def _fault(*, name: str, seconds: float, text: str, remedy: str) -> Problem:
+    """A bad problem, which is an alarm if it lasts for WAKEFUL_ALARM_AFTER."""
+    lasted, alarm_after = timedelta(seconds=seconds), settings.WAKEFUL_ALARM_AFTER
+    return Problem(name=name, severity=BAD, text=text, remedy=remedy, lasted=lasted, alarm_after=alarm_after)
 
 
 # By kind of process: the effect while none is alive, and the command that starts one.
@@ -113,13 +111,11 @@ def _missing(now: Situation) -> Iterator[Problem]:
                 seen = f"No {kind.value} has ever been seen"
             else:
                 seen = f"No {kind.value} has been seen for {_span(age)}"
-            yield Problem(
+            yield _fault(
                 name=missing(kind),
-                severity=BAD,
                 text=f"{seen}: {effect}.{_last(now, kind)}{_behind(now, kind)}",
                 remedy=f"Start one: {command}. `manage.py up` starts every process on one machine.",
-                lasted=timedelta(seconds=_up_for(now) if age is None else age),
-                alarm_after=settings.WAKEFUL_ALARM_AFTER,
+                seconds=_up_for(now) if age is None else age,
             )
 
 
@@ -135,7 +131,6 @@ def _failover(now: Situation) -> Iterator[Problem]:
             remedy="Compare your records with those of senders and called services after that time: docs/operations.md, "
             "“Failover”. This warning ends after a day.",
             lasted=timedelta(seconds=over.age),
-            alarm_after=AT_ONCE,
         )
 
 
@@ -170,14 +165,7 @@ def _behind(now: Situation, kind: str) -> str:
 def _undispatchable(now: Situation) -> Iterator[Problem]:
     for alarm in now.undispatchable:
         lasted = timedelta(seconds=alarm.age)
-        yield Problem(
-            name=alarm.name,
-            severity=BAD,
-            text=alarm.text,
-            remedy=alarm.remedy,
-            lasted=lasted,
-            alarm_after=AT_ONCE,
-        )
+        yield Problem(name=alarm.name, severity=BAD, text=alarm.text, remedy=alarm.remedy, lasted=lasted)
 
 
 def _unmoved(now: Situation) -> Iterator[Problem]:
@@ -189,8 +177,6 @@ def _unmoved(now: Situation) -> Iterator[Problem]:
             severity=BAD,
             text=f"{which} of trigger {one.slug} cannot be {action}: {one.error}. They are kept and retried every 30 s.",
             remedy="Fix the cause; the dispatcher's log has the traceback. The next retry then succeeds.",
-            lasted=AT_ONCE,
-            alarm_after=AT_ONCE,
         )
 
 
@@ -203,60 +189,50 @@ def _stuck(now: Situation) -> Iterator[Problem]:
             if now.undispatched >= settings.WAKEFUL_MAX_BACKLOG // 2
             else ""
         )
-        yield Problem(
+        yield _fault(
             name="backlog",
-            severity=BAD,
             text=f"{_count(now.undispatched, 'event')} waiting for dispatch, the oldest for {_span(age)}, "
             f"although a dispatcher is alive.{refused}",
             remedy="Read the dispatcher's log (`journalctl -u wakeful-dispatcher`) and check the oldest transaction: "
             "a transaction that holds a lock can block the dispatcher.",
-            lasted=timedelta(seconds=age),
-            alarm_after=settings.WAKEFUL_ALARM_AFTER,
+            seconds=age,
         )
     late = now.outbox_late or 0
     if now.alive(Worker.Kind.DISPATCHER) and late > LATE.total_seconds():
-        yield Problem(
+        yield _fault(
             name="outbox",
-            severity=BAD,
             text=f"{_count(now.outbox, 'message')} waiting in the outbox, the most overdue by {_span(late)}: emitted events, "
             "failure counts and ordinary periodic tasks are late.",
             remedy="Read the dispatcher's log (`journalctl -u wakeful-dispatcher`).",
-            lasted=timedelta(seconds=late),
-            alarm_after=settings.WAKEFUL_ALARM_AFTER,
+            seconds=late,
         )
     late = now.schedule_age or 0
     if now.alive(Worker.Kind.BEAT) and now.schedules_late:
-        yield Problem(
+        yield _fault(
             name="schedules",
-            severity=BAD,
             text=f"{_count(now.schedules_late, 'schedule')} late, the most overdue by {_span(late)}, although beat is alive.",
             remedy="Read beat's log (`journalctl -u wakeful-beat`).",
-            lasted=timedelta(seconds=late),
-            alarm_after=settings.WAKEFUL_ALARM_AFTER,
+            seconds=late,
         )
     if now.alive(Worker.Kind.BEAT) and now.schedules_unsettled:
         age = now.unsettled_age or 0
-        yield Problem(
+        yield _fault(
             name="edits",
-            severity=BAD,
             text=f"{_count(now.schedules_unsettled, 'edited schedule')} waiting for a new next fire, the oldest for "
             f"{_span(age)}, although beat is alive. Until then they do not fire.",
             remedy="Read beat's log (`journalctl -u wakeful-beat`) and check the oldest transaction: a transaction that holds "
             "a lock on these schedules blocks beat.",
-            lasted=timedelta(seconds=age),
-            alarm_after=settings.WAKEFUL_ALARM_AFTER,
+            seconds=age,
         )
 
     if now.looks.owed:
-        yield Problem(
+        yield _fault(
             name="looks-owed",
-            severity=BAD,
             text=f"{_count(now.looks.owed, 'wait')} without a complete search for earlier events, because the search "
             f"failed: {now.looks.error}. These waits do not time out; only a new event ends them.",
             remedy="Fix the cause. The search is retried at least every 5 minutes and continues where it stopped. "
             "A usual cause is a `statement_timeout` of the role of less than a few seconds.",
-            lasted=timedelta(seconds=now.looks.age or 0),
-            alarm_after=settings.WAKEFUL_ALARM_AFTER,
+            seconds=now.looks.age or 0,
         )
 
 
@@ -288,14 +264,7 @@ def _troubles(now: Situation) -> Iterator[Problem]:
             remedy = f"Restart that dispatcher (process {process.pid})."
         else:
             continue  # reported by a newer version
-        yield Problem(
-            name=name,
-            severity=BAD,
-            text=text,
-            remedy=remedy,
-            lasted=timedelta(seconds=lasted),
-            alarm_after=settings.WAKEFUL_ALARM_AFTER,
-        )
+        yield _fault(name=name, text=text, remedy=remedy, seconds=lasted)
 
 
 def _unknown_topics(now: Situation) -> Iterator[Problem]:
@@ -322,8 +291,6 @@ def _broken(now: Situation) -> Iterator[Problem]:
         severity=BAD,
         text=f"Active schedules cannot fire: {named}{more}.",
         remedy="Correct the rule of each schedule, or pause it: `manage.py schedules pause NAME`.",
-        lasted=AT_ONCE,
-        alarm_after=AT_ONCE,
     )
 
 
@@ -357,15 +324,13 @@ def _paused(queue: QueueState, subject: str) -> Problem:
 
 def _homeless(queue: QueueState) -> Problem:
     agents = ", ".join(queue.homeless_agents[:5])
-    return Problem(
+    return _fault(
         name=f"homeless:{queue.name}",
-        severity=BAD,
         text=f"{_count(queue.homeless, 'run')} waiting in queue {queue.name!r} and cannot start: no live worker serves the "
         f"queue and has the code of {agents}.",
         remedy=f"Start a worker that has the agent's app in WAKEFUL_APPS and {queue.name!r} among its queues, "
         "or cancel the runs.",
-        lasted=timedelta(seconds=queue.homeless_seconds),
-        alarm_after=settings.WAKEFUL_ALARM_AFTER,
+        seconds=queue.homeless_seconds,
     )
 
 
@@ -402,8 +367,6 @@ def _late(now: Situation) -> Iterator[Problem]:
             text=f"The clock of host {host} is {apart} the database's. This host may refuse signed webhooks as too old or too "
             "new, gives events ids that are out of order, and tells its agents the wrong time.",
             remedy=f"Synchronise the clocks of {host} and of the database server (NTP).",
-            lasted=AT_ONCE,
-            alarm_after=AT_ONCE,
         )
     for slot in now.slots:
         yield Problem(
@@ -413,8 +376,6 @@ def _late(now: Situation) -> Iterator[Problem]:
             f"the last {slot.transactions:,} transactions. It fills the disk.",
             remedy="Start the program that reads from it, or, if none does any more, drop it: "
             f"SELECT pg_drop_replication_slot('{slot.name}')",
-            lasted=AT_ONCE,
-            alarm_after=AT_ONCE,
         )
     if now.undelivered:
         yield Problem(
@@ -450,7 +411,6 @@ def _refusing(now: Situation) -> Iterator[Problem]:
             remedy="Compare the sender's secret with the source's: open the source, then “Enter a secret” or “New secret”. "
             "If the refused deliveries come from a stranger, do nothing: the sender's next delivery ends this warning.",
             lasted=timedelta(seconds=source.last),
-            alarm_after=AT_ONCE,
         )
 
 
@@ -461,8 +421,6 @@ def _triggers(now: Situation) -> Iterator[Problem]:
             severity=WARNING,
             text=f"The last {one.failures} runs of trigger {one.slug} failed.",
             remedy="Read the error of its latest run, fix the cause, then requeue the failed runs.",
-            lasted=AT_ONCE,
-            alarm_after=AT_ONCE,
         )
         if one.paused is not None:
             yield Problem(
@@ -471,7 +429,6 @@ def _triggers(now: Situation) -> Iterator[Problem]:
                 text=f"Trigger {one.slug} has been paused for {_span(one.paused)}: {one.paused_reason}. Its events are kept.",
                 remedy="Fix the cause, then resume the trigger and choose whether its held events run or are dropped.",
                 lasted=timedelta(seconds=one.paused),
-                alarm_after=AT_ONCE,
             )
 
 
@@ -485,8 +442,6 @@ def _erring(now: Situation) -> Iterator[Problem]:
             f"day and started no run. The last error, {_span(one.last)} ago: {one.reason}",
             remedy="Correct the trigger's filter, key or input, then use “Dispatch again” on its page "
             f"(`manage.py replay --errors --trigger {one.slug}`).",
-            lasted=AT_ONCE,
-            alarm_after=AT_ONCE,
         )
 
 
@@ -498,8 +453,6 @@ def _unnamed(name: str, severity: Alarm.Severity, found: Sequence[object], limit
             severity=severity,
             text=f"{what}: {limit:,} are listed, and there are more.",
             remedy="Fix the listed ones first. Each that is over makes room for the next.",
-            lasted=AT_ONCE,
-            alarm_after=AT_ONCE,
         )
 
 
@@ -511,8 +464,6 @@ def _parked(now: Situation) -> Iterator[Problem]:
             text=f"{_count(now.uncertain, 'run')} uncertain: a person must decide whether a step happened, or how the run "
             "continues.",
             remedy="Open “Uncertain runs”, find out what happened, and record the answer.",
-            lasted=AT_ONCE,
-            alarm_after=AT_ONCE,
         )
 
 

@@ -1,6 +1,6 @@
-"""How the installation stands, in one look: which processes there are, what waits how long, what holds things up.
+"""The situation of the installation: its processes, the work that waits and for how long, and obstacles.
 
-One statement, for the dispatcher looks again and again; it reads the heads of queues and the edges of indexes only.
+One statement, because the dispatcher runs it again and again; it only reads the heads of queues and the ends of indexes.
 """
 
 from collections.abc import Mapping
@@ -23,21 +23,20 @@ from triggers.sources.webhooks.views import MATCH_NOTED_EVERY
 
 T = TypeVar("T")
 
-COUNTED = 10_000  # nobody needs to know by how much a backlog is longer
+COUNTED = 10_000  # counts stop here; an exact number above it has no use
 STOPPED_SHOWN = 20
-BROKEN_SHOWN = 20  # schedules, sources, triggers; one more is read, to know that there are more
+BROKEN_SHOWN = 20  # schedules, sources, triggers; one more is read, to see whether there are more
 FAILING_SHOWN = 1000
-SLOT_TRANSACTIONS, SLOT_BYTES = 1_000_000, 2**30  # what an unread replication slot may keep from being cleaned up
-OFFER_FAILURES = 2  # of the dispatcher to move an offer on, in a row; more are a problem
-LATE = timedelta(seconds=30)  # three safety looks: what waits longer is not waiting its turn
+SLOT_TRANSACTIONS, SLOT_BYTES = 1_000_000, 2**30  # the maximum that an inactive replication slot may retain
+OFFER_FAILURES = 2  # failures in a row to move an offer; more are a problem
+LATE = timedelta(seconds=30)  # three safety looks; work that waits longer is late
 
-# What could not be delivered is tried again before long, and so stands in front of wakes that are set far ahead; of a long
-# outbox no more is read.
+# Undelivered messages are retried soon, so they sort before wakes in the far future. Reads only the head of a long outbox.
 FIRST_MESSAGES = "(SELECT * FROM runs_outboxmessage ORDER BY available_at, id LIMIT %(counted)s::int) first"
-# What goes to the broker waits on purpose while everything is paused.
+# While all queues are paused, messages to the broker wait on purpose.
 KNOWN_TOPICS = f"""(SELECT topic FROM unnest(%(topics)s::text[]) AS topic
     WHERE NOT (topic = ANY(%(held_topics)s::text[]) AND {EVERYTHING_IS_PAUSED})) known"""  # noqa: S608
-# An edit of a calendar may be one of a million schedules.
+# Editing one calendar may mark a million schedules as edited.
 EDITED = "(SELECT edited_at FROM triggers_schedule WHERE stale LIMIT %(counted)s::int) edited"
 LOOK = f"""
 WITH RECURSIVE topics(topic) AS (
@@ -154,8 +153,8 @@ SELECT json_build_object(
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """One incarnation; `started`, `seen` and `stopped` are seconds ago. Troubles: what it cannot do now, by the name of the
-    problem, each with its `error` and for how many seconds it has `lasted`."""
+    """A process; `started`, `seen` and `stopped` are seconds ago. `troubles`: its current problems by name, each with its
+    `error` and the seconds that it has `lasted`."""
 
     id: str
     kind: str
@@ -180,7 +179,7 @@ class Process:
 
 @dataclass(frozen=True, kw_only=True)
 class Transaction:
-    """The oldest open transaction of this database; a prepared one has a name instead of a process."""
+    """The oldest open transaction of this database; a prepared transaction has a name instead of a process."""
 
     pid: int
     user: str
@@ -193,7 +192,7 @@ class Transaction:
 
 @dataclass(frozen=True, kw_only=True)
 class Slot:
-    """A replication slot that nobody reads from: how many transactions, and how much log, the server keeps for it."""
+    """An inactive replication slot, and the transactions and bytes of WAL that the server retains for it."""
 
     name: str
     transactions: int
@@ -212,8 +211,8 @@ class Failing:
 
 @dataclass(frozen=True, kw_only=True)
 class Erring:
-    """A trigger at which events have lately ended in an error: how many, the reason of the last, and how many seconds ago
-    that was."""
+    """A trigger at which events ended in an error in the last day: their count, and the reason and age in seconds of the
+    last one."""
 
     slug: str
     count: int
@@ -223,7 +222,7 @@ class Erring:
 
 @dataclass(frozen=True, kw_only=True)
 class Undispatchable:
-    """What the dispatcher cannot do, as its alarm says; only the dispatcher ends that. `age` is seconds."""
+    """An alarm of the dispatcher itself, which only the dispatcher ends; `age` in seconds."""
 
     name: str
     text: str
@@ -233,7 +232,7 @@ class Undispatchable:
 
 @dataclass(frozen=True, kw_only=True)
 class Unmoved:
-    """Decisions of a trigger that are to be dispatched again, or dropped, and that again and again cannot be."""
+    """Decisions of a trigger that repeatedly fail to be dispatched again or dropped."""
 
     slug: str
     outcome: str
@@ -243,7 +242,7 @@ class Unmoved:
 
 @dataclass(frozen=True, kw_only=True)
 class Broken:
-    """A schedule that is on and cannot fire."""
+    """An enabled schedule that cannot fire."""
 
     name: str
     problem: str
@@ -251,7 +250,7 @@ class Broken:
 
 @dataclass(frozen=True, kw_only=True)
 class LooksOwed:
-    """Waits whose look back has failed more than once, and is tried again."""
+    """Waits whose search for past events has failed more than once and is retried."""
 
     owed: int = 0
     age: float | None = None
@@ -260,8 +259,8 @@ class LooksOwed:
 
 @dataclass(frozen=True, kw_only=True)
 class Refusing:
-    """A source whose sender was proven before, and none of whose deliveries has been proven since one was refused. The count
-    is of the last day; `last` (refused) and `proven` are seconds ago."""
+    """A source that refuses deliveries, although its sender was authenticated before. The count is of the last day; `last`
+    (refused) and `proven` are seconds ago."""
 
     slug: str
     count: int
@@ -272,8 +271,8 @@ class Refusing:
 
 @dataclass(frozen=True, kw_only=True)
 class Failover:
-    """A new primary, noticed in the last day: server and timeline of both; `known_until` is the newest commit of the old one
-    that the new one has a trace of."""
+    """A failover that was noticed in the last day: server and timeline of both primaries; `known_until`: the newest known
+    commit of the old primary that the new one has."""
 
     was: str
     now: str
@@ -284,7 +283,7 @@ class Failover:
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """Ages are seconds, None where nothing waits; a negative lateness is still to come."""
+    """Ages are in seconds, None if nothing waits; a negative lateness lies in the future."""
 
     processes: list[Process]
     unseen: Mapping[str, float]
@@ -309,7 +308,7 @@ class Situation:
     refused: list[Refusing] = field(default_factory=list)
     uncertain: int = 0
     looks: LooksOwed = LooksOwed()
-    clocks: Mapping[str, str] = field(default_factory=dict)  # host → how far its clock is from the database's
+    clocks: Mapping[str, str] = field(default_factory=dict)  # host → difference of its clock from the database's
     undispatchable: list[Undispatchable] = field(default_factory=list)
     unmoved: list[Unmoved] = field(default_factory=list)
     failover: Failover | None = None
@@ -320,12 +319,12 @@ class Situation:
 
     @property
     def everything(self) -> QueueState:
-        """The queue that stands for all of them."""
+        """The entry for all queues."""
         return next(queue for queue in self.queues if queue.name == "*")
 
     @property
     def versions(self) -> dict[str, int]:
-        """How many live processes each version has."""
+        """The number of live processes of each version."""
         found: dict[str, int] = {}
         for process in self.processes:
             if process.alive:

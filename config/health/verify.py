@@ -1,9 +1,8 @@
-"""Do the promises hold? Read from the database alone, in one snapshot, and nothing is written: it may be asked of a live
-system at any time.
+"""Check the invariants of the database, in one read-only snapshot. May run on a live system at any time.
 
-Each invariant is a statement that finds what must not be there; a row it returns is a violation. Ours stand in
-`verify.sql`, in the form in which you may write your own. Whether every event is explained takes the triggers' filters, and
-whether a decision is for what was asked takes a digest, so those are Python.
+Each invariant is a statement that finds violations: each row is one. Wakeful's are in `verify.sql`, in the format for your own.
+Two invariants are Python: whether every event is explained needs the triggers' filters, and whether a decision matches its
+question needs a digest.
 """
 
 import json
@@ -31,8 +30,8 @@ from triggers.dispatch.rules import rule_of
 from triggers.models import Trigger
 
 OURS = Path(__file__).with_suffix(".sql")
-SHOWN = 20  # violations of one invariant that are listed
-EVENTS = 500  # explained at once
+SHOWN = 20  # violations shown per invariant
+EVENTS = 500  # per batch
 READ_ONLY = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 Row = dict[str, Any]
@@ -40,7 +39,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Invariant:
-    """What must hold, and the statement that finds what does not; `%(first)s` in it is the least id to look at."""
+    """An invariant, and the statement that finds violations; `%(first)s` in it is the lowest id to check."""
 
     name: str
     statement: str
@@ -52,7 +51,7 @@ class Invariant:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """An invariant and what was found against it, at most SHOWN rows."""
+    """An invariant and its violations, at most SHOWN rows."""
 
     name: str
     violations: Sequence[Row]
@@ -60,7 +59,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What `verify` found."""
+    """The result of `verify`."""
 
     findings: Sequence[Finding]
     counts: Row = field(default_factory=dict)
@@ -92,7 +91,7 @@ SELECT (SELECT count(*) FROM triggers_event WHERE id >= %(first)s::uuid) AS even
           SELECT kind, count(*) AS waits FROM runs_wait WHERE run_id >= %(first)s::uuid GROUP BY kind) by_kind) AS waits
 """
 
-# Dispatched under the triggers as they are now: not before a trigger was made, or last touched by somebody.
+# Only events that were dispatched under today's triggers: after a trigger was created or last changed.
 EVENTS_AFTER = """
 SELECT event.id AS event_id, source.slug AS source, event.type, event.subject, coalesce(event.time, event.received_at) AS time,
        event.target_id, event.root_id, event.depth, event.dispatched_at
@@ -129,9 +128,9 @@ def verify(
     accepted: Iterable[UUID] = (),
     own: Sequence[Invariant] = (),
 ) -> Report:
-    """Look for what must not be, among events and their runs since an instant (None: all there are).
+    """Find violations among events and their runs since an instant (None: all).
 
-    `accepted` are ids that senders were told, each of which must be there; `own` are invariants of your own tables.
+    `accepted`: event ids that senders were told, which must exist; `own`: invariants of your own tables.
     """
     parameters = {"first": first_id(since)}
     invariants = [*invariants_in(OURS.read_text()), *own]
@@ -147,7 +146,7 @@ def verify(
 
 @contextmanager
 def snapshot() -> Iterator[None]:
-    """Everything read in it is of one instant, and nothing can be written; in a caller's transaction, what that sees."""
+    """A read-only snapshot; inside a caller's transaction, that transaction."""
     begins = not connection.in_atomic_block
     with transaction.atomic():
         if begins:
@@ -156,12 +155,12 @@ def snapshot() -> Iterator[None]:
 
 
 def first_id(since: datetime | None) -> UUID:
-    """The least id of what came in since then: ids of events and of their runs begin with the milliseconds."""
+    """The lowest id since then: ids of events and their runs begin with the time in milliseconds."""
     return first_id_at(since) if since else UUID(int=0)
 
 
 def find(invariant: Invariant, parameters: Row) -> Finding:
-    # Without parameters a % in the statement is just that.
+    # Without parameters, a % in the statement needs no escape.
     given = parameters if "%(first)s" in invariant.statement else None
     return Finding(name=invariant.name, violations=read(invariant.statement, given))
 
@@ -174,7 +173,7 @@ def read(statement: str, parameters: Row | None) -> list[Row]:
 
 
 def unexplained(first: UUID) -> list[Row]:
-    """Events that a trigger wanted, of which neither a run nor a decision tells."""
+    """Events that a trigger matched, but that have neither a run nor a decision."""
     triggers = list(Trigger.objects.all())
     index = Index(rule_of(trigger) for trigger in triggers)
     slugs = {trigger.id: trigger.slug for trigger in triggers}
@@ -206,7 +205,7 @@ def _wanting(matched: Any) -> list[UUID]:
 
 
 def _dispatched(first: UUID) -> Iterator[dict[Item, datetime]]:
-    """Batches of events with the time each was dispatched at."""
+    """Batches of events with the time of dispatch of each."""
     after = UUID(int=max(first.int - 1, 0))
     while found := fetch_as(_dispatched_item, EVENTS_AFTER, [after, EVENTS]):
         yield dict(found)
@@ -218,7 +217,7 @@ def _dispatched_item(*, dispatched_at: datetime, **columns: Any) -> tuple[Item, 
 
 
 def misjudged(first: UUID) -> list[Row]:
-    """Approvals whose digest, or that of the decision, is not of what it is for."""
+    """Approvals whose digest, or the digest of their decision, does not match."""
     found: list[Row] = []
     after = UUID(int=0)
     while len(found) < SHOWN and (rows := fetch(ASKED, [after, first, EVENTS])):
@@ -249,13 +248,15 @@ def lost(accepted: Iterable[UUID]) -> list[Row]:
 
 
 def invariants_in(text: str) -> list[Invariant]:
-    """Invariants from SQL: each a line `--- what must hold`, then the statement that finds what does not. One whose name
-    begins with "drained:" holds only once there is nothing left to do. ValueError if there is none."""
+    """Parse invariants from SQL: for each a line `--- what must hold`, then the statement that finds violations. One whose
+    name begins with "drained:" holds only when no work is left. ValueError if there is no invariant."""
     parts = re.split(r"(?m)^--- *(.+)\n", text)
     found = [
         Invariant(name=name.strip(), statement=statement.strip().rstrip(";"))
         for name, statement in zip(parts[1::2], parts[2::2], strict=True)
     ]
     if not found:
-        raise ValueError("no invariant in it: write `--- what must hold` above each statement that finds violations")
+        raise ValueError(
+            "the file has no invariant: write `--- what must hold` above each statement that finds violations"
+        )
     return found

@@ -1,4 +1,5 @@
 """`manage.py up`: the whole stack on one machine.
 
-`supervisor` starts and restarts `children`, among them the `embedded` servers; `demo`, `home` and `access` make the first visit easy.
+`embedded` runs the servers and `supervisor` the other processes, both as `children`; `home` keeps secrets and URLs, `access` creates the
+first login, `demo` loads the demo.
 """

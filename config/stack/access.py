@@ -1,4 +1,4 @@
-"""Who may get in on a new installation: the user `admin`, and the holder of WAKEFUL_API_TOKEN."""
+"""Access to a new installation: the user `admin`, and the API token WAKEFUL_API_TOKEN."""
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -12,14 +12,14 @@ OPERATOR = "operator"
 
 
 def ensure_operator_token() -> None:
-    """Let the holder of WAKEFUL_API_TOKEN do everything."""
+    """Create the token WAKEFUL_API_TOKEN with all permissions."""
     if settings.WAKEFUL_API_TOKEN:
         ensure_token(OPERATOR, settings.WAKEFUL_API_TOKEN, [ALL], by=operator())
 
 
 def ensure_admin() -> str:
-    """Make sure that the user `admin` exists. Returns its password if it was set just now, else the place to find it:
-    what a command prints may be kept in a log that others read."""
+    """Ensure that the user `admin` exists. Returns its password if it was set just now, else where to find it: the output of
+    a command may be kept in a log that others read."""
     password = settings.WAKEFUL_ADMIN_PASSWORD
     admin, is_new = User.objects.get_or_create(username="admin", defaults={"is_staff": True, "is_superuser": True})
     if is_new:
@@ -31,7 +31,7 @@ def ensure_admin() -> str:
     if admin.check_password(password):
         return _place()
     if home.given("WAKEFUL_ADMIN_PASSWORD"):
-        # Said explicitly, so it counts; a generated one must not undo a change made in the admin.
+        # An explicit password is set; a generated one must not undo a change made in the console.
         admin.set_password(password)
         admin.save()
         record(operator(), "change", admin, name="admin", changed=["password"])

@@ -25,7 +25,7 @@ def spawn(
     account: pwd.struct_passwd | None = None,
     farewell: signal.Signals = signal.SIGTERM,
 ) -> subprocess.Popen[bytes]:
-    """Start a child in its own session; on Linux it gets `farewell` when the calling *thread* dies, however it dies."""
+    """Start a child in its own session. On Linux it gets the signal `farewell` when the calling *thread* ends for any reason."""
     return subprocess.Popen(
         command,
         env=env,
@@ -33,7 +33,7 @@ def spawn(
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,
-        # Its own session: a Ctrl-C reaches the supervisor alone, which stops its children in order.
+        # Its own session: a Ctrl-C only reaches the supervisor, which stops its children in order.
         start_new_session=True,
         user=account.pw_uid if account else None,
         group=account.pw_gid if account else None,
@@ -43,7 +43,7 @@ def spawn(
 
 
 def kill_group(process: subprocess.Popen[bytes], sent: signal.Signals = signal.SIGKILL) -> None:
-    """Signal a child and whatever it started, if there is any of it left."""
+    """Send a signal to a child and the processes it started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, sent)
 
@@ -54,7 +54,7 @@ def command_of(pid: int) -> str:
 
 
 def identity_of(pid: int) -> str:
-    """What tells a process from a later one with the same number: its start time; empty if there is none."""
+    """The start time of a process, which distinguishes it from a later one with the same pid; empty if there is none."""
     return _stat(pid)[1]
 
 
@@ -73,7 +73,7 @@ def _stat(pid: int) -> tuple[str, str]:
 
 
 def children_of(pid: int) -> list[int]:
-    """The direct children of a process, where the system tells (Linux)."""
+    """The direct children of a process (Linux only)."""
     try:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:

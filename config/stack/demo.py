@@ -1,4 +1,4 @@
-"""The demo: the sources its agents listen to, and signed requests to paste for one of them."""
+"""The demo: the sources of its agents, and signed requests to paste."""
 
 import hmac
 import json
@@ -13,7 +13,7 @@ from django.db import transaction
 from triggers.models import Secret, Source
 from triggers.sources.secrets import decrypt, rotate
 
-SLUG = "demo"  # a shop that sends orders and takes them back, see agents.library.order_intake and order_refund
+SLUG = "demo"  # a shop with orders and refunds, see agents.library.order_intake and order_refund
 GITHUB = "github"  # see agents.library.github_issue_triage
 BY = "demo"
 SETTINGS = {
@@ -22,11 +22,11 @@ SETTINGS = {
     "header": "X-Signature",
     "prefix": "sha256=",
     "template": "{body}",
-    "id_path": "id",  # signed with the body; a header is not, and a replayed delivery may have another one
+    "id_path": "id",  # signed with the body; a header is not signed and can be changed
     "id_header": "X-Delivery-Id",
     "type_path": "type",
 }
-# Signed as it stands, with nothing in it that goes stale: the same line works tomorrow.
+# Nothing in it expires: the same line works tomorrow.
 ORDER = {"order": "A-1001"}
 PLACED = {"type": "order.placed", **ORDER, "total": "42.50"}
 REFUND = {"type": "refund.requested", **ORDER}
@@ -35,7 +35,7 @@ RETURNED = {"type": "parcel.returned", **ORDER}
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """What a person needs to try the demo."""
+    """Requests to try the demo."""
 
     curl: str
     refund: str
@@ -43,7 +43,7 @@ class Demo:
 
 
 def load_demo() -> Demo:
-    """Make the demo's sources, once; the requests to paste have fresh delivery ids every time."""
+    """Create the demo's sources if missing; the requests have new delivery ids each time."""
     with transaction.atomic():
         source, _ = Source.objects.get_or_create(slug=SLUG, defaults={"kind": "hmac", "settings": SETTINGS})
         secret = _secret(source) or rotate(source, by=BY).encode()
@@ -55,7 +55,7 @@ def load_demo() -> Demo:
 
 
 def _secret(source: Source) -> bytes | None:
-    """The newest secret, if our keys can still read it."""
+    """The newest secret, if a key can decrypt it."""
     newest = Secret.objects.filter(source=source).order_by("-pk").first()
     try:
         return decrypt(bytes(newest.ciphertext)) if newest else None

@@ -1,4 +1,4 @@
-"""What a stack keeps in WAKEFUL_HOME besides its servers: generated secrets and URLs, and which processes it started."""
+"""Files of a stack in WAKEFUL_HOME: generated secrets, the servers' URLs, and the processes it started."""
 
 import json
 import os
@@ -26,9 +26,9 @@ def given(name: str) -> bool:
 
 
 def keep(home: Path, running: Mapping[str, str]) -> None:
-    """Write `home/env`, which the settings of every process read where the environment says nothing.
+    """Write `home/env`. The settings of every process read it for variables that the environment does not set.
 
-    What was generated once stays: another encryption key would make every stored secret unreadable.
+    Generated values are kept: with another encryption key, every stored secret would be unreadable.
     """
     kept = _read(home / "env")
     for name, generate in GENERATED.items():
@@ -43,13 +43,13 @@ def keep(home: Path, running: Mapping[str, str]) -> None:
 
 
 def remember_processes(home: Path, pids: Mapping[str, int]) -> None:
-    """Write down who runs, for the next start to find what this one might leave behind."""
+    """Record the running processes, so that the next start finds any that are left."""
     running = {name: [pid, children.identity_of(pid)] for name, pid in pids.items()}
     (home / "processes").write_text(json.dumps(running))
 
 
 def wait_for_leftovers(home: Path, say: Callable[[str], None], patience: float) -> None:
-    """Let processes of an earlier stack, whose supervisor died, finish; say which do not within `patience` seconds."""
+    """Wait for processes of an earlier stack whose supervisor died. EmbeddedError names those that do not end in `patience` seconds."""
     deadline = time.monotonic() + patience
     announced = False
     while left := _leftovers(home):
@@ -71,7 +71,7 @@ def _leftovers(home: Path) -> dict[str, int]:
         recorded = json.loads((home / "processes").read_text())
     except (OSError, ValueError):
         return {}
-    # A pid alone may be somebody else's by now; with its start time it is the one we started.
+    # A pid may have been reused; with its start time it is the process we started.
     return {
         name: pid for name, (pid, identity) in recorded.items() if identity and children.identity_of(pid) == identity
     }

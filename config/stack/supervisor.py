@@ -1,4 +1,4 @@
-"""Runs the processes of a stack: prefixes what they say, starts a crashed one again, stops all of them in order."""
+"""Runs the processes of a stack: prefixes their output, restarts crashed ones, and stops all of them in order."""
 
 import os
 import selectors
@@ -23,7 +23,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """What to run, and how many seconds it may take to stop."""
+    """A program to run, and the seconds it may take to stop."""
 
     name: str
     command: Sequence[str]
@@ -43,7 +43,7 @@ class _Child:
 
 
 class Supervisor:
-    """`run` starts the programs in order and returns when all have stopped, after a signal."""
+    """`run` starts the programs in order, and returns after a signal, when all have stopped."""
 
     def __init__(self, programs: Sequence[Program], *, env: Mapping[str, str]) -> None:
         self.console = Console([program.name for program in programs])
@@ -63,7 +63,7 @@ class Supervisor:
         each_second: Callable[[], None] = lambda: None,
         on_start: Callable[[Mapping[str, int]], None] = lambda pids: None,
     ) -> None:
-        """Supervise until SIGINT, SIGTERM or SIGHUP; `on_start` is told the pids whenever a child was started."""
+        """Supervise until SIGINT, SIGTERM or SIGHUP; calls `on_start` with the pids whenever a child was started."""
         with self._heard_signals():
             try:
                 next_second = 0.0
@@ -80,7 +80,7 @@ class Supervisor:
                 self._kill_all()
 
     def _note_signal(self, number: int, frame: FrameType | None) -> None:
-        # What signals a whole group reaches us twice at once, by way of make; only later is it a person insisting.
+        # A signal to the whole group may arrive twice at once, through make; a later one comes from a person who insists.
         if not self._signals or time.monotonic() - self._signalled_at > 1:
             self._signals.append(number)
             self._signalled_at = time.monotonic()
@@ -106,7 +106,7 @@ class Supervisor:
             if isinstance(key.data, _Child):
                 self._read(key.data)
             else:
-                key.fileobj.recv(64)  # type: ignore[union-attr]  # only a wake-up: the signal is noted already
+                key.fileobj.recv(64)  # type: ignore[union-attr]  # only wakes the loop: the signal is already recorded
 
     def _read(self, child: _Child) -> None:
         if not child.output:
@@ -132,12 +132,12 @@ class Supervisor:
             child.buffer = b""
 
     def _bury(self) -> None:
-        """Take note of children that ended; those that should not have are started again, later each time."""
+        """Handle children that ended; restart those that crashed, with a growing pause."""
         for child in self._children:
             if child.process is None or child.process.poll() is None:
                 continue
             self._read(child)
-            children.kill_group(child.process)  # what it had started itself
+            children.kill_group(child.process)  # processes that it started
             self._hang_up(child)
             code, child.process = child.process.returncode, None
             if child.stopping:
@@ -175,7 +175,7 @@ class Supervisor:
 
     @contextmanager
     def _heard_signals(self) -> Iterator[None]:
-        """Signals are noted in order and wake the loop; so does the end of a child."""
+        """Record signals in order; a signal or the end of a child wakes the loop."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
@@ -195,7 +195,7 @@ class Supervisor:
 
 
 class Console:
-    """Lines with the name of who said them, in colour on a terminal."""
+    """Output lines prefixed with the name of the process, in colour on a terminal."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
@@ -209,7 +209,7 @@ class Console:
         print(prefix, text, flush=True)
 
     def say(self, text: str) -> None:
-        """What the supervisor itself has to say."""
+        """Print lines of the supervisor itself."""
         for line in text.splitlines():
             self.line("up", line)
 

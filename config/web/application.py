@@ -1,8 +1,8 @@
-"""The outermost layer of the web process: what must hold before Django sees a request.
+"""The outermost layer of the web process: limits that apply before Django sees a request.
 
-One event loop reads all bodies and gives up those that do not come in time: a sender that is silent holds a connection and no
-thread. Threads only work, on requests that are there in full. Each has its own database connections, so there are no more
-of them than threads. A request waits for a thread in the event loop, where it ends as soon as its sender hangs up.
+One event loop reads all bodies, with a time limit: a silent sender holds a connection but no thread. Threads process complete
+requests; each has its own database connection, so there are at most as many connections as threads. A request waits for a
+thread in the event loop, and ends there if its sender hangs up.
 """
 
 import asyncio
@@ -30,15 +30,17 @@ Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 
 LARGE_BODIES = ("/hooks/", "/api/")
 SMALL = 2**20  # bytes of the largest body anywhere else: forms
-FREE = 2**16  # bytes of each body that count for nothing, so that small ones get in while large ones use up the room
-# Requests that wait, for each that is worked on. Refused senders may not come back, so that a burst rather waits: at 100
-# requests a second, 16 places work off 1,024 of them before most senders give up (10 s). With FREE bytes each they are 64 MB.
+FREE = (
+    2**16
+)  # bytes of each body that are not counted, so that small bodies are accepted while large ones use up the room
+# Waiting requests per place. Senders may not retry after a refusal, so a burst should wait: at 100 requests a second, 16 places
+# process 1,024 of them before most senders give up (10 s). With FREE bytes each, they take 64 MB.
 WAITING = 64
 LIVE = "/health/live"
 
 
 class Refused(Exception):
-    """The request is answered with this status before Django sees it."""
+    """The request is answered with this status and not passed to Django."""
 
     def __init__(self, status: int, detail: str) -> None:
         self.status = status
@@ -51,8 +53,8 @@ class Gone(Exception):
 
 
 class Web:
-    """Serves a WSGI application over RSGI. At most `places` requests are worked on at once; `most`: bytes of the largest
-    body; `patience`: seconds that a body may take."""
+    """Serves a WSGI application over RSGI. `places`: maximum concurrent requests; `most`: bytes of the largest body;
+    `patience`: seconds that a body may take."""
 
     def __init__(self, application: Application, *, places: int, most: int, patience: float) -> None:
         self._application = application
@@ -77,14 +79,14 @@ class Web:
     async def _answer(self, scope: Scope, protocol: Any, hold: "Hold") -> Answer:
         body = await self._whole_body(scope, protocol, hold)
         if scope.path == LIVE:
-            return _live(environ_of(scope, body))  # here, because all threads may wait for a database that hangs
+            return _live(environ_of(scope, body))  # not in a thread: all threads may wait for a database that hangs
         async with self._places.held(protocol):
             return await self._in_thread(self._work, environ_of(scope, body))
 
     async def _leave_trace(self, scope: Scope, protocol: Any, refused: Refused) -> None:
         request = WSGIRequest(environ_of(scope, b""))
         log_refusal(request, refused.status, refused.detail)
-        # Bookkeeping takes no place that a request waits for.
+        # Bookkeeping must not take a place from a waiting request.
         if source_of(request) and self._places.are_free():
             async with self._places.held(protocol):
                 await self._in_thread(note_refusal, request, refused.status, refused.detail)
@@ -94,7 +96,9 @@ class Web:
 
     async def _whole_body(self, scope: Scope, protocol: Any, hold: "Hold") -> bytes:
         text = scope.headers.get("content-length") or "0"
-        length = int(text[:13]) if text.isascii() and text.isdigit() else 0  # more digits are too large all the same
+        length = (
+            int(text[:13]) if text.isascii() and text.isdigit() else 0
+        )  # with more digits it is too large in any case
         if length > (self._most if scope.path.startswith(LARGE_BODIES) else SMALL):
             raise Refused(413, "The body is too large.")
         if not length:
@@ -102,14 +106,14 @@ class Web:
         parts = []
         try:
             async with asyncio.timeout(self._patience):
-                async for part in protocol:  # one that breaks off ends, too
+                async for part in protocol:  # also ends if the sender breaks off
                     hold.take(len(part))
                     parts.append(bytes(part))
         except TimeoutError:
-            raise Refused(408, "The body did not come in time.") from None
+            raise Refused(408, "The body did not arrive in time.") from None
         body = b"".join(parts)
         if len(body) != length:
-            raise Refused(400, "The body is not as long as Content-Length says.")
+            raise Refused(400, "The length of the body does not match Content-Length.")
         return body
 
     def _work(self, environ: Environ) -> Answer:
@@ -130,23 +134,23 @@ class Web:
 
 def _headers_of(refused: Refused) -> Headers:
     headers = [("Content-Type", "application/json"), ("Content-Length", str(len(refused.content)))]
-    # What is left of the body must not be taken for the next request.
+    # The rest of the body must not be read as the next request.
     return [*headers, ("Connection", "close"), *([("Retry-After", "5")] if refused.status == 503 else [])]
 
 
 def _live(environ: Environ) -> Answer:
-    """The view alone: the layers around Django's views may ask the database who sends the request."""
+    """Call the view without middleware, which may query the database."""
     response = live(WSGIRequest(environ))
     return response.status_code, list(response.items()), response.content
 
 
 def unreadable_fields(scope: Scope) -> list[str]:
-    """Those whose value granian leaves out, for it has other characters than ASCII."""
+    """The fields whose values granian omits because they are not ASCII."""
     return [name for name in scope.headers.keys() if scope.headers.get(name) is None]  # noqa: SIM118
 
 
 def environ_of(scope: Scope, body: bytes) -> Environ:
-    """The request as PEP 3333 wants it."""
+    """The request as a WSGI environment (PEP 3333)."""
     name, _, port = scope.server.rpartition(":")
     environ: Environ = {
         "REQUEST_METHOD": scope.method,
@@ -168,7 +172,7 @@ def environ_of(scope: Scope, body: bytes) -> Environ:
     }
     for field, value in scope.headers.items():
         if "_" in field:
-            continue  # to a WSGI application it would be the field with hyphens, which a proxy sets or a signature covers
+            continue  # WSGI would merge it with the field with hyphens, which a proxy sets or a signature covers
         key = field.upper().replace("-", "_")
         key = key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"
         separator = "; " if field == "cookie" else ","
@@ -177,7 +181,7 @@ def environ_of(scope: Scope, body: bytes) -> Environ:
 
 
 class Places:
-    """At most `count` requests are worked on, and WAITING times as many wait for that. Only the event loop touches it."""
+    """Places for `count` concurrent requests and WAITING times as many waiting ones. Used only in the event loop."""
 
     def __init__(self, count: int) -> None:
         self._free = asyncio.Semaphore(count)
@@ -189,7 +193,7 @@ class Places:
 
     @asynccontextmanager
     async def held(self, protocol: Any) -> AsyncIterator[None]:
-        """Gone where the sender hangs up while it waits, Refused where too many wait."""
+        """Take a place. Gone if the sender hangs up while it waits, Refused if too many requests wait."""
         if self.are_free():
             await self._free.acquire()
         else:
@@ -201,7 +205,7 @@ class Places:
 
     async def _wait(self, protocol: Any) -> None:
         if self._waiting >= self._most_waiting:
-            raise Refused(503, "Too many requests wait. Come back later.")
+            raise Refused(503, "Too many requests are waiting. Try again later.")
         turn = asyncio.ensure_future(self._free.acquire())
         gone = asyncio.ensure_future(protocol.client_disconnect())
         self._waiting += 1
@@ -219,7 +223,7 @@ class Places:
 
 
 class Room:
-    """The bytes that all bodies together may take while they are read and worked on. Only the event loop touches it."""
+    """The bytes that all bodies in progress may take together. Used only in the event loop."""
 
     def __init__(self, bytes: int) -> None:
         self.left = bytes
@@ -234,15 +238,15 @@ class Room:
                 self.change(hold.taken)
 
     def change(self, bytes: int) -> None:
-        """Refused where more would be taken than there is."""
+        """Change the free bytes. Refused if there are not enough."""
         if self.left + bytes < 0:
-            raise Refused(503, "Too many bodies are on their way. Come back later.")
+            raise Refused(503, "Too many large requests are in progress. Try again later.")
         self.left += bytes
 
 
 @dataclass
 class Hold:
-    """What one body takes of the room."""
+    """The room that one body takes."""
 
     room: Room
     length: int = 0

@@ -12,7 +12,7 @@ from runs.audit import CLIENT
 
 def address_of(request: HttpRequest) -> str:
     """The client's IP address, or "". Each of the WAKEFUL_PROXIES appends the address it was called from to
-    X-Forwarded-For; entries before those are the client's own words and are ignored."""
+    X-Forwarded-For; earlier entries come from the client and are ignored."""
     address = request.META.get("REMOTE_ADDR", "")
     passed = request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")
     if settings.WAKEFUL_PROXIES and len(passed) >= settings.WAKEFUL_PROXIES:

@@ -1,4 +1,4 @@
-"""Error pages and reports without secrets: what DEBUG shows, and what is mailed or logged where that is set up."""
+"""Error pages with DEBUG, and error reports by mail or log, without secrets."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -10,11 +10,11 @@ from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 from django.views.debug import ExceptionReporter, SafeExceptionReporterFilter
 
-SHORTEST = 6  # characters: a shorter secret is no secret, and its letters are everywhere
+SHORTEST = 6  # characters: a shorter text may occur anywhere in a report
 
 
 class Filter(SafeExceptionReporterFilter):
-    """Addresses hold passwords and keys, too."""
+    """Also hides settings with URLs, which may contain passwords and keys."""
 
     hidden_settings = re.compile(
         SafeExceptionReporterFilter.hidden_settings.pattern + "|_URL|DSN|CREDENTIAL", re.IGNORECASE
@@ -22,8 +22,8 @@ class Filter(SafeExceptionReporterFilter):
 
 
 class Reporter(ExceptionReporter):
-    """Every secret of the settings is blotted out of the whole report, wherever it stands: Django hides by name, and local
-    variables of any frame may hold one under any name."""
+    """Removes the value of every secret setting from the whole report. Django only hides variables by name, but any local
+    variable may hold a secret."""
 
     def get_traceback_html(self) -> SafeString:
         return _without_secrets(super().get_traceback_html())

@@ -1,4 +1,4 @@
-"""Content-Security-Policy of every answer that has none of its own."""
+"""Sets the Content-Security-Policy of responses that have none."""
 
 from collections.abc import Callable
 

@@ -1,9 +1,9 @@
-"""A brake on guessing passwords, and who logged in when.
+"""Limits failed logins, and records logins in the audit log.
 
-Failures are counted in PostgreSQL by user name and origin: after LIMIT of them within WINDOW that name is refused to that
-origin, and after LIMIT_OF_ORIGIN every name is. A password is not looked at while refused, so a stranger locks out only
-the own address; a browser that has logged in before is an origin of its own, so even strangers behind the same address do
-not lock its user out. Hashing passwords is bounded too (config.web.passwords), and thereby how many rows there can be.
+Failures are counted in PostgreSQL by user name and origin. After LIMIT failures within WINDOW an origin may not log in with
+that name, and after LIMIT_OF_ORIGIN with no name; passwords are not checked meanwhile. So strangers only lock out their own
+address. A browser that has logged in before is its own origin, so that strangers at the same address do not lock out its
+user. The rate of password hashing is limited too (config.web.passwords), which limits the number of rows.
 """
 
 from collections.abc import Callable
@@ -52,7 +52,7 @@ FORGET = "DELETE FROM config_loginfailure WHERE origin = %(origin)s AND name = %
 
 
 class Refused(Exception):
-    """Too many failed logins: try again after so many seconds."""
+    """Too many failed logins: try again after `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__("too many failed logins")
@@ -61,7 +61,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Attempt:
-    """A user name, hashed because people type passwords there by mistake, and where it was tried."""
+    """A login attempt: the user name, hashed because people type passwords there by mistake, and its origin."""
 
     name: str
     origin: str
@@ -77,13 +77,13 @@ class Attempt:
         return self.origin.startswith("browser ")
 
     def refused_for(self) -> float:
-        """Seconds until the password is looked at again; 0: now."""
+        """Seconds until a password is checked again; 0: now."""
         limits = {"limit": LIMIT, "limit_of_origin": LIMIT_OF_ORIGIN}
         found = fetch(REFUSED_FOR, {"name": self.name, "origin": self.origin, "window": WINDOW, **limits})
         return float(found[0][0]) if found else 0.0
 
     def fail(self) -> int:
-        """Failures of this name from there within the window, with this one."""
+        """Count a failure; returns the failures of this name and origin within the window."""
         fetch(FAILED, {"name": "", "origin": self.origin, "window": WINDOW})
         [(failures,)] = fetch(FAILED, {"name": self.name, "origin": self.origin, "window": WINDOW})
         return int(failures)
@@ -93,7 +93,7 @@ class Attempt:
 
 
 class Brake:
-    """The first of Django's authentication backends: it lets no password be looked at while the attempt is refused."""
+    """The first authentication backend: prevents the password check while the attempt is refused."""
 
     def authenticate(self, request: HttpRequest | None, username: str | None = None, **credentials: Any) -> None:
         if request is None or not username:
@@ -105,7 +105,7 @@ class Brake:
 
 
 class AnswerRefusals:
-    """Middleware: 429 for a login that is refused or has to wait for others; a cookie for a browser that has logged in."""
+    """Middleware: answers 429 for a refused login or too many at once, and sets a cookie for browsers that have logged in."""
 
     said: ClassVar[dict[type[Exception], str]] = {
         Refused: "Too many failed logins. Try again in {seconds} s.\n",
@@ -155,8 +155,8 @@ def note_logout(sender: Any, request: HttpRequest, user: User | None, **_: Any) 
 
 @receiver(user_login_failed)
 def note_failure(sender: Any, credentials: dict[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
-    """Each is a log line; the first of a name and origin, and the one that uses up the limit, are audit entries: the log
-    that is kept for years does not grow by what strangers do."""
+    """Log each failure. Only the first of a name and origin, and the one that reaches the limit, are audit entries, so that
+    strangers cannot fill the audit log."""
     if request is None:
         return
     username = str(credentials.get("username", ""))
@@ -169,7 +169,7 @@ def note_failure(sender: Any, credentials: dict[str, Any], request: HttpRequest 
 
 
 def _known_browser(request: HttpRequest, name: str) -> str:
-    """The id of the browser, if this user has logged in with it before."""
+    """The id of the browser if this user has logged in with it before, else ""."""
     try:
         known = signing.loads(request.COOKIES.get(COOKIE, ""), salt=SALT, max_age=COOKIE_AGE)
     except signing.BadSignature:

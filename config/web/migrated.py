@@ -1,4 +1,4 @@
-"""A web process that starts before `migrate` accepts nothing until the database fits its code."""
+"""Refuse requests until all migrations are applied."""
 
 import json
 import time
@@ -13,8 +13,8 @@ RETRY_AFTER = 5  # seconds
 
 
 class RequireMigrations:
-    """A WSGI application around Django's. While migrations are pending, everything but the health checks is answered 503
-    with the command that is missing; senders of webhooks come back. Once the database fits, it is not asked again."""
+    """A WSGI application around Django's. While migrations are pending, it answers 503 with the missing command, except for
+    health checks; senders of webhooks retry. Once all are applied, it no longer checks."""
 
     def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
         self._application = application
@@ -34,7 +34,7 @@ class RequireMigrations:
         return [content]
 
     def _look(self) -> str:
-        """What is missing, as of at most LOOK_EVERY ago, or ""."""
+        """The missing command, or ""; checked at most once per LOOK_EVERY."""
         if time.monotonic() < self._look_at:
             return self._missing
         try:
@@ -43,7 +43,7 @@ class RequireMigrations:
             self._missing = str(error)
         except DatabaseError:
             connection.close()
-            return ""  # the view says that the database is away
+            return ""  # the view reports that the database does not answer
         else:
             self._fits, self._missing = True, ""
         self._look_at = time.monotonic() + LOOK_EVERY

@@ -1,6 +1,6 @@
-"""Hashing passwords takes a core for a tenth of a second or more, so one process does it for a few at a time only.
+"""Limit concurrent password hashing, because one hash takes a core for a tenth of a second or more.
 
-A browser that has logged in before has a lane of its own: a flood of logins from elsewhere does not keep its user out.
+Browsers that have logged in before have their own lane, so that a flood of other logins does not block their users.
 """
 
 from collections.abc import Iterator
@@ -13,15 +13,15 @@ from django.contrib.auth.hashers import PBKDF2PasswordHasher
 
 
 class Busy(Exception):
-    """Too many passwords are being hashed just now: try again after so many seconds."""
+    """Too many passwords are being hashed: try again after `seconds`."""
 
     seconds = 2.0
 
 
 @dataclass(frozen=True)
 class Lane:
-    """One password is hashed at a time. Of the threads that answer requests only so many hash here or wait for that: the
-    others go on with webhooks and health."""
+    """Hashes one password at a time. Admits a limited number of threads, so that the others serve webhooks and health
+    checks."""
 
     admitted: BoundedSemaphore
     hashing: BoundedSemaphore
@@ -46,7 +46,7 @@ LANE = ContextVar("LANE", default=STRANGERS)
 
 
 class BoundedHasher(PBKDF2PasswordHasher):
-    """Django's usual hasher, for a few at a time; raises Busy. The hashes are the same."""
+    """Django's default hasher with limited concurrency; raises Busy. The hashes are the same."""
 
     def encode(self, password: str, salt: str, iterations: int | None = None) -> str:
         with LANE.get().place():

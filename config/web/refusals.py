@@ -1,4 +1,4 @@
-"""What `Web` refuses leaves the trace of what a view refuses: a line in the log, and a count on the page of the source."""
+"""Record requests that `Web` refuses as a view would: a log line, and a count on the page of the source."""
 
 import re
 import time
@@ -11,14 +11,14 @@ from triggers.sources.webhooks.refused import note_refused
 
 log = structlog.get_logger(__name__)
 
-LINES = 5  # a second: strangers choose how many requests are refused
+LINES = 5  # per second, because strangers decide how many requests are refused
 PATH_CHARACTERS = 200
 HOOK = re.compile(r"/hooks/([-\w]+)/?")
 SECRET = re.compile(r"(?<=^/approvals/).+")
 
 
 class Lines:
-    """Which refusals are logged, and how many were not since the last one."""
+    """Limits the log lines, and counts refusals without a line since the last one."""
 
     def __init__(self) -> None:
         self._second = 0
@@ -26,7 +26,7 @@ class Lines:
         self._left_out = 0
 
     def take(self, second: int) -> int | None:
-        """The number of those left out before this one, or None where this is left out itself."""
+        """The number of refusals left out before this one; None: leave this one out as well."""
         if second != self._second:
             self._second, self._written = second, 0
         if self._written >= LINES:
@@ -56,6 +56,6 @@ def source_of(request: HttpRequest) -> str:
 
 
 def note_refusal(request: HttpRequest, status: int, reason: str) -> None:
-    """For a thread: it asks the database."""
+    """Call it in a thread: it uses the database."""
     user_agent = request.headers.get("User-Agent", "")
     note_refused(source_of(request), reason=reason, status=status, user_agent=user_agent)

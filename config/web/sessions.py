@@ -1,4 +1,4 @@
-"""A session ends after WAKEFUL_SESSION_IDLE without use, and in any case LONGEST after its login."""
+"""End a session after WAKEFUL_SESSION_IDLE without use, and in any case after LONGEST."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ GIVEN = "password_given"  # in the session: when
 
 
 class EndIdleSessions:
-    """Middleware. Only what a person does counts: a page that is open and looks again by itself does not."""
+    """Middleware. Only actions of a person count as use, not an open page that reloads itself."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response

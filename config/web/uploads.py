@@ -5,7 +5,7 @@ from django.core.files.uploadhandler import FileUploadHandler
 
 
 class RefuseFiles(FileUploadHandler):
-    """No form of this site takes a file, and Django would write one to disk before it asks who sends it. Answered with 400."""
+    """Answers 400 to file uploads: no form takes a file, and Django would write it to disk before checking permissions."""
 
     def new_file(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise SuspiciousMultipartForm("this site takes no files")

@@ -1,5 +1,5 @@
-"""What a person or another run does to a run: cancel, requeue, fork, resolve, approve, signal.
+"""Actions on a run, by a person or another run: cancel, requeue, fork, resolve, approve, signal.
 
-Views, admin actions and commands call these and nothing else. `select` finds the runs of a bulk action, `of_event` those of an
-event, and `watch` waits for a run to finish.
+Views, admin actions and commands call these and nothing else. `select` finds the runs of a bulk action, `of_event` the runs of
+an event, and `watch` waits for a run to finish.
 """

@@ -1,5 +1,5 @@
-"""Deciding what a run asks. A decision counts once, while the approval's wait is open and its time is not over, and only
-for the arguments that were shown to whoever decided."""
+"""Decide an approval. A decision counts once, while the wait is open and before its deadline, and only for the arguments that
+the person saw."""
 
 from typing import Any, Literal, get_args
 from uuid import UUID
@@ -24,10 +24,10 @@ EXPIRED = "expired"
 def decide(
     approval_id: UUID, *, decision: Choice, by: str, arguments: Any = None, reason: str = "", digest: str = ""
 ) -> Approval:
-    """Decide it, and let its run go on. `arguments` come with "edit" alone; a `digest` says what the decision was meant for.
+    """Decide an approval, and let its run go on. `arguments` belong to "edit" alone; `digest` is that of the question seen.
 
-    Raises Approval.DoesNotExist, ValueError where the decision makes no sense, and IllegalState where somebody has
-    decided, its time is over, its run was stopped, or it asks for something else than `digest` says.
+    Raises Approval.DoesNotExist, ValueError for an invalid decision, and IllegalState if it is decided or expired, its run
+    was stopped, or its digest is another one.
     """
     _check(decision, arguments)
     with transaction.atomic():
@@ -35,7 +35,7 @@ def decide(
         if approval.status != "pending":
             raise IllegalState(_why_not(approval), approval.status)
         if not Wait.objects.filter(Q(due_at=None) | Q(due_at__gt=Now()), pk=approval.wait_id).exists():
-            # The timer that says so to the run is about to come.
+            # The timer has not ended the wait yet.
             raise IllegalState(f"approval {approval_id} has expired", EXPIRED)
         if digest and digest != approval.digest:
             raise IllegalState(
@@ -54,7 +54,7 @@ def decide(
 
 
 def is_over(approval: Approval) -> bool:
-    """Is its time over, whether or not its run has been told yet?"""
+    """Is its deadline over, even if its run does not know yet?"""
     return Wait.objects.filter(pk=approval.wait_id, status=Wait.Status.OPEN, due_at__lte=Now()).exists()
 
 
@@ -68,7 +68,7 @@ def _check(decision: str, arguments: Any) -> None:
 
 
 def _lock(approval_id: UUID) -> Approval:
-    """The approval as it is once its run is locked: whoever ends a wait locks the run first."""
+    """Read the approval after locking its run: the run is locked before any wait of it ends."""
     run_id = Approval.objects.values_list("wait__run_id", flat=True).get(pk=approval_id)
     Run.objects.select_for_update().only("id").get(pk=run_id)
     return _read(approval_id)
@@ -100,7 +100,7 @@ def _write(approval: Approval, decision: Choice, by: str, arguments: Any, reason
 
 def _why_not(approval: Approval) -> str:
     if approval.decision:
-        return f"approval {approval.pk} was {approval.status} by {approval.decided_by} already"
+        return f"approval {approval.pk} was already {approval.status} by {approval.decided_by}"
     if approval.status == EXPIRED:
         return f"approval {approval.pk} has expired"
     return f"approval {approval.pk} is closed: run {approval.wait.run_id} stopped before a decision"

@@ -1,11 +1,11 @@
-"""Fork: a new run that begins where an earlier one had come to, with its journal up to a step, and on wishes another input.
+"""Fork: a new run that starts from a copy of an earlier run's journal, cut before a given step; optionally with new input.
 
-An unfinished run that is forked is closed, so that no two do the same work: one that waits for anything in the same
-transaction; one that is running is asked to stop first, since a journal that still grows cannot be copied. What is
-copied are journal rows: children stay those of the first run, and the fork is nobody's child.
+An unfinished origin is cancelled, so that two runs do not do the same work: a waiting run in the same transaction; a running one
+is stopped first, because its journal still grows. Only journal rows are copied: children still belong to the first run, and the
+fork has no parent.
 
-A decision counts once. Where the fork is to repeat what was done after something was approved, or an earlier fork of the
-same run may have done it, it asks for that again.
+A decision counts once. If the fork repeats work that was done after an approval, or an earlier fork of the same run may have
+done it, the fork asks for that approval again.
 """
 
 from typing import Any
@@ -33,9 +33,9 @@ from runs.states import FINISHED, RunStatus
 from runs.transitions.lock import lock_run
 from runs.transitions.stop import stop
 
-STOPS_WITHIN = 10.0  # seconds, and more than two renewals of the lease, at which its worker hears of it
+STOPS_WITHIN = 10.0  # seconds; more than two renewals of the lease, which tell its worker
 
-# What is not over yet cannot be copied: an intent that was never proved, a wait that was closed.
+# Unfinished entries cannot be copied: an intent without an outcome, an open or closed wait.
 UNFINISHED = """
 SELECT key FROM (
   SELECT key, position FROM runs_step WHERE run_id = %(run)s::uuid AND position < %(position)s::int AND status = 'started'
@@ -66,11 +66,11 @@ FROM runs_wait WHERE run_id = %(run)s::uuid AND position < %(position)s::int
 
 @not_in_atomic_body
 def fork(run_id: UUID, *, by: str, step: str = "", input: Any = None, has_input: bool = False) -> Run:
-    """A new run of the same events, queued behind its key, that has done what the given one did before the entry `step`
-    of its journal; "" is the start. With `has_input` it is given `input`; null is what its event said.
+    """Create a run of the same events, queued behind its key, with the journal of the given run before the entry `step` (""
+    copies nothing). With `has_input` its input is `input`; null means the data of its event.
 
-    Raises Run.DoesNotExist, ValueError where there is no such entry, and IllegalState where the run has lost its payload,
-    has not stopped, or where what came before that entry is not finished.
+    Raises Run.DoesNotExist, ValueError if there is no such entry, and IllegalState if the payload of the run was removed, the
+    run has not stopped, or an earlier entry is not finished.
     """
     _stop_running(run_id, step, by)
     with transaction.atomic():
@@ -78,7 +78,9 @@ def fork(run_id: UUID, *, by: str, step: str = "", input: Any = None, has_input:
         position = _position(origin, step)
         if origin.status == RunStatus.RUNNING:
             why = (
-                "is being stopped: fork it after that" if origin.cancel_requested_at else "has just started: try again"
+                "is being stopped: fork it once it has stopped"
+                if origin.cancel_requested_at
+                else "has just started: try again"
             )
             raise IllegalState(f"run {run_id} is running, and {why}", origin.status)
         _require_finished(origin, position)
@@ -95,7 +97,7 @@ def fork(run_id: UUID, *, by: str, step: str = "", input: Any = None, has_input:
 
 
 def _stop_running(run_id: UUID, step: str, by: str) -> None:
-    """Ask a run that is running to stop, once it is clear that it can be forked, and wait until it has."""
+    """Stop a running run that can be forked, and wait until it has stopped."""
     run = Run.objects.get(pk=run_id)
     _position(run, step)
     if run.status != RunStatus.RUNNING:
@@ -108,7 +110,7 @@ def _stop_running(run_id: UUID, step: str, by: str) -> None:
 
 
 def _position(run: Run, step: str) -> int:
-    """Where the first entry stands that is not copied."""
+    """The position of the first entry that is not copied."""
     if run.payload_removed_at:
         raise IllegalState(f"run {run.pk} cannot be forked: retention or erasure removed its payload", run.status)
     if not step:
@@ -129,8 +131,8 @@ def _position(run: Run, step: str) -> int:
 def _require_finished(origin: Run, position: int) -> None:
     for (key,) in fetch(UNFINISHED, {"run": origin.pk, "position": position}):
         raise IllegalState(
-            f"run {origin.pk}: {key!r} comes before that step and is not finished, so its result is unknown: "
-            "fork from it, or from before it",
+            f"run {origin.pk}: {key!r} comes before that step and is not finished, so it cannot be copied: "
+            "fork from it or from an earlier step",
             origin.status,
         )
 
@@ -179,14 +181,14 @@ def _copy_journal(origin: Run, fork_id: UUID, position: int) -> None:
         for approval in approvals
         if not approval.decision
     )
-    # The body opens a wait that was closed when it comes to it; the person has as long as the first time.
+    # The replay opens a closed wait again; the person has as much time as before.
     Wait.objects.filter(run_id=fork_id, key__in=asked_again).update(
         status=Wait.Status.CLOSED, due_at=Now() + (F("due_at") - F("created_at")), created_at=Now(), ended_at=Now()
     )
 
 
 def _readdress_signals(fork_id: UUID) -> None:
-    """A signal is waited for by the run's own id: as a replay of the fork will ask for it."""
+    """A wait for a signal names the run: put in the id of the fork, which its replay will ask for."""
     for wait in Wait.objects.filter(run_id=fork_id, event_type=SIGNAL, match__isnull=False):
         wait.match = {**(wait.match or {}), "run": str(fork_id)}
         wait.match_shape, wait.match_hash = match_of(wait.match)
@@ -194,7 +196,7 @@ def _readdress_signals(fork_id: UUID) -> None:
 
 
 def _repeats(origin: Run, position: int) -> bool:
-    """Is there anything with an effect, and not known to have failed, that the fork will do once more?"""
+    """Will the fork repeat a step that had, or may have had, an effect?"""
     done = origin.steps.filter(position__gte=position, status__in=[Step.Status.DONE, Step.Status.STARTED])
     return done.exclude(effect__in=[Step.Effect.READ, Step.Effect.VALUE]).exists()
 

@@ -17,11 +17,11 @@ from runs.transitions.lock import lock_run
 
 @not_in_atomic_body
 def requeue(run_id: UUID, *, by: str) -> Run:
-    """The same run again, with fresh attempts, at the end of the queue. It runs even where its trigger skips overlaps,
-    but waits for its key. Raises Run.DoesNotExist, or IllegalState when it is neither failed nor cancelled, its events
-    have been processed after all, it has been forked, or it has lost its payload."""
+    """Put a failed or cancelled run at the end of the queue, with its attempts at 0. It waits for its key, and runs even if
+    its trigger skips overlaps. Raises Run.DoesNotExist, or IllegalState if it is in another state, its events have been
+    processed, it was forked, or its payload was removed."""
     with transaction.atomic():
-        run = lock_run(run_id)  # against a fork, too
+        run = lock_run(run_id)  # a fork locks it as well
         if fork := Run.objects.filter(forked_from_id=run_id).order_by("id").last():
             raise IllegalState(
                 f"run {run_id} was forked and run {fork.pk} continues its work; requeue or fork that run", run.status
@@ -33,10 +33,7 @@ def requeue(run_id: UUID, *, by: str) -> Run:
                 f"run {run_id}: its event has already been processed; replay the event to run it again", run.status
             )
         if run.payload_removed_at:
-            raise IllegalState(
-                f"run {run_id} cannot be requeued: retention or erasure removed its payload",
-                run.status,
-            )
+            raise IllegalState(f"run {run_id} cannot be requeued: retention or erasure removed its payload", run.status)
         requeued = Run.objects.filter(pk=run_id, status__in=REQUEUEABLE, payload_removed_at=None).update(
             status=RunStatus.QUEUED,
             status_reason=f"requeued by {by}",

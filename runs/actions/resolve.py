@@ -1,4 +1,4 @@
-"""Deciding what an uncertain run could not know: whether a step that may happen at most once has happened."""
+"""Resolve an uncertain run: say whether its at_most_once step has happened."""
 
 import json
 from typing import Any, Literal, get_args
@@ -23,11 +23,11 @@ Answer = Literal["happened", "did_not_happen", "fail"]
 
 @not_in_atomic_body
 def resolve(run_id: UUID, *, outcome: Answer, by: str, result: Any = None) -> Run:
-    """Say what became of the step an uncertain run is parked over, the first that is unproved: it happened, and `result`
-    is its output; it did not, and is done now; or the run fails. A run that is parked because its journal does not fit
-    its agent is tried again by "did_not_happen", such as after another deploy.
+    """Resolve the first step with an unknown outcome: it happened, and `result` is its output; it did not happen, and is done
+    now; or the run fails. "did_not_happen" also retries a run that is parked because its journal does not fit its agent, for
+    example after another deploy.
 
-    Raises Run.DoesNotExist, ValueError where the answer makes no sense, and IllegalState where nobody has to answer.
+    Raises Run.DoesNotExist, ValueError for an invalid answer, and IllegalState if the run is not uncertain.
     """
     _check(outcome, result)
     with transaction.atomic():
@@ -37,13 +37,13 @@ def resolve(run_id: UUID, *, outcome: Answer, by: str, result: Any = None) -> Ru
         step = run.steps.filter(status=Step.Status.STARTED).order_by("position").first()
         if outcome == "happened" and step is None:
             raise IllegalState(
-                f"run {run_id} is not uncertain about a step: its journal does not fit its agent. Let it try again "
+                f"run {run_id} is not uncertain about a step: its journal does not fit its agent. Retry it "
                 "(did_not_happen), fork it, or let it fail",
                 run.status,
             )
         if step is not None:
             _settle(step, outcome, result)
-        # A person's answer is progress, so the attempts count anew.
+        # A person's answer counts as progress: attempts start from 0.
         Run.objects.filter(pk=run_id).update(attempt=0)
         if not take_away(ticket_of(run), _outcome(run, outcome, by), expected=RunStatus.UNCERTAIN):
             raise IllegalState(f"run {run_id} is no longer uncertain", run.status)
@@ -63,7 +63,7 @@ def _check(outcome: str, result: Any) -> None:
 
 
 def _settle(step: Step, outcome: Answer, result: Any) -> None:
-    """A step of a run that fails stays as unproved as it was: whoever requeues it is asked again."""
+    """Record the answer. If the run fails, its step keeps an unknown outcome, and a requeue asks again."""
     unproved = Step.objects.filter(run_id=step.run_id, key=step.key, status=Step.Status.STARTED)
     if outcome == "happened":
         unproved.update(status=Step.Status.DONE, output=result, ended_at=Now())

@@ -1,4 +1,4 @@
-"""Which runs and approvals a person or a program asks for; API and command line select by the same words."""
+"""Select runs and approvals; the API and the command line use the same filters."""
 
 from datetime import datetime
 from uuid import UUID
@@ -17,7 +17,7 @@ def select_runs(
     status: RunStatus | str | None = None,
     since: datetime | None = None,
 ) -> QuerySet[Run]:
-    """The runs of one event, of one trigger (by its slug), in one status, made since then: all that are given must hold."""
+    """The runs that match all given filters: event, slug of the trigger, status, created since."""
     runs = runs_of_event(event) if event else Run.objects.all()
     if trigger:
         runs = runs.filter(trigger=trigger)
@@ -29,7 +29,7 @@ def select_runs(
 
 
 class ApprovalStatus(TextChoices):
-    """What `Approval.status` may say."""
+    """The values of `Approval.status`."""
 
     PENDING = "pending"
     APPROVED = "approved"

@@ -1,4 +1,4 @@
-"""Waiting for a run to finish, on behalf of somebody at the other end of a request."""
+"""Wait for a run to finish, for the client of a request."""
 
 from threading import BoundedSemaphore
 from time import monotonic, sleep
@@ -8,13 +8,13 @@ from runs.models import Run
 from runs.states import FINISHED
 
 LONGEST = 30.0  # seconds
-FIRST_LOOK, LAST_LOOK = 0.05, 0.25  # seconds between two looks, at first and in the end
-# Whoever watches sits on a thread of the web process, and webhooks must always find one that is free.
+FIRST_LOOK, LAST_LOOK = 0.05, 0.25  # seconds between two looks, growing from the first value to the last
+# Each watcher occupies a thread of the web process; webhooks must always find a free one.
 WATCHERS = BoundedSemaphore(12)
 
 
 def watch(run_id: UUID, patience: float) -> None:
-    """Return once the run is finished, or after `patience` seconds; at once where too many watch already."""
+    """Return when the run is finished, or after `patience` seconds; at once if there are too many watchers."""
     if not WATCHERS.acquire(blocking=False):
         return
     try:
@@ -34,5 +34,5 @@ def _look_until_finished(run_id: UUID, deadline: float) -> None:
 
 
 def _is_finished(run_id: UUID) -> bool:
-    # A run that is gone will not change any more either.
+    # A run that was deleted counts as finished.
     return Run.objects.values_list("status", flat=True).filter(pk=run_id).first() in {None, *FINISHED}

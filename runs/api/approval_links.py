@@ -1,8 +1,8 @@
-"""Signed links to approvals. Whoever has the link may decide: it is the right itself, like a key, and asks for no login.
+"""Signed links to approvals. The link is the right to decide, like a key: it needs no login.
 
-A GET only shows, since mail programs and chats open links by themselves; the form's POST decides. The link names the
-approval and the digest of what it asks, so it is good for nothing else, and for as long as the approval is open. From then
-on it shows the outcome alone: links lie about in mailboxes, and the admin shows the rest to those who may see it.
+A GET only shows the approval, because mail programs and chats open links by themselves; the form's POST decides. The link
+names the approval and its digest, so it is valid for that question alone, while the approval is open. Afterwards it shows
+only the outcome: links stay in mailboxes, and the admin shows the rest to people with permission.
 """
 
 import json
@@ -24,8 +24,8 @@ from runs.models import Approval
 
 HEADERS = {
     "X-Robots-Tag": "noindex, nofollow",
-    # Not no-referrer: with that, browsers send `Origin: null` along with the form, which the CSRF check refuses.
-    # To other sites nothing is told either way.
+    # Not no-referrer: with that, browsers send `Origin: null` with the form, which the CSRF check refuses.
+    # Neither policy tells other sites anything.
     "Referrer-Policy": "same-origin",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'",
 }
@@ -33,12 +33,12 @@ CHOICES = [("approve", "approve"), ("edit", "approve with edited arguments"), ("
 
 
 def signer() -> signing.Signer:
-    # Made when it is needed: without a secret key this module is imported all the same, and the system check says so.
+    # Created on use: the module must be importable without a secret key, so that the system check can report it.
     return signing.Signer(salt="runs.approval")
 
 
 def approval_link(approval: Approval) -> str:
-    """The path of the page on which whoever has it may decide this approval."""
+    """The path of the page that decides this approval."""
     return reverse("approval", args=[signer().sign_object([str(approval.pk), approval.digest])])
 
 
@@ -47,7 +47,7 @@ def as_text(arguments: Any) -> str:
 
 
 class DecisionForm(forms.Form):
-    """What a person decides, and if they edited the arguments, the ones to be used."""
+    """A decision, with the edited arguments if there are any."""
 
     decision = forms.ChoiceField(choices=CHOICES, widget=forms.HiddenInput)
     arguments = forms.CharField(required=False, strip=False)
@@ -63,7 +63,7 @@ class DecisionForm(forms.Form):
         if decision == "edit":
             given["arguments"] = _arguments(text)
         elif decision == "approve" and text and self._has_edited(text):
-            # Otherwise what they wrote would be dropped without a word.
+            # Without this, their edit would be dropped silently.
             raise forms.ValidationError(
                 "You have edited the arguments. Approve with edited arguments, or restore the original ones."
             )
@@ -105,19 +105,19 @@ class ApprovalLinkView(View):
 
 
 def _approval(token: str) -> Approval:
-    """The approval a link is for; 404 where it was not signed by us, is for something else, or the run is gone."""
+    """The approval of a link; 404 if the signature or the digest is wrong, or the run was deleted."""
     try:
-        id, digest = signer().unsign_object(token)
-        approval = Approval.objects.select_related("wait__run").get(pk=UUID(id))
+        approval_id, digest = signer().unsign_object(token)
+        approval = Approval.objects.select_related("wait__run").get(pk=UUID(approval_id))
     except (signing.BadSignature, ValueError, TypeError, Approval.DoesNotExist):
         raise Http404 from None
-    if approval.digest not in (digest, ""):  # retention takes a digest away; who decided stays to be seen
+    if approval.digest not in (digest, ""):  # retention removes the digest; the outcome stays visible
         raise Http404
     return approval
 
 
 def _acting(request: HttpRequest) -> str:
-    """Nobody has to log in, but whoever is logged in is named."""
+    """For the audit log: a login is optional, but a logged-in user is named."""
     user = getattr(request, "user", None)
     return f"link:{user.get_username()}" if user is not None and user.is_authenticated else "link"
 
@@ -132,7 +132,7 @@ def _page(request: HttpRequest, approval: Approval, form: DecisionForm | None, s
         "edited": form.data.get("arguments", "") if form else None,
     }
     response = render(request, "approvals/decide.html", context, status=status)
-    # Django would log the path of a 400 or 409, and the path is the key to a decision that may still be open.
+    # Keep Django from logging the path of a 400 or 409: it is the key to a decision that may still be open.
     response._has_been_logged = True  # type: ignore[attr-defined]
     for name, value in HEADERS.items():
         response[name] = value

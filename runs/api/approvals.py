@@ -13,11 +13,7 @@ from rest_framework.response import Response
 from runs.actions.approve import decide
 from runs.actions.select import select_approvals
 from runs.api.resource import Refusal, Resource
-from runs.api.runs_json import (
-    ApprovalQuery,
-    ApprovalSerializer,
-    DecideBody,
-)
+from runs.api.runs_json import ApprovalQuery, ApprovalSerializer, DecideBody
 from runs.models import Approval
 
 
@@ -36,7 +32,7 @@ class ApprovalResource(ListModelMixin, RetrieveModelMixin, Resource):
 
     @extend_schema(parameters=[ApprovalQuery])
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """What runs ask, newest first."""
+        """Approvals, newest first."""
         return super().list(request, *args, **kwargs)
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -46,7 +42,7 @@ class ApprovalResource(ListModelMixin, RetrieveModelMixin, Resource):
     @extend_schema(request=DecideBody, responses={200: ApprovalSerializer, 409: Refusal})
     @action(detail=True, methods=["post"])
     def decide(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Approve it, approve it with other arguments, or deny it; the run goes on."""
+        """Approve, approve with edited arguments, or deny; the run goes on."""
         body = DecideBody.read(request)
         approval: Approval = self.get_object()
         try:

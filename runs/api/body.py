@@ -1,4 +1,4 @@
-"""The body of a request: the length before the bytes, the bytes once, and JSON by the rules that webhooks are read by."""
+"""The body of a request: check the length first, read the bytes once, parse JSON by the same strict rules as webhooks."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -24,7 +24,7 @@ class TooLarge(APIException):
 
 
 class Body(Serializer[Any]):
-    """A body in which a misspelt name is an error rather than a default; none at all is an empty one."""
+    """A JSON body that refuses unknown fields; no body at all counts as an empty one."""
 
     @classmethod
     def read(cls, request: Request) -> dict[str, Any]:
@@ -40,9 +40,9 @@ class Body(Serializer[Any]):
 
 
 def read_body(request: HttpRequest) -> bytes:
-    """The body as it came, its length checked first."""
+    """The bytes of the body, after a check of its length."""
     length = request.META.get("CONTENT_LENGTH") or ""
-    # Under WSGI a chunked body looks empty, so the only safe answer to one is 411 (RFC 9110 §15.5.12).
+    # Under WSGI a chunked body looks empty, so 411 is the only safe answer (RFC 9110 §15.5.12).
     if "HTTP_TRANSFER_ENCODING" in request.META or not (length.isascii() and length.isdigit()):
         raise LengthRequired
     if len(length) > 12 or int(length) > settings.WAKEFUL_MAX_BODY:
@@ -50,14 +50,14 @@ def read_body(request: HttpRequest) -> bytes:
     try:
         body = request.body
     except UnreadablePostError:
-        raise ParseError("The body broke off.") from None
+        raise ParseError("The body is incomplete.") from None
     if len(body) != int(length):
         raise ParseError("The body is not as long as Content-Length says.")
     return body
 
 
 def _json_of(request: Request) -> Any:
-    # DRF's own parser would let through what PostgreSQL cannot store, and read a chunked body as none.
+    # DRF's own parser accepts values that PostgreSQL cannot store, and reads a chunked body as empty.
     if not request.META.get("CONTENT_LENGTH") and "HTTP_TRANSFER_ENCODING" not in request.META:
         return {}
     body = read_body(request._request)

@@ -1,4 +1,4 @@
-"""The queues of runs over HTTP: to look at, to pause, to limit."""
+"""The queues of runs over HTTP: list, pause, resume, limit."""
 
 from typing import Any
 
@@ -18,11 +18,11 @@ from runs.queues.state import QueueState, all_queues, find_queue
 
 
 class QueueSerializer(serializers.Serializer[Any]):
-    name = serializers.SerializerMethodField(help_text='"all" stands for all of them: its pause holds for every queue')
+    name = serializers.SerializerMethodField(help_text='"all" stands for all queues: its pause applies to each of them')
     paused_at = serializers.DateTimeField()
     paused_reason = serializers.CharField()
     paused_by = serializers.CharField()
-    max_running = serializers.IntegerField(help_text="runs of it at once, over all workers; null: no limit")
+    max_running = serializers.IntegerField(help_text="most runs at the same time, over all workers; null: no limit")
     running = serializers.IntegerField()
     ready = serializers.IntegerField(help_text="runs that wait for a worker; counted up to 1,000")
     oldest_ready_seconds = serializers.FloatField(source="oldest_seconds")
@@ -34,7 +34,7 @@ class QueueSerializer(serializers.Serializer[Any]):
 
 class QueueListSerializer(serializers.Serializer[Any]):
     results = QueueSerializer(many=True)
-    next = serializers.CharField(allow_null=True, help_text="always null: the list is whole")
+    next = serializers.CharField(allow_null=True, help_text="always null: the list is complete")
     previous = serializers.CharField(allow_null=True)
 
 
@@ -63,7 +63,7 @@ class QueueResource(Resource):
 
     @extend_schema(responses=QueueListSerializer)
     def list(self, request: Request) -> Response:
-        """All queues, by name; the first, "all", stands for all of them."""
+        """All queues by name; the first one, "all", stands for all of them."""
         return Response({"results": QueueSerializer(all_queues(), many=True).data, "next": None, "previous": None})
 
     def retrieve(self, request: Request, name: str) -> Response:
@@ -73,7 +73,7 @@ class QueueResource(Resource):
     @extend_schema(request=PauseQueueBody, responses={200: QueueSerializer, 409: Refusal})
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, name: str) -> Response:
-        """Start no more runs of the queue, or of any with "all"; events go on being accepted and dispatched."""
+        """Start no more runs of the queue, or of any queue with "all"; events are still accepted and dispatched."""
         body = PauseQueueBody.read(request)
         pause(meant(name), reason=body["reason"], by=str(request.user))
         return self._answer(meant(name))
@@ -81,14 +81,14 @@ class QueueResource(Resource):
     @extend_schema(request=None, responses={200: QueueSerializer, 409: Refusal})
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, name: str) -> Response:
-        """Let its runs start again."""
+        """Start its runs again."""
         resume(meant(name), by=str(request.user))
         return self._answer(meant(name))
 
     @extend_schema(request=LimitBody, responses={200: QueueSerializer})
     @action(detail=True, methods=["post"])
     def limit(self, request: Request, name: str) -> Response:
-        """How many of its runs may run at once, over all workers; null takes the limit away."""
+        """Limit how many of its runs may run at the same time, over all workers; null removes the limit."""
         body = LimitBody.read(request)
         try:
             set_max_running(meant(name), body["max_running"], by=str(request.user))

@@ -1,4 +1,4 @@
-"""What the resources of the API have in common: cursor lists, strict input, and refusals that say what to do."""
+"""The base of all API resources: cursor lists, strict input, and refusals that name the fix."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
@@ -21,7 +21,7 @@ RETRY_AFTER = "5"  # seconds, while the database is away
 
 
 class Query(Serializer[Any]):
-    """Query parameters of a request; names that are not its own belong to somebody else, such as the cursor."""
+    """Query parameters of a request; it ignores other names, such as the cursor's."""
 
     @classmethod
     def read(cls, request: Request) -> dict[str, Any]:
@@ -31,7 +31,7 @@ class Query(Serializer[Any]):
 
 
 class NewestFirst(CursorPagination):
-    """Pages that stay right while rows are added, by an id that is ordered by time; `?limit=` sets their length."""
+    """Pages by an id that is ordered by time, so they stay correct while rows are added; `?limit=` sets their length."""
 
     ordering = "-id"
     page_size_query_param = "limit"
@@ -75,7 +75,7 @@ class Resource(GenericViewSet[Any]):
             return Response({"detail": str(error), "status": error.status}, status=status.HTTP_409_CONFLICT)
         if isinstance(error, CONNECTION_ERRORS):
             return Response(
-                {"detail": "The database does not answer. Try again."},
+                {"detail": "The database does not answer. Retry after the given time."},
                 status=status.HTTP_503_SERVICE_UNAVAILABLE,
                 headers={"Retry-After": RETRY_AFTER},
             )

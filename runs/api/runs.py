@@ -1,4 +1,4 @@
-"""Runs and what they ask over HTTP: what they are, and what a program may do to them."""
+"""`/api/v1/runs/`: runs and the actions on them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -61,7 +61,7 @@ class RunResource(ListModelMixin, RetrieveModelMixin, Resource):
 
     @extend_schema(parameters=[WaitQuery])
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """One run. With `wait`, the answer comes when the run is finished, or when the time is up."""
+        """One run. With `wait`, the answer comes when the run is finished, or after that time."""
         if wait := WaitQuery.read(request)["wait"]:
             watch(self.get_object().id, patience=float(wait))
         return super().retrieve(request, *args, **kwargs)
@@ -76,7 +76,7 @@ class RunResource(ListModelMixin, RetrieveModelMixin, Resource):
     @extend_schema(request=None, responses={200: RunDetailSerializer, 409: Refusal})
     @action(detail=True, methods=["post"])
     def cancel(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Cancel the run; one that is running stops within seconds."""
+        """Cancel the run; a running one stops within seconds."""
         return self._answer(cancel)
 
     @extend_schema(request=None, responses={200: RunDetailSerializer, 409: Refusal})
@@ -88,8 +88,8 @@ class RunResource(ListModelMixin, RetrieveModelMixin, Resource):
     @extend_schema(request=ForkBody, responses={200: RunDetailSerializer, 409: Refusal})
     @action(detail=True, methods=["post"])
     def fork(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Make a new run that has done what this one did before `step`, perhaps with another input; the new run. An
-        unfinished one is cancelled; one that is running first has to stop, which takes seconds."""
+        """Create a run with the journal of this one before `step`, optionally with new input; answers with the new run. An
+        unfinished run is cancelled; a running one has to stop first, which takes seconds."""
         body = ForkBody.read(request)
         origin: Run = self.get_object()
         try:
@@ -101,13 +101,13 @@ class RunResource(ListModelMixin, RetrieveModelMixin, Resource):
     @extend_schema(request=SignalBody, responses={200: RunDetailSerializer, 409: Refusal})
     @action(detail=True, methods=["post"])
     def signal(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Send the run a signal, which it may wait for under this name, now or later."""
+        """Send the run a signal, which it may wait for by this name, now or later."""
         return self._answer(signal, **SignalBody.read(request))
 
     @extend_schema(request=ResolveBody, responses={200: RunDetailSerializer, 409: Refusal})
     @action(detail=True, methods=["post"])
     def resolve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Say of an uncertain run whether the step it is parked over happened."""
+        """Say whether the step happened that an uncertain run is parked over."""
         try:
             return self._answer(resolve, **ResolveBody.read(request))
         except ValueError as error:

@@ -14,8 +14,8 @@ from runs.api.resource import Query
 from runs.models import Approval, Attempt, Run, Step, Wait
 from runs.states import RunStatus
 
-ENTRIES = 200  # steps, and waits, that are shown with their run
-SHOWN = 64 * 1024  # bytes of a step's output that is shown with its run
+ENTRIES = 200  # most steps, and most waits, in the JSON of a run
+SHOWN = 64 * 1024  # bytes of the largest output in the JSON of a run
 OUTPUT_SIZE: Any = Func(F("output"), function="pg_column_size", output_field=IntegerField())
 
 
@@ -30,64 +30,25 @@ class RunSerializer(serializers.ModelSerializer[Run]):
     class Meta:
         model = Run
         fields = [
-            "id",
-            "status",
-            "status_reason",
-            "agent",
-            "version",
-            "begun_version",
-            "trigger",
-            "event_ids",
-            "key",
-            "queue",
-            "priority",
-            "attempt",
-            "epoch",
-            "parent_id",
-            "forked_from_id",
-            "replay_id",
-            "root_id",
-            "depth",
-            "chain",
-            "ready_at",
-            "due_at",
-            "claimed_at",
-            "deadline_at",
-            "cancel_requested_at",
-            "result",
-            "error",
-            "created_at",
-            "started_at",
-            "finished_at",
-            "payload_removed_at",
-        ]
+            "id", "status", "status_reason", "agent", "version", "begun_version", "trigger", "event_ids", "key", "queue", "priority",
+            "attempt", "epoch", "parent_id", "forked_from_id", "replay_id", "root_id", "depth", "chain",
+            "ready_at", "due_at", "claimed_at", "deadline_at", "cancel_requested_at", "result", "error",
+            "created_at", "started_at", "finished_at", "payload_removed_at",
+        ]  # fmt: skip
         read_only_fields = fields
 
 
 class StepSerializer(serializers.ModelSerializer[Step]):
     idempotency_key = serializers.CharField()
-    output = serializers.JSONField(source="shown", help_text="left out where it is larger than 64 KiB")
+    output = serializers.JSONField(source="shown", help_text="null if it is larger than 64 KiB")
     output_size = serializers.IntegerField(allow_null=True, help_text="bytes, as stored")
 
     class Meta:
         model = Step
         fields = [
-            "key",
-            "position",
-            "effect",
-            "status",
-            "attempts",
-            "epoch",
-            "idempotency_key",
-            "arguments",
-            "output",
-            "output_size",
-            "error",
-            "error_kind",
-            "usage",
-            "started_at",
-            "ended_at",
-        ]
+            "key", "position", "effect", "status", "attempts", "epoch", "idempotency_key", "arguments", "output", "output_size",
+            "error", "error_kind", "usage", "started_at", "ended_at",
+        ]  # fmt: skip
         read_only_fields = fields
 
 
@@ -97,29 +58,19 @@ class WaitSerializer(serializers.ModelSerializer[Wait]):
     class Meta:
         model = Wait
         fields = [
-            "key",
-            "position",
-            "kind",
-            "status",
-            "due_at",
-            "event_type",
-            "match",
-            "event_id",
-            "children",
-            "approval",
-            "created_at",
-            "ended_at",
-        ]
+            "key", "position", "kind", "status", "due_at", "event_type", "match", "event_id", "children", "approval",
+            "created_at", "ended_at",
+        ]  # fmt: skip
         read_only_fields = fields
 
 
 class RunDetailSerializer(RunSerializer):
-    """A run with what it was given, what became of each claim, and its journal."""
+    """A run with its input, policy, attempts and journal."""
 
     attempts = AttemptSerializer(many=True, read_only=True)
     step_count = serializers.SerializerMethodField()
     steps = serializers.SerializerMethodField(help_text=f"the first {ENTRIES}")
-    waits = serializers.SerializerMethodField(help_text=f"the last {ENTRIES}, in their order")
+    waits = serializers.SerializerMethodField(help_text=f"the last {ENTRIES}, oldest first")
 
     class Meta(RunSerializer.Meta):
         fields = [*RunSerializer.Meta.fields, "input", "policy", "attempts", "step_count", "steps", "waits"]
@@ -141,7 +92,7 @@ class RunDetailSerializer(RunSerializer):
 
 
 class ApprovalSerializer(serializers.ModelSerializer[Approval]):
-    """What a run asks of a person, and what was decided."""
+    """A question of a run to a person, and the decision."""
 
     status = serializers.ChoiceField(ApprovalStatus.choices)
     run = serializers.UUIDField(source="wait.run_id")
@@ -149,31 +100,15 @@ class ApprovalSerializer(serializers.ModelSerializer[Approval]):
     created_at = serializers.DateTimeField(source="wait.created_at")
     expires_at = serializers.DateTimeField(source="wait.due_at", allow_null=True)
     url = serializers.SerializerMethodField(
-        help_text="a page on which whoever has this link may decide; null for a token that may not"
+        help_text="a page that decides the approval without a login; null if the token may not decide"
     )
 
     class Meta:
         model = Approval
         fields = [
-            "id",
-            "status",
-            "run",
-            "agent",
-            "question",
-            "detail",
-            "arguments",
-            "digest",
-            "on_expiry",
-            "created_at",
-            "expires_at",
-            "decision",
-            "decided_arguments",
-            "decided_digest",
-            "decided_by",
-            "decided_at",
-            "reason",
-            "url",
-        ]
+            "id", "status", "run", "agent", "question", "detail", "arguments", "digest", "on_expiry", "created_at", "expires_at",
+            "decision", "decided_arguments", "decided_digest", "decided_by", "decided_at", "reason", "url",
+        ]  # fmt: skip
         read_only_fields = fields
 
     def get_url(self, approval: Approval) -> str | None:
@@ -189,7 +124,7 @@ class ForkBody(Body):
         required=False, default="", allow_blank=True, help_text="the first entry of the journal that is not copied"
     )
     input = serializers.JSONField(
-        required=False, allow_null=True, help_text="instead of what the run was given; null: what its event said"
+        required=False, allow_null=True, help_text="replaces the input of the run; null: the data of its event"
     )
 
 
@@ -208,11 +143,11 @@ class ResolveBody(Body):
 class DecideBody(Body):
     decision = serializers.ChoiceField(get_args(Choice))
     arguments = serializers.JSONField(
-        required=False, default=None, allow_null=True, help_text='those to go by, with the decision "edit"'
+        required=False, default=None, allow_null=True, help_text='the edited arguments, with the decision "edit"'
     )
     reason = serializers.CharField(required=False, default="", allow_blank=True, max_length=1000)
     digest = serializers.CharField(
-        required=False, default="", allow_blank=True, help_text="refused where the approval asks for something else"
+        required=False, default="", allow_blank=True, help_text="refuse unless the approval has this digest"
     )
 
 
@@ -221,7 +156,7 @@ class ApprovalQuery(Query):
 
 
 class RunQuery(Query):
-    event = serializers.UUIDField(required=False, help_text="runs this event started")
+    event = serializers.UUIDField(required=False, help_text="runs of the event with this id")
     trigger = serializers.SlugField(required=False, help_text="runs of the trigger with this slug")
     status = serializers.ChoiceField(RunStatus.choices, required=False)
 
@@ -233,5 +168,5 @@ class WaitQuery(Query):
         decimal_places=3,
         min_value=0,
         default=Decimal(0),
-        help_text="seconds to wait for the run to finish; more than 30 count as 30",
+        help_text="seconds to wait for the run to finish; at most 30",
     )

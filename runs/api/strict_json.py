@@ -1,4 +1,4 @@
-"""Strict JSON: what two parsers could read differently, or PostgreSQL could not store, is refused with a reason."""
+"""Strict JSON: it refuses, with a reason, JSON that two parsers could read differently or PostgreSQL cannot store."""
 
 import json
 import re
@@ -10,19 +10,19 @@ MAX_DEPTH = 100
 MAX_VALUES = 1_000_000
 INTEGERS = range(-(2**63), 2**64)
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-# An unterminated text ends with the document: a search that tried again at each of its quotes would be quadratic.
+# An unterminated text ends with the document: another search from each of its quotes would be quadratic.
 TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 class Unreadable(ValueError):
-    """Bytes that are not JSON we can store; the message says why, for a person."""
+    """Bytes that are not storable JSON; the message says why."""
 
 
 def parse_json(body: bytes) -> Any:
-    """The JSON value of these bytes, or Unreadable. Time and memory are bounded by their number and by MAX_VALUES."""
+    """The JSON value of these bytes, or Unreadable. Their number and MAX_VALUES bound time and memory."""
     _require_few(body)
     try:
-        # RFC 8259 §8.1: UTF-8, and a byte order mark may be ignored.
+        # RFC 8259 §8.1: UTF-8, where a parser may ignore a byte order mark.
         value = json.loads(
             body.decode("utf-8-sig"),
             object_pairs_hook=_unique_names,
@@ -43,7 +43,7 @@ def parse_json(body: bytes) -> Any:
 
 
 def require_storable(value: Any) -> None:
-    """Refuse text that jsonb cannot hold: U+0000 and unpaired surrogates, in names as in values."""
+    """Refuse text that jsonb cannot hold, in names and values: U+0000 and unpaired surrogates."""
     for node in _nodes(value):
         for text in node if isinstance(node, dict) else (node,):
             if isinstance(text, str) and not is_storable(text):
@@ -55,13 +55,13 @@ def is_storable(text: str) -> bool:
 
 
 def _require_few(body: bytes) -> None:
-    """Refuse a document of too many values before it is parsed: each takes about fifty times its two bytes of memory."""
+    """Refuse a document with too many values before parsing it: each needs about fifty times its two bytes of memory."""
     if _most_values(body) > MAX_VALUES and _most_values(TEXT.sub(b"", body)) > MAX_VALUES:
         raise Unreadable(f"more than {MAX_VALUES:,} values")
 
 
 def _most_values(body: bytes) -> int:
-    # Every value but the first follows a comma or begins its list or object.
+    # Each value but the first follows a comma or begins a list or an object.
     return 1 + body.count(b",") + body.count(b"[") + body.count(b"{")
 
 
@@ -72,8 +72,8 @@ def require_shallow(value: Any) -> None:
 
 
 def _nodes(value: Any) -> Iterator[Any]:
-    """Every value in a JSON value, itself first; Unreadable where it is nested too deep. No recursion and no copies: the
-    stack holds one iterator a level."""
+    """Every value in a JSON value, itself first; Unreadable if it is nested too deep. The stack holds one iterator per level,
+    so there is no recursion and no copy."""
     stack = [iter((value,))]
     while stack:
         for node in stack[-1]:
@@ -92,15 +92,15 @@ def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) < len(pairs):
         first: dict[str, int] = {}
         for number, (name, _) in enumerate(pairs, start=1):
-            # Not the name itself: this message is stored beside the event, and a name may be personal data.
+            # Without the name, which may be personal data: this message is stored beside the event.
             if name in first:
-                raise Unreadable(f"a name stands twice in one object: its members {first[name]} and {number}")
+                raise Unreadable(f"duplicate name in an object: members {first[name]} and {number}")
             first[name] = number
     return members
 
 
 def _integer(text: str) -> int:
-    # The length first: converting a million digits is quadratic.
+    # Check the length first: converting a million digits is quadratic.
     if len(text) > 20 or int(text) not in INTEGERS:
         raise Unreadable("an integer beyond 64 bits")
     return int(text)

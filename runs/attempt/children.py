@@ -1,4 +1,4 @@
-"""Child runs: made in a commit of their parent, told of when they end, and stopped with it."""
+"""Child runs: created in a commit of their parent, reported when they end, and cancelled with it."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -13,7 +13,7 @@ from agents.exceptions import Permanent
 from agents.guards.storable import storable
 from runs import keys
 from runs.claim import Claim
-from runs.db.sql import fetch
+from runs.db.sql import fetch, fetch_column
 from runs.enqueue import NewRun, enqueue
 from runs.models import NIL, Run
 from runs.models.run import UNPARSED
@@ -24,16 +24,16 @@ from runs.transitions.stop import stop
 from runs.waits import end_without_children
 
 CHILD_FINISHED = "child.finished"  # the outbox topic of a child's end
-TOGETHER = 500  # children that one transaction stops
+TOGETHER = 500  # most children that one transaction stops
 
 OTHER_CHILDREN = """
 SELECT count(*) FROM (
   SELECT FROM runs_run WHERE parent_id = %s::uuid AND id <> ALL (%s::uuid[]) LIMIT %s::int) child
 """
-# Each run is looked up in the indexes by itself (OFFSET 0), however the planner would rather join whole tables.
+# OFFSET 0 makes the planner look up each run in the indexes, instead of joining whole tables.
 #
-# The children of a run stay its own when it is forked, and the fork may wait for them: they are stopped once neither it nor
-# a fork that knows of them goes on.
+# The children of a forked run still belong to it, and the fork may wait for them: they are stopped only if neither the run nor a
+# fork that knows them is live.
 ORPHANS = """
 WITH RECURSIVE line (id) AS (
   SELECT unnest(%(ids)s::uuid[])
@@ -71,8 +71,8 @@ SELECT id FROM fork
 
 
 def enqueue_children(claim: Claim, children: Sequence[Child]) -> None:
-    """Insert the runs that a run spawns, in the caller's transaction and before its fence; those it has spawned before
-    are there already. Permanent says which limit is passed, or that there is no such agent."""
+    """Insert the runs that a run spawns, in the caller's transaction and before its fence; runs that exist are left alone.
+    Raises Permanent if a limit is exceeded or an agent is unknown."""
     if not children:
         return
     runs = runs_of(claim, children)
@@ -84,7 +84,7 @@ def enqueue_children(claim: Claim, children: Sequence[Child]) -> None:
 
 
 def runs_of(claim: Claim, children: Sequence[Child]) -> list[NewRun]:
-    """The runs that these children would be. Permanent says which limit is passed, or that there is no such agent."""
+    """The new runs of these children. Raises Permanent if a limit is exceeded or an agent is unknown."""
     _refuse_too_many(claim, children)
     return [_run_of(claim, child) for child in children]
 
@@ -131,26 +131,26 @@ def _policy_of(child: Child) -> Policy:
 
 
 def children_finished(payloads: Sequence[dict[str, Any]]) -> None:
-    """Wake the parents that wait for children of which none lives any more, and the forks of these parents."""
+    """Wake the parents, and their forks, that wait for children of which none is live any more."""
     parents = sorted({UUID(payload["parent"]) for payload in payloads})
-    waiting = {id for (id,) in fetch(WAITING, [[id for (id,) in fetch(FORKS, [parents])]])}
+    waiting = set(fetch_column(WAITING, [fetch_column(FORKS, [parents])]))
     if not waiting:
         return
-    free = {id for (id,) in fetch(LOCK_WAITING, [list(waiting)])}
+    free = set(fetch_column(LOCK_WAITING, [list(waiting)]))
     end_without_children(free)
     if busy := waiting - free:
-        say_again(CHILD_FINISHED, [{"parent": str(id)} for id in sorted(busy)])
+        say_again(CHILD_FINISHED, [{"parent": str(parent)} for parent in sorted(busy)])
 
 
 def stop_orphans(payloads: Sequence[dict[str, Any]]) -> None:
-    """Cancel the live children of the runs that were cancelled; theirs follow when they have ended. Of very many, some
-    are cancelled now, the rest as soon as that is committed."""
+    """Cancel the live children of cancelled runs; their own children follow when they end. At most TOGETHER are cancelled in
+    this transaction, the rest after its commit."""
     cancelled = [payload for payload in payloads if payload["status"] == RunStatus.CANCELLED]
     if not cancelled:
         return
-    orphans = {id for (id,) in fetch(ORPHANS, {"ids": [payload["run"] for payload in cancelled]})}
+    orphans = set(fetch_column(ORPHANS, {"ids": [payload["run"] for payload in cancelled]}))
     if orphans:
-        orphans -= {id for (id,) in fetch(WITH_FORKS, {"children": sorted(orphans)})}
+        orphans -= set(fetch_column(WITH_FORKS, {"children": sorted(orphans)}))
     if not orphans:
         return
     found = list(Run.objects.filter(id__among=sorted(orphans)).defer(*UNPARSED).order_by("key", "id")[:TOGETHER])
@@ -158,13 +158,13 @@ def stop_orphans(payloads: Sequence[dict[str, Any]]) -> None:
     for run in free:
         _stop(run)
     if len(free) < len(orphans):
-        # At once where there are more; later where they are locked elsewhere.
+        # At once if there are more; later if they are locked elsewhere.
         again = timedelta() if len(orphans) > TOGETHER and free else LOCKED_AGAIN
         say_again("run.finished", cancelled, after=again)
 
 
 def _lock(runs: Sequence[Run]) -> list[Run]:
-    """Those of them that this transaction got locked, and their keys before; it waits for none."""
+    """Lock the keys and then the runs, without waiting; return the runs that could be locked."""
     locked = keys.try_lock(run.key for run in runs if run.key)
     free = [run.id for run in runs if not run.key or run.key in locked]
     return list(

@@ -1,5 +1,5 @@
-"""Clean a child's session of what a body changed in it: settings, roles, advisory locks, LISTEN, cursors, temporary tables. The
-next run may be any other agent's. Prepared statements stay, and a body that changes nothing costs nothing."""
+"""Undo what a body changed in its database session: settings, roles, advisory locks, LISTEN, cursors, temporary tables. The next
+run may belong to another agent. Prepared statements stay, and a body that changes nothing costs nothing."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from runs.db.sql import execute, fetch
 
 log = structlog.get_logger(__name__)
 
-# Statements as a body writes them; what a function of the database does inside is not seen.
+# Statements of the body; changes inside a function of the database are not recognized.
 CHANGES = re.compile(
     r"(?:^|;)[\s(]*(?:SET|RESET|LISTEN|DECLARE|LOAD|CREATE\s+(?:(?:GLOBAL|LOCAL)\s+)?TEMP(?:ORARY)?)\b"
     r"|\bset_config\s*\(|\bpg_(?:try_)?advisory_lock|\bINTO\s+TEMP",
@@ -28,7 +28,7 @@ _changed = False
 
 @contextmanager
 def noticing_changes() -> Iterator[None]:
-    """Within, a statement that changes the session is noticed. The body's own threads end their sessions by themselves."""
+    """Within, note whether a statement changes the session. Sessions of the body's own threads end with their steps."""
 
     def notice(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
         global _changed
@@ -40,14 +40,14 @@ def noticing_changes() -> Iterator[None]:
 
 
 def reset_settings(session_name: str) -> None:
-    """Within the body's transaction, so that what ends the run is not done under the body's settings."""
+    """Call within the body's transaction, so that the statement that ends the run does not use the body's settings."""
     if _changed:
         _reset_settings()
         fetch(NAME, [session_name])
 
 
 def clean() -> None:
-    """Once the body's transaction is over. A session that cannot be cleaned is ended."""
+    """Call after the body's transaction. Closes a session that it cannot clean."""
     global _changed
     if not _changed:
         return

@@ -19,8 +19,8 @@ def missed(seconds: float) -> DeadlineExceeded:
 
 @contextmanager
 def deadline(seconds: float, missed: Callable[[float], BaseException] = missed) -> Iterator[None]:
-    """Raise what `missed` gives in this (the main) thread once `seconds` have passed, unless an outer deadline is sooner;
-    the parent's hard stop comes later."""
+    """Within, raise `missed(seconds)` in this (the main) thread after `seconds`, unless an outer deadline comes first. The
+    parent's hard stop comes later."""
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
         raise missed(seconds)
@@ -48,9 +48,9 @@ def seconds_left() -> float | None:
 
 @contextmanager
 def step_deadline(key: str, seconds: float) -> Iterator[None]:
-    """TimeoutError once the step of this key has taken so long. Permanent: it is not in the main thread."""
+    """Within, raise TimeoutError after `seconds`. Permanent: the step does not run in the main thread."""
     if threading.current_thread() is not threading.main_thread():
-        raise Permanent(f"step {key!r}: timeout= works in the body's own thread; in others use the client's own")
+        raise Permanent(f"step {key!r}: timeout= works in the body's own thread only; use the timeout of your client")
     try:
         with deadline(seconds, lambda limit: StepTimedOut(f"step {key!r} took longer than its timeout of {limit:g} s")):
             yield
@@ -59,7 +59,7 @@ def step_deadline(key: str, seconds: float) -> Iterator[None]:
 
 
 def run_within(agent: Agent, run: AgentRun | AsyncAgentRun, seconds: float) -> Any:
-    """The result of the agent's body; DeadlineExceeded once `seconds` have passed."""
+    """The result of the agent's body; DeadlineExceeded after `seconds`."""
     if not agent.is_async:
         with deadline(seconds):
             return agent(run)
@@ -71,7 +71,7 @@ def run_within(agent: Agent, run: AgentRun | AsyncAgentRun, seconds: float) -> A
 
 
 async def _awaited(agent: Agent, run: AgentRun | AsyncAgentRun, seconds: float) -> tuple[bool, Any]:
-    # A signal would strike the thread that waits for the coroutine, not the coroutine.
+    # A signal would interrupt the thread that waits for the coroutine, not the coroutine.
     try:
         async with asyncio.timeout(seconds) as limit:
             return True, await _to_its_end(agent, run)
@@ -82,7 +82,7 @@ async def _awaited(agent: Agent, run: AgentRun | AsyncAgentRun, seconds: float) 
 
 
 async def _to_its_end(agent: Agent, run: AgentRun | AsyncAgentRun) -> Any:
-    """The body's result, once its steps have come to their end too: a failure, or a wait, does not stop those beside it."""
+    """The body's result, after its steps have ended too: a failure or a wait does not stop the steps beside it."""
     finish_steps = run.finish_steps if isinstance(run, AsyncAgentRun) else None
     try:
         result = await agent.body(run)

@@ -1,7 +1,8 @@
-"""What an agent leaves behind, as the rows that are committed with its run or its step."""
+"""An agent's effects as rows, which are committed with its run or its step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from agents.effects import Effects, Emission, Pace, Standing, Wake
@@ -19,15 +20,15 @@ PACE = "pace"
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """What hangs on the fence of a run or a step."""
+    """Rows that are written only if the fence of the run or step holds."""
 
     outbound: Sequence[Outbound] = ()
     notices: Sequence[NoticeRow] = ()
 
 
 def rows_of(claim: Claim, effects: Effects) -> Rows:
-    """The rows of these effects. Children are inserted at once, in the caller's transaction, before its fence.
-    Permanent: something is no JSON, or a limit is passed."""
+    """The rows of these effects. Inserts children at once, in the caller's transaction, before its fence. Raises Permanent if
+    an effect cannot be stored or a limit is exceeded."""
     if not effects:
         return Rows()
     if effects.wakes or effects.standings or effects.paces:
@@ -48,7 +49,7 @@ def rows_of(claim: Claim, effects: Effects) -> Rows:
 
 
 def check(claim: Claim, effects: Effects) -> None:
-    """May the run leave this behind? Nothing is inserted. Permanent: something is no JSON, or a limit is passed."""
+    """Validate effects without writing them. Raises Permanent if one cannot be stored or a limit is exceeded."""
     rows_of(claim, replace(effects, children=[]))
     if effects.children:
         runs_of(claim, effects.children)
@@ -72,38 +73,23 @@ def emitted(claim: Claim, emission: Emission) -> Outbound:
 
 
 def _wakeup(claim: Claim, wake: Wake) -> Outbound:
-    payload: dict[str, Any] = {
-        "trigger": str(claim.trigger_id),
-        "run": str(claim.run_id),
-        "name": wake.key,
-        "data": wake.data,
-        "reason": wake.reason,
-    }
-    return Outbound(
-        topic=WAKEUP,
-        key=str(claim.trigger_id),
-        payload=storable(payload, "the data of wake_in"),
-        due_in=max(wake.after, ports.loop_spacing()),
-    )
+    payload = storable({"name": wake.key, "data": wake.data, "reason": wake.reason}, "the data of wake_in")
+    return _to_trigger(claim, WAKEUP, payload, due_in=max(wake.after, ports.loop_spacing()))
 
 
 def _schedule(claim: Claim, standing: Standing) -> Outbound:
-    payload = {
-        "trigger": str(claim.trigger_id),
-        "run": str(claim.run_id),
-        "name": standing.name,
-        "cron": standing.cron,
-        "tz": standing.tz,
-        "every": standing.every.total_seconds() if standing.every else None,
-    }
-    return Outbound(topic=SCHEDULE, key=str(claim.trigger_id), payload=payload)
+    every = standing.every.total_seconds() if standing.every else None
+    payload = {"name": standing.name, "cron": standing.cron, "tz": standing.tz, "every": every}
+    return _to_trigger(claim, SCHEDULE, payload)
 
 
 def _pace(claim: Claim, pace: Pace) -> Outbound:
-    payload = {
-        "trigger": str(claim.trigger_id),
-        "run": str(claim.run_id),
-        "after": pace.after.total_seconds(),
-        "reason": pace.reason,
-    }
-    return Outbound(topic=PACE, key=str(claim.trigger_id), payload=storable(payload, "the reason of next_check"))
+    payload = {"after": pace.after.total_seconds(), "reason": pace.reason}
+    return _to_trigger(claim, PACE, storable(payload, "the reason of next_check"))
+
+
+def _to_trigger(claim: Claim, topic: str, payload: dict[str, Any], due_in: timedelta = timedelta()) -> Outbound:
+    """A message to the run's own trigger."""
+    trigger = str(claim.trigger_id)
+    payload = {"trigger": trigger, "run": str(claim.run_id), **payload}
+    return Outbound(topic=topic, key=trigger, payload=payload, due_in=due_in)

@@ -1,4 +1,4 @@
-"""What a body's exception means: another attempt later, or a failed run."""
+"""The outcome of a body's exception: another attempt later, or a failed run."""
 
 import traceback
 from datetime import timedelta
@@ -17,7 +17,7 @@ READ_ONLY = "25006"  # PostgreSQL: read_only_sql_transaction
 
 
 def as_permanent(error: AnyError) -> AnyError | Permanent:
-    """PostgreSQL's refusal of a write outside of a transactional step, with the fix; any other error as it is."""
+    """Turn PostgreSQL's refusal of a write outside of a transactional step into Permanent with the fix."""
     if getattr(error.__cause__, "sqlstate", None) != READ_ONLY:
         return error
     refused = writing_refused(str(error.__cause__))
@@ -26,7 +26,7 @@ def as_permanent(error: AnyError) -> AnyError | Permanent:
 
 
 def outcome_of(error: BaseException, claim: Claim) -> Outcome:
-    """Permanent errors and a missed deadline fail the run; anything else is retried while attempts are left."""
+    """Permanent errors and a missed deadline fail the run; other errors are retried while attempts are left."""
     if isinstance(error, DeadlineExceeded):
         return _failed(error, "deadline", Attempt.Outcome.DEADLINE)
     error = as_permanent(error)

@@ -1,6 +1,6 @@
-"""`field__among=values`: like `__in`, but the values are one array parameter, however many they are.
+"""`field__among=values`: like `__in`, but with one array parameter for all values.
 
-PostgreSQL takes 65,535 parameters in a statement, and `__in` makes one of each value.
+PostgreSQL takes at most 65,535 parameters in a statement, and `__in` needs one for each value.
 """
 
 from typing import Any
@@ -23,8 +23,7 @@ class Among(Lookup):
 
     def as_sql(self, compiler: Any, connection: Any) -> Any:
         if not self.rhs:
-            raise EmptyResultSet  # as `__in` does: nothing is asked
+            raise EmptyResultSet  # like `__in`: no query
         column, parameters = self.process_lhs(compiler, connection)
         array, values = self.process_rhs(compiler, connection)
-        type = self.lhs.output_field.db_type(connection)
-        return f"{column} = ANY({array}::{type}[])", [*parameters, *values]
+        return f"{column} = ANY({array}::{self.lhs.output_field.db_type(connection)}[])", [*parameters, *values]

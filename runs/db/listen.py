@@ -1,4 +1,4 @@
-"""Sessions of the processes that wait: LISTEN on a connection of their own, and short tempers on the working one."""
+"""Sessions of the processes that wait: LISTEN on a connection of its own, and short timeouts on the working connection."""
 
 import contextlib
 from collections.abc import Sequence
@@ -9,16 +9,16 @@ from django.db import connection
 from runs.db.readable import readable
 from runs.db.sql import execute, fetch
 
-# A stalled dispatcher or Beat must not hold its locks: the next one takes over.
+# A stalled dispatcher or Beat must lose its locks, so that the next one takes over.
 TIMEOUTS = (
     "SELECT set_config('idle_in_transaction_session_timeout', '5s', false), "
     "set_config('statement_timeout', '30s', false), set_config('lock_timeout', '2s', false)"
 )
 
 
-# Their commits need not be on disk at once, though not in Beat's and the workers' sessions: the dispatcher tells nobody
-# outside what it has done before somebody else has committed upon it, and that commit takes all earlier ones to the disk
-# with it. What a crash of the server takes away is a tail of its work, which is done again.
+# The dispatcher need not wait for the disk: nothing outside depends on its commits before another process commits on top of them,
+# and that commit flushes all earlier ones. A crash of the server loses the end of its work, which is done again. Commits of Beat
+# and of workers must be on disk.
 LAZY_COMMITS = "SELECT set_config('synchronous_commit', 'off', false)"
 
 
@@ -28,12 +28,12 @@ def set_lazy_commits() -> None:
 
 
 def set_timeouts() -> None:
-    """Call after every (re)connection of a dispatcher, a relay, a timer or a Beat."""
+    """Call after every (re)connection of a dispatcher, a courier, a worker's parent or a Beat."""
     execute(TIMEOUTS)
 
 
 class Listener:
-    """Blocks until a NOTIFY on one of the channels, or a time-out. psycopg errors mean: reopen it."""
+    """Blocks until a NOTIFY on one of the channels, or a timeout. After a psycopg error, reopen it."""
 
     def __init__(self, channels: Sequence[str]) -> None:
         self.channels = channels
@@ -52,10 +52,10 @@ class Listener:
             self.connection.execute(f"LISTEN {channel}")
 
     def wait(self, timeout: float) -> bool:
-        """True if anything was notified; notifications that came together count once."""
+        """True after a notification; several at once count as one."""
         if self.connection is None:
             raise psycopg.OperationalError("the listener is not open")
-        # psycopg's own wait wakes ten times a second to look for signals; poll() sleeps, and a signal ends it too.
+        # psycopg's own wait wakes ten times a second to check for signals; poll() sleeps, and a signal ends it as well.
         if not readable([self.connection.fileno()], timeout):
             return False
         return bool(list(self.connection.notifies(timeout=0)))

@@ -1,4 +1,4 @@
-"""No process works on a database that this version's migrations have not been applied to."""
+"""A process works only on a database with all migrations of its version."""
 
 import time
 from functools import cache
@@ -7,22 +7,22 @@ import structlog
 from django.db import OperationalError, connection
 from django.db.migrations.loader import MigrationLoader
 
+from runs.db.sql import fetch
+
 log = structlog.get_logger(__name__)
 
 LOOK_EVERY = 1.0  # seconds
 
 
 class NotMigrated(OperationalError):
-    """Migrations of this version are missing; the message names the command. Those of a newer version are no concern."""
+    """Migrations of this version are missing; the message names the command. Migrations of a newer version do not matter."""
 
 
 def pending_migrations() -> list[str]:
-    """Migrations that this code needs and the database has not seen, as app.name."""
+    """Migrations of this code that are not applied to the database, as app.name."""
     applied = set()
     if "django_migrations" in connection.introspection.table_names():
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT app, name FROM django_migrations")
-            applied = set(cursor.fetchall())
+        applied = set(fetch("SELECT app, name FROM django_migrations"))
     return [f"{app}.{name}" for app, name in _needed_migrations() if (app, name) not in applied]
 
 

@@ -1,6 +1,6 @@
-"""NOTIFY for the dispatcher. Inside a transaction it would serialise all writers at commit (measured: a quarter of the
-inserts), so it is sent after the commit, and at most once per throttle per process: the dispatcher keeps looking for
-more than twice that long after its last work."""
+"""NOTIFY for the dispatcher. Inside a transaction it would serialize all writers at commit (measured: a quarter of the inserts).
+So it is sent after the commit, at most once per throttle and process: after its last work, the dispatcher keeps looking for more
+than twice that long."""
 
 import time
 
@@ -14,7 +14,7 @@ CHANNEL = "wakeful_dispatcher"
 
 log = structlog.get_logger(__name__)
 LATER = 0.5  # seconds
-# NOTIFY makes a transaction of its own, whose commit would wait for the disk; nothing is lost with it.
+# NOTIFY is a transaction of its own; its commit need not wait for the disk, because it writes nothing.
 NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, '')"
 _last_sent = float("-inf")
 _owed = False
@@ -22,7 +22,7 @@ _is_dispatcher = False
 
 
 def stay_awake() -> None:
-    """Called by the dispatcher: after its own work it looks again by itself, so this process sends no nudges."""
+    """For the dispatcher: send no nudges from this process, which looks again after its own work."""
     global _is_dispatcher
     _is_dispatcher = True
 
@@ -41,17 +41,17 @@ def _send() -> None:
     try:
         fetch(NOTIFY, [CHANNEL])
     except DatabaseError:
-        # What was committed is safe, and the dispatcher's slow look finds it.
+        # The commit is safe, and the dispatcher's safety look finds it.
         log.warning("nudge.failed", exc_info=True)
 
 
 def nudge_later() -> None:
-    """The same for what can wait for LATER. A process that calls this calls `flush` before it falls idle."""
+    """Like `nudge_dispatcher`, but it may wait for LATER. The process must call `flush` before it becomes idle."""
     transaction.on_commit(_send_later)
 
 
 def flush() -> None:
-    """Send the nudge that is still owed, if any."""
+    """Send the delayed nudge, if any."""
     global _owed
     if _owed:
         _owed = False

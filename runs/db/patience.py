@@ -1,4 +1,4 @@
-"""How long a transaction or a session waits for a lock that another session holds."""
+"""Limit how long a transaction or a session waits for a lock of another session."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,12 +15,12 @@ SET_SESSION = "SELECT current_setting('lock_timeout'), set_config('lock_timeout'
 
 
 class Locked(Exception):
-    """Another session holds a lock that this one did not wait for; nothing was written."""
+    """Another session holds a lock, and this one stopped waiting for it; nothing was written."""
 
 
 @contextmanager
 def no_longer_than(wait: timedelta) -> Iterator[None]:
-    """A transaction, or a savepoint, that waits at most so long for each lock. Raises Locked."""
+    """A transaction, or a savepoint, that waits at most `wait` for each lock. Raises Locked."""
     try:
         with transaction.atomic():
             [(before, _)] = fetch(SET, [f"{wait // timedelta(milliseconds=1)}ms"])
@@ -34,7 +34,7 @@ def no_longer_than(wait: timedelta) -> Iterator[None]:
 
 @contextmanager
 def session_waits(wait: timedelta) -> Iterator[None]:
-    """Within, every transaction of this session waits at most so long for each lock."""
+    """Within, every transaction of this session waits at most `wait` for each lock."""
     [(before, _)] = fetch(SET_SESSION, [f"{wait // timedelta(milliseconds=1)}ms"])
     try:
         yield
@@ -44,5 +44,5 @@ def session_waits(wait: timedelta) -> Iterator[None]:
 
 
 def is_locked(error: BaseException) -> bool:
-    """Did it fail because of a lock that another session holds?"""
+    """Did it fail because of a lock of another session?"""
     return isinstance(error, OperationalError) and isinstance(error.__cause__, (LockNotAvailable, DeadlockDetected))

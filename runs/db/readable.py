@@ -1,4 +1,4 @@
-"""Wait for descriptors. select() refuses those from 1,024 on, which a process with many sockets has."""
+"""Wait for file descriptors, also for those from 1,024 on, which select() refuses."""
 
 import math
 import select
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def readable(descriptors: Iterable[int], timeout: float) -> set[int]:
-    """Those that can be read, or whose other end is gone, as soon as there is one, or after `timeout` seconds."""
+    """Wait until a descriptor is readable or its other end is closed, at most `timeout` seconds; return all such descriptors."""
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)

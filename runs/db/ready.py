@@ -1,7 +1,7 @@
 """The ready runs of a queue in the order of their claims, agent by agent.
 
-Order: priority, then `turn` (`seq` where there is none), then `seq`. The index begins with queue and agent, so a look
-takes one step for each agent it asks for, however many runs of others wait.
+Order: priority, then `turn` (`seq` if there is none), then `seq`. The index begins with queue and agent, so a look takes one
+step for each agent it asks for, even if a million runs of other agents wait.
 """
 
 import time
@@ -13,7 +13,7 @@ from runs.db.sql import fetch
 IS_READY = "run.status = 'queued' AND run.ready_at IS NOT NULL"
 PLACE = "coalesce(run.turn, run.seq)"
 ORDER = f"run.priority, {PLACE}, run.seq"
-# What is looked for: agents, each with the place to begin at. Arrays in a sub-SELECT: one plan for any number of them.
+# The agents to look for, each with the place to begin at. Arrays in a sub-SELECT: one plan for any number of them.
 SOUGHT = """unnest((SELECT %(sought)s::text[]), (SELECT %(priorities)s::int[]), (SELECT %(turns)s::bigint[]),
     (SELECT %(seqs)s::bigint[])) AS sought(agent, priority, turn, seq)"""
 OF_AGENT = f"""FROM runs_run run
@@ -23,9 +23,8 @@ FIRST = f"""
 SELECT sought.agent, first.priority, first.place, first.seq FROM {SOUGHT}
 CROSS JOIN LATERAL (SELECT run.priority, {PLACE} AS place, run.seq {OF_AGENT} ORDER BY {ORDER} LIMIT 1) first
 """  # noqa: S608  (our own parts)
-# The least turn that is ready in a queue and priority for an agent that a live worker knows. Where nothing is, it is the next
-# `seq`, which is no less than any turn: what a trigger or key has had before counts for nothing. `{since}`: none before it is
-# looked at.
+# The lowest ready turn in a queue and priority for an agent that a live worker knows. If nothing is ready, the next `seq`, which
+# is no lower than any turn: earlier runs of a trigger or key do not count. `{since}`: lower turns are not read.
 FLOOR = """
 SELECT coalesce((
   SELECT min(first.place) FROM (
@@ -37,8 +36,8 @@ SELECT coalesce((
       AND {place} >= {since}
     ORDER BY {order} LIMIT 1) first), (SELECT last_value + is_called::int FROM runs_run_seq)) AS place
 """
-# The greatest turn among the ready runs with a key of a trigger, from the floor on. Runs without one of their own (requeued, of
-# version N) come late and draw no other run after them; those of no trigger have none, ever.
+# The highest turn, from the floor on, among the ready runs with a key of a trigger. Runs without a turn (requeued, of version N)
+# come late and must not delay others; runs without a trigger never have a turn.
 LAST = """
 SELECT {place} FROM runs_run run
 WHERE {is_ready} AND run.key IS NOT NULL AND run.queue = {of}.queue AND run.priority = {of}.priority
@@ -50,17 +49,17 @@ for name, part in {"is_ready": IS_READY, "place": PLACE, "order": ORDER}.items()
 
 Place = tuple[int, int, int]
 BEGINNING: Place = (-1, 0, 0)
-SLOW = 0.01  # seconds; without entries to step over a look takes a tenth of it
+SLOW = 0.01  # seconds; without dead index entries a look takes a tenth of it
 HINTED = 1.0  # seconds between two looks from the beginning
 
 
 @dataclass
 class Hint:
-    """Where the ready runs of a queue began a moment ago, for each agent that had any.
+    """The place where the ready runs of a queue began a moment ago, for each agent that had any.
 
-    While an old snapshot is open, entries of runs that were claimed cannot be removed from the index, and a look from the
-    beginning steps over each. It is a hint only: a look that finds nothing by it begins at the beginning, and so does the
-    first one of every second. So a run that became ready in front of it waits no longer than that."""
+    While an old snapshot is open, index entries of claimed runs cannot be removed, and a look from the beginning steps over
+    each. If a look with the hint finds nothing, it starts again from the beginning, and so does the first look of every
+    second. So a run that becomes ready in front of the hint waits one second at most."""
 
     begins: Mapping[str, Place]
     until: float
@@ -68,7 +67,7 @@ class Hint:
 
 @dataclass
 class Hints:
-    """Those of this process, by queue; none where looks are quick."""
+    """The hints of this process, by queue; none while looks are fast."""
 
     slow: float = SLOW
     by_queue: dict[str, Hint] = field(default_factory=dict)
@@ -78,7 +77,7 @@ class Hints:
         return hint.begins if hint and time.monotonic() < hint.until else None
 
     def looked(self, queue: str, agents: Sequence[str], seconds: float) -> None:
-        """After a look from the beginning: was it so slow that the next ones had better begin further on?"""
+        """Call after a look from the beginning; if it was slow, remember where the next ones begin."""
         self.by_queue.pop(queue, None)
         if seconds < self.slow:
             return
@@ -103,5 +102,5 @@ def sought(begins: Mapping[str, Place]) -> dict[str, list[int] | list[str]]:
     }
 
 
-# Does anything keep the runs of this queue from being started?
+# Is this queue paused, or all queues?
 IS_PAUSED = "EXISTS (SELECT FROM runs_queue WHERE name IN ('*', {queue}) AND paused_at IS NOT NULL)"

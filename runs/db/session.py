@@ -1,4 +1,4 @@
-"""Database sessions of a durable run: its body may only read; what writes is a transaction of its own that says so."""
+"""Database sessions of a durable run: read-only for its body; a transaction that writes says so at its beginning."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,7 +11,7 @@ from django.db.backends.signals import connection_created
 from runs.db.sql import Query, Row, execute, fetch_together
 
 READ_ONLY = "SELECT set_config('default_transaction_read_only', 'on', false)"
-# Also of what the body's threads open: by its name a rescuer finds and ends every session of a run.
+# For sessions of the body's threads as well: a rescuer finds and ends every session of a run by its name.
 NAMED_READ_ONLY = """
 SELECT set_config('default_transaction_read_only', 'on', false), set_config('application_name', %s::text, false)
 """
@@ -21,8 +21,8 @@ _name = ""
 
 @contextmanager
 def read_only(session_name: str, *queries: Query) -> Iterator[list[list[Row]]]:
-    """Within, every session of this process that says nothing else can only read, those of other threads too. The rows of
-    the queries come with the same round trip."""
+    """Within, the sessions of this process, in all threads, are read-only by default. Yields the rows of the queries, which
+    need no round trip of their own."""
     global _name
     _name = session_name
     try:
@@ -34,11 +34,11 @@ def read_only(session_name: str, *queries: Query) -> Iterator[list[list[Row]]]:
             try:
                 execute(READ_WRITE)
             except DatabaseError:
-                connection.close()  # the next run of this process must not find it as it is
+                connection.close()  # the next run of this process must not inherit it
 
 
 def is_read_only() -> bool:
-    """Does a durable body run in this process, whose sessions only read?"""
+    """Does a durable body run in this process?"""
     return bool(_name)
 
 
@@ -53,8 +53,7 @@ connection_created.connect(_prepare)
 
 @contextmanager
 def writing() -> Iterator[None]:
-    """A transaction that may write, in whichever thread this is. It costs no statement of its own: psycopg says it with
-    BEGIN."""
+    """A transaction that may write, in any thread. It needs no further statement: psycopg adds READ WRITE to BEGIN."""
     connection.ensure_connection()
     driver: Any = connection.connection
     driver.read_only = False

@@ -1,4 +1,4 @@
-"""Hand-written SQL, where it pays: accept, dispatch, claim, finish."""
+"""Execute hand-written SQL."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -21,7 +21,7 @@ def fetch(statement: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
 
 
 def fetch_as(make: Callable[..., T], statement: str, parameters: Parameters = ()) -> list[T]:
-    """What `make`, such as a dataclass, makes of each row: the names of the columns are those of its arguments."""
+    """Call `make`, such as a dataclass, with the columns of each row as keyword arguments."""
     with connection.cursor() as cursor:
         cursor.cursor.row_factory = kwargs_row(make)
         cursor.execute(statement, parameters)
@@ -29,8 +29,13 @@ def fetch_as(make: Callable[..., T], statement: str, parameters: Parameters = ()
         return made
 
 
+def fetch_column(statement: str, parameters: Parameters = ()) -> list[Any]:
+    """The values of the only column."""
+    return [value for (value,) in fetch(statement, parameters)]
+
+
 def fetch_together(*queries: Query) -> list[list[Row]]:
-    """The rows of several queries, asked in one round trip; outside a transaction they are one."""
+    """The rows of several queries in one round trip, and outside of a transaction in one implicit transaction."""
     connection.ensure_connection()
     driver: Any = connection.connection
     cursors = [connection.cursor() for _ in queries]
@@ -41,20 +46,20 @@ def fetch_together(*queries: Query) -> list[list[Row]]:
 
 
 def execute(statement: str, parameters: Parameters = ()) -> int:
-    """The number of rows it touched."""
+    """The number of affected rows."""
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
         return int(cursor.rowcount)
 
 
 def execute_many(statement: str, rows: Iterable[Sequence[Any]]) -> None:
-    """One prepared statement, pipelined: one round trip for all rows."""
+    """Execute a prepared statement for each row, in one round trip."""
     with connection.cursor() as cursor:
         cursor.executemany(statement, list(rows))
 
 
 def database_now() -> datetime:
-    """The one clock that decides what is due, late or old."""
+    """The database's clock, which alone decides what is due, late or old."""
     [(now,)] = fetch("SELECT clock_timestamp()")
     found: datetime = now
     return found

@@ -1,5 +1,5 @@
 """The journal of a durable run in the database, for the engine in `agents.journal`.
 
-`store` reads and writes it, each commit fenced; `recorded` is what earlier claims committed, `progress` the statements that write
-entries, and `ends` says what becomes of a run whose body was interrupted.
+`store` reads and writes it, each commit fenced; `recorded` are the entries of earlier claims, `progress` the statements that write
+entries; `ends` decides on the outcome of an interrupted body.
 """

@@ -1,4 +1,4 @@
-"""What becomes of a run whose body was interrupted."""
+"""The outcome of a run whose body was interrupted."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -10,7 +10,7 @@ from uuid_utils.compat import uuid7
 from agents.exceptions import describe
 from agents.journal.ends import Lost, Parked, Released, TriedAgain, Waiting
 from agents.journal.entries import NewWait
-from agents.journal.protocol import ApprovalWish, ChildrenWish, EventWish, TimeWish
+from agents.journal.protocol import ApprovalRequest, ChildrenRequest, EventRequest, TimeRequest
 from runs.attempt.failure import outcome_of
 from runs.claim import Claim
 from runs.durable.store import DatabaseStore
@@ -18,7 +18,7 @@ from runs.exceptions import RunLost
 from runs.models import Approval, Attempt, Wait
 from runs.states import RunStatus
 from runs.transitions.entries import ApprovalEntry, WaitEntry
-from runs.transitions.outcome import NoticeRow, Outcome
+from runs.transitions.outcome import NoticeRow, Outcome, released
 
 
 def outcome_of_end(end: BaseException, store: DatabaseStore) -> Outcome:
@@ -57,7 +57,7 @@ def outcome_of_end(end: BaseException, store: DatabaseStore) -> Outcome:
                 entries=end.entries,
             )
         case Released():
-            return Outcome(status=RunStatus.QUEUED, attempt=Attempt.Outcome.RELEASED, reason=end.reason, give_back=True)
+            return released(end.reason)
         case RunLost():
             raise end
         case Lost(error=RunLost() as error):
@@ -69,36 +69,36 @@ def outcome_of_end(end: BaseException, store: DatabaseStore) -> Outcome:
 
 def _entry(wait: NewWait) -> WaitEntry:
     place: dict[str, Any] = {"key": wait.key, "position": wait.position, "is_keyed": wait.is_keyed}
-    match wait.wish:
-        case TimeWish() as wish:
-            return WaitEntry(kind=Wait.Kind.TIME, duration=wish.duration, until=wish.until, **place)
-        case EventWish() as wish:
+    match wait.request:
+        case TimeRequest() as request:
+            return WaitEntry(kind=Wait.Kind.TIME, duration=request.duration, until=request.until, **place)
+        case EventRequest() as request:
             return WaitEntry(
                 kind=Wait.Kind.EVENT,
-                duration=wish.timeout,
-                event_type=wish.type,
-                event_source=wish.source,
-                match=wish.match,
+                duration=request.timeout,
+                event_type=request.type,
+                event_source=request.source,
+                match=request.match,
                 **place,
             )
-        case ApprovalWish() as wish:
+        case ApprovalRequest() as request:
             approval = ApprovalEntry(
                 id=UUID(int=uuid7().int),
-                question=wish.question,
-                detail=wish.detail,
-                arguments=wish.arguments,
-                on_expiry=Approval.OnExpiry(wish.on_expiry),
+                question=request.question,
+                detail=request.detail,
+                arguments=request.arguments,
+                on_expiry=Approval.OnExpiry(request.on_expiry),
             )
-            return WaitEntry(kind=Wait.Kind.APPROVAL, duration=wish.expires, approval=approval, **place)
-        case ChildrenWish() as wish:
-            return WaitEntry(kind=Wait.Kind.CHILDREN, duration=wish.timeout, children=wish.children, **place)
+            return WaitEntry(kind=Wait.Kind.APPROVAL, duration=request.expires, approval=approval, **place)
+        case ChildrenRequest() as request:
+            return WaitEntry(kind=Wait.Kind.CHILDREN, duration=request.timeout, children=request.children, **place)
 
 
 def _asked(wait: NewWait, claim: Claim) -> Sequence[NoticeRow]:
-    """A person is to hear of what is asked, once."""
-    if not isinstance(wait.wish, ApprovalWish) or not wait.is_new:
+    """The notification of an approval, sent once."""
+    if not isinstance(wait.request, ApprovalRequest) or not wait.is_new:
         return ()
-    return [NoticeRow(sender=claim.agent, text=f"Asks for approval: {wait.wish.question}", urgency="normal")]
+    return [NoticeRow(sender=claim.agent, text=f"Asks for approval: {wait.request.question}", urgency="normal")]
 
 
 def _holds_key(claim: Claim) -> bool:

@@ -1,4 +1,4 @@
-"""A durable run's progress: entries of its journal and what its steps leave behind, in a statement that hangs on the fence."""
+"""A durable run's progress: write entries of its journal and effects of its steps, in one statement with the fence."""
 
 import time
 from collections.abc import Sequence
@@ -20,10 +20,9 @@ from runs.transitions.leave import NOTED, ON_ITS_TIMELINE, SENT, are_due_soon, e
 from runs.transitions.lock import lock_run
 from runs.transitions.outcome import back_in_line, ticket_of
 
-# The first progress of a claim begins to count attempts from 0 again, and the first entry of a run says that it has a journal;
-# after that the fence need only hold the row. A thread that
-# the body left behind still bears the run's epoch when the run waits or has finished: so the state counts too, in a way
-# that does not send the planner to the small partial index.
+# The first progress of a claim sets the attempts to 0, and the first entry of a run sets `has_journal`; after that the fence only
+# locks the row. A thread that the body left behind still has the run's epoch when the run waits or has finished, so the fence
+# checks the status as well, in a form that keeps the planner from the small partial index.
 FIRST = """
 WITH fenced AS (
   UPDATE runs_run SET attempt = CASE WHEN %(is_progress)s::boolean THEN 0 ELSE attempt END, has_journal = true
@@ -38,7 +37,7 @@ WITH fenced AS MATERIALIZED (
     {on_its_timeline}
   FOR NO KEY UPDATE
 )""".replace("{on_its_timeline}", ON_ITS_TIMELINE)
-# Is this process asked to give the run back?
+# Is this process asked to release or cancel the run?
 WANTED_BACK = """
 SELECT cancel_requested_at IS NOT NULL OR EXISTS (
   SELECT FROM runs_worker worker WHERE worker.id = fenced.worker_id AND worker.draining_at IS NOT NULL)
@@ -50,7 +49,7 @@ WITH fenced AS MATERIALIZED (
 )
 DELETE FROM runs_step USING fenced WHERE run_id = fenced.id AND key = %(key)s::text AND status = 'started'
 """
-# By the claim that wrote the intent, and by nobody else: whoever owns the run by now has not done it again.
+# Only by the claim that wrote the intent: a later owner has not called it again.
 RECORD_LATE = """
 WITH late AS (
   UPDATE runs_step SET status = 'done', output = %(output)s::jsonb, ended_at = clock_timestamp()
@@ -58,14 +57,14 @@ WITH late AS (
   RETURNING run_id AS id
 )"""
 RECORDED = "SELECT id FROM late"
-LATE_PATIENCE = 10.0  # seconds of a missing database
+LATE_PATIENCE = 10.0  # seconds to retry while the database is away
 
 
 def commit(
     claim: Claim, entries: Sequence[StepEntry], rows: Rows, *, is_first_progress: bool, has_journal: bool
 ) -> bool:
-    """Write entries, and what a step leaves behind, as the last statement of a transaction. Is the run wanted back, to be
-    released or cancelled? RunLost: it is somebody else's, roll back and stop."""
+    """Write entries and effects as the last statement of a transaction. Returns whether the run is to be released or cancelled.
+    RunLost: another process owns the run; roll back and stop."""
     parts = {JOURNALED: entries, SENT: rows.outbound, NOTED: rows.notices}
     parameters = {
         "id": claim.run_id,
@@ -81,20 +80,20 @@ def commit(
     if not found:
         raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
     if are_due_soon(rows.outbound):
-        nudge_dispatcher()  # the body may go on for long
+        nudge_dispatcher()  # the body may still run for long
     return bool(found[0][0])
 
 
 def forget_intent(claim: Claim, key: str) -> None:
-    """A step that may happen at most once has said itself that it did not happen. RunLost: the run is somebody else's."""
+    """Remove the intent of an at_most_once step that says it did not happen. RunLost: another process owns the run."""
     with writing():
         if not execute(FORGET_INTENT, {"id": claim.run_id, "epoch": claim.epoch, "claim": claim.id, "key": key}):
             raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
 
 
 def record_late(claim: Claim, key: str, output: str, effects: Effects) -> None:
-    """What may happen at most once has happened, but the claim that did it has lost its run, or its database. Write that
-    down all the same, with what it leaves behind; a run that is parked over it goes on."""
+    """Record that an at_most_once step happened, with its effects, although its claim has lost the run or the database. A run
+    that is parked over the step goes on."""
     give_up_at = time.monotonic() + LATE_PATIENCE
     while True:
         try:
@@ -111,8 +110,7 @@ def record_late(claim: Claim, key: str, output: str, effects: Effects) -> None:
 
 
 def go_on_if_proved(claim: Claim, key: str) -> None:
-    """The answer that a run was parked for may have been recorded while it was being parked, when nobody could know that
-    it would be."""
+    """Let a run go on that was parked over a step whose late outcome was recorded at the same moment."""
     with transaction.atomic():
         run = lock_run(claim.run_id)
         if run.steps.filter(key=key, status=Step.Status.DONE).exists():
@@ -125,7 +123,7 @@ def _record_late(claim: Claim, key: str, output: str, effects: Effects) -> bool:
         parts = {SENT: rows.outbound, NOTED: rows.notices}
         parameters = {"output": output, "id": claim.run_id, "key": key, "claim": claim.id, **effect_parameters(rows)}
         recorded = bool(fetch(f"{RECORD_LATE}{hanging(parts, on='late')}{RECORDED}", parameters))
-        transaction.set_rollback(not recorded)  # the children too
+        transaction.set_rollback(not recorded)  # undo the children as well
     return recorded
 
 
@@ -133,5 +131,5 @@ def _unpark(run: Run) -> None:
     if run.status != RunStatus.UNCERTAIN or run.steps.filter(status=Step.Status.STARTED).exists():
         return
     with transaction.atomic():
-        outcome = back_in_line(run, "what was uncertain was recorded late")
+        outcome = back_in_line(run, "the outcome of its uncertain step was recorded late")
         take_away(ticket_of(run), outcome, expected=RunStatus.UNCERTAIN)

@@ -1,4 +1,4 @@
-"""What a run's journal holds, as a replay of its body meets it."""
+"""A run's journal as a replay of its body reads it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,11 +62,11 @@ class RecordedWait:
 
     @property
     def event(self) -> Event:
-        """The one that came; Permanent: it has been pruned since."""
+        """The event that ended the wait; Permanent if it was pruned."""
         events = ports.read_events([self.event_id]) if self.event_id else []
         if not events:
             raise Permanent(
-                f"the event that {self.key!r} waited for is gone; WAKEFUL_KEEP_EVENTS says how long they stay"
+                f"the event that ended wait {self.key!r} was pruned; WAKEFUL_KEEP_EVENTS says how long events are kept"
             )
         return events[0]
 
@@ -75,16 +75,11 @@ class RecordedWait:
         approval = Approval.objects.get(pk=self.approval_id or "")
         if self.status == Wait.Status.EXPIRED:
             return Answer(decision="expired", arguments=approval.arguments)
-        decisions: dict[str, Any] = {"approve": "approved", "edit": "edited", "deny": "denied"}
-        return Answer(
-            decision=decisions[approval.decision],
-            arguments=approval.decided_arguments if approval.decision == "edit" else approval.arguments,
-            by=approval.decided_by,
-            reason=approval.reason,
-        )
+        decision: Any = approval.status
+        arguments = approval.decided_arguments if decision == "edited" else approval.arguments
+        return Answer(decision=decision, arguments=arguments, by=approval.decided_by, reason=approval.reason)
 
     def result(self) -> Any:
-        """What came, but for children; EXPIRED where nothing did."""
         if self.kind == Wait.Kind.APPROVAL:
             return self.answer
         if self.status == Wait.Status.EXPIRED:
@@ -92,23 +87,14 @@ class RecordedWait:
         return self.event if self.kind == Wait.Kind.EVENT else None
 
     def ends(self) -> list[dict[str, Any]]:
-        """How each of the children ended, as JSON."""
-        found = {
-            run.id: run
-            for run in Run.objects.filter(id__among=list(self.children)).only("id", "status", "result", "error")
-        }
-        return [
-            vars(
-                Ended(status=found[id].status, result=found[id].result, error=found[id].error)
-                if id in found
-                else Ended(status="unknown", error="this run has been pruned")
-            )
-            for id in self.children
-        ]
+        children = Run.objects.filter(id__among=list(self.children)).only("id", "status", "result", "error")
+        found = {run.id: Ended(status=run.status, result=run.result, error=run.error) for run in children}
+        pruned = Ended(status="unknown", error="this run has been pruned")
+        return [vars(found.get(child, pruned)) for child in self.children]
 
 
 def read(run_id: UUID) -> tuple[list[RecordedStep], list[RecordedWait]]:
-    """The whole journal of a run."""
+    """The complete journal of a run."""
     return of_rows(*fetch_together(*queries_of(run_id)))
 
 
@@ -118,7 +104,7 @@ def has_entries(run_id: UUID) -> bool:
 
 
 def queries_of(run_id: UUID) -> list[Query]:
-    """What `of_rows` makes a journal of."""
+    """The queries whose rows `of_rows` turns into a journal."""
     return [(STEPS, [run_id]), (WAITS, [run_id])]
 
 

@@ -1,4 +1,4 @@
-"""The journal of a durable run in the database: every commit of entries ends with the fence."""
+"""The journal of a durable run in the database; each commit of entries ends with the fence."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -40,7 +40,7 @@ class DatabaseStore(Store):
 
     @property
     def progressed_claim(self) -> Claim:
-        """The claim; attempts count from 0 again once a step has been committed."""
+        """The claim; its attempts count from 0 after the commit of a step."""
         return replace(self.claim, attempt=0) if self.has_progressed else self.claim
 
     @contextmanager
@@ -53,7 +53,7 @@ class DatabaseStore(Store):
 
         try:
             with writing():
-                transaction.on_commit(committed)  # before whatever the body has done then
+                transaction.on_commit(committed)  # before the hooks of the body
                 yield
         except Exception:
             if not is_committed:
@@ -68,7 +68,7 @@ class DatabaseStore(Store):
         with writing():
             is_wanted_back = self._write(entries, effects)
             if is_wanted_back and any(entry.status == "started" for entry in entries):
-                transaction.set_rollback(True)  # it stops here, so it did not happen
+                transaction.set_rollback(True)  # the run stops here, so the step is not called
             failpoint(at)
         return is_wanted_back
 
@@ -121,6 +121,4 @@ class DatabaseStore(Store):
 
 def _is_gone(error: Exception) -> bool:
     """Is the database gone, so that it is unknown what was committed?"""
-    if not isinstance(error, CONNECTION_ERRORS):
-        return False
-    return connection.connection is None or not connection.is_usable()
+    return isinstance(error, CONNECTION_ERRORS) and (connection.connection is None or not connection.is_usable())

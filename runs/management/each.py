@@ -1,11 +1,13 @@
-"""Commands that do one thing to each of several objects."""
+"""Commands that act on each of several objects."""
 
 import json
 from abc import abstractmethod
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
+from django.core.exceptions import ObjectDoesNotExist
 from django.core.management.base import BaseCommand, CommandError
 from rest_framework.utils.encoders import JSONEncoder
 
@@ -13,7 +15,7 @@ from runs.exceptions import IllegalState
 
 
 class EachCommand(BaseCommand):
-    """Does what it can; each refusal is told on stderr and ends in exit code 1, with `--json` as without."""
+    """Acts on every object that it can. Prints each refusal to stderr, and then exits with 1."""
 
     noun: str
     nargs = "+"
@@ -25,11 +27,14 @@ class EachCommand(BaseCommand):
     def handle(self, *, ids: Sequence[str], as_json: bool, **options: Any) -> None:
         done: list[Mapping[str, Any]] = []
         refused = 0
-        for id in ids:
+        for text in ids:
             try:
-                done.append(self.act(id, **options))
+                done.append(self.act(text, **options))
+            except ObjectDoesNotExist:
+                self.stderr.write(f"{text}: no such {self.noun}")
+                refused += 1
             except (IllegalState, ValueError, CommandError) as error:
-                self.stderr.write(f"{id}: {error}")
+                self.stderr.write(f"{text}: {error}")
                 refused += 1
             else:
                 if not as_json:
@@ -39,10 +44,16 @@ class EachCommand(BaseCommand):
         if refused:
             raise CommandError(f"{refused} of {len(ids)} refused.")
 
+    def id_of(self, text: str) -> UUID:
+        try:
+            return UUID(text)
+        except ValueError:
+            raise CommandError(f"no such {self.noun}") from None
+
     @abstractmethod
     def act(self, id: str, **options: Any) -> Mapping[str, Any]:
-        """Do it to this one; what it is now. IllegalState, ValueError or CommandError says why not."""
+        """Act on this object; return it as JSON. IllegalState, ValueError, CommandError or ObjectDoesNotExist refuses."""
 
     @abstractmethod
     def describe(self, done: Mapping[str, Any]) -> str:
-        """One line about what was done."""
+        """One line of output."""

@@ -1,4 +1,4 @@
-"""Commands about runs: about those that are named, or about all that a filter finds."""
+"""Commands that act on runs, by id or by filter."""
 
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Mapping, Sequence
@@ -20,22 +20,15 @@ from runs.states import RunStatus
 
 
 class EachRunCommand(EachCommand):
-    """Does one thing to each of some runs."""
+    """Acts on each of the named runs."""
 
     noun = "run"
 
     def act(self, id: str, **options: Any) -> Mapping[str, Any]:
-        try:
-            run_id = UUID(id)
-        except ValueError:
-            raise CommandError("no such run") from None
-        try:
-            return RunSerializer(self.act_on(run_id, **options)).data
-        except Run.DoesNotExist:
-            raise CommandError("no such run") from None
+        return RunSerializer(self.act_on(self.id_of(id), **options)).data
 
     def act_on(self, run_id: UUID, **options: Any) -> Run:
-        """Do it to this run; the run it is about afterwards."""
+        """Act on this run; return the run to report."""
         raise NotImplementedError
 
     def describe(self, done: Mapping[str, Any]) -> str:
@@ -43,31 +36,31 @@ class EachRunCommand(EachCommand):
 
 
 class FoundRunsCommand(EachRunCommand):
-    """The same for runs that are named or, all of them, found; with --dry-run it says how many these are."""
+    """Acts on runs by id, or on all runs that match filters; with --dry-run it only counts them."""
 
     nargs = "*"
     done: str
-    legal: Sequence[RunStatus]  # those that --status may name
-    meant: Sequence[RunStatus]  # those that a filter without --status means
+    legal: Sequence[RunStatus]  # the values of --status
+    meant: Sequence[RunStatus]  # the statuses of a filter without --status
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        found = parser.add_argument_group("instead of naming runs, all that")
+        found = parser.add_argument_group("filters, instead of run ids")
         meant = " or ".join(self.meant)
-        found.add_argument("--status", choices=[*self.legal], help=f"are in this status (default: {meant})")
-        found.add_argument("--trigger", metavar="SLUG", help="were started by this trigger")
-        found.add_argument("--event", type=UUID, metavar="ID", help="this event started")
+        found.add_argument("--status", choices=[*self.legal], help=f"select runs in this status (default: {meant})")
+        found.add_argument("--trigger", metavar="SLUG", help="select runs of this trigger")
+        found.add_argument("--event", type=UUID, metavar="ID", help="select runs of this event")
         found.add_argument(
-            "--since", type=instant, metavar="WHEN", help="were made since, such as 2h or 2026-05-01T08:00Z"
+            "--since", type=instant, metavar="WHEN", help="select runs created since, e.g. 2h or 2026-05-01T08:00Z"
         )
-        parser.add_argument("--dry-run", action="store_true", help="only say how many runs that would be")
+        parser.add_argument("--dry-run", action="store_true", help="only print how many runs match")
 
     def handle(self, *, ids: Sequence[str], as_json: bool, dry_run: bool = False, **options: Any) -> None:
         wanted = {name: options.pop(name) for name in ("status", "trigger", "event", "since")}
         if bool(ids) == any(wanted.values()):
             raise CommandError("Give either run ids, or filters: --status, --trigger, --event or --since.")
         if not ids:
-            ids = [str(id) for id in self._found(**wanted).order_by("seq").values_list("id", flat=True)]
+            ids = [str(found) for found in self._found(**wanted).order_by("seq").values_list("id", flat=True)]
         if dry_run:
             self.stdout.write(f'{{"runs": {len(ids)}}}' if as_json else f"{len(ids)} runs would be {self.done}")
             return
@@ -79,7 +72,7 @@ class FoundRunsCommand(EachRunCommand):
 
 
 def instant(text: str) -> datetime:
-    """A duration ago, or an instant; UTC, unless it says otherwise."""
+    """A duration ago, or an instant; UTC by default."""
     try:
         return timezone.now() - parse_duration(text)
     except ValueError:
@@ -89,5 +82,5 @@ def instant(text: str) -> datetime:
     except ValueError:
         moment = None
     if moment is None:
-        raise ArgumentTypeError(f"{text!r} is neither a duration (2h, 3d) nor an instant (2026-05-01T08:00Z)")
+        raise ArgumentTypeError(f"{text!r} is not a duration (2h, 3d) or an instant (2026-05-01T08:00Z)")
     return moment if timezone.is_aware(moment) else moment.replace(tzinfo=UTC)

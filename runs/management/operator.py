@@ -5,7 +5,7 @@ import pwd
 
 
 def operator() -> str:
-    """The name of the user this process runs as. LOGNAME and USER do not count: anybody may set them."""
+    """The name of the user of this process. LOGNAME and USER do not count: every process may set them."""
     uid = os.getuid()
     try:
         return f"cli:{pwd.getpwuid(uid).pw_name}"

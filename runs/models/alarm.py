@@ -4,7 +4,7 @@ from django.db.models.functions import Now
 
 
 class Alarm(models.Model):
-    """Something that is wrong, from when it began until it is over: one open row per name, told of once at either end."""
+    """A problem, from its beginning to its end: one open row per name, reported once at either end."""
 
     class Severity(models.TextChoices):
         BAD = "bad"

@@ -3,7 +3,7 @@ from django.db.models.functions import Now
 
 
 class Notification(models.Model):
-    """What an agent, or Wakeful itself, wants a person to know."""
+    """A message of an agent, or of Wakeful itself, to a person."""
 
     class Urgency(models.TextChoices):
         LOW = "low"

@@ -3,7 +3,7 @@ from django.db.models.functions import Now
 
 
 class OutboxMessage(models.Model):
-    """Something that leaves a room or the database; a row that is still here is the proof that it has not."""
+    """A message that leaves a room or the database. Its row is deleted when it has left."""
 
     topic = models.TextField()
     key = models.TextField(default="")

@@ -3,12 +3,14 @@ from django.db.models import Q
 
 
 class Queue(models.Model):
-    """What an operator has set for a queue of runs; a queue without a row has no limit and is not paused."""
+    """The operator's settings of a queue of runs; a queue without a row has no limit and is not paused."""
 
     EVERY = "*"  # the row that pauses all queues at once
 
     name = models.TextField(primary_key=True)
-    max_running = models.PositiveIntegerField(null=True, blank=True, help_text="runs of it at once, over all workers")
+    max_running = models.PositiveIntegerField(
+        null=True, blank=True, help_text="most runs at the same time, over all workers"
+    )
     paused_at = models.DateTimeField(null=True, editable=False)
     paused_reason = models.TextField(default="", editable=False)
     paused_by = models.TextField(default="", editable=False)

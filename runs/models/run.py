@@ -10,19 +10,19 @@ from .worker import Worker
 
 NIL = "00000000-0000-0000-0000-000000000000"
 
-# Columns with JSON. A loop over runs defers them: one value that this version cannot parse (nested too deep, say) would
-# stop it for every other run.
+# JSON columns. A loop over runs defers them: one value that this version cannot parse (nested too deep, for example) would stop
+# the loop for every other run.
 UNPARSED = ("input", "policy", "result")
 
 
 class RunManager(models.Manager["Run"]):
     def running(self) -> models.QuerySet["Run"]:
-        """The running runs. As a literal: with the status as a parameter, a plan prepared while the table was small
-        would go on scanning it, instead of using the small partial index."""
+        """The running runs. The status is a literal: with a parameter, a plan that was prepared while the table was small would
+        keep scanning the table, instead of using the small partial index."""
         return self.extra(where=["runs_run.status = 'running'"])
 
     def live(self) -> models.QuerySet["Run"]:
-        """The runs that have not finished; as literals for the same reason."""
+        """The runs that have not finished; the statuses are literals, as in `running`."""
         return self.extra(where=[f"runs_run.status IN {LIVE_SQL}"])  # noqa: S610  (our own words)
 
     def finished(self) -> models.QuerySet["Run"]:
@@ -66,9 +66,9 @@ class Run(models.Model):
     deadline_at = models.DateTimeField(null=True)
     attempt = models.PositiveIntegerField(default=0, help_text="claims since the last progress")
     epoch = models.PositiveIntegerField(default=0, help_text="fencing token; rises, never falls")
-    # Epochs repeat after a failover that lost a claim: its identity does not.
+    # After a failover that lost a claim, an epoch may repeat; the identity of the claim does not.
     claim = models.UUIDField(null=True, editable=False, help_text="identity of the last claim")
-    # No foreign key in the database: its check would lock the worker's row at every claim, against the lease renewal.
+    # No foreign key in the database: its check would lock the worker's row at every claim, and delay the renewal of the lease.
     worker = models.ForeignKey(Worker, models.DO_NOTHING, null=True, db_constraint=False, db_index=False)
     pid = models.IntegerField(null=True)
 
@@ -81,7 +81,7 @@ class Run(models.Model):
     result = models.JSONField(null=True)
     error = models.TextField(default="")
     payload_removed_at = models.DateTimeField(
-        null=True, help_text="when retention or erasure took input, result and error away"
+        null=True, help_text="when retention or erasure removed input, result and error"
     )
     created_at = models.DateTimeField(db_default=Now())
     started_at = models.DateTimeField(null=True)
@@ -136,7 +136,7 @@ class Run(models.Model):
                 name="run_claimable",
                 condition=Q(status=RunStatus.QUEUED, ready_at__isnull=False),
             ),
-            # By trigger, where the next run of a key gets its turn (keys.TURN).
+            # By trigger, for the turn of the next run of a key (keys.PLACED).
             models.Index(
                 "queue",
                 "priority",
@@ -149,7 +149,7 @@ class Run(models.Model):
             models.Index(
                 fields=["key", "seq"], name="run_live_by_key", condition=Q(status__in=sorted(LIVE), key__isnull=False)
             ),
-            # Those without a place, blocked or put off, apart from the `waiting` runs of the key: keys.BLOCKED, keys.DUE.
+            # Runs without a place, blocked or due later, without the `waiting` runs of the key: keys.BLOCKED, keys.DUE.
             models.Index(
                 fields=["key", "seq"],
                 name="run_blocked",
@@ -176,13 +176,9 @@ class Run(models.Model):
     def __str__(self) -> str:
         return f"{self.agent} {self.id}"
 
-    @property
-    def is_finished(self) -> bool:
-        return self.status in FINISHED
-
 
 class Attempt(models.Model):
-    """What became of one claim; written once, when it ends."""
+    """The outcome of a claim; written once, when the claim ends."""
 
     class Outcome(models.TextChoices):
         SUCCEEDED = "succeeded"

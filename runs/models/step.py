@@ -6,11 +6,10 @@ from .run import Run
 
 
 class Step(models.Model):
-    """An entry of a durable run's journal: something its body did once, and what came of it. A replay of the body is
-    given this instead of doing it again.
+    """A step or value in a durable run's journal, with its outcome, which a replay of the body gets instead of running the step again.
 
-    `key` is the step's name, with `:<key>` behind it where one was given. `position` counts entries of the journal, waits
-    among them, in the order in which they were begun.
+    `key` is the step's name, followed by `:<key>` if it has one. `position` counts all entries of the journal, including waits, in
+    the order in which they began.
     """
 
     class Effect(models.TextChoices):
@@ -38,9 +37,7 @@ class Step(models.Model):
     run = models.ForeignKey(Run, models.CASCADE, related_name="steps", db_index=False)
     key = models.TextField()
     position = models.PositiveIntegerField()
-    is_keyed = models.BooleanField(
-        default=False, help_text="its author gave it a key, so its place among others is free"
-    )
+    is_keyed = models.BooleanField(default=False, help_text="it has a key of its own, so its order is free")
     effect = models.TextField(choices=Effect)
     kind = models.TextField(choices=Kind, default=Kind.STEP, db_default=Kind.STEP)
     status = models.TextField(choices=Status)
@@ -51,7 +48,7 @@ class Step(models.Model):
     output = models.JSONField(null=True)
     error = models.TextField(default="")
     error_kind = models.TextField(default="", help_text="name of the exception's class")
-    is_permanent = models.BooleanField(default=False, help_text="the step said that no attempt will help")
+    is_permanent = models.BooleanField(default=False, help_text="another attempt would fail the same way")
     usage = models.JSONField(null=True, help_text="of a model request: model, provider, tokens and cost")
     started_at = models.DateTimeField(db_default=Now())
     ended_at = models.DateTimeField(null=True)
@@ -82,5 +79,5 @@ class Step(models.Model):
 
     @property
     def idempotency_key(self) -> str:
-        """What a step sends along, the same at every attempt."""
+        """The key to send with an outside call of the step, the same at every attempt."""
         return f"{self.run_id}:{self.key}"

@@ -7,8 +7,7 @@ from .run import Run
 
 
 class Wait(models.Model):
-    """What a durable run waits for, an entry of its journal. While one is open the run is this row and its own: no
-    process, no broker message."""
+    """A wait in a durable run's journal. While it is open, the run needs no process and no broker message."""
 
     class Kind(models.TextChoices):
         TIME = "time"
@@ -25,22 +24,18 @@ class Wait(models.Model):
     run = models.ForeignKey(Run, models.CASCADE, related_name="waits", db_index=False)
     key = models.TextField()
     position = models.PositiveIntegerField()
-    is_keyed = models.BooleanField(
-        default=False, help_text="its author gave it a key, so its place among others is free"
-    )
+    is_keyed = models.BooleanField(default=False, help_text="it has a key of its own, so its order is free")
     kind = models.TextField(choices=Kind)
     status = models.TextField(choices=Status, default=Status.OPEN)
-    due_at = models.DateTimeField(null=True, help_text="when it is over, whatever came")
+    due_at = models.DateTimeField(null=True, help_text="its deadline")
     event_type = models.TextField(default="")
     match = models.JSONField(null=True, help_text="path in the event's data → value")
     match_shape = models.TextField(default="", help_text="the paths of `match`")
     match_hash = models.TextField(default="", help_text="a hash of its values")
     event_id = models.UUIDField(null=True, help_text="the event that came")
     children = ArrayField(models.UUIDField(), default=list)
-    looked_at = models.DateTimeField(
-        null=True, help_text="when somebody looked for what had come before this wait was there"
-    )
-    look_after = models.DateTimeField(null=True, help_text="when to look on, after a look that did not finish")
+    looked_at = models.DateTimeField(null=True, help_text="when the look back for earlier events ended")
+    look_after = models.DateTimeField(null=True, help_text="when an unfinished look continues")
     looked_to = models.BigIntegerField(null=True, help_text="`seq` of the last event that an unfinished look has read")
     look_failures = models.PositiveSmallIntegerField(db_default=0, help_text="looks in a row that failed")
     look_error = models.TextField(db_default="", help_text="why the last of them failed")
@@ -82,8 +77,7 @@ class Wait(models.Model):
 
 
 class Approval(models.Model):
-    """What a run asks of a person before it goes on. It can be decided once, while its wait is open, and only for the
-    arguments whose digest it bears."""
+    """A question of a run to a person. It can be decided once, while its wait is open, and only for the arguments of its digest."""
 
     OF_TOOLS = "approval:llm "  # begins the keys of waits in which a tool of run.llm asks
 
@@ -128,7 +122,7 @@ class Approval(models.Model):
 
     @property
     def status(self) -> str:
-        """pending, approved, edited, denied, expired, or closed: its run was stopped before anybody decided."""
+        """pending, approved, edited, denied, expired, or closed (its run was stopped before a decision)."""
         if self.decision:
             return {"approve": "approved", "edit": "edited", "deny": "denied"}[self.decision]
         return {"open": "pending", "expired": "expired"}.get(self.wait.status, "closed")

@@ -6,7 +6,7 @@ from django.db.models.functions import Now
 
 
 class Worker(models.Model):
-    """One incarnation of one process; a restart is a new row, so nobody inherits a dead one's lease."""
+    """An incarnation of a process; a restart is a new row, so that no process inherits the lease of a dead one."""
 
     class Kind(models.TextChoices):
         WORKER = "worker"
@@ -33,8 +33,8 @@ class Worker(models.Model):
 
     class Meta:
         indexes = [
-            # Not by `seen_at`: with it in an index, no renewal could be written in place.
-            models.Index(fields=["kind"], name="worker_open", condition=models.Q(stopped_at=None)),
+            # Without `seen_at`: with it in an index, a renewal could not be written in place.
+            models.Index(fields=["kind"], name="worker_open", condition=models.Q(stopped_at=None))
         ]
 
     def __str__(self) -> str:

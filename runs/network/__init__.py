@@ -1,4 +1,4 @@
-"""What leaves this host.
+"""Connections to other hosts.
 
-`broker` is the one door to Celery's broker, with a circuit breaker; `outgoing` sends to addresses that the operator has set.
+`broker` is the only way to Celery's broker, with a circuit breaker; `outgoing` sends to addresses that the operator has set.
 """

@@ -1,5 +1,5 @@
-"""The one door to Celery's broker for what Wakeful sends itself, with one circuit breaker per process: a broker that refuses
-or hangs costs its caller one short wait, and then ever fewer."""
+"""The connection to Celery's broker for messages of Wakeful itself, with one circuit breaker per process: a broker that refuses or
+hangs costs one short wait, and then fewer and fewer."""
 
 import time
 from collections.abc import Iterator
@@ -17,21 +17,21 @@ from kombu.pools import producers
 
 log = structlog.get_logger(__name__)
 
-# Seconds. Celery's own connections wait longer (CELERY_BROKER_TRANSPORT_OPTIONS); a ring is not worth that, and a child of a
-# worker that waits for one executes nothing meanwhile.
+# Seconds. Celery's own connections wait longer (CELERY_BROKER_TRANSPORT_OPTIONS). A ring is not worth that: a worker's child
+# executes nothing while it waits.
 ANSWER = 0.5
 CONNECT = 1.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
 
 
 class BrokerAway(Exception):
-    """Nothing was sent: the broker cannot be reached, or failed so lately that it is not asked yet."""
+    """Nothing was sent: the broker cannot be reached, or it failed a moment ago and the pause is not over."""
 
 
 @dataclass
 class Breaker:
-    """Open from the first failure until something was sent again. While it is open one try is made after each pause, and the
-    pauses grow."""
+    """Open from the first failure to the next success. While it is open, one try is made after each pause, and the pauses
+    grow."""
 
     opened_at: float | None = None  # monotonic seconds
     error: str = ""
@@ -44,7 +44,7 @@ class Breaker:
 
     @property
     def retry_in(self) -> float:
-        """Seconds until the broker is asked again; 0: it may be asked now."""
+        """Seconds until the next try; 0: it may be tried now."""
         return max(0.0, self.retry_at - time.monotonic()) if self.is_open else 0.0
 
     def failed(self, error: Exception) -> None:
@@ -68,15 +68,15 @@ breaker = Breaker()
 
 @contextmanager
 def producer() -> Iterator[Producer]:
-    """A connected producer. Raises BrokerAway before anything was sent, at once while the breaker is open; what the body
-    raises is raised as it is, and opens the breaker where the broker was to blame."""
+    """A connected producer. Raises BrokerAway before anything is sent, at once while the breaker is open. Errors of the body
+    pass through; broker errors open the breaker."""
     if breaker.retry_in:
         raise BrokerAway(breaker.error)
     with producers[connection()].acquire(block=True, timeout=2) as found:
         try:
             _connect(found)
         except Exception as error:
-            # Whatever a broker's client raises here: without a connection nothing can be sent.
+            # Any error of a broker's client: without a connection nothing can be sent.
             _broken(found, error)
             raise BrokerAway(breaker.error) from error
         try:
@@ -88,14 +88,14 @@ def producer() -> Iterator[Producer]:
 
 
 def ask() -> None:
-    """Ask a broker that was away whether it is back. Raises BrokerAway."""
+    """Try to connect to a broker that was away. Raises BrokerAway."""
     with producer():
         pass
 
 
 @cache
 def connection() -> Connection:
-    """The broker as everybody has it, with less patience. kombu keeps its connections, and drops them after a fork."""
+    """Celery's broker connection with shorter timeouts. kombu keeps connections, and drops them after a fork."""
     options: dict[str, Any] = dict(settings.CELERY_BROKER_TRANSPORT_OPTIONS)
     if "socket_timeout" in options:
         options |= {"socket_timeout": ANSWER, "socket_connect_timeout": CONNECT}
@@ -103,28 +103,23 @@ def connection() -> Connection:
     return found.clone(transport_options=options)
 
 
-def _connect(found: Producer) -> None:
-    # Once: left to itself kombu tries again for 6 s.
-    connection: Any = found.connection
-    connection.ensure_connection(max_retries=0)
+# Any: kombu's stubs lack most of what a Producer has.
+def _connect(found: Any) -> None:
+    # One try: by default kombu retries for 6 s.
+    found.connection.ensure_connection(max_retries=0)
     if breaker.is_open and is_redis(found):
-        channel: Any = found.channel
-        channel.client.ping()
+        found.channel.client.ping()
 
 
-def _broken(found: Producer, error: Exception) -> None:
+def _broken(found: Any, error: Exception) -> None:
     breaker.failed(error)
-    connection: Any = found.connection
     with suppress(Exception):
-        connection.close()  # the next try makes a connection of its own
+        found.connection.close()  # the next try connects again
 
 
-def broker_errors(found: Producer) -> tuple[type[Exception], ...]:
-    connection: Any = found.connection
-    errors: tuple[type[Exception], ...] = (OperationalError, *connection.connection_errors, *connection.channel_errors)
-    return errors
+def broker_errors(found: Any) -> tuple[type[Exception], ...]:
+    return (OperationalError, *found.connection.connection_errors, *found.connection.channel_errors)
 
 
-def is_redis(found: Producer) -> bool:
-    connection: Any = found.connection
-    return bool(connection.transport.driver_type == "redis")
+def is_redis(found: Any) -> bool:
+    return bool(found.connection.transport.driver_type == "redis")

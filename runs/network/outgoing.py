@@ -1,5 +1,5 @@
-"""Requests to the addresses an operator has set: the monitor that is pinged and the receiver of alarms. Only http and https
-are spoken, also after a redirect, and no error quotes an address: there is a secret in its path as often as not."""
+"""Requests to addresses that the operator has set: the monitor to ping and the receiver of alarms. Only http and https, also after
+a redirect. No error quotes an address, because its path often contains a secret."""
 
 import http.client
 import urllib.error
@@ -10,12 +10,12 @@ SCHEMES = ("http", "https")
 
 
 class NotTaken(OSError):
-    """The other side could not be reached, or did not say yes; the text tells how, and no address."""
+    """The receiver could not be reached, or did not accept the request; the message says why, without the address."""
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, req, fp, code, msg, headers, newurl):  # type: ignore[no-untyped-def]  # as its base class
-        # What was POSTed would be asked for with GET, and count as taken.
+        # A redirected POST would become a GET, and count as accepted.
         if req.data is not None or urlsplit(newurl).scheme not in SCHEMES:
             return None
         return super().redirect_request(req, fp, code, msg, headers, newurl)
@@ -36,30 +36,30 @@ def _opener() -> urllib.request.OpenerDirector:
 
 
 def what_is_wrong_with(url: str) -> str:
-    """Why nothing can be sent to this address, without quoting it; empty if something can."""
+    """Why this address is invalid, without quoting it; empty if it is valid."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError:
-        return "it is no URL"
+        return "it is not a URL"
     if parts.scheme not in SCHEMES:
         return "it does not begin with http:// or https://"
     if not host:
-        return "it names no host"
+        return "it has no host"
     if any(character <= " " or character == "\x7f" for character in url):
-        return "there is a space or a control character in it"
+        return "it contains a space or a control character"
     if not url.isascii():
-        return "there are characters in it that a URL must write as %XX"
+        return "it contains characters that a URL must write as %XX"
     return ""
 
 
 def send(url: str, *, body: bytes | None = None, content_type: str = "", timeout: float) -> None:
-    """GET it, or POST a body to it. Raises NotTaken; `timeout` is for each wait, in seconds."""
+    """GET the address, or POST a body to it. Raises NotTaken; `timeout` limits each wait, in seconds."""
     if wrong := what_is_wrong_with(url):
         raise NotTaken(wrong)
     headers = {"User-Agent": "wakeful", **({"Content-Type": content_type} if content_type else {})}
     try:
-        request = urllib.request.Request(url, data=body, headers=headers)  # noqa: S310  (its scheme was looked at)
+        request = urllib.request.Request(url, data=body, headers=headers)  # noqa: S310  (its scheme was checked)
         with _opener().open(request, timeout=timeout):
             return
     except urllib.error.HTTPError as error:
@@ -72,7 +72,7 @@ def send(url: str, *, body: bytes | None = None, content_type: str = "", timeout
 
 
 def _in_words(error: object) -> str:
-    """Of an exception its sort, and of the system's own what it says: all other texts may quote the address."""
+    """The class of an exception, and the text of a system error; other texts may quote the address."""
     said = error.strerror if isinstance(error, OSError) and error.errno and error.strerror else ""
     name = type(error).__name__ if isinstance(error, BaseException) else "no answer"
     return f"{name}: {said}" if said else name

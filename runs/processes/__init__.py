@@ -1,5 +1,5 @@
-"""Which processes are alive.
+"""Processes and whether they are alive.
 
-`alive` says when a process counts as alive, `lease` renews it, `rescue` recovers runs from processes that died, froze or missed their
-lease, `timeline` notices a failover, `dead_man` pings the monitor that watches Wakeful itself.
+`alive` defines when a process counts as alive, `lease` renews its row, `rescue` recovers runs from processes that died, froze or
+missed their lease, `timeline` notices a failover, `dead_man` pings the monitor that watches Wakeful itself.
 """

@@ -1,4 +1,4 @@
-"""Which processes are alive, by the database's clock: the one answer that pages, health, alarms, claims and doorbells share."""
+"""Which processes are alive, by the database's clock. Pages, health, alarms, claims and doorbells share this definition."""
 
 from django.db.models import Case, DurationField, QuerySet, Value, When
 from django.db.models.functions import Now
@@ -6,16 +6,16 @@ from django.db.models.functions import Now
 from runs.models import Worker
 from runs.processes.lease import patience
 
-# The same in SQL, for the rows of `worker`; its parameters are those of `patience()`.
+# `alive` in SQL, for a row of `worker`; its parameters are those of `patience()`.
 IS_ALIVE = """(worker.stopped_at IS NULL AND worker.seen_at > clock_timestamp()
   - CASE worker.kind WHEN 'worker' THEN %(lease)s::interval ELSE %(others)s::interval END)"""
-# Those that may claim a run now.
+# Workers that may claim a run now.
 TAKES_RUNS = """(worker.kind = 'worker' AND worker.stopped_at IS NULL AND worker.draining_at IS NULL
   AND worker.seen_at > clock_timestamp() - %(lease)s::interval)"""
 
 
 def alive() -> QuerySet[Worker]:
-    """Processes that have neither stopped nor gone unseen for longer than their kind may."""
+    """Processes that have not stopped, and were seen within the time allowed for their kind."""
     wait = patience()
     allowed = Case(
         When(kind=Worker.Kind.WORKER, then=Value(wait["lease"])),

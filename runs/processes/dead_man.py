@@ -1,5 +1,5 @@
-"""The dead man's ping: an outside monitor hears from Wakeful while dispatch, Beat and a worker are alive, and raises
-the alarm when it does not."""
+"""The dead man's switch: Wakeful pings an outside monitor while dispatch, Beat and a worker are alive; the monitor alarms when the
+pings stop."""
 
 import threading
 import time
@@ -29,12 +29,12 @@ class Heartbeat:
         self.sender: threading.Thread | None = None
 
     def beat(self) -> None:
-        """Ping where WAKEFUL_HEARTBEAT_URL is set, once per WAKEFUL_HEARTBEAT_EVERY; never in the loop's way."""
+        """Ping WAKEFUL_HEARTBEAT_URL, if set, once per WAKEFUL_HEARTBEAT_EVERY, without blocking the loop."""
         is_due = time.monotonic() - self.sent_at >= settings.WAKEFUL_HEARTBEAT_EVERY.total_seconds()
         if not settings.WAKEFUL_HEARTBEAT_URL or not is_due:
             return
         if self.sender and self.sender.is_alive():
-            return  # of pings that hang there is one
+            return  # at most one ping hangs
         if others_alive():
             self.sent_at = time.monotonic()
             self.sender = threading.Thread(target=ping, args=(settings.WAKEFUL_HEARTBEAT_URL,), daemon=True)
@@ -47,11 +47,11 @@ def others_alive() -> bool:
 
 
 def ping(url: str) -> None:
-    """Never raises: where it fails, the monitor notices."""
+    """Never raises: the monitor notices a failed ping."""
     try:
         outgoing.send(url, timeout=TIMEOUT)
         log.debug("heartbeat.sent")
     except outgoing.NotTaken as error:
         log.warning("heartbeat.failed", error=str(error))
     except Exception as error:
-        log.warning("heartbeat.failed", error=type(error).__name__)  # its text may quote the address
+        log.warning("heartbeat.failed", error=type(error).__name__)  # its text may contain the address

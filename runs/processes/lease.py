@@ -1,4 +1,4 @@
-"""Worker rows: one per process incarnation, renewed while it lives. Only the database's clock is read."""
+"""Worker rows: one per process incarnation, renewed while the process lives. Only the database's clock counts."""
 
 import os
 import socket
@@ -56,12 +56,12 @@ def open_row(
 
 
 def drain(worker_id: UUID) -> None:
-    """From here on it claims nothing."""
+    """Let a worker claim no more runs."""
     Worker.objects.filter(id=worker_id, draining_at=None).update(draining_at=Now())
 
 
 def close_row(worker_id: UUID, reason: str) -> None:
-    """End an incarnation; whatever still runs under it is lost, and handed on by the next rescue."""
+    """End an incarnation; its running runs count as lost, and the next rescue hands them on."""
     Worker.objects.filter(id=worker_id, stopped_at=None).update(stopped_at=Now(), stopped_reason=reason)
     nudge_dispatcher()
 
@@ -77,18 +77,18 @@ FROM renewed LEFT JOIN runs_run run ON run.worker_id = renewed.id AND run.status
 """
 
 
-# A process other than a worker renews with its slow look; this many of them may pass.
+# A process other than a worker renews at its safety look, and may miss this many.
 UNSEEN_LOOKS = 3
 
 
 def patience() -> dict[str, timedelta]:
-    """How long a worker, and any other process, may go unseen before its row is closed."""
+    """The time after which the row of an unseen worker (`lease`) or of another process (`others`) is closed."""
     return {"lease": settings.WAKEFUL_LEASE, "others": settings.WAKEFUL_SAFETY_LOOK * UNSEEN_LOOKS}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """A run that a child of this worker executes, as the database has it."""
+    """A run that a child of this worker executes, according to the database."""
 
     ticket: Ticket
     pid: int
@@ -98,7 +98,7 @@ class Running:
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """Something a process cannot do now, for how many seconds already."""
+    """A problem of a process, and for how many seconds it has lasted."""
 
     lasted: float
     error: str
@@ -116,15 +116,15 @@ NO_TROUBLES: Mapping[str, Trouble] = {}
 
 
 class Clock:
-    """How far this host's clock is from the database's. Wakeful decides nothing by it, but the ids of events that this host
-    accepts are ordered by it, signatures are judged by it, and agents ask it for the time."""
+    """How far this host's clock is from the database's. Wakeful decides nothing by it, but it orders the ids of events that this
+    host accepts, dates the check of signatures, and gives agents the time."""
 
     def __init__(self) -> None:
         self.apart = 0.0  # seconds; positive: ahead
         self.since = 0.0
 
     def compare(self, before: float, database: float, after: float) -> None:
-        """The database's time, asked for between two readings of this clock, so that a slow answer is not taken for a wrong clock."""
+        """Compare the database's time, read between two readings of this clock, so that a slow answer does not count."""
         was_wrong = self.is_wrong
         self.apart = (
             0.0 if before <= database <= after else (before - database if database < before else after - database)
@@ -141,16 +141,12 @@ class Clock:
         if not self.is_wrong:
             return {}
         apart = in_words(timedelta(seconds=round(abs(self.apart))))
-        return {
-            "clock": Trouble(
-                lasted=time.monotonic() - self.since, error=f"{apart} {'ahead of' if self.apart > 0 else 'behind'}"
-            )
-        }
+        error = f"{apart} {'ahead of' if self.apart > 0 else 'behind'}"
+        return {"clock": Trouble(lasted=time.monotonic() - self.since, error=error)}
 
 
 def renew(worker_id: UUID, clock: Clock) -> list[Running] | None:
-    """Renew the lease and read what the worker's children run; None: the row is closed, and everything it ran was
-    handed on."""
+    """Renew the lease and read what the worker's children run; None: the row is closed, and its runs were handed on."""
     before = time.time()
     found = fetch_as(_renewed, RENEW, [_as_json(clock.troubles), worker_id])
     if not found:
@@ -162,7 +158,7 @@ def renew(worker_id: UUID, clock: Clock) -> list[Running] | None:
 def _renewed(
     *, now: float, run_id: UUID | None, pid: int, overdue: bool, cancelled: bool, **of_claim: Any
 ) -> tuple[float, Running | None]:
-    """The time of the renewal, and a run of the worker's; None: it has none."""
+    """The time of the renewal, and a run of the worker, if any."""
     if run_id is None:
         return now, None
     return now, Running(ticket=Ticket(run_id=run_id, **of_claim), pid=pid, overdue=overdue, cancelled=cancelled)
@@ -173,7 +169,7 @@ def _as_json(troubles: Mapping[str, Trouble]) -> Jsonb | None:
 
 
 class Presence:
-    """The row of a process that is not a worker, renewed with its slow look; its absence takes nothing from anybody."""
+    """The row of a process that is not a worker, renewed at its safety look. It owns no runs."""
 
     def __init__(self, kind: Worker.Kind) -> None:
         self.kind = kind
@@ -183,8 +179,8 @@ class Presence:
         self.clock = Clock()
 
     def renew(self, troubles: Mapping[str, Trouble] = NO_TROUBLES) -> None:
-        """Say "I am here", at most once per WAKEFUL_SAFETY_LOOK, and what this process cannot do, whenever that has changed; a
-        closed row is followed by a new one."""
+        """Renew the row at most once per WAKEFUL_SAFETY_LOOK, or when the troubles of this process change; open a new row if it
+        was closed."""
         troubles = {**troubles, **self.clock.troubles}
         telling = {name: trouble.error for name, trouble in troubles.items()}
         is_early = time.monotonic() - self.renewed_at < settings.WAKEFUL_SAFETY_LOOK.total_seconds() * 0.9

@@ -1,8 +1,8 @@
-"""Runs whose process is gone, frozen or too slow are taken from it: first the fence, then its session and its process,
-then the run goes on. A frozen process keeps no locks and commits nothing."""
+"""Recover runs from processes that died, froze or missed their lease: end the session of the run, then fence the run and hand it on.
+So a frozen process holds no locks and commits nothing."""
 
 import time
-from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import DatabaseError, OperationalError
 
 from runs.db.patience import is_locked, session_waits
-from runs.db.sql import execute, fetch
+from runs.db.sql import execute, fetch, fetch_column
 from runs.failpoints import failpoint
 from runs.models import Attempt, Run
 from runs.models.run import UNPARSED
@@ -20,7 +20,7 @@ from runs.processes.lease import patience
 from runs.processes.timeline import FAILED_OVER
 from runs.states import RunStatus
 from runs.transitions.leave import take_away
-from runs.transitions.outcome import Outcome, ticket_of
+from runs.transitions.outcome import Outcome, released, ticket_of
 
 log = structlog.get_logger(__name__)
 
@@ -37,14 +37,14 @@ WHERE id IN (
   FOR UPDATE SKIP LOCKED)
 RETURNING id, kind, host, pid
 """
-# The database's clock was put back: one that lives renews by the new time, the time of one that died would never be over.
+# After the database's clock was set back: a live process renews by the new time; the row of a dead one would never expire.
 COME_BACK = """
 UPDATE runs_worker SET seen_at = clock_timestamp()
 WHERE id IN (
   SELECT id FROM runs_worker WHERE stopped_at IS NULL AND seen_at > clock_timestamp() + interval '1 second'
   FOR UPDATE SKIP LOCKED)
 """
-# Of this epoch and of earlier ones: whoever fenced a run may have died before it ended the session.
+# Sessions of this and of earlier epochs: the process that fenced a run may have died before it ended the session.
 TERMINATE = """
 SELECT pg_terminate_backend(pid, %(wait)s::bigint) FROM pg_stat_activity
 WHERE datname = current_database() AND application_name ~ ('^wakeful:' || %(run)s::text || ':[0-9]+$')
@@ -53,7 +53,7 @@ WHERE datname = current_database() AND application_name ~ ('^wakeful:' || %(run)
 
 
 class Rescuer:
-    """Looks for workers unseen for a lease; not within one lease of its own (re)connection, when it cannot know."""
+    """Looks for workers unseen for a lease; not within one lease of its own (re)connection, because they could not renew either."""
 
     def __init__(self) -> None:
         self.connected_at = time.monotonic()
@@ -62,35 +62,26 @@ class Rescuer:
         self.connected_at = time.monotonic()
 
     def rescue(self) -> int:
-        """Close unseen workers and hand on the runs of closed ones; the number of runs handed on."""
+        """Close unseen workers and hand on the runs of closed ones; return how many runs."""
         if time.monotonic() - self.connected_at > settings.WAKEFUL_LEASE.total_seconds():
             close_unseen()
         failpoint("after_close")
-        lost_runs = list(runs_of_closed_workers())
+        running = Run.objects.running().select_related("worker").defer(*UNPARSED)
+        lost_runs = list(running.filter(worker__stopped_at__isnull=False).order_by("seq"))
         if not lost_runs:
             return 0
-        with session_waits(LOCK_PATIENCE):  # of many that are locked elsewhere, each would cost as much
+        with session_waits(LOCK_PATIENCE):  # each run that is locked elsewhere costs this wait
             return sum(lost_unless_locked(run, "its worker was lost") for run in lost_runs)
 
 
 def close_unseen() -> None:
     execute(COME_BACK)
-    for id, kind, host, pid in fetch(CLOSE_UNSEEN, patience()):
-        log.warning("worker.unseen", worker=str(id), kind=kind, host=host, pid=pid)
-
-
-def runs_of_closed_workers() -> Iterable[Run]:
-    return (
-        Run.objects.running()
-        .filter(worker__stopped_at__isnull=False)
-        .select_related("worker")
-        .defer(*UNPARSED)
-        .order_by("seq")
-    )
+    for worker, kind, host, pid in fetch(CLOSE_UNSEEN, patience()):
+        log.warning("worker.unseen", worker=str(worker), kind=kind, host=host, pid=pid)
 
 
 def lost_unless_locked(run: Run, reason: str) -> bool:
-    """`lost`, but a lock that somebody holds on the run or its key keeps neither other runs nor the caller from going on."""
+    """Like `lost`, but skip a run that is locked elsewhere, or whose key is."""
     try:
         return lost(run, reason)
     except OperationalError as error:
@@ -101,7 +92,7 @@ def lost_unless_locked(run: Run, reason: str) -> bool:
 
 
 def lost(run: Run, reason: str) -> bool:
-    """Hand on a run whose process can no longer be trusted with it. False: it moved on meanwhile, or its session lives yet."""
+    """Take a run from its process and hand it on. False: the run has changed meanwhile, or its session is still alive."""
     if not terminate_session(run.id, run.epoch):
         return False
     failpoint("after_terminate")
@@ -112,27 +103,19 @@ def lost(run: Run, reason: str) -> bool:
 
 
 def lost_outcome(run: Run, reason: str) -> Outcome:
-    """Attempts count at the claim, so a run that kills its process still ends among the failed."""
-    policy = policy_of(run)
-    if run.worker and run.worker.stopped_reason == FAILED_OVER and not run.cancel_requested_at:
-        reason = "released: the database failed over"
-        return Outcome(
-            status=RunStatus.QUEUED, attempt=Attempt.Outcome.RELEASED, reason=reason, error=reason, give_back=True
-        )
+    """Attempts count at the claim, so a run that kills its process fails in the end."""
+    status, why = RunStatus.QUEUED, reason
     if run.cancel_requested_at:
-        return Outcome(status=RunStatus.CANCELLED, attempt=Attempt.Outcome.LOST, reason="cancelled", error=reason)
-    if not policy.attempts_left(run.attempt):
-        return Outcome(
-            status=RunStatus.FAILED,
-            attempt=Attempt.Outcome.LOST,
-            reason=f"attempts used up ({run.attempt})",
-            error=reason,
-        )
-    return Outcome(status=RunStatus.QUEUED, attempt=Attempt.Outcome.LOST, reason=reason, error=reason)
+        status, why = RunStatus.CANCELLED, "cancelled"
+    elif run.worker and run.worker.stopped_reason == FAILED_OVER:
+        return replace(released("the database failed over"), error="released: the database failed over")
+    elif not policy_of(run).attempts_left(run.attempt):
+        status, why = RunStatus.FAILED, f"attempts used up ({run.attempt})"
+    return Outcome(status=status, attempt=Attempt.Outcome.LOST, reason=why, error=reason)
 
 
 def policy_of(run: Run) -> Policy:
-    """The policy of a run that may be one this version cannot parse: one run must not stop the rescue of the others."""
+    """The policy of a run; the defaults if this version cannot parse it, so that it does not stop the rescue of other runs."""
     try:
         return Policy.of_run(run.policy)
     except DatabaseError:
@@ -143,5 +126,5 @@ def policy_of(run: Run) -> Policy:
 
 
 def terminate_session(run_id: UUID, epoch: int) -> bool:
-    """End the session that executes this claim, and wait until it is gone."""
-    return all(ended for (ended,) in fetch(TERMINATE, {"wait": TERMINATE_WAIT, "run": str(run_id), "epoch": epoch}))
+    """End the session that executes this claim; return whether it is gone."""
+    return all(fetch_column(TERMINATE, {"wait": TERMINATE_WAIT, "run": str(run_id), "epoch": epoch}))

@@ -1,6 +1,6 @@
-"""Notice a failover. A promoted standby may lack what the old primary committed last: claims, steps, results. Workers
-remember them, so no claim outlives its timeline: its fence compares the timeline, and the process that notices a new one closes the
-row of every worker. Each comes back as a new incarnation, and the rescue hands on what they ran.
+"""Notice a failover. A promoted standby may lack the last commits of the old primary: claims, steps, results. Workers still remember
+them, so a claim ends with its timeline: its fence compares the timeline, and the process that notices a new one closes the row of
+every worker. Each worker comes back as a new incarnation, and the rescue hands on the runs.
 """
 
 import structlog
@@ -14,7 +14,7 @@ log = structlog.get_logger(__name__)
 FAILED_OVER = "failover"  # why a worker's row was closed
 LOOK = "SELECT runs_primary_identity(), (SELECT identity FROM runs_primary)"
 FIRST = "INSERT INTO runs_primary (id, identity) VALUES (1, %(identity)s::text) ON CONFLICT (id) DO NOTHING"
-# One of those who notice it does this; `seen_at` is the newest commit of the old primary that there is a trace of.
+# One of the processes that notice it succeeds; `seen_at` is the newest known commit of the old primary.
 ANOTHER = """
 UPDATE runs_primary SET
   identity = %(identity)s::text, previous = identity, noticed_at = clock_timestamp(),
@@ -27,9 +27,9 @@ UPDATE runs_worker SET stopped_at = clock_timestamp(), stopped_reason = %s::text
 
 
 def notice_failover() -> bool:
-    """Call after every (re)connection of a dispatcher or a worker's parent, before it renews anything. True: the server is
-    another one than the last, or on another timeline, and this call was the first to see it. A server that does not tell
-    its timeline (some managed ones) is always the same: there, only the claims' identities keep old owners out."""
+    """Call after every (re)connection of a dispatcher or a worker's parent, before it renews anything. True: it is another server,
+    or another timeline, and this call was the first to notice. A server that hides its timeline (some managed ones) always
+    counts as the same; there, only the identities of claims keep old owners out."""
     [(identity, known)] = fetch(LOOK)
     if not identity or identity == known:
         return False

@@ -1,5 +1,5 @@
 """The queues of ready runs.
 
-`state` counts them, `pause` stops and limits them, `doorbell` tells workers of ready runs, `courier` rings and hands over in threads
-of its own, so that dispatch never waits for the broker; `names` lists them for forms.
+`state` counts their runs, `pause` pauses, resumes and limits them, `doorbell` tells workers of ready runs, `courier` talks to the
+broker in threads of its own, so that dispatch never waits for it; `entrance` is for dispatch; `names` are their names in URLs.
 """

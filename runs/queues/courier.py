@@ -1,8 +1,8 @@
-"""Threads of the dispatcher that talk to the broker and to the network, so that its own never does: dispatch, timers and
-rescue go on at full speed while a broker refuses or hangs.
+"""Threads of the dispatcher that talk to the broker and the network, so that dispatch, timers and rescue go on at full speed while a
+broker refuses or hangs.
 
-A courier sleeps until it is sent, or until the time it has named itself. It has a database session of its own, and outlives
-any error. One that hangs for ever is a trouble with a name; one that died is replaced.
+A courier sleeps until it is sent, or until the time that its last errand returned. It has a database session of its own, and
+survives any error. A courier that hangs is reported as a trouble; one that died is replaced.
 """
 
 import threading
@@ -27,9 +27,9 @@ log = structlog.get_logger(__name__)
 
 C = TypeVar("C", bound="Courier")
 NEVER = float("inf")
-AGAIN = 1.0  # seconds: between two looks while runs wait for a ring to be heard, and after an error
-STUCK = 60.0  # seconds on one errand: every wait of an errand is shorter by far
-AT_ONCE = 50  # messages
+AGAIN = 1.0  # seconds between two looks while runs wait for a worker, and after an error
+STUCK = 60.0  # seconds of one errand, whose waits are all much shorter
+AT_ONCE = 50  # messages of one errand
 NAME = "SELECT set_config('application_name', %s::text, false)"
 
 
@@ -40,14 +40,14 @@ class Courier(threading.Thread, ABC):
         super().__init__(name=f"wakeful-{self.name_of}", daemon=True)
         self.sent = threading.Condition()
         self.go_at = NEVER  # monotonic seconds
-        self.left_at: float | None = None  # since when it is on an errand
+        self.left_at: float | None = None  # when its current errand began
 
     @abstractmethod
     def errand(self) -> float:
-        """Do what there is to do; the seconds after which it is to be done again, or NEVER before it is asked for."""
+        """Do the work; return the seconds until the next errand, or NEVER to sleep until it is sent."""
 
     def send(self, within: float = 0.0) -> None:
-        """Let it go on its errand, at the latest in so many seconds. Never blocks."""
+        """Start an errand within this many seconds. Never blocks."""
         with self.sent:
             at = time.monotonic() + within
             if at < self.go_at:
@@ -71,7 +71,7 @@ class Courier(threading.Thread, ABC):
             log.warning("courier.database_gone", courier=self.name_of, exc_info=True)
             connection.close()
         except Exception:
-            # One thread boundary: an errand that failed is done again.
+            # The boundary of the thread: a failed errand is repeated.
             log.exception("courier.failed", courier=self.name_of)
         finally:
             self.left_at = None
@@ -86,14 +86,13 @@ class Courier(threading.Thread, ABC):
 
     @property
     def troubles(self) -> dict[str, Trouble]:
-        """By the name of the problem."""
         left_at = self.left_at
         lasted = time.monotonic() - left_at if left_at is not None else 0.0
         return {f"stuck:{self.name_of}": Trouble(lasted=lasted, error="")} if lasted > STUCK else {}
 
 
 class Ringer(Courier):
-    """Rings for workers, and hands the user's ordinary periodic tasks to the broker."""
+    """Rings for workers, and sends the user's ordinary periodic tasks to the broker."""
 
     name_of = "ringer"
 
@@ -102,12 +101,12 @@ class Ringer(Courier):
         self.ring_at = self.deliver_at = NEVER
 
     def ring(self) -> None:
-        """Runs may be waiting that a worker can claim."""
+        """Ring: runs may wait for a worker."""
         self.ring_at = 0.0
         self.send()
 
     def deliver(self, within: float) -> None:
-        """A message for the broker is available in so many seconds."""
+        """Send a message for the broker that is available in this many seconds."""
         self.deliver_at = min(self.deliver_at, time.monotonic() + within)
         self.send(within)
 
@@ -116,7 +115,7 @@ class Ringer(Courier):
             return pause
         now = time.monotonic()
         rings, delivers, again = now >= self.ring_at, now >= self.deliver_at, now + AGAIN
-        # An errand that fails is done again; what is asked for meanwhile is not forgotten.
+        # A failed errand is repeated, and requests that come meanwhile are kept.
         if rings:
             self.ring_at = again
             failpoint("before_ring")
@@ -149,25 +148,25 @@ class Ringer(Courier):
 
 
 class Messenger(Courier):
-    """Sends what may take seconds: alarms. It needs neither the broker nor a worker."""
+    """Sends slow messages: alarms. It needs neither the broker nor a worker."""
 
     name_of = "messenger"
 
     def errand(self) -> float:
         if outbox.deliver_slow():
             return 0.0
-        connection.close()  # it is seldom needed
+        connection.close()  # rarely needed
         return NEVER
 
 
 class Couriers:
-    """Both of them, while the dispatcher lives. A dead one is replaced."""
+    """Both couriers of a dispatcher."""
 
     def __init__(self) -> None:
         self.ringer, self.messenger = Ringer(), Messenger()
 
     def watch(self) -> dict[str, Trouble]:
-        """Start those that do not live; what they cannot do."""
+        """Start couriers that are not alive; return the troubles of both."""
         if not self.ringer.is_alive():
             self.ringer = self._begin(self.ringer, Ringer())
         if not self.messenger.is_alive():

@@ -1,4 +1,4 @@
-"""Doorbells. A Celery message says "queue Q has work", nothing more: losing one costs a second, a spare one finds nothing."""
+"""Doorbells. A doorbell is a Celery message that says "queue Q has work". A lost one costs a second, a spare one finds nothing."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ from django.conf import settings
 from kombu import Producer, Queue
 
 from runs.db.ready import IS_PAUSED, IS_READY, PLACE
-from runs.db.sql import fetch
+from runs.db.sql import fetch_as
 from runs.network import broker
 from runs.processes.alive import TAKES_RUNS
 
@@ -17,13 +17,13 @@ log = structlog.get_logger(__name__)
 
 DOORBELL = "runs.doorbell"
 FORMAT = 1  # of the doorbell message, for rolling upgrades
-# Looking and ringing are two steps, and others ring in between. All fill a queue up to one ring a child, and a child adds
-# no more than one itself: what a dispatcher and all children ring at the same moment is within two for each child.
+# Other processes may ring between this one's look and its ring. A dispatcher fills a queue up to one ring per child, and a child
+# adds at most one: together at most two per child.
 RINGS_PER_CHILD = 1
 QUEUE_PREFIX = "runs."
 
-# Only runs some live worker may claim now count, and no more of them than can be rung for: agent by agent, the last ones first.
-# Entries of claimed runs, which an old snapshot keeps, stand in front.
+# Counts only runs that a live worker may claim now, and at most as many as can be rung for: agent by agent, from the end of the
+# index, because an old snapshot keeps entries of claimed runs at its beginning.
 BACKWARDS = f"run.priority DESC, {PLACE} DESC, run.seq DESC"
 WANTED = f"""
 WITH live AS (
@@ -42,7 +42,7 @@ SELECT queue, bound, (
       SELECT FROM runs_run run
       WHERE {IS_READY} AND run.queue = capacity.queue AND run.agent = known.agent
       ORDER BY {BACKWARDS} LIMIT least(bound, room)) one
-    LIMIT least(bound, room)) claimable)
+    LIMIT least(bound, room)) claimable) AS claimable
 FROM capacity WHERE %(queue)s::text IS NULL OR queue = %(queue)s::text
 """  # noqa: S608  (our own parts)
 
@@ -55,9 +55,9 @@ class Wanted:
 
 
 def ring(queue: str | None = None) -> bool:
-    """Ring for the claimable runs of every queue (or of one), keeping the broker's queues within their bound.
+    """Ring for the claimable runs of every queue (or of one), within the bounds of the broker's queues.
 
-    True: runs are waiting, so look again in a second. Broker errors are logged, never raised: work waits in PostgreSQL.
+    True: runs are waiting, so look again in a second. Broker errors are logged, not raised: work waits in PostgreSQL.
     """
     wanted = [line for line in look(queue) if line.claimable]
     if wanted:
@@ -66,14 +66,13 @@ def ring(queue: str | None = None) -> bool:
 
 
 def look(queue: str | None) -> list[Wanted]:
-    found = fetch(WANTED, {"lease": settings.WAKEFUL_LEASE, "rings": RINGS_PER_CHILD, "queue": queue})
-    return [Wanted(queue=name, bound=bound, claimable=claimable) for name, bound, claimable in found]
+    return fetch_as(Wanted, WANTED, {"lease": settings.WAKEFUL_LEASE, "rings": RINGS_PER_CHILD, "queue": queue})
 
 
 def publish(wanted: list[Wanted], *, most: int | None = None) -> bool:
-    """Ring up to the bound, or no more than `most` times for each queue; True if the broker took the rings.
+    """Ring up to the bound, at most `most` times for each queue; True if the broker took the rings.
 
-    Delivery of a batch that failed half-way is unknown, and does not matter.
+    It does not matter how much of a failed batch was delivered.
     """
     try:
         with broker.producer() as producer:
@@ -82,7 +81,7 @@ def publish(wanted: list[Wanted], *, most: int | None = None) -> bool:
     except broker.BrokerAway:
         return False
     except Exception:
-        # One process boundary: whatever a broker client raises, the claim loop and the courier go on.
+        # The claim loop and the courier must survive any error of a broker client.
         log.warning("doorbell.not_rung", exc_info=True)
         return False
     return True
@@ -101,10 +100,10 @@ def _publish(producer: Producer, line: Wanted, most: int | None) -> None:
 
 
 def depth(producer: Producer, name: str) -> int:
-    """How many rings wait in the broker."""
+    """The number of rings that wait in the broker."""
     channel: Any = producer.channel
     if broker.is_redis(producer):
-        # Declaring a queue asks for four lists in a transaction (measured: five times as long); rings lie in one.
+        # Declaring a queue reads four lists in a transaction (measured: five times as long); rings are in one of them.
         return int(channel.client.llen(name))
     declared: Any = Queue(name, channel=channel).queue_declare()
     return int(declared.message_count)

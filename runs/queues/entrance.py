@@ -1,4 +1,4 @@
-"""The front door of the queue for dispatch: lock the keys, look at what they hold, decide, write."""
+"""The interface of the queue for dispatch: lock keys, look at their runs, decide, write."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -12,26 +12,26 @@ from runs.transitions.stop import lock_runs, replace_others
 
 @dataclass(frozen=True, kw_only=True)
 class QueueState:
-    """What a decision on new runs needs to know: each key's state, and by (key, replay id) the run that may take events along."""
+    """The data for decisions on new runs: the state of each key, and by (key, replay id) the run that events may join."""
 
     keys: dict[str, KeyState]
     unstarted: dict[tuple[str, UUID], UnstartedRun]
 
 
 def lock(wanted: Iterable[str], replacing: Collection[str] = ()) -> set[str]:
-    """Try to lock the keys until the transaction ends; skip keys that are locked elsewhere, and of those whose runs are to be
-    replaced the ones with a run that is locked elsewhere."""
+    """Try to lock the keys until the transaction ends; return those that it got. Skips keys that are locked elsewhere or have a
+    run to replace that is locked elsewhere."""
     locked = keys.try_lock(wanted)
     return locked - (set(replacing) - lock_runs(locked & set(replacing)))
 
 
 def look(limits: Mapping[str, int], may_join: Collection[tuple[str, UUID]]) -> QueueState:
-    """Read the state of each key, given its limit, in statements of their own, under the keys' locks."""
+    """Read the state of each key, given its limit, in new statements. Call it under the keys' locks."""
     return QueueState(keys=keys.states(limits), unstarted=unstarted(may_join))
 
 
 def write(new: Collection[NewRun], joined: Iterable[UnstartedRun], replacing: Mapping[str, UUID]) -> None:
-    """Insert runs, write what others take along, and cancel the other live runs of keys (key → the run that replaces them)."""
+    """Insert runs, write the events that join others, and cancel the other live runs of keys (key → the replacing run)."""
     enqueue(list(new))
     join(joined)
     for key, run_id in replacing.items():

@@ -1,4 +1,4 @@
-"""How queues are called in addresses: the row that stands for all of them has a name no address can have."""
+"""The names of queues in URLs, which cannot contain the name of the row for all queues."""
 
 from runs.queues.pause import EVERY
 

@@ -1,5 +1,4 @@
-"""Keep the runs of one queue, or of all, from being started. Events are accepted and become runs all the same, and
-what runs already finishes."""
+"""Pause one queue, or all: no run of it starts. Events are still accepted and become runs, and running runs finish."""
 
 from django.db import transaction
 from django.db.models.functions import Now
@@ -16,7 +15,7 @@ EVERY = Queue.EVERY
 def pause(name: str, *, reason: str, by: str) -> Queue:
     """Start no run of this queue, or of any with EVERY, until it is resumed.
 
-    Raises UnknownQueue, or IllegalState when it is paused already: then that reason stands.
+    Raises UnknownQueue, or IllegalState if it is already paused; its reason stays.
     """
     with transaction.atomic():
         row = _row(name)
@@ -31,7 +30,7 @@ def pause(name: str, *, reason: str, by: str) -> Queue:
 
 
 def resume(name: str, *, by: str) -> Queue:
-    """Let its runs start again, the best first. A queue stays paused while all are. Raises UnknownQueue, IllegalState."""
+    """Start its runs again. A queue stays paused while all queues are. Raises UnknownQueue, IllegalState."""
     with transaction.atomic():
         row = _row(name)
         changed = Queue.objects.filter(pk=name, paused_at__isnull=False).update(
@@ -46,12 +45,12 @@ def resume(name: str, *, by: str) -> Queue:
 
 
 def set_max_running(name: str, limit: int | None, *, by: str) -> Queue:
-    """Let at most `limit` runs of the queue run at once, over all workers; None: as many as there are children.
+    """Let at most `limit` runs of the queue run at the same time, over all workers; None: no limit.
 
     Raises UnknownQueue; ValueError below 1, or for EVERY.
     """
     if name == EVERY or (limit is not None and limit < 1):
-        raise ValueError("A limit is a whole number of 1 or more, for one queue; to stop them all, pause.")
+        raise ValueError("A limit is a whole number of 1 or more, for one queue. To stop all queues, pause them.")
     with transaction.atomic():
         row = _row(name)
         Queue.objects.filter(pk=name).update(max_running=limit)
@@ -66,7 +65,7 @@ def in_words(name: str) -> str:
 
 
 def _row(name: str) -> Queue:
-    # Only of a queue that is there: a misspelt name would look paused, and nothing would be.
+    # Only for a known queue: otherwise a misspelt name would look paused without effect.
     find_queue(name)
     row, _ = Queue.objects.get_or_create(name=name)
     return row

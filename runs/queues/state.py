@@ -1,4 +1,4 @@
-"""The queues of runs: what waits and runs in each, who serves it, and what an operator has set for it."""
+"""The state of each queue: its waiting and running runs, the workers that serve it, and the operator's settings."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -7,14 +7,14 @@ from typing import Any
 from django.conf import settings
 
 from runs.db.ready import IS_READY, ORDER
-from runs.db.sql import fetch
+from runs.db.sql import fetch_column
 from runs.exceptions import UnknownQueue
 from runs.processes.alive import TAKES_RUNS
 from runs.processes.lease import patience
 
-SAMPLE = 1_000  # runs of an agent at the head of a queue that are looked at: reading a million would tell no more
+SAMPLE = 1_000  # most runs of an agent that are read, from the head of a queue
 
-# A queue exists where a setting, an operator, a live worker, or a run names it. Of each agent the first runs are looked at.
+# A queue exists if a setting, an operator, a live worker or a run names it. The first runs of each agent are read.
 QUEUES = f"""
 WITH RECURSIVE waiting(queue, agent) AS (
   (SELECT queue, agent FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL ORDER BY queue, agent LIMIT 1)
@@ -55,7 +55,7 @@ ORDER BY names.name
 
 @dataclass(frozen=True, kw_only=True)
 class QueueState:
-    """A queue now; ages are seconds, and what counts ready runs looks at the first SAMPLE of them."""
+    """The state of a queue; ages are in seconds, and counts of ready runs end at SAMPLE."""
 
     name: str
     max_running: int | None
@@ -81,19 +81,19 @@ class QueueState:
 
 
 def parameters() -> dict[str, Any]:
-    """What QUEUES needs."""
+    """The parameters of QUEUES."""
     return {**patience(), "known": settings.WAKEFUL_QUEUES, "sample": SAMPLE}
 
 
 def all_queues() -> list[QueueState]:
-    """Every queue by name; first the one called "*", which stands for all of them."""
-    rows = fetch(f"SELECT row_to_json(queue) FROM ({QUEUES}) queue", parameters())  # noqa: S608
-    return [QueueState(**row) for (row,) in rows]
+    """Every queue by name; the first one, "*", stands for all of them."""
+    rows = fetch_column(f"SELECT row_to_json(queue) FROM ({QUEUES}) queue", parameters())  # noqa: S608
+    return [QueueState(**row) for row in rows]
 
 
 def find_queue(name: str) -> QueueState:
-    """The queue of this name; UnknownQueue."""
-    for one in all_queues():
-        if one.name == name:
-            return one
+    """The queue of this name, or UnknownQueue."""
+    for queue in all_queues():
+        if queue.name == name:
+            return queue
     raise UnknownQueue(name)

@@ -1,4 +1,4 @@
-"""Erasing what finished runs were given, what they gave and what they told people."""
+"""Erase the inputs, outputs and notifications of finished runs."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -6,7 +6,7 @@ from uuid import UUID
 from django.db.models import Min
 
 from runs.actions.of_event import runs_of_event
-from runs.db.sql import execute, fetch
+from runs.db.sql import execute, fetch, fetch_column
 from runs.models import Approval, Notification, Run, Wait
 from runs.retention import family
 from runs.retention.payloads import remove_payloads
@@ -18,11 +18,11 @@ SELECT DISTINCT said.run::uuid FROM runs_outboxmessage,
   LATERAL (SELECT CASE topic WHEN 'event' THEN payload->>'cause_run_id' WHEN 'wakeup' THEN payload->>'run' END) said (run)
 WHERE topic IN ('event', 'wakeup') AND said.run = ANY(%s::text[])
 """
-# What an agent gave as the key of a step or a wait may be a name or an address as well; their names are of the code.
+# The key that an agent gave a step or a wait may be personal data as well; its name is part of the code.
 ERASE_KEYS = """
 UPDATE {table} SET key = split_part(key, ':', 1) || ':(erased)#' || position WHERE run_id = ANY(%s::uuid[]) AND is_keyed
 """
-# New entries name positions instead; these are of earlier versions. A digest would tell which of few values it was.
+# Entries of earlier versions have these; new ones have positions. A digest would reveal one of few possible values.
 ERASE_AUDIT = """
 UPDATE runs_auditentry SET detail = detail - '{step,name,digest}'::text[]
 WHERE kind = %(kind)s AND object_id = ANY(%(ids)s::text[]) AND detail ?| '{step,name,digest}'::text[]
@@ -31,9 +31,8 @@ KEYS = [ERASE_KEYS.format(table=table) for table in ("runs_step", "runs_wait")]
 
 
 def holders(event_ids: Sequence[UUID]) -> dict[UUID, set[UUID]]:
-    """Of each event the runs that may hold what it said: those it was for, those whose wait took it, the children and
-    forks of these, and whoever is given what they gave. What a parent so given passed on to its other children, nobody
-    can tell: they are left."""
+    """For each event, the runs that may hold its data: runs of the event, runs whose wait it ended, their children and forks,
+    and runs that read their results. Left out: other children of such a parent, which may have got the data from it."""
     found = {event: set(runs_of_event(event).values_list("id", flat=True)) for event in event_ids}
     for event, run in Wait.objects.filter(event_id__among=event_ids).values_list("event_id", "run_id"):
         if event is not None:
@@ -47,8 +46,8 @@ def holders(event_ids: Sequence[UUID]) -> dict[UUID, set[UUID]]:
 
 
 def erase_runs(run_ids: Sequence[UUID]) -> int:
-    """Take payload, keys and notifications of finished runs away, in the caller's transaction; how many had any payload.
-    A key may be a name or an address. Live runs are left as they are."""
+    """Remove payload, keys (which may be personal data) and notifications of finished runs, in the caller's transaction; return
+    how many had a payload. Live runs are left alone."""
     count = len(remove_payloads(run_ids))
     finished = Run.objects.finished().filter(id__among=run_ids)
     ids = list(finished.values_list("id", flat=True))
@@ -57,16 +56,16 @@ def erase_runs(run_ids: Sequence[UUID]) -> int:
     approvals = Approval.objects.filter(wait__run__id__among=ids).values_list("id", flat=True)
     fetch(f"SELECT {REMOVING}")
     for kind, objects in (("run", ids), ("approval", approvals)):
-        execute(ERASE_AUDIT, {"kind": kind, "ids": [str(id) for id in objects]})
+        execute(ERASE_AUDIT, {"kind": kind, "ids": list(map(str, objects))})
     finished.exclude(key=None).update(key=None)
     first = finished.aggregate(first=Min("created_at"))["first"]
     if first:
-        # By the index on the time: there is none on the run.
+        # With the index on the time: there is none on the run.
         told = Notification.objects.filter(created_at__gte=first, run_id__among=ids)
         told.exclude(text=ERASED).update(text=ERASED)
     return count
 
 
 def emitting(run_ids: Sequence[UUID]) -> set[UUID]:
-    """Those of the runs that emitted an event which has not been recorded yet, or asked to be woken at a later time."""
-    return {id for (id,) in fetch(EMITTING, [[str(id) for id in run_ids]])} if run_ids else set()
+    """The runs among these with an emitted event that is not recorded yet, or with a wake that is still to come."""
+    return set(fetch_column(EMITTING, [list(map(str, run_ids))])) if run_ids else set()

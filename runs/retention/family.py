@@ -1,12 +1,12 @@
-"""Which runs share in what a run was given and gave. A parent is given what its children gave; a fork begins with the
-journal of the run it was forked from; children are given what their parent had."""
+"""Runs that hold copies of another run's input or output. A parent reads the results of its children; a fork begins with the journal
+of its origin; children get their input from their parent."""
 
 from collections.abc import Iterable
 from uuid import UUID
 
 from runs.db.sql import fetch
 
-# OFFSET 0: each run is looked up in the indexes by itself, however the planner would rather join whole tables.
+# OFFSET 0 makes the planner look up each run in the indexes, instead of joining whole tables.
 KIN = """
 WITH RECURSIVE found (run, kin) AS (
   SELECT id, id FROM unnest(%s::uuid[]) AS id
@@ -25,12 +25,12 @@ Kin = dict[UUID, set[UUID]]
 
 
 def readers(run_ids: Iterable[UUID]) -> Kin:
-    """Of each run those who may still ask what it gave, if there are any: its parent, its forks, and theirs in turn."""
+    """For each run that has any: the runs that may still read its results: its parent, its forks, and theirs in turn."""
     return _kin(READERS, run_ids)
 
 
 def heirs(run_ids: Iterable[UUID]) -> Kin:
-    """Of each run those who began with something it had, if there are any: its children, its forks, and theirs in turn."""
+    """For each run that has any: the runs that began with its data: its children, its forks, and theirs in turn."""
     return _kin(HEIRS, run_ids)
 
 

@@ -1,4 +1,4 @@
-"""Taking away what runs were given, what they gave and what they said, while the runs themselves stay."""
+"""Remove the payloads of runs and keep their rows."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,10 +11,10 @@ from runs.models import Approval, Attempt, Run, Step, Wait
 
 
 def remove_payloads(run_ids: Sequence[UUID]) -> list[UUID]:
-    """Take input, result, error and what the journal holds of finished runs away, in the caller's transaction; which runs
-    lost theirs just now. They can never be requeued or forked after that. Live ones are left as they are."""
+    """Remove input, result, error and journal contents of finished runs, in the caller's transaction; return the runs that had a
+    payload. They can no longer be requeued or forked. Live runs are left alone."""
     runs = Run.objects.finished().filter(id__among=run_ids, payload_removed_at=None)
-    # Locked, so that one that is being requeued is waited for, and then left.
+    # Locked, so that this waits for a requeue, and then leaves that run alone.
     ids = list(runs.order_by("id").select_for_update().values_list("id", flat=True))
     Attempt.objects.filter(run__id__among=ids).exclude(error="", traceback="").update(error="", traceback="")
     _empty_journals(ids)
@@ -32,8 +32,8 @@ def remove_conversation(run_id: UUID, pending: Sequence[StepEntry]) -> list[Step
 
 
 def _empty_journals(run_ids: Sequence[UUID]) -> None:
-    """That a step was taken, awaited or decided on, by whom, when and at what price, stays. Of few possible values the hashes would tell
-    which it was."""
+    """Empty the entries, but keep who decided what and when, and what models used. Hashes go too: they would reveal one of few
+    possible values."""
     Step.objects.filter(run__id__among=run_ids).update(arguments=None, output=None, error="")
     Wait.objects.filter(run__id__among=run_ids, match__isnull=False).update(match=None, match_hash="")
     Approval.objects.filter(wait__run__id__among=run_ids).update(

@@ -1,5 +1,4 @@
-"""What retention takes of runs, and of what they leave behind. Nothing live is ever taken, nor what somebody live may
-ask for."""
+"""Retention of runs and their rows. It removes no live run, and no run whose results a live run may still read."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -14,9 +13,9 @@ from runs.retention.payloads import remove_payloads
 from runs.retention.sweep import Step, Walk, few, oldest
 
 PAYLOADS = "runs.payload"
-LAG = timedelta(hours=1)  # most runs have finished so long after their event, whose time is in their id
-STEPS = 20_000  # of journals that are emptied or deleted in one transaction, unless a single one has more
-# In the order of the primary key, and no more than that: journals of a batch may have millions of entries.
+LAG = timedelta(hours=1)  # within it, most runs have finished after their event, whose time is in their id
+STEPS = 20_000  # most steps that are emptied or deleted in one transaction, unless one journal has more
+# In the order of the primary key, with a limit: the journals of a batch may have millions of entries.
 STEPS_OF_EACH = """
 SELECT run_id, count(*) FROM (
   SELECT run_id FROM runs_step WHERE run_id = ANY(%s::uuid[]) ORDER BY run_id, key LIMIT %s::int) step
@@ -36,7 +35,7 @@ AND NOT EXISTS (SELECT FROM runs_run run WHERE run.worker_id = runs_worker.id AN
 
 
 def steps() -> list[Step]:
-    """Payloads come first: an event's goes when none of its runs has one any more."""
+    """Payloads come first: that of an event is removed after those of all its runs."""
     payloads, runs, audit = settings.WAKEFUL_KEEP_PAYLOADS, settings.WAKEFUL_KEEP_RUNS, settings.WAKEFUL_KEEP_AUDIT
     table = "runs_run"
     return [
@@ -53,15 +52,15 @@ def steps() -> list[Step]:
 
 
 def old(ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
-    """Those that finished before the instant: a run of an old event may have waited long, or be a replay. And those who
-    may ask what they gave did as well: a parent that is replayed asks its children again."""
+    """The runs that finished before the cutoff (a run of an old event may be young: it waited, or is a replay), if the runs that
+    may read their results did as well: the replay of a parent reads them again."""
     finished = Run.objects.finished().filter(id__among=ids, finished_at__lt=cutoff).order_by("id")
     asked_by = readers(found := list(finished.values_list("id", flat=True)))
-    # Locked, so that one that is being requeued counts as live.
+    # Locked, so that a run that is being requeued counts as live.
     asking = set[UUID]().union(*asked_by.values())
     done = Run.objects.finished().filter(id__among=sorted(asking), finished_at__lt=cutoff).order_by("id")
     alive = asking - set(done.select_for_update(skip_locked=True).values_list("id", flat=True))
-    return [id for id in found if alive.isdisjoint(asked_by.get(id, ()))]
+    return [run for run in found if alive.isdisjoint(asked_by.get(run, ()))]
 
 
 def with_old_payload(ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
@@ -70,11 +69,11 @@ def with_old_payload(ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
 
 
 def affordable(ids: Sequence[UUID]) -> Sequence[UUID]:
-    """The first of these whose journals have STEPS steps together, and always one."""
+    """The first of these whose journals have at most STEPS steps together, but at least one."""
     counts = dict(fetch(STEPS_OF_EACH, [list(ids), STEPS + 1]))
     left = STEPS
-    for number, id in enumerate(ids):
-        left -= counts.get(id, 0)
+    for number, run in enumerate(ids):
+        left -= counts.get(run, 0)
         if left < 0:
             return ids[: max(number, 1)]
     return ids

@@ -1,3 +1,3 @@
-"""How retention and erasure tell the database that they may take away what is immutable to everybody else."""
+"""SQL by which retention and erasure tell the database that they may remove immutable rows."""
 
 REMOVING = "set_config('wakeful.removing', 'on', true)"  # for the transaction

@@ -1,13 +1,13 @@
-"""Taking old rows away, a thousand at a time, while everything else goes on.
+"""Delete old rows in batches of 1,000 without blocking other work.
 
-A *walk* goes over a table whose ids are ordered by time, oldest first, each batch a range of the primary key and one
-transaction, and remembers in a Sweep row how far it came: its cost is that of the rows it meets, not of the table.
+A *walk* goes over a table whose ids are ordered by time, oldest first. Each batch is a range of the primary key and a transaction; a
+Sweep row records its progress. So a walk costs as much as the rows that it reads, not the table.
 
-1. A row that somebody has locked, or that is still needed, is passed over. So that it goes some day, a walk sets out
-   anew from the oldest row every AFRESH.
-2. The rows are locked first, and judged in a new statement after that: whoever came to need one before had locked it
-   (a replay does) and is seen; whoever comes later waits, and then finds it gone.
-3. The Sweep row is locked as well, so several may prune at once: they take turns, batch by batch.
+1. It skips a row that is locked elsewhere or still needed. To remove such rows later, a walk starts again from the oldest row
+   every AFRESH.
+2. It locks the rows first, and judges them in a new statement: a process that needed a row earlier (a replay) had locked it, and its
+   change is visible; a later one waits, and then finds the row gone.
+3. It locks the Sweep row as well, so that several prunes at the same time take turns, batch by batch.
 4. The database's clock decides what is old.
 """
 
@@ -22,15 +22,15 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from agents.ids import first_id_at
-from runs.db.sql import database_now, execute, fetch
+from runs.db.sql import database_now, execute, fetch, fetch_column
 from runs.failpoints import failpoint
 from runs.models import NIL, Sweep
 from runs.retention.removal import REMOVING
 
 BATCH = 1_000  # rows of one transaction
 AFRESH = timedelta(days=7)
-# Pruning can wait, and must not make others wait. A thousand ids look to the planner like a reason to read a whole table,
-# for every batch. Entries of the audit log are deleted by retention alone: REMOVING tells their trigger.
+# Pruning can wait, and must not make others wait. Without enable_seqscan=off the planner reads a whole table for a thousand ids. Only
+# retention may delete entries of the audit log: REMOVING tells their trigger.
 MANNERS = f"""
 SELECT set_config('lock_timeout', '2s', true), set_config('statement_timeout', '60s', true),
        set_config('enable_seqscan', 'off', true), {REMOVING}
@@ -55,31 +55,30 @@ Remove = Callable[[Sequence[UUID]], object]
 
 @dataclass(frozen=True, kw_only=True)
 class Removed:
-    """What a batch took away, and whether another would find more."""
+    """The number of rows that a batch removed, and whether another batch would find more."""
 
     rows: int
     more: bool
 
 
 class Step(Protocol):
-    """One thing that retention takes away."""
+    """A kind of rows or payloads that retention removes."""
 
     @property
     def name(self) -> str: ...
 
     def batch(self, limit: int = BATCH) -> Removed:
-        """Take the next ones away, in a transaction of its own."""
+        """Remove the next ones, in a transaction of its own."""
 
     def count(self) -> int:
-        """How many would go if there were time for all; nothing is changed."""
+        """How many would be removed in total; changes nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Walk:
-    """Over a table of time-ordered UUIDs. `judge` says which of these rows may go, being older than an instant, and
-    `foresee` which would if the walks before this one were done; `portion` how many of them one transaction can take, at
-    least one; `lag` is how far it stays behind that instant, so that it meets few rows that are not ready, and it never
-    overtakes the walk named by `after`."""
+    """A walk over a table of time-ordered UUIDs. `judge` returns the rows that may be removed, given a cutoff; `foresee` those
+    that could be after the walks before this one; `portion` the first of them that one transaction can remove, at least one.
+    The walk stays `lag` behind the cutoff, to read few rows that are not ready, and never overtakes the walk `after`."""
 
     name: str
     table: str
@@ -131,16 +130,16 @@ class Walk:
         return min(end, reached or UUID(NIL))
 
     def _range(self, position: UUID, end: UUID, limit: int) -> list[UUID]:
-        return [id for (id,) in fetch(RANGE.format(table=self.table), [position, end, limit])]
+        return fetch_column(RANGE.format(table=self.table), [position, end, limit])
 
     def _lock_and_judge(self, ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
-        locked = [id for (id,) in fetch(LOCK.format(table=self.table), [ids])] if ids else []
+        locked = fetch_column(LOCK.format(table=self.table), [ids]) if ids else []
         return self.judge(locked, cutoff) if locked else []
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deletion:
-    """Of rows that a statement finds by itself; the statements take `%(keep)s`, and to delete `%(limit)s`."""
+    """Deletes rows by a statement with the parameters `%(keep)s` and `%(limit)s`; `which` counts them, given `%(keep)s`."""
 
     name: str
     keep: timedelta
@@ -159,19 +158,19 @@ class Deletion:
 
 
 def oldest(name: str, table: str, *, at: str, keep: timedelta) -> Deletion:
-    """Of the first rows of a table that lie in the order they were written, while they are older than `keep`."""
+    """Delete from the first rows of a table whose ids grow with time, those older than `keep`."""
     names = {"table": table, "at": at}
     return Deletion(name=name, keep=keep, delete=DELETE_OLDEST.format(**names), which=COUNT_OLDEST.format(**names))
 
 
 def few(name: str, table: str, *, key: str, which: str, keep: timedelta) -> Deletion:
-    """Of the rows of a small table, or of an index, for which a condition on `%(keep)s` holds."""
+    """Delete the rows that match a condition on `%(keep)s`, from a small table or by an index."""
     names = {"table": table, "key": key, "which": which}
     return Deletion(name=name, keep=keep, delete=DELETE_FEW.format(**names), which=COUNT_FEW.format(**names))
 
 
 def set_out_afresh(*, every: timedelta = AFRESH) -> None:
-    """Send walks back to the oldest row that reached the young ones, and set out so long ago or longer."""
+    """Start walks again from the oldest row if they are complete and began at least `every` ago."""
     Sweep.objects.filter(began_at__lte=Now() - every, completed_at__isnull=False).update(
         position=NIL, began_at=Now(), completed_at=None
     )

@@ -1,7 +1,8 @@
-"""What a transaction changes, while it is open: its statements, and the rows of each table."""
+"""Record the changes of an open transaction: its statements, and the number of rows per table."""
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from agents.guards.sql_writes import is_write, text_of
 
 MOST = 200  # statements
 LONGEST = 2_000  # characters of a statement, and of its parameters
-# Of this transaction, and what the session has not yet told of those before it.
+# The counts of this transaction, plus those of earlier ones that the session has not reported yet.
 COUNTS = """
 SELECT relid::regclass::text, n_tup_ins, n_tup_upd, n_tup_del FROM pg_stat_xact_user_tables
 WHERE n_tup_ins + n_tup_upd + n_tup_del > 0
@@ -26,13 +27,13 @@ ENDS = re.compile(
     re.I,
 )
 
-Counts = dict[str, tuple[int, int, int]]  # rows inserted, updated and deleted, by table
-NONE = (0, 0, 0)
+VERBS = ("inserted", "updated", "deleted")
+Counts = Counter[tuple[str, str]]  # rows by (table, "inserted", "updated" or "deleted")
 
 
 @dataclass(kw_only=True)
 class Statement:
-    """One that writes. `rows` is how many it touched, -1 where that is not said; `state` is empty, "failed" or "undone"."""
+    """A statement that writes. `rows` is the number of affected rows, -1 if unknown; `state` is empty, "failed" or "undone"."""
 
     sql: str
     parameters: str
@@ -49,19 +50,19 @@ class TableChange:
 
 
 class Recorder:
-    """An execute wrapper of Django's; within it, the transaction cannot be ended by a statement."""
+    """An execute wrapper of Django's that refuses statements which end the transaction."""
 
     def __init__(self) -> None:
         self.statements: list[Statement] = []
-        self.count = 0  # of statements, those beyond MOST as well
+        self.count = 0  # of statements, including those beyond MOST
         self._marks: dict[str, _Mark] = {}
-        self._undone: Counts = {}
+        self._undone: Counts = Counter()
         self._before = _counts()
 
     def __call__(self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
         text = text_of(sql)
         if ENDS.search(text):
-            raise Permanent(f"a shadow run is one transaction, so nothing in it may say {text.strip()[:100]!r}")
+            raise Permanent(f"a shadow run is one transaction, so its body must not execute {text.strip()[:100]!r}")
         savepoint = SAVEPOINT.match(text)
         if savepoint is None:
             return self._record(text, params, many, lambda: execute(sql, params, many, context), context)
@@ -74,13 +75,10 @@ class Recorder:
         return result
 
     def changes(self) -> list[TableChange]:
-        """Of the tables that changed, without what was taken back. Of a truncated one PostgreSQL counts no rows."""
-        changed = _sum(_counts(), self._before, self._undone)
-        return [
-            TableChange(table=table, inserted=inserted, updated=updated, deleted=deleted)
-            for table, (inserted, updated, deleted) in sorted(changed.items())
-            if inserted or updated or deleted
-        ]
+        """The changed rows per table, without changes that were rolled back. PostgreSQL counts no rows for a TRUNCATE."""
+        changed = _counts() - self._before - self._undone
+        tables = sorted({table for table, _ in changed})
+        return [TableChange(table=table, **{verb: changed[table, verb] for verb in VERBS}) for table in tables]
 
     def _record(self, text: str, params: Any, many: bool, execute: Callable[[], Any], context: Any) -> Any:
         if not is_write(text):
@@ -98,15 +96,15 @@ class Recorder:
         return result
 
     def _take_back_to(self, mark: "_Mark") -> None:
-        # PostgreSQL goes on counting what a savepoint has taken back.
-        self._undone = _sum(_counts(), mark.counts, {table: _negative(of) for table, of in mark.undone.items()})
+        # PostgreSQL still counts changes that were rolled back to a savepoint.
+        self._undone = _counts() - mark.counts + mark.undone
         for statement in self.statements[mark.position :]:
             statement.state = statement.state or "undone"
 
 
 @dataclass(frozen=True)
 class _Mark:
-    """How things stood at a savepoint."""
+    """The counts at a savepoint."""
 
     position: int
     counts: Counts
@@ -114,26 +112,9 @@ class _Mark:
 
 
 def _counts() -> Counts:
-    # By the driver itself: Django's cursor would ask the recorder.
+    # With the driver itself: Django's cursor would call the recorder.
     rows = connection.connection.execute(COUNTS).fetchall()
-    return {table: (inserted, updated, deleted) for table, inserted, updated, deleted in rows}
-
-
-def _sum(now: Counts, *less: Counts) -> Counts:
-    """What is left of these counts, of those tables that have any."""
-    left: Counts = {}
-    for table, counted in now.items():
-        others = [other.get(table, NONE) for other in less]
-        inserted, updated, deleted = (
-            count - sum(other[index] for other in others) for index, count in enumerate(counted)
-        )
-        left[table] = (inserted, updated, deleted)
-    return left
-
-
-def _negative(counts: tuple[int, int, int]) -> tuple[int, int, int]:
-    inserted, updated, deleted = counts
-    return -inserted, -updated, -deleted
+    return Counter({(table, verb): count for table, *counts in rows for verb, count in zip(VERBS, counts, strict=True)})
 
 
 def _shown(params: Any, many: bool) -> str:

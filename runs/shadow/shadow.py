@@ -1,7 +1,7 @@
-"""Shadow run: what a run would do with today's code, tried out in one transaction that is rolled back, whatever happens.
+"""Shadow run: execute a run with today's code in a transaction that is always rolled back.
 
-Connections to anywhere else, other databases too, and new processes are refused. So nothing of it is left but what sequences
-have given out, and files it wrote. Waits for locks end after a second: nobody stands behind it for long.
+It refuses connections to other hosts and databases, and new processes. So it leaves only gaps in sequences, and files that the body
+wrote. It waits at most one second for a lock, so that it blocks other sessions only briefly.
 """
 
 import time
@@ -36,7 +36,7 @@ from runs.shadow.store import ShadowStore, Stop, Stopped, Taken, obstacle_of
 
 LIMIT = 30.0  # seconds, of the body
 SESSION = "wakeful:shadow"
-REFUSED = "a shadow run calls nobody and starts no process ({event}): make the call in a step with an effect of its own"
+REFUSED = "a shadow run makes no calls and starts no process ({event}): make the call in a step with another effect"
 LIMITS = """
 SELECT set_config('lock_timeout', '1s', true), set_config('statement_timeout', '30s', true),
        set_config('idle_in_transaction_session_timeout', '40s', true), set_config('application_name', %s::text, true)
@@ -47,12 +47,12 @@ class Outcome(StrEnum):
     SUCCEEDS = "succeeds"
     FAILS = "fails"
     RETRIES = "retries"  # the agent, or a step's `retries`, asks for another attempt
-    STOPS = "stops"  # a shadow run cannot know what comes then
+    STOPS = "stops"  # a shadow run cannot know how it goes on
 
 
 @dataclass(kw_only=True)
 class Shadow:
-    """What a run would do, as far as a shadow run can tell. What it leaves behind was collected, and sent to nobody."""
+    """The result of a shadow run. Its effects were collected, not sent."""
 
     agent: str
     trigger: str
@@ -77,22 +77,19 @@ class Shadow:
 
 
 def shadow(claim: Claim, origin: UUID | None = None) -> Shadow:
-    """Try out what a run claimed like this would do. `origin` is a run whose journal says what came of calls and waits.
+    """Execute a run with this claim as a shadow run. The journal of the run `origin` answers its calls and waits.
 
-    Call it in the main thread of a process of its own, outside of transactions. Raises IllegalState where there is no code.
+    Call it in the main thread of a process of its own, outside of transactions. Raises IllegalState for an unknown agent.
     """
     agent = _agent(claim)
     tried = Shadow(agent=agent.name, trigger=claim.trigger, version=agent.version, run_id=claim.run_id, origin=origin)
     with outside_refused(REFUSED), _other_databases_refused(), read_only(SESSION), _rolled_back():
         recorder, began = Recorder(), time.monotonic()
         with connection.execute_wrapper(recorder):
-            _try(agent, claim, tried)
+            (_try_durable if agent.durable else _try_atomic)(agent, claim, tried)
         tried.seconds = time.monotonic() - began
-        tried.changes, tried.statements, tried.statement_count = (
-            recorder.changes(),
-            recorder.statements,
-            recorder.count,
-        )
+        tried.changes, tried.statements = recorder.changes(), recorder.statements
+        tried.statement_count = recorder.count
     return tried
 
 
@@ -118,7 +115,7 @@ def _other_databases_refused() -> Iterator[None]:
 def _refuse_other_databases(connection: Any, **kwargs: Any) -> None:
     if connection.alias != DEFAULT_DB_ALIAS:
         connection.close()
-        raise Permanent(f"a shadow run has no part in database {connection.alias!r}: that would not be rolled back")
+        raise Permanent(f"a shadow run cannot use database {connection.alias!r}, because that would not be rolled back")
 
 
 class _Undone(Exception):
@@ -127,7 +124,7 @@ class _Undone(Exception):
 
 @contextmanager
 def _rolled_back() -> Iterator[None]:
-    # What is to run on commit goes with it. Other sessions of this process may only read: they are not rolled back.
+    # The on_commit hooks are discarded too. Other sessions of this process are read-only, because they are not rolled back.
     try:
         with writing():
             fetch(LIMITS, [SESSION])
@@ -135,13 +132,6 @@ def _rolled_back() -> Iterator[None]:
             raise _Undone
     except _Undone:
         pass
-
-
-def _try(agent: Agent, claim: Claim, tried: Shadow) -> None:
-    if agent.durable:
-        _try_durable(agent, claim, tried)
-    else:
-        _try_atomic(agent, claim, tried)
 
 
 def _try_atomic(agent: Agent, claim: Claim, tried: Shadow) -> None:
@@ -169,8 +159,7 @@ def _try_durable(agent: Agent, claim: Claim, tried: Shadow) -> None:
             journal.require_end()
         tried.result = storable(result, "its result")
     except BaseException as error:
-        # What interrupted it counts, whatever the body made of that.
-        end = journal.end or error
+        end = journal.end or error  # the body may have caught the interruption
         if isinstance(end, TriedAgain):
             store.commit(end.entries, Effects(), at="")
             end = _retry(end)
@@ -191,7 +180,7 @@ def _seconds(claim: Claim) -> float:
 
 
 def _tell(error: BaseException, claim: Claim, tried: Shadow) -> None:
-    """What ended the body before its end."""
+    """Set the outcome of a body that raised."""
     if isinstance(error, Stopped):
         tried.outcome, tried.stop = Outcome.STOPS, error.stop
     elif isinstance(error, DeadlineExceeded) and claim.policy.timeout > LIMIT:

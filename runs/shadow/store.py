@@ -1,11 +1,12 @@
-"""The store of a shadow run's journal: transactional steps are done, in savepoints of the one transaction that is rolled back;
-calls to the outside and waits are answered by what the original run's journal says of them, or the shadow run stops there.
+"""The store of a shadow run's journal: transactional steps run in savepoints of the transaction that is rolled back. The original
+run's journal answers outside calls and waits; without an answer, the shadow run stops there.
 """
 
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -18,7 +19,14 @@ from agents.guards.storable import shown
 from agents.journal.ends import Interrupted
 from agents.journal.entries import RESULTS, VALUE, NewWait, RecordedStep, RecordedWait, StepEntry, sought_by
 from agents.journal.memory import Nesting
-from agents.journal.protocol import ApprovalWish, ChildrenWish, EventWish, StepWish, TimeWish, WaitWish
+from agents.journal.protocol import (
+    ApprovalRequest,
+    ChildrenRequest,
+    EventRequest,
+    StepRequest,
+    TimeRequest,
+    WaitRequest,
+)
 from agents.journal.store import Store
 from runs.attempt.deadline import step_deadline
 from runs.attempt.effects import check
@@ -28,12 +36,12 @@ from runs.db.sql import execute
 from runs.durable import recorded
 from runs.models import Step
 
-STATES = "state "  # what begins the names of values read from the agent's state
+STATES = "state "  # prefix of the names of values read from the agent's state
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stop:
-    """Where a shadow run cannot go on: at a call, a wait, somebody's lock, its limit of time, or in a thread."""
+    """The point where a shadow run cannot go on: a call, a wait, a lock, its time limit, or a thread."""
 
     kind: str
     said: str
@@ -44,7 +52,7 @@ class Stop:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """An entry that today's code asked for: a step, a value or a wait; how it was come by: done, journal, drawn, failed."""
+    """An entry that today's code asked for: a step, a value or a wait. `how`: done, journal, drawn or failed."""
 
     key: str
     kind: str
@@ -67,41 +75,41 @@ class ShadowStore(Store):
         self.claim = claim
         self.agent = claim.agent
         self.max_output = settings.WAKEFUL_MAX_OUTPUT
-        self.max_entries = sys.maxsize  # its entries are nowhere written down
+        self.max_entries = sys.maxsize  # its entries are not stored
         self.steps = {step.key: step for step in steps}
         self.waits = {wait.key: wait for wait in waits}
-        self.left = Effects()  # by the steps that were done
+        self.left = Effects()  # of the steps that ran
         self.taken: list[Taken] = []
         self._body = ReadOnly()
         self._outside = Nesting()
 
     @property
     def not_asked(self) -> list[str]:
-        """What the original's journal has, and today's code did not come to."""
+        """Entries of the original's journal that today's code did not ask for."""
         asked = {entry.key for entry in self.taken} | {f"{RESULTS}{entry.key}" for entry in self.taken}
         known: list[RecordedStep | RecordedWait] = [*self.steps.values(), *self.waits.values()]
         return [entry.key for entry in sorted(known, key=lambda entry: entry.position) if entry.key not in asked]
 
     # What the original's journal answers
 
-    def step(self, key: str, wish: StepWish) -> RecordedStep | None:
+    def step(self, key: str, request: StepRequest) -> RecordedStep | None:
         known = self.steps.get(key)
-        if wish.effect == "transactional" or (known and known.status == Step.Status.STARTED):
+        if request.effect == "transactional" or (known and known.status == Step.Status.STARTED):
             return None
         return known
 
     def value(self, key: str) -> RecordedStep | None:
         known = self.steps.get(key)
-        # What the agent keeps between its runs is today's: a step of today's is about to write it.
+        # The agent's state is read now, because steps of this shadow run write it.
         if known and (known.effect != Step.Effect.VALUE or key.startswith(STATES)):
             known = None
         if not key.startswith(RESULTS):
             self._note(key, "value", "journal" if known else "drawn")
         return known
 
-    def wait(self, key: str, wish: WaitWish) -> RecordedWait | None:
+    def wait(self, key: str, request: WaitRequest) -> RecordedWait | None:
         known = self.waits.get(key)
-        return known if known and known.is_over and known.sought == sought_by(wish) else None
+        return known if known and known.is_over and known.sought == sought_by(request) else None
 
     def recalled(self, key: str, kind: str) -> None:
         self._note(key, kind, "journal")
@@ -110,24 +118,24 @@ class ShadowStore(Store):
         return _stopped(
             "wait",
             wait.key,
-            f"it would now wait for {wanted(wait.wish)}",
+            f"it would now wait for {wanted(wait.request)}",
             effect="wait",
-            arguments=_asked(wait.wish),
+            arguments=_asked(wait.request),
         )
 
     # Steps
 
-    def obstacle(self, key: str, wish: StepWish) -> Stopped | None:
-        if wish.effect != "transactional":
+    def obstacle(self, key: str, request: StepRequest) -> Stopped | None:
+        if request.effect != "transactional":
             return _stopped(
                 "call",
                 key,
-                f"step {key!r} would now be called, and no journal says what came of it",
-                effect=wish.effect,
-                arguments=shown(wish.arguments),
+                f"step {key!r} would be called now, and no journal has its outcome",
+                effect=request.effect,
+                arguments=shown(request.arguments),
             )
         if not self._outside.is_own_thread:
-            said = f"step {key!r} runs in a thread of its own, which has another database session"
+            said = f"step {key!r} runs in another thread, which has another database session"
             return _stopped("thread", key, said)
         return None
 
@@ -170,7 +178,7 @@ class ShadowStore(Store):
 
     @contextmanager
     def body(self) -> Iterator[None]:
-        """Within, what is no transactional step may only read."""
+        """Within, only transactional steps may write."""
         self._body.begin()
         try:
             yield
@@ -186,7 +194,7 @@ def _stopped(kind: str, key: str, said: str, *, effect: str = "", arguments: Any
 
 
 class ReadOnly:
-    """PostgreSQL's own refusal of writes, in a savepoint: the only way to have it end within a transaction."""
+    """Lets PostgreSQL refuse writes. It uses a savepoint, the only way to end the refusal within a transaction."""
 
     def __init__(self) -> None:
         self._savepoint: str | None = None
@@ -197,51 +205,46 @@ class ReadOnly:
 
     def end(self) -> None:
         if self._savepoint:
-            transaction.set_rollback(False)  # what broke within ends with it
+            transaction.set_rollback(False)  # an error within ends with the savepoint
             transaction.savepoint_rollback(self._savepoint)
             transaction.savepoint_commit(self._savepoint)
             self._savepoint = None
 
 
 def obstacle_of(error: BaseException) -> str:
-    """What of the shadow run's own limits an error is about; empty where it is the agent's."""
+    """Which limit of the shadow run caused an error; empty if the agent caused it."""
     seen: BaseException | None = error
     while seen is not None:
         match getattr(seen, "sqlstate", None):
             case "55P03":
-                return "somebody else holds a lock on a row that it needs; a shadow run waits for one second"
+                return "another session locks a row that it needs; a shadow run waits for one second"
             case "57014":
-                return "a statement took longer than a shadow run may"
+                return "a statement took longer than a shadow run allows"
         seen = seen.__cause__ or seen.__context__
     return ""
 
 
-def wanted(wish: WaitWish) -> str:
+def wanted(request: WaitRequest) -> str:
     """What a wait is for, in words."""
-    match wish:
-        case TimeWish():
-            return f"the time to come: {wish.until:%Y-%m-%d %H:%M:%S %Z}" if wish.until else _span(wish.duration)
-        case EventWish():
-            having = (
-                f" with {', '.join(f'{path} = {value!r}' for path, value in wish.match.items())}" if wish.match else ""
-            )
-            return (
-                f"an event {wish.type}{f' from {wish.source}' if wish.source else ''}{having}{_at_most(wish.timeout)}"
-            )
-        case ApprovalWish():
-            return f"an approval: {wish.question}{_at_most(wish.expires)}"
-        case ChildrenWish():
-            return f"{len(wish.children)} child runs{_at_most(wish.timeout)}"
+    match request:
+        case TimeRequest(until=datetime() as until):
+            return f"the time to come: {until:%Y-%m-%d %H:%M:%S %Z}"
+        case TimeRequest():
+            return in_words(request.duration) if request.duration else "no time"
+        case EventRequest():
+            values = ", ".join(f"{path} = {value!r}" for path, value in request.match.items())
+            source = f" from {request.source}" if request.source else ""
+            return f"an event {request.type}{source}{f' with {values}' if values else ''}{_at_most(request.timeout)}"
+        case ApprovalRequest():
+            return f"an approval: {request.question}{_at_most(request.expires)}"
+        case ChildrenRequest():
+            return f"{len(request.children)} child runs{_at_most(request.timeout)}"
 
 
-def _asked(wish: WaitWish) -> Any:
-    if isinstance(wish, ApprovalWish):
-        return shown([wish.arguments])[0]
-    return shown([dict(wish.match)])[0] if isinstance(wish, EventWish) else None
-
-
-def _span(duration: Any) -> str:
-    return in_words(duration) if duration else "no time"
+def _asked(request: WaitRequest) -> Any:
+    if isinstance(request, ApprovalRequest):
+        return shown([request.arguments])[0]
+    return shown([dict(request.match)])[0] if isinstance(request, EventRequest) else None
 
 
 def _at_most(duration: Any) -> str:

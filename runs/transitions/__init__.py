@@ -1,5 +1,5 @@
-"""How a run leaves a state.
+"""Transitions of a run to another status.
 
-`outcome` says what becomes of a run, `leave` writes it: one statement, in which everything hangs on the fence. `entries` are the
-rows of a journal that go with it, `lock` locks a run as everything does (key first).
+`outcome` is the value, `leave` writes it in one statement that does nothing unless its fence holds. `entries` are the journal rows
+of that statement; `lock` locks a run (its key first, as everywhere); `stop` cancels runs.
 """

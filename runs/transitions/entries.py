@@ -1,4 +1,4 @@
-"""Entries of a run's journal, as parts of the statement whose fence they hang on."""
+"""Entries of a run's journal, as parts of a statement with a fence."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from runs.models import Approval, Wait
 
 @dataclass(frozen=True, kw_only=True)
 class ApprovalEntry:
-    """What a person is asked."""
+    """The question of an approval."""
 
     id: UUID
     question: str
@@ -31,7 +31,7 @@ class ApprovalEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class WaitEntry:
-    """What a run is to wait for. It is over after `duration`, or at `until`, if either is given."""
+    """A wait to write. It ends after `duration` or at `until`, if either is given."""
 
     key: str
     position: int
@@ -46,7 +46,7 @@ class WaitEntry:
     approval: ApprovalEntry | None = None
 
 
-# `{run}` is the part of the statement in which the fence stands; without its row nothing is written.
+# `{run}` is the part of the statement with the fence; without a row of it nothing is written.
 JOURNALED = """journaled AS (
   INSERT INTO runs_step (run_id, key, position, is_keyed, effect, status, epoch, claim, attempts, arguments, output, error,
                          error_kind, is_permanent, kind, usage, started_at, ended_at)
@@ -65,7 +65,7 @@ JOURNALED = """journaled AS (
     error = excluded.error,
     error_kind = excluded.error_kind, is_permanent = excluded.is_permanent, usage = excluded.usage, ended_at = excluded.ended_at
 )"""
-# A wait that a cancel has closed is opened again by the requeued run; its time runs on.
+# A requeued run opens a wait again that its cancellation closed; the deadline does not change.
 WAITED = """waited AS (
   INSERT INTO runs_wait (run_id, key, position, is_keyed, kind, status, due_at, event_type, match, match_shape, match_hash, children)
   SELECT run.id, %(wait_key)s::text, %(wait_position)s::int, %(wait_keyed)s::boolean, %(wait_kind)s::text, 'open',
@@ -106,7 +106,7 @@ def step_parameters(entries: Sequence[StepEntry]) -> dict[str, Any]:
 
 
 def wait_parameters(wait: WaitEntry) -> dict[str, Any]:
-    shape, hash = match_of(wait.match or {}, wait.event_source)
+    match_shape, match_hash = match_of(wait.match or {}, wait.event_source)
     parameters: dict[str, Any] = {
         "wait_key": wait.key,
         "wait_position": wait.position,
@@ -116,8 +116,8 @@ def wait_parameters(wait: WaitEntry) -> dict[str, Any]:
         "wait_duration": wait.duration,
         "wait_event_type": wait.event_type,
         "wait_match": None if wait.match is None else Jsonb(wait.match),
-        "wait_shape": shape,
-        "wait_hash": hash,
+        "wait_shape": match_shape,
+        "wait_hash": match_hash,
         "wait_children": list(wait.children),
     }
     if approval := wait.approval:

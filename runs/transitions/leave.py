@@ -1,9 +1,8 @@
-"""How a run leaves `running` (or, by somebody else's hand, any live state): one statement for every way out.
+"""End a claim, or take a run out of any live status: one statement for every transition.
 
-The compare-and-set on the epoch and the claim's identity is the fence (after a failover that lost a claim, another claim
-may have the same epoch). It stands in the transaction's last statement, and everything else in
-that statement hangs on it: no row, and the attempt, the ledger, the outbox and the promotion of the key's next run are
-empty too.
+The compare-and-set on the epoch and the claim's identity is the fence (after a failover that lost a claim, another claim may have
+the same epoch). It is in the last statement of the transaction. If it matches no row, that statement writes nothing else either:
+no attempt, ledger or outbox row, no promotion of the key's next run.
 """
 
 import json
@@ -23,24 +22,18 @@ from runs.exceptions import RunLost
 from runs.failpoints import failpoint
 from runs.models import Run
 from runs.states import FINISHED, RunStatus
-from runs.transitions.entries import (
-    ASKED,
-    JOURNALED,
-    WAITED,
-    step_parameters,
-    wait_parameters,
-)
+from runs.transitions.entries import ASKED, JOURNALED, WAITED, step_parameters, wait_parameters
 from runs.transitions.outcome import GOES_ON, Leaves, Outbound, Outcome, Ticket
 
-# That a run has finished is told on a grid of half seconds: singly, the dispatcher would spend more on hearing of runs
-# than on dispatching them (measured: a third of all CPU).
+# Finished runs are reported on a grid of half seconds: one by one, the dispatcher would spend more on the reports than on
+# dispatching (measured: a third of all CPU).
 FINISHED_MESSAGE = """
   SELECT 'run.finished', id::text,
          jsonb_build_object('run', id, 'agent', agent, 'trigger', trigger_id, 'status', %(status)s::text, 'error', %(error)s::text),
          0, '', date_bin('500 ms', clock_timestamp(), 'epoch') + interval '500 ms'
   FROM gone
 """
-# A statement is put together of the parts that an outcome needs: PostgreSQL gets ready for every part, used or not.
+# A statement has only the parts that an outcome needs: PostgreSQL prepares every part, used or not.
 GONE = """
 WITH gone AS (
   UPDATE runs_run SET
@@ -80,14 +73,14 @@ TOLD = """told AS (
   INSERT INTO runs_outboxmessage (topic, key, payload, attempts, last_error, available_at)
   {finished}
 )""".replace("{finished}", FINISHED_MESSAGE.strip())
-# A parent may wait for it. Whether others of its children live yet is looked up when this is read.
+# The parent may wait for it. The reader of the message checks whether other children are live.
 REPORTED = """reported AS (
   INSERT INTO runs_outboxmessage (topic, key, payload, attempts, last_error, available_at)
   SELECT 'child.finished', parent_id::text, jsonb_build_object('parent', parent_id, 'run', id, 'status', %(status)s::text), 0, '',
          clock_timestamp()
   FROM gone WHERE parent_id IS NOT NULL
 )"""
-# What a run waited for when it was stopped; nobody need decide, and nothing that comes wakes it.
+# Close the wait of a stopped run: it needs no decision, and no event wakes the run.
 CLOSED = """closed AS (
   UPDATE runs_wait SET status = 'closed', ended_at = clock_timestamp() FROM gone
   WHERE runs_wait.run_id = gone.id AND runs_wait.status = 'open'
@@ -104,21 +97,21 @@ PROMOTED = """promoted AS (
   RETURNING runs_run.id
 )""".replace("{placed}", keys.PLACED.replace("{next}", keys.NEXT))
 PROMOTED = PROMOTED.replace("{freed}", "(SELECT key, id FROM gone)")
-# When its run was claimed, nothing that was ready had a lesser turn.
+# When the run was claimed, no ready run had a lower turn.
 PROMOTED = PROMOTED.replace(
     "{since}", "coalesce((SELECT turn FROM gone WHERE (gone.queue, gone.priority) = (run.queue, run.priority)), 0)"
 )
-# The owner's fence names no status: `status = 'running'` would send the planner to the small partial index and its
-# dead entries instead of the primary key. Everybody else must see the very state it decided on: a run that was blocked
-# may have been given its key's slot since, and would take it along.
+# The owner's fence names no status: with `status = 'running'` the planner would use the small partial index and its dead entries
+# instead of the primary key. Other processes compare the status and slot that they decided on: a blocked run may have got its
+# key's slot since, and would keep it.
 #
-# After a failover the new primary may lack what this claim committed before, so nothing may follow it.
+# After a failover the new primary may lack earlier commits of this claim, so the claim must commit nothing more.
 ON_ITS_TIMELINE = "AND (%(timeline)s::text = '' OR runs_timeline() IN ('', %(timeline)s::text))"
 BY_OWNER = GONE.replace("{guard}", ON_ITS_TIMELINE)
 BY_OTHERS = GONE.replace(
     "{guard}", "AND coalesce(status, '') = %(expected)s::text AND slot IS NOT DISTINCT FROM %(slot)s::smallint"
 )
-# Of those without a place none has an owner, and none's end makes room for another.
+# Runs without a place have no owner, and their end makes no room for another run.
 TAKE_BLOCKED = """
 WITH gone AS (
   UPDATE runs_run SET
@@ -136,16 +129,16 @@ INSERT INTO runs_outboxmessage (topic, key, payload, attempts, last_error, avail
 
 
 def leave(ticket: Ticket, outcome: Outcome) -> None:
-    """End the owner's claim, as the last statement of the transaction this is called in. RunLost: roll back and stop."""
+    """End the owner's claim, as the last statement of the caller's transaction. RunLost: roll back and stop."""
     if not _leave(BY_OWNER, ticket, outcome, fenced=0):
         raise RunLost(f"run {ticket.run_id} left epoch {ticket.epoch}")
 
 
 def take_away(ticket: Ticket, outcome: Outcome, *, expected: RunStatus, claim_epoch: int | None = None) -> bool:
-    """End a run that somebody else owns, or nobody; its epoch rises, so the old owner's fence fails at once.
+    """Change a run that another process owns, or none. Its epoch rises, so the old owner's fence fails at once.
 
-    False: it is no longer in the expected state, epoch or slot, and nothing was changed. `claim_epoch` is that of the
-    claim that ends, where a fence has raised the run's epoch since.
+    False: its status, epoch or slot is no longer the expected one, and nothing was changed. `claim_epoch` is the epoch of the
+    claim that ends, if a fence has raised the run's epoch since.
     """
     with transaction.atomic():
         taken = _leave(BY_OTHERS, ticket, outcome, fenced=1, expected=expected, claim_epoch=claim_epoch)
@@ -155,12 +148,10 @@ def take_away(ticket: Ticket, outcome: Outcome, *, expected: RunStatus, claim_ep
 
 
 def take_blocked_away(key: str, *, reason: str, but: UUID | None = None, most: int | None = None) -> int:
-    """Cancel the runs of a key that wait for a place, except one, or the first so many; under the key's lock. How many."""
-    taken = execute(
-        TAKE_BLOCKED,
-        {"key": key, "but": but, "most": most, "reason": reason, "status": RunStatus.CANCELLED, "error": ""},
-    )
-    if taken:
+    """Cancel the runs of a key that wait for a place, except `but`, at most `most`; return how many. Call it under the key's
+    lock."""
+    names = {"key": key, "but": but, "most": most, "reason": reason, "status": RunStatus.CANCELLED, "error": ""}
+    if taken := execute(TAKE_BLOCKED, names):
         nudge_dispatcher()
     return taken
 
@@ -173,7 +164,7 @@ def _leave(gone: str, ticket: Ticket, outcome: Outcome, **how: Any) -> bool:
             return True
         if not _cancel_requested(ticket):
             return False
-        # It must not go on, nor ask anybody anything: whoever asked was told that it stops.
+        # A cancelled run must not go on or ask for an approval.
         outcome = replace(outcome, status=RunStatus.CANCELLED, reason="cancelled", due_in=None, wait=None, notices=())
     if ticket.key:
         keys.lock(ticket.key)
@@ -181,7 +172,7 @@ def _leave(gone: str, ticket: Ticket, outcome: Outcome, **how: Any) -> bool:
 
 
 def _keeps_place(ticket: Ticket, outcome: Outcome) -> bool:
-    """A backoff keeps its place only where the key has but one: there, nobody may pass. Who waits keeps it if told to."""
+    """A backoff keeps its place only if the key's limit is 1: no other run may pass it. A wait keeps it if told to."""
     if outcome.status in (RunStatus.WAITING, RunStatus.UNCERTAIN):
         return outcome.holds_key
     return outcome.status == RunStatus.QUEUED and (outcome.due_in is None or ticket.key_limit == 1)
@@ -193,8 +184,8 @@ def _cancel_requested(ticket: Ticket) -> bool:
 
 
 def _parts(ticket: Ticket, outcome: Outcome, expected: RunStatus | None) -> dict[str, bool]:
-    """What hangs on the fence, as further parts of its statement: those that this outcome needs."""
-    parts = {
+    """The parts of the statement after the fence, and whether this outcome needs them."""
+    return {
         ATTEMPTED: outcome.attempt is not None,
         LEDGER: outcome.status == RunStatus.SUCCEEDED,
         JOURNALED: bool(outcome.entries),
@@ -205,10 +196,9 @@ def _parts(ticket: Ticket, outcome: Outcome, expected: RunStatus | None) -> dict
         REPORTED: outcome.status in FINISHED and ticket.may_have_parent,
         CLOSED: expected == RunStatus.WAITING,
         NOTED: bool(outcome.notices),
-        # One without a place counts too: with a limit of 1 others may have waited behind it.
+        # Also for a run without a place: with a limit of 1, other runs may have waited behind it.
         PROMOTED: ticket.key is not None and not _keeps_place(ticket, outcome),
     }
-    return {part: True for part, is_needed in parts.items() if is_needed}
 
 
 def _execute(
@@ -250,7 +240,7 @@ def _execute(
     if outcome.wait:
         parameters |= wait_parameters(outcome.wait)
     parts = _parts(ticket, outcome, expected)
-    promotes = "EXISTS (SELECT FROM promoted)" if PROMOTED in parts else "false"
+    promotes = "EXISTS (SELECT FROM promoted)" if parts[PROMOTED] else "false"
     left = fetch(f"{gone}{hanging(parts, on='gone')}\nSELECT parent_id IS NOT NULL OR {promotes} FROM gone", parameters)
     for (is_news,) in left:
         if is_news or outcome.status != RunStatus.SUCCEEDED or are_due_soon(outcome.outbound):
@@ -261,12 +251,12 @@ def _execute(
 
 
 def are_due_soon(messages: Sequence[Outbound]) -> bool:
-    """Is one of them due before the dispatcher looks by itself? NOTIFY takes a lock that all databases of the server share."""
+    """Is a message due before the dispatcher's safety look? NOTIFY takes a lock that all databases of the server share."""
     return any(message.due_in < settings.WAKEFUL_SAFETY_LOOK for message in messages)
 
 
 def hanging(parts: Mapping[str, Any], *, on: str) -> str:
-    """Those of the parts that are needed, to follow the part of a statement that they hang on."""
+    """The needed parts, as SQL that follows the fence `on`."""
     return "".join(f", {part}" for part, is_needed in parts.items() if is_needed).replace("{run}", on)
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a run when a claim ends, as a value."""
+"""The outcome of a claim, as a value."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,22 +14,22 @@ from runs.transitions.entries import WaitEntry
 
 @dataclass(frozen=True, kw_only=True)
 class Ticket:
-    """The claim of a run that an outcome ends, and what its key needs."""
+    """The claim that an outcome ends, and the run's place in its key."""
 
     run_id: UUID
     epoch: int
     claim: UUID | None
-    timeline: str = ""  # of the owner's claim; "" for others, and where it is not known
+    timeline: str = ""  # of the owner's claim; "" for other processes, or if unknown
     key: str | None
     slot: int | None
     key_limit: int = 1
-    attempt: int | None = None  # its number, where progress has reset the count since
+    attempt: int | None = None  # its number, in case progress has reset the count since
     may_have_parent: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outbound:
-    """A message for the outbox; with `due_in` not before that is over."""
+    """A message for the outbox, delivered after `due_in`."""
 
     topic: str
     key: str
@@ -46,8 +46,8 @@ class NoticeRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What becomes of a run. `attempt` None: no attempt ended with it. `due_in` is a backoff. `holds_key`: it keeps its
-    place while it waits. `unproved` is the step that it is parked over, if it is."""
+    """The next status of a run. `attempt` None: no attempt ends. `due_in` is a backoff. `holds_key`: the run keeps its place
+    while it waits. `unproved`: the key of the step that it is parked over."""
 
     status: RunStatus
     attempt: Attempt.Outcome | None = None
@@ -65,17 +65,24 @@ class Outcome:
     unproved: str = ""
 
 
+def released(reason: str) -> Outcome:
+    """Back to the queue, with the attempt given back."""
+    return Outcome(
+        status=RunStatus.QUEUED, attempt=Attempt.Outcome.RELEASED, reason=f"released: {reason}", give_back=True
+    )
+
+
 GOES_ON = frozenset({RunStatus.QUEUED, RunStatus.WAITING, RunStatus.UNCERTAIN})
 
 
 def back_in_line(run: Run, reason: str) -> Outcome:
-    """For a run that a person, or a late answer, lets go on: without a place of its key it lines up for one, by the timers."""
+    """The outcome of a run that goes on after a person's or a late answer. The timers line it up for a place of its key."""
     due_in = timedelta() if run.key and run.slot is None else None
     return Outcome(status=RunStatus.QUEUED, reason=reason, due_in=due_in)
 
 
 class Leaves(Protocol):
-    """What a run, or a step, leaves behind."""
+    """Effects of a run or a step."""
 
     @property
     def outbound(self) -> Sequence[Outbound]: ...

@@ -13,7 +13,7 @@ from runs.transitions.leave import take_away, take_blocked_away
 from runs.transitions.outcome import Outcome, ticket_of
 
 NEXT_EVENT = "the next event"
-MOST_AT_ONCE = 10_000  # runs that one transaction replaces: others wait for what it has locked
+MOST_AT_ONCE = 10_000  # most runs that one transaction replaces, because others wait for its locks
 LOCK_RUNS = """
 SELECT wanted.key, live.runs, locked.runs FROM unnest(%(keys)s::text[]) AS wanted(key)
 CROSS JOIN LATERAL (
@@ -28,8 +28,8 @@ CROSS JOIN LATERAL (
 
 
 def lock_runs(wanted: Collection[str]) -> set[str]:
-    """Those of the keys all of whose live runs this transaction got locked, waiting for none; under the keys' locks. A run
-    that somebody else has locked cannot be told to stop now; and of very many, some are cancelled now, the rest later."""
+    """Lock all live runs of keys, without waiting; return the keys for which that worked. Call it under the keys' locks. Of
+    a key with more than MOST_AT_ONCE live runs, it cancels some, the rest later."""
     lockable = set()
     for key, live, locked in fetch(LOCK_RUNS, {"keys": sorted(wanted), "most": MOST_AT_ONCE}) if wanted else ():
         if live > MOST_AT_ONCE:
@@ -40,8 +40,8 @@ def lock_runs(wanted: Collection[str]) -> set[str]:
 
 
 def replace_others(key: str, run_id: UUID) -> None:
-    """Cancel every live run of a key but this one, in the caller's transaction, under the key's lock and the runs'. Those
-    blocked go first: the place of one that stops is not given to another that is to stop."""
+    """Cancel every live run of a key except this one, in the caller's transaction, under the locks of the key and its runs.
+    Blocked runs come first, so that none of them gets the place of another one that stops."""
     by = f"{NEXT_EVENT}, for run {run_id}"
     take_blocked_away(key, but=run_id, reason=f"cancelled by {by}")
     for run in Run.objects.live().filter(key=key).exclude(pk=run_id).defer(*UNPARSED).order_by("seq"):
@@ -49,8 +49,7 @@ def replace_others(key: str, run_id: UUID) -> None:
 
 
 def stop(run: Run, by: str) -> bool:
-    """Cancel it, in the caller's transaction; one that is running is asked to stop. False: it has moved on since it was
-    read."""
+    """Cancel a run, in the caller's transaction; ask a running one to stop. False: it has changed since it was read."""
     if run.status in FINISHED:
         return False
     if run.status == RunStatus.RUNNING:

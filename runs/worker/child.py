@@ -1,4 +1,4 @@
-"""A child process of a worker: what it prepares, and how it ends with its parent."""
+"""A child process of a worker: its preparation, and its end with its parent."""
 
 import os
 import signal
@@ -12,14 +12,14 @@ from celery.signals import worker_process_init
 
 @worker_process_init.connect
 def prepare_child(**kwargs: Any) -> None:
-    """A child dies with its parent, and leaves SIGTERM to it: the parent decides what a stop means for a run."""
+    """Let a child die with its parent, and ignore SIGTERM: the parent decides what happens to its run."""
     die_with_parent()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def die_with_parent() -> None:
-    # The kernel means the thread that forked. Without an event loop (some transports), the pool forks replacements in a
-    # thread that ends with a warm shutdown, before the runs of these children may.
+    # For the kernel, the parent is the thread that forked. Without an event loop (some transports), the pool forks replacements in
+    # a thread that ends at a warm shutdown, before the runs of these children.
     was_forked_by_main = isinstance(threading.current_thread(), threading._MainThread)  # type: ignore[attr-defined]
     if sys.platform == "linux" and was_forked_by_main:
         import ctypes

@@ -1,5 +1,5 @@
-"""The parent of a Celery worker's children: it holds the lease, watches the children, stops what is overdue or
-cancelled, and lets go of everything in order when told to stop."""
+"""The parent of a Celery worker's children: it renews the lease, watches the children, stops overdue and cancelled runs, and releases
+everything in order at a shutdown."""
 
 import contextlib
 import os
@@ -33,17 +33,17 @@ from runs.processes.rescue import lost, terminate_session
 from runs.queues.doorbell import QUEUE_PREFIX
 from runs.states import RunStatus
 from runs.transitions.leave import take_away
-from runs.transitions.outcome import Outcome, ticket_of
+from runs.transitions.outcome import Outcome, released, ticket_of
 
 log = structlog.get_logger(__name__)
 
-KILL_WAIT = 2.0  # seconds a SIGKILLed child has to be gone
+KILL_WAIT = 2.0  # seconds to wait for the end of a SIGKILLed child
 PAUSE = 1.0  # seconds between two looks while they fail
-JUDGE_AFTER = 5.0  # seconds a child has, once the database is back, to record what its overdue run came to
+JUDGE_AFTER = 5.0  # seconds after the database is back in which a child may record the outcome of an overdue run
 # This incarnation. Children inherit it by fork; a new parent process is a new incarnation.
 WORKER_ID = uuid4()
 
-# A fence raises the epoch, so that the owner can commit nothing more; no row: the run has moved on.
+# A fence raises the epoch, so that the owner can commit nothing more; no row: the run has changed meanwhile.
 FENCE_OVERDUE = """
 UPDATE runs_run SET epoch = epoch + 1
 WHERE id = %s::uuid AND epoch = %s::int AND claim IS NOT DISTINCT FROM %s::uuid AND status = 'running' AND deadline_at < clock_timestamp()
@@ -54,8 +54,19 @@ WHERE id = %s::uuid AND epoch = %s::int AND claim IS NOT DISTINCT FROM %s::uuid 
 """
 
 
+MISSED_DEADLINE = Outcome(
+    status=RunStatus.FAILED,
+    attempt=Attempt.Outcome.DEADLINE,
+    reason="deadline",
+    error="DeadlineExceeded: it did not stop at its timeout, so its process was killed",
+)
+CANCELLED = Outcome(
+    status=RunStatus.CANCELLED, attempt=Attempt.Outcome.CANCELLED, reason="cancelled", error="cancelled while running"
+)
+
+
 class Parent(bootsteps.StartStopStep):
-    """Celery bootstep: begins the incarnation once the pool stands, before the consumer takes its first doorbell."""
+    """Celery bootstep: begins the incarnation after the pool has started, before the consumer takes its first doorbell."""
 
     requires = ("celery.worker.components:Pool",)
     watch: "Watch | None" = None
@@ -76,7 +87,7 @@ class Parent(bootsteps.StartStopStep):
         ]
         agents = registry.all_agents()
         wait_for_migrations()
-        timeline.notice_failover()  # before this incarnation, which is of the new timeline
+        timeline.notice_failover()  # before this incarnation, which belongs to the new timeline
         lease.open_row(
             Worker.Kind.WORKER,
             id=WORKER_ID,
@@ -103,12 +114,12 @@ def end_incarnation(**kwargs: Any) -> None:
 
 
 class Watch(threading.Thread):
-    """Blocks until a child dies, the lease is to be renewed, or a stop is asked for."""
+    """Blocks until a child dies, the lease must be renewed, or a shutdown begins."""
 
     def __init__(self, worker: Any) -> None:
         super().__init__(name="wakeful-parent", daemon=True)
         self.worker = worker
-        self.children: dict[int, int] = {}  # pid → a descriptor that becomes readable when it dies
+        self.children: dict[int, int] = {}  # pid → a descriptor that becomes readable when the child dies
         self.renew_at = 0.0
         self.kill_at: float | None = None
         self.judge_at = 0.0  # no run is overdue before this
@@ -118,13 +129,13 @@ class Watch(threading.Thread):
         self.wake_reader, self.wake_writer = os.pipe()
 
     def drain(self) -> None:
-        """Called from a signal handler: only note it, and wake the thread."""
+        """Called from a signal handler: only note the time, and wake the thread."""
         if self.kill_at is None:
             self.kill_at = time.monotonic() + settings.WAKEFUL_SHUTDOWN_GRACE.total_seconds()
         os.write(self.wake_writer, b".")
 
     def finish(self) -> None:
-        """The pool is gone: end the incarnation."""
+        """Call after the end of the pool: end the incarnation."""
         self.stopped.set()
         os.write(self.wake_writer, b".")
         self.join(timeout=5)
@@ -134,8 +145,8 @@ class Watch(threading.Thread):
             try:
                 self.look()
             except Exception as error:
-                # Without a database nobody else can take a run either, and children cannot commit. Whatever else it
-                # was: without this thread the worker would live on, and claim nothing for ever.
+                # Without a database no other process can take a run either, and children cannot commit. After any other
+                # error go on as well: without this thread the worker would live on and claim nothing.
                 gone = isinstance(error, DjangoDatabaseError)
                 log.exception("worker.database_gone" if gone else "worker.watch_failed")
                 connection.close()
@@ -150,7 +161,7 @@ class Watch(threading.Thread):
 
     def look(self) -> None:
         if connection.connection is None:
-            set_timeouts()  # a lock somebody holds on a run must not cost this worker its lease
+            set_timeouts()  # waiting for a lock on a run must not cost this worker its lease
             timeline.notice_failover()
         self.track_children()
         for pid in self.wait():
@@ -164,7 +175,7 @@ class Watch(threading.Thread):
             self.stop_now()
 
     def wait(self) -> list[int]:
-        """Sleep until something is to do; the pids of children that died meanwhile."""
+        """Sleep until there is work; return the pids of children that died meanwhile."""
         until = min(self.renew_at, self.kill_at or self.renew_at)
         ready = readable([self.wake_reader, *self.children.values()], max(0.0, until - time.monotonic()))
         if self.wake_reader in ready:
@@ -175,15 +186,15 @@ class Watch(threading.Thread):
         pool = self.worker.pool._pool
         for process in list(pool._pool) if pool else []:
             if process.pid not in self.children:
-                # It died and was reaped, or is being started, in this very moment.
+                # At this moment it is being reaped or started.
                 with contextlib.suppress(OSError, AttributeError, ValueError):
                     self.children[process.pid] = os.dup(process.sentinel)
 
-    def bury(self, pid: int, *, released: bool = False) -> None:
-        """A child is dead: what it ran is lost, or released where this parent killed it for another run's sake."""
+    def bury(self, pid: int, *, is_released: bool = False) -> None:
+        """A child is dead: its run is lost, or released if this parent killed the child for another reason."""
         os.close(self.children.pop(pid))
         for run in Run.objects.running().filter(worker_id=WORKER_ID, pid=pid).defer(*UNPARSED):
-            if released:
+            if is_released:
                 self.release(run)
             else:
                 lost(run, f"its process {pid} died")
@@ -195,17 +206,17 @@ class Watch(threading.Thread):
         if running is None:
             self.begin_again()
             return
-        self.track_children()  # a child started while this thread slept may have claimed one of them
+        self.track_children()  # a child that started while this thread slept may have claimed one of them
         for run in running:
             if run.pid not in self.children:
                 self.take_orphan(run)
             elif run.overdue and time.monotonic() >= self.judge_at:
-                self.stop_run(run, FENCE_OVERDUE, failed_by_deadline())
+                self.stop_run(run, FENCE_OVERDUE, MISSED_DEADLINE)
             elif run.cancelled:
-                self.stop_run(run, FENCE_CANCELLED, cancelled())
+                self.stop_run(run, FENCE_CANCELLED, CANCELLED)
 
     def take_orphan(self, running: Running) -> None:
-        """A child that came and went between two looks."""
+        """Hand on the run of a child that started and died between two looks."""
         for run in (
             Run.objects.running()
             .filter(pk=running.ticket.run_id, epoch=running.ticket.epoch, claim=running.ticket.claim)
@@ -214,7 +225,7 @@ class Watch(threading.Thread):
             lost(run, f"its process {running.pid} died")
 
     def stop_run(self, running: Running, fence: str, outcome: Outcome) -> None:
-        """Fence first, so that the run cannot finish under the blow; then its child; then say what became of it."""
+        """Fence the run first, so that it cannot finish meanwhile; then kill its child; then record the outcome."""
         ticket = running.ticket
         if not execute(fence, [ticket.run_id, ticket.epoch, ticket.claim]):
             return
@@ -225,7 +236,7 @@ class Watch(threading.Thread):
         fenced = replace(ticket, epoch=ticket.epoch + 1)
         take_away(fenced, outcome, expected=RunStatus.RUNNING, claim_epoch=ticket.epoch)
         log.warning("run.stopped", run=str(ticket.run_id), epoch=ticket.epoch, reason=outcome.reason)
-        self.bury(running.pid, released=True)
+        self.bury(running.pid, is_released=True)
 
     def kill(self, pid: int) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -234,16 +245,7 @@ class Watch(threading.Thread):
 
     def release(self, run: Run) -> None:
         terminate_session(run.id, run.epoch)
-        take_away(
-            ticket_of(run),
-            Outcome(
-                status=RunStatus.QUEUED,
-                attempt=Attempt.Outcome.RELEASED,
-                reason="released: its worker stopped",
-                give_back=True,
-            ),
-            expected=RunStatus.RUNNING,
-        )
+        take_away(ticket_of(run), released("its worker stopped"), expected=RunStatus.RUNNING)
         log.info("run.released", run=str(run.id), epoch=run.epoch)
 
     def stop_now(self) -> None:
@@ -251,18 +253,18 @@ class Watch(threading.Thread):
         self.track_children()
         for pid in list(self.children):
             self.kill(pid)
-        with contextlib.suppress(DjangoDatabaseError):  # without a database they are left to the rescue
+        with contextlib.suppress(DjangoDatabaseError):  # without a database, the rescue releases them
             for pid in list(self.children):
-                self.bury(pid, released=True)
+                self.bury(pid, is_released=True)
             lease.close_row(WORKER_ID, "stopped")
         leave_process(lambda: os._exit(0))
 
     def begin_again(self) -> None:
-        """Somebody closed this incarnation: its runs are theirs now. Come back as a new one."""
+        """This incarnation was closed and its runs were handed on. Come back as a new incarnation."""
         log.warning("worker.lease_lost", worker=str(WORKER_ID))
         for pid in list(self.children):
             self.kill(pid)
-            with contextlib.suppress(ChildProcessError):  # the pool was quicker
+            with contextlib.suppress(ChildProcessError):  # the pool has reaped it
                 os.waitpid(pid, os.WNOHANG)
         leave_process(lambda: os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]]))  # noqa: S606 (its own command line)
 
@@ -271,21 +273,3 @@ def leave_process(leave: Any) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     leave()
-
-
-def failed_by_deadline() -> Outcome:
-    return Outcome(
-        status=RunStatus.FAILED,
-        attempt=Attempt.Outcome.DEADLINE,
-        reason="deadline",
-        error="DeadlineExceeded: it did not stop at its timeout, so its process was killed",
-    )
-
-
-def cancelled() -> Outcome:
-    return Outcome(
-        status=RunStatus.CANCELLED,
-        attempt=Attempt.Outcome.CANCELLED,
-        reason="cancelled",
-        error="cancelled while running",
-    )

@@ -83,7 +83,7 @@ def test_the_encryption_key_is_changed_while_a_sender_goes_on(running: Stack) ->
     both, only_new = {"WAKEFUL_ENCRYPTION_KEYS": f"{new},{old}"}, {"WAKEFUL_ENCRYPTION_KEYS": new}
 
     assert running.manage("rotate_keys", "--check", check=False, env=both).returncode == 1
-    assert "1 encrypted anew" in running.manage("rotate_keys", env=both).stdout
+    assert "1 encrypted again" in running.manage("rotate_keys", env=both).stdout
     assert running.manage("rotate_keys", "--check", env=only_new).returncode == 0
     [web] = [process for process in running.processes if process.kind == "web"]
     web.stop()

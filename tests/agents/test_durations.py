@@ -28,13 +28,13 @@ def test_a_duration_is_written_in_units_seconds_or_as_itself(
 
 
 @pytest.mark.parametrize("written", ["", "soon", "5", "5 minutes", "-5s", "1h and 30m", "1y", "s"])
-def test_anything_else_is_refused_with_what_to_write(written: str) -> None:
+def test_another_text_is_refused_with_an_example(written: str) -> None:
     with pytest.raises(ValueError, match="30m"):
         parse_duration(written)
 
 
 @given(st.integers(0, 10_000), st.sampled_from(sorted(UNITS)))
-def test_every_unit_is_what_timedelta_calls_it(number: int, unit: str) -> None:
+def test_every_unit_has_the_length_of_a_timedelta(number: int, unit: str) -> None:
     assert parse_duration(f"{number}{unit}") == timedelta(**{UNITS[unit]: number})
 
 

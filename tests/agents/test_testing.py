@@ -186,7 +186,7 @@ def test_a_wait_without_an_answer_is_named(wait: Callable[[AgentRun], Any], name
 
 
 def test_a_decision_that_there_is_not_is_a_mistake_of_the_test() -> None:
-    with pytest.raises(ValueError, match="True is none of approved"):
+    with pytest.raises(ValueError, match="True is not an Answer or one of approved"):
         run_agent(durable(lambda run: run.ask_approval("Now?")), waits={"approval#1": True})
 
 
@@ -250,7 +250,7 @@ def test_a_crash_after_a_step_keeps_its_writes_and_none_of_the_next() -> None:
 
 
 def test_a_crash_after_a_step_that_there_is_not_is_a_mistake_of_the_test() -> None:
-    with pytest.raises(ValueError, match="without a step 'second'; the steps it did were first"):
+    with pytest.raises(ValueError, match="the agent ended without that step; its steps were first"):
         run_agent(durable(lambda run: run.step("first", lambda: None)), crash_after="second")
 
 
@@ -302,7 +302,7 @@ def test_code_that_no_longer_fits_its_journal_is_parked() -> None:
 
     journal = run_agent(durable(before)).journal
 
-    with pytest.raises(Parked, match="'first' next, and the code asked for 'other'"):
+    with pytest.raises(Parked, match="'first' next, but the code asked for 'other'"):
         run_agent(durable(after), journal=journal)
     with pytest.raises(Parked, match="ended without asking"):
         run_agent(durable(lambda run: None), journal=journal)

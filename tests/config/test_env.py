@@ -29,7 +29,7 @@ def test_nonsense_for_a_duration_is_refused_with_the_name_and_the_fix(
 ) -> None:
     monkeypatch.setenv("WAKEFUL_LEASE", text)
 
-    with pytest.raises(ImproperlyConfigured, match=r"WAKEFUL_LEASE must be a length of time .* such as 15ms.* Correct"):
+    with pytest.raises(ImproperlyConfigured, match=r"WAKEFUL_LEASE must be a duration .* such as 15ms.* Correct"):
         Env().duration("WAKEFUL_LEASE", "8s")
 
 

@@ -52,7 +52,7 @@ def test_everybody_sees_everything(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_nobody_sees_secrets_or_accounts(role: str) -> None:
+def test_no_role_sees_secrets_or_accounts(role: str) -> None:
     source = make_source("shop", kind="hmac", settings={"header": "X", "template": "{body}"})
     secret = rotate(source, by="test")
     client = log_in_as(role)
@@ -112,13 +112,13 @@ def test_an_operator_pauses_queues(role: str, may: bool, path: str) -> None:
         ("triggers_event", "erase_event"),
     ],
 )
-def test_what_changes_the_installation_is_nobodys_of_them(role: str, noun: str, button: str) -> None:
+def test_no_role_may_change_the_installation(role: str, noun: str, button: str) -> None:
     assert press(log_in_as(role), noun, make_one_of_each(1)[noun], button).status_code == 403
 
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("noun", ["triggers_trigger", "triggers_schedule", "triggers_source", "triggers_apitoken"])
-def test_none_of_them_makes_anything_new(role: str, noun: str) -> None:
+def test_no_role_may_create_objects(role: str, noun: str) -> None:
     assert log_in_as(role).get(list_of(noun) + "add/").status_code == 403
 
 
@@ -156,7 +156,7 @@ def test_a_token_of_an_operator_acts(role: str, may: bool) -> None:
     assert api.post("events/", {}).status == 403
 
 
-def test_what_people_change_of_a_group_is_left_as_it_is() -> None:
+def test_changes_of_a_group_by_people_are_kept() -> None:
     operator = Group.objects.get(name="operator")
     operator.permissions.clear()
     Group.objects.get(name="viewer").delete()
@@ -181,7 +181,7 @@ def test_no_role_is_staff_by_itself() -> None:
 ACCOUNTS = ("auth.view_user", "auth.add_user", "auth.change_user", "auth.delete_user")
 
 
-def test_who_changes_users_makes_nobody_a_superuser_and_grants_nothing() -> None:
+def test_a_user_who_changes_users_cannot_grant_permissions() -> None:
     client, user = log_in_with(*ACCOUNTS)
     operator = Group.objects.get(name="operator")
     granted = {"is_superuser": "on", "groups": [operator.pk], "user_permissions": [1, 2]}

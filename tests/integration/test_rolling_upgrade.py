@@ -104,7 +104,7 @@ def test_old_processes_go_on_while_the_schema_is_ahead_of_them(make_stack: Stack
 
     after = emit(stack, "effect.after", "after")
     in_status(stack, after, "succeeded")
-    assert effects(stack, after) == 2  # both agents of it
+    eventually(lambda: effects(stack, after) == 2)  # both agents of it
     eventually(stack.is_listening)
     assert stack.request("GET", "/health/ready").status == 200
     for process in stack.processes:

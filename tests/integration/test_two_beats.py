@@ -206,13 +206,8 @@ def is_settled(stack: Stack) -> bool:
 
 
 def test_idle_beat_says_nothing_to_the_database(idle: Stack) -> None:
-    beat = idle.processes[0]
-    eventually(lambda: is_idle(idle, beat))
-    last = statements(idle)
-
-    time.sleep(3)
-
-    assert statements(idle) == last
+    """Not between two safety looks, which are 10 s apart; on a busy machine the silence may come late."""
+    eventually(lambda: is_idle(idle, idle.processes[0], seconds=3))
 
 
 def test_sigint_interrupts_the_wait_of_an_idle_beat(idle: Stack) -> None:
@@ -245,16 +240,13 @@ def test_beat_survives_a_restart_of_the_database(make_stack: StackMaker) -> None
     assert nominals == [schedule.edited_at + n * SECOND / 2 for n in range(1, len(nominals) + 1)]
 
 
-def is_idle(stack: Stack, beat: Process) -> bool:
-    """Has it begun, and come to wait for longer than a moment?"""
-    seen = stack.query(
-        "SELECT max(state_change) < clock_timestamp() - interval '1 s' AS idle FROM pg_stat_activity" + ITS
-    )
-    return "beat.listening" in beat.output() and bool(seen[0]["idle"])
+def is_idle(stack: Stack, beat: Process, seconds: int = 1) -> bool:
+    """Has it begun, and has no session sent a statement for so long?"""
+    [seen] = stack.query(SILENCE, seconds)
+    return "beat.listening" in beat.output() and bool(seen["idle"])
 
 
-def statements(stack: Stack) -> list[dict[str, object]]:
-    return stack.query("SELECT pid, query_start FROM pg_stat_activity" + ITS + " ORDER BY pid")
-
-
-ITS = " WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+SILENCE = """
+SELECT max(state_change) < clock_timestamp() - make_interval(secs => %s) AS idle FROM pg_stat_activity
+WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+"""

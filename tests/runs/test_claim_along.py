@@ -95,7 +95,7 @@ def test_a_fenced_run_claims_nothing_along(first_of_two: Callable[..., Claim], w
     assert not asked
 
 
-def test_a_run_claimed_along_is_not_begun_once_somebody_has_taken_it(
+def test_a_run_claimed_along_does_not_begin_if_another_process_has_taken_it(
     first_of_two: Callable[..., Claim], worker: Worker
 ) -> None:
     begun: list[object] = []

@@ -23,7 +23,7 @@ def run_command(*arguments: Any) -> tuple[str, str, bool]:
     return out.getvalue(), err.getvalue(), True
 
 
-def test_requeue_does_what_it_can_and_says_what_was_refused() -> None:
+def test_requeue_names_the_runs_it_refuses_and_requeues_the_others() -> None:
     failed, queued, unknown = make_run(status=RunStatus.FAILED), make_run(), uuid7()
 
     out, err, well = run_command("requeue", queued.id, failed.id, unknown, "nonsense")
@@ -53,7 +53,7 @@ def test_requeue_as_json_stays_json_when_one_was_refused() -> None:
     assert err
 
 
-def test_runs_lists_what_is_asked_for_newest_first() -> None:
+def test_runs_lists_the_filtered_runs_newest_first() -> None:
     runs = [make_run(status=RunStatus.FAILED, error="boom\nat line 1") for _ in range(3)]
     make_run(trigger="other")
 
@@ -74,7 +74,7 @@ def test_runs_of_an_event_as_json() -> None:
 
 
 @pytest.mark.parametrize("arguments", [("--status", "done"), ("--event", "42"), ("--limit", "-1")])
-def test_runs_refuses_what_makes_no_sense(arguments: tuple[str, str]) -> None:
+def test_runs_refuses_invalid_filters(arguments: tuple[str, str]) -> None:
     assert run_command("runs", *arguments)[2] is False
 
 
@@ -93,4 +93,4 @@ def test_pause_of_a_queue_that_is_not_there_is_refused() -> None:
 
 
 def test_a_pause_that_waits_says_whether_anything_still_runs() -> None:
-    assert run_command("pause", "--reason", "deploy", "--wait", "0")[0].endswith("Nothing of it is running.\n")
+    assert run_command("pause", "--reason", "deploy", "--wait", "0")[0].endswith("None of its runs is running.\n")

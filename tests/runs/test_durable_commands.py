@@ -60,7 +60,7 @@ def test_resolve_says_what_happened() -> None:
     assert Step.objects.get().output == {"id": 1}
 
 
-def test_resolve_of_what_is_not_uncertain_is_refused() -> None:
+def test_resolve_of_a_run_that_is_not_uncertain_is_refused() -> None:
     run = make_run()
 
     out, err, well = run_command("resolve", run.id, "--outcome", "fail", "--json")
@@ -108,7 +108,7 @@ def test_approve_as_json_prints_the_approval() -> None:
     assert approval["decided_at"]
 
 
-def test_what_cannot_be_decided_is_refused() -> None:
+def test_an_invalid_decision_is_refused_on_the_command_line() -> None:
     asked = make_asking_run()
 
     out, err, well = run_command("approve", uuid7(), "nonsense", asked.id, "--digest", "0" * 64)
@@ -124,7 +124,7 @@ def test_cancel_does_what_it_can() -> None:
     out, err, well = run_command("cancel", queued.id, finished.id)
 
     assert (out, well) == (f"{queued.id} cancelled\n", False)
-    assert err.startswith(f"{finished.id}: ") and "succeeded already" in err
+    assert err.startswith(f"{finished.id}: ") and "already succeeded" in err
 
 
 # --- All that a filter finds ---
@@ -175,7 +175,7 @@ def test_runs_are_requeued_in_the_order_in_which_they_first_stood_in_the_queue()
     assert [line.split()[0] for line in out.splitlines()] == [str(run.id) for run in runs]
 
 
-def test_cancel_of_a_filter_means_what_has_not_finished() -> None:
+def test_cancel_with_a_filter_selects_unfinished_runs() -> None:
     make_some()
     waiting = make_asking_run().wait.run_id
 

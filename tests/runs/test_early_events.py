@@ -24,7 +24,7 @@ def twice(run: AgentRun) -> Any:
     return [event and event.data["number"] for event in events]
 
 
-def test_what_the_look_back_took_the_dispatcher_does_not_give_to_the_next_wait(lab: Lab) -> None:
+def test_an_event_of_a_look_back_is_not_given_to_the_next_wait(lab: Lab) -> None:
     run = lab.run(twice)
     make_event(type="invoice.paid", data={"number": 1})
     Wait.objects.update(looked_at=None)
@@ -58,9 +58,7 @@ def execute_look_back(run: Run) -> None:
     assert waits.look_back(run.pk) == 1
 
 
-def test_a_wait_is_not_over_before_somebody_has_looked_for_what_came_before_it(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wait_does_not_expire_before_its_look_back(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     def come() -> None:
         event = make_event(type="invoice.paid", data={"number": 1})
         Event.objects.filter(pk=event.pk).update(dispatched_at=Now())

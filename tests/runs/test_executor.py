@@ -142,7 +142,7 @@ def dial_out(run: AgentRun) -> None:
     ],
     ids=["permanent", "no JSON", "not a number", "NUL", "NUL noted", "NUL in a subject", "network", "deadline"],
 )
-def test_what_no_retry_would_mend_fails_at_once(claim_for: Callable[..., Claim], body: Body, error: str) -> None:
+def test_a_permanent_error_fails_at_once(claim_for: Callable[..., Claim], body: Body, error: str) -> None:
     claim = claim_for(body, policy={"timeout": 0.2})
     execute(claim)
 
@@ -267,7 +267,7 @@ def test_nothing_starts_from_a_paused_queue(worker: Worker, name: str) -> None:
     assert len(claims(worker, 1)) == 1
 
 
-def test_the_most_urgent_run_is_next_whatever_came_first(worker: Worker) -> None:
+def test_the_most_urgent_run_is_next_even_if_others_came_first(worker: Worker) -> None:
     runs = [make_run(priority=priority) for priority in (5, 9, 0, 5)]
 
     order = [claim.run_id for claim in claims(worker, 4)]

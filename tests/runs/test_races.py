@@ -92,7 +92,7 @@ def test_a_blocked_run_promoted_while_it_is_being_cancelled_passes_its_slot_on(
     assert (third.slot, third.ready_at is not None) == (1, True)
 
 
-def test_a_cancel_asked_for_while_it_ran_is_not_forgotten_over_a_retry(claim_for: Callable[..., Claim]) -> None:
+def test_a_cancel_of_a_running_run_wins_over_its_retry(claim_for: Callable[..., Claim]) -> None:
     def body(run: AgentRun) -> None:
         raise ValueError("try again")
 
@@ -134,7 +134,7 @@ class Unspeakable(Exception):
         Unspeakable(),
     ],
 )
-def test_whatever_a_body_raises_counts_as_an_attempt(
+def test_every_exception_of_a_body_counts_as_an_attempt(
     error: BaseException, is_async: bool, claim_for: Callable[..., Claim]
 ) -> None:
     def body(run: AgentRun) -> None:

@@ -53,7 +53,7 @@ def test_a_run_that_waits_is_parked_when_its_code_names_another_source(lab: Lab)
     pay("cli", 1)
 
     assert lab.go_on(run).status == "uncertain"
-    assert "waits for now" in run.status_reason
+    assert "now asks for" in run.status_reason
 
 
 @pytest.mark.parametrize(

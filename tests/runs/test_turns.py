@@ -140,7 +140,7 @@ def test_a_backlog_of_one_trigger_leaves_every_other_its_turn(worker: Worker) ->
     assert claimed(worker, 8) == ["greedy", "modest", "late", "greedy", "modest", "greedy", "modest", "greedy"]
 
 
-def test_what_a_trigger_has_had_before_counts_for_nothing(worker: Worker) -> None:
+def test_earlier_runs_of_a_trigger_do_not_count(worker: Worker) -> None:
     woken("busy", 50)
     claimed(worker, 50)
     woken("new", 3)

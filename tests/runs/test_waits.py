@@ -67,7 +67,7 @@ def test_an_event_that_came_before_the_wait_is_not_missed(lab: Lab) -> None:
     assert lab.run(body).result == 4
 
 
-def test_an_event_of_before_the_run_is_none_of_its(lab: Lab) -> None:
+def test_a_wait_ignores_events_from_before_the_run(lab: Lab) -> None:
     make_event(type="invoice.paid", data={"customer": {"id": 7}, "number": 4})
     lab.look()
 
@@ -91,7 +91,7 @@ def test_a_wait_whose_time_is_over_gives_nothing(lab: Lab) -> None:
     assert (run.status, run.result, Wait.objects.get().status) == ("succeeded", None, "expired")
 
 
-def test_the_dispatcher_looks_back_for_whoever_died_before_he_could(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_dispatcher_looks_back_if_the_worker_died_first(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     def provoke() -> None:
         make_event(type="tick", data={"n": 1})
         Event.objects.update(dispatched_at=Now())
@@ -109,7 +109,7 @@ def test_the_dispatcher_looks_back_for_whoever_died_before_he_could(lab: Lab, mo
     assert lab.go_on(run).result == 1
 
 
-def test_nobody_looks_back_twice(lab: Lab) -> None:
+def test_a_look_back_is_done_once(lab: Lab) -> None:
     lab.run(paid)
 
     assert Wait.objects.get().looked_at
@@ -134,7 +134,7 @@ def approve(run: AgentRun) -> Any:
     return [answer.decision, bool(answer), answer.arguments, answer.by, answer.reason]
 
 
-def test_an_approval_lets_the_run_go_on_with_what_was_approved(lab: Lab) -> None:
+def test_an_approval_lets_the_run_go_on_with_its_arguments(lab: Lab) -> None:
     run = lab.run(approve)
     asked = Approval.objects.get()
     assert (asked.question, asked.arguments, asked.status) == ("Refund?", {"cents": 100}, "pending")
@@ -153,7 +153,7 @@ def test_a_decision_is_given_to_the_run(lab: Lab, decision: Any) -> None:
     assert lab.go_on(run).result == [said, decision == "approve", {"cents": 100}, "ada", ""]
 
 
-def test_a_large_number_in_what_is_asked_is_the_same_after_it_was_stored(lab: Lab) -> None:
+def test_a_large_number_in_an_approval_is_the_same_after_it_was_stored(lab: Lab) -> None:
     run = lab.run(lambda run: run.ask_approval("Go?", arguments={"many": [1e16, 2.0, 0.5]}).decision)
     asked = Approval.objects.get()
     assert digest_of(asked.question, asked.arguments) == asked.digest
@@ -162,21 +162,21 @@ def test_a_large_number_in_what_is_asked_is_the_same_after_it_was_stored(lab: La
     assert lab.go_on(run).result == "approved"
 
 
-def test_an_approval_nobody_decided_counts_as_denied(lab: Lab) -> None:
+def test_an_expired_approval_counts_as_denied(lab: Lab) -> None:
     run = lab.later(lab.run(approve))
 
     assert run.result == ["expired", False, {"cents": 100}, "", ""]
     assert Approval.objects.get().status == "expired"
 
 
-def test_an_approval_nobody_decided_may_fail_the_run(lab: Lab) -> None:
+def test_an_expired_approval_may_fail_the_run(lab: Lab) -> None:
     run = lab.later(lab.run(lambda run: run.ask_approval("Go?", expires="1h", on_expiry="fail") and None))
 
     assert run.status == "failed"
     assert ApprovalExpired.__name__ in run.error
 
 
-def test_an_approval_is_good_for_what_was_asked_and_nothing_else(lab: Lab) -> None:
+def test_an_approval_counts_for_its_own_question_only(lab: Lab) -> None:
     run = lab.run(approve)
     decide(Approval.objects.get().id, decision="approve", by="ada")
     lab.declare(lambda run: run.ask_approval("Refund?", arguments={"cents": 100_000}) and None)
@@ -248,7 +248,7 @@ def test_a_child_that_fails_fails_the_gathering_and_is_told_by_join(lab: Lab) ->
     assert (joined.status, joined.result) == ("succeeded", ["failed"])
 
 
-def test_what_a_child_gave_stays_as_it_was_gathered(lab: Lab) -> None:
+def test_a_gathered_result_does_not_change(lab: Lab) -> None:
     seen: list[Any] = []
 
     def body(run: AgentRun) -> None:
@@ -272,7 +272,7 @@ def test_what_a_child_gave_stays_as_it_was_gathered(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("data", "said"), [(None, {"id": 7}), ({"n": 1}, {"id": 7, "n": 1}), ({"id": 8}, {"id": 8}), ("text", "text")]
 )
-def test_a_wake_says_what_the_event_said_with_what_is_given_laid_over_it(lab: Lab, data: Any, said: Any) -> None:
+def test_a_wake_has_the_data_of_the_event_updated_with_its_own(lab: Lab, data: Any, said: Any) -> None:
     lab.run(lambda run: run.wake_in("1d", data), data={"id": 7})
 
     assert OutboxMessage.objects.get(topic="wakeup").payload["data"] == said
@@ -292,7 +292,7 @@ def test_an_attempt_that_ends_in_a_wait_keeps_its_number(lab: Lab) -> None:
     assert Attempt.objects.count() == 2
 
 
-def test_that_an_agent_is_durable_is_its_codes_to_say_whoever_made_the_trigger(lab: Lab) -> None:
+def test_the_code_decides_that_an_agent_is_durable_not_the_trigger(lab: Lab) -> None:
     lab.declare(lambda run: run.sleep("1d"), hold_key=True)
     make_trigger(agent="durable", types=["go"], overlap="skip", policy={"retries": 1})
     make_event(type="go")

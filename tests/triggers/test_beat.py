@@ -267,7 +267,7 @@ def test_disabled_schedule_does_not_fire() -> None:
     assert fire_all(NINE + HOUR) == []
 
 
-def test_stale_schedule_does_not_fire_before_it_is_computed_anew() -> None:
+def test_stale_schedule_does_not_fire_before_it_is_recomputed() -> None:
     schedule = make_schedule(every(MINUTE))
 
     PeriodicTask.objects.filter(pk=schedule.task_id).update(one_off=True)
@@ -422,7 +422,7 @@ def test_rule_that_makes_no_sense_is_recorded_and_others_fire() -> None:
     assert fire_all(NINE + HOUR)[-1] == NINE + HOUR
 
 
-def test_zone_that_went_by_sql_stops_nobody_else() -> None:
+def test_invalid_zone_written_by_sql_stops_no_other_schedule() -> None:
     broken = make_schedule(Cron.parse("0 9 * * *"), trigger=make_trigger("a"), name="broken")
     make_schedule(every(MINUTE), trigger=make_trigger("b"), name="sound")
 
@@ -434,7 +434,7 @@ def test_zone_that_went_by_sql_stops_nobody_else() -> None:
     assert fire_all(NINE + MINUTE) == [NINE + MINUTE]
 
 
-def test_row_that_postgres_refuses_stops_nobody_else() -> None:
+def test_row_that_postgres_refuses_stops_no_other_schedule() -> None:
     make_schedule(trigger=make_trigger("a"), name="full", total_run_count=2**31 - 1)
     make_schedule(trigger=make_trigger("b"), name="sound")
 
@@ -512,7 +512,7 @@ def test_message_is_sent_as_celery_beat_would(monkeypatch: pytest.MonkeyPatch, t
 # Looks
 
 
-def test_look_says_what_there_is_to_do() -> None:
+def test_look_finds_all_due_work() -> None:
     assert (due.look().has_stale, due.look().next_due) == (False, None)
 
     schedule = make_schedule(every(MINUTE))

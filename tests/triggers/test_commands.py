@@ -31,7 +31,7 @@ def test_fire_fails_where_it_did_not_fire(arguments: tuple[str, ...]) -> None:
     assert not Event.objects.exists()
 
 
-def test_emit_records_an_event_for_whoever_matches() -> None:
+def test_emit_records_an_event_for_every_matching_trigger() -> None:
     out, _, well = run_command("emit", "visitor.came", "--data", '{"name": "Ada"}', "--subject", "door")
 
     event = Event.objects.select_related("source").get(pk=out.strip())
@@ -49,7 +49,7 @@ def test_emit_with_an_id_twice_is_one_event() -> None:
     first, again = (run_command("emit", "visitor.came", "--id", "7", "--source", "/door") for _ in range(2))
 
     assert first[0] == again[0]
-    assert (first[1], again[1]) == ("", "known already: nothing was recorded\n")
+    assert (first[1], again[1]) == ("", "duplicate: nothing was recorded\n")
     assert Event.objects.count() == 1
 
 
@@ -58,7 +58,7 @@ def test_emit_refuses_data_that_cannot_be_kept(data: str) -> None:
     assert run_command("emit", "visitor.came", "--data", data)[2] is False
 
 
-def test_replay_does_what_it_can_and_says_what_was_refused() -> None:
+def test_replay_processes_the_others_and_reports_refusals() -> None:
     event, unknown = make_event(), uuid4()
     make_trigger()
 

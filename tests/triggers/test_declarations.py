@@ -183,8 +183,8 @@ def test_instant_that_is_past_when_first_seen_does_not_fire(declare: Declare) ->
         (on.cron("0 9 * * *", tz="Europe/Wien"), {}, "there is no zone 'Europe/Wien'"),
         (on.every(0.001), {}, "not between 0.1 s and 100 years"),
         (on.event("x", filter="event.data. >"), {}, "agent 'bad': "),
-        (on.event("x", filter="evnt.data.id == 1"), {}, "knows no evnt"),
-        (on.event("x"), {"key": "id"}, "knows no id"),
+        (on.event("x", filter="evnt.data.id == 1"), {}, "uses evnt, which is unknown"),
+        (on.event("x"), {"key": "id"}, "uses id, which is unknown"),
         (on.event("x"), {"input": {"id": "event.data.id +"}}, "agent 'bad': "),
         (on.event(), {}, "needs a type"),
         (on.event("x", slug="Not A Slug"), {}, "use 'not-a-slug'"),
@@ -214,7 +214,7 @@ def test_every_problem_is_listed_at_once(declare: Declare) -> None:
         "Nothing was changed.",
         "agent 'one'",
         "agent 'one'",
-        "2 triggers are called 'same' (of two); give one of them a slug=",
+        "2 triggers have the slug 'same' of two; give one of them another slug=",
     ]
 
 
@@ -222,20 +222,20 @@ def test_operators_trigger_of_the_same_slug_is_not_taken(declare: Declare) -> No
     make_trigger("digest")
     declare("digest", on.event("x"))
 
-    with pytest.raises(DeclarationError, match="an operator made a trigger 'digest'"):
+    with pytest.raises(DeclarationError, match="trigger 'digest' was created by an operator"):
         sync()
 
 
-def test_somebody_elses_periodic_task_of_the_same_name_is_not_taken(declare: Declare) -> None:
+def test_an_unrelated_periodic_task_of_the_same_name_is_not_taken(declare: Declare) -> None:
     crontab = CrontabSchedule.objects.create()
     PeriodicTask.objects.create(name="digest", task="shop.tasks.digest", crontab=crontab)
     declare("digest", on.every("1h"))
 
-    with pytest.raises(DeclarationError, match="there is another schedule 'digest'"):
+    with pytest.raises(DeclarationError, match="another schedule is named 'digest'"):
         sync()
 
 
-def test_command_says_what_changed(declare: Declare) -> None:
+def test_command_prints_the_changes(declare: Declare) -> None:
     declare("digest", on.every("1h"))
     first, second = StringIO(), StringIO()
 
@@ -325,7 +325,7 @@ def test_policy_of_the_code_reaches_the_row_and_an_edited_field_is_the_operators
 def test_calendar_that_is_not_there_stops_the_sync_before_it_writes(declare: Declare) -> None:
     declare("digest", on.cron("0 9 * * *", exclude=["holidays"]))
 
-    with pytest.raises(DeclarationError, match="schedule 'digest': there is no calendar 'holidays'.*make it first"):
+    with pytest.raises(DeclarationError, match="schedule 'digest': there is no calendar 'holidays'.*create it first"):
         sync()
 
     assert not Trigger.objects.exists()
@@ -405,7 +405,7 @@ def test_vanished_declaration_disables_and_its_return_enables(declare: Declare) 
     assert sync() == []
 
 
-def test_what_an_operator_had_turned_off_stays_off_when_it_returns(declare: Declare) -> None:
+def test_a_trigger_disabled_by_an_operator_stays_disabled_when_it_returns(declare: Declare) -> None:
     declare("digest", on.every("1h"))
     sync()
     edit.pause_schedule(task_of("digest").wakeful, by="admin:ada")
@@ -449,7 +449,7 @@ def test_schedule_for_an_agent_makes_its_trigger(declare: Declare) -> None:
 @pytest.mark.parametrize(
     ("wrong", "complaint"),
     [
-        ({"agent": "nobody"}, "agent: there is no agent 'nobody'; the agents are: digest"),
+        ({"agent": "nobody"}, "agent: no agent 'nobody' is installed; use one of: digest"),
         ({"rule": Clocked.parse("2001-01-01T00:00Z")}, "when: once, at 2001-01-01 00:00:00 UTC: that is past"),
         ({"name": "taken"}, "name: .*'taken' already"),
         ({"name": " "}, "name: .*1 to 200 characters"),

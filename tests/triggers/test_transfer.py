@@ -103,7 +103,7 @@ def refused(content: Any) -> list[str]:
 
 
 @pytest.mark.django_db
-def test_the_file_holds_what_operators_made_and_changed_and_no_more() -> None:
+def test_the_file_holds_only_objects_and_changes_of_operators() -> None:
     make_triggers()
 
     exported = content()
@@ -153,13 +153,13 @@ def test_some_triggers_come_with_their_schedules_and_sources_alone() -> None:
 
 
 @pytest.mark.django_db
-def test_what_cannot_be_carried_over_is_said() -> None:
+def test_objects_that_cannot_be_exported_are_noted() -> None:
     make_triggers()
     PeriodicTask.objects.filter(name="often").update(interval=None)
 
     notes = export_triggers().notes
 
-    assert notes[0].startswith("schedule often is left out")
+    assert notes[0].startswith("schedule often is skipped")
 
 
 # There and back
@@ -201,7 +201,7 @@ def test_a_change_of_a_declared_trigger_is_the_operators_from_then_on() -> None:
 
 
 @pytest.mark.django_db
-def test_each_change_is_told_with_what_was_and_stands_in_the_audit_log() -> None:
+def test_each_change_is_reported_with_its_old_value_and_audited() -> None:
     make_triggers()
 
     done = import_triggers(entry("triggers", "vip", filter="event.data.gold", enabled=False), by="cli:ada")
@@ -216,7 +216,7 @@ def test_each_change_is_told_with_what_was_and_stands_in_the_audit_log() -> None
 
 
 @pytest.mark.django_db
-def test_what_the_file_does_not_name_stays() -> None:
+def test_fields_that_the_file_does_not_name_are_kept() -> None:
     make_triggers()
     before = content()
 
@@ -306,33 +306,33 @@ def test_a_dry_run_tells_the_same_and_changes_nothing() -> None:
 
 VIP: dict[str, Any] = {"slug": "vip", "agent": "greeter"}
 REFUSED = [
-    ([], "no file of triggers"),
-    ({"format": "wakeful triggers", "version": 2}, "version: it is 2"),
-    (file(agents=[]), "agents: unknown here"),
+    ([], 'format: must be "wakeful triggers"'),
+    ({"format": "wakeful triggers", "version": 2}, "version: is 2"),
+    (file(agents=[]), "agents: unknown; use sources"),
     (file(triggers={}), "triggers: must be a list"),
     (file(triggers=[7]), "triggers[0]: must be an object"),
     (file(triggers=[{"agent": "greeter"}]), "triggers[0].slug: is missing"),
-    (file(triggers=[VIP, VIP]), "vip is there 2 times"),
+    (file(triggers=[VIP, VIP]), "vip occurs 2 times"),
     (file(triggers=[{**VIP, "colour": "red"}]), "triggers[0].colour: unknown"),
-    (file(triggers=[{**VIP, "enabled": 1}]), "triggers[0].enabled: is 1"),
-    (file(triggers=[{**VIP, "key_limit": True}]), "triggers[0].key_limit: is True"),
+    (file(triggers=[{**VIP, "enabled": 1}]), "triggers[0].enabled: 1 has the wrong type"),
+    (file(triggers=[{**VIP, "key_limit": True}]), "triggers[0].key_limit: True has the wrong type"),
     (file(triggers=[{**VIP, "slug": "V I P"}]), "trigger V I P: slug"),
     (file(triggers=[{"slug": "vip"}]), "trigger vip: agent: is missing"),
     (file(triggers=[{**VIP, "agent": "nobody"}]), "WAKEFUL_APPS"),
     (file(triggers=[{**VIP, "source": "moon"}]), "trigger vip: source"),
     (file(triggers=[{**VIP, "types": [1]}]), "trigger vip: types"),
     (file(triggers=[{**VIP, "filter": "event.data.("}]), "trigger vip: filter"),
-    (file(triggers=[{**VIP, "filter": "person.age > 3"}]), "knows no person"),
+    (file(triggers=[{**VIP, "filter": "person.age > 3"}]), "uses person, which is unknown"),
     (file(triggers=[{**VIP, "input": {"id": 7}}]), "trigger vip: input.id"),
     (file(triggers=[{**VIP, "overlap": "both"}]), "trigger vip: overlap"),
     (file(triggers=[{**VIP, "policy": {"retries": -1}}]), "trigger vip: policy: retries"),
     (file(triggers=[{**VIP, "policy": {"rate": "often"}}]), "10/h"),
     (file(triggers=[{**VIP, "key_limit": 0}]), "key_limit is 0"),
     (file(triggers=[{**VIP, "declared": True}]), "sync_agents"),
-    (file(triggers=[{"slug": "billing", "agent": "greeter"}]), "of agent billing"),
+    (file(triggers=[{"slug": "billing", "agent": "greeter"}]), "has agent billing"),
     (file(sources=[{"slug": "shop", "kind": "carrier-pigeon"}]), "source shop: kind"),
     (file(sources=[{"slug": "shop", "kind": "github", "settings": {"colour": "red"}}]), "source shop: settings.colour"),
-    (file(sources=[{"slug": "cli", "kind": "github"}]), "of kind cli"),
+    (file(sources=[{"slug": "cli", "kind": "github"}]), "has kind cli"),
     (file(schedules=[{"name": "x", "trigger": "nobody", "every": 60}]), "schedule x: trigger"),
     (file(schedules=[{"name": "x", "trigger": "billing"}]), "exactly one of cron, every, at and solar"),
     (file(schedules=[{"name": "x", "trigger": "billing", "every": 60, "cron": "* * * * *"}]), "exactly one of"),
@@ -348,7 +348,7 @@ REFUSED = [
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(("content", "expected"), REFUSED, ids=[expected for _, expected in REFUSED])
-def test_what_makes_no_sense_here_is_named_and_nothing_is_done(content: Any, expected: str) -> None:
+def test_invalid_entries_are_named_and_nothing_is_changed(content: Any, expected: str) -> None:
     sync.sync()
 
     problems = refused(content)
@@ -388,7 +388,9 @@ def test_an_entry_that_names_a_refused_one_is_not_refused_for_that() -> None:
 
 @pytest.mark.django_db
 def test_a_built_in_source_cannot_be_changed_by_a_file() -> None:
-    assert refused(file(sources=[{"slug": "cli", "enabled": False}]))[0].startswith("source cli: kind: is 'cli'")
+    assert refused(file(sources=[{"slug": "cli", "enabled": False}]))[0].startswith(
+        "source cli: kind: 'cli' is unknown"
+    )
 
 
 # Whatever an operator may make
@@ -450,7 +452,7 @@ SCHEDULES = st.tuples(RULES, POLICIES, st.booleans())
     triggers=st.dictionaries(NAMES.filter(lambda name: name not in ("billing", "digest")), TRIGGERS, max_size=3),
     schedules=st.lists(SCHEDULES, max_size=3),
 )
-def test_whatever_operators_make_comes_through_the_file_as_it_was(
+def test_objects_of_operators_survive_export_and_import(
     triggers: dict[str, Any], schedules: list[tuple[dict[str, Any], Any, bool]]
 ) -> None:
     with transaction.atomic():
@@ -501,7 +503,7 @@ def test_the_commands_carry_triggers_by_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.django_db
-def test_the_commands_refuse_what_is_not_there(tmp_path: Path) -> None:
+def test_the_commands_refuse_missing_files_and_unknown_slugs(tmp_path: Path) -> None:
     assert not run_command("export_triggers", "nobody")[2]
     assert not run_command("import_triggers", tmp_path / "nothing.json")[2]
     path = tmp_path / "triggers.json"

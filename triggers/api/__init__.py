@@ -1,4 +1,4 @@
-"""The HTTP API of triggers, events, sources, schedules, calendars, backfills and reminders, one file a resource.
+"""The HTTP API of triggers, events, sources, schedules, calendars, backfills and reminders: one file for each resource.
 
-`authentication` reads tokens and checks permissions; `events_json`, `schedules_json` and `fields` say how objects are written.
+`authentication` reads tokens and checks permissions; `events_json`, `schedules_json` and `fields` define the JSON.
 """

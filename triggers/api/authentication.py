@@ -1,4 +1,4 @@
-"""API tokens as DRF authenticates them, and the permission that each action needs."""
+"""Authentication by API token, and the permission that each action requires."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from rest_framework.request import Request
 
 from triggers.models import ApiToken
 from triggers.sources.http.answers import on_live_connection
+from triggers.tokens import ALL, hash_of_token
 
 if TYPE_CHECKING:
-    from rest_framework.views import APIView  # which imports this module, by the settings' default classes
-from triggers.tokens import ALL, hash_of_token
+    from rest_framework.views import APIView  # it imports this module, through the default classes in the settings
 
 USE_NOTED_EVERY = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Principal:
-    """Who a request acts for: a token, with the part of a Django user that permissions need."""
+    """The caller: a token, with the part of a Django user that permission checks need."""
 
     token: ApiToken
     is_authenticated: bool = True
@@ -54,9 +54,9 @@ class TokenAuthentication(BaseAuthentication):
 
 
 class HasPermission(BasePermission):
-    """The principal holds the permission the view requires for this action; an action that names none is refused.
+    """Whether the caller has the permission that the view requires for this action. An action without one is refused.
 
-    A viewset says `required_permissions = {"list": "runs.view_run", …}`, another view `{"post": …}`.
+    A viewset declares `required_permissions = {"list": "runs.view_run", …}`, another view `{"post": …}`.
     """
 
     def has_permission(self, request: Request, view: "APIView") -> bool:
@@ -64,7 +64,7 @@ class HasPermission(BasePermission):
             return False
         action = getattr(view, "action", (request.method or "").lower())
         if action in (None, "metadata", "options"):
-            return True  # a method this address does not have, or a question about those it has
+            return True  # a method that this address does not have, or OPTIONS
         required: Mapping[str, str] = getattr(view, "required_permissions", {})
         return action in required and request.user.has_perm(required[action])
 

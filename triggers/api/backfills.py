@@ -1,4 +1,4 @@
-"""Backfills over HTTP: to start on a schedule, to look at, to cancel."""
+"""`/api/v1/backfills/`; a backfill is started at its schedule."""
 
 from dataclasses import asdict
 from typing import Any
@@ -14,25 +14,23 @@ from rest_framework.response import Response
 from runs.api.body import Body
 from runs.api.resource import Query, Refusal, Resource
 from triggers.api.fields import Instant
-from triggers.exceptions import RuleError
 from triggers.models import Backfill
 from triggers.schedules.backfill.advance import cancel_backfill, progress, progress_of
-from triggers.schedules.backfill.start import start_backfill
 
 
 class ProgressSerializer(serializers.Serializer[Any]):
-    """Nominal times, counted by what became of them."""
+    """Numbers of nominal times, by outcome."""
 
     total = serializers.IntegerField()
-    taken = serializers.IntegerField(help_text="of the total so far; the others are still to come")
-    open = serializers.IntegerField(help_text="waiting, held or running")
-    there = serializers.IntegerField(help_text="had fired before")
+    taken = serializers.IntegerField(help_text="of the total, processed so far")
+    open = serializers.IntegerField(help_text="its run waits, is held or runs")
+    there = serializers.IntegerField(help_text="had already fired")
     succeeded = serializers.IntegerField()
     failed = serializers.IntegerField()
     cancelled = serializers.IntegerField()
-    refused = serializers.IntegerField(help_text="became no run; the event's decision says why")
-    held = serializers.IntegerField(help_text="of the open ones: until the trigger is resumed")
-    obstacle = serializers.CharField(help_text="why no more are fired, if so")
+    refused = serializers.IntegerField(help_text="started no run; the event's decision gives the reason")
+    held = serializers.IntegerField(help_text="of `open`: held until the trigger is resumed")
+    obstacle = serializers.CharField(help_text="why it does not progress; empty: it does")
 
 
 class BackfillSerializer(serializers.ModelSerializer[Backfill]):
@@ -41,19 +39,9 @@ class BackfillSerializer(serializers.ModelSerializer[Backfill]):
     class Meta:
         model = Backfill
         fields = [
-            "id",
-            "schedule",
-            "start",
-            "end",
-            "again",
-            "at_once",
-            "priority",
-            "status",
-            "progress",
-            "by",
-            "created_at",
-            "ended_at",
-        ]
+            "id", "schedule", "start", "end", "again", "at_once", "priority", "status", "progress", "by",
+            "created_at", "ended_at",
+        ]  # fmt: skip
         read_only_fields = fields
 
     @extend_schema_field(ProgressSerializer)
@@ -63,36 +51,21 @@ class BackfillSerializer(serializers.ModelSerializer[Backfill]):
 
 
 class BackfillBody(Body):
-    start = Instant(help_text="the first instant of the range; without an offset in the schedule's zone")
-    end = Instant(help_text="the instant before which it ends; at most now")
-    at_once = serializers.IntegerField(default=1, help_text="how many of its runs may run at once")
+    start = Instant(help_text="first instant of the range; without an offset: a local time in the schedule's zone")
+    end = Instant(help_text="end of the range, exclusive; at most now")
+    at_once = serializers.IntegerField(default=1, help_text="maximum concurrent runs")
     priority = serializers.IntegerField(
-        default=None, allow_null=True, help_text="of its runs: 0 is most urgent, 9 (the default) least"
+        default=None, allow_null=True, help_text="priority of its runs: 0 is most urgent, 9 (the default) least"
     )
-    again = serializers.BooleanField(default=False, help_text="also what has fired already")
+    again = serializers.BooleanField(default=False, help_text="fire also times that have already fired")
 
 
 class BackfillQuery(Query):
     schedule = serializers.IntegerField(required=False, default=None, help_text="id of the schedule")
 
 
-class BackfillAction:
-    """What a resource of schedules takes on to backfill them; its permission is `triggers.backfill_schedule`."""
-
-    @extend_schema(request=BackfillBody, responses={202: BackfillSerializer, 409: Refusal})
-    @action(detail=True, methods=["post"])
-    def backfill(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Fire the schedule for the nominal times of a past range, a few at a time."""
-        body = BackfillBody.read(request)
-        try:
-            backfill = start_backfill(self.get_object(), by=str(request.user), **body)  # type: ignore[attr-defined]  # of the resource
-        except RuleError as error:
-            raise serializers.ValidationError({error.field or "detail": [str(error)]}) from None
-        return Response(BackfillSerializer(backfill).data, status=202)
-
-
 class BackfillResource(ListModelMixin, RetrieveModelMixin, Resource):
-    """Past ranges of schedules that are fired, or were."""
+    """Backfills: past ranges of schedules that are fired later."""
 
     required_permissions = {
         "list": "triggers.view_backfill",
@@ -117,5 +90,5 @@ class BackfillResource(ListModelMixin, RetrieveModelMixin, Resource):
     @extend_schema(request=None, responses={200: BackfillSerializer, 409: Refusal})
     @action(detail=True, methods=["post"])
     def cancel(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Fire no more of it, and cancel its runs that have not begun; what runs is left to finish."""
+        """Fire no further times and cancel runs that have not started. Running runs finish."""
         return Response(BackfillSerializer(cancel_backfill(self.get_object(), by=str(request.user))).data)

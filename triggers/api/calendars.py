@@ -3,22 +3,17 @@
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
-from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from runs.api.resource import BySlug, Refusal, Resource
-from triggers.api.fields import SLUG, naming
-from triggers.api.schedules_json import (
-    CalendarBody,
-    CalendarSerializer,
-    DaysBody,
-)
+from runs.api.resource import Refusal
+from triggers.api.fields import BySlugResource, naming
+from triggers.api.schedules_json import CalendarBody, CalendarSerializer, DaysBody
 from triggers.models import ExclusionCalendar
 from triggers.schedules.calendars import change_calendar, create_calendar, delete_calendar
 
 
-class CalendarResource(ListModelMixin, RetrieveModelMixin, Resource):
+class CalendarResource(BySlugResource):
     """Days on which schedules that name a calendar do not fire."""
 
     required_permissions = {
@@ -30,13 +25,10 @@ class CalendarResource(ListModelMixin, RetrieveModelMixin, Resource):
     }
     queryset = ExclusionCalendar.objects.all()
     serializer_class = CalendarSerializer
-    pagination_class = BySlug
-    lookup_field = "slug"
-    lookup_value_regex = SLUG
 
     @extend_schema(request=CalendarBody, responses={201: CalendarSerializer})
     def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """A new calendar."""
+        """Create a calendar."""
         body = CalendarBody.read(request)
         with naming("days"):
             calendar = create_calendar(slug=body["slug"], days=body["days"], by=str(request.user))
@@ -44,7 +36,7 @@ class CalendarResource(ListModelMixin, RetrieveModelMixin, Resource):
 
     @extend_schema(request=DaysBody, responses=CalendarSerializer)
     def update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Other days, for every schedule that names it."""
+        """Replace its days, for every schedule that names it."""
         body = DaysBody.read(request)
         with naming("days"):
             calendar = change_calendar(self.get_object(), days=body["days"], by=str(request.user))

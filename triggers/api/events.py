@@ -10,19 +10,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from runs.api.resource import Refusal, Resource
-from triggers.api.events_json import (
-    EventDetailSerializer,
-    EventSerializer,
-    RedispatchSerializer,
-    ReplayBody,
-)
+from triggers.api.events_json import EventDetailSerializer, EventSerializer, RedispatchSerializer, ReplayBody
 from triggers.dispatch.replay import replay
 from triggers.models import Event, Redispatch
 from triggers.sources.cloudevents.intake import EventIntake
 
 
 class EventResource(EventIntake, ListModelMixin, RetrieveModelMixin, Resource):
-    """What happened, as it was recorded."""
+    """Recorded events."""
 
     required_permissions = {
         "create": "triggers.add_event",
@@ -48,7 +43,7 @@ class EventResource(EventIntake, ListModelMixin, RetrieveModelMixin, Resource):
     @extend_schema(request=ReplayBody, responses={200: RedispatchSerializer, 409: Refusal})
     @action(detail=True, methods=["post"])
     def replay(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Send the event through the dispatcher again: it makes new runs."""
+        """Dispatch the event again; it starts new runs."""
         event = self.get_object()
         replay_id = replay(event, trigger=ReplayBody.read(request)["trigger"], by=str(request.user))
         redispatch = Redispatch.objects.select_related("trigger").get(event=event, replay_id=replay_id)

@@ -1,3 +1,5 @@
+"""Events, triggers and sources as JSON."""
+
 from typing import Any
 
 from rest_framework import serializers
@@ -17,59 +19,41 @@ class DecisionSerializer(serializers.ModelSerializer[Decision]):
 
 
 class EventSerializer(serializers.ModelSerializer[Event]):
-    """An event without its payload; `source` is its way in, `ce_source` what the sender calls itself."""
+    """An event without its payload; `source` is the source here, `ce_source` the sender's own name for itself."""
 
     source = serializers.SlugRelatedField[Source](slug_field="slug", read_only=True)  # type: ignore[assignment]  # a field, by its metaclass
 
     class Meta:
         model = Event
         fields = [
-            "id",
-            "source",
-            "ce_source",
-            "ce_id",
-            "type",
-            "subject",
-            "time",
-            "received_at",
-            "dispatched_at",
-            "payload_removed_at",
-            "root_id",
-            "cause_event_id",
-            "cause_run_id",
-            "depth",
-            "chain",
-        ]
+            "id", "source", "ce_source", "ce_id", "type", "subject", "time", "received_at", "dispatched_at",
+            "payload_removed_at", "root_id", "cause_event_id", "cause_run_id", "depth", "chain",
+        ]  # fmt: skip
         read_only_fields = fields
 
 
 class EventDetailSerializer(EventSerializer):
-    """An event with its payload, and why triggers it matched started no run."""
+    """An event with its payload, and the reasons why triggers that it matched started no run."""
 
     decisions = DecisionSerializer(many=True, read_only=True)
     target_deleted = serializers.BooleanField(
         source="has_lost_its_target",
         read_only=True,
-        help_text="it is meant for one trigger, which has been deleted with its decisions: if it has no run, that is why",
+        help_text="its target trigger has been deleted, together with its decisions",
     )
 
     class Meta(EventSerializer.Meta):
         fields = [
-            *EventSerializer.Meta.fields,
-            "data",
-            "data_error",
-            "headers",
-            "body_sha256",
-            "target_deleted",
+            *EventSerializer.Meta.fields, "data", "data_error", "headers", "body_sha256", "target_deleted",
             "decisions",
-        ]
+        ]  # fmt: skip
         read_only_fields = fields
 
 
 class TriggerSerializer(serializers.ModelSerializer[Trigger]):
     status = serializers.CharField(read_only=True, help_text="active, paused or disabled")
     held = serializers.SerializerMethodField(
-        help_text="events held while it was paused, or still to be run since it was resumed; null: neither"
+        help_text="events held while paused, or still to run after a resume; null: neither"
     )
 
     def get_held(self, trigger: Trigger) -> int | None:
@@ -78,27 +62,10 @@ class TriggerSerializer(serializers.ModelSerializer[Trigger]):
     class Meta:
         model = Trigger
         fields = [
-            "id",
-            "slug",
-            "status",
-            "agent",
-            "source",
-            "types",
-            "filter",
-            "input",
-            "key",
-            "key_limit",
-            "overlap",
-            "policy",
-            "overrides",
-            "enabled",
-            "paused_at",
-            "paused_reason",
-            "resuming_at",
-            "held",
-            "failures_in_a_row",
-            "created_at",
-        ]
+            "id", "slug", "status", "agent", "source", "types", "filter", "input", "key", "key_limit", "overlap",
+            "policy", "overrides", "enabled", "paused_at", "paused_reason", "resuming_at", "held",
+            "failures_in_a_row", "created_at",
+        ]  # fmt: skip
         read_only_fields = fields
 
 
@@ -110,7 +77,7 @@ class SourceSerializer(serializers.ModelSerializer[Source]):
 
 
 class FireBody(Body):
-    data = serializers.JSONField(allow_null=True, default=None, help_text="the data of the event")  # type: ignore[assignment]  # likewise
+    data = serializers.JSONField(allow_null=True, default=None, help_text="the data of the event")  # type: ignore[assignment]  # a field, by its metaclass
 
 
 class PauseBody(Body):
@@ -118,9 +85,7 @@ class PauseBody(Body):
 
 
 class ResumeBody(Body):
-    held = serializers.ChoiceField(
-        ["run", "drop"], default="run", help_text="what becomes of the events held meanwhile"
-    )
+    held = serializers.ChoiceField(["run", "drop"], default="run", help_text="run or drop the events that were held")
 
 
 class ReplayBody(Body):
@@ -129,18 +94,18 @@ class ReplayBody(Body):
         queryset=Trigger.objects.all(),
         required=False,
         default=None,
-        help_text="slug of the one trigger to replay to; without it, all that match",
+        help_text="slug of the only trigger to replay to; default: all that match",
     )
 
 
 class RedispatchBody(Body):
     since = serializers.DateTimeField(
-        required=False, default=None, help_text="events that ended in an error from then on; without it, all"
+        required=False, default=None, help_text="only events that ended in an error from this time on; default: all"
     )
 
 
 class RedispatchedSerializer(serializers.Serializer[Any]):
-    events = serializers.IntegerField(help_text="how many are dispatched again, a piece at a time")
+    events = serializers.IntegerField(help_text="number of events that are dispatched again, in batches")
 
 
 class EventIdSerializer(serializers.Serializer[Any]):

@@ -1,4 +1,4 @@
-"""Times and zones in what the API is sent."""
+"""Fields and resources that several files of the API share."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,9 @@ from typing import Any
 
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 
+from runs.api.resource import BySlug, Resource
 from triggers.exceptions import RuleError
 from triggers.schedules.clock import LONGEST_ZONE, refuse_beyond, zone_of
 
@@ -16,18 +18,18 @@ UNESCAPED = re.compile(r" (\d\d:?\d\d)$")  # the plus of an offset, in a URL
 
 
 class Instant(serializers.CharField):
-    """An ISO 8601 time; without an offset it is on the clock of a zone."""
+    """An ISO 8601 time; without an offset it is naive, a local time of a zone."""
 
     def to_internal_value(self, data: Any) -> Any:
         text = UNESCAPED.sub(r"+\1", super().to_internal_value(data))
         try:
             at = datetime.fromisoformat(text)
         except ValueError:
-            raise serializers.ValidationError("Write such as 2026-11-20T09:00 or 2026-11-20T09:00+01:00.") from None
+            raise ValidationError("Enter a time, e.g. 2026-11-20T09:00 or 2026-11-20T09:00+01:00.") from None
         try:
             refuse_beyond(at)
         except RuleError as error:
-            raise serializers.ValidationError(str(error)) from None
+            raise ValidationError(str(error)) from None
         return at
 
 
@@ -42,16 +44,21 @@ class Zone(serializers.CharField):
         try:
             zone_of(name)
         except RuleError as error:
-            raise serializers.ValidationError(str(error)) from None
+            raise ValidationError(str(error)) from None
         return name
 
 
-SLUG = r"[-\w]+"
+class BySlugResource(ListModelMixin, RetrieveModelMixin, Resource):
+    """A resource whose objects are found and ordered by their slugs."""
+
+    pagination_class = BySlug
+    lookup_field = "slug"
+    lookup_value_regex = r"[-\w]+"
 
 
 @contextmanager
 def naming(field: str) -> Iterator[None]:
-    """Answer 400 to what makes no sense, under the name of its field, or this one."""
+    """Answer 400 for a RuleError, under the name of its field, or of this one."""
     try:
         yield
     except RuleError as error:

@@ -1,4 +1,4 @@
-"""Reminders over HTTP."""
+"""`/api/v1/reminders/`"""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from runs.api.body import Body
 from runs.api.resource import Resource
-from triggers.exceptions import RuleError
+from triggers.api.fields import naming
 from triggers.models import Schedule, Trigger
 from triggers.schedules.clock import LONGEST_TEXT, LONGEST_ZONE
 from triggers.schedules.reminders import TEXT_LENGTH, remind, text_of
@@ -18,8 +18,8 @@ from triggers.schedules.rules.words import read_rule
 
 class ReminderBody(Body):
     when = serializers.CharField(max_length=LONGEST_TEXT, help_text='such as "in 20 minutes" or "tomorrow at 9:00"')
-    tz = serializers.CharField(default="UTC", max_length=LONGEST_ZONE, help_text="IANA zone in which that is meant")
-    agent = serializers.CharField(default="", help_text="which agent it wakes, unless a trigger is given")
+    tz = serializers.CharField(default="UTC", max_length=LONGEST_ZONE, help_text="IANA zone of `when`")
+    agent = serializers.CharField(default="", help_text="agent to wake; or give `trigger`")
     trigger = serializers.SlugRelatedField[Trigger](
         slug_field="slug", queryset=Trigger.objects.all(), required=False, default=None, help_text="slug"
     )
@@ -39,23 +39,17 @@ class ReminderSerializer(serializers.Serializer[Any]):
 
 
 class ReminderResource(Resource):
-    """Wakes that come once, with a text."""
+    """Reminders: one wake each, with a text."""
 
     required_permissions = {"create": "triggers.add_schedule"}
     serializer_class = ReminderSerializer
 
     @extend_schema(request=ReminderBody, responses={201: ReminderSerializer})
     def create(self, request: Request) -> Response:
-        """Wake an agent once, with a text; it is told in the event's data."""
+        """Wake an agent once, with a text in the event's data."""
         body = ReminderBody.read(request)
-        try:
-            schedule = remind(
-                when=read_rule(body["when"], body["tz"]),
-                text=body["text"],
-                agent=body["agent"],
-                trigger=body["trigger"],
-                by=str(request.user),
-            )
-        except RuleError as error:
-            raise serializers.ValidationError({error.field or "when": [str(error)]}) from None
+        target = {"agent": body["agent"], "trigger": body["trigger"]}
+        with naming("when"):
+            rule = read_rule(body["when"], body["tz"])
+            schedule = remind(when=rule, text=body["text"], by=str(request.user), **target)
         return Response(ReminderSerializer(schedule).data, status=201)

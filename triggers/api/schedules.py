@@ -1,4 +1,4 @@
-"""Schedules over HTTP: to make, to change, to pause, to run now, and to ask why one did not run."""
+"""`/api/v1/schedules/`"""
 
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from runs.api.resource import NewestFirst, Refusal, Resource
-from triggers.api.backfills import BackfillAction
+from triggers.api.backfills import BackfillBody, BackfillSerializer
 from triggers.api.fields import naming
 from triggers.api.schedules_json import (
     AnswerSerializer,
@@ -33,6 +33,7 @@ from triggers.api.schedules_json import (
 )
 from triggers.exceptions import RuleError
 from triggers.models import Schedule, Skip
+from triggers.schedules.backfill.start import start_backfill
 from triggers.schedules.clock import zone_of
 from triggers.schedules.edit import (
     create_schedule,
@@ -57,8 +58,8 @@ class LatestFirst(NewestFirst):
     ordering = "-last"
 
 
-class ScheduleResource(BackfillAction, ListModelMixin, RetrieveModelMixin, Resource):
-    """What fires by the clock."""
+class ScheduleResource(ListModelMixin, RetrieveModelMixin, Resource):
+    """Schedules: what fires by the clock."""
 
     required_permissions = {
         "list": "triggers.view_schedule",
@@ -89,7 +90,7 @@ class ScheduleResource(BackfillAction, ListModelMixin, RetrieveModelMixin, Resou
 
     @extend_schema(request=CreateBody, responses={201: ScheduleSerializer})
     def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Wake an agent, or fire a trigger, on a new schedule."""
+        """Create a schedule that wakes an agent or fires a trigger."""
         body = CreateBody.read(request)
         with naming("when"):
             schedule = create_schedule(
@@ -100,45 +101,54 @@ class ScheduleResource(BackfillAction, ListModelMixin, RetrieveModelMixin, Resou
 
     @extend_schema(request=EditBody, responses=ScheduleSerializer)
     def partial_update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Give it another rule, another policy, or both; what is not named stays."""
+        """Change its rule, its policy, or both; fields that are not given stay."""
         schedule, body = self.get_object(), EditBody.read(request)
         with naming("when"), transaction.atomic():
-            schedule = locked(schedule)  # what it does not name stays as somebody else may just have made it
+            schedule = locked(schedule)  # so that a concurrent edit of other fields is kept
             policy = PolicyBody.policy(body, SchedulePolicy.of(schedule))
             schedule = edit_schedule(schedule, rule=_new_rule(schedule, body), policy=policy, by=str(request.user))
         return Response(self.get_serializer(schedule).data)
 
     @extend_schema(responses={204: None, 409: Refusal})
     def destroy(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Delete it; its trigger, its events and its runs stay. 409 for one that the code declares."""
+        """Delete it; its trigger, events and runs stay. 409 for a schedule that the code declares."""
         delete_schedule(self.get_object(), by=str(request.user))
         return Response(status=204)
 
     @extend_schema(request=NoteBody, responses={200: ScheduleSerializer, 409: Refusal})
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Stop its clock; what falls in between is not caught up."""
+        """Pause it. Times during the pause do not fire and are not caught up."""
         schedule = pause_schedule(self.get_object(), note=NoteBody.read(request)["note"], by=str(request.user))
         return Response(self.get_serializer(schedule).data)
 
     @extend_schema(request=None, responses={200: ScheduleSerializer, 409: Refusal})
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Let it fire again, counted from now."""
+        """Resume it, counting from now."""
         return Response(self.get_serializer(resume_schedule(self.get_object(), by=str(request.user))).data)
 
     @extend_schema(request=None, responses={202: FireSerializer, 409: Refusal})
     @action(detail=True, methods=["post"])
     def fire(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Run it now; it goes on as it is."""
+        """Fire once now; the next planned fires do not change."""
         with naming("detail"):
             event_id = fire_schedule(self.get_object(), by=str(request.user))
         return Response({"event": event_id}, status=202)
 
+    @extend_schema(request=BackfillBody, responses={202: BackfillSerializer, 409: Refusal})
+    @action(detail=True, methods=["post"])
+    def backfill(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Fire the schedule for the nominal times of a past range, a few at a time."""
+        body = BackfillBody.read(request)
+        with naming("detail"):
+            backfill = start_backfill(self.get_object(), by=str(request.user), **body)
+        return Response(BackfillSerializer(backfill).data, status=202)
+
     @extend_schema(request=PreviewBody, responses=PreviewSerializer)
     @action(detail=False, methods=["post"])
     def preview(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """What is understood of a rule, and the ten times it would fire at next; nothing is changed."""
+        """Parse a rule: its meaning in words and its next ten fires. Changes nothing."""
         body = PreviewBody.read(request)
         with naming("when"):
             rule = read_rule(body["when"], body["tz"])
@@ -148,7 +158,7 @@ class ScheduleResource(BackfillAction, ListModelMixin, RetrieveModelMixin, Resou
     @extend_schema(parameters=[FiresQuery], responses=FiresSerializer, filters=False)
     @action(detail=True)
     def fires(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Its next nominal times, and when each of them is due."""
+        """Its next nominal times, and when each is due."""
         schedule = self.get_object()
         fires = upcoming(schedule, FiresQuery.read(request)["count"])
         plan = plan_of(schedule) if fires else None
@@ -158,7 +168,7 @@ class ScheduleResource(BackfillAction, ListModelMixin, RetrieveModelMixin, Resou
     @extend_schema(parameters=[WhyQuery], responses=AnswerSerializer, filters=False)
     @action(detail=True)
     def why(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Why it did not run at a time, or what became of it."""
+        """Explain why it did not run at a time, or the outcome."""
         asked = WhyQuery.read(request)
         try:
             answer = why(self.get_object(), asked["at"], zone=zone_of(asked["tz"]) if asked["tz"] else None)
@@ -169,7 +179,7 @@ class ScheduleResource(BackfillAction, ListModelMixin, RetrieveModelMixin, Resou
     @extend_schema(responses=SkipSerializer(many=True))
     @action(detail=True, pagination_class=LatestFirst)
     def skips(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Its nominal times that did not fire, the latest first."""
+        """Its nominal times that did not fire, latest first."""
         page = self.paginate_queryset(Skip.objects.filter(schedule=self.get_object().pk))
         return self.get_paginated_response(SkipSerializer(page, many=True).data)
 

@@ -1,4 +1,4 @@
-"""Schedules as JSON: what the API gives, and what it takes."""
+"""Schedules as JSON: the API's responses and request bodies."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,7 +11,7 @@ from runs.api.body import Body
 from runs.api.resource import Query
 from triggers.api.events_json import DecisionSerializer
 from triggers.api.fields import Instant, Zone
-from triggers.models import Decision, ExclusionCalendar, Schedule, Skip, Trigger
+from triggers.models import ExclusionCalendar, Schedule, Skip, Trigger
 from triggers.schedules.clock import LONGEST_TEXT, LONGEST_ZONE
 from triggers.schedules.explain.why import Answer
 from triggers.schedules.preview import describe, upcoming
@@ -24,7 +24,7 @@ LONGEST = 100  # next fires that one answer may hold
 
 @extend_schema_field({"oneOf": [{"type": "string", "example": "30m"}, {"type": "number", "description": "seconds"}]})
 class Length(serializers.Field[Any, Any, Any, Any]):
-    """A duration, as text or in seconds; what it means is read by `SchedulePolicy`."""
+    """A duration, as text or in seconds; `SchedulePolicy` parses it."""
 
     def to_internal_value(self, data: Any) -> Any:
         return data
@@ -44,7 +44,7 @@ class ScheduleSerializer(serializers.ModelSerializer[Schedule]):
         read_only=True, help_text="active, paused, or why it never fires again: done, used_up, over, problem"
     )
     trigger = serializers.SlugRelatedField[Trigger](
-        slug_field="slug", read_only=True, help_text="null: an ordinary periodic task of Celery's"
+        slug_field="slug", read_only=True, help_text="null: an ordinary periodic task"
     )
     start = serializers.DateTimeField(source="task.start_time", read_only=True)
     end = serializers.DateTimeField(source="task.expires", read_only=True)
@@ -72,7 +72,7 @@ class ScheduleSerializer(serializers.ModelSerializer[Schedule]):
 
 
 class PolicyBody(Body):
-    """The policy of a schedule; what is null or empty is the default again."""
+    """The policy of a schedule; null or empty resets a field to its default."""
 
     kind = serializers.CharField(required=False, allow_null=True, help_text="schedule, heartbeat or reminder")
     data = serializers.JSONField(required=False, allow_null=True, help_text="what its events say besides their times")  # type: ignore[assignment]  # a field, by its metaclass
@@ -108,7 +108,7 @@ class PolicyBody(Body):
 
     @staticmethod
     def policy(body: Mapping[str, Any], base: SchedulePolicy | None = None) -> SchedulePolicy:
-        """What of a body is policy; the rest as in `base`. RuleError names the field."""
+        """The policy in a body; fields that are not given are those of `base`. RuleError names the field."""
         return SchedulePolicy.parse({name: body[name] for name in NAMES if name in body}, base)
 
 
@@ -121,13 +121,13 @@ class PreviewBody(PolicyBody):
 
 class CreateBody(PreviewBody):
     name = serializers.CharField(max_length=200)
-    agent = serializers.CharField(default="", help_text="to wake by a new trigger of its own")
+    agent = serializers.CharField(default="", help_text="agent to wake, by a new trigger; or give `trigger`")
     trigger = serializers.SlugRelatedField[Trigger](
         slug_field="slug",
         queryset=Trigger.objects.all(),
         default=None,
         allow_null=True,
-        help_text="or: slug of the trigger it fires",
+        help_text="slug of the trigger to fire; or give `agent`",
     )
 
     def validate(self, body: Any) -> Any:
@@ -138,9 +138,9 @@ class CreateBody(PreviewBody):
 
 class EditBody(PolicyBody):
     when = serializers.CharField(
-        required=False, max_length=LONGEST_TEXT, help_text="another rule; without tz in the zone it has now"
+        required=False, max_length=LONGEST_TEXT, help_text="new rule; without `tz` in its current zone"
     )
-    tz = Zone(required=False, help_text="of `when`, or, alone, of the crontab it has")
+    tz = Zone(required=False, help_text="zone of `when`; without `when`: new zone of its crontab")
 
 
 class NoteBody(Body):
@@ -159,23 +159,22 @@ class FiresQuery(Query):
 
 
 class WhyQuery(Query):
-    at = Instant(help_text="the time asked about; without an offset on the clock of tz")
-    tz = Zone(required=False, default="", help_text="without it: the schedule's own zone")
+    at = Instant(help_text="time in question; without an offset: a local time in `tz`")
+    tz = Zone(required=False, default="", help_text="default: the schedule's zone")
 
 
 class FireSerializer(serializers.Serializer[Any]):
-    event = serializers.UUIDField(allow_null=True, help_text="null: an ordinary task, whose message is sent")
+    event = serializers.UUIDField(allow_null=True, help_text="null: an ordinary periodic task, whose message is sent")
 
 
 class PreviewSerializer(serializers.Serializer[Any]):
-    rule = serializers.CharField(help_text="what was understood, in words")
+    rule = serializers.CharField(help_text="the parsed rule, in words")
     next_fires = serializers.ListField(child=serializers.DateTimeField())
 
 
 class FiresSerializer(PreviewSerializer):
     due = serializers.ListField(
-        child=serializers.DateTimeField(),
-        help_text="when each of them fires: by jitter and spread later than its nominal time",
+        child=serializers.DateTimeField(), help_text="when each of them fires: its nominal time plus spread and jitter"
     )
 
 
@@ -187,26 +186,26 @@ class SkipSerializer(serializers.ModelSerializer[Skip]):
 
 
 class FactSerializer(serializers.Serializer[Any]):
-    label = serializers.CharField()  # type: ignore[assignment]  # likewise
+    label = serializers.CharField()  # type: ignore[assignment]  # a field, by its metaclass
     text = serializers.CharField()
 
 
 class AnswerSerializer(serializers.Serializer[Answer]):
-    """Why a schedule did not fire at an instant, or what became of it."""
+    """Why a schedule did not fire at an instant, or the outcome of the fire."""
 
     verdict = serializers.CharField(
         help_text="the kind of the answer, such as ran, skipped, paused, not_named, to_come"
     )
     text = serializers.CharField(help_text="the answer for a person")
-    at = serializers.DateTimeField(help_text="the instant that was understood")
+    at = serializers.DateTimeField(help_text="the instant in question, as parsed")
     zone = serializers.CharField()
-    nominal = serializers.DateTimeField(allow_null=True, help_text="the nominal time it is about; null: there is none")
+    nominal = serializers.DateTimeField(allow_null=True, help_text="the nominal time in question; null: there is none")
     facts = serializers.SerializerMethodField()
     before = serializers.SerializerMethodField(help_text="the nominal time before")
     after = serializers.SerializerMethodField(help_text="the nominal time after")
     event = serializers.UUIDField(source="event_id", allow_null=True)
     run = serializers.UUIDField(source="run_id", allow_null=True)
-    decision = serializers.SerializerMethodField()
+    decision = DecisionSerializer(allow_null=True)
     skip = SkipSerializer(allow_null=True)
 
     @extend_schema_field(FactSerializer(many=True))
@@ -220,11 +219,6 @@ class AnswerSerializer(serializers.Serializer[Answer]):
     @extend_schema_field(serializers.DateTimeField(allow_null=True))
     def get_after(self, answer: Answer) -> datetime | None:
         return answer.nearest[1]
-
-    @extend_schema_field(DecisionSerializer(allow_null=True))
-    def get_decision(self, answer: Answer) -> Any:
-        decision: Decision | None = answer.decision
-        return DecisionSerializer(decision).data if decision else None
 
 
 class CalendarSerializer(serializers.ModelSerializer[ExclusionCalendar]):

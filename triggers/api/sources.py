@@ -1,21 +1,13 @@
 """`/api/v1/sources/`"""
 
-from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
-
-from runs.api.resource import BySlug, Resource
-from triggers.api.events_json import (
-    SourceSerializer,
-)
-from triggers.api.triggers import SLUG
+from triggers.api.events_json import SourceSerializer
+from triggers.api.fields import BySlugResource
 from triggers.models import Source
 
 
-class SourceResource(ListModelMixin, RetrieveModelMixin, Resource):
-    """The ways in."""
+class SourceResource(BySlugResource):
+    """Sources of events."""
 
     required_permissions = {"list": "triggers.view_source", "retrieve": "triggers.view_source"}
     queryset = Source.objects.all()
     serializer_class = SourceSerializer
-    pagination_class = BySlug
-    lookup_field = "slug"
-    lookup_value_regex = SLUG

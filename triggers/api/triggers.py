@@ -1,14 +1,13 @@
-"""What may wake an agent, over HTTP: to look at, to fire, to pause, to replay."""
+"""`/api/v1/triggers/`"""
 
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.decorators import action
-from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from runs.api.resource import BySlug, Refusal, Resource
+from runs.api.resource import Refusal
 from triggers.api.events_json import (
     EventIdSerializer,
     FireBody,
@@ -18,16 +17,15 @@ from triggers.api.events_json import (
     ResumeBody,
     TriggerSerializer,
 )
+from triggers.api.fields import BySlugResource
 from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.offers import offer_errors
 from triggers.models import Trigger
 from triggers.sources.manual import fire
 
-SLUG = r"[-\w]+"
 
-
-class TriggerResource(ListModelMixin, RetrieveModelMixin, Resource):
-    """Which events wake which agent."""
+class TriggerResource(BySlugResource):
+    """Rules that match events to agents."""
 
     required_permissions = {
         "list": "triggers.view_trigger",
@@ -39,14 +37,11 @@ class TriggerResource(ListModelMixin, RetrieveModelMixin, Resource):
     }
     queryset = Trigger.objects.all()
     serializer_class = TriggerSerializer
-    pagination_class = BySlug
-    lookup_field = "slug"
-    lookup_value_regex = SLUG
 
     @extend_schema(request=FireBody, responses={202: EventIdSerializer, 409: Refusal})
     @action(detail=True, methods=["post"])
     def fire(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Wake the trigger's agent now, by an event made for it alone."""
+        """Wake the trigger's agent now, with an event for this trigger only."""
         event_id = fire(self.get_object(), data=FireBody.read(request)["data"], by=str(request.user))
         return Response({"event": event_id}, status=202)
 
@@ -60,13 +55,13 @@ class TriggerResource(ListModelMixin, RetrieveModelMixin, Resource):
     @extend_schema(request=ResumeBody, responses={200: TriggerSerializer, 409: Refusal})
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Let the trigger's events through again, and run or drop those held meanwhile."""
+        """Resume the trigger; run or drop the events it held."""
         trigger = resume(self.get_object(), held=ResumeBody.read(request)["held"], by=str(request.user))
         return Response(self.get_serializer(trigger).data)
 
     @extend_schema(request=RedispatchBody, responses={200: RedispatchedSerializer})
     @action(detail=True, methods=["post"])
     def redispatch(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Dispatch again all events that ended in an error for this trigger. An event that has a run gets no second one."""
+        """Dispatch again all events that ended in an error at this trigger. An event that has a run gets no second run."""
         since = RedispatchBody.read(request)["since"]
         return Response({"events": offer_errors(trigger=self.get_object(), since=since, by=str(request.user))})

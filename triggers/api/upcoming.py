@@ -1,4 +1,4 @@
-"""What will wake next, over HTTP."""
+"""`/api/v1/upcoming/`: what wakes next."""
 
 from datetime import timedelta
 from typing import Any
@@ -18,23 +18,23 @@ MOST = 500
 
 
 class UpcomingQuery(Query):
-    until = serializers.DateTimeField(required=False, help_text="up to when; a day from now unless given")
+    until = serializers.DateTimeField(required=False, help_text="end of the time span; default: a day from now")
     limit = serializers.IntegerField(min_value=1, default=50, help_text=f"{MOST} at most")
-    kind = serializers.MultipleChoiceField(choices=KINDS, required=False, help_text="only these; may be repeated")
+    kind = serializers.MultipleChoiceField(choices=KINDS, required=False, help_text="only these kinds; may be repeated")
     agent = serializers.CharField(required=False, default="")
 
 
 class ComingSerializer(serializers.Serializer[Any]):
-    at = serializers.DateTimeField(help_text="when it is due; past: it is late")
-    nominal = serializers.DateTimeField(allow_null=True, help_text="the time that its schedule names")
+    at = serializers.DateTimeField(help_text="when it is due; a past time: it is late")
+    nominal = serializers.DateTimeField(allow_null=True, help_text="the nominal time of its schedule")
     kind = serializers.ChoiceField(choices=KINDS)
     name = serializers.CharField()
     agent = serializers.CharField()
     trigger = serializers.CharField(help_text="slug; empty where there is none")
     why = serializers.CharField()
-    times = serializers.SerializerMethodField(help_text="how often it comes within the time asked for")
-    last = serializers.SerializerMethodField(help_text="the last of these that was counted")
-    is_endless = serializers.BooleanField(help_text="it comes more often than was counted")
+    times = serializers.SerializerMethodField(help_text="number of times within the time span")
+    last = serializers.SerializerMethodField(help_text="the last of these times that was counted")
+    is_endless = serializers.BooleanField(help_text="there are more times than were counted")
     schedule = serializers.IntegerField(source="schedule_id", allow_null=True)
     run = serializers.UUIDField(source="run_id", allow_null=True)
 
@@ -53,18 +53,18 @@ class UpcomingListSerializer(serializers.Serializer[Any]):
 
 
 class UpcomingResource(Resource):
-    """What will wake next: schedules, wakes, windows that close, timers of waiting runs, runs that are put off."""
+    """What wakes next: schedules, wakes, windows that close, timers of waiting runs, delayed runs."""
 
     required_permissions = {"list": "triggers.view_schedule"}
     serializer_class = UpcomingListSerializer
 
     @extend_schema(parameters=[UpcomingQuery], responses=UpcomingListSerializer)
     def list(self, request: Request) -> Response:
-        """The next, soonest first, each schedule once. What runs have set is left out without `runs.view_run`."""
+        """What wakes next, soonest first, each schedule once. Requires `runs.view_run` for entries that runs have set."""
         query, now = UpcomingQuery.read(request), database_now()
         until = query.get("until", now + HORIZON)
         if until <= now:
-            raise serializers.ValidationError({"until": ["That is past."]})
+            raise serializers.ValidationError({"until": ["Enter a time in the future."]})
         kinds = set(query.get("kind") or KINDS) - (set() if request.user.has_perm("runs.view_run") else set(OF_RUNS))
         found = ahead(now, until, min(query["limit"], MOST), kinds=kinds, agent=query["agent"])
         return Response({"results": ComingSerializer(found, many=True).data, "next": None, "previous": None})

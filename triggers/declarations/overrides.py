@@ -1,4 +1,4 @@
-"""Triggers that operators make and change: of a declared one, a field they change is theirs until they reset it."""
+"""Create and change triggers. A changed field of a declared trigger is owned by the operator until it is reset."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,13 +23,13 @@ EDITABLE = (*COLUMNS[1:], "enabled")
 
 @not_in_atomic_body
 def create_trigger(slug: str, *, agent: str, by: str, **fields: Any) -> Trigger:
-    """A trigger of an operator. Invalid names each field that makes no sense."""
+    """Create a trigger that no code declares. Invalid names each wrong field."""
     trigger = Trigger(slug=slug, agent=agent, **fields)
     problems = [*slug_problems(slug)]
     if not agent:
-        problems.append("agent: is missing")
+        problems.append("agent: is missing; name the agent to wake")
     elif agent not in {known.name for known in registry.all_agents()}:
-        problems.append(f"agent: there is no agent {agent!r} here; name its app in WAKEFUL_APPS")
+        problems.append(f"agent: no agent {agent!r} is installed; add its app to WAKEFUL_APPS")
     _check(trigger, fields, problems)
     with transaction.atomic():
         trigger.save(force_insert=True)
@@ -39,8 +39,12 @@ def create_trigger(slug: str, *, agent: str, by: str, **fields: Any) -> Trigger:
 
 @not_in_atomic_body
 def override(trigger: Trigger, changes: Mapping[str, Any], by: str) -> Trigger:
-    """Change fields of a trigger; a deploy will keep these. Invalid names each that makes no sense."""
-    _check(trigger, changes, [f"{name}: cannot be changed here" for name in sorted(set(changes) - set(EDITABLE))])
+    """Change fields of a trigger; deploys keep them. Invalid names each wrong field."""
+    _check(
+        trigger,
+        changes,
+        [f"{name}: cannot be changed; use {', '.join(EDITABLE)}" for name in sorted(set(changes) - set(EDITABLE))],
+    )
     with transaction.atomic():
         for name, value in changes.items():
             setattr(trigger, name, value)
@@ -54,14 +58,14 @@ def override(trigger: Trigger, changes: Mapping[str, Any], by: str) -> Trigger:
 def _check(trigger: Trigger, changes: Mapping[str, Any], problems: list[str]) -> None:
     source = changes.get("source")
     if source and not Source.objects.filter(slug=source).exists():
-        problems.append(f"source: there is no source {source!r}; make it first, or clear it")
+        problems.append(f"source: no source {source!r} exists; create it first, or clear the field")
     if not all(isinstance(glob, str) and glob for glob in changes.get("types", ())):
-        problems.append("types: must be texts, such as invoice.*")
+        problems.append("types: must be a list of strings, such as invoice.*")
     expressions = {name: changes[name] for name in ("filter", "key") if changes.get(name)}
     expressions |= {f"input.{name}": text for name, text in changes.get("input", {}).items()}
     for name, text in expressions.items():
         if not isinstance(text, str):
-            problems.append(f"{name}: must be a CEL expression")
+            problems.append(f"{name}: must be a string with a CEL expression")
             continue
         try:
             compile_expression(text)
@@ -81,7 +85,7 @@ def _check(trigger: Trigger, changes: Mapping[str, Any], problems: list[str]) ->
 
 @not_in_atomic_body
 def reset_overrides(trigger: Trigger, fields: Sequence[str], by: str) -> Trigger:
-    """Give fields back to the code: they say again what it declared at the last sync."""
+    """Reset fields to the code's declaration of the last sync."""
     declared = trigger.declared or {}
     given_back = [name for name in fields if name in trigger.overrides]
     with transaction.atomic():

@@ -1,21 +1,21 @@
-"""Agents' code declarations become Trigger rows and their schedules (`manage.py sync_agents`).
+"""Write the triggers and schedules that agents declare in code to the database (`manage.py sync_agents`).
 
-`Trigger.declared` keeps what the code said at the last sync, field by field. A row that says otherwise was edited
-since: the operator owns that field from then on (`Trigger.overrides`), and no deploy touches it.
-Whether a trigger is enabled is the operator's alone; only a declaration that vanishes turns it off, and coming back
-turns on again what it turned off.
+`Trigger.declared` holds the declaration of the last sync, field by field. A field whose row differs from it was edited by
+an operator, who owns it from then on (`Trigger.overrides`): no deploy changes it. A sync never changes whether a trigger is
+enabled, with one exception: it disables a trigger whose declaration is gone, and enables it when the declaration returns.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
 from django_celery_beat.models import PeriodicTask
 
 from agents.exceptions import DeclarationError
 from agents.guards.atomic import not_in_atomic_body
 from runs.audit import record_about
+from runs.db.sql import fetch
 from triggers.declarations.wanted import Wanted, wanted_triggers
 from triggers.exceptions import RuleError
 from triggers.models import Schedule, Trigger
@@ -29,12 +29,13 @@ from triggers.schedules.rules.rule import Rule
 from triggers.schedules.terms.policy import SchedulePolicy
 
 COLUMNS = ("agent", "source", "types", "filter", "input", "key", "key_limit", "overlap", "policy")
-LOCK = 0x5A6E  # of pg_advisory_xact_lock: one sync at a time
+LOCK = 0x5A6E  # one sync or import at a time
+TAKE_LOCK = "SELECT pg_advisory_xact_lock(%s::bigint)"
 
 
 @dataclass(kw_only=True)
 class Change:
-    """What a sync did to a trigger."""
+    """A change of a trigger by a sync."""
 
     slug: str
     action: str
@@ -44,19 +45,12 @@ class Change:
         return f"{self.action} {self.slug}" + (f" ({', '.join(self.fields)})" if self.fields else "")
 
 
-# The code's side
-
-
-# The database's side
-
-
 @not_in_atomic_body
 def sync(by: str = "sync_agents") -> list[Change]:
-    """Make the rows say what the code declares; what changed. Raises DeclarationError before anything is written."""
+    """Make the rows match the code's declarations and return the changes. Raises DeclarationError before any write."""
     wanted = wanted_triggers()
     with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s::bigint)", [LOCK])
+        fetch(TAKE_LOCK, [LOCK])
         known = {trigger.slug: trigger for trigger in Trigger.objects.select_for_update(no_key=True)}
         wanted = [each.as_first_seen(known.get(each.slug)) for each in wanted]
         _refuse_taken(wanted, known)
@@ -84,13 +78,19 @@ def _refuse_taken(wanted: Sequence[Wanted], known: Mapping[str, Trigger]) -> Non
         trigger = known.get(each.slug)
         tasks = PeriodicTask.objects.filter(name=each.slug).exclude(wakeful__trigger__slug=each.slug)
         if trigger and trigger.declared is None:
-            problems.append(f"an operator made a trigger {each.slug!r}; delete it, or give the declared one a slug=")
+            problems.append(
+                f"trigger {each.slug!r} was created by an operator; delete it, or give the declared trigger another slug="
+            )
         elif each.rule and tasks.exists():
-            problems.append(f"there is another schedule {each.slug!r}; rename it, or give the declared one a slug=")
+            problems.append(
+                f"another schedule is named {each.slug!r}; rename it, or give the declared trigger another slug="
+            )
         try:
             calendars_named(each.policy.exclude)
         except RuleError as error:
-            problems.append(f"schedule {each.slug!r}: {error}; make it first, under Exclusion calendars or by the API")
+            problems.append(
+                f"schedule {each.slug!r}: {error}; create it first, in the console under Exclusion calendars or with the API"
+            )
     if problems:
         raise DeclarationError("\n".join(problems))
 
@@ -130,7 +130,7 @@ def _in_words(rule: Rule) -> str:
 
 
 def _adopt_edits(trigger: Trigger, schedule: Schedule | None) -> None:
-    """Whatever differs from what the last sync wrote is the operator's."""
+    """Fields that differ from the last sync were edited by an operator, who owns them from now on."""
     row = {name: getattr(trigger, name) for name in COLUMNS}
     if schedule:
         row |= {"rule": _row_rule(schedule), **SchedulePolicy.of(schedule).dump()}
@@ -147,7 +147,7 @@ def _row_rule(schedule: Schedule) -> Any:
 
 
 def _update(wanted: Wanted, trigger: Trigger, schedule: Schedule | None) -> Iterator[str]:
-    """Bring the row in line with the code where no operator has; yields the names of what that changed."""
+    """Update fields that no operator owns to the code's values; yields the names of the changed fields."""
     for name, value in wanted.columns.items():
         if name not in trigger.overrides and getattr(trigger, name) != value:
             setattr(trigger, name, value)
@@ -192,11 +192,8 @@ def _come_back(trigger: Trigger, was_on: Mapping[str, bool]) -> None:
 
 
 def declared_schedule(trigger: Trigger) -> Schedule | None:
-    """The one that the code declares; an operator may have added others, and runs of the trigger theirs."""
+    """The schedule that the code declares. The trigger may have others, added by operators and by its runs."""
     if "rule" not in (trigger.declared or {}):
         return None
     others = trigger.schedules.exclude(task__name__startswith=f"{trigger.slug}/")
     return others.select_related(*rows.RELATED).order_by("id").first()
-
-
-# The operator's side

@@ -1,4 +1,4 @@
-"""The triggers that the code declares, checked."""
+"""The triggers that the code declares, validated."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,14 +10,7 @@ from django.utils.text import slugify
 from agents import registry
 from agents.agent import Agent
 from agents.exceptions import DeclarationError
-from agents.on import (
-    ClockedTrigger,
-    CronTrigger,
-    IntervalTrigger,
-    ScheduleTrigger,
-    TriggerDeclaration,
-    WordsTrigger,
-)
+from agents.on import ClockedTrigger, CronTrigger, IntervalTrigger, ScheduleTrigger, TriggerDeclaration, WordsTrigger
 from triggers.dispatch.expressions import ExpressionError, compile_expression
 from triggers.dispatch.trigger_policy import check_policy, policy_of
 from triggers.exceptions import RuleError
@@ -41,7 +34,7 @@ class Wanted:
     columns: Mapping[str, Any]
     rule: Rule | None = None
     policy: SchedulePolicy = DEFAULT
-    words: Sequence[str] = ()  # a rule's, and their zone
+    words: Sequence[str] = ()  # the text of the rule and its zone
 
     @property
     def declared(self) -> dict[str, Any]:
@@ -51,7 +44,7 @@ class Wanted:
         return {**self.columns, "rule": rule_as_json(self.rule), **words, **self.policy.dump()}
 
     def as_first_seen(self, trigger: Trigger | None) -> "Wanted":
-        """A time that words tell counts from the first sync that saw them."""
+        """A relative time, such as "in 20 minutes", counts from the first sync of its declaration."""
         declared = (trigger and trigger.declared) or {}
         if not isinstance(self.rule, Clocked) or not self.words or declared.get("words") != list(self.words):
             return self
@@ -59,7 +52,7 @@ class Wanted:
 
 
 def wanted_triggers() -> list[Wanted]:
-    """Every trigger the registered agents declare; DeclarationError lists all that is wrong, with agent and fix."""
+    """The triggers that all registered agents declare. DeclarationError lists all errors, each with agent and fix."""
     wanted: list[Wanted] = []
     problems: list[str] = []
     for agent in registry.all_agents():
@@ -71,7 +64,9 @@ def wanted_triggers() -> list[Wanted]:
     for slug, count in Counter(each.slug for each in wanted).items():
         if count > 1:
             names = sorted({each.columns["agent"] for each in wanted if each.slug == slug})
-            problems.append(f"{count} triggers are called {slug!r} (of {', '.join(names)}); give one of them a slug=")
+            problems.append(
+                f"{count} triggers have the slug {slug!r} of {', '.join(names)}; give one of them another slug="
+            )
     if problems:
         raise DeclarationError("\n".join(problems))
     return wanted
@@ -87,7 +82,7 @@ def _wanted(agent: Agent, declaration: TriggerDeclaration, number: int) -> Wante
         "types": [],
         "filter": "",
         "input": dict(agent.input),
-        "key": "",  # of a schedule: the trigger itself, for its events carry nothing to tell apart
+        "key": "",  # a schedule's ticks have one key: the trigger
         "key_limit": agent.key_limit,
         "overlap": agent.overlap or "skip",
         "policy": policy_of(agent),

@@ -1,8 +1,8 @@
-"""Event to run, or a decision with a reason. In reading order:
+"""Turn events into runs, or into decisions with a reason. In reading order:
 
 - `loop`: the dispatcher process; `leadership` and `lock` make it serial
-- `pending`, `rules`, `index`, `match`: read events, and find the triggers that want them; `expressions` and `evaluator` filter
-- `batch`: one transaction: `admission` (`flow_control`, `rates`, `windows`), runs, `decisions`; `awaited` wakes runs that wait
-- `failures`, `behind`, `erring`: what becomes of events that fail, and of those behind them
-- `hold`, `offers`, `replay`: pause, resume, and what is dispatched again; `close_windows`, `run_failures`, `shadow`
+- `pending`, `rules`, `index`, `match`: read events and match them against triggers; `expressions` and `evaluator` filter
+- `batch`: one transaction: `admission` (`flow_control`, `rates`, `windows`), runs, `decisions`; `awaited` finds waiting runs
+- `failures`, `behind`, `erring`: events that fail, and the events behind them
+- `hold`, `offers`, `replay`: pause, resume, and dispatch again; `close_windows`, `run_failures`, `shadow`
 """

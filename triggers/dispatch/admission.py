@@ -1,7 +1,7 @@
-"""Whether an event that matched a trigger becomes a run now, later, or not at all; each "not" has a reason.
+"""Decide whether an event that matched a trigger becomes a run now, later, or not at all, with a reason.
 
-Concurrency keys are decided under their advisory locks, which the dispatcher holds while it calls this; rates and
-windows are the dispatcher's alone.
+The dispatcher calls this while it holds the advisory locks of the concurrency keys. Only the dispatcher reads and writes
+rates and windows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,8 +29,8 @@ Overlap = Trigger.Overlap
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """Events that one run of a trigger is to handle; the unit admission decides on. One event that passed the filter,
-    or, once its window is over, all that the window collected. `group` counts for rates and windows, `key` for overlap.
+    """The unit of admission: events for one run of a trigger. Either one event that passed the filter, or all events that a
+    window collected. Rates and windows count by `group`, overlap by `key`.
     """
 
     rule: Rule
@@ -53,13 +53,13 @@ class Match:
 
     @property
     def loop(self) -> str | None:
-        """What closes a loop counts under this; None: it closes none, however many events its cause had."""
+        """The rate key of the loop that this match closes; None: it closes no loop."""
         return f"loop:{self.chain[-1]}:{self.rule.id}" if self.rule.slug in self.chain else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """Decisions to be recorded, one for each of the events."""
+    """A decision to record for each of the events."""
 
     event_ids: Sequence[UUID]
     trigger_id: UUID
@@ -81,9 +81,9 @@ def refuse(match: Match, outcome: Decision.Outcome, reason: str, run_id: UUID | 
 
 
 def hold_or_stop(match: Match) -> Refusal | None:
-    """What can be refused without looking at any key."""
+    """A refusal that does not depend on keys, if any."""
     if not match.rule.enabled:
-        return refuse(match, Outcome.DISABLED, "the event was meant for this trigger, which is disabled")
+        return refuse(match, Outcome.DISABLED, "the event targets this trigger, which is disabled")
     if match.rule.problem:
         return refuse(match, Outcome.ERROR, match.rule.problem)
     if match.depth > settings.WAKEFUL_MAX_DEPTH:
@@ -99,7 +99,7 @@ def hold_or_stop(match: Match) -> Refusal | None:
 
 @dataclass(kw_only=True)
 class Ledger:
-    """What admission decides by, read under the locks, and what it has decided. Brought up to date with each decision."""
+    """The data for admission, read under the locks, and its decisions so far. Updated with each decision."""
 
     now: datetime
     keys: Mapping[str, KeyState] = field(default_factory=dict)
@@ -109,13 +109,13 @@ class Ledger:
 
     new: list[NewRun] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
-    closed: list[tuple[OpenWindow, UUID | None]] = field(default_factory=list)  # each with the run it has become
-    newest: dict[tuple[str, UUID], NewRun] = field(default_factory=dict)  # of those new, by (key, replay id)
-    replacing: dict[str, UUID] = field(default_factory=dict)  # key → the run for which all others of it are cancelled
+    closed: list[tuple[OpenWindow, UUID | None]] = field(default_factory=list)  # each with its run
+    newest: dict[tuple[str, UUID], NewRun] = field(default_factory=dict)  # of `new`, by (key, replay id)
+    replacing: dict[str, UUID] = field(default_factory=dict)  # key → the run that replaces all others of the key
 
 
 def admit(matches: Iterable[Match], ledger: Ledger) -> None:
-    """Decide in the given order."""
+    """Decide on the matches, in this order."""
     for match in matches:
         if refusal := _slow_down(match, ledger):
             ledger.refused.append(refusal)
@@ -126,7 +126,7 @@ def admit(matches: Iterable[Match], ledger: Ledger) -> None:
 
 
 def close(window: OpenWindow, match: Match, ledger: Ledger) -> None:
-    """Make a run of what a window collected. Its trigger may have changed since it was opened."""
+    """Turn a window into a run. Its trigger may have changed since the window was opened."""
     ledger.windows.pop(window.group, None)
     run_id = None
     if refusal := hold_or_stop(match):
@@ -137,12 +137,12 @@ def close(window: OpenWindow, match: Match, ledger: Ledger) -> None:
 
 
 def loop_rate() -> Rate:
-    """How often any loop of triggers may go round."""
+    """The maximum rate of any loop of triggers."""
     return Rate.parse(settings.WAKEFUL_LOOP_RATE)
 
 
 def _slow_down(match: Match, ledger: Ledger) -> Refusal | None:
-    """Count what closes a loop; refuse it where that loop has gone round as often as it may."""
+    """Count a match that closes a loop; refuse it if the loop is over its rate."""
     if match.loop is None:
         return None
     rate, use = loop_rate(), ledger.uses[match.loop]
@@ -188,7 +188,7 @@ def match_of(window: OpenWindow, rule: Rule) -> Match:
 
 
 def _admit(match: Match, ledger: Ledger) -> UUID | None:
-    """The new run; None: there is none."""
+    """Returns the new run's id; None: no run."""
     rule, id = match.rule, run_id(match.rule.id, match.event_ids[0], match.replay_id)
     state = ledger.keys[match.key] if match.key is not None else None
     if state and rule.overlap == Overlap.SKIP and state.live >= rule.key_limit:
@@ -196,7 +196,7 @@ def _admit(match: Match, ledger: Ledger) -> UUID | None:
         return None
     if match.key is not None and rule.overlap == Overlap.QUEUE_ONE and (taker := _taker(match.key, match, ledger)):
         taker.take_along(match.event_ids, match.input, match.input is not None, match.depth, match.chain)
-        ledger.refused.append(refuse(match, Outcome.JOINED, "a run that had not started took it along", taker.id))
+        ledger.refused.append(refuse(match, Outcome.JOINED, "joined a run that had not started", taker.id))
         return None
 
     start_at = None
@@ -247,6 +247,6 @@ def _take_place(run: NewRun, key: str, state: KeyState, rule: Rule, ledger: Ledg
 
 
 def _taker(key: str, match: Match, ledger: Ledger) -> NewRun | UnstartedRun | None:
-    """The run of the key that has not begun and has room for the match's events."""
+    """The run of the key that has not started and has room for the match's events."""
     taker = ledger.newest.get((key, match.replay_id)) or ledger.unstarted.get((key, match.replay_id))
     return taker if taker and taker.room >= len(match.event_ids) else None

@@ -1,4 +1,4 @@
-"""Which runs wait for an event that is being dispatched. A replayed event has come before, and wakes nobody."""
+"""Find runs that wait for events of a batch. A replayed event wakes no run, as it was dispatched before."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -8,9 +8,8 @@ from triggers.dispatch.pending import Item, read_data
 
 
 def waits_ended_by(items: Sequence[Item], most: int) -> tuple[dict[int, UUID], set[UUID]]:
-    """Open wait → the event that ends it, for `most` waits, and the events that may end more than these; by index, however
-    many wait. Ask after the events are committed: a wait that is registered later, or since they were read, looks back by
-    itself."""
+    """For up to `most` open waits the event that ends each, and the events that may end further waits. Uses an index, for
+    any number of waits. Call it after the events are committed: waits that are registered later search past events."""
     new = [
         item
         for item in items

@@ -1,5 +1,5 @@
-"""How the dispatcher treats the events of a backfill: by their trigger, but under a key, a limit and a priority of the
-backfill's own, and past the trigger's rate and windows. A replay is no part of the backfill any more."""
+"""Backfilled events use the backfill's own key, limit and priority, and bypass the trigger's rate and windows. A replay of
+such an event is not part of the backfill."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from triggers.dispatch.index import Rule
 from triggers.models import Trigger
 
 ARE_UNDERWAY = "EXISTS (SELECT FROM triggers_backfilltick WHERE outcome = 'open')"
-# Of several backfills of one nominal time, one has fired it; to the others it was there already.
+# Of several backfills of one nominal time, only one has fired it, so only one has an open tick.
 TERMS = """
 SELECT tick.event_id, backfill.id, backfill.at_once, backfill.priority
 FROM triggers_backfilltick tick JOIN triggers_backfill backfill ON backfill.id = tick.backfill_id
@@ -21,14 +21,14 @@ WHERE tick.event_id = ANY(%s::uuid[]) AND tick.outcome = 'open'
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What a backfill says of how its events become runs."""
+    """The limit and priority of a backfill's runs."""
 
     backfill_id: UUID
     at_once: int
     priority: int
 
     def applied_to(self, rule: Rule) -> Rule:
-        """The trigger as these events see it; `group_of` makes of its key what `key_of` says."""
+        """The rule for these events; `group_of` turns its key into that of `key_of`."""
         overlap = Trigger.Overlap.QUEUE
         return replace(
             rule,
@@ -41,7 +41,7 @@ class Terms:
 
 
 def terms_of(event_ids: Collection[UUID]) -> dict[UUID, Terms]:
-    """Those of these events that a backfill has fired."""
+    """The terms of the events that a backfill has fired."""
     if not event_ids:
         return {}
     return {

@@ -1,4 +1,4 @@
-"""One batch of events to runs: read in order, match, admit, enqueue; one serial transaction under one advisory lock."""
+"""Dispatch a batch of events: read in order, match, admit, enqueue, in one transaction under the dispatch lock."""
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-import structlog
 from django.conf import settings
 from django.db import transaction
 
@@ -16,11 +15,7 @@ from runs.db.sql import database_now, fetch
 from runs.failpoints import failpoint
 from runs.queues import entrance
 from triggers.dispatch import offers, rates, windows
-from triggers.dispatch.admission import (
-    Ledger,
-    Match,
-    admit,
-)
+from triggers.dispatch.admission import Ledger, Match, admit
 from triggers.dispatch.awaited import waits_ended_by
 from triggers.dispatch.behind import Behind
 from triggers.dispatch.decisions import Resumed, forget_held, give_up_on, mark_dispatched, mark_resumed, record, settle
@@ -31,31 +26,29 @@ from triggers.dispatch.pending import Item, read_items
 from triggers.dispatch.rules import Rules
 from triggers.models import Trigger
 
-log = structlog.get_logger(__name__)
-
 LOOK = f"SELECT (SELECT min(due_at) FROM triggers_window) - clock_timestamp(), ({offers.NEXT_DUE})"  # noqa: S608  (our own parts)
 OPEN_EVENTS = "SELECT id FROM triggers_event WHERE id = ANY(%s::uuid[]) AND dispatched_at IS NULL"
 OPEN_REDISPATCHES = "SELECT id FROM triggers_redispatch WHERE id = ANY(%s::bigint[]) AND dispatched_at IS NULL"
 LOCK_EVENTS = f"{OPEN_EVENTS} FOR NO KEY UPDATE SKIP LOCKED"
-# The foreign key of a decision asks for its event as well.
+# The foreign key of a decision also locks its event.
 LOCK_REDISPATCHES = """
 SELECT again.id FROM triggers_redispatch again JOIN triggers_event event ON event.id = again.event_id
 WHERE again.id = ANY(%s::bigint[]) AND again.dispatched_at IS NULL
 FOR NO KEY UPDATE OF again SKIP LOCKED FOR KEY SHARE OF event SKIP LOCKED
 """
-# As the foreign key of a decision or a window does.
+# The same lock as the foreign key of a decision or a window takes.
 LOCK_TRIGGERS = "SELECT id FROM triggers_trigger WHERE id = ANY(%s::uuid[]) FOR KEY SHARE SKIP LOCKED"
 TRIGGERS_THERE = "SELECT id FROM triggers_trigger WHERE id = ANY(%s::uuid[])"
 MADE = "SELECT id FROM runs_run WHERE id = ANY(%s::uuid[])"
 DECIDED = "SELECT trigger_id FROM triggers_decision WHERE event_id = %s::uuid AND replay_id = %s::uuid"
 
-MOST = 1000  # runs, decisions and woken runs that one transaction makes
+MOST = 1000  # runs, decisions and woken runs per transaction
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """What became of one: events dispatched, `partly` those with some work done and some left, events left because a
-    key's lock was taken, runs and decisions made, and whether another dispatcher is at it."""
+    """The result of a batch: events dispatched; `partly` dispatched; `left` because a lock was taken; runs and decisions
+    `made`; and `standby` if another dispatcher holds the dispatch lock."""
 
     dispatched: int = 0
     partly: int = 0
@@ -79,7 +72,7 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """When the next window is over, and when the next offer is due (past: now; None: there is none)."""
+    """The time until the next window is over and the next offer is due (negative: now; None: there is none)."""
 
     window: timedelta | None = None
     offer: timedelta | None = None
@@ -91,7 +84,7 @@ def look() -> Look:
 
 
 def dispatch(rules: Rules, most: int = MOST) -> Batch:
-    """Dispatch one batch; what it fails with is raised (`triggers.dispatch.failures` decides what becomes of it)."""
+    """Dispatch one batch. Raises its error; `triggers.dispatch.failures` handles it."""
     if offers.are_due():
         offers.move()
     items = read_items(settings.WAKEFUL_DISPATCH_BATCH)
@@ -99,7 +92,7 @@ def dispatch(rules: Rules, most: int = MOST) -> Batch:
 
 
 def dispatch_items(items: Sequence[Item], rules: Rules, most: int = MOST, behind: Behind | None = None) -> Batch:
-    """Match, then decide under the dispatch lock, if by then neither the triggers nor the events have moved on."""
+    """Match, then decide under the dispatch lock, except for events or triggers that have changed in between."""
     index = rules.current()
     matched = match_items(items, index)
     if behind:
@@ -120,9 +113,9 @@ def dispatch_items(items: Sequence[Item], rules: Rules, most: int = MOST, behind
 
 
 def settle_matched(matched: Sequence[Matched], most: int = MOST) -> Batch:
-    """Admit in `seq` order. An event that needs a key whose lock is taken is left to the next batch, and with it every
-    later event of its keys: the order per key is the order of arrival. The same goes for one that a locked run waits for.
-    Of an event that makes too much for one batch a piece is admitted."""
+    """Admit in `seq` order. An event whose key is locked elsewhere is left to the next batch, with all later events of its
+    keys, so that the order per key is the order of arrival. The same applies if a locked run waits for it. Of an event that
+    is too large for one batch only a part is admitted."""
     large = [one for one in matched if one.size > piece_of(most) and not one.is_locked]
     for one in large:
         forget_settled(one)
@@ -151,7 +144,7 @@ def settle_matched(matched: Sequence[Matched], most: int = MOST) -> Batch:
 
 
 def forget_settled(one: Matched) -> None:
-    """Leave out what earlier pieces of the event have settled: a run is found by its id, all else left a decision."""
+    """Drop matches that earlier parts of the event have settled: they have a run with that id, or a decision."""
     runs = {run_id_of(match): match.rule.id for match in one.matches}
     made = {runs[id] for (id,) in fetch(MADE, [list(runs)])}
     settled = made | {id for (id,) in fetch(DECIDED, [one.item.event_id, one.item.replay_id])}
@@ -160,7 +153,7 @@ def forget_settled(one: Matched) -> None:
 
 
 def forget_made(again: Sequence[Matched]) -> list[Resumed]:
-    """Leave out what has a run already: an event that is offered once more gets no second one. The runs it has."""
+    """Drop matches that already have a run, so that an event that is offered again gets no second run; returns these runs."""
     runs = {run_id_of(match): match for one in again for match in one.matches}
     made = {id for (id,) in fetch(MADE, [list(runs)])} if runs else set()
     for one in again:
@@ -180,7 +173,7 @@ def lock_keys(matches: Sequence[Match]) -> set[str]:
 
 
 def open_ledger(matches: Sequence[Match]) -> Ledger:
-    """Read what admission needs to know about these matches; under their keys' locks, and the dispatch lock."""
+    """Read the data for admission, under the keys' locks and the dispatch lock."""
     limits = {match.key: match.rule.key_limit for match in matches if match.key}
     may_join = [(m.key, m.replay_id) for m in matches if m.key and m.rule.overlap == Trigger.Overlap.QUEUE_ONE]
     collected = [match.window for match in matches if match.rule.intake.has_window]
@@ -198,7 +191,7 @@ def open_ledger(matches: Sequence[Match]) -> Ledger:
 
 
 def without_busy(matched: Sequence[Matched], busy: set[str], large: Sequence[Matched] = ()) -> list[Matched]:
-    """Those that can be decided on now; of large ones, whatever part can be."""
+    """The events that can be decided now; of large events, the part that can."""
     kept = []
     for one in matched:
         is_left = one.is_unheard or one.is_locked
@@ -214,8 +207,8 @@ def without_busy(matched: Sequence[Matched], busy: set[str], large: Sequence[Mat
 
 
 def still_undispatched(matched: Sequence[Matched]) -> list[Matched]:
-    """Those that no other dispatcher has dispatched since they were read. One that cannot be written now, because another
-    session has locked its row or that of one of its triggers, is left to a later batch."""
+    """The events that no other dispatcher has dispatched since they were read. An event is marked as locked if another
+    session has locked its row or the row of one of its triggers; it is left to a later batch."""
     events = {one.item.event_id for one in matched if one.item.redispatch_id is None}
     redispatches = {one.item.redispatch_id for one in matched if one.item.redispatch_id is not None}
     triggers = set[UUID]().union(*(one.triggers for one in matched))
@@ -228,7 +221,7 @@ def still_undispatched(matched: Sequence[Matched]) -> list[Matched]:
 
 
 def _lock(lock: str, there: str, ids: Set[Any]) -> tuple[set[Any], set[Any]]:
-    """Those that are there, and those of them that another session has locked."""
+    """The ids that exist, and those of them that another session has locked."""
     locked = {id for (id,) in fetch(lock, [list(ids)])} if ids else set()
     missing = ids - locked
     elsewhere = {id for (id,) in fetch(there, [list(missing)])} if missing else set()
@@ -236,8 +229,8 @@ def _lock(lock: str, there: str, ids: Set[Any]) -> tuple[set[Any], set[Any]]:
 
 
 def give_up(item: Item, rules: Rules, error: Exception) -> Batch:
-    """Record the error where the event cannot be admitted: of the first trigger that has no outcome yet, or of every trigger
-    that wanted the event where it cannot even be matched. The other triggers go on."""
+    """Record the error of an event that cannot be admitted: for the first trigger without an outcome, or, if the event cannot
+    even be matched, for every trigger that listens to it. The other triggers go on."""
     index = rules.current()
     matched = _matched_or_none(item, index)
     with transaction.atomic():

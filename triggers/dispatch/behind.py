@@ -1,4 +1,4 @@
-"""Events that wait behind one that is set aside: the order per key is the order of arrival, also while dispatch of one fails."""
+"""Events that wait behind one that is set aside, so that the order per key is the order of arrival even if one fails."""
 
 from collections.abc import Collection, Sequence, Set
 from uuid import UUID
@@ -11,20 +11,20 @@ from triggers.dispatch.pending import Identity, Item
 
 log = structlog.get_logger(__name__)
 
-MOST = 5000  # events that are not even read while they wait; more of them are read again by each batch
+MOST = 5000  # waiting events that are not read; any above this number are read again by each batch
 
 
 class Behind:
-    """The keys and triggers of the events that are set aside, and the events that wait for them."""
+    """The keys and triggers of events that are set aside, and the events that wait for them."""
 
     def __init__(self) -> None:
         self.aside: dict[Identity, tuple[Set[str], Set[UUID]]] = {}
-        self.keys: set[str] = set()  # those of the waiting events as well: what is behind them waits too
+        self.keys: set[str] = set()  # including those of waiting events, since events behind them wait too
         self.triggers: set[UUID] = set()
         self.waiting: set[Identity] = set()
 
     def hold(self, aside: Collection[Item], index: Index) -> None:
-        """Let later events wait for these alone. Those that waited for others are read again, in their places."""
+        """Let later events wait for these only. Events that waited for others are read again, in their order."""
         held = {item.identity: item for item in aside}
         if held.keys() == self.aside.keys():
             return
@@ -34,7 +34,7 @@ class Behind:
         self.waiting = set()
 
     def without_waiting(self, matched: Sequence[Matched]) -> list[Matched]:
-        """Those that wait for no other event."""
+        """The events that do not wait for another event."""
         return [one for one in matched if one.item.identity in self.aside or not self._waits(one)]
 
     def _waits(self, one: Matched) -> bool:
@@ -47,7 +47,7 @@ class Behind:
 
 
 def ordered_by(item: Item, index: Index) -> tuple[Set[str], Set[UUID]]:
-    """The keys by which its events are ordered. Where they cannot be told, or the event is to be held, the whole trigger."""
+    """The keys of an event, for the order. If they are unknown, or the event is held, the triggers as a whole."""
     try:
         [matched] = match_items([item], index)
     except Exception:

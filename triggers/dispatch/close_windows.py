@@ -1,4 +1,4 @@
-"""Close windows (debounce, batch) that are over: each becomes one run."""
+"""Close windows (debounce, batch) that are over; each becomes one run."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,7 @@ from django.db import transaction
 from runs.db.sql import database_now
 from runs.failpoints import failpoint
 from triggers.dispatch import windows
-from triggers.dispatch.admission import (
-    close,
-    match_of,
-)
+from triggers.dispatch.admission import close, match_of
 from triggers.dispatch.batch import MOST, Batch, lock_keys, open_ledger
 from triggers.dispatch.decisions import give_up_on, record, settle
 from triggers.dispatch.lock import try_lock
@@ -18,18 +15,18 @@ from triggers.dispatch.rules import Rules
 
 
 def windows_over(most: int = MOST, but: Sequence[windows.Group] = ()) -> list[windows.Group]:
-    """Those whose windows are over, without these, as many as one transaction may close."""
+    """Groups whose windows are over, except `but`, as many as one transaction may close."""
     return windows.due(database_now(), most, but)
 
 
 def close_windows(rules: Rules) -> Batch:
-    """Make runs of what the windows that are over have collected; what it fails with is raised."""
+    """Turn the windows that are over into runs. Raises its error."""
     over = windows_over()
     return close_these(over, rules) if over else Batch()
 
 
 def close_these(groups: Sequence[windows.Group], rules: Rules) -> Batch:
-    """Close the windows of these groups, if they still are over; one whose key is busy is left to the next time."""
+    """Close the windows of these groups that are still over. A window whose key is locked elsewhere is left for later."""
     index = rules.current()
     with transaction.atomic():
         if not try_lock():
@@ -50,7 +47,7 @@ def close_these(groups: Sequence[windows.Group], rules: Rules) -> Batch:
 
 
 def give_up_window(group: windows.Group, error: Exception) -> Batch:
-    """Say of every event that the window collected why it got no run."""
+    """Record the error for every event of the window."""
     with transaction.atomic():
         if not try_lock():
             return Batch(standby=True)

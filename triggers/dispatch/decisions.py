@@ -6,14 +6,11 @@ from uuid import UUID
 from runs.db.sql import execute, execute_many
 from runs.queues import entrance
 from triggers.dispatch import rates, windows
-from triggers.dispatch.admission import (
-    Ledger,
-    Refusal,
-)
+from triggers.dispatch.admission import Ledger, Refusal
 from triggers.dispatch.pending import Item
 from triggers.models import Decision
 
-# What was held for days and then ends in an error is an error of today.
+# An event that was held for days and then ends in an error gets the current time.
 DECIDE = """
 INSERT INTO triggers_decision (event_id, trigger_id, replay_id, outcome, reason, run_id)
 VALUES (%s::uuid, %s::uuid, %s::uuid, %s::text, %s::text, %s::uuid)
@@ -31,7 +28,7 @@ RESUMED = """
 UPDATE triggers_decision SET outcome = 'resumed', run_id = %s::uuid
 WHERE event_id = %s::uuid AND trigger_id = %s::uuid AND replay_id = %s::uuid AND outcome IN ('held', 'error')
 """
-# An edited trigger does not want what was held for it: a filter's miss leaves no decision.
+# The edited trigger no longer matches the held event; an event that does not match has no decision.
 FORGET_HELD = """
 DELETE FROM triggers_decision
 WHERE event_id = %s::uuid AND trigger_id = %s::uuid AND replay_id = %s::uuid AND outcome IN ('held', 'error')
@@ -40,7 +37,7 @@ Resumed = tuple[UUID, UUID, UUID, UUID]  # run, event, trigger, replay
 
 
 def settle(ledger: Ledger) -> None:
-    """Write down what admission has decided."""
+    """Write the decisions of admission."""
     entrance.write(ledger.new, ledger.unstarted.values(), ledger.replacing)
     record(ledger.refused)
     rates.write(ledger.uses, ledger.now)
@@ -49,7 +46,7 @@ def settle(ledger: Ledger) -> None:
 
 
 def trace_collected(ledger: Ledger) -> None:
-    """Say of every event that a window has given to a run which run that is."""
+    """Record the run in the decision of each event that a window collected."""
     rows = [
         (run_id, window.event_ids, window.trigger_id, window.replay_id) for window, run_id in ledger.closed if run_id
     ]

@@ -1,4 +1,4 @@
-"""Triggers at which events have lately ended in an error: their filter, key or input fails, so these events started no run."""
+"""Triggers at which events ended in an error in the last day: filter, key or input failed, so they started no run."""
 
 from datetime import timedelta
 
@@ -9,10 +9,10 @@ from runs.alarms import is_raised
 from triggers.models import Decision, Trigger
 
 LATELY = timedelta(days=1)
-COUNTED = 1_000  # of one trigger's: the exact number above it is of no use
+COUNTED = 1_000  # per trigger; an exact number above this has no use
 
-# By the index on (trigger, created_at), so that a look costs the same however long the history is; the errors of those alone
-# that are shown are counted.
+# Uses the index on (trigger, created_at), so that the cost does not depend on the length of the history. Counts errors only
+# for triggers that are shown.
 LATELY_IN_ERROR = """triggers_decision
     WHERE trigger_id = trigger.id AND outcome = 'error' AND created_at > (SELECT clock_timestamp()) - %(lately)s::interval"""
 ERRING = f"""
@@ -31,7 +31,7 @@ ORDER BY trigger.is_raised DESC, trigger.slug
 
 
 def errors_of(trigger: Trigger | OuterRef) -> QuerySet[Decision]:
-    """Its decisions of late that are errors still."""
+    """The trigger's decisions of the last day that are still errors."""
     is_error = Q(trigger=trigger, outcome=Decision.Outcome.ERROR)
     return Decision.objects.filter(is_error, created_at__gt=Now() - LATELY)
 

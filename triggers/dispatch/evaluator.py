@@ -1,9 +1,9 @@
-"""Evaluate expressions in another process, within limits of time and memory, so that none of them can stop this one.
+"""Evaluate expressions in a helper process with limits of time and memory, so that no expression can stop this process.
 
-The library cannot be interrupted and holds the GIL while it evaluates; a stack that overflows in it ends its process. So
-everything that may cost more than its text and event are long, and everything a web process evaluates, goes to one small
-helper process, which the kernel ends at the limit and which is started again. Its death is an answer about one trigger and
-one event: the other triggers of the event are asked in a new process.
+The CEL library cannot be interrupted, holds the GIL while it evaluates, and ends the process on a stack overflow. So
+expressions whose cost may be more than linear, and all expressions of a web process, are evaluated in a small helper process.
+The kernel ends it at the limit, and it is started again. Its end is the answer for one trigger and one event; the event's
+other triggers are evaluated in a new process.
 """
 
 import atexit
@@ -37,19 +37,19 @@ main(int(sys.argv[2]))
 BASE = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "SYSTEMROOT")
 START_WITHIN = 60.0  # seconds
-PATIENCE = 20.0  # times the processor time, in seconds of the clock: a busy machine is not the event's fault
-OVERRUNS, WITHIN = 3, 60.0  # so many within so many seconds: from then on the trigger gets a tenth of the time
+PATIENCE = 20.0  # multiple of the processor time, in wall-clock time, because the machine may be busy
+OVERRUNS, WITHIN = 3, 60.0  # after this many overruns within this many seconds, a trigger gets REDUCED of the time
 REDUCED = 0.1
 REMEMBERED = 1000  # triggers that overran
 
 
 class EvaluatorUnavailable(OSError):
-    """The helper process cannot be started; no event is to blame."""
+    """The helper process cannot be started; this is not the fault of an event."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Seconds of processor time: of one trigger's expressions on an event, and of all triggers' together."""
+    """Seconds of processor time on one event: for the expressions of each trigger, and of all triggers together."""
 
     each: float
     total: float
@@ -61,7 +61,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """The event that questions are about: its envelope, its data as JSON text, and why that must not be read."""
+    """The event in question: its envelope, its data as JSON text, and the reason if the data must not be read."""
 
     envelope: Mapping[str, Any]
     data: str = "null"
@@ -69,7 +69,7 @@ class Subject:
 
 
 class _Ended(Exception):
-    """The helper has ended, or was ended: `silent` if it did not answer in time."""
+    """The helper has ended; `silent`: it was ended because it did not answer in time."""
 
     def __init__(self, silent: bool = False) -> None:
         super().__init__()
@@ -78,12 +78,12 @@ class _Ended(Exception):
 
 @dataclass
 class Evaluator:
-    """One helper process, started when it is first needed. Use it as a context manager, or call `close`; it ends with
-    its parent in any case. Threads take turns."""
+    """One helper process, started on first use. Use it as a context manager, or call `close`; it also ends with its parent.
+    Thread-safe."""
 
     process: "subprocess.Popen[bytes] | None" = None
     connection: socket.socket | None = None
-    owner: int = 0  # the process that started it: a fork must not talk to its parent's helper
+    owner: int = 0  # the process that started it: a forked process must not use its parent's helper
     overruns: dict[str, deque[float]] = field(default_factory=dict)
     turn: threading.RLock = field(default_factory=threading.RLock)
 
@@ -97,7 +97,7 @@ class Evaluator:
         self._end()
 
     def answers(self, subject: Subject, questions: Sequence[Question], limits: Limits | None = None) -> list[Answer]:
-        """An answer to each question; one that costs too much, or ends the process, is an answer with an error.
+        """An answer to each question. A question that costs too much or ends the process gets an answer with an error.
         Raises EvaluatorUnavailable."""
         with self.turn:
             return self._answers(subject, questions, limits or Limits.from_settings())
@@ -128,11 +128,11 @@ class Evaluator:
                     found.append(_lost(how, ended.silent))
                     lost = False
                 else:
-                    lost = True  # it may have been ended from outside: once more
+                    lost = True  # it may have been killed from outside: try once more
         return found + [_over_total(limits)] * (len(questions) - len(found))
 
     def _together(self, questions: Sequence[Question], limits: Limits) -> tuple[Sequence[Question], float]:
-        """The questions from the first on that have the same time, and that time."""
+        """The leading questions that have the same time limit, and that limit."""
         reduced = self._overruns_often(questions[0])
         same = list(takewhile(lambda question: self._overruns_often(question) == reduced, questions))
         return same, limits.each * (REDUCED if reduced else 1)
@@ -140,7 +140,7 @@ class Evaluator:
     def _ask(
         self, subject: Subject, questions: Sequence[Question], each: float, total: float
     ) -> Iterator[tuple[Answer | None, float]]:
-        """The answers as they come, each with the processor time used until then; None: that of all triggers is used up."""
+        """The answers one by one, with the processor time used so far; None: the time of all triggers is used up."""
         connection = self._connected()
         connection.settimeout(PATIENCE * max(each, 0.5) + 5)
         request = {
@@ -186,7 +186,7 @@ class Evaluator:
         except (TimeoutError, ConnectionError):
             hello = None
         if hello != HELLO:
-            raise EvaluatorUnavailable(f"the process that evaluates expressions did not start: exit {self._end()}")
+            raise EvaluatorUnavailable(f"the evaluator process did not start: exit status {self._end()}")
         return ours
 
     def _end(self) -> int:
@@ -198,7 +198,7 @@ class Evaluator:
         if process is None or self.owner != os.getpid():
             return 0
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.wait(0.2 if process.poll() is None else 0)  # it is ending already, or else is frozen or busy
+            return process.wait(0.2 if process.poll() is None else 0)  # it is ending already, or it is frozen or busy
         process.kill()
         return process.wait()
 
@@ -232,9 +232,7 @@ def _over_total(limits: Limits) -> Answer:
 
 def _lost(status: int, silent: bool) -> Answer:
     how = "did not answer in time" if silent else f"ended with {_status(status)}"
-    return _unaffordable(
-        f"its expressions cannot be evaluated on this event: the process that evaluates them {how}, twice"
-    )
+    return _unaffordable(f"its expressions cannot be evaluated on this event: the evaluator process {how}, twice")
 
 
 def _status(status: int) -> str:

@@ -1,7 +1,7 @@
-"""The evaluator process: answers questions about events, one event after the other, for the process that started it.
+"""The evaluator process: evaluates expressions on events for the process that started it.
 
-Started by `triggers.dispatch.evaluator`; it imports neither Django nor settings, knows no secret, and opens nothing. The kernel ends it
-when an expression uses up its processor time or the process its memory. It exits when its parent closes the socket.
+`triggers.dispatch.evaluator` starts it. It imports neither Django nor settings, has no secrets, and opens nothing. The kernel ends
+it when an expression exceeds its processor time, or the process its memory. It exits when its parent closes the socket.
 """
 
 import contextlib
@@ -42,12 +42,12 @@ def main(descriptor: int) -> None:
 
 
 def serve(connection: socket.socket, request: dict[str, Any], data: bytes) -> None:
-    """Answer each question as soon as it is answered: where the process ends, the answers before that stand."""
+    """Send each answer at once, so that earlier answers count even if the process ends."""
     began, seconds, total = time.process_time(), request["seconds"], request["total"]
     signal.setitimer(signal.ITIMER_PROF, max(seconds, total))
     event, without_data = load(request["event"], data, request["without_data"])
     context = context_of(event)
-    cel.compile("true").execute(context)  # the event is handed over here, and not at the expense of the first trigger
+    cel.compile("true").execute(context)  # convert the event now, so that this does not count for the first trigger
     send(connection, b"")
     for filter, key, input in request["questions"]:
         answered = None
@@ -62,7 +62,7 @@ def serve(connection: socket.socket, request: dict[str, Any], data: bytes) -> No
 
 
 def load(envelope: dict[str, Any], data: bytes, without_data: str) -> tuple[dict[str, Any], str]:
-    """The event as expressions see it, and why they see no data."""
+    """The event for expressions, and the reason if they may not read its data."""
     value = None
     try:
         value = json.loads(data)
@@ -77,7 +77,7 @@ def send(connection: socket.socket, message: bytes) -> None:
 
 
 def receive(connection: socket.socket) -> bytes | None:
-    """None: the other side has closed the connection, or has died."""
+    """None: the other process has closed the connection or ended."""
     if (header := _exactly(connection, LENGTH.size)) is None:
         return None
     [length] = LENGTH.unpack(header)

@@ -1,5 +1,5 @@
-"""CEL expressions over one event: limits checked before the parser sees the text, values, and what can be known of an
-expression without evaluating it. Pure, and without Django: the evaluator process imports this module alone."""
+"""CEL expressions over one event: limits before parsing, static analysis, and evaluation. Pure and without Django, because the
+evaluator process imports it."""
 
 import json
 import re
@@ -12,15 +12,15 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
-# The package imports its own command line, which is a fifth of the start of each of our processes.
+# The package imports its command line, which would take a fifth of the start-up time of each process.
 sys.modules.setdefault("cel.cli", ModuleType("cel.cli"))
 import cel  # noqa: E402
 
 VARIABLES = {"event"}
 ENVELOPE = ("id", "type", "source", "subject", "time")
 FIELDS = f"{', '.join(ENVELOPE)}, data"
-# The parser recurses over operators and brackets, and a stack that overflows ends the process. Within these limits a stack
-# of 512 KiB is enough; Python's threads have 8 MiB.
+# The parser is recursive, and a stack overflow ends the process. Within these limits 512 KiB of stack are enough; Python's
+# threads have 8 MiB.
 MAX_LENGTH = 2_000  # characters
 MAX_OPERATORS = 400  # operators, dots, colons and brackets
 MAX_NESTING = 32  # brackets within brackets
@@ -40,24 +40,24 @@ TOKEN = re.compile(
 PLAIN_STRING = re.compile(r"""("|')((?:(?!\1)[^\\\n])*)\1""")
 PLAIN_INTEGER = re.compile(r"0|[1-9]\d{0,14}")  # exact as a double, too
 COMPREHENSIONS = frozenset({"all", "exists", "exists_one", "existsOne", "map", "filter"})
-# Functions whose cost is at most linear in what they are given. Everything else (comprehensions: their `filter` and `map`
-# are quadratic in the list; regular expressions; names that this version does not know) is evaluated in another process.
+# Functions with at most linear cost. Expressions with others (comprehensions, whose `filter` and `map` are quadratic; regular
+# expressions; unknown names) are evaluated in another process.
 LINEAR = frozenset(
     ["has", "size", "contains", "startsWith", "endsWith", "int", "uint", "double", "string", "bool", "timestamp"]
 )
 
 
 class ExpressionError(ValueError):
-    """A CEL expression breaks a limit, does not compile, or gave a value not allowed here; the message says which."""
+    """A CEL expression exceeds a limit, does not compile, or has a value that is not allowed; the message says which."""
 
 
 class Unaffordable(ExpressionError):
-    """An expression, or the event it is about, needs more time or memory than the limits allow."""
+    """An expression, or its event, needs more time or memory than the limits allow."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Equality:
-    """A condition without which the expression is false: the field at `path` below `event` equals one of `literals`."""
+    """A necessary condition of the expression: the field at `path` below `event` equals one of `literals`."""
 
     path: tuple[str, ...]
     literals: tuple[str | int | bool, ...]
@@ -65,7 +65,7 @@ class Equality:
 
 @dataclass(frozen=True, kw_only=True)
 class Expression:
-    """A compiled expression. `is_linear`: its cost is at most linear in its text and the event."""
+    """A compiled expression. `is_linear`: its cost is at most linear in the size of its text and the event."""
 
     text: str
     program: cel.Program
@@ -76,7 +76,7 @@ class Expression:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A trigger's expressions to evaluate on one event. Empty: not asked."""
+    """A trigger's expressions to evaluate on one event. Empty: not evaluated."""
 
     filter: str = ""
     key: str = ""
@@ -89,17 +89,17 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The values of a question's expressions; `error` says why there are none."""
+    """The values of a question's expressions, or the `error`."""
 
     passes: bool = True
     key: str = ""
     input: Mapping[str, Any] = field(default_factory=dict)
     error: str = ""
-    is_unaffordable: bool = False  # the error is a limit's: nothing is known of the values
+    is_unaffordable: bool = False  # a limit was exceeded, so the values are unknown
 
 
 def compile_expression(text: str) -> Expression:
-    """Compile CEL over `event`; ExpressionError names what is wrong."""
+    """Compile CEL over `event`. ExpressionError names the fault."""
     found = compiled(text)
     if isinstance(found, ExpressionError):
         raise found
@@ -107,7 +107,7 @@ def compile_expression(text: str) -> Expression:
 
 
 def compile_each(texts: Iterable[str]) -> dict[str, Expression]:
-    """Those that compile, by their text. Not cached: the caller keeps them."""
+    """The expressions that compile, by text. Not cached: the caller keeps them."""
     found = {}
     for text in filter(None, texts):
         with suppress(ExpressionError):
@@ -117,7 +117,7 @@ def compile_each(texts: Iterable[str]) -> dict[str, Expression]:
 
 @lru_cache(maxsize=4096)
 def compiled(text: str) -> Expression | ExpressionError:
-    """Also remembers expressions that do not compile: stored ones are met again with every event."""
+    """Also caches errors, because stored expressions are used with every event."""
     try:
         return _compile(text)
     except ExpressionError as error:
@@ -133,7 +133,7 @@ def _compile(text: str) -> Expression:
     tokens = tokens_of(text)
     unknown = set(program.variables()) - VARIABLES - bound_names(tokens)
     if unknown:
-        raise ExpressionError(f"{text!r} knows no {', '.join(sorted(unknown))}; it may use event ({FIELDS})")
+        raise ExpressionError(f"{text!r} uses {', '.join(sorted(unknown))}, which is unknown; use event ({FIELDS})")
     return Expression(
         text=text,
         program=program,
@@ -144,8 +144,8 @@ def _compile(text: str) -> Expression:
 
 
 def require_bounded(text: str) -> None:
-    """ExpressionError if the parser must not see this text."""
-    advice = "write a shorter one, use several triggers, or decide in the agent"
+    """Raises ExpressionError if the text exceeds a limit of the parser."""
+    advice = "shorten it, use several triggers, or decide in the agent"
     if len(text) > MAX_LENGTH:
         raise ExpressionError(
             f"expression of {len(text):,} characters, {text[:40]!r}…: at most {MAX_LENGTH:,} are allowed; {advice}"
@@ -162,7 +162,7 @@ def require_bounded(text: str) -> None:
         deepest = max(deepest, depth)
     if deepest > MAX_NESTING:
         raise ExpressionError(
-            f"expression with {deepest} brackets within each other, {text[:40]!r}…: at most {MAX_NESTING} are allowed; {advice}"
+            f"expression with {deepest} nested brackets, {text[:40]!r}…: at most {MAX_NESTING} are allowed; {advice}"
         )
 
 
@@ -184,7 +184,7 @@ def called(tokens: Sequence[tuple[str, str]]) -> set[str]:
 
 
 def bound_names(tokens: Sequence[tuple[str, str]]) -> set[str]:
-    """The names that comprehensions bind, such as x in `event.data.items.exists(x, x.paid)`."""
+    """The variables of comprehensions, such as x in `event.data.items.exists(x, x.paid)`."""
     return {
         tokens[at + 2][1]
         for at in range(len(tokens) - 3)
@@ -193,7 +193,7 @@ def bound_names(tokens: Sequence[tuple[str, str]]) -> set[str]:
 
 
 def reads_data(tokens: Sequence[tuple[str, str]]) -> bool:
-    """May it read `event.data`? Not if every `event` is followed by a field of the envelope."""
+    """Whether it may read `event.data`: not if each `event` is followed by a field of the envelope."""
     for at, token in enumerate(tokens):
         if token == ("name", "event"):
             following = [text for _, text in tokens[at + 1 : at + 3]]
@@ -205,8 +205,8 @@ def reads_data(tokens: Sequence[tuple[str, str]]) -> bool:
 def equalities(tokens: Sequence[tuple[str, str]]) -> list[Equality]:
     """The equalities among the operands of a top-level `&&`.
 
-    CEL's `&&` is false as soon as one operand is, whatever the others are or raise. `==` between values of different types
-    is false. So a filter is false for an event whose field exists and differs; where the field is missing it may raise.
+    CEL's `&&` is false if one operand is false, even if another raises an error. `==` between values of different types is
+    false. So the filter is false for an event whose field exists and differs; if the field is missing, it may raise.
     """
     operands: list[list[tuple[str, str]]] = [[]]
     depth = 0
@@ -266,7 +266,7 @@ def _path(tokens: Sequence[tuple[str, str]]) -> tuple[str, ...]:
 
 
 def _literal(token: tuple[str, str]) -> str | int | bool | None:
-    """None: not one whose value is certain."""
+    """The literal's value; None: unknown."""
     kind, text = token
     if kind == "string":
         found = PLAIN_STRING.fullmatch(text)
@@ -277,7 +277,7 @@ def _literal(token: tuple[str, str]) -> str | int | bool | None:
 
 
 def context_of(event: Mapping[str, Any]) -> cel.Context:
-    """The event as expressions see it, handed over to CEL once."""
+    """The event for expressions, converted for CEL once."""
     return cel.Context(variables={"event": dict(event)})
 
 
@@ -287,7 +287,7 @@ def answer(
     expressions: Mapping[str, Expression] | None = None,
     without_data: str = "",
 ) -> Answer:
-    """The values that a trigger's expressions have. `without_data` says why the event's data cannot be read."""
+    """The values of a trigger's expressions. `without_data`: the reason why the event's data cannot be read."""
 
     def value_of(text: str) -> Any:
         expression = (expressions or {}).get(text) or compile_expression(text)
@@ -306,7 +306,7 @@ def answer(
 
 
 def value(expression: Expression, event: cel.Context) -> Any:
-    """ExpressionError if it raises."""
+    """Evaluate an expression. Raises ExpressionError."""
     try:
         return expression.program.execute(event)
     except BaseException as error:
@@ -314,7 +314,7 @@ def value(expression: Expression, event: cel.Context) -> Any:
 
 
 def _as_expression_error(error: BaseException, prefix: str) -> BaseException:
-    """A panic of the library is a BaseException."""
+    """The library raises its panics as BaseException."""
     if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit)):
         return error
     return ExpressionError(f"{prefix}{error}"[:2000])
@@ -322,13 +322,13 @@ def _as_expression_error(error: BaseException, prefix: str) -> BaseException:
 
 def _boolean(text: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ExpressionError(f"{text!r} gave {_shown(value)}, which is neither true nor false")
+        raise ExpressionError(f"{text!r} has the value {_shown(value)}; a filter must be true or false")
     return value
 
 
 def _scalar(text: str, value: Any) -> str:
     if not isinstance(value, (str, int, float, bool)):
-        raise ExpressionError(f"{text!r} gave {_shown(value)}; a key is a string, a number or a boolean")
+        raise ExpressionError(f"{text!r} has the value {_shown(value)}; a key must be a string, a number or a boolean")
     return str(value)
 
 
@@ -338,13 +338,15 @@ def _shown(value: Any) -> str:
 
 
 def _as_json(expression: str, value: Any) -> Any:
-    """The value as JSON has it, times as RFC 3339."""
+    """The value as JSON, with times in RFC 3339."""
     try:
         text = json.dumps(value, allow_nan=False, default=_time_as_text)
     except (TypeError, ValueError, RecursionError) as error:
-        raise ExpressionError(f"{expression!r} gave a value that is no JSON: {error}") from error
+        raise ExpressionError(f"{expression!r} has a value that JSON cannot express: {error}") from error
     if len(text) > MAX_VALUE:
-        raise Unaffordable(f"{expression!r} gave {len(text):,} characters of JSON; at most {MAX_VALUE:,} are allowed")
+        raise Unaffordable(
+            f"{expression!r} has a value of {len(text):,} characters of JSON; at most {MAX_VALUE:,} are allowed"
+        )
     return json.loads(text)
 
 

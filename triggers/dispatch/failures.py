@@ -1,12 +1,13 @@
-"""What becomes of work that fails: it is made smaller, set aside, given up, or all of it is tried again later.
+"""Handle work that fails: halve the batch, set units aside, give them up, or retry everything later.
 
-A batch that fails is halved until it goes through or one unit of work is left, which is the one that fails. What that means
-depends on the error and on the rest. An error that may be the unit's own (data that cannot be stored, an exception while it is
-matched or admitted) sets the unit aside, so that the rest goes on; if it fails again although others have gone through, it is
-given up. A lock that another session holds sets the unit aside as well, until it is free. Any other error (a schema that
-does not fit, a missing grant, a read-only server, a time-out) is not the fault of any unit:
-nothing is marked, an alarm is raised, and the same is tried again with a back-off. If the first unit alone goes on failing,
-it is set aside as well, and is never given up for it.
+A batch that fails is halved until it succeeds or one failing unit is left. What happens to this unit depends on the error:
+
+- An error that may be the unit's own (data that cannot be stored, an exception while it is matched or admitted): the unit is
+  set aside, so that the others go on. If it fails again although others have succeeded, it is given up.
+- A lock that another session holds: the unit is set aside until the lock is free.
+- Any other error (a schema that does not fit, a missing grant, a read-only server, a time-out) is not the fault of a unit:
+  nothing is marked, an alarm begins, and the same work is retried with a back-off. If only the first unit keeps failing, it is
+  set aside too, but never given up for such an error.
 """
 
 import time
@@ -36,20 +37,20 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-OWN = ("22", "23", "54")  # classes of SQLSTATE: data, integrity, a limit of PostgreSQL's
+OWN = ("22", "23", "54")  # classes of SQLSTATE: data, integrity, limits of PostgreSQL
 RETRY, RETRY_MAX = 1.0, 30.0  # seconds
-PROBES = 5  # of the first unit, before others are tried in its place
-ALIKE = 3  # units in a row that fail alike while none goes through: it is not theirs
-GIVEN_UP_ALIKE = 10  # units given up for the same error within GIVEN_UP_WITHIN; more of them are kept
+PROBES = 5  # attempts of the first unit before others are tried
+ALIKE = 3  # units in a row that fail while none succeeds: not the fault of the units
+GIVEN_UP_ALIKE = 10  # units that are given up for the same error within GIVEN_UP_WITHIN; further ones are kept
 GIVEN_UP_WITHIN = 600.0  # seconds
 MOST_ASIDE = 1000
-HELD_UP = 6  # failures for an error of its own, after which a unit keeps no later one of its keys waiting
+HELD_UP = 6  # failures with its own error, after which later units of its keys no longer wait
 EVENTS, WINDOWS = "dispatch-refused", "windows-refused"  # alarms
 
 
 @dataclass(kw_only=True)
 class Aside(Generic[T]):
-    """A unit of work that failed by itself."""
+    """A unit of work that failed alone."""
 
     unit: T
     error: Exception
@@ -66,7 +67,7 @@ class Aside(Generic[T]):
 
 @dataclass(kw_only=True)
 class Refused:
-    """All work is: how often in a row, and when it is tried again."""
+    """All work fails: how often in a row, and the time of the next attempt."""
 
     times: int
     retry_at: float
@@ -75,9 +76,9 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class Work(Generic[T]):
-    """What is done in units: `next` reads some (without those set aside) that make no more than a number, `again` reads one
-    again, `run` does them in one transaction, `size` is an upper bound of what they make, `hold` lets later ones of the same
-    keys wait for some, `triggers` are those that want it."""
+    """Work in units. `next` reads units up to a total size, without those set aside; `again` reads one unit again; `run`
+    processes units in one transaction; `size` is an upper bound of their rows; `hold` makes later units of the same keys wait;
+    `triggers` are those that match a unit."""
 
     next: Callable[[int, Sequence[T]], Sequence[T]]
     again: Callable[[T], Sequence[T]]
@@ -92,25 +93,23 @@ class Work(Generic[T]):
 
 
 class Careful(Generic[T]):
-    """Does one sort of work, a batch at each call."""
+    """Does one kind of work, a batch per call."""
 
     def __init__(self, work: Work[T]) -> None:
         self.work = work
         self.most = MOST
         self.aside: dict[Hashable, Aside[T]] = {}
-        self.alike: list[Hashable] = []  # set aside in a row while nothing went through
+        self.alike: list[Hashable] = []  # set aside in a row while no unit succeeded
         self.refused: Refused | None = None
         self.made = 0
         self.given_up: dict[str, deque[tuple[float, frozenset[UUID]]]] = {}
-        self.went_through: dict[
-            UUID, int
-        ] = {}  # by trigger: how much had been made when an event of it last went through
-        self.is_full = False  # all is refused only because so many are set aside
-        self.is_alarmed = True  # a predecessor may have died with its alarm raised
-        self.owed: tuple[str, str] | None = None  # text and remedy of an alarm that could not be raised yet
+        self.went_through: dict[UUID, int] = {}  # by trigger: `made` when an event of it last succeeded
+        self.is_full = False  # all work waits only because too many units are set aside
+        self.is_alarmed = True  # an earlier dispatcher may have left its alarm open
+        self.owed: tuple[str, str] | None = None  # text and remedy of an alarm that could not be written yet
 
     def __call__(self) -> Batch:
-        """Do what can be done. Raises what says that the session is lost; all else is dealt with."""
+        """Do a batch. Handles all errors except a lost session, which it raises."""
         if self.owed:
             self._alarm(*self.owed)
         now = time.monotonic()
@@ -132,7 +131,7 @@ class Careful(Generic[T]):
 
     @property
     def wait(self) -> float | None:
-        """Seconds until something is to be tried again; None: nothing is."""
+        """Seconds until the next retry; None: there is none."""
         if self.refused:
             return max(self.refused.retry_at - time.monotonic(), 0)
         due = min((one.retry_at for one in self.aside.values()), default=None)
@@ -148,7 +147,7 @@ class Careful(Generic[T]):
         if batch.has_progressed:
             self._went_through(batch, units)
         elif not batch.standby:
-            self.most = min(self.most * 2, MOST)  # all that were read wait; there may be many of them
+            self.most = min(self.most * 2, MOST)  # all units that were read have to wait; there may be many
         return batch
 
     def _went_through(self, batch: Batch, units: Sequence[T]) -> None:
@@ -180,12 +179,12 @@ class Careful(Generic[T]):
         )
         if is_locked(error):
             self._refuse_if_full(identity, error)
-            return  # what another session has locked says nothing of the rest
+            return  # a lock of another session says nothing about other units
         self.alike.append(identity)
-        # Each time more are tried, in case what is first is many bad ones.
+        # Try more units each time, because many bad units may be first.
         probes = ALIKE * 2 ** min(self.refused.times if self.refused else 0, 9) if is_own(error) else ALIKE
         if len(self.alike) >= probes:
-            # They keep their places: nothing has passed them.
+            # They keep their places in the order: no later unit has been processed.
             for one in self.alike:
                 self.aside.pop(one, None)
             self.alike = []
@@ -194,7 +193,7 @@ class Careful(Generic[T]):
             self._refuse_if_full(identity, error)
 
     def _refuse_if_full(self, identity: Hashable, error: Exception) -> None:
-        """It keeps its place. The ones that are set aside are tried again meanwhile, and judged: each that goes makes room."""
+        """If too many units are set aside, keep this one in the order and wait until retries of the others make room."""
         if len(self.aside) <= MOST_ASIDE:
             return
         del self.aside[identity]
@@ -216,8 +215,8 @@ class Careful(Generic[T]):
             self._alarm(text, remedy_of(error))
 
     def _retry(self, now: float) -> Batch:
-        """Try the unit again that has been set aside for longest, by itself. While all is refused that is the first: if it
-        goes through now, the fault is over, and those behind it get their places back."""
+        """Retry one unit that is set aside, alone: the one that is due first. While all work fails, retry the first unit: if it
+        succeeds, the fault is over, and the units behind it return to their places."""
         due = self._first() if self.refused and not self.is_full else self._oldest()
         if due is None or now < due.retry_at:
             return Batch()
@@ -243,7 +242,7 @@ class Careful(Generic[T]):
             self.refused, self.alike, self.is_full = None, [], False
             self._end_alarm()
         elif not batch.partly:
-            due.put_off()  # it needs what is busy or locked
+            due.put_off()  # a key or row that it needs is locked
         return batch
 
     def _first(self) -> Aside[T] | None:
@@ -253,12 +252,12 @@ class Careful(Generic[T]):
         return min(self.aside.values(), key=lambda one: one.retry_at, default=None)
 
     def _judge(self, due: Aside[T], unit: T) -> Batch:
-        """It failed again: is it the unit's own fault?"""
+        """It failed again: give it up if that is its own fault."""
         name = name_of(due.error)
         given_up = self.given_up.setdefault(name, deque(maxlen=GIVEN_UP_ALIKE))
         triggers = self.work.triggers(unit)
         has_room = len(given_up) < GIVEN_UP_ALIKE or time.monotonic() - given_up[0][0] > GIVEN_UP_WITHIN
-        # All of one trigger fail, and others do not: that is the trigger's own fault, however many they are.
+        # Only events of one trigger fail: that is the fault of the trigger, for any number of events.
         is_of_one = bool(triggers) and all(others == triggers for _, others in given_up)
         has_room |= is_of_one and any(
             made > due.made_before for id, made in self.went_through.items() if id not in triggers
@@ -297,10 +296,10 @@ class Careful(Generic[T]):
 
 
 def is_own(error: Exception) -> bool:
-    """May it be the fault of the one unit that was being done?"""
+    """Whether it may be the fault of the unit."""
     if isinstance(error, DjangoDatabaseError):
         return sqlstate_of(error)[:2] in OWN
-    return not isinstance(error, (MemoryError, OSError))  # of the machine: no memory, no process, no descriptor
+    return not isinstance(error, (MemoryError, OSError))  # faults of the machine: memory, processes, file descriptors
 
 
 def is_locked(error: Exception) -> bool:
@@ -308,7 +307,7 @@ def is_locked(error: Exception) -> bool:
 
 
 def raise_if_lost(error: Exception) -> None:
-    """A session that is gone has to be opened again by its owner."""
+    """Raise the error if the session is lost, so that the loop reconnects."""
     if is_lost():
         raise error
 
@@ -322,7 +321,7 @@ def sqlstate_of(error: Exception) -> str:
 
 
 def name_of(error: Exception) -> str:
-    """Errors of one name have one cause: without the values of the row."""
+    """The error without values of the row, so that errors with one cause have one name."""
     primary = getattr(getattr(error.__cause__, "diag", None), "message_primary", None)
     return (primary or f"{type(error).__name__}: {error}")[:300]
 

@@ -1,4 +1,4 @@
-"""How many runs a trigger's events make: its rate, and the windows that make one run of several events."""
+"""Flow control of a trigger: its rate, and the windows that turn several events into one run."""
 
 import re
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from runs.enqueue import EVENTS_PER_RUN
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 RATE = re.compile(r"([1-9]\d{0,15})/([1-9]\d{0,15})?([smhd])")
-MOST_COUNTED = 1000  # starts that are remembered of one key
+MOST_COUNTED = 1000  # starts that are stored per key
 LONGEST_PERIOD = timedelta(days=366)
-DEBOUNCES = 10  # what a debounce waits at most, where nothing else is said: so many times its length
+DEBOUNCES = 10  # default maximum wait of a debounce, as a multiple of its length
 BATCH_WAIT = timedelta(seconds=60)
 
 Overflow = Literal["delay", "drop"]
@@ -28,16 +28,16 @@ class Rate:
 
     @classmethod
     def parse(cls, text: str) -> "Rate":
-        """From "10/h" or "100/15m" (s, m, h, d); ValueError says what is wrong."""
+        """Parse "10/h" or "100/15m" (s, m, h, d). ValueError names the fault."""
         found = RATE.fullmatch(text)
         if not found:
-            raise ValueError(f"rate is {text!r}; write such as 10/h or 100/15m (s, m, h or d)")
+            raise ValueError(f"rate {text!r} is not valid; use e.g. 10/h or 100/15m (s, m, h or d)")
         limit, count, unit = found.groups()
         if int(limit) > MOST_COUNTED:
-            raise ValueError(f"rate {text!r} counts over {MOST_COUNTED} starts; say it of a shorter period")
+            raise ValueError(f"rate {text!r} counts more than {MOST_COUNTED} starts; use a shorter period")
         seconds = int(count or 1) * UNITS[unit]
         if seconds > LONGEST_PERIOD.total_seconds():
-            raise ValueError(f"rate {text!r} looks back too far; at most a year")
+            raise ValueError(f"rate {text!r} has too long a period; use at most a year")
         return cls(limit=int(limit), period=timedelta(seconds=seconds))
 
     @property
@@ -52,7 +52,7 @@ class Rate:
 
 @dataclass(frozen=True, kw_only=True)
 class Intake:
-    """What is done with events before they become runs. A trigger's `policy` holds it as JSON, durations in seconds."""
+    """A trigger's flow control. Stored in the trigger's `policy` as JSON, with durations in seconds."""
 
     rate: Rate | None = None
     overflow: Overflow = "delay"
@@ -62,20 +62,20 @@ class Intake:
 
     @classmethod
     def load(cls, stored: Mapping[str, Any]) -> "Intake":
-        """From a trigger's policy; keys of other concerns are ignored. ValueError names the value that makes no sense."""
+        """Read it from a trigger's policy, ignoring other keys. ValueError names the wrong value."""
         overflow: Overflow = stored.get("overflow") or "delay"
         if overflow not in get_args(Overflow):
-            raise ValueError(f"policy: overflow is {overflow!r}, neither delay nor drop")
+            raise ValueError(f"policy: overflow is {overflow!r}; use delay or drop")
         rate = stored.get("rate") or ""
         if not isinstance(rate, str):
-            raise ValueError(f"policy: rate is {rate!r}, not a text such as 10/h")
+            raise ValueError(f"policy: rate is {rate!r}; use a string such as 10/h")
         try:
             parsed = Rate.parse(rate) if rate else None
         except ValueError as error:
             raise ValueError(f"policy: {error}") from error
         batch = stored.get("batch") or 0
         if isinstance(batch, bool) or not isinstance(batch, int) or not 0 <= batch <= EVENTS_PER_RUN:
-            raise ValueError(f"policy: batch is {batch!r}, not a whole number up to {EVENTS_PER_RUN}")
+            raise ValueError(f"policy: batch is {batch!r}; use a whole number up to {EVENTS_PER_RUN}")
         debounce = _seconds(stored, "debounce")
         return cls(
             rate=parsed, overflow=overflow, debounce=debounce, batch=batch,
@@ -92,12 +92,12 @@ class Intake:
 
     @property
     def most(self) -> int:
-        """How many events one window holds."""
+        """The maximum number of events in one window."""
         return self.batch or EVENTS_PER_RUN
 
 
 def _seconds(stored: Mapping[str, Any], name: str) -> timedelta:
     value = stored.get(name) or 0
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 30 * UNITS["d"]:
-        raise ValueError(f"policy: {name} is {value!r}, not a number of seconds up to 30 days")
+        raise ValueError(f"policy: {name} is {value!r}; use a number of seconds up to 30 days")
     return timedelta(seconds=value)

@@ -1,4 +1,4 @@
-"""What a person does to a trigger. Admin, API and command line all come through here."""
+"""Pause and resume a trigger; called by console, API and command line."""
 
 from typing import Literal
 
@@ -14,11 +14,11 @@ from triggers.models import Trigger
 
 @not_in_atomic_body
 def pause(trigger: Trigger, *, reason: str, by: str) -> Trigger:
-    """Hold the trigger's events, from the next dispatch on, until it is resumed."""
+    """Hold the trigger's events until it is resumed."""
     with transaction.atomic():
         changed = Trigger.objects.filter(pk=trigger.pk, paused_at=None).update(paused_at=Now(), paused_reason=reason)
         if not changed:
-            raise IllegalState(f"Trigger {trigger.slug} is paused already.", status="paused")
+            raise IllegalState(f"Trigger {trigger.slug} is already paused.", status="paused")
         record(by, "pause", trigger, reason=reason)
     trigger.refresh_from_db()
     return trigger
@@ -26,14 +26,11 @@ def pause(trigger: Trigger, *, reason: str, by: str) -> Trigger:
 
 @not_in_atomic_body
 def resume(trigger: Trigger, *, held: Literal["run", "drop"] = "run", by: str) -> Trigger:
-    """Let the trigger's events through again. Those held meanwhile are run in their order, or dropped: by the dispatcher, which
-    takes a while where there are many."""
+    """Resume the trigger. The dispatcher runs the held events in order, or drops them; with many events this takes a
+    while."""
     with transaction.atomic():
         changed = Trigger.objects.filter(pk=trigger.pk, paused_at__isnull=False).update(
-            paused_at=None,
-            paused_reason="",
-            failures_in_a_row=0,
-            resuming_at=Now() if held == "run" else None,
+            paused_at=None, paused_reason="", failures_in_a_row=0, resuming_at=Now() if held == "run" else None
         )
         if not changed:
             raise IllegalState(f"Trigger {trigger.slug} is not paused.", status="active")

@@ -1,4 +1,4 @@
-"""Pure: which triggers an event may concern, found without looking at the others, and what they ask about it."""
+"""Pure: an index of triggers, which finds those that may match an event without checking the others."""
 
 import re
 from collections import Counter, defaultdict
@@ -15,7 +15,7 @@ from triggers.dispatch.expressions import Equality, Expression, ExpressionError,
 from triggers.dispatch.flow_control import Intake
 
 GLOB = frozenset("*?[")
-KEY_BYTES = 1000  # of a key's value; an index entry has room for 2,700
+KEY_BYTES = 1000  # of a key's value; an index entry has at most 2,700
 MISSING = object()
 Path = tuple[str, ...]
 FieldOf = Callable[[Path], Any]  # the value of an event's field, or MISSING
@@ -23,7 +23,7 @@ FieldOf = Callable[[Path], Any]  # the value of an event's field, or MISSING
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """A trigger as the dispatcher sees it. `compiled`: its expressions, by their text, as far as they compile."""
+    """A trigger for the dispatcher. `compiled`: its expressions that compile, by text."""
 
     id: UUID
     slug: str
@@ -41,7 +41,7 @@ class Rule:
     enabled: bool = True
     paused_reason: str | None = None
     compiled: Mapping[str, Expression] = field(default_factory=dict, compare=False, repr=False)
-    is_resuming: bool = False  # events that it held are on their way
+    is_resuming: bool = False  # its held events are being dispatched
 
     @property
     def is_paused(self) -> bool:
@@ -68,21 +68,21 @@ class Rule:
 
     @property
     def equalities(self) -> tuple[Equality, ...]:
-        """Conditions on the event without which the filter is false."""
+        """Necessary conditions of the filter."""
         found = self.expression(self.filter)
         return found.equalities if isinstance(found, Expression) else ()
 
     def expression(self, text: str) -> Expression | ExpressionError | None:
-        """None for no expression."""
+        """The compiled expression or its error; None: the text is empty."""
         return (self.compiled.get(text) or compiled(text)) if text else None
 
 
 class Listeners:
-    """Rules that listen to the same types of the same source, found by the fields that their filters compare with literals.
+    """Rules with the same type and source, indexed by fields that their filters compare with literals.
 
-    A rule is found by one equality of its filter: the one whose literal the fewest rules share. An event that has the field
-    is offered to the rules with its value; the filters of the others are false. To an event that lacks the field all of
-    them are offered, for their filters may raise.
+    Each rule is indexed by one equality of its filter: the one whose literals the fewest rules share. For an event that has
+    the field, only the rules with its value are candidates; the filters of the others are false. For an event without the
+    field all of them are candidates, because their filters may raise.
     """
 
     def __init__(self, rules: Sequence[Rule]) -> None:
@@ -113,7 +113,7 @@ class Listeners:
 
 
 def _comparable(value: Any) -> tuple[type, Any]:
-    """Equal where CEL's `==` is true: 1 equals 1.0, and neither equals true or "1"."""
+    """A value that compares like CEL's `==`: 1 equals 1.0, and neither equals true or "1"."""
     if isinstance(value, bool):
         return bool, value
     if isinstance(value, (int, float)):
@@ -122,7 +122,7 @@ def _comparable(value: Any) -> tuple[type, Any]:
 
 
 class Index:
-    """The triggers, found by id, and the enabled ones by (type, source); types with a glob at the end by their prefix."""
+    """Triggers by id, and enabled ones by (type, source). Types that end in * are indexed by their prefix."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.by_id: dict[UUID, Rule] = {}
@@ -153,8 +153,8 @@ class Index:
         return [heard for heard in found if heard is not None]
 
     def candidates(self, source: str, type: str, field_of: FieldOf | None = None) -> list[Rule]:
-        """The triggers that listen to this type from this source, by slug; given an event's fields, without those whose
-        filters these fields make false."""
+        """The triggers that listen to this type and source, ordered by slug. With `field_of`, triggers whose filters are false
+        for these fields are left out."""
         found = {
             rule.id: rule
             for heard in self.listeners(source, type)
@@ -164,8 +164,8 @@ class Index:
 
 
 def group_of(rule: Rule, key: str) -> str:
-    """What the value of its key is called among all triggers: concurrency, rate and windows are counted by it. Empty where
-    nothing is counted."""
+    """The global name of a key's value, by which concurrency, rate and windows count. Empty if the trigger counts
+    nothing."""
     if not rule.has_group:
         return ""
     encoded = key.encode()

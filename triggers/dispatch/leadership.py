@@ -1,7 +1,7 @@
-"""Which dispatcher reads and matches, and what the others do about one that is stuck.
+"""Leadership: which dispatcher reads and matches, and how the others handle a stuck leader.
 
-Leadership is an advisory lock of the session, taken before anything is read and given back before the process blocks. It only
-spares the stand-bys the work: the lock of the dispatching transaction (LOCK) is what makes dispatch serial.
+The leader holds a session-level advisory lock, which it takes before it reads and releases before it blocks. This only saves
+work on the stand-bys: the lock of the dispatching transaction (LOCK) makes dispatch serial.
 """
 
 import time
@@ -17,18 +17,16 @@ log = structlog.get_logger(__name__)
 LEADER = (0x57AC, 2)
 SESSION = "wakeful:dispatcher"  # application_name of a dispatcher's working session
 
-PATIENCE = 10.0  # seconds that a stand-by has to be one before it looks at the holder
-LOOK_EVERY = 5.0  # seconds between two such looks: each takes every partition of the lock table
-IDLE = timedelta(
-    seconds=5
-)  # PostgreSQL ends a session that is idle in its transaction for this long, unless it is told not to
+PATIENCE = 10.0  # seconds on stand-by before it checks the holder of the lock
+LOOK_EVERY = 5.0  # seconds between two checks: each locks all partitions of the lock table
+IDLE = timedelta(seconds=5)  # after this, PostgreSQL itself normally ends a session that is idle in a transaction
 ACTIVE = timedelta(seconds=35)  # statement_timeout and a margin
 
 TAKE = "SELECT pg_try_advisory_lock(%s::int, %s::int)"
 RELEASE = "SELECT pg_advisory_unlock(%s::int, %s::int)"
 NAME = "SELECT set_config('application_name', %s::text, false)"
-# A statement that runs is work, however long its transaction is. `is_silent`: the leader matches a very large event, or its
-# process is frozen, be it in the middle of an answer that it does not read.
+# A running statement counts as work, for any length of its transaction. `is_silent`: the leader is matching a very large
+# event, or its process is frozen, possibly while PostgreSQL sends it a result.
 HOLDERS = """
 WITH holder AS MATERIALIZED (
   SELECT lock.objid, activity.pid, activity.application_name, activity.state, activity.wait_event,
@@ -51,7 +49,7 @@ FROM holder
 
 
 class Leadership:
-    """This process's part in it; `begin` after every (re)connection, which gives up what the old session held."""
+    """The leadership of this process. Call `begin` after each (re)connection: the old session's lock is gone."""
 
     def __init__(self) -> None:
         self.begin_standing_by()
@@ -63,12 +61,12 @@ class Leadership:
         self.looked_at = float("-inf")
 
     def begin(self) -> None:
-        """Name the session, so that other dispatchers know what they may end."""
+        """Name the session, so that other dispatchers recognise it and may end it."""
         fetch(NAME, [SESSION])
         self.begin_standing_by()
 
     def take(self) -> bool:
-        """May this process dispatch? It tries, and does not wait."""
+        """Try to take the lead; whether this process may dispatch. Does not wait."""
         if not self.is_held and not fetch(TAKE, LEADER)[0][0]:
             self._stand_by()
             return self.goes_ahead
@@ -76,7 +74,7 @@ class Leadership:
         return True
 
     def release(self) -> None:
-        """Call before blocking, so that a process frozen while it waits blocks no other."""
+        """Call it before blocking, so that a process that freezes while it waits does not block others."""
         if self.is_held:
             fetch(RELEASE, LEADER)
             self.is_held = False
@@ -93,17 +91,10 @@ class Leadership:
 
 
 def look_at_holders() -> bool:
-    """End dispatchers that are stuck in the dispatching transaction; is the leader silent, outside of any transaction?"""
+    """End dispatchers that are stuck in the dispatching transaction; whether the leader is silent outside of one."""
     [(is_silent, ended)] = fetch(
         HOLDERS,
-        {
-            "space": LOCK[0],
-            "lock": LOCK[1],
-            "leader": LEADER[1],
-            "session": SESSION,
-            "idle": IDLE,
-            "active": ACTIVE,
-        },
+        {"space": LOCK[0], "lock": LOCK[1], "leader": LEADER[1], "session": SESSION, "idle": IDLE, "active": ACTIVE},
     )
     if ended:
         log.warning("dispatcher.stuck_holder_ended", sessions=ended)

@@ -2,10 +2,10 @@
 
 from runs.db.sql import fetch
 
-LOCK = (0x57AC, 1)  # the two-integer advisory locks are a space of their own, apart from the keys'
-# A row that is locked elsewhere is left, where that is known beforehand; where not, the wait for it is short: all else waits.
+LOCK = (0x57AC, 1)  # two-integer advisory locks have their own space, separate from those of keys
+# Known row locks are skipped beforehand. For others the wait is short, because everything else waits meanwhile.
 TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s::int, %s::int), set_config('lock_timeout', '200ms', true)"
-# Any other process that takes the lock of dispatch loses its session if it freezes meanwhile.
+# A process that freezes while it holds the dispatch lock loses its session.
 WAIT = """
 SELECT set_config('idle_in_transaction_session_timeout', '5s', true), pg_advisory_xact_lock(%s::int, %s::int)
 """
@@ -16,5 +16,5 @@ def try_lock() -> bool:
 
 
 def wait_for_dispatch() -> None:
-    """Let the batch that is under way commit, and keep the next one waiting until this transaction ends. For few rows only."""
+    """Wait for the current batch to commit, and block the next one until this transaction ends. Only for few rows."""
     fetch(WAIT, LOCK)

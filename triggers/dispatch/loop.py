@@ -1,7 +1,8 @@
-"""The dispatcher's loop: events to runs, what fell due, the outbox, rescue; then it blocks until told more. What talks to the
-broker or the network is done by its couriers.
+"""The dispatcher's loop: dispatches events, wakes due runs, delivers the outbox, recovers runs, then blocks until a NOTIFY.
+Couriers, in threads, talk to the broker and the network.
 
-Any number may run. Dispatch itself is serial under one advisory lock and the others stand by; the rest is SKIP LOCKED.
+Any number of dispatchers may run. Dispatch is serial under one advisory lock, and the others stand by; other work uses SKIP
+LOCKED.
 """
 
 import contextlib
@@ -38,7 +39,7 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 KEEP_LOOKING = 0.05  # seconds after the last work or NOTIFY: more than twice the throttle of NOTIFY
 LOOK_EVERY = 0.01
-OVERDUE = 1.0  # seconds between two looks while something is overdue that cannot be done yet
+OVERDUE = 1.0  # seconds between two looks while overdue work cannot be done yet
 RING_EVERY = 1.0  # seconds, while runs are ready
 STANDBY = 1.0
 RECONNECT = 1.0
@@ -60,12 +61,12 @@ class Dispatcher:
         self.couriers = Couriers()
 
     def run(self) -> None:
-        """Until KeyboardInterrupt; a lost database is waited for."""
+        """Run until KeyboardInterrupt. If the database is lost, wait for it."""
         nudge.stay_awake()
         try:
             self.serve_for_ever()
         except KeyboardInterrupt:
-            connection.close()  # it may be in the middle of a statement
+            connection.close()  # a statement may be unfinished
             with contextlib.suppress(DjangoDatabaseError):
                 self.presence.close()
             self.listener.close()
@@ -98,9 +99,9 @@ class Dispatcher:
             for slow_look in ports.slow_looks:
                 slow_look()
             worked, wait = self.look()
-            self.heartbeat.beat()  # after a look that went well: one that always fails falls silent
+            self.heartbeat.beat()  # only after a successful look, so that a dispatcher that always fails falls silent
             now = time.monotonic()
-            # Also where nothing was done: what commits within the throttle of that NOTIFY sends none of its own.
+            # Also if nothing was done: a commit within the throttle of the last NOTIFY does not send its own.
             if worked or self.notified:
                 look_until = now + KEEP_LOOKING
             if now < look_until:
@@ -110,18 +111,18 @@ class Dispatcher:
             self.notified = self.wait(wait)
 
     def wait(self, seconds: float) -> bool:
-        """Until a NOTIFY, or so long; was there one? A stand-by leaves them to the leader, and looks once a second."""
+        """Wait for a NOTIFY, at most this long; whether there was one. A stand-by ignores NOTIFYs and looks once a second."""
         if self.leadership.standby_since is None:
             return self.listener.wait(seconds)
         time.sleep(seconds)
         return self.listener.wait(0)
 
     def look(self) -> tuple[bool, float]:
-        """Do what there is to do; whether anything was done, and how long there is nothing more to do (seconds)."""
+        """Do all work; whether anything was done, and how many seconds to wait."""
         leads = self.leadership.take()
         batch = unless_failed(self.dispatch, Batch(left=1)) if leads else Batch(standby=True)
         if batch.has_progressed:
-            self.couriers.ringer.ring()  # at once: their senders wait, the rest does not
+            self.couriers.ringer.ring()  # at once: senders wait for these runs
         own = unless_failed(dispatch.look, dispatch.Look())
         due = unless_failed(timers.look, None) or timers.everything_is_due()
         made_ready = False
@@ -138,7 +139,7 @@ class Dispatcher:
             self.couriers.ringer.deliver(max(due.outside.total_seconds(), 0.0))
         if due.slow is not None:
             self.couriers.messenger.send(max(due.slow.total_seconds(), 0.0))
-        # Runs that wait for a busy worker have been rung for: again only on news, or after a second.
+        # The doorbell has rung for runs that wait for a busy worker; ring again only on news, or after a second.
         is_news = due.ready and (self.notified or not self.was_ready) and not batch.has_progressed
         if made_ready or is_news or (due.ready and time.monotonic() >= self.ring_at):
             self.ring_at = time.monotonic() + RING_EVERY
@@ -149,8 +150,8 @@ class Dispatcher:
 
 
 def unless_failed(step: Callable[[], T], otherwise: T) -> T:
-    """Do this step. Where it fails, or a lock outlasts this session's patience, the other steps go on, rescue among them: it
-    may be what frees the lock. Raises the error if the session is lost with it."""
+    """Do this step. If it fails or waits too long for a lock, the other steps go on; one of them, rescue, may free the lock.
+    Raises the error if the session is lost."""
     try:
         return step()
     except Exception as error:
@@ -168,7 +169,7 @@ def seconds_until_next(batch: Batch, own: dispatch.Look, due: timers.Look) -> fl
         if wait_for is not None:
             waits.append(max(wait_for.total_seconds(), KEEP_LOOKING))
     if due.next is not None:
-        # What is overdue but cannot be done yet (a lease too early to judge, a key that is busy) must not make it spin.
+        # Overdue work that cannot be done yet (a lease that is too young, a busy key) must not cause a busy loop.
         wait = due.next.total_seconds()
         waits.append(wait if wait > 0 else OVERDUE)
     if batch.standby:

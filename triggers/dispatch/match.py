@@ -1,4 +1,4 @@
-"""Match events against triggers: which triggers want an event, and what their filter, key and input say."""
+"""Match events against triggers, and evaluate their filters, keys and inputs."""
 
 import time
 from collections.abc import Sequence
@@ -20,15 +20,15 @@ BATCH_SECONDS = 2.0  # of matching, after which costly events wait for the next 
 
 @dataclass(kw_only=True)
 class Matched:
-    """What an event's triggers make of it: matches that admission has to decide, refusals that are decided already. Of an
-    event that makes more than one batch may, `later` is what the next batches do of it."""
+    """The result of matching an event: matches for admission, and refusals that are already decided. `later`: the part of a
+    large event that is left to the next batches."""
 
     item: Item
     matches: list[Match] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     later: list[Match | Refusal] = field(default_factory=list)
-    is_unheard: bool = False  # does a run wait for it that is still to be woken?
-    is_locked: bool = False  # has another session locked its row, or one of its triggers'?
+    is_unheard: bool = False  # a run that waits for it has not been woken yet
+    is_locked: bool = False  # another session has locked its row, or one of its triggers
 
     @property
     def size(self) -> int:
@@ -59,7 +59,7 @@ class Matched:
 
 
 def narrowed(items: Sequence[Item], index: Index, most: int) -> dict[Item, list[Rule]]:
-    """The triggers that may want each event. Where more than `most` listen, its fields say which of them."""
+    """The triggers that may match each event. If more than `most` listen, its fields narrow them down."""
     many = {item for item in items if count_listening(item, index) > most}
     payloads = read_payloads([item.event_id for item in many if needs_payload(item, index)])
     return {
@@ -74,20 +74,17 @@ def count_listening(item: Item, index: Index) -> int:
 
 
 def cost_of(item: Item, index: Index) -> int:
-    """An upper bound of what the event makes: one run or decision for each trigger that listens to it."""
+    """An upper bound of the event's runs and decisions: one for each trigger that listens to it."""
     return max(count_listening(item, index), 1)
 
 
 def within(items: Sequence[Item], index: Index, most: int) -> list[Item]:
-    """Those that a batch may take without making more than `most` runs and decisions. One that is too large for the rest
-    waits for the next batch while smaller ones go on, unless one of its triggers orders its events; the first is always
-    taken, as far as it fits."""
+    """The events that fit into a batch of `most` runs and decisions. An event that is too large for the remaining room waits
+    for the next batch while smaller ones go on, unless one of its triggers orders events. The first event is always taken,
+    at least in part."""
     taken: list[Item] = []
     room, waiting = most, set[UUID]()
-    few, reserved = (
-        most // 100 + 1,
-        most // 4,
-    )  # of a batch full of large ones, a quarter is left to those that make few
+    few, reserved = most // 100 + 1, most // 4  # large events leave a quarter of a batch to small ones
     for item, rules in narrowed(items, index, few).items():
         cost = max(len(rules), 1)
         fits = cost <= (room if cost <= few else room - reserved) or not taken
@@ -100,13 +97,13 @@ def within(items: Sequence[Item], index: Index, most: int) -> list[Item]:
 
 
 def piece_of(most: int) -> int:
-    """How much of a batch one event may take."""
+    """The part of a batch that one event may take."""
     return max(most // 2, 1)
 
 
 def match_items(items: Sequence[Item], index: Index, seconds: float = BATCH_SECONDS) -> list[Matched]:
-    """What their triggers make of these events. Once this has taken so many seconds, events that need the evaluator are left
-    out, and so are later events that may share a key with them; the first is never left out."""
+    """Match these events. After `seconds`, events that need the evaluator are left out, and with them later events that may
+    share a key; the first event is always matched."""
     payloads = read_payloads([item.event_id for item in items if needs_payload(item, index)])
     until, behind = time.monotonic() + seconds, set[UUID]()
     matched: list[Matched] = []
@@ -134,7 +131,7 @@ def match_item(item: Item, cases: Sequence["Case"], payload: Payload) -> Matched
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """An event and a trigger that may want it: what would become of it, and what its expressions are asked first."""
+    """An event and a trigger that may match it, with the refusal, if any, and the expressions to evaluate."""
 
     rule: Rule
     match: Match
@@ -142,7 +139,7 @@ class Case:
     question: Question
 
     def is_costly(self, payload: Payload) -> bool:
-        """Must its expressions be evaluated in another process?"""
+        """Whether its expressions must be evaluated in another process."""
         found = [self.rule.expression(text) for text in self.question.expressions]
         compiled = [expression for expression in found if isinstance(expression, Expression)]
         return not all(each.is_linear and (payload.is_small or not each.reads_data) for each in compiled)
@@ -156,8 +153,8 @@ def case_of(item: Item, rule: Rule) -> Case:
     match = bare_match(item, rule)
     refusal = hold_or_stop(match)
     if not refusal and rule.is_resuming and rule.orders_events and not item.is_resumption:
-        refusal = refuse(match, Decision.Outcome.HELD, "events that the trigger held before are run first")
-    # An event aimed at a trigger (a tick, a manual fire) does not ask for its filter.
+        refusal = refuse(match, Decision.Outcome.HELD, "events that the trigger held earlier run first")
+    # An event that targets a trigger (a tick, a manual fire) bypasses its filter.
     filter = rule.filter if item.target_id is None else ""
     question = Question(filter=filter)
     if not refusal:
@@ -168,8 +165,8 @@ def case_of(item: Item, rule: Rule) -> Case:
 def decide(
     item: Item, cases: Sequence[Case], payload: Payload, evaluator: Evaluator | None = None
 ) -> list[Match | Refusal | None]:
-    """What becomes of the event in each case; None: it does not pass the filter. With an `evaluator` of its own nothing is
-    evaluated in this process."""
+    """The result of each case; None: the event does not pass the filter. With an `evaluator`, nothing is evaluated in this
+    process."""
     costly = [case for case in cases if case.question.expressions and (evaluator or case.is_costly(payload))]
     answers = {}
     if costly:
@@ -179,8 +176,7 @@ def decide(
     context = cache(lambda: context_of(cel_event(item, payload.value)))
     return [
         judge(
-            case,
-            answers.get(case.rule.id) or answer(case.question, context, case.rule.compiled, payload.without_data),
+            case, answers.get(case.rule.id) or answer(case.question, context, case.rule.compiled, payload.without_data)
         )
         for case in cases
     ]
@@ -199,7 +195,7 @@ def judge(case: Case, answer: Answer) -> Match | Refusal | None:
 
 
 def wanted_by(item: Item, index: Index, payload: Payload | None = None) -> list[Rule]:
-    """The triggers that may want it; given its payload, without those whose filters are known to be false."""
+    """The triggers that may match it; with its payload, without triggers whose filters are known to be false."""
     aimed_at = item.trigger_id or item.target_id
     if aimed_at is None:
         field_of = None if payload is None else partial(field_of_event, item, payload)
@@ -208,14 +204,14 @@ def wanted_by(item: Item, index: Index, payload: Payload | None = None) -> list[
 
 
 def needs_payload(item: Item, index: Index) -> bool:
-    """Does an expression that may be asked read its data?"""
+    """Whether any expression for it may read its data."""
     if item.trigger_id or item.target_id:
         return any(rule.reads_data for rule in wanted_by(item, index))
     return any(heard.reads_data for heard in index.listeners(item.source, item.type))
 
 
 def field_of_event(item: Item, payload: Payload, path: Path) -> Any:
-    """What is at this path below `event`, or MISSING."""
+    """The value at this path below `event`, or MISSING."""
     if path[0] != "data":
         return cel_event(item, None)[path[0]]
     value = payload.value
@@ -232,7 +228,7 @@ def subject_of(item: Item, payload: Payload) -> Subject:
 
 
 def cel_event(item: Item, data: Any) -> dict[str, Any]:
-    """`event` as filters, keys and input mappings see it."""
+    """`event` for filters, keys and input mappings."""
     return {
         "id": str(item.event_id), "type": item.type, "source": item.source, "subject": item.subject, "time": item.time, "data": data,
     }  # fmt: skip

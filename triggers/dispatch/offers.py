@@ -1,9 +1,9 @@
-"""Decisions that the dispatcher gets again: what a paused trigger has held, and what ended in an error.
+"""Dispatch decisions again: events that a paused trigger held, and events that ended in an error.
 
-The request is one row. The dispatcher moves the decisions, PIECE at a time, to redispatches, which it reads like events;
-so it goes on beside fresh events however many there are. Decisions are taken in the order of their ids, which is the order in
-which the events were dispatched. While a trigger that orders its events by a key is being resumed, fresh events of it are held
-as well, behind the others.
+A request is one row. The dispatcher turns its decisions into redispatches, PIECE at a time, and reads these like events, so
+that new events are dispatched at the same time. Decisions are taken in the order of their ids, which is the order in which
+the events were dispatched. While a trigger with ordered events is being resumed, its new events are held as well, behind the
+others.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from triggers.models import Trigger
 
 log = structlog.get_logger(__name__)
 
-PIECE = 500  # decisions moved at once; and no more of a trigger's while so many wait for dispatch
+PIECE = 500  # decisions moved at once, and the maximum of a trigger's redispatches that wait for dispatch
 LONGEST_PAUSE = timedelta(seconds=30)  # before an offer that failed is tried again
 
 Outcome = Literal["held", "error"]
@@ -42,13 +42,13 @@ ON CONFLICT (trigger_id, outcome) DO UPDATE SET
 LAST = "(SELECT coalesce(max(id), 0) FROM triggers_decision)"
 OFFER_HELD = OFFER.format(until=f"CASE WHEN %(drop)s::boolean THEN {LAST} END", which="")
 IS_DROPPED = "SELECT EXISTS (SELECT FROM triggers_offer WHERE trigger_id = %s::uuid AND outcome = 'held' AND drop)"
-# What an earlier resume offered and nothing has dispatched since is offered again, in its place among what was held again.
+# Undispatched events of an earlier resume are offered again, in order with events that were held since.
 WITHDRAW = """
 DELETE FROM triggers_redispatch again USING triggers_decision decision
 WHERE again.trigger_id = %s::uuid AND again.dispatched_at IS NULL AND decision.outcome = 'held'
   AND decision.event_id = again.event_id AND decision.trigger_id = again.trigger_id AND decision.replay_id = again.replay_id
 """
-# Those that end in an error once more are not offered for ever.
+# Only earlier decisions: events that end in an error again are not offered endlessly.
 OFFER_ERRORS = OFFER.format(
     until=LAST,
     which="AND EXISTS (SELECT FROM triggers_decision d WHERE d.trigger_id = trigger.id AND d.outcome = 'error')",
@@ -59,14 +59,14 @@ WHERE (%(trigger)s::uuid IS NULL OR decision.trigger_id = %(trigger)s::uuid) AND
   AND (%(since)s::timestamptz IS NULL OR decision.created_at >= %(since)s::timestamptz)
   AND (decision.outcome = 'held' OR event.payload_removed_at IS NULL)
 """
-# One that was put off by a clock that was ahead is due as well.
+# An offer that was put off by a clock that ran ahead is due as well.
 IS_DUE = "moved_at NOT BETWEEN clock_timestamp() AND clock_timestamp() + interval '30 seconds'"
 ARE_DUE = f"SELECT EXISTS (SELECT FROM triggers_offer WHERE {IS_DUE})"  # noqa: S608  (our own parts)
 NEXT_DUE = f"""
 SELECT min(CASE WHEN {IS_DUE} THEN interval '0' ELSE moved_at - clock_timestamp() END) FROM triggers_offer
 """  # noqa: S608
 TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s::int, %s::int)"
-# In turn. `waiting` is no more than PIECE. The trigger is locked as well: its resume locks it first and the offer afterwards.
+# Round robin. `waiting` is at most PIECE. Also locks the trigger: a resume locks it first and the offer afterwards.
 NEXT = f"""
 SELECT offer.id, offer.trigger_id, offer.outcome, offer.drop, offer.since, offer.after, offer.until, offer.by, offer.created_at,
   trigger.paused_at IS NOT NULL AS is_paused,
@@ -92,11 +92,11 @@ WHERE trigger_id = %(trigger)s::uuid AND outcome = %(outcome)s::text AND outcome
   AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s::timestamptz)
 ORDER BY id LIMIT %(piece)s::int
 """
-# Locked: retention, which locks as well, either sees what is offered or was before it.
+# Locked, as in retention: it either sees the redispatches or was earlier.
 WITH_PAYLOAD = """
 SELECT id FROM triggers_event WHERE id = ANY(%s::uuid[]) AND payload_removed_at IS NULL ORDER BY id FOR NO KEY UPDATE
 """
-# A held replay keeps its replay_id: under the nil one it would be taken for the run the event has had before.
+# A held replay keeps its replay_id: with the nil id it would be taken for the event's first run.
 REDISPATCH = """
 INSERT INTO triggers_redispatch (event_id, trigger_id, replay_id, by)
 SELECT piece.event_id, %(trigger)s::uuid, piece.replay_id, %(by)s::text
@@ -111,7 +111,7 @@ DROP = """
 UPDATE triggers_decision SET outcome = 'dropped', reason = 'dropped on resume by ' || %s::text WHERE id = ANY(%s::bigint[])
 """
 END = "DELETE FROM triggers_offer WHERE id = %s::bigint"
-# An offer of errors may end while one of held events is still under way: fresh events wait behind the held ones until then.
+# An offer of errors may end before the offer of held events; until that ends, new events wait behind the held ones.
 RESUMED = """
 UPDATE triggers_trigger SET resuming_at = NULL WHERE id = %s::uuid AND resuming_at IS NOT NULL
   AND NOT EXISTS (SELECT FROM triggers_offer WHERE trigger_id = triggers_trigger.id AND outcome = 'held')
@@ -119,24 +119,24 @@ UPDATE triggers_trigger SET resuming_at = NULL WHERE id = %s::uuid AND resuming_
 
 
 def offer_held(trigger: Trigger, *, drop: bool, by: str) -> int:
-    """Offer or drop what the trigger holds, in the caller's transaction; how many they are now. IllegalState: what was held
-    before is still being dropped, and must not be run."""
+    """Offer or drop the trigger's held events, in the caller's transaction; returns their current number. IllegalState:
+    events that were held earlier are still being dropped, and must not run."""
     if not drop and fetch(IS_DROPPED, [trigger.pk])[0][0]:
         raise IllegalState(
-            f"What trigger {trigger.slug} held before is still being dropped: resume the trigger when that is done, "
-            "or drop what it has held since as well.",
+            f"Events that trigger {trigger.slug} held earlier are still being dropped. Resume it when that is done, or drop the "
+            "events it has held since as well.",
             status="paused",
         )
     execute(OFFER_HELD, {"trigger": trigger.pk, "outcome": "held", "drop": drop, "since": None, "by": by})
-    # Afterwards: a piece that is being moved has committed by then.
+    # After OFFER_HELD: a piece that is being moved has committed by then.
     execute(WITHDRAW, [trigger.pk])
     nudge_dispatcher()
     return count("held", trigger.pk)
 
 
 def offer_errors(*, trigger: Trigger | None = None, since: datetime | None = None, by: str) -> int:
-    """Dispatch again all that ended in an error, of one trigger or of all; how many they are. An event that has a run of the
-    trigger gets no second one. Events that have lost their payload are left out."""
+    """Dispatch again all events that ended in an error, of one trigger or of all; returns their number. An event that has a
+    run of the trigger gets no second run. Events without payload are skipped."""
     with transaction.atomic():
         id = trigger.pk if trigger else None
         execute(OFFER_ERRORS, {"trigger": id, "outcome": "error", "drop": False, "since": since, "by": by})
@@ -151,7 +151,7 @@ def offer_errors(*, trigger: Trigger | None = None, since: datetime | None = Non
 
 
 def count(outcome: Outcome, trigger_id: UUID | None = None, since: datetime | None = None) -> int:
-    """Decisions that are still to be offered, or wait for dispatch once more."""
+    """The number of decisions that are still to be offered or to be dispatched again."""
     [(found,)] = fetch(COUNT, {"trigger": trigger_id, "outcome": outcome, "since": since})
     return int(found)
 
@@ -162,7 +162,7 @@ def are_due() -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """An offer whose turn it is. `waiting` of its trigger's redispatches are not dispatched yet, PIECE at most."""
+    """The offer whose turn it is. `waiting`: its trigger's undispatched redispatches, at most PIECE."""
 
     id: int
     trigger_id: UUID
@@ -178,8 +178,8 @@ class Turn:
 
 
 def move() -> int:
-    """Do a piece of the offer whose turn it is, under the dispatch lock: a batch that was holding events when the trigger was
-    resumed has committed by then. How many decisions were done. One that fails is put off, and the others go on."""
+    """Move a piece of the next offer, under the dispatch lock: a batch that held events when the trigger was resumed has
+    committed by then. Returns the number of decisions. An offer that fails is put off, and the others go on."""
     with transaction.atomic():
         if not fetch(TRY_LOCK, LOCK)[0][0]:
             return 0
@@ -197,7 +197,7 @@ def move() -> int:
 
 
 def _move(turn: Turn) -> int:
-    # What is left is held, and offered by the next resume. (A version that did not say `until` cannot say what was to be dropped.)
+    # The rest stays held until the next resume. (Without `until`, from an older version, it is unknown what to drop.)
     if turn.is_paused and turn.outcome == "held" and (not turn.drop or turn.until is None):
         return _end(turn)
     room = PIECE if turn.drop else PIECE - turn.waiting
@@ -211,8 +211,8 @@ def _move(turn: Turn) -> int:
 
 
 def _piece(turn: Turn, room: int) -> list[tuple[int, UUID, UUID]]:
-    # What a trigger that was paused again has held since is not what was to be dropped. Some of it has an old decision: what
-    # its windows had collected, and what had ended in an error.
+    # Do not drop events that the trigger has held since it was paused again. Some of them have an old decision: they were
+    # collected by a window, or ended in an error.
     until = turn.until if turn.is_paused or not turn.drop else None
     before = turn.created_at if turn.is_paused and turn.drop else None
     parameters = {

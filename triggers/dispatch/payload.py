@@ -1,4 +1,4 @@
-"""The data of an event as matching reads it: bounded in size, parsed once and only if needed."""
+"""The data of an event for matching: limited in size, parsed once and only if needed."""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ FROM (SELECT id, data::text AS text, octet_length(data::text) AS length
 
 @dataclass
 class Payload:
-    """An event's data as JSON text. `without_data` says why expressions must not read it."""
+    """An event's data as JSON text. `without_data`: the reason why expressions must not read it."""
 
     text: str = "null"
     without_data: str = ""
@@ -37,7 +37,7 @@ class Payload:
 
     @cached_property
     def is_small(self) -> bool:
-        """Small and flat enough for this process."""
+        """Whether it is small and flat enough for this process."""
         return len(self.text) <= SMALL and self.text.count("[") + self.text.count("{") <= MAX_DEPTH
 
 
@@ -45,7 +45,7 @@ NOTHING = Payload()
 
 
 def read_payloads(event_ids: Sequence[UUID]) -> dict[UUID, Payload]:
-    """Of the events that have data."""
+    """The payloads of the events that have data."""
     if not event_ids:
         return {}
     most = settings.WAKEFUL_MAX_MATCH

@@ -1,5 +1,5 @@
-"""What is to be dispatched, and which triggers want it. Nothing here holds a lock or a transaction: reading and
-matching a large payload takes seconds, and a session idle that long in a transaction is ended."""
+"""Read events to dispatch. Nothing here holds a lock or a transaction: reading and matching a large payload takes seconds, and
+PostgreSQL ends sessions that are idle in a transaction for that long."""
 
 import json
 import time
@@ -17,9 +17,9 @@ from triggers.dispatch.backfill_terms import ARE_UNDERWAY, Terms, terms_of
 from triggers.models import Event
 
 NIL_REPLAY = UUID(NIL)
-BATCH_BYTES = 4 * 2**20  # of payloads; one event may be larger, and is then a batch of its own
+BATCH_BYTES = 4 * 2**20  # of payloads; a larger event is a batch of its own
 
-Identity = UUID | int  # of an event that is dispatched for the first time, or of a redispatch
+Identity = UUID | int  # the id of an event that is dispatched for the first time, or of a redispatch
 
 READ = """
 SELECT event.id AS event_id, source.slug AS source, event.type, event.subject, coalesce(event.time, event.received_at) AS time,
@@ -31,7 +31,7 @@ JOIN triggers_event event ON event.id = item.event_id
 JOIN triggers_source source ON source.id = event.source_id
 ORDER BY item.seq
 """.replace("{awaited}", EVENTS_ARE_AWAITED).replace("{backfilled}", ARE_UNDERWAY)
-# What is dispatched again takes half of a batch at most, and each trigger's in turn: what is new does not wait behind it.
+# Redispatches take at most half of a batch, triggers in turn, so that new events do not wait behind them.
 NEXT = READ.replace(
     "{items}",
     """
@@ -75,7 +75,7 @@ DATA = "SELECT id, data FROM triggers_event WHERE id = ANY(%s::uuid[])"
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """An event to be dispatched, or dispatched again."""
+    """An event to dispatch, for the first time or again."""
 
     event_id: UUID
     source: str
@@ -90,8 +90,8 @@ class Item:
     trigger_id: UUID | None = None
     replay_id: UUID = NIL_REPLAY
     bytes: int = 0
-    may_be_awaited: bool = True  # did any run wait for an event when this was read?
-    may_be_backfilled: bool = False  # was any event of a backfill on its way?
+    may_be_awaited: bool = True  # some run waited for an event when this was read
+    may_be_backfilled: bool = False  # some backfill had open ticks when this was read
     seq: int = 0
     backfill: Terms | None = None
 
@@ -106,11 +106,11 @@ class Item:
 
 @dataclass
 class First:
-    """The `seq` at which the undispatched events began a moment ago; None where reading them is quick.
+    """The lowest `seq` of undispatched events a moment ago; None if reading them is fast.
 
-    While an old snapshot is open, the index keeps the entries of the events dispatched since, and a read steps over each. It
-    is a hint only: the first read of every second begins at the beginning, and so does one that finds nothing by it. So an
-    event that was committed after later ones waits a second at most."""
+    While an old snapshot is open, the index keeps entries of events that were dispatched since, and each read steps over
+    them. This is only a hint: the first read of each second starts from the beginning, and so does a read that finds nothing.
+    So an event that is committed after later ones waits at most a second."""
 
     slow: float = SLOW
     seq: int | None = None
@@ -127,30 +127,25 @@ first = First()
 
 
 def read_items(limit: int, but: Iterable[Identity] = ()) -> list[Item]:
-    """The next events to dispatch, without some, in `seq` order: at most `limit`, or what BATCH_BYTES hold, but always one."""
+    """The next events to dispatch, except `but`, in `seq` order: at most `limit` and BATCH_BYTES, but at least one."""
     events, redispatches = _apart(but)
-    parameters = {
-        "limit": limit,
-        "half": max(limit // 2, 1),
-        "but_events": events,
-        "but_redispatches": redispatches,
-    }
+    parameters = {"limit": limit, "half": max(limit // 2, 1), "but_events": events, "but_redispatches": redispatches}
     hint = first.hint()
     return fitting((hint and _read(NEXT, {**parameters, "from": hint})) or _read_first(parameters))
 
 
 def _read_first(parameters: dict[str, Any]) -> list[Item]:
-    """Read from the first event that ever came."""
+    """Read from the beginning."""
     began = time.monotonic()
     items = _read(NEXT, {**parameters, "from": 0})
-    # Those left out may be read again at any time, and in their places.
+    # Events that are left out now may be read again later.
     if not parameters["but_events"]:
         first.read(min((item.seq for item in items if not item.is_resumption), default=None), time.monotonic() - began)
     return items
 
 
 def read_these(identities: Iterable[Identity]) -> list[Item]:
-    """Those of them that are still to be dispatched, in `seq` order."""
+    """Those of them that are not dispatched yet, in `seq` order."""
     events, redispatches = _apart(identities)
     return _read(THESE, {"events": events, "redispatches": redispatches})
 
@@ -178,7 +173,7 @@ def fitting(items: list[Item]) -> list[Item]:
 
 
 def with_backfills(items: list[Item]) -> list[Item]:
-    """Mark the ticks that a backfill fired. Backfills are read only where an event may be such a tick."""
+    """Add the terms of backfills to their ticks. Backfills are only read if an event may be such a tick."""
     ticks = [item for item in items if item.source == "schedule" and item.replay_id == NIL_REPLAY]
     terms = terms_of([item.event_id for item in ticks if item.may_be_backfilled])
     return [replace(item, backfill=terms[item.event_id]) if item.event_id in terms else item for item in items]
@@ -191,7 +186,7 @@ def read_data(event_ids: set[UUID]) -> dict[UUID, Any]:
 
 
 def item_of(event: Event) -> Item:
-    """An event as it was dispatched the first time."""
+    """An event as for its first dispatch."""
     return Item(
         event_id=event.pk,
         source=event.source.slug,

@@ -1,4 +1,4 @@
-"""Rates: when the latest runs of each key were let start. Only the dispatcher, under its lock, looks and writes here."""
+"""Rates: the latest starts of each key. Only the dispatcher reads and writes them, under its lock."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -7,9 +7,8 @@ from datetime import datetime
 from runs.db.sql import execute_many, fetch
 from triggers.dispatch.flow_control import Rate
 
-# A clock that was ahead and has been set back must not hold what comes now until it is there again: what was written in its
-# future counts as written just now, and is written back so, or it would never grow older. (Up to a second is the slewing of a
-# clock.)
+# If the clock was ahead and has been set back, old starts lie in the future and would block new runs. Rows that were written
+# in the future are shifted to now, and stored that way. (A difference of up to a second is normal clock slewing.)
 READ = """
 SELECT key, starts, CASE WHEN written_at > %s::timestamptz + interval '1 second' THEN written_at - %s::timestamptz
                     ELSE interval '0' END
@@ -23,13 +22,13 @@ ON CONFLICT (key) DO UPDATE SET starts = excluded.starts, written_at = excluded.
 
 @dataclass(kw_only=True)
 class Use:
-    """The starts of one key, ascending; a delayed run's is in the future."""
+    """The starts of one key, ascending; the start of a delayed run is in the future."""
 
     starts: list[datetime] = field(default_factory=list)
     has_changed: bool = False
 
     def next_start(self, rate: Rate, now: datetime) -> datetime:
-        """The first instant the rate allows another start at; `now` where it allows one at once. Starts stay in order."""
+        """The first instant at which the rate allows another start, possibly `now`. Starts stay in order."""
         if len(self.starts) < rate.limit:
             return max([now, *self.starts[-1:]])
         return max(now, self.starts[-1], self.starts[-rate.limit] + rate.period)

@@ -1,4 +1,4 @@
-"""Replay: the event goes through the dispatcher again under an id of its own, so it makes new runs."""
+"""Replay: dispatch an event again with its own replay id, so that it starts new runs."""
 
 from uuid import UUID, uuid4
 
@@ -11,13 +11,13 @@ from triggers.models import Event, Redispatch, Trigger
 
 
 def replay(event: Event, *, trigger: Trigger | None = None, by: str) -> UUID:
-    """Dispatch the event once more, to one trigger or to all that match; the replay's id. Raises TriggerDisabled, or
+    """Dispatch the event again, to one trigger or to all that match; returns the replay's id. Raises TriggerDisabled and
     PayloadRemoved."""
     if trigger and not trigger.enabled:
         raise TriggerDisabled(trigger.slug)
     replay_id = uuid4()
     with transaction.atomic():
-        # Locked: retention, which locks as well, either sees this replay or was before it.
+        # Locked, as in retention: it either sees this replay or was earlier.
         if not Event.objects.select_for_update(of=("self",)).filter(pk=event.pk, payload_removed_at=None).exists():
             raise PayloadRemoved(event.pk)
         Redispatch.objects.create(event=event, trigger=trigger, replay_id=replay_id, by=by)

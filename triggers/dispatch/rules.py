@@ -1,4 +1,4 @@
-"""The triggers as the dispatcher sees them, read from their table and kept until it changes."""
+"""The triggers for the dispatcher, cached until their table changes."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from triggers.dispatch.match import wanted_by
 from triggers.dispatch.pending import Item
 from triggers.models import Trigger
 
-# One row even where the table was emptied: the next edit of a trigger fills it again.
+# Always one row, even if the table was emptied; the next edit of a trigger fills it again.
 VERSION = """
 SELECT version, changed_by::text, pg_backend_pid() FROM (SELECT) AS always LEFT JOIN triggers_rulesversion ON true
 """
@@ -24,8 +24,8 @@ Versions = dict[UUID, tuple[str, str]]
 
 
 class Rules:
-    """The triggers, indexed. Database triggers raise a version with every transaction that changes one, however it does;
-    then the rows that changed are read again, and on another connection all of them."""
+    """The indexed triggers. Database triggers increment a version in each transaction that changes a trigger; then the
+    changed rows are read again. On a new connection all rows are read."""
 
     def __init__(self) -> None:
         self.version: Any = None
@@ -33,13 +33,13 @@ class Rules:
         self.index = Index([])
 
     def have_changed(self) -> bool:
-        """Has a trigger changed since they were read? Then `current` reads it again."""
+        """Whether a trigger has changed since it was read. `current` reads it again."""
         return self.version is None or fetch(VERSION) != self.version
 
     def current(self) -> Index:
-        """As last read: what is decided by it counts only for events that `concerned` does not name, under the dispatch lock."""
+        """The current index. Under the dispatch lock, check `concerned` for events that later edits affect."""
         if self.version is None or fetch(VERSION) != self.version:
-            # The version first: what is read after it is at least as new, and it is kept last: a failed reading is repeated.
+            # Read the version first, so that the rows are at least as new; store it last, so that a failed read is repeated.
             version, rows = fetch(VERSION), _rows()
             if self.version is None or version[0][-1] != self.version[0][-1]:
                 self.index, self.rows = Index([]), {}
@@ -50,7 +50,7 @@ class Rules:
         return self.index
 
     def concerned(self, items: Sequence[Item], index: Index) -> set[Item]:
-        """Those of the items, matched by `index`, whose triggers have changed since: they have to be matched again."""
+        """The items, matched with `index`, whose triggers have changed since. They have to be matched again."""
         if not self.have_changed():
             return set()
         edited = _edited(self.rows, _rows())
@@ -63,7 +63,7 @@ class Rules:
 
 
 def _rows() -> Versions:
-    """What tells one version of a row from the next."""
+    """The version of each row."""
     return {id: (xmin, ctid) for id, xmin, ctid in fetch(ROWS)}
 
 

@@ -1,4 +1,4 @@
-"""What comes back from runs, by way of the outbox: the events they emitted, and how they ended."""
+"""Count failed runs of triggers, from the outbox, and pause a trigger that reaches its limit."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 
 def count_failures(payloads: Sequence[dict[str, Any]]) -> None:
-    """Keep each trigger's failures in a row, and pause the trigger that reaches its limit."""
+    """Update each trigger's failures in a row; pause a trigger that reaches its limit."""
     ended: dict[str, list[dict[str, Any]]] = {}
     for payload in payloads:
         if payload["trigger"] and payload["status"] != RunStatus.CANCELLED:
@@ -28,7 +28,7 @@ def count_failures(payloads: Sequence[dict[str, Any]]) -> None:
 
 
 def locked_triggers(wanted: Mapping[str, Sequence[dict[str, Any]]]) -> list[Trigger]:
-    """Lock those that are still there, given the payloads of each. PutOff: some of them are locked elsewhere."""
+    """Lock the existing triggers among these. PutOff: some are locked elsewhere; it has their payloads."""
     triggers = Trigger.objects.filter(id__among=sorted(wanted))
     got = list(triggers.order_by("id").select_for_update(no_key=True, skip_locked=True))
     if len(got) < len(wanted):
@@ -47,7 +47,7 @@ def _count(trigger: Trigger, ended: Sequence[dict[str, Any]]) -> None:
         if limit and failures >= limit and not trigger.is_paused:
             pause_loudly(trigger, failures, payload)
             trigger.refresh_from_db()
-    # No write where nothing changed: every write makes the dispatcher reload its triggers.
+    # Write only changes: each write makes the dispatcher reload triggers.
     if failures != trigger.failures_in_a_row:
         Trigger.objects.filter(pk=trigger.pk).update(failures_in_a_row=failures)
 
@@ -56,7 +56,7 @@ def _pause_after(trigger: Trigger) -> int:
     try:
         return Policy.load(trigger.policy).pause_after
     except ValueError:
-        return Policy().pause_after  # dispatch records what is wrong with it
+        return Policy().pause_after  # dispatch records the fault
 
 
 def pause_loudly(trigger: Trigger, failures: int, payload: dict[str, Any]) -> None:

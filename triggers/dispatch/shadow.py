@@ -1,4 +1,4 @@
-"""Shadow runs of past events: which triggers would want one today, and what each of their agents would do."""
+"""Shadow runs of past events: which triggers match today, and what their agents would do."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from triggers.models import Event, Trigger
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A trigger that wants the event today, or has run on it: `why_not` it would not today, and its newest `run`."""
+    """A trigger that matches the event today or has run on it. `why_not`: why it does not match today; its newest `run`."""
 
     trigger: Trigger
     why_not: str
@@ -31,7 +31,7 @@ class Candidate:
 
 
 def candidates(event: Event) -> list[Candidate]:
-    """The triggers that want the event today or have run on it, by slug. Raises PayloadRemoved."""
+    """The triggers that match the event today or have run on it, by slug. Raises PayloadRemoved."""
     _require_payloads([event])
     runs = {run.trigger_id: run for run in runs_of_event(event.pk).order_by("seq").defer("input", "result")}
     triggers = list(Trigger.objects.order_by("slug"))
@@ -44,10 +44,10 @@ def candidates(event: Event) -> list[Candidate]:
 
 
 def shadow_event(event: Event, trigger: Trigger, *, by: str, run_id: UUID | None = None) -> Shadow:
-    """What a run of the trigger on this event would do today. Overlap, rates, windows and a pause do not count.
+    """Execute a shadow run of the trigger on this event. Overlap, rates, windows and pauses are ignored.
 
-    The journal of the run `run_id`, or of the trigger's newest run on the event, answers for calls and waits; what events
-    that run took along besides are given to this one too. Raises PayloadRemoved, NotWanted and IllegalState.
+    The journal of the run `run_id`, or of the trigger's newest run on the event, answers calls and waits; the shadow run also
+    gets the other events of that run. Raises PayloadRemoved, NotWanted and IllegalState.
     """
     rule, origin = _rule(trigger), _origin(event, trigger, run_id)
     events = _events(event, origin)
@@ -64,7 +64,7 @@ def _rule(trigger: Trigger) -> Rule:
 
 
 def _match(event: Event, rules: Sequence[Rule]) -> list[Match | str]:
-    """A reason where it is no match. Expressions are evaluated in another process: a web process may be asking."""
+    """For each rule a match, or the reason why not. Evaluates in another process, because this may be a web process."""
     item = item_of(event)
     unwanted = {rule.id: why for rule in rules if (why := _unwanted(item, rule))}
     cases = [case_of(item, rule) for rule in rules if rule.id not in unwanted]
@@ -81,7 +81,7 @@ def _match(event: Event, rules: Sequence[Rule]) -> list[Match | str]:
 
 def _unwanted(item: Item, rule: Rule) -> str:
     if item.target_id not in (None, rule.id):
-        return "the event was meant for another trigger"
+        return "the event targets another trigger"
     if not rule.enabled:
         return "it is disabled"
     if item.target_id is None and not Index([rule]).candidates(item.source, item.type):
@@ -90,7 +90,7 @@ def _unwanted(item: Item, rule: Rule) -> str:
 
 
 def _origin(event: Event, trigger: Trigger, run_id: UUID | None) -> Run | None:
-    """The run whose journal may answer: of this agent, and with its payload."""
+    """The run whose journal can answer: of this agent, and with its payload."""
     runs = runs_of_event(event.pk).filter(trigger_id=trigger.pk, agent=trigger.agent, payload_removed_at=None)
     return (runs.filter(pk=run_id) if run_id else runs).order_by("seq").last()
 
@@ -108,7 +108,7 @@ def _require_payloads(events: Sequence[Event]) -> None:
 
 
 def _claim(matched: Match, rule: Rule, events: Sequence[Event], origin: Run | None) -> Claim:
-    """A run as it would be claimed, under the id that it would have or has."""
+    """A claim of the run, with the id that it has or would have."""
     return Claim(
         run_id=origin.pk if origin else run_id(rule.id, events[-1].pk, UUID(NIL)),
         epoch=0,

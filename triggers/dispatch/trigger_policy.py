@@ -1,4 +1,4 @@
-"""A trigger's policy: what an agent declares of it, and whether it makes sense."""
+"""A trigger's policy: declared by its agent, and validated."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -13,12 +13,12 @@ from triggers.models import Trigger
 
 MOST_AT_ONCE = 1000
 INTAKE = {"rate": "", "overflow": "delay", "debounce": 0, "batch": 0, "max_wait": 0}
-OTHERWISE_SAID = frozenset({"overlap", *NATURE})  # by a column of the trigger, or by the agent's code
+OTHERWISE_SAID = frozenset({"overlap", *NATURE})  # stored in a column of the trigger, or defined by the agent's code
 DEFAULTS = {name: value for name, value in asdict(Policy()).items() if name not in OTHERWISE_SAID} | INTAKE
 
 
 def policy_of(agent: Agent) -> dict[str, Any]:
-    """What an agent's declaration changes of the default policy, as a trigger stores it."""
+    """The differences between an agent's declaration and the default policy, as a trigger stores them."""
     declared = {
         **declared_by(agent),
         "rate": agent.rate,
@@ -31,23 +31,23 @@ def policy_of(agent: Agent) -> dict[str, Any]:
 
 
 def policy_for(agent: str) -> dict[str, Any]:
-    """What a trigger of the agent of this name begins with; RuleError, about the field `agent`, names those there are."""
+    """The initial policy of a trigger of this agent. RuleError for the field `agent` names the installed agents."""
     try:
         return policy_of(registry.get(agent))
     except KeyError:
         known = ", ".join(known.name for known in registry.all_agents()) or "none"
-        raise RuleError(f"there is no agent {agent!r}; the agents are: {known}", field="agent") from None
+        raise RuleError(f"no agent {agent!r} is installed; use one of: {known}", field="agent") from None
 
 
 def check_policy(policy: Mapping[str, Any], *, overlap: str, key_limit: int) -> None:
-    """ValueError names the first value that makes no sense, by itself or beside the others."""
+    """Raises ValueError for the first value that is wrong, alone or in combination."""
     if unknown := sorted(set(policy) - set(DEFAULTS)):
         raise ValueError(f"policy has unknown fields: {', '.join(unknown)}; use {', '.join(sorted(DEFAULTS))}")
     Policy.load(policy)
     Intake.load(policy)
     if overlap not in Trigger.Overlap.values:
-        raise ValueError(f"overlap is {overlap!r}, not one of {', '.join(Trigger.Overlap.values)}")
+        raise ValueError(f"overlap is {overlap!r}; use one of {', '.join(Trigger.Overlap.values)}")
     if isinstance(key_limit, bool) or not isinstance(key_limit, int) or not 1 <= key_limit <= MOST_AT_ONCE:
-        raise ValueError(f"key_limit is {key_limit!r}, not a whole number from 1 to {MOST_AT_ONCE}")
+        raise ValueError(f"key_limit is {key_limit!r}; use a whole number from 1 to {MOST_AT_ONCE}")
     if overlap == Trigger.Overlap.CANCEL_PREVIOUS and key_limit != 1:
         raise ValueError("key_limit must be 1 with overlap cancel_previous, which keeps one run per key")

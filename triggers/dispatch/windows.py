@@ -1,5 +1,5 @@
-"""Debounce and batch: events that wait in a window to become one run. Only the dispatcher, under its lock, comes here,
-so the windows it reads are as they are."""
+"""Debounce and batch: events that wait in a window to become one run. Only the dispatcher reads and writes windows, under its
+lock."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -38,7 +38,7 @@ DELETE = "DELETE FROM triggers_window WHERE id = ANY(%s::bigint[])"
 
 @dataclass(kw_only=True)
 class OpenWindow:
-    """A window as the dispatcher works on it; `id` None: not in the database yet."""
+    """A window in memory; `id` None: not in the database yet."""
 
     id: int | None
     trigger_id: UUID
@@ -62,7 +62,7 @@ class OpenWindow:
         return self.due_at <= now or len(self.event_ids) >= intake.most
 
     def take(self, event_id: UUID, input: Any, depth: int, chain: Chain, intake: Intake, now: datetime) -> None:
-        """Take one more event in; a debounce begins anew with each, but waits no longer than its `max_wait` in all."""
+        """Add an event. Each event restarts a debounce, up to `max_wait` in total."""
         if event_id not in self.event_ids:
             self.event_ids.append(event_id)
         self.input, self.depth, self.chain = input, max(self.depth, depth), merged(self.chain, chain)
@@ -79,8 +79,8 @@ def read(groups: Iterable[Group]) -> dict[Group, OpenWindow]:
 
 
 def due(now: datetime, most: int, but: Sequence[Group] = ()) -> list[Group]:
-    """Whose windows are over, without these, first those that have been for longest: of up to `most` events, but always
-    one."""
+    """The groups whose windows are over, except `but`, longest first: with up to `most` events in total, but at least one
+    group."""
     groups: list[Group] = []
     room = most
     for trigger_id, key, replay_id, events in fetch(DUE, [now, *_columns(but), most]):
@@ -92,7 +92,7 @@ def due(now: datetime, most: int, but: Sequence[Group] = ()) -> list[Group]:
 
 
 def write(windows: Iterable[OpenWindow], closed: Iterable[OpenWindow]) -> None:
-    """Closed ones go first: a new one of the same group may have been opened since."""
+    """Delete closed windows first, because a new window of the same group may have been opened since."""
     gone = [window.id for window in closed if window.id is not None]
     if gone:
         execute(DELETE, [gone])

@@ -1,4 +1,7 @@
-"""What a command's arguments name; CommandError where there is no such thing."""
+"""Objects and times that a command's arguments name."""
+
+from argparse import ArgumentTypeError
+from datetime import datetime
 
 from django.core.exceptions import ValidationError
 from django.core.management import CommandError
@@ -21,7 +24,7 @@ def trigger_named(slug: str) -> Trigger:
 
 
 def schedule_named(name: str) -> Schedule:
-    """By its name, or else by its id."""
+    """Find it by its name, else by its id."""
     schedules = Schedule.objects.select_related("task", "trigger")
     found = schedules.filter(task__name=name).first()
     if not found and name.isdecimal() and len(name) < 19:
@@ -29,3 +32,10 @@ def schedule_named(name: str) -> Schedule:
     if not found:
         raise CommandError(f"No such schedule: {name}")
     return found
+
+
+def instant(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is not a time; use e.g. 2026-11-20 or 2026-11-20T09:00") from None

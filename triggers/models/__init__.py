@@ -11,22 +11,6 @@ from .trigger import Trigger
 from .window import RateUse, Window
 
 __all__ = [
-    "ApiToken",
-    "Backfill",
-    "BackfillTick",
-    "Decision",
-    "Event",
-    "ExclusionCalendar",
-    "Offer",
-    "RateUse",
-    "Redelivery",
-    "Redispatch",
-    "RefusedDelivery",
-    "Revision",
-    "Schedule",
-    "Secret",
-    "Skip",
-    "Source",
-    "Trigger",
-    "Window",
-]
+    "ApiToken", "Backfill", "BackfillTick", "Decision", "Event", "ExclusionCalendar", "Offer", "RateUse", "Redelivery",
+    "Redispatch", "RefusedDelivery", "Revision", "Schedule", "Secret", "Skip", "Source", "Trigger", "Window",
+]  # fmt: skip

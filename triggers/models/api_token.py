@@ -7,7 +7,7 @@ from triggers.models.source import Source
 
 
 class ApiToken(models.Model):
-    """A bearer token, stored as its SHA-256; each has a source of its own."""
+    """A bearer token, stored as its SHA-256; each has its own source."""
 
     name = models.CharField(max_length=100, unique=True)
     hash = models.CharField(max_length=64, unique=True, editable=False)

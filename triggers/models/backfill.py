@@ -7,7 +7,7 @@ from .schedule import Schedule
 
 
 class Backfill(models.Model):
-    """A request to fire a schedule for a range of nominal times that are past."""
+    """A request to fire a schedule for a range of past nominal times."""
 
     class Status(models.TextChoices):
         RUNNING = "running", "running"
@@ -35,7 +35,7 @@ class Backfill(models.Model):
             models.CheckConstraint(
                 name="backfill_status_known", condition=Q(status__in=["running", "done", "cancelled"])
             ),
-            # One that was cancelled has not ended while runs of it go on.
+            # A cancelled backfill has not ended while its runs continue.
             models.CheckConstraint(
                 name="backfill_done_has_ended",
                 condition=Q(status="running", ended_at=None)

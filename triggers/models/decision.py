@@ -7,7 +7,7 @@ from .trigger import Trigger
 
 
 class Decision(models.Model):
-    """Why an event that a trigger was to decide on started no run of its own, or did so only later."""
+    """The reason why an event that matched a trigger started no run of its own, or started it later."""
 
     class Outcome(models.TextChoices):
         OVERLAP = "overlap", "a run of its key was live"

@@ -11,8 +11,8 @@ from .trigger import Trigger
 
 
 class Event(models.Model):
-    """Something that happened, recorded once. Immutable but for `dispatched_at`, the loss of its payload (`data`, `body`,
-    `headers`) to retention or erasure, and that of its subject to erasure; the database refuses other changes."""
+    """Something that happened, recorded once. Only `dispatched_at` changes; retention and erasure remove its payload
+    (`data`, `body`, `headers`), and erasure its subject. The database refuses other changes."""
 
     id = models.UUIDField(primary_key=True, editable=False, help_text="UUIDv7")
     seq = models.BigIntegerField(db_default=next_value("triggers_seq"), editable=False)
@@ -32,7 +32,7 @@ class Event(models.Model):
     )
     received_at = models.DateTimeField(db_default=Now())
     dispatched_at = models.DateTimeField(null=True)
-    # No foreign key in the database: deleting a trigger must not rewrite what happened.
+    # No foreign key in the database: deleting a trigger must not change events.
     target = models.ForeignKey(
         "triggers.Trigger",
         models.DO_NOTHING,
@@ -57,9 +57,9 @@ class Event(models.Model):
         indexes = [
             models.Index(fields=["seq"], name="event_undispatched", condition=Q(dispatched_at=None)),
             models.Index(fields=["subject"], name="event_by_subject", condition=~Q(subject="")),
-            # What came before a wait for it. It is entered at dispatch, so that accepting an event does not pay for it.
+            # For waits that search past events. Entered at dispatch, so that accepting an event stays cheap.
             models.Index(fields=["type", "seq"], name="event_by_type_seq", condition=Q(dispatched_at__isnull=False)),
-            # Entered at dispatch, like the one before.
+            # Entered at dispatch, like the index before.
             models.Index(
                 fields=["source", "body_sha256", "seq"],
                 name="event_by_body",
@@ -73,12 +73,12 @@ class Event(models.Model):
 
     @cached_property
     def has_lost_its_target(self) -> bool:
-        """Has the one trigger it is meant for been deleted? What that trigger decided went with it."""
+        """Whether its target trigger has been deleted, together with its decisions."""
         return self.target_id is not None and not Trigger.objects.filter(pk=self.target_id).exists()
 
 
 class Redelivery(models.Model):
-    """The same event came in again; one row for each distinct body it came with."""
+    """Redeliveries of an event; one row for each distinct body."""
 
     event = models.ForeignKey(Event, models.CASCADE, related_name="redeliveries", db_index=False)
     body_sha256 = models.TextField()
@@ -94,7 +94,7 @@ class Redelivery(models.Model):
 
 
 class Redispatch(models.Model):
-    """A request to take an event through the dispatcher again; it reads these like events."""
+    """A request to dispatch an event again; the dispatcher reads these like events."""
 
     event = models.ForeignKey(Event, models.CASCADE, related_name="redispatches")
     trigger = models.ForeignKey(

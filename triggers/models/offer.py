@@ -6,8 +6,7 @@ from .trigger import Trigger
 
 
 class Offer(models.Model):
-    """Decisions of a trigger that are being offered to the dispatcher again, or dropped, a piece at a time. The row goes when
-    none is left."""
+    """A request to dispatch decisions of a trigger again, or to drop them, in pieces. The row is deleted when none is left."""
 
     trigger = models.ForeignKey(Trigger, models.CASCADE, db_index=False)
     outcome = models.TextField(help_text="of the decisions: held or error")

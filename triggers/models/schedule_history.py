@@ -1,4 +1,4 @@
-"""What became of a schedule: nominal times that did not fire, and what held before each edit."""
+"""The history of a schedule: nominal times that did not fire, and its definitions before each edit."""
 
 from django.db import models
 from django.db.models import F, Q
@@ -8,7 +8,7 @@ from triggers.models.schedule import Schedule
 
 
 class Skip(models.Model):
-    """Nominal times of a schedule that did not fire, one after the other and for one reason."""
+    """Consecutive nominal times of a schedule that did not fire, for one reason."""
 
     class Reason(models.TextChoices):
         MISSED = "missed", "they were missed, and its catch-up policy does not fire them"
@@ -21,7 +21,7 @@ class Skip(models.Model):
         ELSEWHERE = "elsewhere", "another scheduler had fired it meanwhile"
         REFUSED = "refused", "it could not be fired"
 
-    # No constraint: Beat may be writing one while its schedule is being deleted. Retention takes what is left over.
+    # No constraint: Beat may write one while its schedule is being deleted. Retention deletes orphans.
     schedule = models.ForeignKey(Schedule, models.CASCADE, related_name="skips", db_index=False, db_constraint=False)
     reason = models.TextField(choices=Reason)
     first = models.DateTimeField(help_text="the first nominal time (UTC)")
@@ -50,10 +50,10 @@ class Skip(models.Model):
 
 
 class Revision(models.Model):
-    """What decided when a schedule fires, up to an edit of it. Written by row triggers, so that no edit is missed,
-    by whatever way it came; what holds now is in the rows themselves."""
+    """The definition of a schedule up to an edit. Database triggers write it, so that no edit is missed; the current
+    definition is in the rows themselves."""
 
-    # No constraint: what goes with a deleted schedule is an edit of it. Retention takes what is left over.
+    # No constraint: deleting a schedule also writes a revision. Retention deletes orphans.
     schedule = models.ForeignKey(
         Schedule, models.CASCADE, related_name="revisions", db_index=False, db_constraint=False
     )

@@ -6,7 +6,7 @@ from django.db.models.functions import Now
 
 
 class Source(models.Model):
-    """A way in. Event ids are unique per source, so one sender cannot pre-empt another's."""
+    """A source of events. Event ids are unique per source, so that one sender cannot use up another's ids."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     slug = models.SlugField(max_length=100, unique=True)
@@ -20,7 +20,7 @@ class Source(models.Model):
 
 
 class Secret(models.Model):
-    """One signing secret of a source, encrypted at rest; several overlap while senders rotate."""
+    """A signing secret of a source, encrypted at rest; several are valid while a sender changes to a new one."""
 
     source = models.ForeignKey(Source, models.CASCADE, related_name="secrets")
     ciphertext = models.BinaryField()

@@ -7,7 +7,7 @@ from django.db.models.functions import Now
 
 
 class Trigger(models.Model):
-    """Which events wake which agent, and under what policy."""
+    """A rule that matches events to an agent, with a policy."""
 
     class Overlap(models.TextChoices):
         ALLOW = "allow"
@@ -85,7 +85,7 @@ class Trigger(models.Model):
 
     @property
     def status(self) -> str:
-        """What an event that matches it would meet: active, paused or disabled."""
+        """active, paused or disabled."""
         if not self.enabled:
             return "disabled"
         return "paused" if self.is_paused else "active"

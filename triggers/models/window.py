@@ -31,7 +31,7 @@ class Window(models.Model):
 
 
 class RateUse(models.Model):
-    """When the latest runs of a key were let start, as many as its trigger's rate counts."""
+    """The latest starts of runs of a key, as many as its trigger's rate counts."""
 
     key = models.TextField(primary_key=True, help_text="<trigger uuid>:<value>")
     starts = ArrayField(models.DateTimeField(), help_text="ascending; a delayed run's is in the future")

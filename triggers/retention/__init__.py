@@ -1,1 +1,1 @@
-"""Retention and erasure of events: `prune` by age, `payloads`, `erasure` by subject."""
+"""Retention and erasure of events: `prune` deletes by age, `erasure` by subject; `payloads` is what both use."""

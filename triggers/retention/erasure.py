@@ -1,13 +1,13 @@
-"""Erasure: taking away for good what events said, and what came of it, while every id stays.
+"""Erase the payloads of events and of everything derived from them. Ids are kept.
 
-What goes: data, body, headers and subject of the events, and the reason why a body was not JSON; input, result, error,
-traceback, journal and key of their runs, and of the runs whose wait took one of them; the same of these runs' children and
-forks, and of the parents that were given their results; the text of all these runs' notifications, and names in their audit
-entries; and the same of the events those runs emitted or were sent as signals, down the causal chain. What stays: ids,
-types, times, states, the ledger. So nothing is done twice, and the history still explains itself.
+Erased: data, body, headers, subject and body error of the events; input, result, error, traceback, journal and key of their
+runs and of runs whose wait they ended; the same of these runs' children and forks, and of parents that received their
+results; the texts of these runs' notifications and names in their audit entries; and the same for events that those runs
+emitted or received as signals, down the causal chain. Kept: ids, types, times, states and the ledger, so that nothing is
+processed twice and the history remains readable.
 
-An event that is still needed, or of which one of these runs is live, is left, and so is every event it stems from: what
-leads to it must be found again. The agents' own state, and what their code wrote elsewhere, are theirs to erase.
+An event that is still needed or has a live run is not erased, and neither is any event that led to it, so that a later
+erasure finds it again. Agents must erase their own state and what their code wrote elsewhere.
 """
 
 import json
@@ -37,12 +37,12 @@ from triggers.retention.payloads import not_needed
 
 MARK = "erased:"
 TOGETHER = 500  # events of one transaction, ids of one statement
-WHERE = Limits(each=60.0, total=60.0)  # seconds of processor time for an event: no other work waits behind it
+WHERE = Limits(each=60.0, total=60.0)  # seconds of processor time per event; no other work waits for it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which events are meant: of a subject, or for which a CEL expression is true, or both; of one source, or of any."""
+    """The events to erase: with a subject, or for which a CEL expression is true, or both; of one source, or of any."""
 
     subject: str = ""
     source: str = ""
@@ -50,14 +50,14 @@ class Selection:
 
     def __post_init__(self) -> None:
         if not self.subject and not self.where:
-            raise ValueError("name a subject, or say where")
+            raise ValueError("name a subject or an expression")
         if self.where:
             compile_expression(self.where)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Left:
-    """An event that is still needed, and by which runs (none: it waits for dispatch, or is held)."""
+    """An event that is still needed, and the runs that need it (none: it waits for dispatch, or is held)."""
 
     event_id: UUID
     runs: list[UUID]
@@ -65,24 +65,24 @@ class Left:
 
 @dataclass(kw_only=True)
 class Erasure:
-    """What was erased, or would be."""
+    """The result of an erasure, or of a dry run."""
 
     events: int = 0
     runs: int = 0
     left: list[Left] = field(default_factory=list)
-    unread: list[UUID] = field(default_factory=list)  # whose data did not parse, so that `where` could not look into it
+    unread: list[UUID] = field(default_factory=list)  # their data did not parse, so `where` could not be evaluated
 
 
 @dataclass(kw_only=True)
 class Traces:
-    """Events, the runs that may hold what they said, and what stems from what; in the order in which they were found."""
+    """Events with the runs that may hold their payloads, and the causes of each event, in the order of discovery."""
 
     runs_of: dict[UUID, set[UUID]] = field(default_factory=dict)
     causes: dict[UUID, set[UUID]] = field(default_factory=dict)
 
 
 def erase(selection: Selection, *, by: str, dry_run: bool = False) -> Erasure:
-    """Erase what the events of a selection said, and what came of it. Repeat it once what was left is done."""
+    """Erase the events of a selection and everything derived from them. Repeat it when the events that were left are done."""
     unread: list[UUID] = []
     chosen = list(select(selection, unread))
     about = mark_of(selection.subject) if selection.subject else "where"
@@ -90,20 +90,20 @@ def erase(selection: Selection, *, by: str, dry_run: bool = False) -> Erasure:
 
 
 def erase_event(event: Event, *, by: str) -> Erasure:
-    """Erase what one event said, and what came of it."""
+    """Erase one event and everything derived from it."""
     return _erase([event.pk], by=by, about=str(event.pk))
 
 
 def mark_of(subject: str) -> str:
-    """What stands in place of an erased subject: the same for the same one, and nobody can read or guess it from that."""
+    """The replacement of an erased subject: a keyed hash, equal for equal subjects."""
     if subject.startswith(MARK):
         return subject
     return MARK + salted_hmac("wakeful.erasure", subject, algorithm="sha256").hexdigest()[:32]
 
 
 def select(selection: Selection, unread: list[UUID]) -> Iterable[UUID]:
-    """Those that were erased before are found again by their subject: more may have come of them since. `unread` is given
-    those that may be meant, and cannot be asked."""
+    """The selected events. Events with this subject that were erased before are included: more may derive from them now.
+    Appends events that `where` cannot be evaluated on to `unread`."""
     events = Event.objects.order_by("id")
     if selection.subject:
         events = events.filter(subject__in=[selection.subject, mark_of(selection.subject)])
@@ -124,7 +124,7 @@ def _where(selection: Selection, events: QuerySet[Event], unread: list[UUID]) ->
             .iterator(chunk_size=TOGETHER)
         ):
             if event.payload_removed_at:
-                # It no longer says what it said: only the subject can tell that it is meant.
+                # Its data is gone: only its subject can select it.
                 if selection.subject:
                     yield event.pk
             elif _holds(selection.where, event, evaluator):
@@ -134,12 +134,12 @@ def _where(selection: Selection, events: QuerySet[Event], unread: list[UUID]) ->
 
 
 def _holds(expression: str, event: Event, evaluator: Evaluator) -> bool:
-    """Raises Unaffordable where that cannot be said: an event is not left out of an erasure unnoticed."""
+    """Whether the expression is true. Raises Unaffordable if it is too costly, so that no event is skipped silently."""
     subject = subject_of(item_of(event), Payload(text=json.dumps(event.data)))
     [answer] = evaluator.answers(subject, [Question(filter=expression)], WHERE)
     if answer.is_unaffordable:
         raise Unaffordable(f"event {event.pk}: {answer.error}")
-    return answer.passes and not answer.error  # an error is one such as: it has no field of that name
+    return answer.passes and not answer.error  # an error means, for example, that a field is missing
 
 
 def _erase(
@@ -148,7 +148,7 @@ def _erase(
     traces = follow(chosen)
     left = needed(traces)
     kept = stems_of(left, traces)
-    # What was caused goes before what caused it: should it be needed by then, the way to it is still there.
+    # Effects before causes: if an effect is needed by then, a later erasure still finds it through its causes.
     going = [id for id in reversed(traces.runs_of) if id not in kept]
     erasure = Erasure(
         left=[Left(event_id=id, runs=_live_runs(traces.runs_of[id])) for id in sorted(left)], unread=list(unread)
@@ -167,8 +167,8 @@ def _erase(
 
 
 def follow(chosen: Sequence[UUID]) -> Traces:
-    """The events, the runs that hold them, the events these emitted or were sent as signals, and so on to the ends of the
-    causal chain."""
+    """The events, the runs that hold them, the events that these runs emitted or received as signals, and so on to the end
+    of the causal chain."""
     traces = Traces()
     frontier = list(chosen)
     while frontier:
@@ -190,14 +190,14 @@ def _emitted_by(runs: Sequence[UUID]) -> Iterable[tuple[UUID, UUID]]:
 
 
 def _sent_to(runs: Sequence[UUID]) -> Iterable[tuple[UUID, UUID]]:
-    """The signals that were sent to the runs: their subject is the run, and erased once they are."""
+    """The signals to the runs. Their subject is the run's id, or its hash if they were erased."""
     subjects = {subject: run for run in runs for subject in (str(run), mark_of(str(run)))}
     sent = Event.objects.filter(subject__among=list(subjects), type=SIGNAL).order_by("id").values_list("id", "subject")
     return [(event, subjects[subject]) for event, subject in sent]
 
 
 def needed(traces: Traces) -> set[UUID]:
-    """Those of the events that somebody still needs, or of whose runs one is live or has emitted what has not arrived."""
+    """The events that are still needed, or have a run that is live or whose emitted events are still in the outbox."""
     events = list(traces.runs_of)
     some_day = database_now() + timedelta(days=1)
     free = {event for some in pieces(events) for event in not_needed(some, but_by_runs_before=some_day)}
@@ -207,7 +207,7 @@ def needed(traces: Traces) -> set[UUID]:
 
 
 def stems_of(left: set[UUID], traces: Traces) -> set[UUID]:
-    """These events, and all they stem from."""
+    """These events and all their causes."""
     found, frontier = set(left), set(left)
     while frontier := {cause for event in frontier for cause in traces.causes.get(event, ())} - found:
         found |= frontier
@@ -216,11 +216,11 @@ def stems_of(left: set[UUID], traces: Traces) -> set[UUID]:
 
 def _erase_together(event_ids: Sequence[UUID], traces: Traces, erasure: Erasure) -> None:
     with transaction.atomic():
-        # Locked as a replay locks, so that each sees what the other has done.
+        # The same lock as a replay takes, so that each sees the other's changes.
         locked = list(
             Event.objects.filter(id__among=event_ids).order_by("id").select_for_update().values_list("id", flat=True)
         )
-        # A run may have been requeued since they were looked at: before this, or between this and the erasure of its own.
+        # A run may have been requeued since `needed`, or between this check and its erasure.
         for some in pieces(_runs(_without_live(locked, traces), traces)):
             erasure.runs += erase_runs(some)
         free = set(not_needed(_without_live(locked, traces)))
@@ -232,7 +232,7 @@ def _erase_together(event_ids: Sequence[UUID], traces: Traces, erasure: Erasure)
                 subject=mark_of(event.subject) if event.subject else "",
                 data_error=ERASED if event.data_error else "",
             )  # fmt: skip
-        # Of what an expression made of the event, its reason may quote a part.
+        # A reason may quote a value from the event.
         Decision.objects.filter(event__id__among=sorted(free), outcome=Decision.Outcome.ERROR).update(reason=ERASED)
 
 
@@ -261,5 +261,5 @@ def _live_runs(run_ids: Iterable[UUID]) -> list[UUID]:
 
 
 def pieces(ids: Sequence[UUID]) -> Iterator[Sequence[UUID]]:
-    """No statement and no transaction is about more of them at a time."""
+    """Batches for statements and transactions."""
     return (ids[start : start + TOGETHER] for start in range(0, len(ids), TOGETHER))

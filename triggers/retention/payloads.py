@@ -1,4 +1,4 @@
-"""Taking away what events said, while the events themselves stay: they go on being known, so that nothing is done twice."""
+"""Remove payloads of events. The events themselves stay, so that a redelivery is still recognised."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,7 +8,7 @@ from runs.actions.of_event import beside
 from runs.db.sql import execute, fetch
 from runs.retention.erasure import ERASED
 
-# A reason may quote what an expression made of the event.
+# A reason may quote a value from the event.
 REMOVE_REASONS = """
 UPDATE triggers_decision SET reason = %(erased)s WHERE event_id = ANY(%(ids)s::uuid[]) AND outcome = 'error'
 """
@@ -18,10 +18,10 @@ UPDATE triggers_event SET data = NULL, body = NULL, headers = NULL, payload_remo
 WHERE id = ANY(%(ids)s::uuid[]) AND payload_removed_at IS NULL
 """
 NEEDS = "run.payload_removed_at IS NULL AND coalesce(run.finished_at >= %(before)s::timestamptz, true)"
-# An event is needed while it waits for dispatch, or to be offered again, or in a window, and as long as a run of it
-# still has what it was given: the run may be live, or be requeued. A run that took several events along has the id of
-# the first; the others' decisions name it; and a durable run's wait names the event it took. OFFSET 0: each event is
-# looked up in the indexes by itself, however the planner would rather join whole tables.
+# An event is needed while it waits for dispatch, is held, or is in a window, and as long as one of its runs has its input:
+# the run may be live or be requeued. The id of a run with several events is made from the first; decisions of the others
+# name the run, and a wait names the event that ended it. OFFSET 0 makes PostgreSQL look up each event in the indexes
+# instead of joining whole tables.
 NOT_NEEDED = """
 SELECT event.id FROM triggers_event event
 WHERE event.id = ANY(%(ids)s::uuid[]) AND event.dispatched_at IS NOT NULL
@@ -40,13 +40,13 @@ WHERE event.id = ANY(%(ids)s::uuid[]) AND event.dispatched_at IS NOT NULL
 
 
 def not_needed(event_ids: Sequence[UUID], *, but_by_runs_before: datetime | None = None) -> list[UUID]:
-    """Those of the events whose payload nobody will ask for any more. Runs that finished before an instant may be taken
-    for such as have lost theirs, to say what will happen once they have."""
+    """The events whose payload is no longer needed. `but_by_runs_before`: ignore runs that finished before this instant, to
+    predict the result after their payloads are removed."""
     return [id for (id,) in fetch(NOT_NEEDED, {"ids": list(event_ids), "before": but_by_runs_before})]
 
 
 def remove_payloads(event_ids: Sequence[UUID]) -> int:
-    """Take data, body and headers of events away, and texts that quote them, in the caller's transaction; of how many."""
+    """Remove data, body and headers of events, and reasons that quote them, in the caller's transaction; returns the count."""
     parameters = {"ids": list(event_ids), "erased": ERASED}
     execute(REMOVE_REASONS, parameters)
     return execute(REMOVE, parameters)

@@ -1,5 +1,5 @@
-"""What retention takes of events and of what hangs on them, and of what tells why there is none. An event that is still
-needed stays as it is."""
+"""Delete old events and the rows that belong to them, and old skips, revisions and counts. Events that are still needed are
+kept."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,21 +14,14 @@ from agents.ids import first_id_at
 from runs.db.sql import execute, fetch
 from runs.retention.prune import LAG as LAG_OF_RUNS
 from runs.retention.prune import PAYLOADS as PAYLOADS_OF_RUNS
-from runs.retention.sweep import (
-    COUNT_FEW,
-    DELETE_FEW,
-    Deletion,
-    Step,
-    Walk,
-    few,
-)
+from runs.retention.sweep import COUNT_FEW, DELETE_FEW, Deletion, Step, Walk, few
 from triggers.dispatch.admission import loop_rate
 from triggers.dispatch.flow_control import Intake
 from triggers.models import Event, Trigger
 from triggers.retention.payloads import not_needed, remove_payloads
 
 LAG = 2 * LAG_OF_RUNS
-# The ledger goes with its event, never before: it is what keeps a known event from being processed again.
+# The ledger is deleted together with its event, not before: it prevents a second processing of the event.
 DELETE = [
     "DELETE FROM triggers_decision WHERE event_id = ANY(%s::uuid[])",
     "DELETE FROM triggers_redelivery WHERE event_id = ANY(%s::uuid[])",
@@ -36,7 +29,7 @@ DELETE = [
     "DELETE FROM runs_processedevent WHERE event_id = ANY(%s::uuid[])",
     "DELETE FROM triggers_event WHERE id = ANY(%s::uuid[])",
 ]
-# Where the chains of live runs, and of events on their way, began, and what caused them: rows that tell their story.
+# The first events of the causal chains of live runs and undispatched events, and their direct causes.
 # Live runs are read from the small partial indexes.
 ORIGINS = """
 WITH live AS (
@@ -57,10 +50,10 @@ UNION SELECT cause FROM old, unnest(old.event_ids) member
   JOIN triggers_event event ON event.id = member, LATERAL (VALUES (event.id), (event.cause_event_id)) origin (cause)
   WHERE cause IS NOT NULL
 """
-# Asked for once, the clock lets an index be used.
+# As a subquery, the clock is read once, so that the index can be used.
 PAST = "created_at < (SELECT clock_timestamp()) - %(keep)s::interval"
 OLD_HOURS = "hour < (SELECT clock_timestamp()) - %(keep)s::interval"
-# What Beat has yet to account for, it reads there.
+# Beat still reads revisions of times that it has not accounted for.
 SETTLED = """
 until < (SELECT clock_timestamp()) - %(keep)s::interval AND NOT EXISTS (
   SELECT FROM triggers_schedule schedule WHERE schedule.id = schedule_id AND schedule.stale
@@ -75,7 +68,7 @@ IDLE = "starts[cardinality(starts)] < clock_timestamp() - %(keep)s::interval"
 
 
 def steps() -> list[Step]:
-    """What is taken of events; the steps of `runs.retention.prune` come before."""
+    """The steps of retention for events; those of `runs.retention.prune` run first."""
     payloads, events = settings.WAKEFUL_KEEP_PAYLOADS, settings.WAKEFUL_KEEP_EVENTS
     story = cache(live_origins)
 
@@ -105,7 +98,7 @@ def steps() -> list[Step]:
 
 
 def backfills(keep: timedelta) -> Deletion:
-    """Of those that ended long ago; their ticks go before them."""
+    """Delete backfills that ended long ago, after their ticks."""
     names = {"table": "triggers_backfill", "key": "id"}
     return Deletion(
         name="backfills",
@@ -120,7 +113,7 @@ def came_before(ids: Sequence[UUID], instant: datetime, **fields: Any) -> list[U
 
 
 def without(story: Callable[[date], set[UUID]], ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
-    """Those that are no part of the story of anything live."""
+    """The events that are not the origin of a live run or event."""
     told = story(cutoff.date()) if ids else set()
     return [id for id in ids if id not in told]
 
@@ -131,14 +124,14 @@ def delete_events(ids: Sequence[UUID]) -> None:
 
 
 def live_origins(day: date) -> set[UUID]:
-    """The events older than the end of this day that live runs stem from. Asked once a round: of a million live runs
-    it takes a second, and a chain that goes on was live before."""
+    """The origins of live runs and events that are older than the end of this day. Queried once per round: it takes a
+    second with a million live runs, and a chain that continues was live before."""
     before = datetime.combine(day, time.max, tzinfo=UTC) + timedelta(days=1)
     return {id for (id,) in fetch(ORIGINS, {"before": first_id_at(before)})}
 
 
 def longest_period() -> timedelta:
-    """The longest time any trigger's rate looks back, or that of loops."""
+    """The longest period of any trigger's rate, or of the loop rate."""
     longest = max(timedelta(days=1), loop_rate().period)
     for policy in Trigger.objects.values_list("policy", flat=True):
         with suppress(ValueError):

@@ -1,4 +1,4 @@
-"""Sources that receive webhooks: what a person does to one. The settings of each are those of its scheme."""
+"""Create and change sources of webhooks. The settings of a source are those of its scheme."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from triggers.sources.webhooks.settings import InvalidSettings
 
 @not_in_atomic_body
 def create_source(slug: str, *, kind: str, settings: Mapping[str, Any], enabled: bool = True, by: str) -> Source:
-    """A new source, without a secret yet. Invalid names what makes no sense."""
+    """Create a source, without a secret. Invalid names each wrong field."""
     _check([*slug_problems(slug)], kind, settings)
     with transaction.atomic():
         source = Source.objects.create(slug=slug, kind=kind, settings=settings, enabled=enabled)
@@ -26,7 +26,7 @@ def create_source(slug: str, *, kind: str, settings: Mapping[str, Any], enabled:
 
 @not_in_atomic_body
 def change_source(source: Source, changes: Mapping[str, Any], *, by: str) -> None:
-    """Change its settings, or whether it is enabled. Invalid names what makes no sense."""
+    """Change its settings, or enable or disable it. Invalid names each wrong field."""
     _check([], source.kind, changes.get("settings"))
     with transaction.atomic():
         for name, value in changes.items():
@@ -37,7 +37,7 @@ def change_source(source: Source, changes: Mapping[str, Any], *, by: str) -> Non
 
 def _check(problems: list[str], kind: str, settings: Mapping[str, Any] | None) -> None:
     if kind not in schemes():
-        problems.append(f"kind: is {kind!r}; known are {', '.join(schemes())}")
+        problems.append(f"kind: {kind!r} is unknown; use {', '.join(schemes())}")
     elif settings is not None:
         try:
             schemes()[kind].clean_settings(settings)

@@ -8,7 +8,7 @@ from triggers.accept import Incoming, accept, builtin_source
 
 
 def record_emitted(payloads: Sequence[dict[str, Any]]) -> None:
-    """Record the events that committed runs emitted; each keeps its place in the causal chain."""
+    """Record the events of committed runs; each keeps its place in the causal chain."""
     accept(
         [
             Incoming(

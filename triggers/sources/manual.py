@@ -13,7 +13,7 @@ from triggers.models import Trigger
 
 
 def fire(trigger: Trigger, *, data: Any = None, by: str) -> UUID:
-    """Wake the trigger's agent by an event made for it alone; the event's id."""
+    """Wake the trigger's agent with an event that targets this trigger only; returns the event's id."""
     if not trigger.enabled:
         raise TriggerDisabled(trigger.slug)
     event = Incoming(

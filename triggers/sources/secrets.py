@@ -1,4 +1,4 @@
-"""Signing secrets of sources: encrypted at rest, shown to a person once, read by verification only."""
+"""Signing secrets of sources: encrypted at rest, shown once, and read only for verification."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from runs.audit import record, record_about
 from triggers.models import Secret, Source
 from triggers.sources.webhooks.scheme import schemes
 
-GRACE = timedelta(hours=24)  # the old secret goes on counting while the sender is being changed
+GRACE = timedelta(hours=24)  # the old secret stays valid while the sender is changed
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyUse:
-    """How many secrets each of WAKEFUL_ENCRYPTION_KEYS is needed for, by its place in the list (1 encrypts), and the
-    sources whose secrets none of them can read."""
+    """The number of secrets that need each of WAKEFUL_ENCRYPTION_KEYS, by its position (key 1 encrypts), and the sources
+    with secrets that no key can decrypt."""
 
     secrets: Counter[int]
     unreadable: list[str]
@@ -36,12 +36,12 @@ def encrypt(plain: bytes) -> bytes:
 
 
 def decrypt(ciphertext: bytes | memoryview) -> bytes:
-    """The plain text; cryptography.fernet.InvalidToken if none of our keys made it."""
+    """The plain text. Raises cryptography.fernet.InvalidToken if no key can decrypt it."""
     return _keys().decrypt(bytes(ciphertext))
 
 
 def add_secret(source: Source, plain: str, *, grace: timedelta = GRACE, by: str) -> Secret:
-    """Give the source a secret its sender chose; those it had end after `grace`. Raises InvalidSettings."""
+    """Add a secret that the sender chose; earlier secrets end after `grace`. Raises InvalidSettings."""
     cleaned = schemes()[source.kind].clean_secret(plain)
     with transaction.atomic():
         _end_others(source, grace)
@@ -51,14 +51,14 @@ def add_secret(source: Source, plain: str, *, grace: timedelta = GRACE, by: str)
 
 
 def rotate(source: Source, *, grace: timedelta = GRACE, by: str) -> str:
-    """Make a new secret; its plain text, which nobody can read again."""
+    """Create a secret; returns its plain text, which cannot be read again."""
     plain = schemes()[source.kind].new_secret()
     add_secret(source, plain, grace=grace, by=by)
     return plain
 
 
 def keys_in_use() -> KeyUse:
-    """Which keys the secrets are encrypted with. ImproperlyConfigured without any key."""
+    """The keys that the secrets are encrypted with. ImproperlyConfigured if there is no key."""
     _keys()
     secrets: Counter[int] = Counter()
     unreadable = set()
@@ -71,8 +71,8 @@ def keys_in_use() -> KeyUse:
 
 
 def encrypt_anew(*, by: str) -> int:
-    """Encrypt with the first key whatever another one encrypted; how many secrets. Those that no key can read stay as
-    they are. It may be interrupted, repeated, and done by several at once: each secret is a compare-and-set."""
+    """Encrypt all secrets with the first key; returns the number of changed secrets. Secrets that no key can decrypt are
+    skipped. Safe to interrupt, to repeat and to run concurrently: each secret is a compare-and-set."""
     keys = _keys()
     count = 0
     for secret in Secret.objects.order_by("pk").iterator():
@@ -96,7 +96,7 @@ def _place_of_key(ciphertext: bytes) -> int | None:
 
 
 def _end_others(source: Source, grace: timedelta) -> None:
-    # Never longer than they would have lasted: rotating twice must not revive what the first rotation ended.
+    # Never extend a secret: a second rotation must not revive one that the first rotation ended.
     ending = Q(not_after=None) | Q(not_after__gt=Now() + grace)
     source.secrets.filter(ending, not_before__lt=Now() + grace).update(not_after=Now() + grace)
 
@@ -104,6 +104,6 @@ def _end_others(source: Source, grace: timedelta) -> None:
 def _keys() -> MultiFernet:
     if not settings.WAKEFUL_ENCRYPTION_KEYS:
         raise ImproperlyConfigured(
-            "WAKEFUL_ENCRYPTION_KEYS is empty: set a key of Fernet.generate_key() to keep secrets"
+            "WAKEFUL_ENCRYPTION_KEYS is empty: set it to a key from Fernet.generate_key(), to store secrets"
         )
     return MultiFernet([Fernet(key) for key in settings.WAKEFUL_ENCRYPTION_KEYS])

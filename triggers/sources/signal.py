@@ -1,4 +1,4 @@
-"""Signals: what a person or a program tells one run, as an event that it may wait for."""
+"""Signals: events that a person or a program sends to one run, which may wait for them."""
 
 from typing import Any
 from uuid import UUID
@@ -10,8 +10,8 @@ from triggers.accept import Incoming, accept, builtin_source
 
 
 def signal(run_id: UUID, name: str, data: Any, by: str) -> UUID:
-    """Record a signal to a run, in the caller's transaction or its own; the event's id. `runs.actions.signal` says to which
-    runs there may be one."""
+    """Record a signal to a run, in the caller's transaction or its own; returns the event's id. `runs.actions.signal`
+    checks that the run may get one."""
     event = Incoming(
         source_id=builtin_source("manual"),
         ce_source=by,

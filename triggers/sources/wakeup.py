@@ -25,7 +25,7 @@ BY = "dispatcher"
 
 @dataclass(frozen=True, kw_only=True)
 class Ahead:
-    """A wake that is still to come."""
+    """A wake in the future."""
 
     due_at: datetime
     name: str
@@ -34,7 +34,7 @@ class Ahead:
 
 
 def pending(trigger: Trigger, limit: int = 100) -> list[Ahead]:
-    """The next wakes that runs of this trigger have set for it, soonest first."""
+    """The next wakes that runs of this trigger have set, soonest first."""
     messages = OutboxMessage.objects.filter(topic=WAKEUP, key=str(trigger.pk)).order_by("available_at", "id")
     return [
         Ahead(
@@ -48,7 +48,7 @@ def pending(trigger: Trigger, limit: int = 100) -> list[Ahead]:
 
 
 def wake(payloads: Sequence[dict[str, Any]]) -> None:
-    """Record the events by which triggers wake again."""
+    """Record the events of wakes that are due."""
     there = _share(payloads)
     accept([_event(payload) for payload in payloads if payload["trigger"] in there])
     for payload in payloads:
@@ -70,7 +70,7 @@ def _event(payload: dict[str, Any]) -> Incoming:
 
 
 def _share(payloads: Sequence[dict[str, Any]]) -> Collection[str]:
-    """Those that are still there, kept from being deleted. PutOff: another session is about to delete some, or has locked them so."""
+    """Lock the triggers that exist against deletion. PutOff: another session holds a lock on some, e.g. to delete them."""
     wanted = sorted({payload["trigger"] for payload in payloads})
     there = {str(id) for (id,) in fetch(THERE, [wanted])}
     kept = {str(id) for (id,) in fetch(KEEP, [wanted])}

@@ -1,1 +1,1 @@
-"""A system's triggers, sources and schedules as a file: `export`, and back: `check` it whole, then `carry_out`."""
+"""Triggers, sources and schedules as a file: `export` writes it; `check` validates it and `carry_out` imports it."""

@@ -1,20 +1,21 @@
-"""Carry out a transfer file here, whole or not at all: each entry by the service that the admin calls.
+"""Import a transfer file, all of it or nothing: each entry calls the service that the console calls.
 
-What the file says is made so; what it does not name stays as it is, and nothing is deleted. What it changes of a trigger
-that the code declares is the operator's from then on, as by an edit in the admin.
+Only fields that the file names are changed, and nothing is deleted. A field of a declared trigger that the import changes
+is owned by the operator from then on, as after an edit in the console.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Model
 
 from agents.guards.atomic import not_in_atomic_body
+from runs.db.sql import fetch
 from runs.exceptions import IllegalState
 from triggers.declarations.overrides import EDITABLE, create_trigger, override
-from triggers.declarations.sync import LOCK
+from triggers.declarations.sync import LOCK, TAKE_LOCK
 from triggers.exceptions import Invalid, RuleError
 from triggers.models import ExclusionCalendar, Schedule, Source, Trigger
 from triggers.schedules.calendars import change_calendar, create_calendar
@@ -35,12 +36,12 @@ from triggers.sources.edit import change_source, create_source
 from triggers.sources.webhooks.scheme import schemes
 from triggers.transfer.check import NAMED_BY, RULE, Entry, ImportRefused, check
 
-Differences = dict[str, tuple[Any, Any]]  # of each field what it was, and what it is
+Differences = dict[str, tuple[Any, Any]]  # old and new value by field
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What an import makes of one thing: for each field what it was, and what it is."""
+    """What an import changes in one object: each field's old and new value."""
 
     what: str
     is_new: bool
@@ -55,7 +56,7 @@ class Change:
 
 @dataclass(kw_only=True)
 class Import:
-    """What changed, or would, and what an operator should know."""
+    """The changes made (or, in a dry run, to be made), and notes for the operator."""
 
     changes: list[Change] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -71,11 +72,10 @@ class Import:
 
 @not_in_atomic_body
 def import_triggers(content: Any, *, by: str, dry_run: bool = False) -> Import:
-    """Make what the file says true here, in one transaction. ImportRefused says all that is wrong, and nothing is changed."""
+    """Import the file in one transaction. Raises ImportRefused with all problems; then nothing is changed."""
     check(content)
     with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s::bigint)", [LOCK])  # no sync of the agents meanwhile
+        fetch(TAKE_LOCK, [LOCK])  # no sync of the agents at the same time
         importing = _Importing(by)
         importing.carry_out(content)
         if importing.problems:
@@ -85,7 +85,7 @@ def import_triggers(content: Any, *, by: str, dry_run: bool = False) -> Import:
 
 
 class _Importing:
-    """Hands each entry to the services in a savepoint of its own, so that one that is refused hides none after it."""
+    """Passes each entry to its service, in its own savepoint, so that all problems of a file are reported at once."""
 
     def __init__(self, by: str) -> None:
         self.by = by
@@ -119,11 +119,11 @@ class _Importing:
             self.done.made(f"source {slug}", {"kind": source.kind, **given})
             if schemes()[source.kind].needs_secret:
                 self.done.notes.append(
-                    f"source {slug} has no secret yet: give it one in the admin, and its sender the address"
+                    f"source {slug} has no secret yet: create one in the console, and enter it and the address at the sender"
                 )
             return
         if entry.get("kind", source.kind) != source.kind:
-            raise Invalid([f"kind: a source of this name is here, of kind {source.kind}; rename one of them"])
+            raise Invalid([f"kind: the source with this slug here has kind {source.kind}; rename one of them"])
         if changed := _differences(given, source):
             change_source(source, {name: given[name] for name in changed}, by=self.by)
             self.done.changed(f"source {slug}", changed)
@@ -131,7 +131,7 @@ class _Importing:
     def _trigger(self, slug: str, entry: Entry) -> None:
         trigger = self.triggers.get(slug)
         if entry.get("declared") and (trigger is None or trigger.declared is None):
-            fix = "name its app in WAKEFUL_APPS and say `manage.py sync_agents`"
+            fix = "add its app to WAKEFUL_APPS and run `manage.py sync_agents`"
             raise Invalid([f"declared: the code here declares no such trigger; {fix}"])
         given = {name: entry[name] for name in EDITABLE if name in entry}
         if ("sources", given.get("source")) in self.refused:
@@ -141,7 +141,7 @@ class _Importing:
             self.triggers[slug] = create_trigger(slug, agent=agent, **given, by=self.by)
             self.done.made(f"trigger {slug}", {"agent": agent, **given})
         elif entry.get("agent", trigger.agent) != trigger.agent:
-            raise Invalid([f"agent: a trigger of this name is here, of agent {trigger.agent}; rename one of them"])
+            raise Invalid([f"agent: the trigger with this slug here has agent {trigger.agent}; rename one of them"])
         elif changed := _differences(given, trigger):
             override(trigger, {name: given[name] for name in changed}, by=self.by)
             self.done.changed(f"trigger {slug}", changed)
@@ -161,19 +161,19 @@ class _Importing:
         its_trigger = schedule.trigger.slug if schedule and schedule.trigger else ""
         slug = entry.get("trigger", its_trigger)
         if schedule and (not slug or slug != its_trigger):
-            raise RuleError("name: another schedule or periodic task of this name is here; rename one of them")
+            raise RuleError("name: another schedule or periodic task has this name here; rename one of them")
         if entry.get("declared") and (schedule is None or not is_declared(schedule)):
-            raise RuleError("declared: the code here declares no such schedule; say `manage.py sync_agents`")
+            raise RuleError("declared: the code here declares no such schedule; run `manage.py sync_agents`")
         rule, policy = rule_in(entry, schedule), policy_in(entry, schedule)
         if ("triggers", slug) in self.refused:
             return
         if slug not in self.triggers:
-            raise RuleError(f"trigger: there is no trigger {slug!r}, here or in the file")
+            raise RuleError(f"trigger: no trigger {slug!r} exists here or in the file")
         policy = replace(policy, exclude=tuple(one for one in policy.exclude if ("calendars", one) not in self.refused))
         before = rule_here(schedule) if schedule else None
         if rule and is_past(rule):
             if rule != before:
-                self.done.notes.append(f"schedule {name} is left out: {rule.words} is past")
+                self.done.notes.append(f"schedule {name} is skipped: {rule.words} is past")
         elif schedule:
             self._edit_schedule(schedule, entry, None if rule == before else rule, policy)
         elif rule:
@@ -205,19 +205,19 @@ class _Importing:
         try:
             (resume_schedule if on else pause_schedule)(schedule, by=self.by)
         except IllegalState as refusal:
-            self.done.notes.append(f"schedule {schedule.task.name} stays as it is: {refusal}")
+            self.done.notes.append(f"schedule {schedule.task.name} is unchanged: {refusal}")
             return False
         return True
 
 
 def policy_in(entry: Entry, schedule: Schedule | None) -> SchedulePolicy:
-    """What the file names, and the rest as it is here."""
+    """The policy in the file; fields that it does not name are those of the schedule here."""
     given = {name: entry[name] for name in NAMES if name in entry}
     return SchedulePolicy.parse(given, SchedulePolicy.of(schedule) if schedule else None)
 
 
 def rule_in(entry: Entry, schedule: Schedule | None) -> Rule | None:
-    """None: a schedule that is here keeps its own."""
+    """The rule in the file; None: an existing schedule keeps its rule."""
     given = {name: entry[name] for name in RULE if name in entry}
     return parse_rule(**given) if given or schedule is None else None
 

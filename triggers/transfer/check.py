@@ -26,24 +26,24 @@ Entry = Mapping[str, Any]
 
 
 class ImportRefused(Invalid):
-    """The file cannot be carried out here; `problems` names each entry, its field and what to do."""
+    """The file cannot be imported; `problems` names each entry, its field and the fix."""
 
 
 def check(content: Any) -> None:
-    """ImportRefused if this is no file that can be carried out anywhere."""
+    """Raises ImportRefused unless the file is well-formed."""
     if problems := list(_problems(content)):
         raise ImportRefused(problems)
 
 
 def _problems(content: Any) -> Iterator[str]:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        yield f'this is no file of triggers: it has no "format": "{FORMAT}"'
+        yield f'format: must be "{FORMAT}"; use a file written by `manage.py export_triggers`'
         return
     if content.get("version") != VERSION:
-        yield f"version: it is {content.get('version')!r}, and this Wakeful reads {VERSION}; use the one that wrote it"
+        yield f"version: is {content.get('version')!r}, but this Wakeful reads {VERSION}; import it with the version that wrote it"
         return
     if unknown := sorted(set(content) - {"format", "version", *FIELDS}):
-        yield f"{', '.join(unknown)}: unknown here; known are {', '.join(FIELDS)}"
+        yield f"{', '.join(unknown)}: unknown; use {', '.join(FIELDS)}"
     yield from _shapes(content)
 
 
@@ -56,7 +56,7 @@ def _shapes(content: Entry) -> Iterator[str]:
         for number, entry in enumerate(entries):
             yield from _shape(f"{kind}[{number}]", entry, fields, required=NAMED_BY[kind])
         names = Counter(entry.get(NAMED_BY[kind]) for entry in entries if isinstance(entry, dict))
-        yield from (f"{kind}: {name} is there {count} times; keep one" for name, count in names.items() if count > 1)
+        yield from (f"{kind}: {name} occurs {count} times; keep one" for name, count in names.items() if count > 1)
 
 
 def _shape(where: str, entry: Any, fields: Mapping[str, Any], required: str) -> Iterator[str]:
@@ -67,6 +67,6 @@ def _shape(where: str, entry: Any, fields: Mapping[str, Any], required: str) -> 
         yield f"{where}.{required}: is missing"
     for name, value in entry.items():
         if name not in fields:
-            yield f"{where}.{name}: unknown; known are {', '.join(fields)}"
+            yield f"{where}.{name}: unknown; use {', '.join(fields)}"
         elif not isinstance(value, fields[name]) or (isinstance(value, bool) and fields[name] not in (bool, object)):
-            yield f"{where}.{name}: is {value!r}, which is of another type"
+            yield f"{where}.{name}: {value!r} has the wrong type"

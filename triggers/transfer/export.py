@@ -1,7 +1,7 @@
 """Triggers, their schedules with their exclusion calendars, and their sources as a file that another system can import.
 
-Of a trigger that the code declares the file holds what operators have changed of it, and nothing else: the rest comes
-with the code. No secret, token, state or history is in it.
+For a trigger that the code declares, the file holds only the fields that operators have changed: the rest comes with the
+code. The file contains no secrets, tokens, state or history.
 """
 
 from collections.abc import Collection
@@ -25,14 +25,14 @@ VERSION = 1
 
 @dataclass(kw_only=True)
 class Export:
-    """The file's content, and what could not be put into it."""
+    """The file's content, and notes about objects that it could not include."""
 
     content: dict[str, Any]
     notes: list[str] = field(default_factory=list)
 
 
 def export_triggers(slugs: Collection[str] = ()) -> Export:
-    """These triggers, or all, in an order that only depends on what there is. Trigger.DoesNotExist names an unknown one."""
+    """Export these triggers, or all, in a stable order. Trigger.DoesNotExist names unknown slugs."""
     triggers = Trigger.objects.order_by("slug")
     if slugs:
         triggers = triggers.filter(slug__among=list(slugs))
@@ -66,7 +66,7 @@ def export_triggers(slugs: Collection[str] = ()) -> Export:
 def _has_vanished(trigger: Trigger, notes: list[str]) -> bool:
     vanished = VANISHED in (trigger.declared or {})
     if vanished:
-        notes.append(f"trigger {trigger.slug} is left out: its declaration is gone")
+        notes.append(f"trigger {trigger.slug} is skipped: its declaration is gone")
     return vanished
 
 
@@ -84,19 +84,19 @@ def _trigger(trigger: Trigger) -> dict[str, Any]:
 
 
 def _schedule(schedule: Schedule, notes: list[str]) -> dict[str, Any] | None:
-    """None: it cannot be carried over, or has had its time."""
+    """None: its rule cannot be exported, or is past."""
     task, trigger = schedule.task, schedule.trigger
-    assert trigger is not None  # noqa: S101  (they are chosen by it)
+    assert trigger is not None  # noqa: S101  (selected by trigger)
     try:
         rule = rule_of(task)
     except RuleError as error:
-        notes.append(f"schedule {task.name} is left out: {error}")
+        notes.append(f"schedule {task.name} is skipped: {error}")
         return None
     head = {"name": task.name, "trigger": trigger.slug, "enabled": task.enabled}
     said, policy = rule_as_json(rule), SchedulePolicy.of(schedule).dump()
     if is_declared(schedule):
         declared = trigger.declared or {}
-        # Of a rule that differs the whole is said.
+        # A rule that differs is exported whole.
         said = said if said != declared["rule"] else {}
         changed = {name: value for name, value in policy.items() if declared.get(name, value) != value}
         return {**head, "declared": True, **said, **changed}

@@ -1,8 +1,7 @@
-"""What will wake next, and when: what fires by the clock, wakes that runs have set themselves, windows that close, timers of
-runs that wait, and runs that are put off.
+"""What wakes next, and when: schedules, wakes that runs have set, windows that close, timers of waiting runs, delayed runs.
 
-Each kind is read by the index on its time, and no more rows of it than are asked for: a million schedules cost what ten do.
-A filter looks through the first SEEN of a kind.
+Each kind is read by the index on its time, up to the requested number of rows: a million schedules cost as much as ten.
+A filter searches the first SEEN rows of a kind.
 """
 
 import json
@@ -28,8 +27,8 @@ from triggers.schedules.rules.rule import Rule
 from triggers.upcoming.entry import BY_CLOCK, KINDS, Coming, Span, soonest
 from triggers.upcoming.of_runs import STATES, put_off, timers, wakes, windows
 
-REPEATS = 100  # times of one schedule that are worked out, beside its first
-WALKED = 1000  # fires of a limited schedule that are counted on the way to a day to come
+REPEATS = 100  # further times of one schedule that are computed
+WALKED = 1000  # fires of a schedule with max_fires that are counted before a future day
 
 PACES = """
 SELECT wanted.id, entry.by, entry.detail FROM unnest(%s::bigint[]) AS wanted(id)
@@ -43,8 +42,8 @@ CROSS JOIN LATERAL (
 def ahead(
     start: datetime, until: datetime, limit: int, *, kinds: Iterable[str] = KINDS, agent: str = ""
 ) -> list[Coming]:
-    """The first `limit` that are to come from `start` on and before `until`, soonest first, each schedule once. From now on
-    or earlier, what is late is among them."""
+    """The first `limit` entries between `start` and `until`, soonest first, each schedule once. If `start` is not in the
+    future, late entries are included."""
     wanted, span = frozenset(kinds), Span(start=start, until=until, now=database_now())
     found = _by_clock(span, limit, wanted, agent) if wanted & set(BY_CLOCK) else []
     found += not_by_clock(span, limit, wanted, agent)
@@ -52,7 +51,7 @@ def ahead(
 
 
 def not_by_clock(span: Span, limit: int, wanted: frozenset[str], agent: str) -> list[Coming]:
-    """At most `limit` of each kind that is no schedule, in no order."""
+    """Up to `limit` entries of each kind that is not a schedule, in no order."""
     found: list[Coming] = []
     if "wake" in wanted:
         found += wakes(span, limit, agent)
@@ -70,7 +69,7 @@ def not_by_clock(span: Span, limit: int, wanted: frozenset[str], agent: str) -> 
 
 @dataclass(frozen=True)
 class Clock:
-    """The fires of a schedule that are to come; `plan` None: its next is its last, or nobody knows another."""
+    """The future fires of a schedule; `plan` None: its next fire is its last, or its rule cannot be read."""
 
     schedule: Schedule
     state: State
@@ -85,7 +84,7 @@ class Clock:
         return cls(schedule, state, plan)
 
     def within(self, span: Span, most: int) -> list[tuple[datetime, datetime]]:
-        """Nominal and due times, at most so many; the first as Beat will take it, late or not."""
+        """Up to `most` nominal and due times; the first one may be late."""
         first, due = self.schedule.next_fire_at, self.schedule.due_at
         if first is None or due is None:
             return []
@@ -96,11 +95,11 @@ class Clock:
 
     def _later(self, plan: Plan, first: datetime, span: Span, most: int) -> list[tuple[datetime, datetime]]:
         if self.schedule.max_fires is not None:
-            # Which fire is its last is known by counting them.
+            # Only counting tells which fire is its last.
             left = self.schedule.max_fires - self.schedule.fires - 1
             fires: Iterator[datetime] = islice(plan.fires(first), max(0, min(left, WALKED)))
         elif span.start > first:
-            # Each is due before the following one is named.
+            # Each fire is due before the next nominal time.
             fires = plan.fires(max(first, just_before(plan.newest(first, span.start))))
         else:
             fires = plan.fires(first)
@@ -109,7 +108,7 @@ class Clock:
 
 
 def clocks(schedules: Sequence[Schedule]) -> list[Clock]:
-    """Of schedules that were read with their task and trigger; one query for all."""
+    """The clocks of schedules, which were read with task and trigger; one query for all."""
     states = {id: State(id, json.loads(values)) for id, values in fetch(STATES, [[one.pk for one in schedules]])}
     return [Clock.of(one, states[one.pk]) for one in schedules if one.pk in states]
 
@@ -117,7 +116,7 @@ def clocks(schedules: Sequence[Schedule]) -> list[Clock]:
 def soonest_schedules(
     span: Span, limit: int, kinds: frozenset[str] = frozenset(KINDS), agent: str = ""
 ) -> list[Schedule]:
-    """Those that fire first in a stretch of time; of one that is to come, those that begin in it as well."""
+    """The schedules that fire first in a time span; if it lies in the future, also those whose next fire is in it."""
     armed = Schedule.objects.filter(stale=False, due_at__isnull=False)
     only = only_those(kinds, agent)
     stretches = [armed.filter(due_at__lt=span.until)]
@@ -128,7 +127,7 @@ def soonest_schedules(
 
 
 def only_those(kinds: frozenset[str], agent: str) -> Q:
-    """The filter of schedules by kind and agent; empty where none is asked for."""
+    """The filter of schedules by kind and agent; empty if there is none."""
     only = Q()
     if not kinds >= set(BY_CLOCK):
         only = Q(trigger__isnull=False, kind__in=sorted(kinds & {"schedule", "heartbeat", "reminder"}))
@@ -199,10 +198,7 @@ def _words(rule: Rule) -> str:
 
 
 def _paces(schedules: Sequence[Schedule]) -> dict[int, tuple[str, dict[str, Any]]]:
-    """Of heartbeats that come when their agents said: by whom, and what they asked for."""
-    # Its grid begins with its next time: so it was set by a run, or has not begun.
+    """For heartbeats whose next time their agent has set: who set it, and the requested pace."""
+    # If its anchor is its next time, a run set it, or it has not begun.
     paced = [one.pk for one in schedules if one.kind == Schedule.Kind.HEARTBEAT and one.anchor_at == one.next_fire_at]
     return {id: (by, json.loads(detail)) for id, by, detail in fetch(PACES, [paced])} if paced else {}
-
-
-# What runs have set, and what waits for them

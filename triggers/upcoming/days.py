@@ -1,7 +1,7 @@
-"""What will wake on which day: for a calendar, in somebody's zone.
+"""What wakes on each day, for a calendar in a given zone.
 
-Of each day the first schedules that begin on it are read, and of all of them together no more than FIRES fires are worked
-out: with few schedules each is counted, with many it is only said that they fire.
+Reads the first schedules of each day and computes at most FIRES fires for all of them together. So with few schedules every
+fire is counted; with many, a day only shows that they fire.
 """
 
 from collections import Counter
@@ -17,8 +17,8 @@ from triggers.schedules.reminders import text_of
 from triggers.upcoming.by_clock import Clock, clocks, kind_of, not_by_clock, only_those
 from triggers.upcoming.entry import BY_CLOCK, KINDS, SEEN, Span
 
-PER_DAY = 60  # schedules whose next fire is on that day, and as many of each other kind for all days
-OTHERS = 1000
+PER_DAY = 60  # schedules whose next fire is on that day
+OTHERS = 1000  # entries of each other kind, for all days
 FIRES = 20_000
 MOST_COUNTED = 100  # fires of one schedule on one day
 
@@ -32,7 +32,7 @@ CROSS JOIN LATERAL (
 
 @dataclass(kw_only=True)
 class Named:
-    """Something that comes on a day, `count` times; `is_more`: at least so many."""
+    """An entry of a day, which comes `count` times; `is_more`: or more often."""
 
     kind: str
     name: str
@@ -43,7 +43,7 @@ class Named:
 
 @dataclass(kw_only=True)
 class Day:
-    """`is_more`: there are others on it that were not looked at."""
+    """A day and its entries; `is_more`: there are others that were not read."""
 
     date: date
     start: datetime
@@ -63,8 +63,7 @@ class Day:
 def days_ahead(
     first: date, last: date, zone: ZoneInfo, *, kinds: Iterable[str] = KINDS, agent: str = ""
 ) -> dict[date, Day]:
-    """What comes on the days from `first` to `last`, from now on; days that are past are left out. What is late stands on
-    today."""
+    """The days from `first` to `last` with their entries, without past days. Late entries are listed under today."""
     now, wanted = database_now(), frozenset(kinds)
     first = max(first, now.astimezone(zone).date())
     days = [_day(first + timedelta(days=number), zone) for number in range((last - first).days + 1)]

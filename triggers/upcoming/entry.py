@@ -15,8 +15,8 @@ SEEN = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class Coming:
-    """Something that is to wake an agent, or an ordinary periodic task. `later` are further times of the same schedule,
-    `is_endless`: there are more of them than were worked out."""
+    """Something that will wake an agent, or an ordinary periodic task. `later`: further times of the same schedule;
+    `is_endless`: there are more times than were computed."""
 
     at: datetime
     kind: str
@@ -34,7 +34,7 @@ class Coming:
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """A stretch of time that is looked at now."""
+    """A time span, and the current time."""
 
     start: datetime
     until: datetime
@@ -45,14 +45,14 @@ class Span:
         return self.start > self.now
 
     def on(self, field: str) -> Q:
-        """What has its time in it; what is late too, unless it is to come."""
+        """The condition that a time lies in the span. If the span has begun, late times are included."""
         within = Q(**{f"{field}__lt": self.until})
         return within & Q(**{f"{field}__gte": self.start}) if self.is_to_come else within
 
 
 def soonest(rows: QuerySet[Any], field: str, limit: int, only: Q) -> QuerySet[Any]:
-    """By the index on the field and nothing else: of thousands that have one time all would be read to be sorted, and with
-    rows joined to them the index might not be used. A filter looks through the first SEEN."""
+    """The first rows by a field. Reads only the index on it: if thousands of rows have the same time, a second sort
+    column would read them all, and with a join the index might not be used. A filter searches the first SEEN rows."""
     ids = list(rows.order_by(field).values_list("pk", flat=True)[: SEEN if only else limit])
     chosen: QuerySet[Any] = rows.model._default_manager.filter(only, pk__in=ids).order_by(field)
     return chosen[:limit]

@@ -1,4 +1,4 @@
-"""What wakes next because of runs: wakes, windows, timers."""
+"""What wakes next because of runs: wakes, windows, timers, delayed runs."""
 
 from datetime import datetime
 from typing import cast
@@ -35,7 +35,7 @@ def _wake(trigger: Trigger | None, at: datetime, id: UUID, run: str, reason: str
         name=trigger.slug if trigger else str(id),
         agent=trigger.agent if trigger else "",
         trigger=trigger.slug if trigger else "",
-        why=(reason or f"a run set it, as {name}") if trigger else "its trigger is gone, so nothing wakes",
+        why=(reason or f"set by a run as {name}") if trigger else "its trigger is deleted, so nothing wakes",
         trigger_id=id,
         run_id=UUID(run),
     )
@@ -50,7 +50,7 @@ def windows(span: Span, limit: int, agent: str) -> list[Coming]:
 def _window(window: Window) -> Coming:
     number = len(window.event_ids)
     events = "an event waits" if number == 1 else f"{number} events wait"
-    moved = "" if window.closes_at in (None, window.due_at) else ", unless another comes"
+    moved = "" if window.closes_at in (None, window.due_at) else ", unless another event comes"
     return Coming(
         at=window.due_at,
         kind="window",
@@ -95,17 +95,17 @@ def _timer(wait: Wait) -> Coming:
 def _waited_for(wait: Wait) -> str:
     match wait.kind:
         case Wait.Kind.TIME:
-            return "it has slept enough then"
+            return "its sleep ends"
         case Wait.Kind.APPROVAL:
-            return "it waits no longer for a decision then"
+            return "its approval times out"
         case Wait.Kind.CHILDREN:
-            return f"it waits no longer for its {len(wait.children)} children then"
+            return f"its wait for {len(wait.children)} children times out"
     what = f"signal {(wait.match or {}).get('name')}" if wait.event_type == SIGNAL else wait.event_type
-    return f"it waits no longer for {what} then"
+    return f"its wait for {what} times out"
 
 
 def put_off(span: Span, limit: int, agent: str) -> list[Coming]:
-    # A literal, as in Run.objects.running(): only so is the small index used.
+    # A literal, as in Run.objects.running(), so that PostgreSQL uses the small index.
     rows = Run.objects.filter(span.on("due_at")).extra(where=["runs_run.status = 'queued'"])
     found = soonest(rows, "due_at", limit, Q(agent=agent) if agent else Q())
     return [_of_run(run) for run in found.only("due_at", "agent", "trigger", "trigger_id", "attempt", "error")]
@@ -113,14 +113,14 @@ def put_off(span: Span, limit: int, agent: str) -> list[Coming]:
 
 def _of_run(run: Run) -> Coming:
     error = run.error.strip().splitlines()[0][:200] if run.error.strip() else ""
-    retried = f"attempt {run.attempt} did not succeed" + (f": {error}" if error else "")
+    retried = f"attempt {run.attempt} failed" + (f": {error}" if error else "")
     return Coming(
         at=cast(datetime, run.due_at),
         kind="retry" if run.attempt else "start",
         name=run.trigger or run.agent,
         agent=run.agent,
         trigger=run.trigger,
-        why=retried if run.attempt else "the rate of its trigger lets it start then",
+        why=retried if run.attempt else "the rate of its trigger lets it start at this time",
         trigger_id=run.trigger_id,
         run_id=run.pk,
     )

@@ -8,7 +8,7 @@ from django.utils.safestring import SafeString
 
 from config.console.parts.links import link, page, short
 from config.console.parts.moments import moment
-from config.console.parts.panel import Panel, column
+from config.console.parts.panel import Panel, column, time_column
 from config.console.parts.sections import Facts, Section, Table, Text, pretty
 from runs.models import AuditEntry
 
@@ -36,9 +36,7 @@ class AuditPanel(Panel):
     search_help_text = "account, object id or client address"
     ordering = ("-id",)
 
-    @column("when")
-    def when(self, entry: AuditEntry) -> SafeString:
-        return moment(entry.at)
+    when = time_column("when", "at")
 
     @column("on")
     def subject(self, entry: AuditEntry) -> SafeString:

@@ -3,10 +3,9 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.contrib.auth.models import Permission
-from django.core.exceptions import PermissionDenied, ValidationError
+from django.core.exceptions import ValidationError
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
 from unfold.widgets import (
@@ -17,11 +16,11 @@ from unfold.widgets import (
 
 from config.console.access.audit import entries_of
 from config.console.parts.bulk import carry_out
-from config.console.parts.dialogs import attempt, dialog, leave
+from config.console.parts.dialogs import attempt, dialog
 from config.console.parts.links import link, listing, page
 from config.console.parts.moments import moment
 from config.console.parts.pages import form_page, reveal
-from config.console.parts.panel import Panel, acting, button, column
+from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
 from config.console.parts.sections import Facts, Notice, Section
 from triggers.models import ApiToken
 from triggers.tokens import ALL, create_token, revoke
@@ -76,25 +75,13 @@ class TokenPanel(Panel):
     def may(self, token: ApiToken) -> str:
         return "everything" if ALL in token.permissions else f"{len(token.permissions)} permissions"
 
-    @column("created")
-    def created(self, token: ApiToken) -> SafeString:
-        return moment(token.created_at)
+    created = time_column("created", "created_at")
+    used = time_column("last used", "last_used_at")
 
-    @column("last used")
-    def used(self, token: ApiToken) -> SafeString:
-        return moment(token.last_used_at)
+    has_add_permission = allowed("triggers.add_apitoken")
+    has_revoke_permission = allowed("triggers.change_apitoken")
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("triggers.add_apitoken")
-
-    def has_revoke_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("triggers.change_apitoken")
-
-    def add_view(
-        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        if not self.has_add_permission(request):
-            raise PermissionDenied
+    def new(self, request: HttpRequest) -> HttpResponse:
         form = TokenForm(request.POST or None, maker=request.user)
         if form.is_valid() and (made := _create(form, request)):
             token, plain = made
@@ -106,14 +93,7 @@ class TokenPanel(Panel):
 
     @admin.action(description="Revoke", permissions=["revoke"])
     def revoke_chosen(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
-        carry_out(
-            request,
-            queryset,
-            lambda token: revoke(token, by=acting(request)),
-            done="revoked",
-            legal=Q(revoked_at=None),
-            otherwise="already revoked",
-        )
+        carry_out(request, queryset, revoke, done="revoked", legal=Q(revoked_at=None), otherwise="already revoked")
 
     @button(
         "Revoke",
@@ -126,8 +106,8 @@ class TokenPanel(Panel):
     )
     def revoke_token(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
         token = ApiToken.objects.get(pk=object_id)
-        attempt(request, lambda: revoke(token, by=acting(request)), done=f"{token.name} is revoked.")
-        return leave(request, page("triggers_apitoken", object_id))
+        done, back = f"{token.name} is revoked.", page("triggers_apitoken", object_id)
+        return attempt(request, lambda: revoke(token, by=acting(request)), done=done, back=back)
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
         is_active = ApiToken.objects.filter(pk=object_id, revoked_at=None).exists()

@@ -1,5 +1,5 @@
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from django import forms
@@ -10,7 +10,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.defaultfilters import pluralize
 from django.utils.html import format_html
-from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
@@ -20,25 +19,12 @@ from config.console.access.audit import entries_of
 from config.console.events.decisions import cells_of
 from config.console.parts.bulk import carry_out
 from config.console.parts.dialogs import attempt, dialog, leave
+from config.console.parts.filters import ConditionFilter
 from config.console.parts.links import event_link, link, page, run_link
 from config.console.parts.moments import distance, moment
 from config.console.parts.pages import form_page
-from config.console.parts.panel import (
-    LOOKED_THROUGH,
-    Panel,
-    acting,
-    button,
-    column,
-    newest,
-)
-from config.console.parts.sections import (
-    Facts,
-    Notice,
-    Section,
-    Table,
-    Text,
-    pretty,
-)
+from config.console.parts.panel import LOOKED_THROUGH, Panel, acting, allowed, button, column, newest, time_column
+from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.runs.shadow import ShadowForm, not_wanting, tried
 from config.console.runs.words import duration_of, first_line, run_list
 from config.console.sources.form import scheme_of
@@ -62,26 +48,18 @@ RUNS_STARTED = f"""(
 )"""  # noqa: S608  (our own parts)
 
 
-class StateFilter(admin.SimpleListFilter):
+def _redeliveries_of() -> QuerySet[Redelivery]:
+    return Redelivery.objects.filter(event=OuterRef("pk"))
+
+
+class StateFilter(ConditionFilter):
     title = "state"
     parameter_name = "state"
-
-    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
-        return [
-            ("undispatched", "not dispatched yet"),
-            ("differs", "redelivered with another body"),
-            ("again", "redelivered"),
-        ]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Event]) -> QuerySet[Event]:
-        match self.value():
-            case "undispatched":
-                return queryset.filter(dispatched_at=None)
-            case "differs":
-                return queryset.filter(Exists(_redeliveries_of().filter(differs=True)))
-            case "again":
-                return queryset.filter(Exists(_redeliveries_of()))
-        return queryset
+    conditions: ClassVar = {
+        "undispatched": ("not dispatched yet", Q(dispatched_at=None)),
+        "differs": ("redelivered with another body", Q(Exists(_redeliveries_of().filter(differs=True)))),
+        "again": ("redelivered", Q(Exists(_redeliveries_of()))),
+    }
 
 
 class EraseForm(BaseDialogForm):  # type: ignore[misc]
@@ -159,9 +137,7 @@ class EventPanel(Panel):
     def subject_shown(self, event: Event) -> str | None:
         return first_line(event.subject) or None
 
-    @column("received")
-    def received(self, event: Event) -> SafeString:
-        return moment(event.received_at)
+    received = time_column("received", "received_at")
 
     @column("state", label={"undispatched": "warning", "dispatched": "default"})
     def state(self, event: Event) -> str:
@@ -179,17 +155,12 @@ class EventPanel(Panel):
 
     # Actions
 
-    def has_replay_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("triggers.replay_event")
+    has_replay_permission = allowed("triggers.replay_event")
+    has_erase_permission = allowed("triggers.erase_event")
 
     @admin.action(description="Replay to every matching trigger", permissions=["replay"])
     def replay_chosen(self, request: HttpRequest, queryset: QuerySet[Event]) -> None:
-        carry_out(
-            request,
-            queryset.order_by("seq"),  # in order of arrival
-            lambda event: replay(event, by=acting(request)),
-            done="replayed",
-        )
+        carry_out(request, queryset.order_by("seq"), replay, done="replayed")  # in order of arrival
 
     @button(
         "Replay",
@@ -204,11 +175,12 @@ class EventPanel(Panel):
         ),
     )
     def replay_event(self, request: HttpRequest, form: ReplayForm, object_id: str) -> HttpResponse:
-        event = Event.objects.defer("data", "body").get(pk=object_id)
+        event, back = Event.objects.defer("data", "body").get(pk=object_id), page("triggers_event", object_id)
         for trigger in form.cleaned_data["triggers"] or [None]:
             to = f" to {trigger}" if trigger else ""
-            attempt(request, partial(replay, event, trigger=trigger, by=acting(request)), done=f"Replayed{to}.")
-        return leave(request, page("triggers_event", object_id))
+            again = partial(replay, event, trigger=trigger, by=acting(request))
+            response = attempt(request, again, done=f"Replayed{to}.", back=back)
+        return response
 
     @button("Shadow run", permissions=["replay"], icon="science", url_path="shadow")
     def shadow_event(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -232,9 +204,6 @@ class EventPanel(Panel):
             sections=[*told, *not_wanting(wanting)],
             obj=event,
         )
-
-    def has_erase_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("triggers.erase_event")
 
     @button(
         "Erase",
@@ -295,10 +264,6 @@ class EventPanel(Panel):
 
 def _number(count: int, noun: str) -> str:
     return f"{count} {noun}{pluralize(count)}"
-
-
-def _redeliveries_of() -> QuerySet[Redelivery]:
-    return Redelivery.objects.filter(event=OuterRef("pk"))
 
 
 def _notice(event: Event, runs: list[Run], decisions: list[Decision]) -> Notice:

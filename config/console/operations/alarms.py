@@ -1,11 +1,10 @@
 from django.contrib import admin
 from django.db.models import F
 from django.http import HttpRequest
-from django.utils.safestring import SafeString
 
 from agents.durations import in_words
 from config.console.parts.moments import moment
-from config.console.parts.panel import Panel, column
+from config.console.parts.panel import Panel, column, time_column
 from config.console.parts.sections import Facts, Notice, Section
 from runs.models import Alarm
 
@@ -29,13 +28,8 @@ class AlarmPanel(Panel):
     def said(self, alarm: Alarm) -> str:
         return alarm.text
 
-    @column("began")
-    def began(self, alarm: Alarm) -> SafeString:
-        return moment(alarm.began_at)
-
-    @column("over")
-    def ended(self, alarm: Alarm) -> SafeString:
-        return moment(alarm.ended_at)
+    began = time_column("began", "began_at")
+    ended = time_column("over", "ended_at")
 
     def sections(self, request: HttpRequest, obj: Alarm) -> list[Section]:
         lasted = in_words(obj.ended_at - obj.began_at) if obj.ended_at else ""

@@ -4,7 +4,7 @@ from django.utils.safestring import SafeString
 
 from config.console.parts.links import run_link
 from config.console.parts.moments import moment
-from config.console.parts.panel import Panel, column
+from config.console.parts.panel import Panel, column, time_column
 from config.console.parts.sections import Facts, Section, Text
 from runs.models import Notification
 
@@ -20,9 +20,7 @@ class NotificationPanel(Panel):
     search_help_text = "sender or text"
     ordering = ("-created_at",)
 
-    @column("when")
-    def when(self, notification: Notification) -> SafeString:
-        return moment(notification.created_at)
+    when = time_column("when", "created_at")
 
     @column("urgency", label={"high": "danger", "normal": "info", "low": "default"})
     def urgency_label(self, notification: Notification) -> str:

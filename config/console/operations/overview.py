@@ -49,13 +49,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """The context of the index page, limited to what the user may see."""
     if not _may_see(request):
         return context
-    return {
-        **context,
-        "title": "Overview",
-        "alarms": _wrong(),
-        "tiles": _tiles(),
-        "sections": _sections(request),
-    }
+    return {**context, "title": "Overview", "alarms": _wrong(), "tiles": _tiles(), "sections": _sections(request)}
 
 
 def _wrong() -> list[Section]:
@@ -64,9 +58,7 @@ def _wrong() -> list[Section]:
 
 
 def _may_see(request: HttpRequest) -> bool:
-    return all(
-        request.user.has_perm(f"{name}") for name in ("runs.view_run", "triggers.view_event", "triggers.view_trigger")
-    )
+    return request.user.has_perms(["runs.view_run", "triggers.view_event", "triggers.view_trigger"])
 
 
 def _tiles() -> list[Tile]:

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -6,15 +7,14 @@ from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from unfold.widgets import UnfoldAdminIntegerFieldWidget, UnfoldAdminTextInputWidget
 
 from config.console.access.audit import entries_of
 from config.console.operations.after_restore import restored
 from config.console.operations.processes import processes
-from config.console.parts.dialogs import attempt, leave
-from config.console.parts.pages import form_page
+from config.console.parts.dialogs import attempt
+from config.console.parts.pages import form_page, render
 from config.console.parts.panel import Panel, acting
 from config.console.parts.sections import Notice, Section
 from runs.exceptions import UnknownQueue
@@ -69,10 +69,10 @@ class QueuePanel(Panel):
         return redirect("admin:runs_queue_processes")
 
     def processes_view(self, request: HttpRequest) -> HttpResponse:
-        return self._show(request, "admin/console/processes.html", processes(request))
+        return render(self, request, "admin/console/processes.html", **processes(request))
 
     def restored_view(self, request: HttpRequest) -> HttpResponse:
-        return self._show(request, "admin/console/plain.html", restored(request))
+        return render(self, request, "admin/console/plain.html", **restored(request))
 
     # Actions
 
@@ -81,16 +81,15 @@ class QueuePanel(Panel):
         form = PauseForm(request.POST or None)
         if form.is_valid():
             reason = form.cleaned_data["reason"]
-            attempt(request, lambda: pause(queue.name, reason=reason, by=acting(request)), done="Paused.")
-            return leave(request, back())
+            act = partial(pause, queue.name, reason=reason, by=acting(request))
+            return attempt(request, act, done="Paused.", back=back())
         said = "Events are still accepted and become runs, but no run starts. Running runs finish."
         return self._ask(request, form, queue, title=f"Pause {called(queue)}", submit="Pause", said=said)
 
     def resume_view(self, request: HttpRequest, name: str) -> HttpResponse:
         queue = self._queue(request, name, "runs.pause_queue")
         if request.method == "POST":
-            attempt(request, lambda: resume(queue.name, by=acting(request)), done="Resumed.")
-            return leave(request, back())
+            return attempt(request, lambda: resume(queue.name, by=acting(request)), done="Resumed.", back=back())
         said = (
             f"{queue.ready:,} of its runs are ready and can start immediately." if queue.name != EVERY else RESUME_ALL
         )
@@ -103,8 +102,8 @@ class QueuePanel(Panel):
         form = LimitForm(request.POST or None, initial={"max_running": queue.max_running})
         if form.is_valid():
             limit = form.cleaned_data["max_running"]
-            attempt(request, lambda: set_max_running(queue.name, limit, by=acting(request)), done="Saved.")
-            return leave(request, back())
+            act = partial(set_max_running, queue.name, limit, by=acting(request))
+            return attempt(request, act, done="Saved.", back=back())
         said = f"{queue.running} of its runs are running. A lower limit does not stop them."
         return self._ask(request, form, queue, title=f"Limit {called(queue)}", submit="Save", said=said)
 
@@ -121,11 +120,6 @@ class QueuePanel(Panel):
     ) -> HttpResponse:
         sections: list[Section] = [Notice(text=said), entries_of("queue", queue.name)]
         return form_page(self, request, form, title=title, submit=submit, back=back(), sections=sections)
-
-    def _show(self, request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
-        request.current_app = self.admin_site.name
-        context = {**self.admin_site.each_context(request), **context}
-        return TemplateResponse(request, template, context)
 
 
 RESUME_ALL = "Every queue starts its ready runs, except queues that are paused individually."

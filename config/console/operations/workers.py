@@ -1,30 +1,25 @@
 from datetime import timedelta
+from typing import ClassVar
 
 from django.contrib import admin
-from django.db.models import F, QuerySet
+from django.db.models import F, Q
 from django.http import HttpRequest
 from django.utils import timezone
 
 from agents.durations import in_words as span
+from config.console.parts.filters import ConditionFilter
 from config.console.parts.links import link, listing
 from config.console.parts.moments import moment
-from config.console.parts.panel import Panel, column
+from config.console.parts.panel import Panel, column, time_column
 from config.console.parts.sections import Facts, Notice, Section
 from runs.models import Worker
 from runs.processes.lease import patience
 
 
-class StateFilter(admin.SimpleListFilter):
+class StateFilter(ConditionFilter):
     title = "state"
     parameter_name = "state"
-
-    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
-        return [("open", "alive"), ("stopped", "stopped")]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Worker]) -> QuerySet[Worker]:
-        if self.value() == "stopped":
-            return queryset.filter(stopped_at__isnull=False)
-        return queryset.filter(stopped_at=None) if self.value() == "open" else queryset
+    conditions: ClassVar = {"open": ("alive", Q(stopped_at=None)), "stopped": ("stopped", Q(stopped_at__isnull=False))}
 
 
 @admin.register(Worker)
@@ -51,17 +46,9 @@ class WorkerPanel(Panel):
     def serves(self, worker: Worker) -> str:
         return f"{', '.join(worker.queues)} · {len(worker.agents)} agents" if worker.queues else "–"
 
-    @column("seen")
-    def seen(self, worker: Worker) -> str:
-        return moment(worker.seen_at)
-
-    @column("started")
-    def started(self, worker: Worker) -> str:
-        return moment(worker.started_at)
-
-    @column("stopped")
-    def stopped(self, worker: Worker) -> str:
-        return moment(worker.stopped_at)
+    seen = time_column("seen", "seen_at")
+    started = time_column("started", "started_at")
+    stopped = time_column("stopped", "stopped_at")
 
     def sections(self, request: HttpRequest, obj: Worker) -> list[Section]:
         level = {"alive": "good", "draining": "info", "stopped": "info"}.get(state_of(obj), "bad")

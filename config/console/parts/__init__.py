@@ -1,1 +1,1 @@
-"""What the pages of the console share: panels, sections, dialogs, bulk actions, previews, links, times."""
+"""Shared parts of the console's pages: panels, filters, sections, dialogs, bulk actions, previews, links, times."""

@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
+from config.console.parts.panel import acting
 from runs.exceptions import RunError
 
 AT_ONCE = 1_000  # objects per click: each is one transaction, and the request must end in time
@@ -16,13 +17,14 @@ AT_ONCE = 1_000  # objects per click: each is one transaction, and the request m
 def carry_out(
     request: HttpRequest,
     chosen: QuerySet[Any],
-    act: Callable[[Any], object],
+    act: Callable[..., object],
     *,
     done: str,
     legal: Q | None = None,
     otherwise: str = "",
 ) -> None:
-    """Act on each chosen object that `legal` allows, and tell the operator how many were refused and why."""
+    """Call `act(object, by=…)` on each chosen object that `legal` allows; tell the user how many were refused and why."""
+    by = acting(request)
     allowed = chosen if legal is None else chosen.filter(legal)
     refused: Counter[str] = Counter()
     if legal is not None:
@@ -30,7 +32,7 @@ def carry_out(
     count = 0
     for one in allowed[:AT_ONCE]:
         try:
-            act(one)
+            act(one, by=by)
             count += 1
         except RunError as refusal:
             refused[str(refusal)] += 1

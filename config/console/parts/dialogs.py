@@ -6,6 +6,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
+from django.utils.text import capfirst
 from unfold.forms import BaseDialogForm
 
 from runs.exceptions import RunError
@@ -19,14 +20,15 @@ def dialog(title: str, description: str, submit: str, form: type[BaseDialogForm]
     return {"title": title, "description": description, "form_class": form, "form_submit_text": submit}
 
 
-def attempt(request: HttpRequest, act: Callable[[], object], *, done: str) -> None:
-    """Call a service; show a refusal as a message."""
+def attempt(request: HttpRequest, act: Callable[[], object], *, done: str, back: str) -> HttpResponse:
+    """Call a service, show its refusal as a message, and go to a page."""
     try:
         act()
     except RunError as refusal:
         messages.error(request, str(refusal))
     else:
         messages.success(request, done)
+    return leave(request, back)
 
 
 def submit(
@@ -44,7 +46,7 @@ def submit(
     try:
         to = act()
     except ValueError as wrong:
-        form.add_error(field, f"{str(wrong)[:1].upper()}{str(wrong)[1:]}.")
+        form.add_error(field, f"{capfirst(str(wrong))}.")
         context = {"dialog": shown, "form": form, "form_submit_text": shown["form_submit_text"]}
         return render(request, "unfold/helpers/dialog.html", context)
     except RunError as refusal:

@@ -51,48 +51,24 @@ def form_page(
     method: str = "post",
 ) -> HttpResponse:
     """A form on its own page, with sections below it; a form that changes nothing uses `get`."""
-    context = {
-        **panel.admin_site.each_context(request),
-        "opts": panel.opts,
-        "original": obj,
-        "title": title,
-        "form": form,
-        "groups": groups or [Group(fields=list(form.visible_fields()))],
-        "choice": form[choice] if choice else None,
-        "submit_text": submit,
-        "back": back,
-        "sections": sections,
-        "media": panel.media + form.media,
-        "method": method,
-    }
-    return _respond(panel, request, "admin/console/form.html", context)
+    return render(
+        panel, request, "admin/console/form.html", title=title, original=obj, form=form,
+        groups=groups or [Group(fields=list(form.visible_fields()))], choice=form[choice] if choice else None,
+        submit_text=submit, back=back, sections=sections, media=panel.media + form.media, method=method,
+    )  # fmt: skip
 
 
 def plain_page(
     panel: Panel, request: HttpRequest, *, title: str, sections: Sequence[Section], obj: Any = None
 ) -> HttpResponse:
     """Sections below a title."""
-    context = {
-        **panel.admin_site.each_context(request),
-        "opts": panel.opts,
-        "original": obj,
-        "title": title,
-        "sections": sections,
-    }
-    return _respond(panel, request, "admin/console/plain.html", context)
+    return render(panel, request, "admin/console/plain.html", title=title, original=obj, sections=sections)
 
 
 def reveal(panel: Panel, request: HttpRequest, *, title: str, secret: str, explained: str, back: str) -> HttpResponse:
     """Show a secret in the response only: it is stored nowhere in the clear, neither in a session nor in a cookie."""
-    context = {
-        **panel.admin_site.each_context(request),
-        "opts": panel.opts,
-        "title": title,
-        "secret": secret,
-        "explained": explained,
-        "back": back,
-    }
-    return _respond(panel, request, "admin/console/secret.html", context)
+    shown = {"secret": secret, "explained": explained, "back": back}
+    return render(panel, request, "admin/console/secret.html", title=title, **shown)
 
 
 def reveal_in_dialog(request: HttpRequest, *, secret: str, explained: str, back: str) -> HttpResponse:
@@ -103,6 +79,8 @@ def reveal_in_dialog(request: HttpRequest, *, secret: str, explained: str, back:
     return response
 
 
-def _respond(panel: Panel, request: HttpRequest, template: str, context: dict[str, Any]) -> HttpResponse:
+def render(panel: Panel, request: HttpRequest, template: str, **context: Any) -> HttpResponse:
+    """A page of a panel, with the frame of the console around it."""
     request.current_app = panel.admin_site.name
+    context = {**panel.admin_site.each_context(request), "opts": panel.opts, **context}
     return TemplateResponse(request, template, context)

@@ -4,20 +4,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
 from django.contrib.admin import ShowFacets
+from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
+from django.utils.safestring import SafeString
 from unfold.admin import ModelAdmin
 from unfold.decorators import action, display
 from unfold.enums import ActionVariant
 
+from config.console.parts.moments import moment
 from config.console.parts.sections import Section
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 COUNTED = 10_000  # rows; counting millions for each page view would make the console slow
-
-
 LOOKED_THROUGH = 100_000  # rows, for filters without an index
 
 
@@ -67,6 +68,17 @@ class Panel(ModelAdmin):  # type: ignore[misc]
     def sections(self, request: HttpRequest, obj: Any) -> list[Section]:
         raise NotImplementedError
 
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Django's address of the form that adds an object; a panel that has one overrides `new`."""
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        return self.new(request)
+
+    def new(self, request: HttpRequest) -> HttpResponse:
+        raise NotImplementedError
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
@@ -94,6 +106,24 @@ def column(
     """Turn a method into a list column; `label` maps its values to colours."""
     marked = display(description=description, label=label, empty_value=empty_value)
     return cast(Callable[[Method], Method], marked)
+
+
+def time_column(description: str, field: str) -> Callable[..., SafeString]:
+    """A list column that shows a time of its row."""
+
+    def shown(self: Panel, row: Any) -> SafeString:
+        return moment(getattr(row, field))
+
+    return column(description)(shown)
+
+
+def allowed(permission: str) -> Callable[..., bool]:
+    """A `has_…_permission` method: whether the user has this permission."""
+
+    def has_permission(self: object, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm(permission)
+
+    return has_permission
 
 
 def button(

@@ -20,7 +20,7 @@ from config.console.parts.dialogs import dialog, submit
 from config.console.parts.json_field import JsonField
 from config.console.parts.links import page, run_link
 from config.console.parts.moments import appointment, distance, moment
-from config.console.parts.panel import Panel, acting, button, column, is_list
+from config.console.parts.panel import Panel, acting, allowed, button, column, is_list
 from config.console.parts.sections import Facts, Notice, Section, Text, pretty
 from config.console.runs.words import first_line
 from runs.actions.approve import Choice, decide
@@ -141,8 +141,7 @@ class ApprovalPanel(Panel):
 
     # Deciding
 
-    def has_decide_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("runs.decide_approval")
+    has_decide_permission = allowed("runs.decide_approval")
 
     @button("Approve", permissions=["decide"], icon="check", variant=ActionVariant.SUCCESS, dialog=APPROVE)
     def approve(self, request: HttpRequest, form: ApproveForm, object_id: str) -> HttpResponse:

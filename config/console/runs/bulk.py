@@ -13,10 +13,10 @@ from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.db.models import Count, Max, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
 
 from config.console.parts.bulk import carry_out
 from config.console.parts.dialogs import leave
+from config.console.parts.pages import render
 from config.console.parts.panel import Panel, acting
 from config.console.parts.sections import Notice, Section, Table
 from runs.exceptions import RunError
@@ -35,7 +35,7 @@ class Deed:
     done: str
     legal: Q
     otherwise: str
-    act: Callable[[Run, str], object]
+    act: Callable[..., object]
 
 
 class Progress(forms.Form):
@@ -50,12 +50,9 @@ class Progress(forms.Form):
 
 def carry_out_or_ask(panel: Panel, request: HttpRequest, chosen: QuerySet[Run], deed: Deed) -> HttpResponse | None:
     """Process selected runs immediately; process all runs of a filter in batches, after a preview."""
-    by = acting(request)
     if request.POST.get("select_across") != "1":
         in_order = chosen.order_by("seq")  # the order in which they entered the queue
-        carry_out(
-            request, in_order, lambda run: deed.act(run, by), done=deed.done, legal=deed.legal, otherwise=deed.otherwise
-        )
+        carry_out(request, in_order, deed.act, done=deed.done, legal=deed.legal, otherwise=deed.otherwise)
         return None
     progress = Progress(request.POST)
     if "upto" not in request.POST or not progress.is_valid():
@@ -95,7 +92,7 @@ def _batch(
     refused = 0
     for run in runs:
         try:
-            deed.act(run, acting(request))
+            deed.act(run, by=acting(request))
         except RunError:
             refused += 1
     so_far = {
@@ -123,10 +120,7 @@ def _how_far(so_far: dict[str, int], deed: Deed) -> Notice:
 def _show(
     panel: Panel, request: HttpRequest, deed: Deed, progress: Progress, sections: list[Section], *, has_begun: bool
 ) -> HttpResponse:
-    request.current_app = panel.admin_site.name
     context = {
-        **panel.admin_site.each_context(request),
-        "opts": panel.opts,
         "title": f"{deed.verb} all matching runs",
         "sections": sections,
         "progress": progress,
@@ -137,4 +131,4 @@ def _show(
         "is_possible": bool(progress["total"].value()),
         "back": request.get_full_path(),
     }
-    return TemplateResponse(request, "admin/console/bulk.html", context)
+    return render(panel, request, "admin/console/bulk.html", **context)

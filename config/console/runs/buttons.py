@@ -1,5 +1,6 @@
 """The buttons of a run's page: each opens a dialog and calls one service."""
 
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -13,10 +14,10 @@ from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminTextInputWidget
 
-from config.console.parts.dialogs import attempt, dialog, leave, submit
+from config.console.parts.dialogs import attempt, dialog, submit
 from config.console.parts.json_field import JsonField
 from config.console.parts.links import page
-from config.console.parts.panel import Panel, acting, button
+from config.console.parts.panel import Panel, acting, allowed, button
 from runs.actions.cancel import cancel
 from runs.actions.fork import fork
 from runs.actions.requeue import requeue
@@ -31,10 +32,7 @@ OUTCOMES = {
     "fail": "Let the run fail",
 }
 # If no step could have happened, there is no result to enter.
-OUTCOMES_OF_MISMATCH = {
-    "did_not_happen": "Try again: code that fits its journal is deployed",
-    "fail": OUTCOMES["fail"],
-}
+OUTCOMES_OF_MISMATCH = {"did_not_happen": "Try again: code that fits its journal is deployed", "fail": OUTCOMES["fail"]}
 
 
 class ForkForm(BaseDialogForm):  # type: ignore[misc]
@@ -89,9 +87,7 @@ class ResolveForm(BaseDialogForm):  # type: ignore[misc]
 
 
 REQUEUE = dialog(
-    "Requeue this run?",
-    "Runs it again, with all its attempts. Recorded steps are kept and not repeated.",
-    "Requeue",
+    "Requeue this run?", "Runs it again, with all its attempts. Recorded steps are kept and not repeated.", "Requeue"
 )
 CANCEL = dialog(
     "Cancel this run?",
@@ -117,33 +113,22 @@ class RunButtons(Panel):
 
     actions_detail = ("resolve_run", "requeue_run", "fork_run", "signal_run", "shadow_run", "cancel_run")
 
-    def has_requeue_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("runs.requeue_run")
-
-    def has_cancel_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("runs.cancel_run")
-
-    def has_fork_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("runs.fork_run")
-
-    def has_signal_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("runs.signal_run")
-
-    def has_resolve_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("runs.resolve_run")
-
-    def has_shadow_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("triggers.replay_event")
+    has_requeue_permission = allowed("runs.requeue_run")
+    has_cancel_permission = allowed("runs.cancel_run")
+    has_fork_permission = allowed("runs.fork_run")
+    has_signal_permission = allowed("runs.signal_run")
+    has_resolve_permission = allowed("runs.resolve_run")
+    has_shadow_permission = allowed("triggers.replay_event")
 
     @button("Requeue", permissions=["requeue"], icon="replay", variant=ActionVariant.PRIMARY, dialog=REQUEUE)
     def requeue_run(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        attempt(request, lambda: requeue(UUID(object_id), by=acting(request)), done="Requeued.")
-        return leave(request, page("runs_run", object_id))
+        act, back = partial(requeue, UUID(object_id), by=acting(request)), page("runs_run", object_id)
+        return attempt(request, act, done="Requeued.", back=back)
 
     @button("Cancel", permissions=["cancel"], icon="cancel", variant=ActionVariant.DANGER, dialog=CANCEL)
     def cancel_run(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        attempt(request, lambda: cancel(UUID(object_id), by=acting(request)), done="Cancelled, or about to be.")
-        return leave(request, page("runs_run", object_id))
+        act, back = partial(cancel, UUID(object_id), by=acting(request)), page("runs_run", object_id)
+        return attempt(request, act, done="Cancelled, or about to be.", back=back)
 
     @button("Fork", permissions=["fork"], icon="fork_right", dialog=FORK)
     def fork_run(self, request: HttpRequest, form: ForkForm, object_id: str) -> HttpResponse:

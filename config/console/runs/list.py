@@ -1,7 +1,7 @@
 """The list of runs, by status, with the reason of each run that does not progress."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -18,10 +18,10 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.registry import all_agents
+from config.console.parts.filters import ConditionFilter
 from config.console.parts.links import run_link
-from config.console.parts.moments import moment
 from config.console.parts.pages import plain_page
-from config.console.parts.panel import LOOKED_THROUGH, column, is_list, newest
+from config.console.parts.panel import LOOKED_THROUGH, column, is_list, newest, time_column
 from config.console.parts.sections import Facts, Section, Text
 from config.console.runs.bulk import Deed, carry_out_or_ask
 from config.console.runs.buttons import RunButtons
@@ -51,14 +51,14 @@ REQUEUE = Deed(
     done="requeued",
     legal=Q(status__in=REQUEUEABLE),
     otherwise="only failed and cancelled runs can be requeued",
-    act=lambda run, by: requeue(run.pk, by=by),
+    act=lambda run, *, by: requeue(run.pk, by=by),
 )
 CANCEL = Deed(
     verb="Cancel",
     done="cancelled; those that are running stop within seconds",
     legal=Q(status__in=LIVE),
     otherwise="already finished",
-    act=lambda run, by: cancel(run.pk, by=by),
+    act=lambda run, *, by: cancel(run.pk, by=by),
 )
 
 
@@ -75,25 +75,16 @@ class AgentFilter(admin.SimpleListFilter):
         return newest(queryset).filter(agent=self.value()) if self.value() else queryset
 
 
-class PlaceFilter(admin.SimpleListFilter):
+class PlaceFilter(ConditionFilter):
     """The place of a queued run."""
 
     title = "place in the queue"
     parameter_name = "place"
-
-    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
-        return [("ready", "ready"), ("due", "delayed: a retry or a rate limit"), ("blocked", "blocked behind its key")]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Run]) -> QuerySet[Run]:
-        queued = queryset.filter(status=RunStatus.QUEUED)
-        match self.value():
-            case "ready":
-                return queued.filter(ready_at__isnull=False)
-            case "due":
-                return queued.filter(due_at__isnull=False)
-            case "blocked":
-                return queued.filter(BLOCKED)
-        return queryset
+    conditions: ClassVar = {
+        "ready": ("ready", Q(status=RunStatus.QUEUED, ready_at__isnull=False)),
+        "due": ("delayed: a retry or a rate limit", Q(status=RunStatus.QUEUED, due_at__isnull=False)),
+        "blocked": ("blocked behind its key", BLOCKED),
+    }
 
 
 class FinishedFilter(admin.SimpleListFilter):
@@ -178,9 +169,7 @@ class RunPanel(RunButtons):
         # Counted since the last progress, so it is useful only for a live run.
         return run.attempt or None if run.status in LIVE else None
 
-    @column("created")
-    def created(self, run: Run) -> SafeString:
-        return moment(run.created_at)
+    created = time_column("created", "created_at")
 
     @column("took", empty_value="–")
     def took(self, run: Run) -> str | None:
@@ -199,9 +188,7 @@ class RunPanel(RunButtons):
 
     # Of uncertain ones
 
-    @column("parked")
-    def parked(self, run: Run) -> SafeString:
-        return moment(run.parked_at)  # type: ignore[attr-defined]
+    parked = time_column("parked", "parked_at")
 
     @column("open question")
     def doubt(self, run: Run) -> SafeString | str:

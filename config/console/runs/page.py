@@ -10,14 +10,7 @@ from django.utils.html import format_html
 from config.console.access.audit import entries_of
 from config.console.parts.links import event_link, joined, link, page, run_link
 from config.console.parts.moments import moment
-from config.console.parts.sections import (
-    Facts,
-    Notice,
-    Section,
-    Table,
-    Text,
-    pretty,
-)
+from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.runs.causal_tree import causal_tree
 from config.console.runs.children import name_of, spawned_by
 from config.console.runs.transcript import conversation

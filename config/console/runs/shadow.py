@@ -13,14 +13,7 @@ from unfold.widgets import UnfoldAdminSelectWidget
 from agents.durations import in_words
 from config.console.parts.links import run_link
 from config.console.parts.panel import acting
-from config.console.parts.sections import (
-    Facts,
-    Notice,
-    Section,
-    Table,
-    Text,
-    pretty,
-)
+from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.runs.shadow_process import NotTried, try_in_a_process
 from runs.shadow.shadow import Outcome
 from triggers.dispatch.shadow import Candidate
@@ -149,11 +142,7 @@ def _left(left: dict[str, Any]) -> list[Section]:
             ("Type", "Subject", "Data"),
             [(one["type"], one["subject"] or "–", _code(pretty(one["data"]))) for one in left["emissions"]],
         ),
-        (
-            "Notifications",
-            ("Urgency", "Text"),
-            [(one["urgency"], one["text"]) for one in left["notices"]],
-        ),
+        ("Notifications", ("Urgency", "Text"), [(one["urgency"], one["text"]) for one in left["notices"]]),
         (
             "Runs it would spawn",
             ("Agent", "Input"),

@@ -1,5 +1,6 @@
 """The buttons of a schedule's page: each opens a dialog and calls one service."""
 
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -14,7 +15,7 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 
 from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.links import event_link, listing, page
-from config.console.parts.panel import acting, button
+from config.console.parts.panel import acting, allowed, button
 from runs.exceptions import RunError
 from triggers.exceptions import RuleError
 from triggers.models import Schedule
@@ -47,14 +48,9 @@ def find_schedule(pk: str) -> Schedule:
 class ScheduleButtons:
     """Mixin for the panel of schedules."""
 
-    def has_pause_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("triggers.pause_trigger")
-
-    def has_fire_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("triggers.fire_trigger")
-
-    def has_remove_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("triggers.delete_schedule")
+    has_pause_permission = allowed("triggers.pause_trigger")
+    has_fire_permission = allowed("triggers.fire_trigger")
+    has_remove_permission = allowed("triggers.delete_schedule")
 
     @button(
         "Run now",
@@ -76,37 +72,24 @@ class ScheduleButtons:
 
     @button("Pause", permissions=["pause"], icon="pause", url_path="pause", dialog=PAUSE)
     def pause(self, request: HttpRequest, form: PauseForm, object_id: str) -> HttpResponse:
-        def act() -> None:
-            pause_schedule(find_schedule(object_id), by=acting(request), note=form.cleaned_data["note"])
-
-        attempt(request, act, done="Paused.")
-        return leave(request, page("triggers_schedule", object_id))
+        note, back = form.cleaned_data["note"], page("triggers_schedule", object_id)
+        act = partial(pause_schedule, find_schedule(object_id), by=acting(request), note=note)
+        return attempt(request, act, done="Paused.", back=back)
 
     @button(
-        "Resume",
-        permissions=["pause"],
-        icon="resume",
-        variant=ActionVariant.PRIMARY,
-        url_path="resume",
-        dialog=RESUME,
+        "Resume", permissions=["pause"], icon="resume", variant=ActionVariant.PRIMARY, url_path="resume", dialog=RESUME
     )
     def resume(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        attempt(request, lambda: resume_schedule(find_schedule(object_id), by=acting(request)), done="Resumed.")
-        return leave(request, page("triggers_schedule", object_id))
+        act = partial(resume_schedule, find_schedule(object_id), by=acting(request))
+        return attempt(request, act, done="Resumed.", back=page("triggers_schedule", object_id))
 
     @button(
-        "Delete",
-        permissions=["remove"],
-        icon="delete",
-        variant=ActionVariant.DANGER,
-        url_path="remove",
-        dialog=DELETE,
+        "Delete", permissions=["remove"], icon="delete", variant=ActionVariant.DANGER, url_path="remove", dialog=DELETE
     )
     def delete_schedule(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
         schedule = find_schedule(object_id)
-        name = schedule.task.name
-        attempt(request, lambda: delete_schedule(schedule, by=acting(request)), done=f"{name} is deleted.")
-        return leave(request, listing("triggers_schedule"))
+        done, back = f"{schedule.task.name} is deleted.", listing("triggers_schedule")
+        return attempt(request, lambda: delete_schedule(schedule, by=acting(request)), done=done, back=back)
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
         schedule = Schedule.objects.select_related("task", "trigger").filter(pk=object_id).first()

@@ -5,11 +5,11 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
+from django.utils.text import capfirst
 from unfold.enums import ActionVariant
 from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
@@ -18,7 +18,7 @@ from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.links import link, listing, page
 from config.console.parts.moments import moment
 from config.console.parts.pages import form_page
-from config.console.parts.panel import Panel, acting, button, column
+from config.console.parts.panel import Panel, acting, allowed, button, column
 from config.console.parts.sections import Notice, Section, Table, Text
 from config.console.schedules.words import state_of
 from config.console.schedules.year import YearView, year_asked
@@ -87,20 +87,11 @@ class ExclusionCalendarPanel(Panel):
     def used_by(self, calendar: ExclusionCalendar) -> str:
         return str(calendar.used)  # type: ignore[attr-defined]
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("triggers.add_exclusioncalendar")
+    has_add_permission = allowed("triggers.add_exclusioncalendar")
+    has_edit_permission = allowed("triggers.change_exclusioncalendar")
+    has_remove_permission = allowed("triggers.delete_exclusioncalendar")
 
-    def has_edit_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("triggers.change_exclusioncalendar")
-
-    def has_remove_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("triggers.delete_exclusioncalendar")
-
-    def add_view(
-        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        if not self.has_add_permission(request):
-            raise PermissionDenied
+    def new(self, request: HttpRequest) -> HttpResponse:
         form = NewCalendarForm(request.POST or None)
         if form.is_valid() and (calendar := _create(form, acting(request))):
             messages.success(request, f"Calendar {calendar.slug} is created. Schedules can now use it.")
@@ -129,13 +120,10 @@ class ExclusionCalendarPanel(Panel):
     )
     def delete_this(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
         calendar = get_object_or_404(ExclusionCalendar, pk=object_id)
-        attempt(
-            request, lambda: delete_calendar(calendar, by=acting(request)), done=f"Calendar {calendar.slug} is deleted."
-        )
-        is_gone = not ExclusionCalendar.objects.filter(pk=object_id).exists()
-        return leave(
-            request, listing("triggers_exclusioncalendar") if is_gone else page("triggers_exclusioncalendar", object_id)
-        )
+        is_used = calendar.schedules.exists()
+        back = page("triggers_exclusioncalendar", object_id) if is_used else listing("triggers_exclusioncalendar")
+        done = f"Calendar {calendar.slug} is deleted."
+        return attempt(request, lambda: delete_calendar(calendar, by=acting(request)), done=done, back=back)
 
     def sections(self, request: HttpRequest, obj: ExclusionCalendar) -> list[Section]:
         today = timezone.now().date()
@@ -146,7 +134,7 @@ class ExclusionCalendarPanel(Panel):
             return [Notice(text=f"It cannot be read: {wrong}", level="bad"), Text(title="Days", text=obj.days)]
         year = YearView.of("Year", year_asked(request.GET.get("year", ""), today.year), days.label, today)
         return [
-            Notice(text=_said(obj, _next(days, today))),
+            Notice(text=_said(_next(days, today))),
             year,
             Table(
                 title=f"Days of {year.year}",
@@ -167,7 +155,7 @@ def wrong_lines(text: str) -> list[str]:
         try:
             ExcludedDays.parse("\n" * number + line)  # so that the error has the right line number
         except RuleError as error:
-            wrong.append(f"{str(error)[:1].upper()}{str(error)[1:]}")
+            wrong.append(capfirst(str(error)))
     return wrong
 
 
@@ -185,10 +173,8 @@ def _next(days: ExcludedDays, today: date) -> str:
     return next((f"{day:%a} {day.day} {day:%b %Y}, {label}" for day in ahead if (label := days.label(day))), "")
 
 
-def _said(calendar: ExclusionCalendar, next_day: str) -> str:
-    if not next_day:
-        return "No excluded day in the coming year."
-    return f"Next excluded day: {next_day}."
+def _said(next_day: str) -> str:
+    return f"Next excluded day: {next_day}." if next_day else "No excluded day in the coming year."
 
 
 def _schedules(calendar: ExclusionCalendar) -> Table:

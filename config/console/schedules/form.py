@@ -5,6 +5,7 @@ from zoneinfo import ZoneInfo
 
 from django import forms
 from django.forms.boundfield import BoundField
+from django.utils.text import capfirst
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from agents.registry import all_agents
@@ -80,8 +81,7 @@ class RuleForm(PolicyFields):
     def refuse(self, wrong: RuleError) -> None:
         """Show an error at its field."""
         field = wrong.field if wrong.field in self.fields else "when"
-        text = str(wrong).removeprefix(f"{wrong.field}: ")
-        self.add_error(field, f"{text[:1].upper()}{text[1:]}.")
+        self.add_error(field, f"{capfirst(str(wrong).removeprefix(f'{wrong.field}: '))}.")
 
     def _folded(self, title: str, otherwise: str, *names: str) -> Group:
         fields = [self[name] for name in names]

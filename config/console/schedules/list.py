@@ -1,7 +1,6 @@
 """The list of schedules, their create and edit forms, and the URLs of their other pages."""
 
 from collections.abc import Callable
-from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
@@ -17,7 +16,7 @@ from config.console.parts.dialogs import leave
 from config.console.parts.links import listing, page
 from config.console.parts.moments import moment
 from config.console.parts.pages import form_page
-from config.console.parts.panel import Panel, acting, button, column
+from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
 from config.console.parts.previews import is_asked, respond
 from config.console.parts.sections import Section
 from config.console.schedules.backfills.form import backfill_page, backfill_preview
@@ -85,9 +84,7 @@ class SchedulePanel(ScheduleButtons, Panel):
     def next_fire(self, schedule: Schedule) -> SafeString:
         return moment(schedule.next_fire_at if schedule.task.enabled else None)
 
-    @column("last")
-    def last_fire(self, schedule: Schedule) -> SafeString:
-        return moment(schedule.last_fire_at)
+    last_fire = time_column("last", "last_fire_at")
 
     @column("wakes")
     def wakes(self, schedule: Schedule) -> SafeString | str:
@@ -95,20 +92,11 @@ class SchedulePanel(ScheduleButtons, Panel):
 
     # Making and changing
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("triggers.add_schedule")
+    has_add_permission = allowed("triggers.add_schedule")
+    has_edit_permission = allowed("triggers.change_schedule")
+    has_backfill_permission = allowed("triggers.backfill_schedule")
 
-    def has_edit_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("triggers.change_schedule")
-
-    def has_backfill_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("triggers.backfill_schedule")
-
-    def add_view(
-        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        if not self.has_add_permission(request):
-            raise PermissionDenied
+    def new(self, request: HttpRequest) -> HttpResponse:
         form = NewScheduleForm(request.POST or None)
         if form.is_valid() and not is_asked(request) and (schedule := _create(form, acting(request))):
             messages.success(request, f"{schedule.task.name}: {describe(schedule)}.")
@@ -126,13 +114,7 @@ class SchedulePanel(ScheduleButtons, Panel):
         return self._form_page(request, form, f"Edit {schedule.task.name}", "Save", back, schedule)
 
     def _form_page(
-        self,
-        request: HttpRequest,
-        form: RuleForm,
-        title: str,
-        submit: str,
-        back: str,
-        schedule: Schedule | None = None,
+        self, request: HttpRequest, form: RuleForm, title: str, submit: str, back: str, schedule: Schedule | None = None
     ) -> HttpResponse:
         groups = form.groups(preview_of(form))
         return form_page(self, request, form, title=title, submit=submit, back=back, groups=groups, obj=schedule)
@@ -170,35 +152,18 @@ class SchedulePanel(ScheduleButtons, Panel):
     @admin.action(description="Pause", permissions=["pause"])
     def pause_chosen(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
         carry_out(
-            request,
-            queryset,
-            lambda schedule: pause_schedule(schedule, by=acting(request)),
-            done="paused",
-            legal=Q(task__enabled=True),
-            otherwise="already off",
+            request, queryset, pause_schedule, done="paused", legal=Q(task__enabled=True), otherwise="already off"
         )
 
     @admin.action(description="Resume", permissions=["pause"])
     def resume_chosen(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
-        carry_out(
-            request,
-            queryset,
-            lambda schedule: resume_schedule(schedule, by=acting(request)),
-            done="resumed, counting from now",
-            legal=Q(task__enabled=False),
-            otherwise="already on",
-        )
+        done, legal = "resumed, counting from now", Q(task__enabled=False)
+        carry_out(request, queryset, resume_schedule, done=done, legal=legal, otherwise="already on")
 
     @admin.action(description="Run now", permissions=["fire"])
     def fire_chosen(self, request: HttpRequest, queryset: QuerySet[Schedule]) -> None:
-        carry_out(
-            request,
-            queryset,
-            lambda schedule: fire_schedule(schedule, by=acting(request)),
-            done="fired",
-            legal=Q(trigger=None) | Q(trigger__enabled=True),
-            otherwise="their triggers are disabled",
-        )
+        legal = Q(trigger=None) | Q(trigger__enabled=True)
+        carry_out(request, queryset, fire_schedule, done="fired", legal=legal, otherwise="their triggers are disabled")
 
 
 def _create(form: NewScheduleForm, by: str) -> Schedule | None:

@@ -16,7 +16,7 @@ from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 from config.console.parts.audited import Audited, record_each
 from config.console.parts.links import link, page
 from config.console.parts.moments import moment
-from config.console.parts.panel import Panel, column
+from config.console.parts.panel import Panel, column, time_column
 from config.console.parts.sections import Facts, Section, Text
 from triggers.models import Schedule
 
@@ -106,13 +106,8 @@ class TaskResultPanel(Panel):
     def status_label(self, result: TaskResult) -> str:
         return str(result.status)
 
-    @column("created")
-    def created(self, result: Any) -> str:
-        return moment(result.date_created)
-
-    @column("done")
-    def done(self, result: TaskResult) -> str:
-        return moment(result.date_done)
+    created = time_column("created", "date_created")
+    done = time_column("done", "date_done")
 
     def sections(self, request: HttpRequest, obj: Any) -> list[Section]:
         facts = Facts(

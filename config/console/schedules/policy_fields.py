@@ -60,8 +60,7 @@ class PolicyFields(forms.Form):
         choices=KINDS, initial=Schedule.Kind.SCHEDULE, widget=UnfoldAdminSelectWidget, label="Kind"
     )
     pace_min = Duration(
-        label="Fastest pace",
-        help_text="Set the shortest interval that a heartbeat's agent may ask for, e.g. 5m.",
+        label="Fastest pace", help_text="Set the shortest interval that a heartbeat's agent may ask for, e.g. 5m."
     )
     pace_max = Duration(
         label="Slowest pace", help_text="Set the longest interval that a heartbeat's agent may ask for, e.g. 4h."
@@ -88,8 +87,7 @@ class PolicyFields(forms.Form):
         help_text="With catch-up “all”: fire at most this many missed times, newest first. Empty: no limit.",
     )
     catch_up_window = Duration(
-        label="Maximum age",
-        help_text="Do not fire times missed longer ago than this, e.g. 2h. Empty: no limit.",
+        label="Maximum age", help_text="Do not fire times missed longer ago than this, e.g. 2h. Empty: no limit."
     )
 
     spread = Duration(
@@ -97,10 +95,7 @@ class PolicyFields(forms.Form):
         help_text="Delay the fires of this schedule by a constant part of this, e.g. 10m, so that many schedules of 09:00 do "
         "not start at once.",
     )
-    jitter = Duration(
-        label="Jitter up to",
-        help_text="Delay each fire by a random amount up to this, e.g. 30s.",
-    )
+    jitter = Duration(label="Jitter up to", help_text="Delay each fire by a random amount up to this, e.g. 30s.")
 
     active_hours = forms.CharField(
         required=False,
@@ -117,9 +112,7 @@ class PolicyFields(forms.Form):
         help_text="Applies to active hours and excluded days.",
     )
     exclude = forms.MultipleChoiceField(
-        required=False,
-        widget=UnfoldAdminCheckboxSelectMultipleWidget,
-        label="Exclusion calendars",
+        required=False, widget=UnfoldAdminCheckboxSelectMultipleWidget, label="Exclusion calendars"
     )
 
     start = LocalTime(

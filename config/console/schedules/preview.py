@@ -5,6 +5,7 @@ from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.text import capfirst
 
 from config.console.parts.moments import distance, instant
 from config.console.parts.previews import Preview, wrong_with
@@ -44,12 +45,11 @@ def _told(form: RuleForm, url: str) -> Preview:
     except RuleError as wrong:
         form.refuse(wrong)
         return Preview(url=url, wrong=wrong_with(form))
-    words = rule.words
     # The text may name its zone itself.
     zone = rule.zone if isinstance(rule, Cron) else form.zone
     return Preview(
         url=url,
-        words=f"{words[:1].upper()}{words[1:]}",
+        words=capfirst(rule.words),
         headers=(f"Next fires in {zone}", "In your zone", ""),
         rows=[_row(fire, zone) for fire in fires],
     )

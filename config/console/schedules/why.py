@@ -18,14 +18,7 @@ from config.console.parts.panel import Panel
 from config.console.parts.sections import Facts, Notice, Section, Table
 from config.console.parts.time_field import FORMAT, LocalTime
 from config.console.schedules.recent_fires import fires_of, skips_of, why_url
-from config.console.schedules.words import (
-    in_zone,
-    reason_of,
-    state_of,
-    stretch_of,
-    wakes,
-    zone_of_schedule,
-)
+from config.console.schedules.words import in_zone, reason_of, state_of, stretch_of, wakes, zone_of_schedule
 from triggers.models import Schedule
 from triggers.schedules.clock import instant_of
 from triggers.schedules.explain.why import Answer, Verdict, why
@@ -97,14 +90,7 @@ def why_search(panel: Panel, request: HttpRequest) -> HttpResponse:
         at = form.cleaned_data["at"]
         sections = [_found(form.cleaned_data["q"], instant_of(at, zone) if at and at.tzinfo is None else at)]
     return form_page(
-        panel,
-        request,
-        form,
-        title="Why did this not run?",
-        submit="Find",
-        back="../",
-        sections=sections,
-        method="get",
+        panel, request, form, title="Why did this not run?", submit="Find", back="../", sections=sections, method="get"
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 
 from config.console.parts.links import link, page
 from config.console.parts.moments import distance
@@ -107,6 +108,5 @@ def stretch_of(skip: Skip, zone: tzinfo) -> str:
 
 def reason_of(skip: Skip) -> str:
     """The reason why they did not fire, in words."""
-    text = str(skip.get_reason_display())
-    text = f"{text[:1].upper()}{text[1:]}"
+    text = capfirst(str(skip.get_reason_display()))
     return f"{text}: {skip.detail}" if skip.detail else text

@@ -1,9 +1,9 @@
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import Max, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -22,7 +22,7 @@ from config.console.parts.dialogs import dialog, leave
 from config.console.parts.links import link, listing, page
 from config.console.parts.moments import distance, moment
 from config.console.parts.pages import form_page, reveal, reveal_in_dialog
-from config.console.parts.panel import Panel, acting, button, column
+from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
 from config.console.parts.sections import Facts, Notice, Section, Table, Text
 from config.console.sources.form import NewSourceForm, SettingsForm, scheme_of
 from triggers.models import RefusedDelivery, Secret, Source
@@ -56,9 +56,7 @@ class OwnSecretForm(GraceForm):
     """A secret that the provider made."""
 
     secret = forms.CharField(
-        strip=False,
-        widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}),
-        label="Provider's secret",
+        strip=False, widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}), label="Provider's secret"
     )
     field_order = ("secret", "hours")
 
@@ -104,27 +102,15 @@ class SourcePanel(Panel):
     def address(self, source: Source) -> SafeString | None:
         return format_html("<code>{}</code>", path_of(source)) if scheme_of(source) else None
 
-    @column("last authenticated delivery")
-    def proven(self, source: Source) -> SafeString:
-        return moment(source.last_proven)  # type: ignore[attr-defined]
-
-    @column("created")
-    def created(self, source: Source) -> SafeString:
-        return moment(source.created_at)
+    proven = time_column("last authenticated delivery", "last_proven")
+    created = time_column("created", "created_at")
 
     # Making and changing
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("triggers.add_source")
+    has_add_permission = allowed("triggers.add_source")
+    has_edit_permission = allowed("triggers.change_source")
 
-    def has_edit_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("triggers.change_source")
-
-    def add_view(
-        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        if not self.has_add_permission(request):
-            raise PermissionDenied
+    def new(self, request: HttpRequest) -> HttpResponse:
         form = NewSourceForm(request.POST or None)
         if form.is_valid():
             source, made = _create(form, acting(request))
@@ -207,14 +193,8 @@ class SourcePanel(Panel):
 
     def _switch(self, request: HttpRequest, queryset: QuerySet[Source], *, on: bool) -> None:
         word = "enabled" if on else "disabled"
-        carry_out(
-            request,
-            queryset,
-            lambda source: change_source(source, {"enabled": on}, by=acting(request)),
-            done=word,
-            legal=Q(kind__in=schemes(), enabled=not on),
-            otherwise=f"built in, or already {word}",
-        )
+        act, legal = partial(change_source, changes={"enabled": on}), Q(kind__in=schemes(), enabled=not on)
+        carry_out(request, queryset, act, done=word, legal=legal, otherwise=f"built in, or already {word}")
 
     # One source
 

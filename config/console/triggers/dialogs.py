@@ -38,19 +38,13 @@ class PauseForm(BaseDialogForm):  # type: ignore[misc]
 
 class ResumeForm(BaseDialogForm):  # type: ignore[misc]
     held = forms.ChoiceField(
-        initial="run",
-        widget=UnfoldAdminRadioSelectWidget,
-        label="Held events",
-        choices=[("run", ""), ("drop", "")],
+        initial="run", widget=UnfoldAdminRadioSelectWidget, label="Held events", choices=[("run", ""), ("drop", "")]
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         count = Decision.objects.filter(trigger=self.object_id, outcome=HELD).count()
-        self.fields["held"].choices = [
-            ("run", f"Run them in order ({count})"),
-            ("drop", f"Drop them ({count})"),
-        ]
+        self.fields["held"].choices = [("run", f"Run them in order ({count})"), ("drop", f"Drop them ({count})")]
 
 
 class RedispatchForm(BaseDialogForm):  # type: ignore[misc]
@@ -64,10 +58,7 @@ class RedispatchForm(BaseDialogForm):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         lately, all_ = (count("error", UUID(str(self.object_id)), since) for since in (a_day_ago(), None))
-        self.fields["errors"].choices = [
-            ("lately", f"Of the last day ({lately})"),
-            ("all", f"All ({all_})"),
-        ]
+        self.fields["errors"].choices = [("lately", f"Of the last day ({lately})"), ("all", f"All ({all_})")]
 
 
 def a_day_ago() -> datetime:

@@ -1,11 +1,11 @@
 """Filters of the list of triggers, and what it shows of the last run."""
 
-from django.contrib import admin
-from django.db.models import QuerySet
-from django.http import HttpRequest
+from typing import ClassVar
 
+from django.db.models import Q
+
+from config.console.parts.filters import ConditionFilter
 from triggers.dispatch.erring import erring
-from triggers.models import Trigger
 
 # Uses the index on (trigger, id). With “WHERE trigger = … ORDER BY id” PostgreSQL may scan all runs, newest first, for a
 # trigger without runs.
@@ -18,29 +18,13 @@ LAST_RUN = """(
 )"""
 
 
-class StateFilter(admin.SimpleListFilter):
+class StateFilter(ConditionFilter):
     title = "state"
     parameter_name = "state"
-
-    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
-        return [
-            ("active", "active"),
-            ("paused", "paused"),
-            ("failing", "failing"),
-            ("errors", "with errors in the last day"),
-            ("disabled", "disabled"),
-        ]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> QuerySet[Trigger]:
-        match self.value():
-            case "active":
-                return queryset.filter(enabled=True, paused_at=None)
-            case "paused":
-                return queryset.filter(enabled=True, paused_at__isnull=False)
-            case "failing":
-                return queryset.filter(failures_in_a_row__gt=0)
-            case "errors":
-                return queryset.filter(pk__in=erring().values("pk"))
-            case "disabled":
-                return queryset.filter(enabled=False)
-        return queryset
+    conditions: ClassVar = {
+        "active": ("active", Q(enabled=True, paused_at=None)),
+        "paused": ("paused", Q(enabled=True, paused_at__isnull=False)),
+        "failing": ("failing", Q(failures_in_a_row__gt=0)),
+        "errors": ("with errors in the last day", Q(pk__in=erring().values("pk"))),
+        "disabled": ("disabled", Q(enabled=False)),
+    }

@@ -1,3 +1,4 @@
+from functools import partial
 from typing import Any
 
 from django.contrib import admin, messages
@@ -19,18 +20,11 @@ from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.links import event_link, link, listing, page, run_link
 from config.console.parts.moments import distance, moment
 from config.console.parts.pages import form_page, plain_page
-from config.console.parts.panel import Panel, acting, button, column
-from config.console.parts.sections import (
-    Facts,
-    Notice,
-    Section,
-    Table,
-    Text,
-    pretty,
-)
+from config.console.parts.panel import Panel, acting, allowed, button, column
+from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.runs.words import duration_of, first_line
 from config.console.schedules.words import state_of
-from config.console.triggers.dialogs import HELD, FireForm, PauseForm, RedispatchForm, ResumeForm, a_day_ago
+from config.console.triggers.dialogs import HELD, RESUMED, FireForm, PauseForm, RedispatchForm, ResumeForm, a_day_ago
 from config.console.triggers.filter_trial import try_on_recent
 from config.console.triggers.filters import LAST_RUN, StateFilter
 from config.console.triggers.form import MatchForm, NewTriggerForm, TriggerForm, as_initial, policy_as_initial
@@ -96,29 +90,16 @@ class TriggerPanel(Panel):
 
     # Permissions
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("triggers.add_trigger")
+    has_add_permission = allowed("triggers.add_trigger")
+    has_edit_permission = allowed("triggers.change_trigger")
+    has_try_permission = allowed("triggers.view_event")  # the result of a filter reveals event data
 
-    def has_edit_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("triggers.change_trigger")
-
-    def has_pause_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("triggers.pause_trigger")
-
-    def has_fire_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("triggers.fire_trigger")
-
-    def has_try_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        """Requires permission to view events: the result of a filter reveals event data."""
-        return self.has_view_permission(request) and request.user.has_perm("triggers.view_event")
+    has_pause_permission = allowed("triggers.pause_trigger")
+    has_fire_permission = allowed("triggers.fire_trigger")
 
     # Making and changing
 
-    def add_view(
-        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        if not self.has_add_permission(request):
-            raise PermissionDenied
+    def new(self, request: HttpRequest) -> HttpResponse:
         form = NewTriggerForm(request.POST or None, initial={**policy_as_initial({}), "overlap": "allow"})
         if form.is_valid():
             trigger = create_trigger(**form.values(), by=acting(request))
@@ -146,7 +127,7 @@ class TriggerPanel(Panel):
             self, request, form, title="Edit trigger", submit="Save", back=back, groups=groups, obj=trigger
         )
 
-    @button("Try the filter", icon="science", url_path="try", permissions=["try"])
+    @button("Try the filter", icon="science", url_path="try", permissions=["view", "try"])
     def try_filter(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Only users who may change the trigger may enter expressions; others try the stored ones."""
         trigger = get_object_or_404(Trigger, pk=object_id)
@@ -180,12 +161,9 @@ class TriggerPanel(Panel):
     )
     def reset(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
         trigger = get_object_or_404(Trigger, pk=object_id)
-        attempt(
-            request,
-            lambda: reset_overrides(trigger, trigger.overrides, by=acting(request)),
-            done="Reset to the code's declaration.",
-        )
-        return leave(request, page("triggers_trigger", object_id))
+        act = partial(reset_overrides, trigger, trigger.overrides, by=acting(request))
+        done, back = "Reset to the code's declaration.", page("triggers_trigger", object_id)
+        return attempt(request, act, done=done, back=back)
 
     # Control
 
@@ -217,9 +195,8 @@ class TriggerPanel(Panel):
     )
     def pause(self, request: HttpRequest, form: PauseForm, object_id: str) -> HttpResponse:
         trigger = get_object_or_404(Trigger, pk=object_id)
-        reason = form.cleaned_data["reason"]
-        attempt(request, lambda: pause(trigger, reason=reason, by=acting(request)), done="Paused.")
-        return leave(request, page("triggers_trigger", object_id))
+        act = partial(pause, trigger, reason=form.cleaned_data["reason"], by=acting(request))
+        return attempt(request, act, done="Paused.", back=page("triggers_trigger", object_id))
 
     @button(
         "Resume",
@@ -231,13 +208,8 @@ class TriggerPanel(Panel):
     )
     def resume(self, request: HttpRequest, form: ResumeForm, object_id: str) -> HttpResponse:
         trigger = get_object_or_404(Trigger, pk=object_id)
-        held = form.cleaned_data["held"]
-        attempt(
-            request,
-            lambda: resume(trigger, held=held, by=acting(request)),
-            done="Resumed. Held events are run or dropped in batches.",
-        )
-        return leave(request, page("triggers_trigger", object_id))
+        act = partial(resume, trigger, held=form.cleaned_data["held"], by=acting(request))
+        return attempt(request, act, done=RESUMED, back=page("triggers_trigger", object_id))
 
     @button(
         "Dispatch again",
@@ -275,15 +247,9 @@ class TriggerPanel(Panel):
 
     @admin.action(description="Pause", permissions=["pause"])
     def pause_chosen(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> None:
-        by = acting(request)
-        carry_out(
-            request,
-            queryset,
-            lambda trigger: pause(trigger, reason=f"paused by {by}", by=by),
-            done="paused; their events are held",
-            legal=Q(paused_at=None),
-            otherwise="already paused",
-        )
+        act = partial(pause, reason=f"paused by {acting(request)}")
+        done = "paused; their events are held"
+        carry_out(request, queryset, act, done=done, legal=Q(paused_at=None), otherwise="already paused")
 
     @admin.action(description="Resume and run held events", permissions=["pause"])
     def resume_and_run(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> None:
@@ -294,37 +260,19 @@ class TriggerPanel(Panel):
         self._resume(request, queryset, "drop")
 
     def _resume(self, request: HttpRequest, queryset: QuerySet[Trigger], held: Any) -> None:
-        carry_out(
-            request,
-            queryset,
-            lambda trigger: resume(trigger, held=held, by=acting(request)),
-            done="resumed",
-            legal=Q(paused_at__isnull=False),
-            otherwise="not paused",
-        )
+        act, legal = partial(resume, held=held), Q(paused_at__isnull=False)
+        carry_out(request, queryset, act, done="resumed", legal=legal, otherwise="not paused")
 
     @admin.action(description="Dispatch events with errors again", permissions=["replay"])
     def redispatch_errors(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> None:
-        carry_out(
-            request,
-            queryset,
-            lambda trigger: offer_errors(trigger=trigger, by=acting(request)),
-            done="requested; their events with errors are dispatched again, in batches",
-        )
+        done = "requested; their events with errors are dispatched again, in batches"
+        carry_out(request, queryset, lambda trigger, *, by: offer_errors(trigger=trigger, by=by), done=done)
 
-    def has_replay_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("triggers.replay_event")
+    has_replay_permission = allowed("triggers.replay_event")
 
     @admin.action(description="Fire now", permissions=["fire"])
     def fire_chosen(self, request: HttpRequest, queryset: QuerySet[Trigger]) -> None:
-        carry_out(
-            request,
-            queryset,
-            lambda trigger: fire(trigger, by=acting(request)),
-            done="fired",
-            legal=Q(enabled=True),
-            otherwise="disabled",
-        )
+        carry_out(request, queryset, fire, done="fired", legal=Q(enabled=True), otherwise="disabled")
 
     # One trigger
 

@@ -1,4 +1,4 @@
-"""Says what is wrong with this installation and how to fix it."""
+"""Shows what is wrong with this installation and how to fix it."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -10,8 +10,8 @@ from config.health.doctor import examine
 
 
 class Command(BaseCommand):
-    help = "Say what is wrong with this installation and how to fix it; exit code 1 if anything is."
-    # They are part of the findings, and must not keep the others from being shown.
+    help = "Show what is wrong with this installation and how to fix it; exit code 1 if anything is wrong."
+    # They are part of the findings; a failed check must not prevent the others.
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:

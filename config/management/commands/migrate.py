@@ -1,4 +1,4 @@
-"""Django's `migrate`, which gives way: while it waits for a lock on a table, all that comes after it waits behind it."""
+"""Django's `migrate`, with short lock timeouts: while it waits for a lock on a table, later statements wait behind it."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from django.db import OperationalError, connection
 from psycopg.errors import LockNotAvailable
 
 WAIT_FOR_A_LOCK = "SET LOCAL lock_timeout = '2s'"
-PAUSE = 5  # seconds: what waited behind it goes on meanwhile
+PAUSE = 5  # seconds, in which the statements behind it continue
 
 
 class Command(migrate.Command):
@@ -30,8 +30,8 @@ class Command(migrate.Command):
 
 
 def give_way(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:
-    """In transactions alone: what is done outside of one, such as an index that is built beside everything, cannot be rolled
-    back, and stops nothing while it waits."""
+    """Only in transactions: statements outside of one, such as building an index concurrently, cannot be rolled back, and
+    block nothing while they wait."""
     if context["connection"].in_atomic_block and not many:
         execute(WAIT_FOR_A_LOCK, None, False, context)
     return execute(sql, params, many, context)

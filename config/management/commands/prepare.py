@@ -1,4 +1,4 @@
-"""What `up` does with the database before the processes start; prints how to get in."""
+"""Prepares the database for `up` before the processes start; prints how to log in."""
 
 import contextlib
 from argparse import ArgumentParser
@@ -15,7 +15,7 @@ from runs.management.operator import operator
 from runs.queues.pause import EVERY, pause
 from runs.queues.state import find_queue
 
-# Each request alone on its line: to be copied whole.
+# Each request on its own line, to be copied whole.
 TRY = """Try:
 {curl}
 Then an agent that waits: it asks whether to refund that order, at {site}/admin/runs/approval/
@@ -27,14 +27,14 @@ After a restore, first see {restored}"""
 
 
 class Command(BaseCommand):
-    help = "Migrate, sync the agents, make sure the admin can log in, load the demo if wanted; safe to repeat."
+    help = "Migrate, sync the agents, ensure that admin can log in, load the demo with --demo; safe to repeat."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--demo", action="store_true", help="load the demo and print signed requests for it")
-        parser.add_argument("--paused", action="store_true", help="pause all queues, before anything is started")
+        parser.add_argument("--paused", action="store_true", help="pause all queues before any process starts")
 
     def handle(self, *, demo: bool, paused: bool, **options: Any) -> None:
-        # Standard output is for the way in alone; what is done on the way goes beside it.
+        # Standard output is only for the login; other output goes to standard error.
         call_command("migrate", interactive=False, verbosity=0)
         if paused:
             pause_everything()
@@ -50,6 +50,6 @@ class Command(BaseCommand):
 
 
 def pause_everything() -> None:
-    """Pause all queues; a pause that was there stays, with its reason."""
+    """Pause all queues; an existing pause keeps its reason."""
     with contextlib.suppress(IllegalState):
         pause(EVERY, reason="started with --paused", by=operator())

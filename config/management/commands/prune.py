@@ -13,12 +13,12 @@ from runs.retention.sweep import set_out_afresh
 
 
 class Command(BaseCommand):
-    help = "Take away what is older than the WAKEFUL_KEEP_… settings say; Beat does the same every hour."
+    help = "Delete rows that are older than the WAKEFUL_KEEP_… settings allow; Beat does the same every hour."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--dry-run", action="store_true", help="only count what would go; changes nothing")
+        parser.add_argument("--dry-run", action="store_true", help="only count the rows; changes nothing")
         parser.add_argument(
-            "--afresh", action="store_true", help="from the oldest row on, not from where it ended last"
+            "--afresh", action="store_true", help="start at the oldest row, not where the last run ended"
         )
         parser.add_argument("--budget", type=_duration, metavar="TIME", help="stop after this long, such as 30s or 10m")
         parser.add_argument("--json", action="store_true", dest="as_json", help="print a JSON list")

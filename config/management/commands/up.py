@@ -33,9 +33,9 @@ class Command(BaseCommand):
         )
 
     def handle(self, *, demo: bool, paused: bool, **options: Any) -> None:
-        # Into a file or a pipe, too, lines come as they are said, in the order of the processes that say them.
+        # Line buffering also for files and pipes, so that lines of all processes appear in order.
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-        # A SIGTERM while the servers start must stop them as a Ctrl-C does.
+        # A SIGTERM while the servers start must stop them like a Ctrl-C.
         signal.signal(signal.SIGTERM, _interrupt)
         signal.signal(signal.SIGHUP, _interrupt)
         try:
@@ -51,7 +51,7 @@ class Command(BaseCommand):
                 )
                 running = {**servers.urls, **({"WAKEFUL_DEMO": "1"} if demo else {})}
                 home.keep(settings.WAKEFUL_HOME, running)
-                # Running as root is for the operator to decide; saying so at every start is noise.
+                # Whether to run as root is the operator's decision; a warning at every start is noise.
                 quiet = {"PYTHONWARNINGS": "ignore:You're running the worker with superuser privileges"}
                 env = {**quiet, **os.environ, **running}
                 self._supervise(env, banner=self._prepare(env, demo=demo, paused=paused))
@@ -74,14 +74,13 @@ class Command(BaseCommand):
                 greeted = True
 
         supervisor.run(
-            each_second=greet_when_ready,
-            on_start=lambda pids: home.remember_processes(settings.WAKEFUL_HOME, pids),
+            each_second=greet_when_ready, on_start=lambda pids: home.remember_processes(settings.WAKEFUL_HOME, pids)
         )
         home.remember_processes(settings.WAKEFUL_HOME, {})
         self.stdout.write("All processes stopped.")
 
     def _prepare(self, env: Mapping[str, str], *, demo: bool, paused: bool) -> str:
-        """Migrations, agents, access and demo, in a process that knows the servers' URLs; the way in, to be printed."""
+        """Run `prepare` in a process that has the servers' URLs; returns its output, how to log in."""
         self.stdout.write("Preparing the database …")
         done = subprocess.run(
             [sys.executable, sys.argv[0], "prepare", *(["--demo"] if demo else []), *(["--paused"] if paused else [])],
@@ -108,27 +107,24 @@ class Command(BaseCommand):
 
 
 def _programs() -> list[Program]:
-    """Named by the kind they show up as, in the order they start: web is last, so that what it accepts is worked on at once."""
+    """Named like their kinds, in the order of their start: web is last, so that accepted events are processed at once."""
     python = sys.executable
     grace = settings.WAKEFUL_SHUTDOWN_GRACE.total_seconds()
     celery = [python, "-m", "celery", "--quiet", "-A", "config"]
+    worker = [
+        *celery,
+        "worker",
+        "--without-gossip",
+        "--without-mingle",
+        "--concurrency",
+        str(settings.WAKEFUL_CONCURRENCY),
+    ]
     granian = [python, "-m", "granian", "--interface", "rsgi", "--http", "1", "--no-ws", "--log-level", "error"]
     web = [*granian, "--host", HOST, "--port", str(settings.WAKEFUL_PORT), "--workers-kill-timeout", "10"]
-    # Each granian worker listens for itself, so the port stays open as long as one of two is alive.
+    # Each granian worker listens on its own socket, so the port stays open while one of the two is alive.
     web = [*web, "--workers", "2", "--respawn-failed-workers"]
     return [
-        Program(
-            name="worker",
-            command=[
-                *celery,
-                "worker",
-                "--without-gossip",
-                "--without-mingle",
-                "--concurrency",
-                str(settings.WAKEFUL_CONCURRENCY),
-            ],
-            patience=grace + 10,
-        ),
+        Program(name="worker", command=worker, patience=grace + 10),
         Program(name="dispatcher", command=[python, sys.argv[0], "dispatcher"]),
         Program(name="beat", command=[*celery, "beat"]),
         Program(name="web", command=[*web, "--backpressure", "4096", "config.rsgi:application"]),
@@ -136,7 +132,7 @@ def _programs() -> list[Program]:
 
 
 def _alive() -> set[str]:
-    """The kinds of process that /health/ready sees alive; none while the web process does not answer."""
+    """The kinds of live processes by /health/ready; none while the web process does not answer."""
     connection = http.client.HTTPConnection(HOST, settings.WAKEFUL_PORT, timeout=2)
     try:
         connection.request("GET", "/health/ready")

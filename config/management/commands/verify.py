@@ -2,7 +2,7 @@ import json
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from uuid import UUID
 
@@ -15,29 +15,32 @@ from config.health.verify import Report, invariants_in, verify
 
 
 class Command(BaseCommand):
-    help = "Look in the database for broken promises; exit 1 if there are any. Reads only, and may run at any time."
+    help = "Check the invariants of the database; exit code 1 if any is violated. Read-only, may run at any time."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--since", default="24h", metavar="SPAN", help="events this young, and their runs (default: %(default)s)"
+            "--since",
+            default="24h",
+            metavar="SPAN",
+            help="check events of this time span and their runs (default: %(default)s)",
         )
-        parser.add_argument("--all", action="store_true", dest="everything", help="all events and runs there are")
+        parser.add_argument("--all", action="store_true", dest="everything", help="check all events and runs")
         parser.add_argument(
             "--drained",
             action="store_true",
-            help="demand as well that nothing is left to do: no backlog, no run, no outbox",
+            help="also require that no work is left: no backlog, no live run, no outbox",
         )
         parser.add_argument(
             "--accepted",
             type=Path,
             metavar="FILE",
-            help='JSON lines {"event": id} of what senders were told: all must be there',
+            help='JSON lines {"event": id} that senders were told: all must exist',
         )
         parser.add_argument(
             "--invariants",
             type=Path,
             metavar="FILE",
-            help="SQL of your own: `--- what must hold`, then what finds violations",
+            help="your own SQL: `--- what must hold`, then a statement that finds violations",
         )
         parser.add_argument("--json", action="store_true", dest="as_json", help="print a JSON object")
 
@@ -54,7 +57,7 @@ class Command(BaseCommand):
     ) -> None:
         try:
             report = verify(
-                since=None if everything else now() - _span(since),
+                since=None if everything else now() - parse_duration(since),
                 drained=drained,
                 accepted=_events(accepted) if accepted else (),
                 own=invariants_in(invariants.read_text()) if invariants else (),
@@ -64,10 +67,6 @@ class Command(BaseCommand):
         self.stdout.write(_as_json(report) if as_json else "\n".join(_lines(report)))
         if not report.holds:
             sys.exit(1)
-
-
-def _span(text: str) -> timedelta:
-    return parse_duration(text)
 
 
 def _events(file: Path) -> Iterator[UUID]:

@@ -35,12 +35,7 @@ class Servers:
 
 @contextmanager
 def servers(
-    home: Path,
-    *,
-    postgres: bool = True,
-    valkey: bool = True,
-    durable: bool = True,
-    say: Callable[[str], None] = print,
+    home: Path, *, postgres: bool = True, valkey: bool = True, durable: bool = True, say: Callable[[str], None] = print
 ) -> Iterator[Servers]:
     """Run the servers on the data in `home` and stop them at the end; `durable=False` trades fsync for speed in tests."""
     with locked(home), ExitStack() as stack:

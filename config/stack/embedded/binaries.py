@@ -101,7 +101,7 @@ def _valkey_candidates() -> Iterator[Path]:
 
 
 def _version(binary: Path) -> tuple[int, ...] | None:
-    """What the binary says to --version, or None if it does not run here (wrong libc, wrong machine)."""
+    """The binary's output of --version, or None if it does not run here (wrong libc, wrong machine)."""
     try:
         said = subprocess.run(
             [binary, "--version"], capture_output=True, text=True, timeout=20, check=True, cwd="/"

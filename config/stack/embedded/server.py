@@ -1,4 +1,4 @@
-"""What both servers have in common: a place, a port, a password, a child process and its log."""
+"""The base of both servers: a folder, a port, a password, a child process and its log."""
 
 import contextlib
 import os
@@ -121,7 +121,7 @@ class Server:
         return False
 
     def _choose_port(self) -> int:
-        """The port of the last time, so that URLs stay valid; another one if somebody else has it now."""
+        """The port of the last start, so that URLs stay valid; another one if it is taken."""
         before = int(self._remembered("port") or 0)
         for port in (before, 0):
             with socket.socket() as probe:

@@ -1,20 +1,16 @@
 from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any
-from uuid import UUID
-
-from django.core.management.base import CommandError
 
 from runs.actions.approve import Choice, decide
 from runs.api.runs_json import ApprovalSerializer
 from runs.management.each import EachCommand
 from runs.management.json_argument import json_argument
 from runs.management.operator import operator
-from runs.models import Approval
 
 
 class Command(EachCommand):
-    help = "Approve what runs ask, or deny it."
+    help = "Decide approvals: approve them, approve with other arguments, or deny."
     noun = "approval"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -24,26 +20,15 @@ class Command(EachCommand):
         how.add_argument(
             "--arguments", type=json_argument, metavar="JSON", help="approve it with these arguments instead"
         )
-        parser.add_argument("--reason", default="", metavar="TEXT")
-        parser.add_argument(
-            "--digest", default="", metavar="HEX", help="refuse if it asks for something else than this"
-        )
+        parser.add_argument("--reason", default="", metavar="TEXT", help="record why")
+        parser.add_argument("--digest", default="", metavar="HEX", help="refuse unless the approval has this digest")
 
-    def act(
-        self, id: str, *, deny: bool = False, arguments: Any = None, reason: str = "", digest: str = "", **options: Any
-    ) -> Mapping[str, Any]:
+    def act(self, id: str, *, deny: bool = False, arguments: Any = None, **options: Any) -> Mapping[str, Any]:
         decision: Choice = "deny" if deny else "approve" if arguments is None else "edit"
-        try:
-            approval_id = UUID(id)
-        except ValueError:
-            raise CommandError("no such approval") from None
-        try:
-            decided = decide(
-                approval_id, decision=decision, arguments=arguments, reason=reason, digest=digest, by=operator()
-            )
-        except Approval.DoesNotExist:
-            raise CommandError("no such approval") from None
-        return ApprovalSerializer(decided).data
+        given = {name: options[name] for name in ("reason", "digest")}
+        return ApprovalSerializer(
+            decide(self.id_of(id), decision=decision, arguments=arguments, by=operator(), **given)
+        ).data
 
     def describe(self, done: Mapping[str, Any]) -> str:
         return f"{done['id']} {done['status']}"

@@ -9,9 +9,7 @@ from runs.states import LIVE
 
 
 class Command(FoundRunsCommand):
-    help = (
-        "Cancel runs that have not finished: those named, or all that a filter finds. Running ones stop within seconds."
-    )
+    help = "Cancel unfinished runs, by id or by filter. Running ones stop within seconds."
     done = "cancelled"
     legal = meant = sorted(LIVE)
 

@@ -13,15 +13,15 @@ AS_IT_WAS = object()
 
 
 class Command(EachRunCommand):
-    help = "Make new runs that begin where earlier ones had come to; unfinished ones are cancelled."
+    help = "Create runs from copies of the journals of earlier runs; unfinished origins are cancelled."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
-            "--step", default="", metavar="KEY", help="the first entry of the journal that is done anew (default: all)"
+            "--step", default="", metavar="KEY", help="copy the journal before this entry (default: copy nothing)"
         )
         parser.add_argument(
-            "--input", type=json_argument, default=AS_IT_WAS, metavar="JSON", help="instead of what the run was given"
+            "--input", type=json_argument, default=AS_IT_WAS, metavar="JSON", help="replace the input of the run"
         )
 
     def act_on(self, run_id: UUID, *, step: str = "", input: Any = AS_IT_WAS, **options: Any) -> Run:

@@ -13,16 +13,16 @@ LOOK_EVERY = 0.5  # seconds
 
 
 class Command(BaseCommand):
-    help = "Start no more runs, of one queue or of all; events go on being accepted and become runs that wait."
+    help = "Start no more runs, of one queue or of all; events are still accepted, and their runs wait."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("queue", nargs="?", default=EVERY, metavar="QUEUE", help="this one only, instead of all")
-        parser.add_argument("--reason", required=True, help="for whoever comes next")
+        parser.add_argument("queue", nargs="?", default=EVERY, metavar="QUEUE", help="pause this queue only")
+        parser.add_argument("--reason", required=True, help="record why; shown while the queue is paused")
         parser.add_argument(
             "--wait",
             type=float,
             metavar="SECONDS",
-            help="until none of its runs is running; exit code 1 if some still are",
+            help="wait until none of its runs is running; exit code 1 if some still are",
         )
 
     def handle(self, *, queue: str, reason: str, wait: float | None, **options: Any) -> None:
@@ -37,9 +37,9 @@ class Command(BaseCommand):
     def _wait(self, queue: str, deadline: float) -> None:
         while left := running(queue):
             if time.monotonic() > deadline:
-                raise CommandError(f"{left} of its runs are still running.")
+                raise CommandError(f"{left} of its runs are still running. Wait longer (--wait), or cancel them.")
             time.sleep(LOOK_EVERY)
-        self.stdout.write("Nothing of it is running.")
+        self.stdout.write("None of its runs is running.")
 
 
 def running(queue: str) -> int:

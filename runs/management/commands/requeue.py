@@ -9,7 +9,7 @@ from runs.states import REQUEUEABLE, RunStatus
 
 
 class Command(FoundRunsCommand):
-    help = "Queue failed or cancelled runs again: those named, or all that a filter finds."
+    help = "Queue failed or cancelled runs again, by id or by filter."
     done = "requeued"
     legal = sorted(REQUEUEABLE)
     meant = (RunStatus.FAILED,)

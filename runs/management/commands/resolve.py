@@ -10,13 +10,13 @@ from runs.models import Run
 
 
 class Command(EachRunCommand):
-    help = "Say of uncertain runs whether the step each is parked over has happened."
+    help = "Resolve uncertain runs: say whether the step happened that each is parked over."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--outcome", choices=get_args(Answer), required=True)
+        parser.add_argument("--outcome", choices=get_args(Answer), required=True, help="say what happened")
         parser.add_argument(
-            "--result", type=json_argument, metavar="JSON", help="the step's output, with --outcome happened"
+            "--result", type=json_argument, metavar="JSON", help="record this output, with --outcome happened"
         )
 
     def act_on(self, run_id: UUID, *, outcome: Answer = "fail", result: Any = None, **options: Any) -> Run:

@@ -9,10 +9,10 @@ from runs.queues.pause import EVERY, resume
 
 
 class Command(BaseCommand):
-    help = "Start runs again, of one queue or of all, that were kept from it by `pause` or `up --paused`."
+    help = "Start runs again after `pause` or `up --paused`, of one queue or of all."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("queue", nargs="?", default=EVERY, metavar="QUEUE", help="this one only, instead of all")
+        parser.add_argument("queue", nargs="?", default=EVERY, metavar="QUEUE", help="resume this queue only")
 
     def handle(self, *, queue: str, **options: Any) -> None:
         try:

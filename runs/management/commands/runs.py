@@ -18,11 +18,11 @@ class Command(BaseCommand):
     help = "List runs, newest first."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--status", choices=RunStatus.values)
-        parser.add_argument("--trigger", metavar="SLUG")
-        parser.add_argument("--event", type=UUID, metavar="ID")
+        parser.add_argument("--status", choices=RunStatus.values, help="list runs in this status")
+        parser.add_argument("--trigger", metavar="SLUG", help="list runs of this trigger")
+        parser.add_argument("--event", type=UUID, metavar="ID", help="list runs of this event")
         parser.add_argument(
-            "--limit", type=_positive, default=20, metavar="N", help="at most this many (default: %(default)s)"
+            "--limit", type=_positive, default=20, metavar="N", help="list at most this many (default: %(default)s)"
         )
         parser.add_argument("--json", action="store_true", dest="as_json", help="print a JSON list")
 

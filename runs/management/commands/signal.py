@@ -11,12 +11,12 @@ from runs.models import Run
 
 
 class Command(EachRunCommand):
-    help = "Send runs a signal, which each may wait for under its name, now or later."
+    help = "Send runs a signal, which each may wait for by its name, now or later."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("name", metavar="NAME", help="the signal's name")
-        parser.add_argument("--data", type=json_argument, metavar="JSON", help="what comes along with it")
+        parser.add_argument("name", metavar="NAME", help="name the signal")
+        parser.add_argument("--data", type=json_argument, metavar="JSON", help="send this data with it")
 
     def act_on(self, run_id: UUID, *, name: str = "", data: Any = None, **options: Any) -> Run:
         signal(run_id, name=name, data=data, by=operator())

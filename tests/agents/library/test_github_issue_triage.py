@@ -68,7 +68,7 @@ def test_a_like_issue_of_another_repository_is_no_duplicate() -> None:
 @pytest.mark.django_db
 @pytest.mark.parametrize("payload", [None, [], {}, {"issue": {}}, {"zen": "Keep it logically awesome."}])
 def test_a_payload_without_an_issue_fails_for_good(payload: Any) -> None:
-    with pytest.raises(Permanent, match="no GitHub"):
+    with pytest.raises(Permanent, match="not the payload of a GitHub"):
         run_agent(github_issue_triage, data=payload)
 
 

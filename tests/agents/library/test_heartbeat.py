@@ -26,7 +26,7 @@ def test_what_was_missed_is_told_to_a_person_once_and_it_comes_often_again() -> 
 
     assert (late.result["missed"], next_one.result["missed"]) == (4, 0)
     [notice] = late.notifications
-    assert notice.text == "Nothing woke between 2026-11-20 09:03 and 2026-11-20 09:07 UTC: 4 beats missed."
+    assert notice.text == "No wake between 2026-11-20 09:03 and 2026-11-20 09:07 UTC: 4 beats missed."
     assert not next_one.notifications
     assert [minutes_until_next(done) for done in (late, next_one)] == [1, 2]
 

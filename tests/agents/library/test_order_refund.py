@@ -9,7 +9,7 @@ from agents.testing import AgentResult, Crashed, Journal, run_agent
 
 pytestmark = pytest.mark.django_db
 
-WISH = {"order": "A-1"}
+ORDER = {"order": "A-1"}
 APPROVAL, PARCEL = "approval#1", "event parcel.returned#1"
 
 
@@ -17,8 +17,8 @@ def an_order() -> Order:
     return Order.objects.create(number="A-1", total="42.50", placed_at="2026-11-20T00:00Z")
 
 
-def wish(answer: str | Answer, parcel: Any = WISH, **given: Any) -> AgentResult:
-    return run_agent(order_refund, data=WISH, waits={APPROVAL: answer, PARCEL: parcel}, **given)
+def refund_order(answer: str | Answer, parcel: Any = ORDER, **given: Any) -> AgentResult:
+    return run_agent(order_refund, data=ORDER, waits={APPROVAL: answer, PARCEL: parcel}, **given)
 
 
 def refunded() -> str:
@@ -28,28 +28,28 @@ def refunded() -> str:
 def test_money_is_given_back_once_a_person_has_said_so_and_the_goods_are_here() -> None:
     an_order()
 
-    done = wish(Answer(decision="approved", arguments={"amount": "42.50"}, by="admin:ada"))
+    done = refund_order(Answer(decision="approved", arguments={"amount": "42.50"}, by="admin:ada"))
 
     assert done.result == {"order": "A-1", "refunded": "42.50", "new": True}
     assert refunded() == "42.50"
-    assert [notice.text for notice in done.notifications] == ["Refunded 42.50 of order A-1, granted by admin:ada"]
+    assert [notice.text for notice in done.notifications] == ["Refunded 42.50 of order A-1, approved by admin:ada"]
 
 
 def test_it_asks_before_it_waits_and_waits_before_it_pays() -> None:
     an_order()
 
-    done = wish("approved")
+    done = refund_order("approved")
 
     assert done.journal.keys == ["find the order", APPROVAL, PARCEL, "refund", "notify#1"]
 
 
-def test_a_crash_after_the_money_was_given_back_gives_none_twice() -> None:
+def test_a_crash_after_the_refund_does_not_refund_twice() -> None:
     an_order()
     journal = Journal()
 
     with pytest.raises(Crashed):
-        wish("approved", journal=journal, crash_after="refund")
-    done = wish("approved", journal=journal)
+        refund_order("approved", journal=journal, crash_after="refund")
+    done = refund_order("approved", journal=journal)
 
     assert (done.steps, done.result["refunded"]) == (["notify#1"], "42.50")
 
@@ -57,34 +57,34 @@ def test_a_crash_after_the_money_was_given_back_gives_none_twice() -> None:
 def test_a_person_may_give_back_less() -> None:
     an_order()
 
-    wish(Answer(decision="edited", arguments={"amount": 40}))
+    refund_order(Answer(decision="edited", arguments={"amount": 40}))
 
     assert refunded() == "40.00"
 
 
 @pytest.mark.parametrize("edited", [{"amount": "50"}, {"amount": 0}, {"amount": "much"}, {}, [], "40"])
-def test_an_amount_that_cannot_be_given_back_fails_with_what_to_do(edited: Any) -> None:
+def test_an_impossible_refund_fails_with_the_fix(edited: Any) -> None:
     an_order()
 
     with pytest.raises(StepFailed, match="fork the run from its approval") as raised:
-        wish(Answer(decision="edited", arguments=edited))
+        refund_order(Answer(decision="edited", arguments=edited))
 
     assert raised.value.permanent
     assert refunded() == "None"
 
 
 @pytest.mark.parametrize("answer", ["denied", "expired"])
-def test_what_nobody_grants_is_not_given_back(answer: str) -> None:
+def test_a_denied_or_expired_refund_is_not_paid(answer: str) -> None:
     an_order()
 
-    assert wish(answer).result == {"order": "A-1", "refunded": None, "because": answer}
+    assert refund_order(answer).result == {"order": "A-1", "refunded": None, "because": answer}
     assert refunded() == "None"
 
 
 def test_goods_that_do_not_return_are_told_of() -> None:
     an_order()
 
-    done = wish("approved", parcel=None)
+    done = refund_order("approved", parcel=None)
 
     assert (done.result["because"], refunded()) == ("not returned", "None")
     assert "have not returned within 14 days" in done.notifications[0].text
@@ -93,14 +93,14 @@ def test_goods_that_do_not_return_are_told_of() -> None:
 def test_a_refund_that_was_given_is_not_asked_for_again() -> None:
     Order.objects.filter(pk=an_order().pk).update(refunded="42.50")
 
-    assert run_agent(order_refund, data=WISH).result == {"order": "A-1", "refunded": "42.50", "new": False}
+    assert run_agent(order_refund, data=ORDER).result == {"order": "A-1", "refunded": "42.50", "new": False}
 
 
 def test_an_unknown_order_fails_until_it_is_there_and_the_run_is_requeued() -> None:
     journal = Journal()
     with pytest.raises(StepFailed, match="'A-1' is not known.*requeue"):
-        wish("approved", journal=journal)
+        refund_order("approved", journal=journal)
 
     an_order()
 
-    assert wish("approved", journal=journal).result["refunded"] == "42.50"
+    assert refund_order("approved", journal=journal).result["refunded"] == "42.50"

@@ -129,7 +129,7 @@ def test_built_in_sources_cannot_be_edited(admin: Client) -> None:
 # Triggers
 
 
-def test_trigger_is_made_with_what_differs_from_the_defaults(admin: Client, agent: str) -> None:
+def test_trigger_stores_only_values_that_differ_from_the_defaults(admin: Client, agent: str) -> None:
     admin.post("/admin/triggers/trigger/add/", {**NEW_TRIGGER, "agent": agent, "retries": "0"})
 
     trigger = Trigger.objects.get(slug="dear-invoices")

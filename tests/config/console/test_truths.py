@@ -100,7 +100,7 @@ def test_an_event_whose_trigger_was_deleted_before_dispatch_says_so(admin: Clien
     assert "no trigger matched it" not in page
 
 
-def test_the_page_of_a_run_shows_who_decided_what_it_asked(admin: Client) -> None:
+def test_the_page_of_a_run_shows_decisions_on_its_approvals(admin: Client) -> None:
     run = make_run(status="waiting")
     approval = make_approval(run, status="open")
     assert "No entries." in shown(admin, page_of("runs_run", run))

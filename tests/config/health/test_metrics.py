@@ -37,7 +37,7 @@ def test_an_empty_installation_has_nothing_waiting() -> None:
     assert metrics["wakeful_schedule_late_seconds",] == 0
 
 
-def test_what_waits_is_counted() -> None:
+def test_waiting_work_is_counted() -> None:
     make_event()
     make_event()
     make_paused_trigger()
@@ -78,7 +78,7 @@ def test_a_process_kind_tells_when_it_was_last_seen() -> None:
     assert metrics["wakeful_process_seen_seconds", "worker"] < 60
 
 
-def test_what_is_wrong_is_a_metric_of_its_own() -> None:
+def test_each_problem_is_a_metric() -> None:
     pause("default", reason="the printer burns", by="test")
 
     metrics = scrape()

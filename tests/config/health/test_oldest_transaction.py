@@ -22,7 +22,7 @@ def neighbour(**options: Any) -> Iterator[psycopg.Connection[Any]]:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_idle_neighbour_in_a_transaction_is_named_with_what_ends_it(settings: Any) -> None:
+def test_an_idle_session_in_a_transaction_is_named_with_the_statement_that_ends_it(settings: Any) -> None:
     settings.WAKEFUL_ALARM_TRANSACTION = timedelta(milliseconds=1)
 
     with neighbour(application_name="report") as other:
@@ -40,7 +40,7 @@ def test_an_idle_neighbour_in_a_transaction_is_named_with_what_ends_it(settings:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_replication_slot_that_nobody_reads_from_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_inactive_replication_slot_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with neighbour(autocommit=True) as other:
         other.execute("SELECT pg_create_physical_replication_slot('forgotten', true)")
         try:

@@ -37,7 +37,7 @@ def test_a_whole_installation_is_ready_and_names_its_processes(client: Client) -
     }
 
 
-def test_whatever_is_wrong_is_named_but_events_are_still_accepted(client: Client) -> None:
+def test_problems_are_named_but_events_are_still_accepted(client: Client) -> None:
     Worker.objects.create(kind="beat", host="here", pid=1, version="1")
 
     answer = client.get("/health/ready")

@@ -87,7 +87,7 @@ def test_a_whole_installation_has_nothing_wrong() -> None:
         ("beat", "no schedule fires", "celery -A config beat"),
     ],
 )
-def test_a_missing_process_is_named_with_what_stands_still_and_how_to_start_one(
+def test_a_missing_process_is_named_with_its_effect_and_the_command_to_start_it(
     kind: str, effect: str, command: str
 ) -> None:
     problem = only(make_situation(without=kind, unseen={kind: 42.0}))
@@ -224,7 +224,7 @@ def test_workers_that_are_all_stopping_are_as_good_as_none() -> None:
         ),
     ],
 )
-def test_what_is_late_or_stopped_is_named(fields: dict[str, Any], name: str, told: str) -> None:
+def test_late_and_stopped_work_is_named(fields: dict[str, Any], name: str, told: str) -> None:
     problem = only(make_situation(**fields))
 
     assert problem.name == name
@@ -241,7 +241,7 @@ def test_what_is_late_or_stopped_is_named(fields: dict[str, Any], name: str, tol
         {"queues": [make_queue("*"), make_queue(ready=5, oldest_seconds=60.0)]},
     ],
 )
-def test_what_waits_its_turn_is_no_problem(fields: dict[str, Any]) -> None:
+def test_work_that_waits_its_turn_is_no_problem(fields: dict[str, Any]) -> None:
     assert problems(make_situation(**fields)) == []
 
 

@@ -74,7 +74,7 @@ def test_an_edit_that_beat_does_not_take_up_is_told_of() -> None:
     assert "1 edited schedule is waiting for a new next fire, the oldest for 3 min" in found()["edits"].text
 
 
-def test_a_schedule_that_cannot_fire_is_named_with_what_is_wrong() -> None:
+def test_a_schedule_that_cannot_fire_is_named_with_the_fault() -> None:
     beat_is_alive()
     make_schedule("sound")
     make_schedule("broken")
@@ -87,7 +87,7 @@ def test_a_schedule_that_cannot_fire_is_named_with_what_is_wrong() -> None:
     assert found()["schedules-broken"].is_alarm
 
 
-def test_what_was_missed_in_the_last_day_is_named() -> None:
+def test_missed_fires_of_the_last_day_are_named() -> None:
     now = database_now()
     digest, cleanup, report = (make_schedule(name) for name in ("digest", "cleanup", "report"))
     make_skip(digest, "missed", now - HOUR, count=3)
@@ -102,7 +102,7 @@ def test_what_was_missed_in_the_last_day_is_named() -> None:
     assert (missed.first, missed.last) == (now - 2 * HOUR, now - HOUR)
 
 
-def test_doctor_names_what_was_missed_and_does_not_call_it_a_fault() -> None:
+def test_doctor_names_missed_fires_but_not_as_a_fault() -> None:
     make_skip(make_schedule(), "missed", database_now() - HOUR, count=12)
 
     [finding] = [one for one in doctor.processes() if one.text.startswith("schedules missed")]
@@ -111,7 +111,7 @@ def test_doctor_names_what_was_missed_and_does_not_call_it_a_fault() -> None:
     assert not finding.fix
 
 
-def test_the_first_page_names_what_was_missed(admin_client: Client) -> None:
+def test_the_first_page_names_missed_fires(admin_client: Client) -> None:
     page = admin_client.get("/admin/").content.decode()
     assert "Fires missed" not in page
 

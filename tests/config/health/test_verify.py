@@ -342,14 +342,14 @@ UNDONE: dict[Callable[[], None], str] = {
 
 
 @pytest.mark.parametrize("made", BROKEN, ids=lambda made: made.__name__)
-def test_what_is_broken_is_named_and_nothing_else(made: Callable[[], None]) -> None:
+def test_only_the_violated_invariant_is_named(made: Callable[[], None]) -> None:
     made()
 
     assert set(violated()) == BROKEN[made]
 
 
 @pytest.mark.parametrize("made", UNDONE, ids=lambda made: made.__name__)
-def test_what_a_durable_run_was_left_with_is_named_once_nothing_is_left_to_do(made: Callable[[], None]) -> None:
+def test_leftovers_of_a_durable_run_are_named_when_drained(made: Callable[[], None]) -> None:
     made()
 
     assert violated() == []
@@ -379,7 +379,7 @@ def test_a_durable_run_that_is_sound_breaks_no_promise() -> None:
     assert report.counts["waits"] == {"event": 3, "approval": 4, "time": 1}
 
 
-def test_progress_begins_to_count_attempts_anew() -> None:
+def test_progress_restarts_the_count_of_attempts() -> None:
     run = make_run(status="failed", attempt=1, epoch=3, policy=RETRIES)
     make_step(run)
     for epoch, (number, outcome) in enumerate([(1, "lost"), (2, "waiting"), (1, "failed")], start=1):
@@ -438,7 +438,7 @@ def test_a_requeued_run_may_count_from_one_again() -> None:
     assert violated() == []
 
 
-def test_what_is_left_to_do_is_a_violation_only_where_nothing_should_be() -> None:
+def test_open_work_is_a_violation_only_when_drained() -> None:
     make_run()
     OutboxMessage.objects.create(topic="event", payload={})
     make_event()
@@ -458,7 +458,7 @@ def test_an_accepted_event_that_is_not_there_is_lost() -> None:
     assert violated(accepted=[event.id, uuid7()]) == ["no accepted event is lost"]
 
 
-def test_only_what_came_since_is_looked_at() -> None:
+def test_only_events_since_then_are_checked() -> None:
     a_success_without_its_ledger()
 
     assert violated(since=datetime.now(UTC) + timedelta(minutes=1)) == []
@@ -485,7 +485,7 @@ def test_nothing_can_be_written_by_an_invariant() -> None:
         verify(own=own)
 
 
-def test_the_command_exits_with_1_and_says_what_is_violated(tmp_path: Path) -> None:
+def test_the_command_exits_with_1_and_names_the_violation(tmp_path: Path) -> None:
     run = make_success(ledger=False)
     history = tmp_path / "history.jsonl"
     history.write_text(json.dumps({"event": str(uuid7())}) + '\n{"error": "TimeoutError"}\n')

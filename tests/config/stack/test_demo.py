@@ -25,7 +25,7 @@ def test_the_printed_request_is_accepted_and_its_repetition_is_a_duplicate(clien
     assert Event.objects.get().type == "order.placed"
 
 
-def test_what_waits_and_what_lets_it_go_on_can_be_pasted_too(client: Client) -> None:
+def test_the_requests_of_the_durable_demo_can_be_pasted_too(client: Client) -> None:
     demo = load_demo()
 
     assert [paste(client, curl).status_code for curl in (demo.refund, demo.returned)] == [202, 202]

@@ -94,7 +94,7 @@ def test_servers_die_with_the_process_that_started_them(home: Path) -> None:
     eventually(lambda: not any(command_of(pid) for pid in pids))
 
 
-def test_data_of_another_major_version_is_refused_with_what_to_do(home: Path) -> None:
+def test_data_of_another_major_version_is_refused_with_the_fix(home: Path) -> None:
     server = postgres.Postgres(home, durable=False)
     server.data.mkdir()
     (server.data / "PG_VERSION").write_text("9\n")

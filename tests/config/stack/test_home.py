@@ -9,7 +9,7 @@ from config.stack import children, home
 from config.stack.embedded import EmbeddedError
 
 
-def test_generated_secrets_stay_and_are_nobody_elses(tmp_path: Path) -> None:
+def test_generated_secrets_are_kept_and_private(tmp_path: Path) -> None:
     home.keep(tmp_path, {"DATABASE_URL": "postgres://one"})
     first = (tmp_path / "env").read_text()
     home.keep(tmp_path, {"DATABASE_URL": "postgres://two"})

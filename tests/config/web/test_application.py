@@ -204,7 +204,7 @@ def test_a_delivery_that_broke_off_is_counted_as_refused(web: Stack) -> None:
         sender.shutdown(socket.SHUT_WR)
         assert status_of(sender) == 400
 
-    reason = "The body is not as long as Content-Length says."
+    reason = "The length of the body does not match Content-Length."
     eventually(lambda: refusals_of(web) == [{"reason": reason, "status": 400, "count": 1}])
 
 

@@ -101,7 +101,7 @@ def test_the_network_of_an_ipv6_address_counts(ada: User) -> None:
     assert attempt(Client(), "right", address="2001:db8:0:1::1").status_code == 302
 
 
-def test_behind_a_proxy_only_what_it_adds_itself_counts(ada: User, settings: Any) -> None:
+def test_behind_a_proxy_only_the_entry_it_adds_counts(ada: User, settings: Any) -> None:
     settings.WAKEFUL_PROXIES = 1
     for number in range(LIMIT):
         passed = {"X-Forwarded-For": f"192.0.2.{number}, {HERE}"}  # the first is the client's own invention
@@ -137,7 +137,7 @@ def test_logins_and_failures_are_on_record_with_the_address(ada: User, caplog: p
     assert sum("login.failed" in record.getMessage() for record in caplog.records) == LIMIT
 
 
-def test_what_was_typed_for_a_name_is_not_kept(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_typed_user_name_is_not_stored(caplog: pytest.LogCaptureFixture) -> None:
     attempt(Client(), "wrong", username="my-password-by-mistake")
 
     kept = [*AuditEntry.objects.values_list("detail", flat=True), *LoginFailure.objects.values_list("name", flat=True)]
@@ -191,7 +191,7 @@ def test_a_flood_of_logins_is_told_to_come_back_and_keeps_no_known_browser_out(
     assert len(begun) == 3
 
 
-def test_what_a_known_browser_may_ends_with_its_request(ada: User) -> None:
+def test_the_lane_of_a_known_browser_ends_with_its_request(ada: User) -> None:
     mine = Client()
     attempt(mine, "right")
     attempt(mine, "right")

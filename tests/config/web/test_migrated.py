@@ -29,7 +29,7 @@ def test_a_web_process_before_migrate_answers_503_and_accepts_after(stack: Stack
 
 
 @pytest.mark.chaos
-def test_a_migration_that_a_reader_holds_up_stops_nobody_and_is_tried_again(stack: Stack) -> None:
+def test_a_migration_blocked_by_a_reader_blocks_no_other_and_is_retried(stack: Stack) -> None:
     log = stack.folder / "migrate.log"
     back = [sys.executable, "manage.py", "migrate", "config", "0001"]
     with psycopg.connect(stack.database_url) as dump, log.open("wb") as output:

@@ -106,7 +106,7 @@ def test_an_approval_is_used_once() -> None:
     asked = make_asking_run()
     decide(asked.id, decision="approve", by="ada")
 
-    with pytest.raises(IllegalState, match="was approved by ada already") as refusal:
+    with pytest.raises(IllegalState, match="was already approved by ada") as refusal:
         decide(asked.id, decision="deny", by="bob")
 
     assert refusal.value.status == "approved"
@@ -124,7 +124,7 @@ def test_a_decision_meant_for_something_else_is_refused() -> None:
     assert Approval.objects.get().status == "approved"
 
 
-def test_what_is_over_cannot_be_decided_even_before_its_run_was_told() -> None:
+def test_an_expired_approval_cannot_be_decided_even_before_its_run_knows() -> None:
     asked = make_asking_run()
     Wait.objects.update(due_at=timezone.now() - timedelta(seconds=1))
 
@@ -184,7 +184,7 @@ def test_of_two_who_decide_at_once_one_wins_and_the_other_is_told_who() -> None:
 
     [refusal] = [one for one in said if isinstance(one, IllegalState)]
     approval = Approval.objects.get()
-    assert f"by {approval.decided_by} already" in str(refusal)
+    assert f"already {approval.status} by {approval.decided_by}" in str(refusal)
     assert AuditEntry.objects.get().by == approval.decided_by
     assert Run.objects.get().status == "queued"
 

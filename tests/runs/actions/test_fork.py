@@ -43,7 +43,7 @@ def make_running(run: Run) -> None:
     Run.objects.filter(pk=run.pk).update(status=RunStatus.RUNNING, ready_at=None, **owned)
 
 
-def test_a_fork_has_done_what_came_before_the_entry_it_begins_at() -> None:
+def test_a_fork_has_the_entries_before_its_first_one() -> None:
     origin = make_failed()
 
     new = fork(origin.id, step="c", by="ada")
@@ -106,7 +106,7 @@ def test_a_step_that_failed_is_copied_with_its_error() -> None:
     assert (step.status, step.error, step.error_kind) == ("failed", "boom", "ValueError")
 
 
-def test_what_was_never_proved_cannot_be_left_behind() -> None:
+def test_an_unproved_step_cannot_be_copied_by_a_fork() -> None:
     origin = make_run(status=RunStatus.UNCERTAIN)
     make_step(origin, "charge", status="started")
     make_step(origin, "later", is_keyed=True)
@@ -116,7 +116,7 @@ def test_what_was_never_proved_cannot_be_left_behind() -> None:
     assert journal_of(fork(origin.id, step="charge", by="ada")) == []
 
 
-def test_what_a_run_never_got_to_see_the_end_of_cannot_be_left_behind() -> None:
+def test_an_unfinished_wait_cannot_be_copied_by_a_fork() -> None:
     origin = make_run(status=RunStatus.WAITING)
     make_wait(origin, key="sleep#1")
     make_step(origin, "parallel", is_keyed=True)
@@ -132,7 +132,7 @@ def test_a_run_without_its_payload_cannot_be_forked() -> None:
         fork(origin.id, by="ada")
 
 
-def test_a_decision_that_is_copied_stays_the_decision_it_was() -> None:
+def test_a_copied_decision_does_not_change() -> None:
     origin = make_run(status=RunStatus.FAILED)
     asked = make_approval(
         origin, question="Refund?", arguments={"cents": 1}, digest="d1", decided_arguments={"cents": 1}
@@ -157,7 +157,7 @@ def make_refunded(effect: str = "idempotent", status: str = "done") -> Run:
 
 
 @pytest.mark.parametrize("status", ["done", "started"])
-def test_what_was_done_once_it_was_approved_is_not_repeated_without_asking_again(status: str) -> None:
+def test_a_fork_that_repeats_an_approved_step_asks_again(status: str) -> None:
     origin = make_refunded(status=status)
     asked_at = timezone.now() - timedelta(hours=3)
     Wait.objects.update(created_at=asked_at, due_at=asked_at + timedelta(hours=2))
@@ -174,7 +174,7 @@ def test_what_was_done_once_it_was_approved_is_not_repeated_without_asking_again
     ("origin", "step"),
     [(("idempotent", "done"), "mail"), (("idempotent", "failed"), "refund"), (("read", "done"), "refund")],
 )
-def test_what_was_approved_and_is_still_to_be_done_needs_no_second_decision(origin: tuple[str, str], step: str) -> None:
+def test_a_fork_before_the_approved_step_needs_no_second_decision(origin: tuple[str, str], step: str) -> None:
     copy = Approval.objects.get(wait__run=fork(make_refunded(*origin).id, step=step, by="ada"))
 
     assert (copy.status, copy.decided_by, copy.wait.status) == ("approved", "admin:bob", "done")
@@ -209,7 +209,7 @@ def test_children_stay_those_of_the_first_run() -> None:
     assert not Run.objects.filter(parent_id=new.id).exists()
 
 
-def test_the_fork_of_a_child_is_nobodys_child() -> None:
+def test_the_fork_of_a_child_has_no_parent() -> None:
     parent = make_run(status=RunStatus.SUCCEEDED)
     child = make_child(parent, status=RunStatus.FAILED)
 
@@ -305,7 +305,7 @@ def test_a_running_run_that_does_not_stop_in_time_is_not_forked(monkeypatch: pyt
     assert Run.objects.get().cancel_requested_at is not None
 
 
-def test_a_run_that_begins_while_it_is_being_forked_is_not_closed_under_its_worker(
+def test_a_run_that_starts_while_it_is_forked_is_not_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     origin = make_run()

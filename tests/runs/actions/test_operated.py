@@ -70,9 +70,7 @@ def approved(lab: Lab, desk: Desk, **said: Any) -> Run:
         ({"decision": "deny"}, "denied", []),
     ],
 )
-def test_a_body_goes_on_by_what_was_decided(
-    said: dict[str, Any], result: str, refunds: list[Any], lab: Lab, desk: Desk
-) -> None:
+def test_a_body_gets_the_decision(said: dict[str, Any], result: str, refunds: list[Any], lab: Lab, desk: Desk) -> None:
     run = approved(lab, desk, **said)
 
     assert (run.status, run.result) == ("succeeded", result)
@@ -95,7 +93,7 @@ def test_a_cancelled_run_that_is_requeued_asks_the_same_again(lab: Lab, desk: De
     assert desk.calls == [("look", "ada"), ("refund", 1200), ("write",)]
 
 
-def test_what_is_asked_of_a_cancelled_run_before_it_asks_again_is_closed(lab: Lab, desk: Desk) -> None:
+def test_the_approval_of_a_cancelled_run_is_closed_until_it_asks_again(lab: Lab, desk: Desk) -> None:
     run = lab.run(desk.body, input={"who": "ada"})
     first = asked(run)
     cancel(run.id, by="ada")
@@ -110,7 +108,7 @@ def cancel_meanwhile(run: AgentRun) -> None:
         cancel(run.id, by="ada")
 
 
-def test_a_cancel_asked_for_while_it_ran_is_not_forgotten_over_a_wait(lab: Lab) -> None:
+def test_a_cancel_of_a_running_run_wins_over_its_wait(lab: Lab) -> None:
     def body(run: AgentRun) -> None:
         cancel_meanwhile(run)
         run.ask_approval("Really?")
@@ -123,7 +121,7 @@ def test_a_cancel_asked_for_while_it_ran_is_not_forgotten_over_a_wait(lab: Lab) 
     assert Attempt.objects.get().outcome == "waiting"
 
 
-def test_a_cancel_asked_for_while_it_ran_is_not_forgotten_over_what_nobody_knows(lab: Lab) -> None:
+def test_a_cancel_of_a_running_run_wins_over_its_uncertain_step(lab: Lab) -> None:
     def send(run: AgentRun) -> None:
         cancel_meanwhile(run)
         raise ConnectionError("no answer")
@@ -153,7 +151,7 @@ def test_a_fork_from_the_failed_step_repeats_nothing_before_it(lab: Lab, desk: D
     assert verify().violated == []
 
 
-def test_a_fork_may_do_everything_anew_with_another_input(lab: Lab, desk: Desk) -> None:
+def test_a_fork_from_the_start_repeats_everything_with_new_input(lab: Lab, desk: Desk) -> None:
     desk.fails.add("look")
     run = lab.run(desk.body, input={"who": "ada"})
     desk.fails.clear()
@@ -210,7 +208,7 @@ def uncertain(lab: Lab, desk: Desk) -> Run:
 @pytest.mark.parametrize(
     ("outcome", "calls"), [("happened", [("write",)]), ("did_not_happen", [("refund", 1200), ("write",)])]
 )
-def test_a_body_goes_on_by_what_a_person_knows(outcome: Any, calls: list[Any], lab: Lab, desk: Desk) -> None:
+def test_a_body_gets_the_output_that_a_person_entered(outcome: Any, calls: list[Any], lab: Lab, desk: Desk) -> None:
     run = uncertain(lab, desk)
     assert run.steps.get(key="refund").arguments == ["refund", 1200]
 

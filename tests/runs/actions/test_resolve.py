@@ -24,7 +24,7 @@ def make_uncertain(**fields: Any) -> Run:
     return run
 
 
-def test_what_happened_is_written_down_as_the_steps_output() -> None:
+def test_resolving_as_happened_records_the_output_of_the_step() -> None:
     run = make_uncertain(attempt=3)
 
     resolved = resolve(run.id, outcome="happened", result={"id": "ch_1"}, by="ada")
@@ -35,7 +35,7 @@ def test_what_happened_is_written_down_as_the_steps_output() -> None:
     assert resolved.status_reason == "resolved by ada"
 
 
-def test_what_did_not_happen_is_forgotten_and_so_done_now() -> None:
+def test_resolving_as_not_happened_lets_the_step_be_called() -> None:
     run = make_uncertain()
     make_step(run, "before")
 
@@ -66,7 +66,7 @@ def test_every_answer_is_in_the_audit_log() -> None:
     assert entry.detail == {"outcome": "happened", "step": "charge", "position": Step.objects.get().position}
 
 
-def test_it_is_the_first_unproved_step_that_is_meant() -> None:
+def test_the_first_unproved_step_is_resolved() -> None:
     run = make_uncertain()
     make_step(run, "ship", status="started")
 

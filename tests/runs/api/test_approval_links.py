@@ -29,7 +29,7 @@ def text_of(response: Any) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", body))
 
 
-def test_the_page_shows_what_is_asked_until_when_and_decides_nothing() -> None:
+def test_the_page_shows_question_and_deadline_and_decides_nothing() -> None:
     asked = make_asking_run()
     Approval.objects.update(detail="The customer wrote\n<b>twice</b>.")
     Wait.objects.update(due_at=timezone.now() + timedelta(days=1))
@@ -45,7 +45,7 @@ def test_the_page_shows_what_is_asked_until_when_and_decides_nothing() -> None:
     assert Approval.objects.get().status == "pending"
 
 
-def test_whatever_opens_links_by_itself_decides_nothing() -> None:
+def test_opening_a_link_decides_nothing() -> None:
     asked = make_asking_run()
     link = approval_link(asked)
 
@@ -86,7 +86,7 @@ def test_arguments_may_be_edited() -> None:
     assert (Approval.objects.get().status, Approval.objects.get().decided_arguments) == ("edited", {"cents": 1})
 
 
-def test_a_denial_does_not_mind_what_stands_in_the_arguments() -> None:
+def test_a_denial_ignores_the_arguments() -> None:
     asked = make_asking_run()
 
     Client().post(approval_link(asked), {"decision": "deny", "arguments": "{"})
@@ -105,7 +105,7 @@ def test_a_denial_does_not_mind_what_stands_in_the_arguments() -> None:
         ({}, "required"),
     ],
 )
-def test_a_decision_that_makes_no_sense_is_shown_again_with_what_was_written(said: Any, complaint: str) -> None:
+def test_an_invalid_decision_is_shown_again_with_its_input(said: Any, complaint: str) -> None:
     asked = make_asking_run()
 
     response = Client().post(approval_link(asked), said)
@@ -147,7 +147,7 @@ def test_who_is_logged_in_is_named() -> None:
     assert Approval.objects.get().decided_by == "link:ada"
 
 
-def test_a_used_link_says_what_was_decided_and_nothing_of_what_was_asked() -> None:
+def test_a_used_link_shows_the_decision_and_not_the_question() -> None:
     asked = make_asking_run()
     link = approval_link(asked)
     decide(asked.id, decision="edit", by="admin:ada", arguments={"cents": 1}, reason="less")
@@ -192,7 +192,7 @@ def test_the_link_of_a_stopped_run_says_so() -> None:
     assert "its run stopped before a decision" in text_of(Client().get(approval_link(asked)))
 
 
-def test_a_link_outlives_what_retention_takes_away() -> None:
+def test_a_link_works_after_retention_has_removed_the_digest() -> None:
     asked = make_asking_run()
     link = approval_link(asked)
     decide(asked.id, decision="deny", by="ada")
@@ -216,7 +216,7 @@ def test_a_changed_link_leads_nowhere() -> None:
     )
 
 
-def test_a_link_is_good_for_what_it_was_made_for_only() -> None:
+def test_a_link_is_valid_for_its_own_question_only() -> None:
     asked = make_asking_run()
     link = approval_link(asked)
     Approval.objects.update(digest="0" * 64)

@@ -118,7 +118,7 @@ def test_resolve_answers_with_the_run() -> None:
         ("resolve", {"outcome": "fail", "result": 1}, "result"),
     ],
 )
-def test_what_makes_no_sense_is_400_naming_the_field(path: str, body: Any, field: str) -> None:
+def test_an_invalid_value_is_400_naming_the_field(path: str, body: Any, field: str) -> None:
     run = make_run(status=RunStatus.UNCERTAIN)
 
     answer = Api().post(f"runs/{run.id}/{path}/", body)
@@ -128,7 +128,7 @@ def test_what_makes_no_sense_is_400_naming_the_field(path: str, body: Any, field
 
 
 @pytest.mark.parametrize(("path", "body"), [("signal", {"name": "go"}), ("resolve", {"outcome": "fail"})])
-def test_what_a_finished_run_forbids_is_409_with_its_state(path: str, body: Any) -> None:
+def test_an_action_on_a_finished_run_is_409_with_its_status(path: str, body: Any) -> None:
     run = make_run(status=RunStatus.SUCCEEDED)
 
     answer = Api().post(f"runs/{run.id}/{path}/", body)
@@ -169,7 +169,7 @@ def test_approvals_are_listed_by_their_status() -> None:
     assert api.get("approvals/", status="maybe").status == 400
 
 
-def test_an_approval_is_read_with_what_it_asks() -> None:
+def test_an_approval_is_read_with_its_question() -> None:
     approval = make_asking_run()
 
     body = Api(["runs.view_approval"]).get(f"approvals/{approval.id}/").body
@@ -190,9 +190,9 @@ def test_only_who_may_decide_is_given_the_link() -> None:
 
 def test_decide_answers_with_the_approval() -> None:
     approval = make_asking_run()
-    wish = {"decision": "edit", "arguments": {"cents": 1}, "reason": "less", "digest": approval.digest}
+    request = {"decision": "edit", "arguments": {"cents": 1}, "reason": "less", "digest": approval.digest}
 
-    answer = Api(["runs.decide_approval"]).post(f"approvals/{approval.id}/decide/", wish)
+    answer = Api(["runs.decide_approval"]).post(f"approvals/{approval.id}/decide/", request)
 
     assert (answer.status, answer.body["status"], answer.body["decided_by"]) == (200, "edited", "token:ci")
     assert (answer.body["decided_arguments"], answer.body["reason"]) == ({"cents": 1}, "less")

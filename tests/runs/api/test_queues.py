@@ -8,7 +8,7 @@ from tests.support.runs import make_run
 pytestmark = pytest.mark.django_db
 
 
-def test_queues_are_listed_with_what_waits_and_first_the_one_that_stands_for_all() -> None:
+def test_queues_are_listed_with_their_waiting_runs_and_all_first() -> None:
     make_run()
 
     answer = Api().get("queues/")

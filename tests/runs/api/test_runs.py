@@ -139,7 +139,7 @@ def test_a_wait_that_makes_no_sense_is_400_naming_the_field(wait: str) -> None:
     assert (answer.status, list(answer.body)) == (400, ["wait"])
 
 
-def test_nobody_waits_where_too_many_wait_already(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_does_not_wait_if_too_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "WATCHERS", BoundedSemaphore(1))
     watch.WATCHERS.acquire()
 

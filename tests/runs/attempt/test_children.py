@@ -164,7 +164,7 @@ def test_a_parent_wakes_once_its_last_child_has_ended(parent: Claim, claim: Call
     assert (status_of(parent.run_id), wait.status) == ("queued", "done")
 
 
-def test_children_that_nobody_waits_for_keep_no_one_waiting(parent: Claim, claim: Callable[[str], Claim]) -> None:
+def test_children_without_a_waiting_parent_block_no_wait(parent: Claim, claim: Callable[[str], Claim]) -> None:
     enqueue_children(parent, children(parent, 2))
     first, _ = spawned(parent)
     wait_for(parent.run_id, first.id)
@@ -236,7 +236,7 @@ def test_the_children_of_a_cancelled_run_are_cancelled_and_theirs(parent: Claim,
     assert Wait.objects.filter(status="closed").count() == 2
 
 
-def test_a_running_child_is_asked_to_stop_and_those_behind_it_never_start(
+def test_a_running_child_is_asked_to_stop_and_blocked_ones_never_start(
     parent: Claim, claim: Callable[[str], Claim]
 ) -> None:
     enqueue_children(parent, children(parent, 3, at_once=1))

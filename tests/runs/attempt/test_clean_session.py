@@ -116,5 +116,5 @@ def test_a_body_that_changes_nothing_costs_nothing(monkeypatch: pytest.MonkeyPat
         ('SAVEPOINT "s1"', False),
     ],
 )
-def test_what_changes_a_session_is_told_from_its_text(statement: str, changes: bool) -> None:
+def test_statements_that_change_a_session_are_recognized_by_their_text(statement: str, changes: bool) -> None:
     assert bool(CHANGES.search(statement)) is changes

@@ -67,7 +67,7 @@ SERVICES: dict[str, Callable[[Run, Trigger], Any]] = {
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_a_body_that_calls_it_fails_at_once_and_is_told_what_to_do(
+def test_an_atomic_body_that_calls_a_locking_service_fails_with_the_fix(
     monkeypatch: pytest.MonkeyPatch, victim: Run, name: str
 ) -> None:
     trigger, locks = make_paused_trigger(), list[int]()
@@ -81,7 +81,7 @@ def test_a_body_that_calls_it_fails_at_once_and_is_told_what_to_do(
     run = executed(monkeypatch, body)
 
     assert (run.status, run.attempt, locks) == ("failed", 1, [0])
-    assert f"agent 'keeper' is atomic: what {name}() locks" in run.error
+    assert f"agent 'keeper' is atomic: {name}() takes locks" in run.error
     assert "transaction.on_commit" in run.error
     assert "durable=True" in run.error
     victim.refresh_from_db()
@@ -91,24 +91,26 @@ def test_a_body_that_calls_it_fails_at_once_and_is_told_what_to_do(
     assert not Schedule.objects.filter(task__name="hourly").exists()
 
 
-def test_a_coroutine_is_refused_it_as_well(monkeypatch: pytest.MonkeyPatch, victim: Run) -> None:
+def test_an_atomic_coroutine_is_refused_as_well(monkeypatch: pytest.MonkeyPatch, victim: Run) -> None:
     async def body(run: AgentRun) -> None:
         await sync_to_async(cancel)(victim.pk, by="keeper")
 
     run = executed(monkeypatch, body)
 
     assert run.status == "failed"
-    assert "what cancel() locks" in run.error
+    assert "cancel() takes locks" in run.error
 
 
-def test_after_the_commit_it_is_done(monkeypatch: pytest.MonkeyPatch, victim: Run) -> None:
+def test_a_locking_service_may_be_called_after_the_commit(monkeypatch: pytest.MonkeyPatch, victim: Run) -> None:
     run = executed(monkeypatch, lambda run: transaction.on_commit(lambda: cancel(victim.pk, by="keeper")))
 
     victim.refresh_from_db()
     assert (run.status, victim.status) == ("succeeded", "cancelled")
 
 
-def test_in_a_step_of_a_durable_agent_it_is_done(monkeypatch: pytest.MonkeyPatch, victim: Run) -> None:
+def test_a_locking_service_may_be_called_in_a_step_of_a_durable_agent(
+    monkeypatch: pytest.MonkeyPatch, victim: Run
+) -> None:
     def body(run: AgentRun) -> None:
         run.step("stop the other", lambda: cancel(victim.pk, by="keeper").status)
 
@@ -119,7 +121,7 @@ def test_in_a_step_of_a_durable_agent_it_is_done(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_test_of_the_agent_says_the_same(victim: Run) -> None:
-    with pytest.raises(LockRefused, match=r"'keeper' is atomic: what cancel\(\) locks"):
+    with pytest.raises(LockRefused, match=r"'keeper' is atomic: cancel\(\) takes locks"):
         run_agent(Agent(name="keeper", body=lambda run: cancel(victim.pk, by="keeper")), data={})
 
     assert not connection.in_atomic_block

@@ -30,7 +30,7 @@ WISHES: dict[str, Callable[[AgentRun], Any]] = {
 
 
 @pytest.mark.parametrize("wish", WISHES.values(), ids=WISHES.keys())
-def test_what_cannot_be_stored_fails_the_run_with_the_reason(lab: Lab, wish: Callable[[AgentRun], Any]) -> None:
+def test_a_value_that_cannot_be_stored_fails_the_run_with_the_reason(lab: Lab, wish: Callable[[AgentRun], Any]) -> None:
     run = lab.run(wish)
 
     assert (run.status, Wait.objects.count()) == ("failed", 0)
@@ -48,7 +48,7 @@ def test_an_outcome_that_cannot_be_stored_fails_the_run_and_not_the_process(
     assert "cannot be recorded" in run.error
 
 
-def test_arguments_of_which_some_have_numbers_as_names_are_asked_and_met_again(lab: Lab) -> None:
+def test_arguments_with_numbers_as_names_match_on_a_replay(lab: Lab) -> None:
     run = lab.run(lambda run: run.ask_approval("go?", arguments={"a": 1, 2: (3, 4)}).arguments)
     decide(Approval.objects.get().id, decision="approve", by="ada")
 

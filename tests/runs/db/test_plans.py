@@ -98,9 +98,7 @@ FROM (SELECT id, (ARRAY['time', 'event', 'approval'])[1 + (row_number() OVER ())
 
 @pytest.mark.parametrize("name", WAITS)
 @pytest.mark.parametrize("count", [100, 20_000])
-def test_what_wakes_runs_reads_no_more_the_more_of_them_wait(
-    name: str, count: int, waiting: Callable[[int], None]
-) -> None:
+def test_waking_runs_reads_as_little_if_many_wait(name: str, count: int, waiting: Callable[[int], None]) -> None:
     statement, given = WAITS[name]
     parameters = {**given, "spacing": timedelta(seconds=1)} if isinstance(given, Mapping) else given
     waiting(count)
@@ -113,7 +111,7 @@ def test_what_wakes_runs_reads_no_more_the_more_of_them_wait(
 
 
 @pytest.mark.parametrize("name", WAITS)
-def test_what_wakes_runs_is_planned_once(name: str, waiting: Callable[[int], None]) -> None:
+def test_statements_that_wake_runs_are_planned_once(name: str, waiting: Callable[[int], None]) -> None:
     """Planning takes longer than the look itself."""
     statement, given = WAITS[name]
     parameters = {**given, "spacing": timedelta(seconds=1)} if isinstance(given, Mapping) else given

@@ -28,7 +28,7 @@ def test_a_session_that_dies_before_the_body_leaves_no_read_only_process_behind(
     assert fetch("SHOW default_transaction_read_only") == [("off",)]
 
 
-def test_another_database_of_the_project_is_left_as_it_is(lab: Lab) -> None:
+def test_another_database_of_the_project_is_not_changed(lab: Lab) -> None:
     other = connections["default"].copy(alias="other")
 
     def body(run: AgentRun) -> list[str]:

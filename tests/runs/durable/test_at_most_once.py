@@ -39,7 +39,7 @@ def test_a_body_does_not_go_on_past_an_intent_that_could_not_be_taken_back(lab: 
     assert (run.status, Step.objects.get().status) == ("uncertain", "started")
 
 
-def test_what_it_emits_is_not_lost_where_its_answer_comes_late(lab: Lab) -> None:
+def test_events_of_a_late_answer_are_not_lost(lab: Lab) -> None:
     def charge(run: AgentRun) -> str:
         run.emit("paid", {"cents": 100})
         run.notify("Paid")
@@ -54,7 +54,7 @@ def test_what_it_emits_is_not_lost_where_its_answer_comes_late(lab: Lab) -> None
 
 
 @pytest.mark.parametrize("effect", ["idempotent", "at_most_once"])
-def test_a_call_that_leaves_behind_what_it_must_not_has_failed(lab: Lab, effect: Any) -> None:
+def test_a_call_with_invalid_effects_has_failed(lab: Lab, effect: Any) -> None:
     def call(run: AgentRun) -> None:
         run.emit("said", object())
 
@@ -91,7 +91,7 @@ def test_an_answer_that_is_recorded_as_the_run_is_being_parked_is_not_missed(lab
     assert (run.status, run.result) == ("succeeded", "paid")
 
 
-def test_a_worker_that_stops_before_the_call_leaves_nobody_in_doubt(lab: Lab) -> None:
+def test_a_worker_that_stops_before_the_call_leaves_no_uncertain_run(lab: Lab) -> None:
     calls: list[str] = []
 
     def body(run: AgentRun) -> None:

@@ -78,7 +78,9 @@ def stops_after_its_intent(run: AgentRun) -> None:
 
 
 @pytest.mark.parametrize("body", [pays_and_sleeps, only_sleeps])
-def test_atomic_code_leaves_it_to_a_worker_with_durable_code(fleet: Fleet, body: Callable[[AgentRun], Any]) -> None:
+def test_atomic_code_leaves_a_run_with_a_journal_to_a_worker_with_durable_code(
+    fleet: Fleet, body: Callable[[AgentRun], Any]
+) -> None:
     run = fleet.run(body)
     fleet.as_durable(body)
     Wait.objects.update(due_at=Now())
@@ -91,7 +93,7 @@ def test_atomic_code_leaves_it_to_a_worker_with_durable_code(fleet: Fleet, body:
     assert (run.status, run.has_journal, fleet.done) == ("succeeded", True, [])
 
 
-def test_atomic_code_parks_it_where_no_worker_has_durable_code(fleet: Fleet) -> None:
+def test_atomic_code_parks_a_run_with_a_journal_if_no_worker_has_durable_code(fleet: Fleet) -> None:
     run = fleet.run(pays_and_sleeps)
     fleet.as_durable(pays_and_sleeps)
     Wait.objects.update(due_at=Now())

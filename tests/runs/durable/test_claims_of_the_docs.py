@@ -40,7 +40,7 @@ def test_the_network_is_not_refused_outside_of_steps_and_is_used_again_on_each_r
     assert (run.status, calls) == ("succeeded", [port, port])
 
 
-def test_state_that_is_read_in_the_body_conflicts_with_whoever_wrote_it_since_and_in_one_step_it_does_not(
+def test_state_conflicts_if_read_in_the_body_and_not_if_read_and_set_in_one_step(
     lab: Lab,
 ) -> None:
     def in_the_body(run: AgentRun) -> None:
@@ -62,7 +62,7 @@ def test_state_that_is_read_in_the_body_conflicts_with_whoever_wrote_it_since_an
     assert AgentState.objects.get().value == 6
 
 
-def test_an_answer_that_comes_after_the_run_was_parked_over_it_is_recorded_and_the_run_goes_on(lab: Lab) -> None:
+def test_a_late_answer_is_recorded_and_the_parked_run_goes_on(lab: Lab) -> None:
     calls: list[str] = []
 
     def charge(run: AgentRun) -> str:
@@ -76,7 +76,7 @@ def test_an_answer_that_comes_after_the_run_was_parked_over_it_is_recorded_and_t
     assert [attempt.outcome for attempt in Attempt.objects.order_by("epoch")] == ["uncertain", "succeeded"]
 
 
-def test_a_step_that_is_recorded_keeps_its_output_whatever_its_code_does_now(lab: Lab) -> None:
+def test_a_recorded_step_keeps_its_output_after_a_change_of_its_code(lab: Lab) -> None:
     def body_of(rate: int) -> Any:
         def body(run: AgentRun) -> Any:
             price = run.step("price", lambda: 100 * rate)

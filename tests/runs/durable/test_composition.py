@@ -36,7 +36,7 @@ def hear(lab: Lab, run: Run) -> Run:
     return lab.go_on(run)
 
 
-def test_a_parent_gathers_what_its_children_gave_in_its_own_order(lab: Lab) -> None:
+def test_a_parent_gathers_results_in_its_own_order(lab: Lab) -> None:
     lab.declare(double, "double", durable=False)
 
     def body(run: AgentRun) -> Any:
@@ -169,7 +169,7 @@ def test_a_failed_parent_that_is_requeued_goes_on_with_the_same_children(lab: La
     assert len(children_of(run)) == 1
 
 
-def test_a_run_that_spawns_too_many_fails_and_leaves_none_of_that_step(lab: Lab, settings: Any) -> None:
+def test_a_run_that_spawns_too_many_children_fails_and_that_step_spawns_none(lab: Lab, settings: Any) -> None:
     settings.WAKEFUL_MAX_CHILDREN = 2
     lab.declare(double, "double", durable=False)
 

@@ -161,7 +161,7 @@ def test_retries_of_a_step_free_the_worker_and_cost_no_attempt(lab: Lab) -> None
     assert (run.status, run.result, Step.objects.get().attempts) == ("succeeded", "yes", 3)
 
 
-def test_progress_makes_the_attempts_count_anew(lab: Lab) -> None:
+def test_progress_sets_the_attempts_to_0(lab: Lab) -> None:
     def body(run: AgentRun) -> None:
         run.step("one", lambda: None)
         raise ValueError("after progress")
@@ -199,7 +199,7 @@ def test_the_session_writes_again_after_a_durable_run(lab: Lab) -> None:
     Group.objects.create(name="after")
 
 
-def test_at_most_once_is_parked_where_nobody_knows(lab: Lab) -> None:
+def test_an_at_most_once_step_with_an_unknown_outcome_parks_the_run(lab: Lab) -> None:
     calls: list[int] = []
 
     def charge(cents: int) -> None:
@@ -276,7 +276,7 @@ def test_thousands_of_values_cost_no_more_than_they_are(lab: Lab) -> None:
     assert run.status == "succeeded"
 
 
-def test_what_a_step_emits_is_committed_with_it_and_once(lab: Lab) -> None:
+def test_an_event_of_a_step_is_committed_with_it_and_once(lab: Lab) -> None:
     def body(run: AgentRun) -> None:
         run.emit("plain", {"n": 1})
         run.step("step", lambda: run.emit("inside", {"n": 2}))
@@ -296,7 +296,7 @@ def test_what_a_step_emits_is_committed_with_it_and_once(lab: Lab) -> None:
     assert Notification.objects.filter(run_id=run.id).count() == 1
 
 
-def test_what_two_steps_emit_is_told_apart_whatever_their_keys(lab: Lab) -> None:
+def test_events_of_two_steps_have_different_names_for_any_keys(lab: Lab) -> None:
     def body(run: AgentRun) -> None:
         run.step("import", lambda: run.emit("imported", 1, key="b/c"), key="a")
         run.step("import", lambda: run.emit("imported", 2, key="c"), key="a/b")
@@ -392,7 +392,7 @@ def test_code_that_goes_on_differently_after_the_journal_fits(lab: Lab) -> None:
     assert (run.status, run.result) == ("succeeded", "b")
 
 
-def test_code_that_is_durable_no_more_does_not_do_all_of_it_again(lab: Lab) -> None:
+def test_atomic_code_does_not_repeat_a_run_with_a_journal(lab: Lab) -> None:
     calls: list[str] = []
 
     def durable(run: AgentRun) -> None:

@@ -243,7 +243,7 @@ ANSWERS = {
 }
 
 
-def test_what_it_waits_for_is_written_down_alike(lab: Lab) -> None:
+def test_a_wait_is_recorded_in_the_same_way_by_each_store(lab: Lab) -> None:
     lab.declare(lambda run: run.input * 10, "picker", durable=False)
     run = lab.run(waits_for_everything)
     make_event(type="invoice.paid", data={"customer": 7, "sum": 12})
@@ -315,7 +315,7 @@ def test_a_step_that_was_begun_and_never_ended_is_parked(lab: Lab) -> None:
 
     in_database = database(lab.crash(run))
 
-    assert in_database.said == "step 'pay' was begun and never ended; it is unknown whether it happened"
+    assert in_database.said == "step 'pay' has begun and not ended; it is unknown whether it happened"
     assert memory(parked, journal=journal) == in_database
 
 
@@ -325,7 +325,7 @@ def test_a_step_that_was_begun_and_never_ended_is_parked(lab: Lab) -> None:
 @pytest.mark.parametrize(
     "body", [every_effect, beside_each_other, waits_for_everything], ids=lambda body: body.__name__
 )
-def test_a_shadow_run_is_handed_what_the_database_has(lab: Lab, body: Body) -> None:
+def test_a_shadow_run_gets_the_recorded_entries(lab: Lab, body: Body) -> None:
     lab.declare(lambda run: run.input * 10, "picker", durable=False)
     event, trigger, run = happened(lab, body)
     in_database = database(run)
@@ -342,7 +342,7 @@ def test_a_shadow_run_is_handed_what_the_database_has(lab: Lab, body: Body) -> N
 
 
 @pytest.mark.parametrize("body", [places, too_large, writes, no_json], ids=lambda body: body.__name__)
-def test_a_shadow_run_says_what_the_database_says(lab: Lab, body: Body) -> None:
+def test_a_shadow_run_ends_as_in_the_database(lab: Lab, body: Body) -> None:
     event, trigger, run = happened(lab, body)
     in_database = database(run)
 

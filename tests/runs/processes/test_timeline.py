@@ -75,7 +75,7 @@ def test_a_success_is_not_committed_on_another_timeline(worker: Worker, monkeypa
     assert run.status == "running"
 
 
-def test_a_failover_is_noticed_once_and_hands_on_what_ran(worker: Worker) -> None:
+def test_a_failover_is_noticed_once_and_hands_on_its_runs(worker: Worker) -> None:
     assert not notice_failover()
     assert not notice_failover()
     run = make_run(event_id=make_event().id, policy={"retries": 0})

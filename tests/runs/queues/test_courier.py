@@ -151,7 +151,7 @@ def test_a_courier_that_died_is_replaced(monkeypatch: pytest.MonkeyPatch) -> Non
     )
 
 
-def test_what_hangs_or_is_away_is_a_problem_with_a_name_until_it_is_over() -> None:
+def test_a_courier_that_hangs_and_a_broker_that_is_away_are_problems_until_they_end() -> None:
     ringer, presence = Ringer(), Presence(Worker.Kind.DISPATCHER)
     ringer.left_at = time.monotonic() - 100
     broker.breaker.failed(ConnectionError("refused"))

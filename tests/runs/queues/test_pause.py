@@ -50,7 +50,7 @@ def test_a_second_pause_does_not_replace_the_reason_of_the_first() -> None:
     assert AuditEntry.objects.count() == 1
 
 
-def test_what_is_not_paused_cannot_be_resumed() -> None:
+def test_a_queue_that_is_not_paused_cannot_be_resumed() -> None:
     with pytest.raises(IllegalState, match="Queue default is not paused"):
         resume("default", by="ada")
 
@@ -123,7 +123,7 @@ def claimable() -> int:
 
 
 @pytest.mark.parametrize("name", ["default", EVERY])
-def test_nobody_rings_for_what_is_paused(name: str) -> None:
+def test_a_paused_queue_gets_no_rings(name: str) -> None:
     make_worker(queues=["default"], agents=["greeter"])
     make_run()
     assert claimable() == 1

@@ -45,7 +45,7 @@ def owned(status: str) -> dict[str, Any]:
     return {"worker": worker, "pid": 7, "claimed_at": now, "deadline_at": now}
 
 
-def test_an_old_run_loses_what_it_held_and_stays() -> None:
+def test_an_old_run_loses_its_payload_and_keeps_its_row() -> None:
     run = old_run(old_event(31), days=31)
 
     assert pruned()["runs.payload"] == 1
@@ -94,7 +94,7 @@ def test_a_run_that_lost_its_payload_is_not_requeued() -> None:
         requeue(run.id, by="test")
 
 
-def test_what_was_still_live_goes_when_the_walk_sets_out_afresh() -> None:
+def test_a_run_that_was_live_is_removed_by_the_next_walk() -> None:
     run = old_run(old_event(100), status=RunStatus.WAITING)
     pruned()
     Run.objects.filter(pk=run.pk).update(status="cancelled", finished_at=ago(days=95))
@@ -105,7 +105,7 @@ def test_what_was_still_live_goes_when_the_walk_sets_out_afresh() -> None:
     assert pruned()["runs"] == 1
 
 
-def test_a_round_does_not_look_again_at_what_it_has_seen() -> None:
+def test_a_walk_reads_each_row_once() -> None:
     run = old_run(old_event(31), days=31)
     pruned()
 
@@ -134,7 +134,7 @@ def test_no_time_at_all_takes_nothing_and_says_that_there_is_more() -> None:
     assert not any(one.rows or one.complete for one in done)
 
 
-def test_a_dry_run_counts_what_would_go_and_changes_nothing() -> None:
+def test_a_dry_run_counts_the_rows_to_remove_and_changes_nothing() -> None:
     old_run(old_event(91), days=91)
     old_run(old_event(31), days=31)
 

@@ -41,7 +41,7 @@ def durable_run(days: float, **fields: Any) -> Run:
     return run
 
 
-def test_the_journal_loses_what_it_holds_with_its_run_and_stays() -> None:
+def test_the_journal_loses_its_payload_with_its_run_and_keeps_its_rows() -> None:
     run = durable_run(31)
 
     assert pruned()["runs.payload"] == 1
@@ -210,7 +210,7 @@ def test_a_batch_takes_no_more_runs_than_their_journals_allow(monkeypatch: pytes
     assert not Step.objects.exists()
 
 
-def test_what_a_batch_did_not_take_is_where_the_next_one_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_batch_begins_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prune, "STEPS", 1)
     first, second = (old_run(old_event(days), days=91) for days in (100, 99))
     for run in (first, second):

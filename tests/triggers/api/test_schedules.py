@@ -87,7 +87,7 @@ def test_an_agent_gets_a_trigger_of_its_own() -> None:
         ({"trigger": "nobody"}, "trigger", "nobody"),
         ({"trigger": None}, "agent", "either"),
         ({"agent": "greeter"}, "agent", "either"),
-        ({"trigger": None, "agent": "nobody"}, "agent", "there is no agent"),
+        ({"trigger": None, "agent": "nobody"}, "agent", "no agent 'nobody' is installed"),
         ({"catch_up": "some"}, "catch_up", "latest"),
         ({"catch_up_max": 3}, "catch_up_max", "all"),
         ({"jitter": "soon"}, "jitter", "duration"),
@@ -103,7 +103,7 @@ def test_an_agent_gets_a_trigger_of_its_own() -> None:
         ({"spraed": "5m"}, "spraed", "Unknown field"),
     ],
 )
-def test_what_makes_no_sense_is_400_under_its_field(change: dict[str, Any], field: str, told: str) -> None:
+def test_invalid_input_is_400_with_its_field(change: dict[str, Any], field: str, told: str) -> None:
     make_schedule(name="taken")
     body = {"name": "mornings", "trigger": "taken", "when": "0 9 * * *", "tz": "UTC", **change}
 
@@ -114,7 +114,7 @@ def test_what_makes_no_sense_is_400_under_its_field(change: dict[str, Any], fiel
     assert Schedule.objects.count() == 1
 
 
-def test_a_preview_says_what_it_understood_and_changes_nothing() -> None:
+def test_a_preview_shows_the_parsed_rule_and_changes_nothing() -> None:
     ExclusionCalendar.objects.create(slug="may", days="*-05-01 Labour Day")
 
     answer = Api().post(
@@ -132,7 +132,7 @@ def test_a_preview_says_what_it_understood_and_changes_nothing() -> None:
 # Looking
 
 
-def test_a_list_is_filtered_by_what_is_on_by_kind_by_trigger_and_by_name() -> None:
+def test_a_list_is_filtered_by_state_kind_trigger_and_name() -> None:
     make_schedule(name="digest")
     make_schedule(name="report")
     make_schedule(name="watch", kind="heartbeat")
@@ -157,7 +157,10 @@ def test_a_schedule_says_everything_that_decides_when_it_fires() -> None:
     body = Api().get(f"schedules/{schedule.pk}/").body
 
     assert (body["spread"], body["active_hours"], body["catch_up_window"]) == (90, "mon-fri 08:00-18:00", 7200)
-    assert body["due_at"] > body["next_fire_at"] > body["accounted_until"]
+    due, nominal, accounted = (
+        datetime.fromisoformat(body[name]) for name in ("due_at", "next_fire_at", "accounted_until")
+    )
+    assert due > nominal > accounted
     assert (body["rest"], body["status"], body["fires"], body["paused_at"]) == ("", "active", 0, None)
 
 
@@ -227,7 +230,7 @@ def test_another_zone_keeps_the_rule() -> None:
     assert Api().patch(f"schedules/{schedule.pk}/", {"tz": "Asia/Tokyo"}).body["rule"] == "At 09:00 (Asia/Tokyo)"
 
 
-def test_what_has_no_zone_is_given_none() -> None:
+def test_a_rule_without_zone_gets_none() -> None:
     schedule = make_schedule(Interval.parse("1h"))
 
     answer = Api().patch(f"schedules/{schedule.pk}/", {"tz": "Asia/Tokyo"})
@@ -249,7 +252,7 @@ def test_its_name_cannot_be_changed() -> None:
     assert Api().patch(f"schedules/{make_schedule().pk}/", {"name": "other"}).status == 400
 
 
-def test_what_is_deleted_leaves_its_trigger() -> None:
+def test_deleting_a_schedule_keeps_its_trigger() -> None:
     schedule = make_schedule()
 
     answer = Api().delete(f"schedules/{schedule.pk}/")
@@ -259,7 +262,7 @@ def test_what_is_deleted_leaves_its_trigger() -> None:
     assert Trigger.objects.filter(slug="digest").exists()
 
 
-def test_what_the_code_declares_cannot_be_deleted() -> None:
+def test_a_declared_schedule_cannot_be_deleted() -> None:
     schedule = make_schedule()
     Trigger.objects.update(declared={"rule": "0 9 * * *"})
 
@@ -304,7 +307,7 @@ def test_an_ordinary_task_is_run_now_without_an_event() -> None:
     assert OutboxMessage.objects.count() == 1
 
 
-def test_what_would_wake_nobody_is_not_run() -> None:
+def test_a_schedule_of_a_disabled_trigger_is_not_run() -> None:
     schedule = make_schedule()
     Trigger.objects.update(enabled=False)
 
@@ -329,7 +332,7 @@ def test_why_answers_on_the_clock_of_the_schedule() -> None:
     assert (body["event"], body["run"], body["decision"], body["skip"]) == (None, None, None, None)
 
 
-def test_why_reads_another_clock_and_an_offset_nobody_escaped() -> None:
+def test_why_accepts_another_zone_and_an_unescaped_offset() -> None:
     api, path = Api(), f"schedules/{make_schedule().pk}/why/"
 
     tokyo = api.get(path, at="2050-03-07T17:00", tz="Asia/Tokyo")

@@ -71,7 +71,7 @@ def test_a_body_that_makes_no_sense_is_400_and_says_why(body: bytes, told: str) 
     assert not Event.objects.exists()
 
 
-def test_a_body_is_json_whatever_its_content_type_says() -> None:
+def test_a_body_is_parsed_as_json_with_any_content_type() -> None:
     make_trigger()
 
     answer = Api().client.post("/api/v1/triggers/greeter/fire/", b'{"data": 7}', content_type="text/plain")
@@ -96,7 +96,10 @@ def test_a_disabled_trigger_is_409_with_its_state() -> None:
     answer = Api().post("triggers/greeter/fire/")
 
     assert answer.status == 409
-    assert answer.body == {"detail": "Trigger greeter is disabled. Enable it in the admin first.", "status": "disabled"}
+    assert answer.body == {
+        "detail": "Trigger greeter is disabled. Enable it in the console first.",
+        "status": "disabled",
+    }
 
 
 def test_pause_answers_with_the_trigger_and_a_second_one_with_409() -> None:
@@ -109,7 +112,7 @@ def test_pause_answers_with_the_trigger_and_a_second_one_with_409() -> None:
     assert (second.status, second.body["status"]) == (409, "paused")
 
 
-def test_resume_offers_what_was_held_unless_told_to_drop_it() -> None:
+def test_resume_offers_held_events_unless_told_to_drop_them() -> None:
     for slug in ("kept", "dropped"):
         hold(make_event(), make_paused_trigger(slug))
     api = Api()
@@ -123,7 +126,7 @@ def test_resume_offers_what_was_held_unless_told_to_drop_it() -> None:
     assert redispatch.trigger and redispatch.trigger.slug == "kept"
 
 
-def test_what_ended_in_an_error_is_dispatched_again() -> None:
+def test_events_that_ended_in_an_error_are_dispatched_again() -> None:
     hold(make_event(), make_trigger())
     Decision.objects.update(outcome="error")
 
@@ -141,7 +144,7 @@ def test_an_unknown_way_to_resume_is_400_naming_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("path", ["triggers/nobody/fire/", "triggers/nobody/pause/", f"events/{NOBODY}/replay/"])
-def test_an_action_on_what_is_unknown_is_404(path: str) -> None:
+def test_an_action_on_an_unknown_object_is_404(path: str) -> None:
     assert Api().post(path).status == 404
 
 
@@ -244,7 +247,7 @@ def test_a_longer_page_than_allowed_is_cut_short() -> None:
 @pytest.mark.parametrize(
     "path", [f"events/{NOBODY}/", "events/no-uuid/", "events/%00/", "triggers/nobody/", "sources/nobody/"]
 )
-def test_what_is_unknown_is_404(path: str) -> None:
+def test_an_unknown_object_is_404(path: str) -> None:
     assert Api().client.get(f"/api/v1/{path}").status_code == 404
 
 

@@ -52,12 +52,12 @@ def test_it_takes_how_far_how_many_and_which(heartbeat: Schedule) -> None:
 
 
 @pytest.mark.parametrize("query", [{"until": "2020-01-01T00:00Z"}, {"until": "soon"}, {"limit": 0}, {"kind": "alarm"}])
-def test_what_makes_no_sense_is_400_and_named(query: dict[str, object]) -> None:
+def test_invalid_input_is_400_and_named(query: dict[str, object]) -> None:
     answer = Api().get("upcoming/", **query)
 
     assert (answer.status, list(answer.body)) == (400, list(query))
 
 
-def test_what_runs_have_set_is_for_those_who_may_see_runs(heartbeat: Schedule) -> None:
+def test_wakes_set_by_runs_require_permission_to_view_runs(heartbeat: Schedule) -> None:
     assert [one["kind"] for one in Api(["triggers.view_schedule"]).get("upcoming/").body["results"]] == ["heartbeat"]
     assert Api(["runs.view_run"], name="other").get("upcoming/").status == 403

@@ -60,7 +60,7 @@ def test_an_event_dispatched_twice_starts_no_second_run() -> None:
     assert len(runs_of(event)) == 1
 
 
-def test_an_event_nobody_wants_is_dispatched_all_the_same() -> None:
+def test_an_event_without_matching_triggers_is_dispatched() -> None:
     make_trigger(types=["invoice.*"])
     event = make_event()
 
@@ -107,7 +107,7 @@ def test_an_input_mapping_becomes_the_runs_input() -> None:
     assert runs_of(event)[0].input == {"who": "Ada", "shout": "Ada!"}
 
 
-def test_what_the_database_refuses_is_a_decision_of_that_event_alone() -> None:
+def test_an_event_that_the_database_refuses_gets_a_decision() -> None:
     make_trigger(input={"ratio": "event.data.a / event.data.b"})
     bad, good = make_event(data={"a": 0.0, "b": 0.0}), make_event(data={"a": 1.0, "b": 2.0})
 

@@ -24,7 +24,7 @@ OVER_A_LIMIT = [
     ("event" + ".a" * 900, "operators, dots and brackets"),
     ("1+" * (MAX_OPERATORS + 1) + "1", "operators, dots and brackets"),
     ("(" * 100_000, "characters"),
-    ("[" * (MAX_NESTING + 1) + "]" * (MAX_NESTING + 1), "brackets within each other"),
+    ("[" * (MAX_NESTING + 1) + "]" * (MAX_NESTING + 1), "nested brackets"),
     (f'event.data.x == "{"a" * MAX_LENGTH}"', "characters"),
 ]
 
@@ -104,7 +104,7 @@ def test_an_equality_that_must_hold_is_known(text: str, path: tuple[str, ...], l
         'size(event.data.x) == 1',
     ],
 )  # fmt: skip
-def test_what_is_no_certain_equality_is_not_taken_for_one(text: str) -> None:
+def test_an_uncertain_equality_is_not_indexed(text: str) -> None:
     assert compile_expression(text).equalities == ()
 
 
@@ -119,7 +119,7 @@ def test_what_is_no_certain_equality_is_not_taken_for_one(text: str) -> None:
         ('event.subject.matches("a.*")', False, False),
     ],
 )
-def test_what_an_expression_reads_and_costs_is_known(text: str, reads_data: bool, is_linear: bool) -> None:
+def test_reads_and_cost_of_an_expression_are_known(text: str, reads_data: bool, is_linear: bool) -> None:
     found = compile_expression(text)
     assert (found.reads_data, found.is_linear) == (reads_data, is_linear)
 

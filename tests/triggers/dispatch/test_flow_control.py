@@ -60,7 +60,7 @@ def handled() -> list[list[Any]]:
 
 
 @pytest.mark.django_db
-def test_what_is_over_the_rate_is_delayed_and_nothing_is_lost(later: Callable[[float], None]) -> None:
+def test_runs_over_the_rate_are_delayed_and_none_is_lost(later: Callable[[float], None]) -> None:
     make_trigger(policy={"rate": "2/m"})
     events = [arrive(n) for n in range(5)]
 
@@ -73,7 +73,7 @@ def test_what_is_over_the_rate_is_delayed_and_nothing_is_lost(later: Callable[[f
 
 
 @pytest.mark.django_db
-def test_what_is_over_the_rate_is_dropped_with_a_reason(later: Callable[[float], None]) -> None:
+def test_events_over_the_rate_are_dropped_with_a_reason(later: Callable[[float], None]) -> None:
     make_trigger(policy={"rate": "2/m", "overflow": "drop"})
 
     for n in range(4):
@@ -346,7 +346,7 @@ def test_a_replay_opens_a_window_of_its_own(later: Callable[[float], None]) -> N
 
 
 @pytest.mark.django_db
-def test_what_a_window_collected_is_held_if_its_trigger_is_paused_by_then(later: Callable[[float], None]) -> None:
+def test_collected_events_are_held_if_their_trigger_is_paused(later: Callable[[float], None]) -> None:
     trigger = make_trigger(policy={"debounce": 10})
     for n in range(2):
         arrive(n)
@@ -387,7 +387,7 @@ def test_a_window_meets_the_rate_when_it_closes(later: Callable[[float], None]) 
 
 
 @pytest.mark.django_db
-def test_what_a_window_collected_names_the_run_of_its_own_trigger() -> None:
+def test_the_decision_of_a_collected_event_names_the_run_of_its_trigger() -> None:
     batched = make_trigger("greeter", policy={"batch": 2})
     held = make_paused_trigger("held")
     events = [make_event()]
@@ -437,8 +437,8 @@ def test_a_window_that_can_become_no_run_is_given_up_with_a_reason_and_stops_no_
         ({"rate": "0/h"}, "10/h"),
         ({"rate": "5000/h"}, "shorter period"),
         ({"rate": "1/9999999999999d"}, "at most a year"),
-        ({"rate": 10}, "not a text"),
-        ({"overflow": "explode"}, "neither delay nor drop"),
+        ({"rate": 10}, "use a string"),
+        ({"overflow": "explode"}, "use delay or drop"),
         ({"debounce": -1}, "debounce"),
         ({"debounce": "soon"}, "debounce"),
         ({"batch": 1.5}, "batch"),
@@ -446,7 +446,7 @@ def test_a_window_that_can_become_no_run_is_given_up_with_a_reason_and_stops_no_
         ({"debouce": 10}, "unknown fields: debouce"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name(policy: dict[str, Any], said: str) -> None:
+def test_an_invalid_setting_is_refused_by_name(policy: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         check_policy(policy, overlap="allow", key_limit=1)
 

@@ -61,7 +61,7 @@ def test_pause_says_why_and_who() -> None:
 def test_a_second_pause_is_refused_and_keeps_the_first_reason() -> None:
     trigger = pause(make_trigger(), reason="first", by="token:ci")
 
-    with pytest.raises(IllegalState, match="paused already") as refused:
+    with pytest.raises(IllegalState, match="already paused") as refused:
         pause(trigger, reason="second", by="token:ci")
 
     assert refused.value.status == "paused"
@@ -70,7 +70,7 @@ def test_a_second_pause_is_refused_and_keeps_the_first_reason() -> None:
     assert AuditEntry.objects.count() == 1
 
 
-def test_resume_starts_the_count_of_failures_anew() -> None:
+def test_resume_resets_the_count_of_failures() -> None:
     trigger = resume(make_paused_trigger(failures_in_a_row=5), by="token:ci")
 
     assert (trigger.status, trigger.paused_reason, trigger.failures_in_a_row) == ("active", "", 0)
@@ -83,7 +83,7 @@ def test_a_trigger_that_is_not_paused_cannot_be_resumed() -> None:
     assert refused.value.status == "active"
 
 
-def test_resume_offers_what_was_held_in_its_order() -> None:
+def test_resume_offers_held_events_in_order() -> None:
     trigger = make_paused_trigger()
     events = [make_event() for _ in range(3)]
     for event in events:
@@ -108,7 +108,7 @@ def test_a_held_replay_is_offered_as_that_replay() -> None:
     assert Redispatch.objects.get().replay_id == replay_id
 
 
-def test_resume_can_drop_what_was_held() -> None:
+def test_resume_can_drop_held_events() -> None:
     trigger = make_paused_trigger()
     decision = hold(make_event(), trigger)
 
@@ -151,7 +151,7 @@ def test_replay_to_a_disabled_trigger_is_refused() -> None:
     assert not Redispatch.objects.exists()
 
 
-def test_what_was_held_and_is_wanted_no_longer_is_not_offered_for_ever() -> None:
+def test_held_events_that_no_longer_match_are_not_offered_again() -> None:
     trigger = make_trigger()
     pause(trigger, reason="broken", by="test")
     make_event(data={"amount": 1})

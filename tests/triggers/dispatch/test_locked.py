@@ -113,7 +113,7 @@ def test_no_event_of_its_key_overtakes_one_that_is_set_aside(monkeypatch: pytest
     assert [run.event_ids[0] for run in Run.objects.order_by("seq")] == [other.pk, first.pk, *(one.pk for one in same)]
 
 
-def test_what_waits_behind_an_event_goes_on_once_that_is_given_up() -> None:
+def test_events_behind_another_continue_when_that_is_given_up() -> None:
     make_trigger(overlap="queue", key="event.data.k")
     make_trigger("other", types=["other.*"])
     poison, later = (make_event(data={"k": "a"}) for _ in range(2))

@@ -133,7 +133,7 @@ def test_a_pause_during_a_resume_holds_the_rest_and_the_next_resume_goes_on() ->
     assert events_run() == [event.pk for event in held]
 
 
-def test_a_pause_and_a_resume_while_what_was_held_is_dispatched_keep_the_order_of_a_key(
+def test_a_pause_and_resume_while_held_events_are_dispatched_keep_the_order_of_a_key(
     monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
     monkeypatch.setattr(offers, "PIECE", 6)
@@ -171,7 +171,7 @@ def test_a_resume_takes_back_no_replay_and_no_error_that_waits_for_dispatch() ->
     assert sorted(runs) == sorted([failed.pk, held.pk, replayed.pk, replayed.pk])
 
 
-def test_what_is_dropped_runs_not_even_where_an_earlier_resume_had_offered_it() -> None:
+def test_dropped_events_do_not_run_even_if_an_earlier_resume_had_offered_them() -> None:
     trigger = make_paused_trigger()
     held_events(trigger, 8)
     resume(trigger, by="test")
@@ -205,7 +205,7 @@ def test_redispatches_take_half_of_a_batch_and_each_trigger_its_turn() -> None:
     assert [item.event_id for item in items if not item.is_resumption] == [event.pk for event in fresh[:4]]
 
 
-def test_what_ended_in_an_error_is_dispatched_again_and_runs_once() -> None:
+def test_events_with_errors_are_dispatched_again_and_run_once() -> None:
     trigger, other = make_trigger(), make_trigger("other", policy={"timeout": "soon"})
     events = [make_event() for _ in range(5)]
     dispatch(Rules())
@@ -279,7 +279,7 @@ def test_errors_that_are_asked_for_twice_are_those_since_the_earlier_instant() -
     assert Redispatch.objects.count() == 5
 
 
-def test_what_was_to_be_dropped_is_dropped_where_the_trigger_is_paused_again_and_nothing_held_since_is() -> None:
+def test_a_drop_completes_after_a_second_pause_and_spares_events_held_since() -> None:
     trigger = make_paused_trigger()
     held_events(trigger, 8)
     resume(trigger, held="drop", by="ann")
@@ -299,7 +299,7 @@ def test_what_was_to_be_dropped_is_dropped_where_the_trigger_is_paused_again_and
     assert events_run() == [since.pk]
 
 
-def test_what_an_old_decision_holds_under_a_new_pause_is_not_dropped_with_what_was_held_before() -> None:
+def test_events_held_by_an_old_decision_in_a_new_pause_are_not_dropped() -> None:
     trigger = make_trigger(policy={"debounce": 60, "max_wait": 3600})
     collected = make_event()
     dispatch(Rules())
@@ -322,7 +322,7 @@ def test_what_an_old_decision_holds_under_a_new_pause_is_not_dropped_with_what_w
     assert set(before.values_list("outcome", flat=True)) == {"dropped"}
 
 
-def test_what_is_held_again_is_dropped_by_a_drop_that_was_asked_for_later() -> None:
+def test_a_later_drop_includes_events_that_are_held_again() -> None:
     trigger = make_paused_trigger()
     held_events(trigger, 4)
     resume(trigger, held="drop", by="ann")

@@ -159,7 +159,7 @@ def what_became_of(event: Event, first: Run) -> str:
 
 @pytest.mark.parametrize("overlap", [Overlap.QUEUE, Overlap.QUEUE_ONE, Overlap.CANCEL_PREVIOUS])
 @pytest.mark.parametrize("error", [None, Permanent("broken")])
-def test_what_waited_starts_when_the_run_before_has_ended(overlap: Overlap, error: Exception | None) -> None:
+def test_a_waiting_run_starts_when_the_run_before_it_has_ended(overlap: Overlap, error: Exception | None) -> None:
     make_trigger(overlap=overlap)
     arrive()
     running = start()
@@ -366,7 +366,7 @@ def test_a_limit_that_was_raised_is_used_by_those_who_wait() -> None:
     assert claim() is None
 
 
-def test_a_limit_that_was_lowered_lets_nobody_start_until_there_are_fewer() -> None:
+def test_after_a_limit_is_lowered_no_run_starts_until_fewer_are_live() -> None:
     trigger = make_trigger(overlap=Overlap.QUEUE, key_limit=3)
     for _ in range(3):
         arrive()

@@ -69,7 +69,7 @@ def test_an_input_that_is_no_json_is_a_decision(expression: str) -> None:
 
 
 @pytest.mark.parametrize("error", [TypeError("a bug"), RecursionError("too deep")])
-def test_an_error_nobody_thought_of_is_a_decision_of_that_event_alone(
+def test_an_unexpected_error_is_a_decision_of_that_event_only(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_trigger()

@@ -80,7 +80,7 @@ def locked(rows: QuerySet[Any]) -> Iterator[None]:
         neighbour.result()
 
 
-def test_what_joined_a_run_while_it_was_being_claimed_is_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_that_join_a_run_while_it_is_claimed_are_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """The claim's statement has begun, and sees the run as it was before."""
     make_trigger(overlap=Overlap.QUEUE_ONE)
     first = arrive()

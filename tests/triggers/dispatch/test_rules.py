@@ -62,7 +62,7 @@ def test_without_a_row_for_the_version_the_triggers_are_read_all_the_same() -> N
     assert [slug for slug, *_ in known(rules)] == ["another", "greeter"]
 
 
-def test_what_is_no_part_of_a_rule_changes_no_version() -> None:
+def test_a_column_outside_the_rule_does_not_change_the_version() -> None:
     make_trigger()
     rules = Rules()
     rules.current()

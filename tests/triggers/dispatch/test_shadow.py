@@ -86,7 +86,7 @@ def hooked(name: str) -> None:
 # An atomic agent
 
 
-def test_it_shows_the_rows_changed_the_statements_and_what_would_be_sent(scene: Scene) -> None:
+def test_it_shows_changed_rows_statements_and_effects(scene: Scene) -> None:
     Group.objects.create(name="old")
 
     def body(run: AgentRun) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def test_a_body_that_raises_would_fail_and_changes_nothing(scene: Scene) -> None
 
 
 @pytest.mark.parametrize(("error", "outcome"), [(Retry("later"), Outcome.RETRIES), (Permanent("never"), Outcome.FAILS)])
-def test_what_the_agent_says_of_another_attempt_is_told(scene: Scene, error: Exception, outcome: Outcome) -> None:
+def test_a_retry_by_the_agent_is_reported(scene: Scene, error: Exception, outcome: Outcome) -> None:
     def body(run: AgentRun) -> None:
         raise error
 
@@ -145,7 +145,7 @@ def test_what_the_agent_says_of_another_attempt_is_told(scene: Scene, error: Exc
     assert scene.shadow().outcome == outcome
 
 
-def test_what_a_savepoint_took_back_is_not_counted(scene: Scene) -> None:
+def test_rows_rolled_back_to_a_savepoint_are_not_counted(scene: Scene) -> None:
     Group.objects.create(name="known")
 
     def body(run: AgentRun) -> None:
@@ -206,7 +206,7 @@ def test_a_do_block_may_begin_and_end(scene: Scene) -> None:
         lambda: subprocess.run([sys.executable, "-V"], check=True),
     ],
 )
-def test_it_calls_nobody_and_starts_no_process(scene: Scene, call: Callable[[], Any]) -> None:
+def test_it_makes_no_calls_and_starts_no_process(scene: Scene, call: Callable[[], Any]) -> None:
     errors: list[str] = []
 
     def attempt() -> None:
@@ -258,10 +258,10 @@ def test_another_database_is_refused(scene: Scene) -> None:
 
     scene.set(body, durable=False)
 
-    assert "no part in database 'other'" in scene.shadow().error
+    assert "cannot use database 'other'" in scene.shadow().error
 
 
-def test_it_stands_behind_nobodys_lock_for_longer_than_a_second(scene: Scene) -> None:
+def test_it_waits_at_most_a_second_for_a_lock(scene: Scene) -> None:
     group = Group.objects.create(name="held")
     scene.set(lambda run: Group.objects.filter(pk=group.pk).update(name="mine"), durable=False)
     holder = connection.copy()
@@ -462,7 +462,7 @@ def test_a_step_that_fails_is_undone_and_the_body_goes_on(scene: Scene) -> None:
     assert [(entry.key, entry.how) for entry in tried.entries] == [("bad", "failed"), ("good", "done")]
 
 
-def test_what_failed_then_with_nothing_after_it_would_be_called_again(scene: Scene) -> None:
+def test_a_last_step_that_failed_would_be_called_again(scene: Scene) -> None:
     def call() -> None:
         raise ConnectionError("down")
 
@@ -487,7 +487,7 @@ def test_writing_outside_of_a_step_is_refused_as_in_production(scene: Scene) -> 
     assert [change.inserted for change in tried.changes] == [1]
 
 
-def test_what_todays_code_no_longer_does_is_listed(scene: Scene) -> None:
+def test_entries_that_todays_code_does_not_use_are_listed(scene: Scene) -> None:
     def before(run: AgentRun) -> None:
         run.step("first", lambda: 1)
         run.step("second", lambda: 2)
@@ -624,8 +624,8 @@ def test_the_command_refuses_in_a_sentence(scene: Scene) -> None:
     scene.set(lambda run: None, types=["other"])
 
     for arguments, said in [
-        ((str(scene.event.pk),), "No trigger wants this event today"),
-        ((str(scene.event.pk), "--trigger", "durable"), "would not wake on it"),
+        ((str(scene.event.pk),), "No trigger matches this event today"),
+        ((str(scene.event.pk), "--trigger", "durable"), "does not match the event today"),
         ((str(scene.event.pk), "--trigger", "nobody"), "no such trigger"),
         (("7",), "no such event"),
     ]:

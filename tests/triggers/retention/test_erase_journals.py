@@ -87,7 +87,7 @@ def test_a_live_run_whose_wait_took_the_event_keeps_it() -> None:
     assert Event.objects.get(subject=ADA).data == {"email": ADA}
 
 
-def test_children_and_forks_and_theirs_lose_what_they_were_given() -> None:
+def test_children_and_forks_lose_their_inputs() -> None:
     run = old_run(old_event(1, subject=ADA), status=RunStatus.FAILED)
     child = make_child(run, input={"email": ADA})
     heirs = [child, make_fork(run, input=ADA), make_child(child, result=ADA), make_fork(child, input=ADA)]
@@ -99,7 +99,7 @@ def test_children_and_forks_and_theirs_lose_what_they_were_given() -> None:
     assert ADA not in stored("runs_run")
 
 
-def test_what_a_child_emitted_goes_as_well() -> None:
+def test_events_that_a_child_emitted_are_erased_too() -> None:
     child = make_child(old_run(old_event(1, subject=ADA)), result=ADA)
     emitted = old_event(0, data={"greeted": ADA}, cause_run_id=child.id)
 

@@ -86,7 +86,7 @@ def test_ids_types_times_and_the_ledger_stay() -> None:
     assert ProcessedEvent.objects.get().event_id == came.id
 
 
-def test_a_redelivery_of_what_was_erased_does_nothing() -> None:
+def test_a_redelivery_of_an_erased_event_does_nothing() -> None:
     came, *_ = a_story()
     erase_ada()
 
@@ -98,7 +98,7 @@ def test_a_redelivery_of_what_was_erased_does_nothing() -> None:
     assert Event.objects.get(pk=came.pk).body is None
 
 
-def test_what_was_erased_is_neither_replayed_nor_requeued() -> None:
+def test_an_erased_event_is_neither_replayed_nor_requeued() -> None:
     came, _, _, second = a_story()
     erase_ada()
 
@@ -108,7 +108,7 @@ def test_what_was_erased_is_neither_replayed_nor_requeued() -> None:
         requeue(second.id, by="test")
 
 
-def test_others_keep_what_they_said() -> None:
+def test_other_events_keep_their_payloads() -> None:
     other = old_event(1, subject="bob@example.com")
     same_name_elsewhere = old_event(1, data={"email": ADA})
     a_story()
@@ -119,7 +119,7 @@ def test_others_keep_what_they_said() -> None:
     assert Event.objects.get(pk=same_name_elsewhere.pk).data == {"email": ADA}
 
 
-def test_an_expression_finds_what_has_no_subject() -> None:
+def test_an_expression_finds_events_without_subject() -> None:
     meant = old_event(1, data={"user": {"email": ADA}})
     other = old_event(1, data={"user": {"email": "bob@example.com"}})
     without = old_event(1, data=[1, 2])
@@ -132,7 +132,7 @@ def test_an_expression_finds_what_has_no_subject() -> None:
     assert ADA not in json.dumps(AuditEntry.objects.get().detail)
 
 
-def test_what_an_expression_could_not_look_into_is_counted_and_named() -> None:
+def test_events_that_an_expression_cannot_check_are_counted_and_named() -> None:
     raw = old_event(1, data=None, body=f'{{"email": "{ADA}"'.encode(), data_error="not JSON")
     old_event(1, data={"user": {"email": ADA}})
     old_event(1, data=None, body=None)
@@ -140,8 +140,8 @@ def test_what_an_expression_could_not_look_into_is_counted_and_named() -> None:
     out, _, well = run_command("erase", "--where", f'event.data.user.email == "{ADA}"', "--yes")
 
     assert well
-    assert out.startswith("1 events and 0 runs erased\n1 events could not be looked into: their data did not parse")
-    assert f"not looked into: event {raw.pk}" in out
+    assert out.startswith("1 events and 0 runs erased\n1 events could not be checked: their data did not parse")
+    assert f"not checked: event {raw.pk}" in out
     assert Event.objects.get(pk=raw.pk).body
     assert AuditEntry.objects.get().detail["unread"] == 1
 
@@ -172,7 +172,7 @@ def test_a_live_run_is_left_with_all_that_led_to_it_and_goes_the_next_time() -> 
     assert ADA not in everything_stored()
 
 
-def test_what_is_held_or_not_dispatched_is_left() -> None:
+def test_held_and_undispatched_events_are_not_erased() -> None:
     held, new = old_event(1, subject=ADA), old_event(1, subject=ADA, dispatched_at=None)
     hold(held, make_paused_trigger())
 
@@ -192,7 +192,7 @@ def test_an_emitted_event_that_is_still_on_its_way_is_waited_for() -> None:
     assert [one.event_id for one in erasure.left] == [came.id]
 
 
-def test_erased_again_it_finds_what_came_of_it_since() -> None:
+def test_a_second_erasure_finds_later_effects() -> None:
     came, first, *_ = a_story()
     erase_ada()
     late = old_event(0, subject=ADA, cause_run_id=first.id, cause_event_id=came.id, root_id=came.id, depth=1)
@@ -202,7 +202,7 @@ def test_erased_again_it_finds_what_came_of_it_since() -> None:
     assert erase_ada().events == 0
 
 
-def test_a_run_of_several_events_loses_what_it_got_from_this_one() -> None:
+def test_a_run_of_several_events_loses_its_input_with_one_of_them() -> None:
     other = old_event(2)
     ada = old_event(1, subject=ADA)
     run = old_run(other, event_ids=[other.id, ada.id])
@@ -215,7 +215,7 @@ def test_a_run_of_several_events_loses_what_it_got_from_this_one() -> None:
     assert Event.objects.get(pk=other.pk).data == {"name": "Ada"}
 
 
-def test_what_retention_took_loses_its_subject_as_well() -> None:
+def test_an_event_without_payload_loses_its_subject_too() -> None:
     event = old_event(1, subject=ADA)
     Event.objects.filter(pk=event.pk).update(data=None, body=None, headers=None, payload_removed_at=event.received_at)
 
@@ -292,7 +292,7 @@ def test_the_command_fails_where_something_was_left() -> None:
 @pytest.mark.parametrize(
     "arguments", [(), ("--source", "cli"), ("--where", "event.data.("), ("--where", "person == 1")]
 )
-def test_the_command_refuses_what_names_nobody(arguments: tuple[str, ...]) -> None:
+def test_the_command_requires_a_subject_or_an_expression(arguments: tuple[str, ...]) -> None:
     assert not run_command("erase", "--yes", *arguments)[2]
 
 
@@ -305,7 +305,7 @@ def test_the_command_refuses_what_names_nobody(arguments: tuple[str, ...]) -> No
         {"payload_removed_at": None, "ce_id": "another"},
     ],
 )
-def test_the_database_lets_nobody_change_an_event_in_another_way(change: dict[str, Any]) -> None:
+def test_the_database_refuses_other_changes_of_an_event(change: dict[str, Any]) -> None:
     event = old_event(1, subject=ADA)
 
     with pytest.raises(IntegrityError, match="immutable"), transaction.atomic():

@@ -36,7 +36,7 @@ def pruned() -> dict[str, int]:
     return {one.name: one.rows for one in retention.prune() if one.rows}
 
 
-def test_an_old_event_loses_what_it_said_and_stays() -> None:
+def test_an_old_event_loses_its_payload_and_is_kept() -> None:
     event = old_event(31)
 
     assert pruned() == {"events.payload": 1}
@@ -46,7 +46,7 @@ def test_an_old_event_loses_what_it_said_and_stays() -> None:
     assert row.payload_removed_at is not None
 
 
-def test_a_young_event_keeps_what_it_said() -> None:
+def test_a_young_event_keeps_its_payload() -> None:
     event = old_event(29)
 
     assert pruned() == {}
@@ -67,7 +67,7 @@ def test_an_older_event_goes_with_all_that_hangs_on_it() -> None:
         assert not model.objects.exists(), model
 
 
-def test_what_tells_why_a_schedule_did_not_fire_stays_as_long_as_events() -> None:
+def test_skips_and_revisions_are_kept_as_long_as_events() -> None:
     schedule = make_schedule()
     for days in (89, 91):
         skip = Skip.objects.create(schedule=schedule, reason="missed", first=ago(days=days), last=ago(days=days))
@@ -80,7 +80,7 @@ def test_what_tells_why_a_schedule_did_not_fire_stays_as_long_as_events() -> Non
     assert Revision.objects.get().until > ago(days=90)
 
 
-def test_what_beat_has_yet_to_account_for_stays() -> None:
+def test_revisions_that_beat_still_reads_are_kept() -> None:
     schedule = make_schedule(stale=True, accounted_until=ago(days=100))
     Revision.objects.create(schedule=schedule, until=ago(days=95), by="ada", state={})
 
@@ -143,7 +143,7 @@ def test_an_event_that_is_needed_keeps_all_however_old(need: Callable[[Event], N
     assert Event.objects.get(pk=event.pk).data == {"name": "Ada"}
 
 
-def test_it_goes_once_nobody_needs_it() -> None:
+def test_it_is_deleted_when_it_is_no_longer_needed() -> None:
     event = old_event(1000)
     held(event)
     pruned()
@@ -274,7 +274,7 @@ def neighbour() -> Iterator[psycopg.Connection[Any]]:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_row_that_somebody_has_locked_is_passed_over_without_waiting() -> None:
+def test_a_locked_row_is_skipped_without_waiting() -> None:
     event = old_event(31)
 
     with neighbour() as other:

@@ -83,8 +83,8 @@ def test_the_command_tells_when_old_keys_may_be_dropped(use_keys: Callable[..., 
 
     out, _, well = run_command("rotate_keys")
     assert well
-    assert out.startswith("1 encrypted anew\nkey 1: 1 secret\n")
-    assert "may be dropped" in out
+    assert out.startswith("1 encrypted again\nkey 1: 1 secret\n")
+    assert "you can drop the other keys" in out
 
     assert run_command("rotate_keys", "--check")[2]
 

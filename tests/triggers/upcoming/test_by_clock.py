@@ -88,9 +88,9 @@ def test_everything_that_is_to_come_is_in_one_list_soonest_first() -> None:
 
     assert [(one.kind, one.name, one.agent, one.why) for one in day()] == [
         ("wake", "digest", "reporter", "quarterly review"),
-        ("timer", "sleep#1", "seller", "it has slept enough then"),
-        ("retry", "mailer", "mailer", "attempt 2 did not succeed: OSError: no route"),
-        ("start", "mailer", "mailer", "the rate of its trigger lets it start then"),
+        ("timer", "sleep#1", "seller", "its sleep ends"),
+        ("retry", "mailer", "mailer", "attempt 2 failed: OSError: no route"),
+        ("start", "mailer", "mailer", "the rate of its trigger lets it start at this time"),
         ("reminder", "reminder", "reminders", "Call Ada"),
         ("window", "digest", "reporter", "2 events wait to become one run"),
         ("schedule", "nightly", "nightly", "At 03:00 (UTC)"),
@@ -98,7 +98,7 @@ def test_everything_that_is_to_come_is_in_one_list_soonest_first() -> None:
     ]
 
 
-def test_each_says_what_it_belongs_to_by_id() -> None:
+def test_each_entry_has_the_ids_of_its_objects() -> None:
     trigger = make_trigger("digest", types=[])
     schedule = armed("digest", 30, trigger=trigger)
     wake = put_wake(trigger, NINE + MINUTE)
@@ -111,7 +111,7 @@ def test_each_says_what_it_belongs_to_by_id() -> None:
     assert by_kind["timer"].run_id == wait.run_id
 
 
-def test_no_more_are_read_than_are_asked_for_and_what_comes_later_is_left_out() -> None:
+def test_no_more_than_the_limit_are_read_and_later_ones_are_left_out() -> None:
     for minutes in (10, 20, 30):
         waking(f"every {minutes}", minutes)
     waking("next week", NINE + 7 * DAY)
@@ -166,7 +166,7 @@ def test_one_that_fires_all_the_time_does_not_fill_the_list() -> None:
     assert daily.name == "daily"
 
 
-def test_a_day_to_come_shows_what_fires_in_it() -> None:
+def test_a_future_day_shows_its_fires() -> None:
     waking("often", 30)
     waking("next week", NINE + 7 * DAY + HOUR)
     waking("tomorrow", NINE + DAY)
@@ -193,7 +193,7 @@ def test_only_times_at_which_it_really_fires_are_listed() -> None:
     assert ahead(NINE + DAY, NINE + 2 * DAY, 100, agent="twice") == []
 
 
-def test_what_is_late_is_listed_from_now_on_and_not_on_a_day_to_come() -> None:
+def test_late_entries_are_listed_from_now_on_and_not_on_a_future_day() -> None:
     now = timezone.now()
     late = waking("late", 60, since=now - 3 * HOUR)
     Schedule.objects.filter(pk=late.pk).update(next_fire_at=now - HOUR, due_at=now - HOUR)
@@ -210,14 +210,14 @@ def test_what_is_late_is_listed_from_now_on_and_not_on_a_day_to_come() -> None:
         ({"enabled": False}, "its trigger is off, so nothing wakes"),
     ],
 )
-def test_what_comes_in_vain_says_so(changes: dict[str, Any], said: str) -> None:
+def test_an_entry_that_will_wake_no_agent_says_why(changes: dict[str, Any], said: str) -> None:
     waking("nightly", "12")
     Trigger.objects.update(**changes)
 
     assert said in day()[0].why
 
 
-def test_what_does_not_fire_is_not_listed() -> None:
+def test_schedules_that_do_not_fire_are_not_listed() -> None:
     paused = waking("paused", 30)
     PeriodicTask.objects.filter(pk=paused.task_id).update(enabled=False)
     due.settle()
@@ -225,7 +225,7 @@ def test_what_does_not_fire_is_not_listed() -> None:
     assert day() == []
 
 
-def test_a_heartbeat_says_what_its_agent_asked_for() -> None:
+def test_a_heartbeat_shows_the_pace_its_agent_asked_for() -> None:
     heartbeat = make_heartbeat()
     Schedule.objects.filter(pk=heartbeat.pk).update(edited_at=NINE)
     due.settle()

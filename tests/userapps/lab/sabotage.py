@@ -179,11 +179,11 @@ def intent_after_call() -> None:
     prepare, complete = Journal._prepare, Journal.complete
 
     def prepare_others(journal: Any, begun: Any) -> None:
-        if begun.wish.effect != "at_most_once":
+        if begun.request.effect != "at_most_once":
             prepare(journal, begun)
 
     def complete_later(journal: Any, begun: Any, output: Any) -> Any:
-        if begun.wish.effect == "at_most_once":
+        if begun.request.effect == "at_most_once":
             failpoint("after_unwritten_call")
         return complete(journal, begun, output)
 

@@ -1,5 +1,5 @@
 import json
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from datetime import datetime
 from typing import Any
 
@@ -10,7 +10,7 @@ from runs.exceptions import IllegalState
 from runs.management.operator import operator
 from triggers.api.backfills import BackfillSerializer
 from triggers.exceptions import RuleError
-from triggers.management.named import schedule_named
+from triggers.management.named import instant, schedule_named
 from triggers.schedules.backfill.start import start_backfill
 
 
@@ -20,20 +20,18 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("schedule", metavar="SCHEDULE", help="name of the schedule, or its id")
         parser.add_argument(
-            "--from", type=_instant, required=True, dest="start", metavar="INSTANT",
-            help="the first instant, such as 2026-11-20 or 2026-11-20T09:00; without an offset in the schedule's zone",
+            "--from", type=instant, required=True, dest="start", metavar="INSTANT",
+            help="first instant, such as 2026-11-20 or 2026-11-20T09:00; without an offset: local time in the schedule's zone",
         )  # fmt: skip
         parser.add_argument(
-            "--to", type=_instant, required=True, dest="end", metavar="INSTANT",
-            help="the instant before which the range ends; at most now",
+            "--to", type=instant, required=True, dest="end", metavar="INSTANT",
+            help="end of the range, exclusive; at most now",
         )  # fmt: skip
+        parser.add_argument("--at-once", type=int, default=1, metavar="N", help="maximum concurrent runs (default: 1)")
         parser.add_argument(
-            "--at-once", type=int, default=1, metavar="N", help="how many of its runs may run at once (default: 1)"
+            "--priority", type=int, metavar="N", help="priority of its runs: 0 is most urgent, 9 (the default) least"
         )
-        parser.add_argument(
-            "--priority", type=int, metavar="N", help="of its runs: 0 is most urgent, 9 (the default) least"
-        )
-        parser.add_argument("--again", action="store_true", help="fire also what has fired already")
+        parser.add_argument("--again", action="store_true", help="fire also times that have already fired")
         parser.add_argument("--json", action="store_true", dest="as_json", help="print the backfill as a JSON object")
 
     def handle(
@@ -56,10 +54,3 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps(BackfillSerializer(backfill).data, cls=JSONEncoder, indent=2))
         else:
             self.stdout.write(f"{backfill.pk} {backfill.total} nominal times")
-
-
-def _instant(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} is not a time; use e.g. 2026-11-20 or 2026-11-20T09:00") from None

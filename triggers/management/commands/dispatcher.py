@@ -7,10 +7,10 @@ from triggers.dispatch.loop import Dispatcher
 
 
 class Command(BaseCommand):
-    help = "Turn events into runs, wake what is due, ring for workers, rescue lost runs. Any number may run."
+    help = "Turn events into runs, wake due runs, ring the workers' doorbell, recover lost runs. Any number may run."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        # Both interrupt the wait for a NOTIFY, which an ordinary flag would not.
+        # An exception interrupts the wait for a NOTIFY; setting a flag would not.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         Dispatcher().run()

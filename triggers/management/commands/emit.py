@@ -12,15 +12,15 @@ from triggers.accept import Incoming, ReservedType, accept, builtin_source
 
 
 class Command(BaseCommand):
-    help = "Record an event, for whichever triggers match it; prints its id (the first one's, if it was known already)."
+    help = "Record an event; prints its id, or the id of the first one if it is a duplicate."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("type", metavar="TYPE", help="such as invoice.paid")
-        parser.add_argument("--data", type=json_argument, metavar="JSON", help="what happened")
-        parser.add_argument("--source", default="", help="who says so, as a URI reference (default: cli:<you>)")
-        parser.add_argument("--subject", default="", help="what it happened to")
+        parser.add_argument("--data", type=json_argument, metavar="JSON", help="data of the event")
+        parser.add_argument("--source", default="", help="source of the event, a URI reference (default: cli:<you>)")
+        parser.add_argument("--subject", default="", help="subject of the event")
         parser.add_argument(
-            "--id", default="", help="its id at its source: the same twice is one event (default: a new one)"
+            "--id", default="", help="id at its source: an event with a known id is a duplicate (default: a new id)"
         )
 
     def handle(self, *, type: str, data: Any, source: str, subject: str, id: str, **options: Any) -> None:
@@ -40,5 +40,5 @@ class Command(BaseCommand):
         except ReservedType as error:
             raise CommandError(str(error)) from None
         if accepted.duplicate:
-            self.stderr.write("known already: nothing was recorded")
+            self.stderr.write("duplicate: nothing was recorded")
         self.stdout.write(str(accepted.event_id))

@@ -13,13 +13,13 @@ from triggers.retention.erasure import Erasure, Selection, erase
 
 class Command(BaseCommand):
     help = (
-        "Erase for good what events of a subject said, and what came of it; ids, types and times stay. "
-        "Exit code 1 if something is still needed and was left: repeat it then."
+        "Erase the payloads of events for good, with everything derived from them; ids, types and times stay. "
+        "Exit code 1 if an event was left because it is still needed: repeat the command then."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--subject", default="", help="the events' subject, exactly")
-        parser.add_argument("--source", default="", metavar="SLUG", help="only events that came in this way")
+        parser.add_argument("--subject", default="", help="exact subject of the events")
+        parser.add_argument("--source", default="", metavar="SLUG", help="only events of this source")
         parser.add_argument(
             "--where",
             default="",
@@ -27,7 +27,7 @@ class Command(BaseCommand):
             help='only events for which this is true, such as event.data.id == "7"',
         )
         parser.add_argument("--dry-run", action="store_true", help="only count; changes nothing")
-        parser.add_argument("--yes", action="store_true", help="really do it: it cannot be undone")
+        parser.add_argument("--yes", action="store_true", help="confirm: it cannot be undone")
         parser.add_argument("--json", action="store_true", dest="as_json", help="print a JSON object")
 
     def handle(
@@ -43,14 +43,14 @@ class Command(BaseCommand):
         except ExpressionError as error:
             raise CommandError(f"--where: {error}") from None
         except ValueError as error:
-            raise CommandError(f"{error}: --subject, --where") from None
+            raise CommandError(f"{error}: --subject or --where") from None
         if as_json:
             self.stdout.write(json.dumps(asdict(erasure), cls=JSONEncoder, indent=2))
         else:
             self._tell(erasure, "would be erased" if dry_run else "erased")
         if erasure.left:
             raise CommandError(
-                f"{len(erasure.left)} events are still needed and were left. Repeat it when they are done."
+                f"{len(erasure.left)} events are still needed and were left. Repeat the command when they are done."
             )
 
     def _tell(self, erasure: Erasure, verb: str) -> None:
@@ -62,8 +62,8 @@ class Command(BaseCommand):
             self.stdout.write(f"left: event {one.event_id}, {why}")
         if erasure.unread:
             self.stdout.write(
-                f"{len(erasure.unread)} events could not be looked into: their data did not parse and is kept as it came. "
-                "Look at each, and erase those that are meant on their page or by their subject:"
+                f"{len(erasure.unread)} events could not be checked: their data did not parse and is kept as received. "
+                "Check each of them, and erase it on its page or by its subject:"
             )
         for id in erasure.unread:
-            self.stdout.write(f"not looked into: event {id}")
+            self.stdout.write(f"not checked: event {id}")

@@ -6,12 +6,12 @@ from django.core.management.base import BaseCommand, CommandError
 from runs.exceptions import IllegalState
 from runs.management.json_argument import json_argument
 from runs.management.operator import operator
-from triggers.models import Trigger
+from triggers.management.named import trigger_named
 from triggers.sources.manual import fire
 
 
 class Command(BaseCommand):
-    help = "Wake a trigger's agent now; prints the id of the event made for it."
+    help = "Wake a trigger's agent now; prints the id of the new event."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("trigger", metavar="TRIGGER", help="slug of the trigger")
@@ -19,9 +19,7 @@ class Command(BaseCommand):
 
     def handle(self, *, trigger: str, data: Any, **options: Any) -> None:
         try:
-            event_id = fire(Trigger.objects.get(slug=trigger), data=data, by=operator())
-        except Trigger.DoesNotExist:
-            raise CommandError(f"No such trigger: {trigger}") from None
+            event_id = fire(trigger_named(trigger), data=data, by=operator())
         except IllegalState as error:
             raise CommandError(str(error)) from None
         self.stdout.write(str(event_id))

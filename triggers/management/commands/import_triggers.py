@@ -12,11 +12,11 @@ from triggers.transfer.check import ImportRefused
 
 
 class Command(BaseCommand):
-    help = "Make true what a file of export_triggers says: all of it, or, if anything is wrong, nothing."
+    help = "Import a file of export_triggers: all of it, or nothing if anything is wrong."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", metavar="FILE", help="the file, or - for standard input")
-        parser.add_argument("--dry-run", action="store_true", help="only say what would change")
+        parser.add_argument("--dry-run", action="store_true", help="only print the changes")
 
     def handle(self, *, file: str, dry_run: bool, **options: Any) -> None:
         try:

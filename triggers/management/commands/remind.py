@@ -10,13 +10,13 @@ from triggers.schedules.rules.words import read_rule
 
 
 class Command(BaseCommand):
-    help = "Wake an agent once, at an instant, with a text; prints what was set."
+    help = "Wake an agent once, with a text; prints the reminder."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("when", metavar="WHEN", help='such as "in 20 minutes" or "tomorrow at 9:00"')
         parser.add_argument("agent", metavar="AGENT")
         parser.add_argument("text", metavar="TEXT")
-        parser.add_argument("--tz", default="UTC", metavar="ZONE", help="in which WHEN is meant; UTC unless given")
+        parser.add_argument("--tz", default="UTC", metavar="ZONE", help="zone of WHEN (default: UTC)")
 
     def handle(self, *, when: str, agent: str, text: str, tz: str, **options: Any) -> None:
         try:

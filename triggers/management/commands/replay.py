@@ -17,32 +17,31 @@ from triggers.management.named import event_named, trigger_named
 
 class Command(EachCommand):
     help = (
-        "Send events through the dispatcher again: they make new runs. With --errors: dispatch again all that ended in an "
-        "error, which makes no second run of an event that has one."
+        "Dispatch events again; they start new runs. With --errors: dispatch again all events that ended in an error; an event "
+        "that has a run gets no second run."
     )
     noun = "event"
     nargs = "*"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--trigger", metavar="SLUG", help="to this trigger only, instead of all that match")
-
+        parser.add_argument("--trigger", metavar="SLUG", help="only to this trigger, instead of all that match")
         parser.add_argument("--errors", action="store_true", help="all events whose dispatch ended in an error")
-        parser.add_argument("--since", metavar="TIME", help="with --errors: those from this time on, as ISO 8601")
+        parser.add_argument("--since", metavar="TIME", help="with --errors: only from this time on, in ISO 8601")
 
     def handle(
         self, *, ids: Sequence[str], as_json: bool, errors: bool = False, since: str | None = None, **options: Any
     ) -> None:
         if not errors:
             if since or not ids:
-                raise CommandError("Name events, or give --errors, with or without --since.")
+                raise CommandError("Name events, or give --errors (--since is only for --errors).")
             return super().handle(ids=ids, as_json=as_json, **options)
         if ids:
             raise CommandError("--errors takes no events.")
         slug = options["trigger"]
         count = offer_errors(trigger=trigger_named(slug) if slug else None, since=_time(since), by=operator())
         done = {"trigger": slug, "since": since, "events": count}
-        self.stdout.write(json.dumps(done) if as_json else f"{count} events are dispatched again, a piece at a time")
+        self.stdout.write(json.dumps(done) if as_json else f"{count} events are dispatched again, in batches")
         return None
 
     def act(self, id: str, *, trigger: str | None = None, **options: Any) -> Mapping[str, Any]:

@@ -8,8 +8,8 @@ from runs.management.operator import operator
 from triggers.sources.secrets import KeyUse, encrypt_anew, keys_in_use
 
 MAY_GO = (
-    "Every secret is encrypted with the first key. Once all processes run with this list, say --check again; "
-    "if it agrees, the other keys may be dropped. Backups made before now still need them."
+    "Every secret is encrypted with the first key. When all processes run with this list, repeat --check; "
+    "if it succeeds, you can drop the other keys. Backups made before now still need them."
 )
 
 
@@ -18,13 +18,13 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--check", action="store_true", help="only say which keys are needed; exit code 1 if others than the first"
+            "--check", action="store_true", help="only print which keys are needed; exit code 1 if any but the first is"
         )
 
     def handle(self, *, check: bool, **options: Any) -> None:
         try:
             if not check:
-                self.stdout.write(f"{encrypt_anew(by=operator())} encrypted anew")
+                self.stdout.write(f"{encrypt_anew(by=operator())} encrypted again")
             use = keys_in_use()
         except ImproperlyConfigured as error:
             raise CommandError(str(error)) from None
@@ -35,9 +35,9 @@ class Command(BaseCommand):
             self.stdout.write(f"key {place}: {count} secret{'s' if count > 1 else ''}")
         if use.unreadable:
             raise CommandError(
-                f"None of the keys can read the secrets of {', '.join(use.unreadable)}. Put the key they were made with "
-                "back into WAKEFUL_ENCRYPTION_KEYS, or give these sources new secrets."
+                f"No key can decrypt the secrets of {', '.join(use.unreadable)}. Add the key that encrypted them to "
+                "WAKEFUL_ENCRYPTION_KEYS, or give these sources new secrets."
             )
         if not use.only_first:
-            raise CommandError("Some secrets need other keys than the first: run `manage.py rotate_keys`.")
+            raise CommandError("Some secrets need a key other than the first: run `manage.py rotate_keys`.")
         self.stdout.write(MAY_GO)

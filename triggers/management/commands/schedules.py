@@ -11,7 +11,7 @@ from runs.exceptions import IllegalState
 from runs.management.operator import operator
 from triggers.api.schedules_json import AnswerSerializer, ScheduleSerializer
 from triggers.exceptions import RuleError
-from triggers.management.named import schedule_named
+from triggers.management.named import instant, schedule_named
 from triggers.models import Schedule
 from triggers.schedules.clock import zone_of
 from triggers.schedules.edit import pause_schedule, resume_schedule
@@ -23,21 +23,21 @@ COLUMNS = "{:<36}  {:<8}  {:<20}  {:>8}  {}"
 
 
 class Command(BaseCommand):
-    help = "List schedules, soonest first; say when one fires next, or why it did not; pause and resume it."
+    help = "List schedules, soonest first; show the next fires of one, or why it did not run; pause and resume it."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
         commands = parser.add_subparsers(dest="command", metavar="COMMAND")
         listing = commands.add_parser("list", help="every schedule (the default)")
-        reasons = commands.add_parser("why", help="why it did not run at a time, or what became of it")
+        reasons = commands.add_parser("why", help="explain why it did not run at a time, or the outcome")
         reasons.add_argument(
-            "--at", type=_instant, required=True, metavar="TIME",
-            help="such as 2026-11-20T09:00; without an offset on the clock of --tz, or of the schedule",
+            "--at", type=instant, required=True, metavar="TIME",
+            help="such as 2026-11-20T09:00; without an offset: local time in --tz, or in the schedule's zone",
         )  # fmt: skip
         reasons.add_argument("--tz", type=_zone, metavar="ZONE", help="such as Europe/Vienna")
-        pausing = commands.add_parser("pause", help="stop its clock; what falls in between is not caught up")
-        pausing.add_argument("--note", default="", help="for whoever comes next")
-        resuming = commands.add_parser("resume", help="let it fire again, counted from now")
+        pausing = commands.add_parser("pause", help="pause it; times during the pause are not caught up")
+        pausing.add_argument("--note", default="", help="reason, shown while it is paused")
+        resuming = commands.add_parser("resume", help="resume it, counting from now")
         nexts = commands.add_parser("next", help="its next nominal times")
         nexts.add_argument("--count", type=int, choices=range(1, 101), default=10, metavar="N", help="default: 10")
         for command in (reasons, pausing, resuming, nexts):
@@ -103,13 +103,6 @@ class Command(BaseCommand):
 
     def _print(self, content: Any) -> None:
         self.stdout.write(json.dumps(content, cls=JSONEncoder, indent=2))
-
-
-def _instant(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} is not a time; use e.g. 2026-11-20T09:00") from None
 
 
 def _zone(name: str) -> ZoneInfo:

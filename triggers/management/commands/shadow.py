@@ -17,25 +17,24 @@ from triggers.dispatch.shadow import candidates, shadow_event
 from triggers.management.named import event_named, trigger_named
 from triggers.models import Event, Trigger
 
-HARD_LIMIT = LIMIT + 4.0  # seconds; a body that nothing interrupts loses its process
+HARD_LIMIT = LIMIT + 4.0  # seconds; then the process ends itself, even if the body cannot be interrupted
 
 
 class Command(BaseCommand):
     help = (
-        "Show what a past event would do with today's code and rules: everything happens in a transaction that is rolled "
-        "back, and nobody outside is called. Sequences may advance. Exit code 1 where nothing could be tried."
+        "Show what a past event would do with today's code and triggers, in a transaction that is rolled back and without calls "
+        "to other services. Sequences may advance. Exit code 1 if nothing could be tried."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("event", metavar="EVENT")
-        parser.add_argument("--trigger", metavar="SLUG", help="only this one, instead of all that want the event today")
         parser.add_argument(
-            "--run",
-            type=UUID,
-            metavar="RUN",
-            help="the run whose journal says what came of calls and waits (default: the newest)",
+            "--trigger", metavar="SLUG", help="only this trigger, instead of all that match the event today"
         )
-        parser.add_argument("--by", default="", help="who asks, for the audit log (default: you)")
+        parser.add_argument(
+            "--run", type=UUID, metavar="RUN", help="run whose journal answers calls and waits (default: the newest)"
+        )
+        parser.add_argument("--by", default="", help="acting user, for the audit log (default: you)")
         parser.add_argument("--json", action="store_true", dest="as_json", help="print a JSON list")
 
     def handle(
@@ -50,7 +49,7 @@ class Command(BaseCommand):
         except IllegalState as refusal:
             raise CommandError(str(refusal)) from None
         if not tried:
-            raise CommandError("No trigger wants this event today. With --trigger SLUG it says why not.")
+            raise CommandError("No trigger matches this event today. Use --trigger SLUG for the reason.")
         if as_json:
             self.stdout.write(json.dumps([one.dump() for one in tried], cls=JSONEncoder, indent=2))
         else:
@@ -62,7 +61,7 @@ class Command(BaseCommand):
         last_resort.daemon = True
         if getattr(self, "_called_from_command_line", False):
             last_resort.start()
-        # What the agent prints is not part of the answer.
+        # Keep the agent's own output out of the report.
         with redirect_stdout(sys.stderr):
             tried = shadow_event(event, trigger, by=by, run_id=run)
         if tried.stop is None or tried.stop.kind != "limit":
@@ -88,7 +87,7 @@ class Command(BaseCommand):
 
 def _give_up() -> None:
     os.write(
-        2, f"CommandError: It had not stopped after {HARD_LIMIT:g} s, and was ended. Nothing of it is left.\n".encode()
+        2, f"CommandError: It did not stop within {HARD_LIMIT:g} s and was ended. Its work was rolled back.\n".encode()
     )
     os._exit(1)
 
@@ -100,7 +99,7 @@ def in_words(tried: Shadow) -> str:
         case Outcome.FAILS:
             return f"would fail: {tried.error}"
         case Outcome.RETRIES:
-            return f"would be tried again later: {tried.error}"
+            return f"would be retried later: {tried.error}"
     stop = tried.stop
     if stop is None:
         return "stopped"

@@ -8,9 +8,7 @@ from triggers.declarations.sync import sync
 
 
 class Command(BaseCommand):
-    help = (
-        "Make the triggers and schedules in the database say what the agents' code declares. Operators' changes stay."
-    )
+    help = "Write the triggers and schedules that agents declare in code to the database. Operators' changes are kept."
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:

@@ -1,1 +1,1 @@
-"""CloudEvents 1.0 over HTTP: `format` reads all three content modes, `intake` is the endpoint."""
+"""CloudEvents 1.0 over HTTP: `format` parses the three content modes, `intake` is the endpoint."""

@@ -27,8 +27,7 @@ NAME = re.compile(r"[a-z0-9]{1,100}")
 URI_REFERENCE = re.compile(r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})+")
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:" + URI_REFERENCE.pattern)
 MEDIA_TYPE = re.compile(r"[\w!#$&^.+\-]+/[\w!#$&^.+\-]+\s*(?:;[ -~]*)?", re.ASCII)
-# An unterminated quote is matched up to the end, and left as it is: a search that tried again at each of its quotes would be
-# quadratic.
+# An unterminated quote is matched to the end and left unchanged: retrying at each of its quotes would take quadratic time.
 QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)("|\\?\Z)')
 LONGEST_HEADER = 4 * 3 * LONGEST_ELSE  # bytes: UTF-8, percent-encoded
 STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -39,11 +38,11 @@ FORBIDDEN = re.compile(f"[\0-\x1f\x7f-\x9f\ud800-\udfff{NONCHARACTERS}]")
 
 
 class UnsupportedMedia(Exception):
-    """Not a CloudEvent in a form we read; the message says what to send."""
+    """Not a CloudEvent in a supported format; the message says what to send."""
 
 
 class InvalidEvent(Exception):
-    """A CloudEvent against the specification, or one PostgreSQL cannot store."""
+    """A CloudEvent that violates the specification, or that PostgreSQL cannot store."""
 
     def __init__(self, field: str, problem: str, *, index: int | None = None) -> None:
         where = field if index is None else f"event {index}, {field}"
@@ -55,7 +54,7 @@ class InvalidEvent(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class CloudEvent:
-    """One event, checked; `body` is what came, as bytes."""
+    """A valid event; `body` is the received body."""
 
     id: str
     source: str
@@ -72,24 +71,24 @@ class CloudEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """What a request carried; a batch is answered by a list even when it holds one event."""
+    """The events of a request. A batch is answered with a list, even if it holds one event."""
 
     events: tuple[CloudEvent, ...]
     is_batch: bool
 
 
 def read_message(headers: Headers, body: bytes) -> Message:
-    """The events of a request, all of them or none: InvalidEvent and UnsupportedMedia are the only other ways out."""
+    """The events of a request, all or none. Raises only InvalidEvent and UnsupportedMedia."""
     media_type = headers.media_type()
     if media_type == BATCH:
         return Message(events=_batch(body), is_batch=True)
     if media_type == STRUCTURED:
         return Message(events=(_structured(_parse(body), body),), is_batch=False)
-    # The prefix alone claims the message (HTTP binding §3), in a format we do not read.
+    # The prefix alone marks a CloudEvent (HTTP binding §3), but in an unsupported format.
     if media_type.startswith("application/cloudevents") or not any(name.startswith("ce-") for name in headers):
         raise UnsupportedMedia(
             f"Send a CloudEvent 1.0: Content-Type {STRUCTURED} or {BATCH}, "
-            "or the data as it is with the headers ce-specversion, ce-id, ce-source and ce-type."
+            "or the plain data with the headers ce-specversion, ce-id, ce-source and ce-type."
         )
     return Message(events=(_binary(headers, body),), is_batch=False)
 
@@ -108,7 +107,7 @@ def _batch_item(index: int, item: Any) -> CloudEvent:
         event = _structured(item, b"")
     except InvalidEvent as error:
         raise InvalidEvent(error.field, error.problem, index=index) from None
-    # Its own part of the body, so that the same event in another batch compares equal.
+    # Only its own part of the body, so that the same event in another batch has an equal body.
     return replace(event, body=json.dumps(item, separators=(",", ":")).encode())
 
 
@@ -131,7 +130,7 @@ def _structured_data(envelope: dict[str, Any]) -> Payload:
     content_type, encoded = envelope.get("datacontenttype"), envelope.get("data_base64")
     if encoded is not None:
         if envelope.get("data") is not None:
-            raise InvalidEvent("data_base64", "must not stand beside data")
+            raise InvalidEvent("data_base64", "cannot be combined with data; send one of the two")
         return _decode(content_type, _base64(encoded), field="data_base64")
     data = envelope.get("data")
     if data is not None and not _is_json(content_type) and not isinstance(data, str):
@@ -198,7 +197,7 @@ def _event(attributes: dict[str, Any], data: Payload, body: bytes) -> CloudEvent
 def _check_attribute(name: str, value: Any) -> None:
     if not NAME.fullmatch(name) or name == "data":
         shown = ascii(name[:100])
-        raise InvalidEvent(shown[1:-1], f"{shown} is no attribute's name: only lower-case letters a-z and digits")
+        raise InvalidEvent(shown[1:-1], f"{shown} is not a valid attribute name; use lower-case letters a-z and digits")
     if isinstance(value, str):
         _check_text(name, value)
     elif isinstance(value, int) and not isinstance(value, bool) and value not in INTEGERS:
@@ -219,7 +218,7 @@ def _required(attributes: dict[str, Any], name: str) -> None:
     if name not in attributes:
         raise InvalidEvent(name, "is required")
     if not isinstance(attributes[name], str) or not attributes[name]:
-        raise InvalidEvent(name, "must be a string that is not empty")
+        raise InvalidEvent(name, "must be a non-empty string")
 
 
 def _optional(attributes: dict[str, Any], name: str) -> str:
@@ -254,7 +253,7 @@ def _is_json(content_type: Any) -> bool:
 
 
 def _decode(content_type: Any, raw: bytes, *, field: str) -> Payload:
-    """Bytes as data: JSON where it is JSON, text where it is text, else kept raw only."""
+    """Bytes as data: JSON or text by content type, else kept raw only."""
     if not raw:
         return Payload()
     if _is_json(content_type):

@@ -1,4 +1,4 @@
-"""POST /api/v1/events/: CloudEvents 1.0 from the holder of a token, whose own source is the way in."""
+"""POST /api/v1/events/: CloudEvents 1.0, authenticated by a token; the source is the token's."""
 
 from collections.abc import Iterable
 from typing import Any, cast
@@ -44,7 +44,7 @@ class EventIntake:
         responses={202: RECORDED, 200: RECORDED},
     )
     def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Record a CloudEvent: structured, binary (`ce-` headers) or a batch, which is taken or refused whole."""
+        """Record a CloudEvent: structured, binary (`ce-` headers), or a batch, which is accepted or refused as a whole."""
         body = read_body(request._request)
         token = cast(ApiToken, request.auth)
         require_room(token.source_id)
@@ -61,7 +61,7 @@ class EventIntake:
             return Response(_problem(refusal), 400)
 
         incoming = list(_incoming(message.events, _source_of(token), redact(headers)))
-        # One transaction: a batch is recorded whole, or its sender sends it again.
+        # One transaction: either the whole batch is recorded, or its sender retries it.
         with transaction.atomic():
             accepted = accept(incoming)
         if message.is_batch:

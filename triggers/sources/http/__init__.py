@@ -1,1 +1,1 @@
-"""What every way in over HTTP shares: `answers` to senders, `headers` that are kept, the `payload`, and `timestamps`."""
+"""Shared by all sources over HTTP: `answers` to senders, stored `headers`, the `payload`, and `timestamps`."""

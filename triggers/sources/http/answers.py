@@ -1,4 +1,4 @@
-"""What every way in over HTTP has in common: how it answers, and when to come back."""
+"""Answers to senders, shared by all sources over HTTP."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -17,12 +17,12 @@ T = TypeVar("T")
 
 class Unavailable(APIException):
     status_code = 503
-    default_detail = "Come back later."
-    wait = 5  # seconds; DRF makes Retry-After of it
+    default_detail = "Temporarily unavailable. Try again later."
+    wait = 5  # seconds; DRF sends it as Retry-After
 
 
 class AnyAccept(BaseContentNegotiation):
-    """JSON, whatever Accept says: a sender's header must not cost it its event."""
+    """Always JSON: an unusual Accept header must not reject an event."""
 
     def select_renderer(
         self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
@@ -32,16 +32,16 @@ class AnyAccept(BaseContentNegotiation):
 
 
 def require_room(source_id: UUID, *, is_verified: bool = True) -> None:
-    """Refuse new events while the dispatcher is far behind, or far behind with this source: senders keep them better than a
-    backlog would, and no source may use up what all share."""
+    """Raise Unavailable while the backlog, or the backlog of this source, is over its limit: senders then retry later, and
+    one source cannot use up the limit of all."""
     if backlog_exceeded(source_id, is_verified=is_verified):
         raise Unavailable
 
 
 def on_live_connection(work: Callable[[], T]) -> T:
-    """Do it, and once more on a new connection if the old one turns out dead.
+    """Call `work`, and once more on a new connection if the connection is dead.
 
-    PostgreSQL restarts; the next request of every idle thread finds out, and some senders never send again.
+    After a restart of PostgreSQL the next request of every idle thread fails otherwise, and some senders never retry.
     """
     try:
         return work()

@@ -1,32 +1,31 @@
-"""Header fields over bytes, and which of them are secrets."""
+"""Header fields as bytes, and the redaction of secret ones."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
 REDACTED = "[redacted]"
 
-# Signatures are secrets too: where nothing else is signed, one is all a replay needs.
+# Signatures are secrets too: if only the body is signed, a signature is enough for a replay.
 SECRET_NAME = re.compile(
     r"auth|cookie|signature|\bsig\b|hmac|token|secret|passw|pass-?(?:code|phrase)|\bpass\b|access-?code|(?<!idempotency-)key\b"
     r"|apikey|credential|session|jwt|csrf|bearer|\botp\b|\bpin\b|security|^proxy\b"
 )
 
-
-UNREADABLE = "wakeful.unreadable_fields"  # in a WSGI environment: names of fields whose values the server left out
+UNREADABLE = "wakeful.unreadable_fields"  # key in the WSGI environment: names of fields whose values the server omitted
 
 
 class UnreadableField(Exception):
-    """A field is needed whose value has other characters than ASCII: without its id, a delivery that comes twice would be
-    two events."""
+    """A required field has a value with non-ASCII characters. Ignoring an id, for example, would turn a redelivery into a
+    second event."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"The header field {name} has other characters than ASCII.")
+        super().__init__(f"The header field {name} has non-ASCII characters; send ASCII only.")
         self.name = name
 
 
 class Headers(Mapping[str, bytes]):
-    """A request's header fields, found by name in any case (RFC 9110 §5.1), their values as they were on the wire. Raises
-    UnreadableField where one is asked for that the server could not read; others of them are ignored."""
+    """A request's header fields by case-insensitive name (RFC 9110 §5.1), with their values as received. Reading a field
+    that the server could not read raises UnreadableField; other unreadable fields are ignored."""
 
     def __init__(self, fields: Mapping[str, str], unreadable: Iterable[str] = ()) -> None:
         self._fields = {name.lower(): _wire_bytes(value) for name, value in fields.items()}
@@ -49,7 +48,7 @@ class Headers(Mapping[str, bytes]):
 
 
 def redact(headers: Headers, extra: Iterable[str] = ()) -> dict[str, str]:
-    """The headers as they may be stored: secrets gone, every value text that PostgreSQL accepts."""
+    """The headers to store: without secrets, and with values as text that PostgreSQL accepts."""
     secret = {name.lower() for name in extra}
     return {
         as_text(name.encode("utf-8", "replace")): (
@@ -60,7 +59,7 @@ def redact(headers: Headers, extra: Iterable[str] = ()) -> dict[str, str]:
 
 
 def as_text(value: bytes) -> str:
-    """A header's value as text: UTF-8 where it is, else byte by byte; never U+0000."""
+    """A header's value as text: UTF-8 if valid, else latin-1; never with U+0000."""
     try:
         text = value.decode()
     except UnicodeDecodeError:
@@ -69,7 +68,7 @@ def as_text(value: bytes) -> str:
 
 
 def _wire_bytes(value: str) -> bytes:
-    # PEP 3333 hands header bytes over as latin-1 text; text that is not came from no wire.
+    # PEP 3333 passes header bytes as latin-1 text; other text was not received from a client.
     try:
         raw = value.encode("latin-1")
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""A body as an event keeps it: its JSON value, or why it has none."""
+"""A body as stored with an event: its JSON value, or the reason why it has none."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,14 +8,14 @@ from runs.api.strict_json import Unreadable, parse_json, require_storable
 
 @dataclass(frozen=True, kw_only=True)
 class Payload:
-    """A body's JSON value, or why it has none."""
+    """A body's JSON value, or the reason why it has none."""
 
     data: Any = None
     error: str = ""
 
 
 def read_payload(body: bytes) -> Payload:
-    """The body's JSON value; a body that has none is kept raw and the reason is told."""
+    """The body's JSON value; a body that is not JSON is kept raw, with the reason."""
     if not body:
         return Payload()
     try:

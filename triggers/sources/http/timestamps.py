@@ -11,7 +11,7 @@ TIMESTAMP = re.compile(
 
 
 def parse_timestamp(text: str) -> datetime:
-    """The instant in UTC, or ValueError saying what RFC 3339 wants."""
+    """The instant in UTC. ValueError if it is not an RFC 3339 timestamp."""
     found = TIMESTAMP.fullmatch(text)
     if found is None:
         raise ValueError("must be an RFC 3339 timestamp with a zone, such as 2026-01-31T17:30:00Z")
@@ -24,4 +24,4 @@ def parse_timestamp(text: str) -> datetime:
         instant = datetime.fromisoformat(f"{found['date']}T{found['minute']}:{second}.{fraction}{zone}")
         return instant.astimezone(UTC) + timedelta(seconds=leap)
     except (ValueError, OverflowError):
-        raise ValueError(f"{text} is not a date and time of the calendar") from None
+        raise ValueError(f"{text} is not a valid date and time") from None

@@ -1,1 +1,1 @@
-"""Signed webhooks. `views` and `receive` take a delivery; each `scheme` proves its sender and names the event."""
+"""Signed webhooks. `views` and `receive` process a delivery; each `scheme` authenticates its sender and names the event."""

@@ -12,7 +12,7 @@ from triggers.sources.webhooks.settings import InvalidSettings, required_header_
 
 @dataclass(frozen=True, kw_only=True)
 class BearerSettings(Naming):
-    """Where the sender puts its token."""
+    """The header with the token."""
 
     header: str = setting(
         "Authorization",
@@ -24,7 +24,7 @@ class BearerSettings(Naming):
 
 @register
 class Bearer(Scheme[BearerSettings]):
-    """A shared token in a header: it vouches for the sender, not for what was sent."""
+    """A shared token in a header: it authenticates the sender, but not the body."""
 
     name = "bearer"
     label = "Bearer token"

@@ -25,14 +25,16 @@ class HmacSettings(Naming):
     header: str = setting(
         "X-Signature", "Signature header", "The header with the signature.", check=required_header_name
     )
-    prefix: str = setting("", "Prefix", "What stands before the signature in its header, such as sha256=.")
+    prefix: str = setting("", "Prefix", "Text before the signature in its header, such as sha256=.")
     template: str = setting(
-        "{body}", "Signed text", "What is signed: {body}, {timestamp}.{body} or {id}.{timestamp}.{body}, for example."
+        "{body}",
+        "Signed text",
+        "The text that is signed, such as {body}, {timestamp}.{body} or {id}.{timestamp}.{body}.",
     )
     timestamp_header: str = setting(
         "",
         "Timestamp header",
-        "Header with the Unix time in seconds that {timestamp} stands for; five minutes off is too old.",
+        "Header with the Unix time in seconds, the value of {timestamp}. Refused if it is more than five minutes off.",
         check=header_name,
     )
 
@@ -44,15 +46,15 @@ class HmacSettings(Naming):
 
 @register
 class GenericHmac(Scheme[HmacSettings]):
-    """Any sender with a keyed hash over its body, whatever the header, encoding and signed text."""
+    """Any sender that signs its body with an HMAC; header, encoding and signed text are settings."""
 
     name = "hmac"
     label = "HMAC signature"
-    help_text = "For senders that sign the body with a shared secret in a way of their own."
+    help_text = "For senders that sign the body with a shared secret in their own format."
     settings_class = HmacSettings
 
     def clean_secret(self, secret: str) -> str:
-        # Not stripped: a shared secret is whatever the two sides agreed on.
+        # Not stripped: a shared secret may contain any characters.
         if not secret:
             raise InvalidSettings({"secret": "must not be empty: enter the secret that the sender signs with"})
         return secret
@@ -105,7 +107,7 @@ def _signed_text(delivery: Delivery, settings: HmacSettings, timestamp: bytes) -
 
 def _signed_id(delivery: Delivery, settings: HmacSettings, pieces: list[str]) -> bytes:
     id_ = delivery.headers.get(settings.id_header, b"")
-    # With a separator inside the id, one signed text could be read as two different deliveries.
+    # An id that contains a separator would make a signed text ambiguous.
     separators = "".join(_separators(pieces))
     if not id_ or set(id_) & set(separators.encode()):
         raise Rejected(f"{settings.id_header} is missing or contains one of {separators!r}")
@@ -125,19 +127,21 @@ def _template_errors(settings: HmacSettings) -> dict[str, str]:
     used = [piece for piece in pieces if piece in KNOWN]
     stray = [piece for piece in pieces if piece not in KNOWN and ("{" in piece or "}" in piece)]
     if stray:
-        return {"template": f"{stray[0]} is not known; use {', '.join(KNOWN)}"}
+        return {"template": f"{stray[0]} is unknown; use {', '.join(KNOWN)}"}
     if used.count("{body}") != 1 or len(used) != len(set(used)):
-        return {"template": "must contain {body} once, and no placeholder twice: what is not signed proves nothing"}
+        return {
+            "template": "must contain {body} once, and no placeholder twice: a body that is not signed is not authenticated"
+        }
     if any(left in KNOWN and right in KNOWN for left, right in pairwise(pieces)):
         return {"template": "needs a separator between placeholders, such as a full stop: {timestamp}.{body}"}
     if any(character.isdigit() for character in "".join(_separators(pieces))):
-        return {"template": "must not separate placeholders by digits: a timestamp could swallow them"}
+        return {"template": "must not separate placeholders by digits: they could be read as part of a timestamp"}
     if "{timestamp}" in used and not settings.timestamp_header:
-        return {"timestamp_header": "must name the header that {timestamp} of the signed text stands for"}
+        return {"timestamp_header": "must name the header with the value of {timestamp} in the signed text"}
     if settings.timestamp_header and "{timestamp}" not in used:
         return {
-            "template": "must contain {timestamp}: a timestamp that is not signed can be changed; or clear its header"
+            "template": "must contain {timestamp}, as an unsigned timestamp can be changed; or clear the timestamp header"
         }
     if "{id}" in used and not settings.id_header:
-        return {"id_header": "must name the header that {id} of the signed text stands for"}
+        return {"id_header": "must name the header with the value of {id} in the signed text"}
     return {}

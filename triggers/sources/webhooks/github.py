@@ -19,12 +19,12 @@ WORD = re.compile(r"[a-z][a-z0-9_]{0,99}")
 
 @dataclass(frozen=True, kw_only=True)
 class GitHubSettings:
-    """Nothing to set."""
+    """No settings."""
 
 
 @register
 class GitHub(Scheme[GitHubSettings]):
-    """GitHub signs the body only: id and event name are as trustworthy as the connection they came over."""
+    """GitHub signs the body only, not the headers with the id and the event name."""
 
     name = "github"
     label = "GitHub"
@@ -33,7 +33,7 @@ class GitHub(Scheme[GitHubSettings]):
 
     def clean_secret(self, secret: str) -> str:
         if not secret.strip():
-            raise InvalidSettings({"secret": "must not be empty: enter the same secret as at GitHub"})
+            raise InvalidSettings({"secret": "must not be empty: enter the secret that is set at GitHub"})
         return secret.strip()
 
     def new_secret(self) -> str:
@@ -84,7 +84,7 @@ def _payload(delivery: Delivery) -> Payload:
 
 
 def _subject(data: Any) -> str:
-    """What it is about, as GitHub writes it: owner/repository#number."""
+    """The object of the event as GitHub writes it: owner/repository#number."""
     repository = value_at(data, "repository.full_name") or ""
     number = next(
         (number for kind in ("issue", "pull_request", "discussion") if (number := value_at(data, f"{kind}.number"))), ""

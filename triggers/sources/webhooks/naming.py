@@ -1,4 +1,4 @@
-"""Where a delivery names its event: its id and type."""
+"""Find the id and type of an event in a delivery."""
 
 import hashlib
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ UNNAMED_TYPE = "webhook.received"
 
 @dataclass(frozen=True, kw_only=True)
 class Naming:
-    """Settings of a sender that has no fixed places for id and type."""
+    """Settings for senders without fixed places for id and type."""
 
     id_path: str = setting(
         "", "Id in the body", "Path of the event's id in the JSON body, such as data.id.", check=json_path
@@ -26,8 +26,8 @@ class Naming:
     id_header: str = setting(
         "",
         "Id header",
-        "Header with the event's id, used where the body has none. A header that is not part of the signed text can be changed: "
-        "a delivery that has leaked can be sent again under another id. Prefer an id in the body, or {id} in the signed text.",
+        "Header with the event's id, used if the body has none. A header that is not signed can be changed: a leaked delivery "
+        "can be sent again with another id. Prefer an id in the body, or {id} in the signed text.",
         check=header_name,
     )
     type_path: str = setting("", "Type in the body", "Path of the event's type in the JSON body.", check=json_path)
@@ -37,14 +37,14 @@ class Naming:
     without_id: str = setting(
         "new",
         "Without an id",
-        "When nothing names the event: “new” takes every delivery for a new event, a retry too; “body” takes the same body "
-        "for the same event, identical pings too. A signed timestamp is used before either.",
+        "For a delivery without an id: “new” treats each delivery as a new event, including retries; “body” treats equal bodies "
+        "as one event, including identical pings. With a signed timestamp, equal bodies and timestamps are one event.",
         choices=("new", "body"),
     )
 
 
 def describe_by(naming: Naming, delivery: Delivery, proof: Proof, payload: Payload) -> Description:
-    """The event as the settings say it is named; the body, which is signed, is asked before the headers."""
+    """The event, named by the settings; the body, which is signed, takes precedence over the headers."""
     id_ = value_at(payload.data, naming.id_path) or header_text(delivery, naming.id_header)
     type_ = value_at(payload.data, naming.type_path) or header_text(delivery, naming.type_header)
     return Description(
@@ -55,7 +55,7 @@ def describe_by(naming: Naming, delivery: Delivery, proof: Proof, payload: Paylo
 
 
 def event_id(text: str) -> str:
-    """An id as it is stored: itself, or its hash where it is too long or not printable."""
+    """The id to store: itself, or its hash if it is too long or not printable."""
     return text if is_name(text) else _digest(text.encode("utf-8", "surrogatepass"))
 
 
@@ -92,7 +92,7 @@ def _member(data: Any, step: str) -> Any:
 
 
 def _stand_in(naming: Naming, delivery: Delivery, proof: Proof) -> str:
-    # Never the bare body unasked: it would swallow a sender's second, identical ping.
+    # Not the bare body by default: a sender's second, identical ping would count as a duplicate.
     if proof.signed_at is None and naming.without_id == "new":
         return str(uuid4())
     signed_at = int(proof.signed_at.timestamp()) if proof.signed_at else ""
@@ -107,5 +107,5 @@ def _digest(*parts: bytes) -> str:
 
 
 def _framed(parts: Sequence[bytes]) -> list[bytes]:
-    # Lengths stand between the parts, so that no two lists of parts read the same.
+    # With lengths between the parts, no two lists of parts have the same bytes.
     return [piece for part in parts for piece in (len(part).to_bytes(8, "big"), part)]

@@ -1,4 +1,4 @@
-"""What makes a delivery believable: a secret that matched, in constant time, and a fresh timestamp."""
+"""Proof of a delivery: a secret that matches, compared in constant time, and a fresh timestamp."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ UNIX_SECONDS = re.compile(rb"[0-9]{1,11}")
 
 
 class Rejected(Exception):
-    """The delivery is not proven. The reason is for our log; the sender learns nothing."""
+    """The delivery is not authenticated. The reason is logged; the sender does not get it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -21,7 +21,7 @@ class Rejected(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class SigningSecret:
-    """A live secret of a source in the clear, and the row it came from."""
+    """A valid secret of a source in plain text, and its row."""
 
     id: int
     value: bytes = field(repr=False)
@@ -30,7 +30,7 @@ class SigningSecret:
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """Which secret matched, and the time the sender signed where its scheme has one."""
+    """The secret that matched, and the signed time if the scheme has one."""
 
     secret: SigningSecret | None
     signed_at: datetime | None = None
@@ -38,7 +38,7 @@ class Proof:
 
 def matching_secret(secrets: Sequence[SigningSecret], proves: Callable[[bytes], bool]) -> SigningSecret:
     """The secret that proves the delivery, or Rejected."""
-    # All are tried, whichever matches, so that timing tells nothing of which one it was. An empty one proves nothing.
+    # Try all, so that the timing does not reveal which one matched. An empty secret proves nothing.
     matched = [secret for secret in secrets if secret.value and proves(secret.value)]
     if not matched:
         raise Rejected("no live secret matches" if secrets else "the source has no live secret")
@@ -46,10 +46,10 @@ def matching_secret(secrets: Sequence[SigningSecret], proves: Callable[[bytes], 
 
 
 def fresh_time(value: bytes, now: datetime) -> datetime:
-    """The signed time, or Rejected: strictly a whole number of seconds, within five minutes of now."""
+    """The signed time, or Rejected: must be a whole number of seconds within TOLERANCE of now."""
     if not UNIX_SECONDS.fullmatch(value):
         raise Rejected("the timestamp is missing or not a whole number of seconds")
-    # Eleven digits end in the year 5138, so this cannot overflow.
+    # Eleven digits reach the year 5138, so this cannot overflow.
     signed_at = datetime.fromtimestamp(int(value), UTC)
     if abs(now - signed_at) > TOLERANCE:
         raise Rejected(f"the timestamp is more than {in_words(TOLERANCE)} off")

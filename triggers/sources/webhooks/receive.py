@@ -1,4 +1,4 @@
-"""From a delivery nobody vouches for to an event that may be recorded."""
+"""Authenticate a delivery and turn it into an event."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,24 +11,24 @@ from triggers.sources.webhooks.settings import InvalidSettings
 
 
 class Misconfigured(Exception):
-    """The source's own settings cannot be used: its operator must act, its sender cannot."""
+    """The source's settings are invalid: its operator must correct them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
-    """A proven delivery as an event, and the secret that proved it."""
+    """An authenticated delivery as an event, and the secret that matched."""
 
     event: Incoming
     secret: SigningSecret | None
 
 
 def receive(kind: str, settings: Mapping[str, object], secrets: Sequence[SigningSecret], delivery: Delivery) -> Receipt:
-    """Verify, then read: Rejected and Misconfigured are the only ways out besides a receipt."""
+    """Verify a delivery, then read it. Raises only Rejected and Misconfigured."""
     try:
         scheme = schemes()[kind]
         cleaned = scheme.clean_settings(settings)
     except (KeyError, InvalidSettings) as error:
-        raise Misconfigured(f"the settings of this {kind} source cannot be used: {error}") from None
+        raise Misconfigured(f"the settings of this {kind} source are invalid: {error}") from None
     proof = scheme.prove(delivery, secrets, cleaned)
     described = scheme.describe(delivery, proof, cleaned)
     event = Incoming(

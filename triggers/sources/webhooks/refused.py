@@ -1,5 +1,5 @@
-"""Refused deliveries leave a trace. Strangers may refuse to stop sending, so there is one row per source, reason and hour,
-and none for an address that no source has."""
+"""Count refused deliveries: one row per source, reason and hour, so that strangers cannot fill the table. Deliveries to
+an address without a source are not counted."""
 
 import structlog
 from django.db import Error
@@ -13,7 +13,7 @@ REASON_CHARACTERS = 200
 USER_AGENT_CHARACTERS = 200
 DISABLED = "the source is disabled"
 RESERVED = "the type of the event is reserved"
-# It does not wait for the disk, nor for long for a row that another session holds: a sender is waiting.
+# Does not wait for the disk, and only briefly for a locked row: a sender is waiting.
 NOTE = """
 INSERT INTO triggers_refuseddelivery (source_id, hour, reason, status, user_agent)
 SELECT source.id, date_trunc('hour', statement_timestamp()), %(reason)s::text, %(status)s::smallint, %(user_agent)s::text
@@ -26,7 +26,7 @@ ON CONFLICT (source_id, hour, reason) DO UPDATE
 
 
 def note_refused(slug: str, *, reason: str, status: int, user_agent: str) -> None:
-    """Count a delivery that was answered with an error. A database that is away is logged: the answer goes out all the same."""
+    """Count a delivery that was answered with an error. A database error is only logged, and the answer is still sent."""
     parameters = {
         "slug": slug,
         "kinds": list(schemes()),

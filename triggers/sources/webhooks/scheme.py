@@ -1,4 +1,4 @@
-"""What a provider's scheme is. One file per scheme beside this one; being there and registered is all it needs."""
+"""Schemes of webhook providers, one file each in this package. A scheme only has to register itself."""
 
 import pkgutil
 from abc import ABC, abstractmethod
@@ -21,7 +21,7 @@ _schemes: dict[str, "Scheme[Any]"] = {}
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """One request to an endpoint, as it came, before anything in it is believed."""
+    """A request to an endpoint, not authenticated yet."""
 
     source_id: UUID
     endpoint: str
@@ -32,7 +32,7 @@ class Delivery:
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What a proven delivery says about itself."""
+    """Id, type and payload of an authenticated delivery."""
 
     id: str
     type: str
@@ -42,9 +42,9 @@ class Description:
 
 
 class Scheme(ABC, Generic[S]):
-    """How one kind of sender proves that a delivery is its own, and where it names the event.
+    """How one kind of sender authenticates a delivery and names its event.
 
-    `prove` and `describe` meet any bytes at all: Rejected is the only exception they may raise.
+    `prove` and `describe` get arbitrary bytes; the only exception they may raise is Rejected.
     """
 
     name: ClassVar[str]
@@ -55,40 +55,40 @@ class Scheme(ABC, Generic[S]):
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The settings a form asks for."""
+        """The settings as form fields."""
         return fields_of(self.settings_class)
 
     def clean_settings(self, settings: Mapping[str, object]) -> S:
-        """The settings, checked and typed, or InvalidSettings naming each field and its fix."""
+        """The validated, typed settings. InvalidSettings names each wrong field and its fix."""
         return clean(self.settings_class, settings)
 
     @abstractmethod
     def clean_secret(self, secret: str) -> str:
-        """The secret as it is stored, or InvalidSettings."""
+        """The secret to store. Raises InvalidSettings."""
 
     @abstractmethod
     def new_secret(self) -> str:
-        """A fresh secret in the form its sender expects."""
+        """A new secret in the format that the sender expects."""
 
     @abstractmethod
     def prove(self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: S) -> Proof:
-        """What vouches for this delivery, or Rejected."""
+        """The proof of this delivery. Raises Rejected."""
 
     @abstractmethod
     def describe(self, delivery: Delivery, proof: Proof, settings: S) -> Description:
-        """The event this delivery tells of, once it is proven."""
+        """The event in an authenticated delivery."""
 
     def leaves_id_unsigned(self, settings: S) -> bool:
-        """Is the body signed and the delivery's id not, so that a delivery that has leaked can come again under another id?"""
+        """Whether the body is signed but the id is not, so that a leaked delivery can be sent again with another id."""
         return False
 
     def secret_headers(self, settings: S) -> frozenset[str]:
-        """Headers, beyond the well-known ones, that must not be stored."""
+        """Further headers that must not be stored."""
         return frozenset()
 
 
 def register(scheme: type[Scheme[Any]]) -> type[Scheme[Any]]:
-    """Make a scheme known under its name."""
+    """Register a scheme under its name."""
     _schemes[scheme.name] = scheme()
     return scheme
 

@@ -1,4 +1,4 @@
-"""A scheme's settings: a frozen dataclass whose fields carry what a form and an error message need."""
+"""A scheme's settings: a frozen dataclass whose fields carry labels, help texts and checks."""
 
 import dataclasses
 import re
@@ -15,7 +15,7 @@ JSON_PATH = re.compile(r"[^.\s]+(\.[^.\s]+)*")
 
 
 class InvalidSettings(ValueError):
-    """Settings or a secret that cannot be used; `errors` has one sentence for each field."""
+    """Invalid settings or an invalid secret; `errors` has one message for each field."""
 
     def __init__(self, errors: Mapping[str, str]) -> None:
         self.errors = dict(errors)
@@ -42,14 +42,14 @@ def setting(
     choices: Iterable[str] = (),
     check: Callable[[str], str] = lambda value: "",
 ) -> T:
-    """A settings dataclass's field; `check` returns what is wrong with a text, or nothing."""
+    """A field of a settings dataclass; `check` returns the error of a text, or an empty string."""
     metadata = {"default": default, "label": label, "help_text": help_text, "choices": tuple(choices), "check": check}
     described: T = dataclasses.field(default=default, metadata=metadata)
     return described
 
 
 def fields_of(settings_class: type[Any]) -> tuple[Field, ...]:
-    # A scheme's own settings first, those it shares with others after them.
+    # The scheme's own settings first, then those of its base class.
     fields = sorted(
         dataclasses.fields(settings_class), key=lambda field: field.name not in settings_class.__annotations__
     )
@@ -57,11 +57,9 @@ def fields_of(settings_class: type[Any]) -> tuple[Field, ...]:
 
 
 def clean(settings_class: type[S], settings: Mapping[str, object]) -> S:
-    """An instance of the dataclass, or InvalidSettings with everything that is wrong."""
+    """An instance of the dataclass. InvalidSettings has all errors."""
     fields = {field.name: field for field in fields_of(settings_class)}
-    errors = {
-        name: f"is no setting here; known are {', '.join(fields) or 'none'}" for name in settings if name not in fields
-    }
+    errors = {name: f"is unknown; use {', '.join(fields) or 'no settings'}" for name in settings if name not in fields}
     errors |= {name: error for name in settings if name in fields and (error := _error(fields[name], settings[name]))}
     if errors:
         raise InvalidSettings(errors)
@@ -69,7 +67,7 @@ def clean(settings_class: type[S], settings: Mapping[str, object]) -> S:
 
 
 def header_name(value: str) -> str:
-    return "" if not value or HEADER_NAME.fullmatch(value) else "must be a header's name, such as X-Signature"
+    return "" if not value or HEADER_NAME.fullmatch(value) else "must be the name of a header, such as X-Signature"
 
 
 def required_header_name(value: str) -> str:

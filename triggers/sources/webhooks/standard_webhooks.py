@@ -22,7 +22,7 @@ SMALLEST_KEY, LARGEST_KEY = 24, 64  # bytes: the spec's 192 to 512 bits
 
 @dataclass(frozen=True, kw_only=True)
 class StandardWebhooksSettings:
-    """Nothing to set: the specification fixes everything."""
+    """No settings: the specification defines everything."""
 
 
 @register
@@ -39,10 +39,10 @@ class StandardWebhooks(Scheme[StandardWebhooksSettings]):
     def clean_secret(self, secret: str) -> str:
         key = _key(secret.strip().encode())
         if key is None:
-            raise InvalidSettings({"secret": "must be base64 after whsec_: paste it as the sender shows it"})
+            raise InvalidSettings({"secret": "must be base64 after whsec_: paste the secret as the sender shows it"})
         if not SMALLEST_KEY <= len(key) <= LARGEST_KEY:
             raise InvalidSettings(
-                {"secret": f"must be {SMALLEST_KEY} to {LARGEST_KEY} bytes in base64, but has {len(key)}"}
+                {"secret": f"must have {SMALLEST_KEY} to {LARGEST_KEY} bytes in base64, but has {len(key)}"}
             )
         return secret.strip()
 
@@ -51,7 +51,7 @@ class StandardWebhooks(Scheme[StandardWebhooksSettings]):
 
     def prove(self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: StandardWebhooksSettings) -> Proof:
         id_ = delivery.headers.get("webhook-id")
-        # A full stop in the id would let one signed text be read as two different deliveries.
+        # A full stop in the id would make the signed text ambiguous.
         if not id_ or b"." in id_:
             raise Rejected("webhook-id is missing or contains a full stop")
         timestamp = delivery.headers.get("webhook-timestamp", b"")
@@ -82,14 +82,14 @@ def _signatures(header: bytes) -> list[bytes]:
     entries = header.split(b" ")
     if len(entries) > MOST_SIGNATURES:
         raise Rejected(f"webhook-signature lists more than {MOST_SIGNATURES} signatures")
-    # Only v1: v1a is asymmetric, and versions to come are not ours to guess.
+    # Only v1: v1a is asymmetric, and later versions are unknown.
     return [entry.removeprefix(b"v1,") for entry in entries if entry.startswith(b"v1,")]
 
 
 def _key(secret: bytes) -> bytes | None:
     encoded = secret.removeprefix(PREFIX.encode())
     try:
-        # Some senders show their secrets without the padding.
+        # Some senders show secrets without padding.
         return base64.b64decode(encoded + b"=" * (-len(encoded) % 4), validate=True)
     except binascii.Error:
         return None

@@ -10,7 +10,7 @@ from triggers.sources.webhooks.settings import InvalidSettings, setting
 
 @dataclass(frozen=True, kw_only=True)
 class UnverifiedSettings(Naming):
-    """The choice, said out loud."""
+    """The explicit choice of no verification."""
 
     unverified: bool = setting(
         False,
@@ -29,12 +29,16 @@ class Unverified(Scheme[UnverifiedSettings]):
 
     name = "none"
     label = "None (unverified)"
-    help_text = "Accepts anything from anyone. For tests, and for networks where something else checks the sender."
+    help_text = (
+        "Accepts deliveries from anyone. For tests, and for networks where something else authenticates the sender."
+    )
     settings_class = UnverifiedSettings
     needs_secret = False
 
     def clean_secret(self, secret: str) -> str:
-        raise InvalidSettings({"secret": "is not used by this scheme: choose a scheme that verifies, or leave it out"})
+        raise InvalidSettings(
+            {"secret": "is not used by this scheme: leave it empty, or choose a scheme that verifies"}
+        )
 
     def new_secret(self) -> str:
         return ""

@@ -1,4 +1,4 @@
-"""POST /hooks/<source-slug>/: verify, record, answer. Nothing else stands between a sender and its 2xx."""
+"""POST /hooks/<source-slug>/: verify, record, answer. Nothing else is done before the answer."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from uuid import UUID
 import structlog
 from cryptography.fernet import InvalidToken
 from django.core.exceptions import ImproperlyConfigured
-from django.db import Error, InterfaceError, OperationalError, connection
+from django.db import Error, InterfaceError, OperationalError
 from django.http import HttpRequest, JsonResponse
 from django.utils import timezone
 from django.utils.decorators import method_decorator
@@ -19,7 +19,7 @@ from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import APIException, NotFound
 
 from runs.api.body import read_body
-from runs.db.sql import fetch
+from runs.db.sql import execute, fetch
 from triggers.accept import ReservedType, accept
 from triggers.sources.http.answers import Unavailable, answer, on_live_connection, require_room, status_of
 from triggers.sources.http.headers import UNREADABLE, Headers, UnreadableField
@@ -32,14 +32,14 @@ from triggers.sources.webhooks.scheme import Delivery, schemes
 log = structlog.get_logger(__name__)
 
 MATCH_NOTED_EVERY = timedelta(minutes=1)
-# By hand: every delivery passes here, and the ORM took a millisecond to put these words together.
+# Raw SQL: this runs for each delivery, and the ORM takes a millisecond to build the statement.
 ENDPOINT = """
 SELECT source.id, source.kind, source.settings, secret.id, secret.ciphertext, secret.last_matched_at
 FROM triggers_source source LEFT JOIN triggers_secret secret ON secret.source_id = source.id
   AND secret.not_before <= statement_timestamp() AND (secret.not_after IS NULL OR secret.not_after > statement_timestamp())
 WHERE source.slug = %s::text AND source.enabled AND source.kind = ANY(%s::text[])
 """
-# A row somebody holds is skipped: no sender waits for bookkeeping.
+# A locked row is skipped: no sender waits for bookkeeping.
 NOTE_MATCH = """
 UPDATE triggers_secret SET last_matched_at = now()
  WHERE id = (SELECT id FROM triggers_secret WHERE id = %s::bigint FOR UPDATE SKIP LOCKED)
@@ -48,7 +48,7 @@ UPDATE triggers_secret SET last_matched_at = now()
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """A source that takes webhooks, with the secrets that count now."""
+    """A source of webhooks, with its valid secrets."""
 
     id: UUID
     slug: str
@@ -59,7 +59,7 @@ class Endpoint:
 
 @method_decorator(csrf_exempt, name="dispatch")
 class HookView(View):
-    """A plain view, for its price: the scheme proves the sender, over bytes read once. It refuses as the API's views do."""
+    """A plain Django view, because it is faster; it answers errors like the API's views."""
 
     http_method_names = ["post"]
 
@@ -114,7 +114,7 @@ def refusal(refused: APIException) -> JsonResponse:
 
 
 def find_endpoint(slug: str) -> Endpoint:
-    """The enabled webhook source of this slug and its live secrets, in one query; NotFound for any other."""
+    """The enabled webhook source with this slug and its valid secrets, in one query. Raises NotFound."""
     rows = fetch(ENDPOINT, [slug, list(schemes())])
     if not rows:
         raise NotFound
@@ -124,14 +124,13 @@ def find_endpoint(slug: str) -> Endpoint:
 
 
 def note_match(endpoint: Endpoint, secret: SigningSecret | None) -> None:
-    """Show the operator which secret senders still use; once a minute is enough to know when the old one is idle."""
+    """Record that senders still use this secret, at most once a minute."""
     if secret is None or (secret.last_matched_at and timezone.now() - secret.last_matched_at < MATCH_NOTED_EVERY):
         return
     try:
-        with connection.cursor() as cursor:
-            cursor.execute(NOTE_MATCH, [secret.id])
+        execute(NOTE_MATCH, [secret.id])
     except Error:
-        # The event is committed; its sender must hear so.
+        # The event is committed, so the sender must get its 2xx.
         log.warning("hook.match_not_noted", source=endpoint.slug, secret=secret.id, exc_info=True)
 
 

@@ -10,6 +10,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.text import capfirst
 from unfold.widgets import UnfoldAdminIntegerFieldWidget, UnfoldBooleanSwitchWidget
 
 from config.console.parts.dialogs import leave
@@ -108,8 +109,7 @@ def _start(form: BackfillForm, request: HttpRequest) -> Backfill | None:
     try:
         return start_backfill(form.schedule, **form.cleaned_data, by=acting(request))
     except RuleError as wrong:
-        text = str(wrong)
-        form.add_error(wrong.field if wrong.field in form.fields else None, f"{text[:1].upper()}{text[1:]}.")
+        form.add_error(wrong.field if wrong.field in form.fields else None, f"{capfirst(str(wrong))}.")
     except RunError as refusal:
         form.add_error(None, str(refusal))
     return None

@@ -1,5 +1,6 @@
 """Backfills: past times of a schedule that a person has fired later."""
 
+from functools import partial
 from typing import Any
 
 from django.contrib import admin
@@ -13,10 +14,10 @@ from unfold.enums import ActionVariant
 
 from config.console.access.audit import entries_of
 from config.console.events.decisions import reason_of
-from config.console.parts.dialogs import attempt, dialog, leave
+from config.console.parts.dialogs import attempt, dialog
 from config.console.parts.links import event_link, link, listing, page
 from config.console.parts.moments import moment
-from config.console.parts.panel import Panel, acting, button, column
+from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
 from config.console.parts.sections import Facts, Notice, Section, Table
 from config.console.runs.words import run_list
 from config.console.schedules.backfills.words import COLOURS, bar_of, range_of, state_of_backfill
@@ -59,16 +60,10 @@ class BackfillPanel(Panel):
     def times(self, backfill: Backfill) -> str:
         return f"{backfill.total:,}"
 
-    @column("created")
-    def asked(self, backfill: Backfill) -> SafeString:
-        return moment(backfill.created_at)
+    asked = time_column("created", "created_at")
+    ended = time_column("ended", "ended_at")
 
-    @column("ended")
-    def ended(self, backfill: Backfill) -> SafeString:
-        return moment(backfill.ended_at)
-
-    def has_cancel_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        return request.user.has_perm("triggers.backfill_schedule")
+    has_cancel_permission = allowed("triggers.backfill_schedule")
 
     @button(
         "Cancel",
@@ -81,8 +76,8 @@ class BackfillPanel(Panel):
     )
     def cancel(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
         backfill = get_object_or_404(Backfill, pk=object_id)
-        attempt(request, lambda: cancel_backfill(backfill, by=acting(request)), done="Cancelled.")
-        return leave(request, page("triggers_backfill", object_id))
+        act, back = partial(cancel_backfill, backfill, by=acting(request)), page("triggers_backfill", object_id)
+        return attempt(request, act, done="Cancelled.", back=back)
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
         is_running = Backfill.objects.filter(pk=object_id, status=Backfill.Status.RUNNING).exists()

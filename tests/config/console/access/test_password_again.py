@@ -105,7 +105,7 @@ def test_a_dialog_leads_back_to_the_page_it_was_opened_on(admin: Client) -> None
         assert answer.headers["HX-Redirect"] == f"{ASKS}?next={opened_on}"
 
 
-def test_what_is_no_address_leads_back_to_the_guarded_page(admin: Client) -> None:
+def test_an_invalid_address_leads_back_to_the_guarded_page(admin: Client) -> None:
     answer = admin.get(TOKENS, headers={"HX-Current-URL": "http://[::1"})
 
     assert answer.headers["Location"] == f"{ASKS}?next={TOKENS}"

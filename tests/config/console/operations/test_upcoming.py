@@ -64,7 +64,7 @@ def test_the_list_says_when_what_why_and_how_often(admin: Client, busy: None) ->
         ("heartbeat · watch", "every 30 minutes"),
         ("wake set by a run · reporter", "quarterly review"),
         ("end of a debounce or batch · reporter", "2 events wait to become one run"),
-        ("timer of a waiting run · seller", "it has slept enough then"),
+        ("timer of a waiting run · seller", "its sleep ends"),
         ("reminder · reminders", ""),
     ]
     assert listed[0][3].startswith("47 times more, until")

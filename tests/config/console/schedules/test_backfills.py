@@ -38,7 +38,7 @@ def make_backfill() -> Backfill:
     return start_backfill(make_schedule("morning"), start=now - timedelta(days=8), end=now, by="admin:ada")
 
 
-def test_yesterday_is_what_is_asked_about_first(admin: Client) -> None:
+def test_the_default_range_is_yesterday(admin: Client) -> None:
     schedule = make_schedule("morning")
     today = timezone.now().astimezone(schedule.task.crontab.timezone).date()
 
@@ -59,7 +59,7 @@ def test_how_many_fires_it_would_be_is_told_before_it_starts(admin: Client) -> N
     assert not Backfill.objects.exists()
 
 
-def test_what_an_interval_fired_before_a_pause_moved_its_times_is_told(admin: Client) -> None:
+def test_earlier_fires_at_other_times_of_an_interval_are_shown(admin: Client) -> None:
     schedule = make_beat_schedule(every(HOUR), seen_at=(noon := datetime(2025, 3, 3, 12, 0, 30, tzinfo=UTC)))
     Schedule.objects.filter(pk=schedule.pk).update(trigger=make_trigger("hourly"))
     for hours in (1, 2, 3):
@@ -106,14 +106,14 @@ def test_backfill_is_started_in_the_schedules_own_zone(admin: Client) -> None:
         ({"start": "yesterday"}, "start"),
     ],
 )
-def test_what_makes_no_sense_is_refused_beside_its_field(admin: Client, said: dict[str, str], field: str) -> None:
+def test_an_invalid_value_is_refused_at_its_field(admin: Client, said: dict[str, str], field: str) -> None:
     answer = admin.post(page_for(make_schedule("morning")), {**RANGE, **said})
 
     assert field in errors_of(answer)
     assert not Backfill.objects.exists()
 
 
-def test_page_tells_how_far_it_is_and_what_became_of_each_time(admin: Client) -> None:
+def test_page_shows_progress_and_the_outcome_of_each_time(admin: Client) -> None:
     backfill = make_backfill()
     advance_settled()
 
@@ -124,7 +124,7 @@ def test_page_tells_how_far_it_is_and_what_became_of_each_time(admin: Client) ->
     assert str(Event.objects.earliest("time").pk) in shown
 
 
-def test_page_leads_from_what_failed_to_where_it_is_requeued(admin: Client) -> None:
+def test_page_links_failed_times_to_the_failed_runs(admin: Client) -> None:
     backfill = make_backfill()
     advance_settled()
     BackfillTick.objects.filter(backfill=backfill).update(outcome="failed")

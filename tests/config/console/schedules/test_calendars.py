@@ -67,7 +67,7 @@ def test_calendar_in_use_names_its_schedules_and_is_not_deleted(admin: Client) -
     assert not ExclusionCalendar.objects.exists()
 
 
-def test_list_tells_the_next_day_and_what_cannot_be_read(admin: Client) -> None:
+def test_list_shows_the_next_day_and_unreadable_calendars(admin: Client) -> None:
     make_calendar()
     ExclusionCalendar.objects.create(slug="by-sql", days="nonsense")
 

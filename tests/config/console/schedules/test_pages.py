@@ -47,7 +47,7 @@ def edit_url(schedule: Schedule) -> str:
         ("in 20 minutes", "nce, at"),
     ],
 )
-def test_schedule_is_made_of_what_one_would_say(admin: Client, agent: str, when: str, words: str) -> None:
+def test_schedule_is_created_from_words(admin: Client, agent: str, when: str, words: str) -> None:
     confirmed = preview_of(admin, when=when)
     answer = admin.post(ADD, {**SAID, "name": "digest", "agent": agent, "when": when}, follow=True)
 
@@ -66,7 +66,7 @@ def test_next_ten_fires_are_told_in_its_zone_and_in_the_readers(admin: Client) -
     assert 'datetime="2030-01-01T08:00:00+00:00"' in confirmed
 
 
-def test_preview_leaves_out_what_is_closed(admin: Client) -> None:
+def test_preview_leaves_out_excluded_times(admin: Client) -> None:
     create_calendar(slug="new-year", days="*-01-01 New Year", by="test")
 
     confirmed = preview_of(admin, when="0 9 1 * *", exclude="new-year", active_hours="08:00-10:00")
@@ -90,7 +90,7 @@ def test_preview_leaves_out_what_is_closed(admin: Client) -> None:
         ({"data": "{"}, "data", "JSON"),
     ],
 )
-def test_what_makes_no_sense_is_refused_beside_its_field(
+def test_an_invalid_value_is_refused_at_its_field(
     admin: Client, agent: str, said: dict[str, str], field: str, told: str
 ) -> None:
     answer = admin.post(ADD, {**SAID, "name": "digest", "agent": agent, **said})
@@ -154,7 +154,7 @@ def test_active_hours_of_an_interval_are_on_the_clock_that_was_chosen(admin: Cli
     assert admin.get(edit_url(schedule)).context["form"]["tz"].value() == "Asia/Kathmandu"
 
 
-def test_saving_what_was_not_changed_is_no_edit(admin: Client) -> None:
+def test_saving_without_changes_is_no_edit(admin: Client) -> None:
     schedule = make_schedule("morning")
     form = admin.get(edit_url(schedule)).context["form"]
     fetch(f"SELECT {REMOVING}")
@@ -229,7 +229,7 @@ def test_run_now_leads_to_the_event(admin: Client) -> None:
     assert AuditEntry.objects.get(action="fire", kind="schedule").by == "admin:ada"
 
 
-def test_page_tells_each_fire_with_its_times_and_what_became_of_it(admin: Client) -> None:
+def test_page_shows_each_fire_with_its_times_and_outcome(admin: Client) -> None:
     schedule = make_schedule("morning")
     due.settle(timezone.now())
     schedule.refresh_from_db()
@@ -244,7 +244,7 @@ def test_page_tells_each_fire_with_its_times_and_what_became_of_it(admin: Client
     assert "Fires so far" in shown
 
 
-def test_page_tells_what_did_not_fire_and_why(admin: Client) -> None:
+def test_page_shows_skipped_times_with_their_reasons(admin: Client) -> None:
     schedule = make_schedule("morning")
     first = timezone.now() - timedelta(days=2)
     Skip.objects.create(
@@ -257,7 +257,7 @@ def test_page_tells_what_did_not_fire_and_why(admin: Client) -> None:
     assert f"{reverse('admin:triggers_schedule_why', args=[schedule.pk])}?at=" in shown
 
 
-def test_page_tells_edits_by_whatever_way_they_came(admin: Client) -> None:
+def test_page_shows_edits_from_every_source(admin: Client) -> None:
     schedule = make_schedule("morning")
     Schedule.objects.update(created_at=timezone.now() - timedelta(days=1))
     Schedule.objects.update(jitter=timedelta(seconds=30))
@@ -267,7 +267,7 @@ def test_page_tells_edits_by_whatever_way_they_came(admin: Client) -> None:
     assert "jitter (s): none → 30" in shown
 
 
-def test_ordinary_task_has_a_page_without_what_only_agents_have(admin: Client) -> None:
+def test_ordinary_task_has_a_page_without_the_parts_for_agents(admin: Client) -> None:
     schedule = make_schedule("cleanup")
     Schedule.objects.update(trigger=None)
 

@@ -67,7 +67,7 @@ def test_without_a_time_the_newest_skip_is_asked_about(admin: Client) -> None:
     assert "Facts" not in answer.content.decode()
 
 
-def test_what_is_no_time_is_refused_beside_its_field(admin: Client) -> None:
+def test_an_invalid_time_is_refused_at_its_field(admin: Client) -> None:
     assert "Enter a date and time, e.g. 2026-11-20T09:00." in ask(admin, make_schedule("morning"), "nine")
 
 

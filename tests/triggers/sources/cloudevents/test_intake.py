@@ -133,7 +133,7 @@ def test_a_broken_body_is_400(token: str, body: bytes) -> None:
     assert (answer.status_code, answer.json()["field"]) == (400, "body")
 
 
-def test_plain_json_is_415_and_told_what_to_send(token: str) -> None:
+def test_plain_json_is_415_with_the_accepted_formats(token: str) -> None:
     answer = post(token, {"hello": "world"}, "application/json")
 
     assert answer.status_code == 415
@@ -196,7 +196,7 @@ json_values = st.recursive(
     as_batch=st.booleans(),
 )
 @examples(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_is_accepted_can_be_stored(token: str, members: dict[str, Any], as_batch: bool) -> None:
+def test_every_accepted_event_can_be_stored(token: str, members: dict[str, Any], as_batch: bool) -> None:
     event = PLAIN | members
 
     answer = post(token, [event] if as_batch else event, BATCH if as_batch else STRUCTURED)

@@ -49,8 +49,8 @@ def test_any_text_in_a_document_is_readable_or_refused(text: str) -> None:
     [
         (b"{", "not JSON"),
         (b"\xff\xfe", "not UTF-8 at byte 0"),
-        (b'{"a": 1, "a": 2}', "a name stands twice in one object: its members 1 and 2"),
-        (b'[{"b": {"a": 1, "c": 1, "c": 1}}]', "a name stands twice in one object: its members 2 and 3"),
+        (b'{"a": 1, "a": 2}', "duplicate name in an object: members 1 and 2"),
+        (b'[{"b": {"a": 1, "c": 1, "c": 1}}]', "duplicate name in an object: members 2 and 3"),
         (b"[NaN]", "NaN is not JSON"),
         (b"[-Infinity]", "-Infinity is not JSON"),
         (b"[1e999]", "a number beyond the range of a double"),
@@ -64,7 +64,7 @@ def test_any_text_in_a_document_is_readable_or_refused(text: str) -> None:
         (b'[["\\ud800"]]', "contains \\u0000 or an unpaired surrogate"),
     ],
 )
-def test_what_cannot_be_stored_is_kept_raw_with_its_reason(body: bytes, reason: str) -> None:
+def test_a_body_that_cannot_be_stored_is_kept_raw_with_the_reason(body: bytes, reason: str) -> None:
     payload = read_payload(body)
 
     assert payload.data is None
@@ -103,7 +103,7 @@ def test_a_repeated_name_among_very_many_is_found_in_one_pass() -> None:
     """By a count of each name this would be ten thousand million comparisons."""
     names = b",".join(b'"%d":0' % number for number in range(100_000))
 
-    with pytest.raises(Unreadable, match="its members 100000 and 100001"):
+    with pytest.raises(Unreadable, match="members 100000 and 100001"):
         parse_json(b"{" + names + b',"99999":0}')
 
 

@@ -8,7 +8,7 @@ from triggers.sources.http.timestamps import parse_timestamp
 
 
 @given(st.datetimes(timezones=st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))))
-def test_what_isoformat_writes_is_read_as_the_same_instant(instant: datetime) -> None:
+def test_the_output_of_isoformat_is_read_as_the_same_instant(instant: datetime) -> None:
     try:
         expected = instant.astimezone(UTC)
     except OverflowError:
@@ -35,7 +35,7 @@ def test_nothing_but_a_value_error_comes_of_nonsense(text: str) -> None:
      "2026-01-31T25:00:00Z", "2026-01-31T10:00:00+99:00", "2026-01-31T10:00Z", "1769853600", "2026-01-31T10:00:00Z\n"],
 )  # fmt: skip
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="RFC 3339|calendar"):
+    with pytest.raises(ValueError, match="RFC 3339|not a valid date"):
         parse_timestamp(text)
 
 

@@ -9,7 +9,7 @@ TOKEN = "s3cr3t-token"
 
 
 @pytest.mark.parametrize("value", [f"Bearer {TOKEN}", f"bearer {TOKEN}", f"BEARER  {TOKEN} "])
-def test_the_token_opens_whatever_the_case_of_its_scheme(value: str) -> None:
+def test_the_scheme_of_the_token_is_case_insensitive(value: str) -> None:
     receipt = take("bearer", b"{}", {"Authorization": value}, "other", TOKEN)
 
     assert receipt.secret and receipt.secret.id == 2

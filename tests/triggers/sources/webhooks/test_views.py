@@ -125,7 +125,7 @@ def test_a_signed_body_that_cannot_be_kept_as_json_is_kept_raw(body: bytes) -> N
     ),
 )
 @examples(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_is_accepted_can_be_stored(body: bytes, headers: dict[str, str]) -> None:
+def test_every_accepted_event_can_be_stored(body: bytes, headers: dict[str, str]) -> None:
     source, _ = Source.objects.get_or_create(
         slug="open", kind="none", settings={"unverified": True, "id_header": "X-Id", "type_header": "X-Type"}
     )

@@ -28,7 +28,7 @@ def test_a_connection_that_died_costs_no_delivery(committed: Stack) -> None:
     assert post(b"{}", signed(b"{}")).status_code == 202
 
 
-def test_a_secret_somebody_holds_delays_no_answer(committed: Stack) -> None:
+def test_a_locked_secret_delays_no_answer(committed: Stack) -> None:
     with psycopg.connect(committed.database_url) as holder:
         holder.execute("SELECT 1 FROM triggers_secret FOR UPDATE")
 
