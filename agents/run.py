@@ -50,7 +50,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """What happened. `data` is its JSON payload, None where it had none or retention has taken it."""
+    """What happened. `data` is its JSON payload, None where it had none or retention has taken it. `is_tainted`: a run emitted
+    it that had seen untrusted data."""
 
     id: UUID
     type: str
@@ -58,6 +59,7 @@ class Event:
     subject: str = ""
     time: datetime
     data: Any = None
+    is_tainted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +93,7 @@ class AgentRun:
         self.agent = agent
         self.attempt = attempt
         self.trigger = trigger
-        self.state = State(agent, self._leave, self._value)
+        self.state = State(agent, self._leave, self._value, self)
         self.log = structlog.get_logger("agent").bind(agent=agent, run=str(id))
         self._input = input
         self._read_events = read_events
@@ -99,6 +101,8 @@ class AgentRun:
         self._effects = Effects()
         self._tools = tools
         self._is_tainted = is_tainted
+        if is_tainted and journal:
+            journal.store.is_tainted = True
 
     # Why it woke
 
@@ -142,7 +146,9 @@ class AgentRun:
             name = step or self._name(key, len(self.effects.emissions))
             if any(emission.key == name for emission in self.effects.emissions):
                 raise ValueError(f"emit({type!r}): this run has already emitted an event under the key {name!r}")
-            self.effects.emissions.append(Emission(type=type, data=data, key=name, subject=subject))
+            self.effects.emissions.append(
+                Emission(type=type, data=data, key=name, subject=subject, is_tainted=self.is_tainted)
+            )
 
         self._leave(_place(f"emit {type}", key), act)
 
@@ -166,7 +172,9 @@ class AgentRun:
             id = child_id(self.id, f"{name}:{place}")
             if any(child.id == id for child in self.effects.children):
                 raise ValueError(f"spawn({name!r}): this run has already spawned one under the key {place!r}")
-            self.effects.children.append(Child(id=id, agent=name, input=input, key=place, at_once=at_once))
+            self.effects.children.append(
+                Child(id=id, agent=name, input=input, key=place, at_once=at_once, is_tainted=self.is_tainted)
+            )
             return str(id)
 
         return Spawned(id=UUID(self._leave(_place(f"spawn {name}", key), act)), agent=name)
@@ -181,7 +189,9 @@ class AgentRun:
 
         def act(step: str) -> None:
             name = step or self._name(key, len(self.effects.wakes))
-            self.effects.wakes.append(Wake(after=delay, data=self._laid_over(data), key=name, reason=reason))
+            self.effects.wakes.append(
+                Wake(after=delay, data=self._laid_over(data), key=name, reason=reason, is_tainted=self.is_tainted)
+            )
 
         self._leave(_place("wake_in", key), act)
 
@@ -292,12 +302,16 @@ class AgentRun:
 
     @property
     def is_tainted(self) -> bool:
-        """Has this run seen untrusted data? Its dangerous tools ask for approval then."""
+        """Has this run seen untrusted data? Its dangerous tools ask for approval then. So has one that was woken by a tainted
+        event, spawned by a tainted run, or has read a tainted state value, event or result. On a replay it is true from the
+        beginning, so a durable body must not branch on it."""
         return self._is_tainted
 
     def taint(self) -> None:
-        """Say that this run has seen untrusted data; `llm(untrusted=…)` does."""
+        """Say that this run has seen untrusted data; `llm(untrusted=…)` does. Nothing takes that back."""
         self._is_tainted = True
+        if self._journal:
+            self._journal.store.is_tainted = True
 
     # What it waits for
 
@@ -334,8 +348,7 @@ class AgentRun:
             source=source,
             timeout=_ahead("timeout", timeout),
         )
-        came = self._durable("wait_for_event").wait(wish)
-        return None if came is EXPIRED else came
+        return self._came(self._durable("wait_for_event").wait(wish))
 
     def wait_for_signal(self, name: str, *, timeout: Duration | None = None, key: str = "") -> Event | None:
         """The first signal of this name sent to this run that no earlier wait took, its `data` what the sender gave; None:
@@ -346,8 +359,8 @@ class AgentRun:
             match={"run": str(self.id), "name": name},
             timeout=_ahead("timeout", timeout),
         )
-        came = self._durable("wait_for_signal").wait(wish)
-        return None if came is EXPIRED else replace(came, data=(came.data or {}).get("data"))
+        came = self._came(self._durable("wait_for_signal").wait(wish))
+        return None if came is None else replace(came, data=(came.data or {}).get("data"))
 
     def ask_approval(
         self,
@@ -391,6 +404,8 @@ class AgentRun:
         if ended is EXPIRED:
             raise TimeoutError(f"{len(children)} child runs had not all finished after {timeout}")
         found: list[Ended] = ended
+        if any(end.is_tainted for end in found):
+            self.taint()
         return found
 
     def gather(self, *children: Spawned, timeout: Duration | None = None, key: str = "") -> list[Any]:
@@ -400,6 +415,14 @@ class AgentRun:
             if end.status != "succeeded":
                 raise ChildFailed(child.id, end.status, end.error)
         return [end.result for end in ended]
+
+    def _came(self, event: Any) -> Event | None:
+        if event is EXPIRED:
+            return None
+        if event.is_tainted:
+            self.taint()
+        found: Event = event
+        return found
 
     # The journal
 

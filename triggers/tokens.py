@@ -11,6 +11,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 from django.utils.text import slugify
 
+from agents.redaction import TOKEN_PREFIX
 from runs.audit import record
 from triggers.models import ApiToken, Source
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     pass  # which imports this module, by the settings' default classes
 
 ALL = "*"
-PREFIX = "wkf_"  # lets secret scanners know one when they see it
+PREFIX = TOKEN_PREFIX  # lets secret scanners know one when they see it
 
 
 def create_token(name: str, permissions: Iterable[str], by: str) -> tuple[ApiToken, str]:

@@ -49,6 +49,7 @@ class RunSerializer(serializers.ModelSerializer[Run]):
             "root_id",
             "depth",
             "chain",
+            "is_tainted",
             "ready_at",
             "due_at",
             "claimed_at",

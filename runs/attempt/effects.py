@@ -67,6 +67,7 @@ def emitted(claim: Claim, emission: Emission) -> Outbound:
         "cause_run_id": str(claim.run_id),
         "depth": claim.depth + 1,
         "chain": [*claim.chain, claim.trigger or claim.agent],
+        "is_tainted": emission.is_tainted,
     }
     return Outbound(topic=EMITTED, key=key, payload=storable(payload, f"the emitted event {emission.type!r}"))
 
@@ -78,6 +79,7 @@ def _wakeup(claim: Claim, wake: Wake) -> Outbound:
         "name": wake.key,
         "data": wake.data,
         "reason": wake.reason,
+        "is_tainted": wake.is_tainted,
     }
     return Outbound(
         topic=WAKEUP,

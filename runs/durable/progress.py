@@ -20,13 +20,14 @@ from runs.transitions.leave import NOTED, ON_ITS_TIMELINE, SENT, are_due_soon, e
 from runs.transitions.lock import lock_run
 from runs.transitions.outcome import back_in_line, ticket_of
 
-# The first progress of a claim begins to count attempts from 0 again, and the first entry of a run says that it has a journal;
-# after that the fence need only hold the row. A thread that
+# The first progress of a claim begins to count attempts from 0 again, the first entry of a run says that it has a journal, and
+# one of them that it has seen untrusted data; otherwise the fence need only hold the row. A thread that
 # the body left behind still bears the run's epoch when the run waits or has finished: so the state counts too, in a way
 # that does not send the planner to the small partial index.
 FIRST = """
 WITH fenced AS (
-  UPDATE runs_run SET attempt = CASE WHEN %(is_progress)s::boolean THEN 0 ELSE attempt END, has_journal = true
+  UPDATE runs_run SET attempt = CASE WHEN %(is_progress)s::boolean THEN 0 ELSE attempt END, has_journal = true,
+    is_tainted = is_tainted OR %(is_tainted)s::boolean
   WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND claim = %(claim)s::uuid AND coalesce(status, '') = 'running'
     {on_its_timeline}
   RETURNING id, worker_id, cancel_requested_at
@@ -62,7 +63,13 @@ LATE_PATIENCE = 10.0  # seconds of a missing database
 
 
 def commit(
-    claim: Claim, entries: Sequence[StepEntry], rows: Rows, *, is_first_progress: bool, has_journal: bool
+    claim: Claim,
+    entries: Sequence[StepEntry],
+    rows: Rows,
+    *,
+    is_first_progress: bool,
+    has_journal: bool,
+    is_newly_tainted: bool,
 ) -> bool:
     """Write entries, and what a step leaves behind, as the last statement of a transaction. Is the run wanted back, to be
     released or cancelled? RunLost: it is somebody else's, roll back and stop."""
@@ -73,10 +80,11 @@ def commit(
         "claim": claim.id,
         "timeline": claim.timeline,
         "is_progress": is_first_progress,
+        "is_tainted": is_newly_tainted,
         **(step_parameters(entries) if entries else {}),
         **effect_parameters(rows),
     }
-    fence = FIRST if is_first_progress or not has_journal else FURTHER
+    fence = FIRST if is_first_progress or not has_journal or is_newly_tainted else FURTHER
     found = fetch(f"{fence}{hanging(parts, on='fenced')}{WANTED_BACK}", parameters)
     if not found:
         raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
@@ -92,7 +100,7 @@ def forget_intent(claim: Claim, key: str) -> None:
             raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
 
 
-def record_late(claim: Claim, key: str, output: str, effects: Effects) -> None:
+def record_late(claim: Claim, key: str, output: str, effects: Effects, *, is_tainted: bool = False) -> None:
     """What may happen at most once has happened, but the claim that did it has lost its run, or its database. Write that
     down all the same, with what it leaves behind; a run that is parked over it goes on."""
     give_up_at = time.monotonic() + LATE_PATIENCE
@@ -101,6 +109,8 @@ def record_late(claim: Claim, key: str, output: str, effects: Effects) -> None:
             with writing():
                 run = lock_run(claim.run_id)
                 if _record_late(claim, key, output, effects):
+                    if is_tainted:
+                        Run.objects.filter(pk=run.pk).update(is_tainted=True)
                     _unpark(run)
             return
         except DatabaseError:

@@ -95,11 +95,18 @@ class RecordedWait:
         """How each of the children ended, as JSON."""
         found = {
             run.id: run
-            for run in Run.objects.filter(id__among=list(self.children)).only("id", "status", "result", "error")
+            for run in Run.objects.filter(id__among=list(self.children)).only(
+                "id", "status", "result", "error", "is_tainted"
+            )
         }
         return [
             vars(
-                Ended(status=found[id].status, result=found[id].result, error=found[id].error)
+                Ended(
+                    status=found[id].status,
+                    result=found[id].result,
+                    error=found[id].error,
+                    is_tainted=found[id].is_tainted,
+                )
                 if id in found
                 else Ended(status="unknown", error="this run has been pruned")
             )

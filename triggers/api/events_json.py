@@ -39,6 +39,7 @@ class EventSerializer(serializers.ModelSerializer[Event]):
             "cause_run_id",
             "depth",
             "chain",
+            "is_tainted",
         ]
         read_only_fields = fields
 
