@@ -16,6 +16,7 @@ class Emission:
     data: Any
     key: str
     subject: str = ""
+    is_tainted: bool = False  # it was left behind by a run that had seen untrusted data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +36,7 @@ class Child:
     input: Any
     key: str
     at_once: int = 0
+    is_tainted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +47,7 @@ class Wake:
     data: Any
     key: str
     reason: str = ""
+    is_tainted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,8 @@ DeclarationError     an agent's declaration is invalid
 from datetime import timedelta
 from uuid import UUID
 
+from agents.redaction import redacted
+
 
 class AgentError(Exception):
     pass
@@ -98,5 +100,5 @@ def describe(error: BaseException) -> str:
 
 
 def as_text(text: str) -> str:
-    # PostgreSQL's text has no NUL and no unpaired surrogate.
-    return text.encode(errors="replace").decode().replace("\x00", "�")
+    """As PostgreSQL can store it, without NUL and unpaired surrogates, and without secrets."""
+    return redacted(text).encode(errors="replace").decode().replace("\x00", "�")

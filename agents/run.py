@@ -52,7 +52,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """A recorded event. `data` is its JSON payload; None if it had none, or retention has removed it."""
+    """A recorded event. `data` is its JSON payload; None if it had none, or retention has removed it. `is_tainted`: a run that
+    had seen untrusted data emitted it."""
 
     id: UUID
     type: str
@@ -60,6 +61,7 @@ class Event:
     subject: str = ""
     time: datetime
     data: Any = None
+    is_tainted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +95,7 @@ class AgentRun:
         self.agent = agent
         self.attempt = attempt
         self.trigger = trigger
-        self.state = State(agent, self._leave, self._value)
+        self.state = State(agent, self._leave, self._value, self)
         self.log = structlog.get_logger("agent").bind(agent=agent, run=str(id))
         self._input = input
         self._read_events = read_events
@@ -101,6 +103,8 @@ class AgentRun:
         self._effects = Effects()
         self._tools = tools
         self._is_tainted = is_tainted
+        if is_tainted and journal:
+            journal.store.is_tainted = True
 
     # Its events
 
@@ -144,7 +148,9 @@ class AgentRun:
             name = step or self._name(key, len(self.effects.emissions))
             if any(emission.key == name for emission in self.effects.emissions):
                 raise ValueError(f"emit({type!r}): this run has already emitted an event under the key {name!r}")
-            self.effects.emissions.append(Emission(type=type, data=data, key=name, subject=subject))
+            self.effects.emissions.append(
+                Emission(type=type, data=data, key=name, subject=subject, is_tainted=self.is_tainted)
+            )
 
         self._leave(_place(f"emit {type}", key), act)
 
@@ -165,7 +171,14 @@ class AgentRun:
 
         def act(step: str) -> str:
             place = step or self._name(key, len(self.effects.children))
-            child = Child(id=child_id(self.id, f"{name}:{place}"), agent=name, input=input, key=place, at_once=at_once)
+            child = Child(
+                id=child_id(self.id, f"{name}:{place}"),
+                agent=name,
+                input=input,
+                key=place,
+                at_once=at_once,
+                is_tainted=self.is_tainted,
+            )
             if any(other.id == child.id for other in self.effects.children):
                 raise ValueError(f"spawn({name!r}): this run has already spawned a child under the key {place!r}")
             self.effects.children.append(child)
@@ -183,7 +196,9 @@ class AgentRun:
 
         def act(step: str) -> None:
             name = step or self._name(key, len(self.effects.wakes))
-            self.effects.wakes.append(Wake(after=delay, data=self._laid_over(data), key=name, reason=reason))
+            self.effects.wakes.append(
+                Wake(after=delay, data=self._laid_over(data), key=name, reason=reason, is_tainted=self.is_tainted)
+            )
 
         self._leave(_place("wake_in", key), act)
 
@@ -293,12 +308,16 @@ class AgentRun:
 
     @property
     def is_tainted(self) -> bool:
-        """Has this run seen untrusted data? Its dangerous tools ask for approval then."""
+        """Has this run seen untrusted data? Its dangerous tools ask for approval then. So has one that was woken by a tainted
+        event, spawned by a tainted run, or has read a tainted state value, event or result. On a replay it is true from the
+        beginning, so a durable body must not branch on it."""
         return self._is_tainted
 
     def taint(self) -> None:
-        """Say that this run has seen untrusted data; `llm(untrusted=…)` does."""
+        """Say that this run has seen untrusted data; `llm(untrusted=…)` does. Nothing takes that back."""
         self._is_tainted = True
+        if self._journal:
+            self._journal.store.is_tainted = True
 
     # Its waits
 
@@ -335,8 +354,7 @@ class AgentRun:
             source=source,
             timeout=_ahead("timeout", timeout),
         )
-        came = self._durable("wait_for_event").wait(request)
-        return None if came is EXPIRED else came
+        return self._came(self._durable("wait_for_event").wait(request))
 
     def wait_for_signal(self, name: str, *, timeout: Duration | None = None, key: str = "") -> Event | None:
         """Wait for the first signal of this name to this run that no earlier wait took; None after the timeout. `data` is
@@ -347,8 +365,8 @@ class AgentRun:
             match={"run": str(self.id), "name": name},
             timeout=_ahead("timeout", timeout),
         )
-        came = self._durable("wait_for_signal").wait(request)
-        return None if came is EXPIRED else replace(came, data=(came.data or {}).get("data"))
+        came = self._came(self._durable("wait_for_signal").wait(request))
+        return None if came is None else replace(came, data=(came.data or {}).get("data"))
 
     def ask_approval(
         self,
@@ -389,6 +407,8 @@ class AgentRun:
         if ended is EXPIRED:
             raise TimeoutError(f"not all of {len(children)} child runs finished within {timeout}")
         found: list[Ended] = ended
+        if any(end.is_tainted for end in found):
+            self.taint()
         return found
 
     def gather(self, *children: Spawned, timeout: Duration | None = None, key: str = "") -> list[Any]:
@@ -398,6 +418,14 @@ class AgentRun:
             if end.status != "succeeded":
                 raise ChildFailed(child.id, end.status, end.error)
         return [end.result for end in ended]
+
+    def _came(self, event: Any) -> Event | None:
+        if event is EXPIRED:
+            return None
+        if event.is_tainted:
+            self.taint()
+        found: Event = event
+        return found
 
     # The journal
 

@@ -1,7 +1,8 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
+from agents.guards.storable import storable
 from agents.journal.protocol import Place
 
 from .exceptions import StateConflict
@@ -10,20 +11,36 @@ Leave = Callable[[Place, Callable[[str], Any]], Any]
 Value = Callable[[str, Callable[[], Any]], Any]
 
 
+class Tainted(Protocol):
+    """What reads and writes the values."""
+
+    @property
+    def is_tainted(self) -> bool: ...
+    def taint(self) -> None: ...
+
+
 class State:
     """An agent's values between runs, by name; read and written in the transaction of the run, or of a durable run's step."""
 
     def __init__(
-        self, agent: str, leave: Leave = lambda place, act: act(""), value: Value = lambda name, draw: draw()
+        self,
+        agent: str,
+        leave: Leave = lambda place, act: act(""),
+        value: Value = lambda name, draw: draw(),
+        run: Tainted | None = None,
     ) -> None:
         self._agent = agent
         self._leave = leave
         self._value = value
+        self._run = run
         self._revisions: dict[str, int] = {}
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The last committed value, or the one that this run has set; in a durable run the same value on every replay."""
+        """The last committed value, or the one that this run has set; in a durable run the same value on every replay. A value
+        that a tainted run has set taints this run."""
         found = self._value(f"state {name}", lambda: self._read(name))
+        if found and found[2:] == [True] and self._run:
+            self._run.taint()
         self._revisions[name] = found[1] if found else 0
         return found[0] if found else default
 
@@ -44,7 +61,7 @@ class State:
             raise
 
     def _read(self, name: str) -> list[Any] | None:
-        row = self._rows().filter(name=name).values_list("value", "revision").first()
+        row = self._rows().filter(name=name).values_list("value", "revision", "is_tainted").first()
         return list(row) if row else None
 
     def _write(self, name: str, value: Any) -> None:
@@ -53,18 +70,20 @@ class State:
 
         from .models import AgentState
 
+        value = storable(value, f"state {name!r}")
+        written_as = {"value": value, "is_tainted": self._run is not None and self._run.is_tainted}
         seen = self._revisions.get(name)
         if seen is None:
             # This run has not read the value before, so no change of another run can conflict; a replay skips this read.
             found = self._read(name)
             seen = found[1] if found else 0
         if seen == 0:
-            _, written = AgentState.objects.get_or_create(agent=self._agent, name=name, defaults={"value": value})
+            _, written = AgentState.objects.get_or_create(agent=self._agent, name=name, defaults=written_as)
         else:
             changed = (
                 self._rows()
                 .filter(name=name, revision=seen)
-                .update(value=value, revision=F("revision") + 1, updated_at=Now())
+                .update(**written_as, revision=F("revision") + 1, updated_at=Now())
             )
             written = changed == 1
         if not written:

@@ -114,6 +114,11 @@ class AgentResult:
     steps: list[str] = field(default_factory=list)
     journal: Journal = field(default_factory=Journal)
 
+    @property
+    def is_tainted(self) -> bool:
+        """Has it seen untrusted data?"""
+        return bool(self.journal.run["is_tainted"])
+
 
 def run_agent(
     agent: Agent,
@@ -127,11 +132,13 @@ def run_agent(
     trigger: str = "",
     attempt: int = 1,
     run_id: UUID | None = None,
+    is_tainted: bool = False,
     waits: Mapping[str, Any] | None = None,
     journal: Journal | None = None,
     crash_after: str = "",
 ) -> AgentResult:
     """Run the agent on one event with this `data`; `input` replaces the result of the trigger's input mapping.
+    `is_tainted`: a run that had seen untrusted data emitted the event.
 
     For durable agents: `waits` are the results of waits, by key; `journal` is the run to go on with; Crashed is raised after
     the commit of the step with the key `crash_after`. Raises Unanswered, Parked, and the exceptions of the agent.
@@ -141,13 +148,22 @@ def run_agent(
             f"agent {agent.name!r} is atomic: it has no steps, waits or journal. Declare it with durable=True"
         )
     journal = journal if journal is not None else Journal()
-    event = Event(id=uuid4(), type=type, source=source, subject=subject, time=time or datetime.now(UTC), data=data)
+    event = Event(
+        id=uuid4(),
+        type=type,
+        source=source,
+        subject=subject,
+        time=time or datetime.now(UTC),
+        data=data,
+        is_tainted=is_tainted,
+    )
     journal.run = journal.run or {
         "id": run_id or uuid4(),
         "agent": agent.name,
         "trigger": trigger or agent.name,
         "input": input,
         "read_events": lambda: [event],
+        "is_tainted": is_tainted,
     }
     if agent.durable:
         return _run_durable(agent, attempt, journal, waits or {}, crash_after)
@@ -155,6 +171,7 @@ def run_agent(
     with transaction.atomic():
         with atomic_body(agent.name):
             result = agent(run)
+        journal.run["is_tainted"] = run.is_tainted
         storable(result, "its result")
         check_effects(run.effects)
     return _result(result, run.effects, [], journal)
@@ -176,6 +193,7 @@ def _run_durable(
             end = execution.end or error  # the body may have caught the interruption
             if isinstance(end, Interrupted):
                 store.write(end.entries, Effects())
+            journal.run["is_tainted"] = run.is_tainted
             match end:
                 case TriedAgain():
                     continue
@@ -193,6 +211,7 @@ def _run_durable(
     if crash_after:
         done = ", ".join(store.done) or "none"
         raise ValueError(f"crash_after={crash_after!r}: the agent ended without that step; its steps were {done}")
+    journal.run["is_tainted"] = run.is_tainted
     return _result(result, store.left, store.done, journal)
 
 

@@ -9,6 +9,8 @@ import structlog
 from celery import signals
 from structlog.typing import Processor
 
+from agents.redaction import redacted
+
 _SHARED: list[Processor] = [
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_log_level,
@@ -40,7 +42,7 @@ def configuration(*, format: str, level: str) -> dict[str, Any]:
             "structlog": {
                 "()": structlog.stdlib.ProcessorFormatter,
                 "foreign_pre_chain": _SHARED,
-                "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
+                "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer, _without_secrets],
             }
         },
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "structlog"}},
@@ -52,6 +54,10 @@ def configuration(*, format: str, level: str) -> dict[str, Any]:
             "django.server": {"handlers": [], "propagate": True},
         },
     }
+
+
+def _without_secrets(logger: Any, name: str, line: Any) -> str:
+    return redacted(str(line))
 
 
 def configure(configuration: dict[str, Any]) -> None:

@@ -1,9 +1,12 @@
 """Connect what lower rooms need from higher ones (`runs.ports`)."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
+from agents import redaction
 from config.health import alarms
+from config.secrets import secrets_of_environment, secrets_of_settings
 from runs.alarms import TOPIC as ALARM
 from runs.attempt.children import CHILD_FINISHED, children_finished, stop_orphans
 from runs.attempt.effects import EMITTED, PACE, SCHEDULE, WAKEUP
@@ -16,6 +19,7 @@ from triggers.schedules.periodic_tasks import TOPIC as PERIODIC_TASK
 from triggers.schedules.periodic_tasks import send_periodic_task
 from triggers.schedules.standing import check_ahead, set_standing
 from triggers.sources.emitted import record_emitted
+from triggers.sources.secrets import plain_secrets
 from triggers.sources.signal import signal
 from triggers.sources.wakeup import wake
 
@@ -37,6 +41,8 @@ def connect() -> None:
     ports.outside = {PERIODIC_TASK: send_periodic_task}
     ports.slow = {ALARM: alarms.send}
     ports.slow_looks.append(alarms.Watch())
+    redaction.know(*secrets_of_settings())
+    redaction.look_up = lambda: chain(secrets_of_environment(), plain_secrets())
 
 
 def runs_finished(payloads: Sequence[dict[str, Any]]) -> None:

@@ -82,7 +82,7 @@ UPDATE runs_run SET
   begun_version = CASE WHEN started_at IS NULL THEN (%(versions)s::text[])[array_position(%(agents)s::text[], agent)] ELSE begun_version END
 FROM best WHERE runs_run.id = best.id
 RETURNING runs_run.id AS run_id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, chain, key,
-  slot, key_limit, parent_id, claim AS id, has_journal, runs_timeline() AS timeline, {named} AS named
+  slot, key_limit, parent_id, claim AS id, has_journal, is_tainted, runs_timeline() AS timeline, {named} AS named
 """.replace("{timeout}", TIMEOUT)
 CLAIM = BEST + TAKE
 NAMED = "set_config('application_name', 'wakeful:' || runs_run.id || ':' || epoch, false)"
@@ -136,6 +136,7 @@ class Claim:
     key_limit: int = 1
     parent_id: UUID | None = None
     has_journal: bool = False
+    is_tainted: bool = False
     timeline: str = ""  # of the server that made the claim; "": unknown
     is_named: bool = True  # does the session that claimed it have its name?
     asked: float = field(default_factory=time.monotonic)  # when this process asked for it

@@ -53,6 +53,7 @@ class NewRun:
     start_at: datetime | None = None
     parent_id: UUID | None = None
     forked_from_id: UUID | None = None
+    is_tainted: bool = False
 
     @property
     def is_ready(self) -> bool:
@@ -63,10 +64,13 @@ class NewRun:
         """How many more events may join it."""
         return EVENTS_PER_RUN - len(self.event_ids)
 
-    def take_along(self, event_ids: Sequence[UUID], input: Any, has_input: bool, depth: int, chain: Chain) -> None:
+    def take_along(
+        self, event_ids: Sequence[UUID], input: Any, has_input: bool, depth: int, chain: Chain, is_tainted: bool
+    ) -> None:
         self.event_ids += event_ids
         self.input, self.has_input = input, has_input
         self.depth, self.chain = max(self.depth, depth), merged(self.chain, chain)
+        self.is_tainted |= is_tainted
 
 
 @dataclass(kw_only=True)
@@ -80,12 +84,16 @@ class UnstartedRun:
     has_input: bool = False
     depth: int = 0
     chain: Chain = ()
+    is_tainted: bool = False
 
-    def take_along(self, event_ids: Sequence[UUID], input: Any, has_input: bool, depth: int, chain: Chain) -> None:
+    def take_along(
+        self, event_ids: Sequence[UUID], input: Any, has_input: bool, depth: int, chain: Chain, is_tainted: bool
+    ) -> None:
         self.joined += event_ids
         self.room -= len(event_ids)
         self.input, self.has_input = input, has_input
         self.depth, self.chain = max(self.depth, depth), merged(self.chain, chain)
+        self.is_tainted |= is_tainted
 
 
 # One statement for all runs: PostgreSQL prepares a dozen indexes and constraints once, instead of for every run.
@@ -98,9 +106,9 @@ INSERT = """
 WITH given AS MATERIALIZED (
   SELECT * FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::uuid[], %s::text[], %s::text[], %s::text[], %s::smallint[],
                        %s::uuid[], %s::uuid[], %s::smallint[], %s::text[], %s::boolean[], %s::timestamptz[], %s::text[], %s::smallint[],
-                       %s::smallint[], %s::uuid[], %s::uuid[]) WITH ORDINALITY
+                       %s::smallint[], %s::uuid[], %s::uuid[], %s::boolean[]) WITH ORDINALITY
     AS new (id, queue, agent, trigger, trigger_id, event_ids, input, policy, priority, replay_id, root_id, depth, chain, is_ready,
-            due_at, key, key_limit, slot, parent_id, forked_from_id, position)
+            due_at, key, key_limit, slot, parent_id, forked_from_id, is_tainted, position)
 ), floor AS MATERIALIZED (
   SELECT asked.queue, asked.priority, floor.place
   FROM (SELECT DISTINCT queue, priority FROM given WHERE trigger <> '') asked CROSS JOIN LATERAL ({floor}) floor
@@ -121,10 +129,10 @@ WITH given AS MATERIALIZED (
 )
 INSERT INTO runs_run (id, queue, agent, version, trigger, trigger_id, event_ids, input, policy, priority, replay_id, root_id, depth,
                       chain, status, status_reason, ready_at, due_at, attempt, epoch, key, key_limit, slot, error, parent_id,
-                      forked_from_id, turn)
+                      forked_from_id, is_tainted, turn)
 SELECT id, queue, agent, '', trigger, trigger_id, event_ids::uuid[], input::jsonb, policy::jsonb, priority, replay_id, root_id, depth,
        chain::text[], 'queued', '', CASE WHEN is_ready THEN clock_timestamp() END, due_at, 0, 0, key, key_limit, slot, '', parent_id,
-       forked_from_id, turn
+       forked_from_id, is_tainted, turn
 FROM new ORDER BY position
 ON CONFLICT (id) DO NOTHING
 """
@@ -151,7 +159,7 @@ JOIN = """
 UPDATE runs_run SET
   event_ids = event_ids || ARRAY(
     SELECT id FROM unnest(%s::uuid[]) WITH ORDINALITY AS joined(id, position) WHERE id <> ALL (event_ids) ORDER BY position),
-  input = %s::jsonb, depth = greatest(depth, %s::smallint), chain = %s::text[]
+  input = %s::jsonb, depth = greatest(depth, %s::smallint), chain = %s::text[], is_tainted = is_tainted OR %s::boolean
 WHERE id = %s::uuid
 """
 
@@ -165,7 +173,7 @@ def enqueue(runs: Sequence[NewRun]) -> None:
             run.id, run.policy.queue, run.agent, run.trigger, run.trigger_id, f"{{{','.join(map(str, run.event_ids))}}}",
             json.dumps(run.input) if run.has_input else None, json.dumps(run.policy.dump()), run.policy.priority,
             run.replay_id, run.root_id, run.depth, text_array(run.chain), run.is_ready, run.start_at, run.key, run.key_limit, run.slot,
-            run.parent_id, run.forked_from_id,
+            run.parent_id, run.forked_from_id, run.is_tainted,
         )
         for run in runs
     ]  # fmt: skip
@@ -194,7 +202,7 @@ def _unstarted(*, key: str, replay_id: UUID, **columns: Any) -> tuple[tuple[str,
 def join(runs: Iterable[UnstartedRun]) -> None:
     """Write the events that have joined runs, and wake the dispatcher: an earlier ring may have found the runs locked."""
     rows = [
-        (run.joined, Jsonb(run.input) if run.has_input else None, run.depth, list(run.chain), run.id)
+        (run.joined, Jsonb(run.input) if run.has_input else None, run.depth, list(run.chain), run.is_tainted, run.id)
         for run in runs
         if run.joined
     ]

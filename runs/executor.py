@@ -6,6 +6,7 @@ import faulthandler
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import structlog
@@ -137,6 +138,7 @@ def run_of(claim: Claim, journal: Journal | None = None) -> AgentRun:
         input=claim.input,
         read_events=lambda: ports.read_events(claim.event_ids),
         journal=journal,
+        is_tainted=claim.is_tainted,
     )
 
 
@@ -158,7 +160,7 @@ def run_atomic(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) ->
         failpoint("after_body")
         reset_settings(claim.session_name)
         hooks = hooks_after(before)
-        finish(claim, result, run.effects)
+        finish(claim, result, run.effects, is_tainted=run.is_tainted)
         # The fence locks the run's row until the commit, so the next claim may share the transaction: half the commits. Not
         # before hooks: the claimed run would wait for them while its time runs.
         if not hooks and (another := claim_another()):
@@ -230,13 +232,13 @@ def run_durable(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -
             journal.require_end()
         except BaseException as error:
             # The body may have caught the interruption.
-            return outcome_of_end(journal.end or error, store)
+            return replace(outcome_of_end(journal.end or error, store), is_tainted=store.is_tainted)
     failpoint("after_body")
     reset_settings(claim.session_name)
     with transaction.atomic():
         keeps = claim.policy.keep_content
         entries = journal.pending if keeps else remove_conversation(claim.run_id, journal.pending)
-        finish(claim, result, run.effects, entries)
+        finish(claim, result, run.effects, entries, is_tainted=run.is_tainted)
         if another := claim_another():
             along.append(another)
         failpoint("before_commit")
@@ -322,7 +324,9 @@ def with_patience(action: Callable[[], T]) -> T:
             pause = min(pause * 2, 2.0)
 
 
-def finish(claim: Claim, result: Any, effects: Effects, entries: Sequence[StepEntry] = ()) -> None:
+def finish(
+    claim: Claim, result: Any, effects: Effects, entries: Sequence[StepEntry] = (), *, is_tainted: bool = False
+) -> None:
     """Must be the last call in the body's transaction. RunLost: another process owns the run; roll back."""
     rows = rows_of(claim, effects)
     leave(
@@ -334,5 +338,6 @@ def finish(claim: Claim, result: Any, effects: Effects, entries: Sequence[StepEn
             outbound=rows.outbound,
             notices=rows.notices,
             entries=entries,
+            is_tainted=is_tainted,
         ),
     )

@@ -40,6 +40,7 @@ class Incoming:
     cause_run_id: UUID | None = None
     depth: int = 0
     chain: Sequence[str] = ()
+    is_tainted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +55,9 @@ class ReservedType(ValueError):
 
 INSERT = """
 INSERT INTO triggers_event (id, source_id, ce_source, ce_id, type, subject, "time", data, data_error, body, headers,
-                            body_sha256, target_id, root_id, cause_event_id, cause_run_id, depth, chain)
+                            body_sha256, target_id, root_id, cause_event_id, cause_run_id, depth, chain, is_tainted)
 VALUES (%s::uuid, %s::uuid, %s::text, %s::text, %s::text, %s::text, %s::timestamptz, %s::jsonb, %s::text, %s::bytea, %s::jsonb,
-        %s::text, %s::uuid, %s::uuid, %s::uuid, %s::uuid, %s::smallint, %s::text[])
+        %s::text, %s::uuid, %s::uuid, %s::uuid, %s::uuid, %s::smallint, %s::text[], %s::boolean)
 ON CONFLICT (source_id, ce_source, ce_id) DO NOTHING
 RETURNING id
 """
@@ -116,7 +117,7 @@ def _columns(event_id: UUID, event: Incoming, body_sha256: str) -> list[Any]:
         event_id, event.source_id, event.ce_source, event.ce_id, event.type, event.subject, event.time,
         None if event.data is None else Jsonb(event.data), event.data_error, event.body, Jsonb(event.headers), body_sha256,
         event.target_id, event.root_id or event_id, event.cause_event_id, event.cause_run_id, event.depth,
-        list(event.chain),
+        list(event.chain), event.is_tainted,
     ]  # fmt: skip
 
 

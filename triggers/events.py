@@ -12,7 +12,8 @@ from runs.db.sql import fetch, fetch_as
 from runs.ports import Searched, Sought
 
 READ = """
-SELECT event.id, event.type, source.slug AS source, event.subject, coalesce(event.time, event.received_at) AS time, event.data
+SELECT event.id, event.type, source.slug AS source, event.subject, coalesce(event.time, event.received_at) AS time, event.data,
+       event.is_tainted
 FROM triggers_event event JOIN triggers_source source ON source.id = event.source_id
 WHERE event.id = ANY(%s::uuid[]) ORDER BY event.seq
 """

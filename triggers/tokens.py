@@ -10,11 +10,12 @@ from django.db import transaction
 from django.db.models.functions import Now
 from django.utils.text import slugify
 
+from agents.redaction import TOKEN_PREFIX
 from runs.audit import record
 from triggers.models import ApiToken, Source
 
 ALL = "*"
-PREFIX = "wkf_"  # so that secret scanners recognise a token
+PREFIX = TOKEN_PREFIX  # so that secret scanners recognise a token
 
 
 def create_token(name: str, permissions: Iterable[str], by: str) -> tuple[ApiToken, str]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import Any, Literal, get_args
 from uuid import UUID
 
@@ -13,6 +14,13 @@ Effect = Literal["transactional", "read", "idempotent", "at_most_once"]
 OnExpiry = Literal["deny", "fail"]
 Kind = Literal["step", "llm", "model", "tool"]  # llm: the beginning of a call of run.llm
 KEY_LENGTH = 200
+
+
+def fitting(key: str, beside: str) -> str:
+    """The key, shortened where it is too long for an entry whose name is `beside`; still its own."""
+    if len(key) + len(beside) <= KEY_LENGTH:
+        return key
+    return f"{key[:40]} {sha256(key.encode()).hexdigest()[:32]}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,11 +126,13 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a child run ended: succeeded with its result, or failed or cancelled with its error."""
+    """How a child run ended: succeeded with its result, or failed or cancelled with its error. `is_tainted`: it had seen
+    untrusted data."""
 
     status: str
     result: Any = None
     error: str = ""
+    is_tainted: bool = False
 
 
 class Expired:

@@ -18,6 +18,7 @@ class Store(Protocol):
     max_output: int  # bytes of a step's output
     max_entries: int
     is_binding: bool = True  # the body must ask for the recorded entries in their order
+    is_tainted: bool = False  # the body has seen untrusted data; the next commit says so of its run
 
     steps: Mapping[str, RecordedStep]
     waits: Mapping[str, RecordedWait]

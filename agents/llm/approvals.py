@@ -10,19 +10,31 @@ from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 
 from agents.journal.concurrent import in_main_thread
-from agents.journal.protocol import Answer
+from agents.journal.protocol import Answer, fitting
 from agents.llm.tools import ToolPolicy
+
+TAINTED = "The run has seen untrusted data, which may have asked for this call."
 
 
 class Approver:
     """`place` is the key of the call of run.llm, `ask` the run's ask_approval; `is_tainted` says whether the run has seen
-    untrusted data."""
+    untrusted data, and `was_made` whether the journal has a call already, made when it had not."""
 
-    def __init__(self, agent: str, place: str, ask: Callable[..., Answer], is_tainted: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        agent: str,
+        place: str,
+        ask: Callable[..., Answer],
+        is_tainted: Callable[[], bool],
+        was_asked: Callable[[str], bool],
+        was_made: Callable[[ToolCallPart], bool],
+    ) -> None:
         self._agent = agent
         self._place = place
         self._ask = ask
         self._is_tainted = is_tainted
+        self._was_asked = was_asked
+        self._was_made = was_made
         self._asked: set[str] = set()
 
     def gated(self, tool: ToolDefinition) -> ToolDefinition:
@@ -39,27 +51,28 @@ class Approver:
         return results
 
     async def _decision(self, ctx: RunContext[Any], call: ToolCallPart) -> ToolApproved | ToolDenied:
+        key = self._key(call)
+        if self._was_made(call) and not self._was_asked(key):
+            return ToolApproved()
         tool = ctx.tool_manager.get_tool_def(call.tool_name) if ctx.tool_manager else None
         policy = ToolPolicy.of(call.tool_name, tool.metadata if tool else None)
-        arguments = call.args_as_dict()
         answer = await in_main_thread(
             self._ask,
             f"{self._agent} wants to call the tool {call.tool_name}",
-            arguments=arguments,
-            detail="The run has seen untrusted data." if self._is_tainted() else "",
+            arguments=call.args_as_dict(),
+            detail=TAINTED if self._is_tainted() else "",
             expires=policy.expires,
-            key=self._key(call),
+            key=key,
         )
         if not answer:
-            return ToolDenied(
-                f"{answer.decision} by {answer.by or 'the deadline'}{f': {answer.reason}' if answer.reason else ''}"
-            )
+            return ToolDenied(f"{answer.decision}{f': {answer.reason}' if answer.reason else ''}")
+        # Edited arguments are validated like the model's own.
         edited = json.loads(json.dumps(answer.arguments))
         return ToolApproved(override_args=edited if answer.decision == "edited" else None)
 
     def _key(self, call: ToolCallPart) -> str:
         """Some models use the id of a call again in a later turn."""
-        key = wanted = f"{self._place}: {call.tool_name} {call.tool_call_id}"
+        key = wanted = fitting(f"{self._place}: {call.tool_name} {call.tool_call_id}", beside="approval#1234")
         number = 1
         while key in self._asked:
             number += 1

@@ -19,11 +19,13 @@ from agents.exceptions import Permanent
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread
 from agents.journal.engine import Journal
 from agents.journal.protocol import Answer, Place
+from agents.llm import secrets
 from agents.llm.approvals import Approver
-from agents.llm.durability import Durability
+from agents.llm.durability import Durability, StepBackend
 from agents.llm.main_thread import MainThread
 from agents.llm.models import model_for
 from agents.llm.untrusted import fenced
+from agents.tool_cap import narrowed
 
 Prompt = str | Sequence[UserContent] | None
 
@@ -76,6 +78,7 @@ class LlmCall:
         if untrusted is not None and not isinstance(prompt, str):
             raise Permanent("run.llm: untrusted= needs a text as the prompt, behind which the data is fenced")
         model = model_for(self._agent)
+        await in_main_thread(secrets.learn, model)
         place, opening = await in_main_thread(
             self._steps.journal.named_value,
             self._place,
@@ -90,18 +93,29 @@ class LlmCall:
         )
         if opening is None:
             raise Permanent(f"the content of {place!r} has been erased from the journal, so it cannot be replayed")
-        if untrusted is not None:
+        if untrusted is not None or opening["untrusted"]:
             self._context.taint()
+        if untrusted is not None:
             prompt = fenced(str(prompt), untrusted, opening["mark"])
+        store = self._steps.journal.store
+        backend = StepBackend(place, self._name, self._steps, "at_most_once" if in_flight == "park" else "idempotent")
+        approver = Approver(
+            self._context.agent,
+            place,
+            self._context.ask,
+            self._context.is_tainted,
+            was_asked=lambda key: f"approval:{key}" in store.waits,
+            was_made=backend.was_made,
+        )
         durability = Durability(
             call=place,
             began=datetime.fromisoformat(opening["began"]),
             run_id=str(self._context.run_id),
             agent_name=self._name,
-            steps=self._steps,
-            approver=Approver(self._context.agent, place, self._context.ask, self._context.is_tainted),
-            tools=_narrowed(self._context.tools, tools),
-            model_effect="at_most_once" if in_flight == "park" else "idempotent",
+            backend=backend,
+            approver=approver,
+            tools=narrowed(self._context.tools, tools),
+            taint=self._context.taint,
         )
         given["capabilities"] = [*(given.get("capabilities") or ()), durability]
         with replay_scope(), self._agent.override(model=model), Agent.using_thread_executor(MainThread()):
@@ -140,10 +154,3 @@ def run_sync(
 def _most(seconds: float | None) -> float | None:
     # The signal of the body's deadline strikes the thread that waits for the loop. The loop must have ended by then.
     return None if seconds is None else max(seconds - min(1.0, seconds / 5), 0.0)
-
-
-def _narrowed(cap: frozenset[str] | None, tools: Sequence[str] | None) -> frozenset[str] | None:
-    """Code can narrow what the operator allows, and cannot widen it."""
-    if tools is None:
-        return cap
-    return frozenset(tools) if cap is None else cap & frozenset(tools)

@@ -4,12 +4,12 @@ tools is a step. A replay is handed what is recorded, so it pays for nothing and
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from hashlib import sha256
 from typing import Any, Literal
 
 import structlog
+from django.utils.crypto import salted_hmac
 from pydantic_ai import RunContext, ToolDefinition
 from pydantic_ai.durable_exec import (
     JSON_CODEC,
@@ -24,19 +24,22 @@ from pydantic_ai.durable_exec import (
     conversation_id_from_run_id,
     record_durable_unit,
 )
-from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.messages import BinaryContent, ToolCallPart, ToolReturn
+from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
 from pydantic_core import to_jsonable_python
 
 from agents.exceptions import Permanent
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread
 from agents.journal.engine import Begun
-from agents.journal.protocol import KEY_LENGTH, Effect, Place, StepRequest
+from agents.journal.protocol import Effect, Place, StepRequest, fitting
 from agents.llm import failures
 from agents.llm.approvals import Approver
 from agents.llm.main_thread import run_without_loop
 from agents.llm.prompts import Prompts
+from agents.llm.secrets import redacted_messages, redacted_parameters
 from agents.llm.tools import ToolPolicy
+from agents.llm.untrusted import fence
 from agents.llm.usage import usage_of
 
 log = structlog.get_logger(__name__)
@@ -160,18 +163,21 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
         if context and context.tool_call_id:
             unit = context.tool_name if isinstance(operation_id, ToolsetCallToolId) and context.tool_name else unit
             unit = f"{unit} {context.tool_call_id}"
-            number = self._number(unit)
-            return self._fitting(unit if number == 1 else f"{unit} {number}")
-        return self._fitting(f"{unit} {self._number(unit)}")
+            return self._call_key(unit, self._number(unit))
+        return fitting(f"{unit} {self._number(unit)}", beside=self._call)
+
+    def was_made(self, call: ToolCallPart) -> bool:
+        """Has the journal this call, which is about to be made, already?"""
+        unit = f"{call.tool_name} {call.tool_call_id}"
+        key = self._call_key(unit, self._numbers.get(unit, 0) + 1)
+        return f"{self._call}:{key}" in self._steps.journal.store.steps
+
+    def _call_key(self, unit: str, number: int) -> str:
+        return fitting(unit if number == 1 else f"{unit} {number}", beside=self._call)
 
     def _number(self, name: str) -> int:
         self._numbers[name] = self._numbers.get(name, 0) + 1
         return self._numbers[name]
-
-    def _fitting(self, key: str) -> str:
-        if len(self._call) + len(key) <= KEY_LENGTH:
-            return key
-        return f"{key[:40]} {sha256(key.encode()).hexdigest()[:32]}"
 
 
 class UnitConfig:
@@ -210,17 +216,18 @@ class Durability(BaseDurabilityCapability[Any]):
         began: datetime,
         run_id: str,
         agent_name: str,
-        steps: ConcurrentSteps,
+        backend: StepBackend,
         approver: Approver,
         tools: frozenset[str] | None,
-        model_effect: Effect,
+        taint: Callable[[], None],
     ) -> None:
         super().__init__(name=agent_name)
         self._began = began
         self._run_id = f"{run_id}:{call}"
         self._approver = approver
         self._tools = tools
-        self._backend = StepBackend(call, agent_name, steps, model_effect)
+        self._taint = taint
+        self._backend = backend
         self._results: dict[str, int] = {}
 
     @property
@@ -238,6 +245,17 @@ class Durability(BaseDurabilityCapability[Any]):
 
     async def get_run_start_time(self, run_id: str) -> datetime:
         return self._began
+
+    async def prepare_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """No secret of the settings leaves the house, and no tool that a provider itself runs passes the cap."""
+        request = await super().prepare_model_request(ctx, request_context)
+        return replace(
+            request,
+            messages=redacted_messages(request.messages),
+            model_request_parameters=redacted_parameters(request.model_request_parameters, self._tools),
+        )
 
     async def prepare_tools(self, ctx: RunContext[Any], tool_defs: list[ToolDefinition]) -> list[ToolDefinition]:
         return [self._approver.gated(tool) for tool in tool_defs if self._tools is None or tool.name in self._tools]
@@ -258,4 +276,11 @@ class Durability(BaseDurabilityCapability[Any]):
                 f"the model called tool {call.tool_name!r} {times} times with the same arguments and got the same result each "
                 "time; it goes round in circles, so the run ends here"
             )
-        return result
+        if not ToolPolicy.of(tool_def.name, tool_def.metadata).untrusted:
+            return result
+        self._taint()
+        if isinstance(result, BinaryContent | ToolReturn):
+            return result
+        # On a replay the same, and nothing that a stranger could have read in an earlier prompt.
+        mark = salted_hmac("agents.llm.fence", f"{self._run_id} {told} {times}", algorithm="sha256").hexdigest()[:16]
+        return fence(result, mark)

@@ -1,14 +1,12 @@
 """Error pages with DEBUG, and error reports by mail or log, without secrets."""
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
-from urllib.parse import urlsplit
 
-from django.conf import settings
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 from django.views.debug import ExceptionReporter, SafeExceptionReporterFilter
+
+from config.secrets import secrets_of_settings
 
 SHORTEST = 6  # characters: a shorter text may occur anywhere in a report
 
@@ -33,28 +31,9 @@ class Reporter(ExceptionReporter):
 
 
 def _without_secrets(report: str) -> SafeString:
-    found = {text for knob in settings.KNOBS if knob.secret for text in _texts(knob.value) if len(text) >= SHORTEST}
+    found = {text for text in secrets_of_settings() if len(text) >= SHORTEST}
     # The longest first: a password is a part of its address.
     for text in sorted(found, key=len, reverse=True):
         for shape in (text, str(escape(text)), repr(text)[1:-1], str(escape(repr(text)[1:-1]))):
             report = report.replace(shape, SafeExceptionReporterFilter.cleansed_substitute)
     return mark_safe(report)  # noqa: S308 (it was made by a template)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    match value:
-        case str():
-            yield value
-            yield from _passwords(value)
-        case dict():
-            yield str(value.get("PASSWORD") or "")
-        case list():
-            for item in value:
-                yield from _texts(item)
-
-
-def _passwords(url: str) -> Iterable[str]:
-    try:
-        return [urlsplit(url).password or ""]
-    except ValueError:
-        return []

@@ -156,6 +156,7 @@ def _fork_of(origin: Run, input: Any, has_input: bool) -> NewRun:
         key=origin.key,
         key_limit=origin.key_limit,
         forked_from_id=origin.pk,
+        is_tainted=origin.is_tainted,
     )
 
 

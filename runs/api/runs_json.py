@@ -31,7 +31,7 @@ class RunSerializer(serializers.ModelSerializer[Run]):
         model = Run
         fields = [
             "id", "status", "status_reason", "agent", "version", "begun_version", "trigger", "event_ids", "key", "queue", "priority",
-            "attempt", "epoch", "parent_id", "forked_from_id", "replay_id", "root_id", "depth", "chain",
+            "attempt", "epoch", "parent_id", "forked_from_id", "replay_id", "root_id", "depth", "chain", "is_tainted",
             "ready_at", "due_at", "claimed_at", "deadline_at", "cancel_requested_at", "result", "error",
             "created_at", "started_at", "finished_at", "payload_removed_at",
         ]  # fmt: skip

@@ -118,6 +118,7 @@ def _run_of(claim: Claim, child: Child) -> NewRun:
         key=f"{claim.run_id}:{child.agent}" if child.at_once else None,
         key_limit=child.at_once or 1,
         parent_id=claim.run_id,
+        is_tainted=child.is_tainted,
     )
 
 

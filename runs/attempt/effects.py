@@ -68,12 +68,14 @@ def emitted(claim: Claim, emission: Emission) -> Outbound:
         "cause_run_id": str(claim.run_id),
         "depth": claim.depth + 1,
         "chain": [*claim.chain, claim.trigger or claim.agent],
+        "is_tainted": emission.is_tainted,
     }
     return Outbound(topic=EMITTED, key=key, payload=storable(payload, f"the emitted event {emission.type!r}"))
 
 
 def _wakeup(claim: Claim, wake: Wake) -> Outbound:
-    payload = storable({"name": wake.key, "data": wake.data, "reason": wake.reason}, "the data of wake_in")
+    data = {"name": wake.key, "data": wake.data, "reason": wake.reason, "is_tainted": wake.is_tainted}
+    payload = storable(data, "the data of wake_in")
     return _to_trigger(claim, WAKEUP, payload, due_in=max(wake.after, ports.loop_spacing()))
 
 

@@ -20,12 +20,14 @@ from runs.transitions.leave import NOTED, ON_ITS_TIMELINE, SENT, are_due_soon, e
 from runs.transitions.lock import lock_run
 from runs.transitions.outcome import back_in_line, ticket_of
 
-# The first progress of a claim sets the attempts to 0, and the first entry of a run sets `has_journal`; after that the fence only
-# locks the row. A thread that the body left behind still has the run's epoch when the run waits or has finished, so the fence
-# checks the status as well, in a form that keeps the planner from the small partial index.
+# The first progress of a claim sets the attempts to 0, the first entry of a run sets `has_journal`, and one of them says that it
+# has seen untrusted data; otherwise the fence only locks the row. A thread that the body left behind still has the run's epoch
+# when the run waits or has finished, so the fence checks the status as well, in a form that keeps the planner from the small
+# partial index.
 FIRST = """
 WITH fenced AS (
-  UPDATE runs_run SET attempt = CASE WHEN %(is_progress)s::boolean THEN 0 ELSE attempt END, has_journal = true
+  UPDATE runs_run SET attempt = CASE WHEN %(is_progress)s::boolean THEN 0 ELSE attempt END, has_journal = true,
+    is_tainted = is_tainted OR %(is_tainted)s::boolean
   WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND claim = %(claim)s::uuid AND coalesce(status, '') = 'running'
     {on_its_timeline}
   RETURNING id, worker_id, cancel_requested_at
@@ -61,7 +63,13 @@ LATE_PATIENCE = 10.0  # seconds to retry while the database is away
 
 
 def commit(
-    claim: Claim, entries: Sequence[StepEntry], rows: Rows, *, is_first_progress: bool, has_journal: bool
+    claim: Claim,
+    entries: Sequence[StepEntry],
+    rows: Rows,
+    *,
+    is_first_progress: bool,
+    has_journal: bool,
+    is_newly_tainted: bool,
 ) -> bool:
     """Write entries and effects as the last statement of a transaction. Returns whether the run is to be released or cancelled.
     RunLost: another process owns the run; roll back and stop."""
@@ -72,10 +80,11 @@ def commit(
         "claim": claim.id,
         "timeline": claim.timeline,
         "is_progress": is_first_progress,
+        "is_tainted": is_newly_tainted,
         **(step_parameters(entries) if entries else {}),
         **effect_parameters(rows),
     }
-    fence = FIRST if is_first_progress or not has_journal else FURTHER
+    fence = FIRST if is_first_progress or not has_journal or is_newly_tainted else FURTHER
     found = fetch(f"{fence}{hanging(parts, on='fenced')}{WANTED_BACK}", parameters)
     if not found:
         raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
@@ -91,7 +100,7 @@ def forget_intent(claim: Claim, key: str) -> None:
             raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
 
 
-def record_late(claim: Claim, key: str, output: str, effects: Effects) -> None:
+def record_late(claim: Claim, key: str, output: str, effects: Effects, *, is_tainted: bool = False) -> None:
     """Record that an at_most_once step happened, with its effects, although its claim has lost the run or the database. A run
     that is parked over the step goes on."""
     give_up_at = time.monotonic() + LATE_PATIENCE
@@ -100,6 +109,8 @@ def record_late(claim: Claim, key: str, output: str, effects: Effects) -> None:
             with writing():
                 run = lock_run(claim.run_id)
                 if _record_late(claim, key, output, effects):
+                    if is_tainted:
+                        Run.objects.filter(pk=run.pk).update(is_tainted=True)
                     _unpark(run)
             return
         except DatabaseError:

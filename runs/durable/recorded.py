@@ -87,8 +87,13 @@ class RecordedWait:
         return self.event if self.kind == Wait.Kind.EVENT else None
 
     def ends(self) -> list[dict[str, Any]]:
-        children = Run.objects.filter(id__among=list(self.children)).only("id", "status", "result", "error")
-        found = {run.id: Ended(status=run.status, result=run.result, error=run.error) for run in children}
+        children = Run.objects.filter(id__among=list(self.children)).only(
+            "id", "status", "result", "error", "is_tainted"
+        )
+        found = {
+            run.id: Ended(status=run.status, result=run.result, error=run.error, is_tainted=run.is_tainted)
+            for run in children
+        }
         pruned = Ended(status="unknown", error="this run has been pruned")
         return [vars(found.get(child, pruned)) for child in self.children]
 

@@ -37,6 +37,7 @@ class DatabaseStore(Store):
         self.waits = {wait.key: wait for wait in waits}
         self.has_progressed = False
         self.has_journal = claim.has_journal  # does the run's row say so?
+        self.is_tainted = self.is_known_tainted = claim.is_tainted
 
     @property
     def progressed_claim(self) -> Claim:
@@ -75,17 +76,20 @@ class DatabaseStore(Store):
     def _write(self, entries: Sequence[StepEntry], effects: Effects) -> bool:
         rows = rows_of(self.claim, effects)
         is_progress = any(entry.is_progress for entry in entries)
+        is_tainted = self.is_tainted
         is_wanted_back = progress.commit(
             self.claim,
             entries,
             rows,
             is_first_progress=is_progress and not self.has_progressed,
             has_journal=self.has_journal,
+            is_newly_tainted=is_tainted and not self.is_known_tainted,
         )
 
         def committed() -> None:
             self.has_progressed |= is_progress
             self.has_journal = True
+            self.is_known_tainted |= is_tainted
 
         transaction.on_commit(committed)
         return is_wanted_back
@@ -94,7 +98,7 @@ class DatabaseStore(Store):
         progress.forget_intent(self.claim, key)
 
     def record_late(self, key: str, output: str, effects: Effects) -> None:
-        progress.record_late(self.claim, key, output, effects)
+        progress.record_late(self.claim, key, output, effects, is_tainted=self.is_tainted)
 
     @property
     def in_transaction(self) -> bool:

@@ -57,6 +57,10 @@ class Run(models.Model):
     root_id = models.UUIDField(help_text="the first event of the causal chain")
     depth = models.SmallIntegerField(default=0)
     chain = ArrayField(models.TextField(), db_default=[], help_text="slugs of the triggers whose runs led to this one")
+    is_tainted = models.BooleanField(
+        db_default=False,
+        help_text="it has seen untrusted data, so its dangerous tools ask for approval; never taken back",
+    )
 
     status = models.TextField(choices=RunStatus, default=RunStatus.QUEUED)
     status_reason = models.TextField(default="")

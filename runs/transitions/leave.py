@@ -45,6 +45,7 @@ WITH gone AS (
     attempt = CASE WHEN %(waits)s::boolean THEN 0 ELSE greatest(attempt - %(given_back)s::int, 0) END,
     epoch = epoch + %(fenced)s::int,
     has_journal = has_journal OR %(journaled)s::boolean,
+    is_tainted = is_tainted OR %(is_tainted)s::boolean,
     result = %(result)s::jsonb,
     error = %(error)s::text,
     finished_at = CASE WHEN %(finished)s::boolean THEN clock_timestamp() END
@@ -230,6 +231,7 @@ def _execute(
         "waits": outcome.status == RunStatus.WAITING,
         "number": ticket.attempt,
         "journaled": bool(outcome.entries) or outcome.wait is not None,
+        "is_tainted": outcome.is_tainted,
         "result": None if outcome.result is None else Jsonb(outcome.result),
         "error": outcome.error,
         "traceback": outcome.traceback,

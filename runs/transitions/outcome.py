@@ -63,6 +63,7 @@ class Outcome:
     entries: Sequence[StepEntry] = field(default_factory=tuple)
     wait: WaitEntry | None = None
     unproved: str = ""
+    is_tainted: bool = False  # the body has seen untrusted data
 
 
 def released(reason: str) -> Outcome:

@@ -27,7 +27,7 @@ class EventSerializer(serializers.ModelSerializer[Event]):
         model = Event
         fields = [
             "id", "source", "ce_source", "ce_id", "type", "subject", "time", "received_at", "dispatched_at",
-            "payload_removed_at", "root_id", "cause_event_id", "cause_run_id", "depth", "chain",
+            "payload_removed_at", "root_id", "cause_event_id", "cause_run_id", "depth", "chain", "is_tainted",
         ]  # fmt: skip
         read_only_fields = fields
 

@@ -42,6 +42,7 @@ class Match:
     group: str = ""
     key: str | None = None
     input: Mapping[str, Any] | None = None
+    is_tainted: bool = False
 
     @property
     def window(self) -> Group:
@@ -163,9 +164,9 @@ def _collect(match: Match, ledger: Ledger) -> None:
     if window is None:
         window = ledger.windows[match.window] = OpenWindow(
             id=None, trigger_id=rule.id, key=match.group, replay_id=match.replay_id, event_ids=[], root_id=match.root_id,
-            depth=match.depth, chain=match.chain, input=None, opened_at=ledger.now, due_at=ledger.now,
+            depth=match.depth, chain=match.chain, is_tainted=match.is_tainted, input=None, opened_at=ledger.now, due_at=ledger.now,
         )  # fmt: skip
-    window.take(event_id, match.input, match.depth, match.chain, rule.intake, ledger.now)
+    window.take(event_id, match.input, match.depth, match.chain, match.is_tainted, rule.intake, ledger.now)
     ledger.refused.append(
         refuse(match, Outcome.COLLECTED, f"until {window.closes_at:%Y-%m-%d %H:%M:%S} UTC at the latest")
     )
@@ -184,6 +185,7 @@ def match_of(window: OpenWindow, rule: Rule) -> Match:
         group=window.key,
         key=window.key if rule.has_key else None,
         input=window.input,
+        is_tainted=window.is_tainted,
     )
 
 
@@ -195,7 +197,9 @@ def _admit(match: Match, ledger: Ledger) -> UUID | None:
         ledger.refused.append(refuse(match, Outcome.OVERLAP, "a run of its key was live", state.first))
         return None
     if match.key is not None and rule.overlap == Overlap.QUEUE_ONE and (taker := _taker(match.key, match, ledger)):
-        taker.take_along(match.event_ids, match.input, match.input is not None, match.depth, match.chain)
+        taker.take_along(
+            match.event_ids, match.input, match.input is not None, match.depth, match.chain, match.is_tainted
+        )
         ledger.refused.append(refuse(match, Outcome.JOINED, "joined a run that had not started", taker.id))
         return None
 
@@ -225,6 +229,7 @@ def _admit(match: Match, ledger: Ledger) -> UUID | None:
         key=match.key,
         key_limit=rule.key_limit,
         start_at=start_at,
+        is_tainted=match.is_tainted,
     )
     ledger.new.append(run)
     if match.key is not None and state is not None:

@@ -236,5 +236,6 @@ def cel_event(item: Item, data: Any) -> dict[str, Any]:
 
 def bare_match(item: Item, rule: Rule) -> Match:
     return Match(
-        rule=rule, event_ids=[item.event_id], root_id=item.root_id, depth=item.depth, chain=item.chain, replay_id=item.replay_id
+        rule=rule, event_ids=[item.event_id], root_id=item.root_id, depth=item.depth, chain=item.chain, replay_id=item.replay_id,
+        is_tainted=item.is_tainted,
     )  # fmt: skip

@@ -23,7 +23,7 @@ Identity = UUID | int  # the id of an event that is dispatched for the first tim
 
 READ = """
 SELECT event.id AS event_id, source.slug AS source, event.type, event.subject, coalesce(event.time, event.received_at) AS time,
-       event.target_id, event.root_id, event.depth, event.chain, item.redispatch_id, item.trigger_id, item.replay_id,
+       event.target_id, event.root_id, event.depth, event.chain, event.is_tainted, item.redispatch_id, item.trigger_id, item.replay_id,
        greatest(octet_length(event.body), pg_column_size(event.data), 0) AS bytes,
        (SELECT {awaited}) AS may_be_awaited, (SELECT {backfilled}) AS may_be_backfilled, item.seq
 FROM ({items}) item
@@ -86,6 +86,7 @@ class Item:
     root_id: UUID
     depth: int
     chain: tuple[str, ...] = ()
+    is_tainted: bool = False
     redispatch_id: int | None = None
     trigger_id: UUID | None = None
     replay_id: UUID = NIL_REPLAY
@@ -197,4 +198,5 @@ def item_of(event: Event) -> Item:
         root_id=event.root_id,
         depth=event.depth,
         chain=tuple(event.chain),
+        is_tainted=event.is_tainted,
     )

@@ -123,6 +123,7 @@ def _claim(matched: Match, rule: Rule, events: Sequence[Event], origin: Run | No
         root_id=matched.root_id,
         depth=matched.depth,
         chain=matched.chain,
+        is_tainted=any(event.is_tainted for event in events) or (origin is not None and origin.is_tainted),
         key=matched.key,
         slot=None,
         key_limit=rule.key_limit,

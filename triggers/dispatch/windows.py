@@ -17,7 +17,8 @@ from triggers.dispatch.flow_control import Intake
 Group = tuple[UUID, str, UUID]  # trigger, key, replay
 
 READ = """
-SELECT id, trigger_id, key, replay_id, event_ids, root_id, depth, chain, input, opened_at, due_at FROM triggers_window
+SELECT id, trigger_id, key, replay_id, event_ids, root_id, depth, chain, is_tainted, input, opened_at, due_at
+FROM triggers_window
 WHERE (trigger_id, key, replay_id) IN (SELECT * FROM unnest(%s::uuid[], %s::text[], %s::uuid[]))
 """
 DUE = """
@@ -26,11 +27,13 @@ SELECT trigger_id, key, replay_id, cardinality(event_ids) FROM triggers_window W
 ORDER BY due_at LIMIT %s::int
 """
 WRITE = """
-INSERT INTO triggers_window (trigger_id, key, replay_id, event_ids, root_id, depth, chain, input, opened_at, due_at, closes_at)
-VALUES (%s::uuid, %s::text, %s::uuid, %s::uuid[], %s::uuid, %s::smallint, %s::text[], %s::jsonb, %s::timestamptz, %s::timestamptz,
-        %s::timestamptz)
+INSERT INTO triggers_window (trigger_id, key, replay_id, event_ids, root_id, depth, chain, is_tainted, input, opened_at, due_at,
+                             closes_at)
+VALUES (%s::uuid, %s::text, %s::uuid, %s::uuid[], %s::uuid, %s::smallint, %s::text[], %s::boolean, %s::jsonb,
+        %s::timestamptz, %s::timestamptz, %s::timestamptz)
 ON CONFLICT (trigger_id, key, replay_id) DO UPDATE SET
   event_ids = excluded.event_ids, root_id = excluded.root_id, depth = excluded.depth, chain = excluded.chain,
+  is_tainted = excluded.is_tainted,
   input = excluded.input, opened_at = excluded.opened_at, due_at = excluded.due_at, closes_at = excluded.closes_at
 """
 DELETE = "DELETE FROM triggers_window WHERE id = ANY(%s::bigint[])"
@@ -48,6 +51,7 @@ class OpenWindow:
     root_id: UUID
     depth: int
     chain: Chain
+    is_tainted: bool
     input: Any
     opened_at: datetime
     due_at: datetime
@@ -61,11 +65,14 @@ class OpenWindow:
     def is_over(self, intake: Intake, now: datetime) -> bool:
         return self.due_at <= now or len(self.event_ids) >= intake.most
 
-    def take(self, event_id: UUID, input: Any, depth: int, chain: Chain, intake: Intake, now: datetime) -> None:
+    def take(
+        self, event_id: UUID, input: Any, depth: int, chain: Chain, is_tainted: bool, intake: Intake, now: datetime
+    ) -> None:
         """Add an event. Each event restarts a debounce, up to `max_wait` in total."""
         if event_id not in self.event_ids:
             self.event_ids.append(event_id)
         self.input, self.depth, self.chain = input, max(self.depth, depth), merged(self.chain, chain)
+        self.is_tainted |= is_tainted
         self.closes_at = self.opened_at + intake.max_wait
         self.due_at = min(now + intake.debounce, self.closes_at) if intake.debounce else self.closes_at
         self.has_changed = True
@@ -99,7 +106,7 @@ def write(windows: Iterable[OpenWindow], closed: Iterable[OpenWindow]) -> None:
     changed = [
         (
             window.trigger_id, window.key, window.replay_id, window.event_ids, window.root_id, window.depth, list(window.chain),
-            None if window.input is None else Jsonb(window.input), window.opened_at, window.due_at, window.closes_at,
+            window.is_tainted, None if window.input is None else Jsonb(window.input), window.opened_at, window.due_at, window.closes_at,
         )
         for window in windows
         if window.has_changed

@@ -47,6 +47,7 @@ class Event(models.Model):
     cause_run_id = models.UUIDField(null=True)
     depth = models.SmallIntegerField(default=0)
     chain = ArrayField(models.TextField(), db_default=[], help_text="slugs of the triggers whose runs led to it")
+    is_tainted = models.BooleanField(db_default=False, help_text="a run emitted it that had seen untrusted data")
 
     class Meta:
         permissions = [("replay_event", "Can replay events"), ("erase_event", "Can erase payloads of events for good")]

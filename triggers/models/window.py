@@ -15,6 +15,7 @@ class Window(models.Model):
     root_id = models.UUIDField()
     depth = models.SmallIntegerField()
     chain = ArrayField(models.TextField(), db_default=[])
+    is_tainted = models.BooleanField(db_default=False, help_text="one of its events is")
     input = models.JSONField(null=True, help_text="that of the newest event")
     opened_at = models.DateTimeField(db_default=Now())
     due_at = models.DateTimeField(help_text="when it becomes a run, unless another event moves that")

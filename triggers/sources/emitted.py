@@ -23,6 +23,7 @@ def record_emitted(payloads: Sequence[dict[str, Any]]) -> None:
                 cause_run_id=UUID(payload["cause_run_id"]),
                 depth=payload["depth"],
                 chain=payload.get("chain", []),
+                is_tainted=payload.get("is_tainted", False),
             )
             for payload in payloads
         ]

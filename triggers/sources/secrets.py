@@ -1,6 +1,8 @@
 """Signing secrets of sources: encrypted at rest, shown once, and read only for verification."""
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -38,6 +40,14 @@ def encrypt(plain: bytes) -> bytes:
 def decrypt(ciphertext: bytes | memoryview) -> bytes:
     """The plain text. Raises cryptography.fernet.InvalidToken if no key can decrypt it."""
     return _keys().decrypt(bytes(ciphertext))
+
+
+def plain_secrets() -> Iterator[str]:
+    """The secrets of all sources that our keys can read: for those who keep them out of what others read."""
+    if settings.WAKEFUL_ENCRYPTION_KEYS:
+        for ciphertext in Secret.objects.values_list("ciphertext", flat=True):
+            with suppress(InvalidToken):
+                yield decrypt(ciphertext).decode()
 
 
 def add_secret(source: Source, plain: str, *, grace: timedelta = GRACE, by: str) -> Secret:

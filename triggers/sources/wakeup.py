@@ -66,6 +66,7 @@ def _event(payload: dict[str, Any]) -> Incoming:
         headers={"reason": payload["reason"]} if payload["reason"] else {},
         target_id=UUID(payload["trigger"]),
         cause_run_id=UUID(payload["run"]),
+        is_tainted=payload.get("is_tainted", False),
     )
 
 

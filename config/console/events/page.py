@@ -38,6 +38,9 @@ from triggers.models import Decision, Event, Redelivery, Redispatch, Trigger
 from triggers.retention.erasure import Selection, erase, erase_event
 
 SHOWN = 50
+TAINTED = (
+    "The run that emitted it had seen untrusted data. So have the runs that it wakes, and nobody can take this back."
+)
 EXPLAINED = (
     "Runs today's code on the event in a transaction that is rolled back. The journal of the run it started answers external "
     "calls and waits; no service is called."
@@ -338,6 +341,7 @@ def _facts(event: Event) -> Facts:
             ("Caused by run", event.cause_run_id and run_link(event.cause_run_id)),
             ("First event of the chain", event_link(event.root_id) if event.depth else ""),
             ("Depth in the chain", event.depth or ""),
+            ("Tainted", TAINTED if event.is_tainted else ""),
             ("SHA-256 of the body", event.body_sha256 and format_html("<code>{}</code>", event.body_sha256)),
         ]
     )

@@ -33,6 +33,7 @@ from triggers.models import Event
 
 SHOWN = 20  # attempts, events and notifications of one run
 CLAIMS = "A worker claims a run to execute it. Attempts are counted since the last step or wait that was completed."
+TAINTED = "It has seen untrusted data: dangerous tools ask for approval. Nobody can take this back."
 CHILDREN = 5  # awaited children linked in the notice
 
 
@@ -154,6 +155,7 @@ def _facts(run: Run, events: list[Event]) -> Facts:
             ("Caused by run", joined(causes) if causes else ""),
             ("First event of the chain", event_link(run.root_id) if run.depth else ""),
             ("Depth in the chain", run.depth or ""),
+            ("Tainted", TAINTED if run.is_tainted else ""),
             ("Replay", "" if str(run.replay_id) == NIL else run.replay_id),
         ]
     )

@@ -1,0 +1,45 @@
+"""Which texts are secrets of this installation: `agents.redaction` keeps them out of prompts, journals, logs and pages."""
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+NAMES = re.compile(r"(KEY|KEYS|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS|DSN|URL)$", re.IGNORECASE)
+
+
+def secrets_of_settings() -> Iterator[str]:
+    for knob in settings.KNOBS:
+        if knob.secret:
+            yield from texts_in(knob.value)
+
+
+def secrets_of_environment() -> Iterator[str]:
+    """Such as the keys of models' providers."""
+    for name, value in os.environ.items():
+        if NAMES.search(name) and not value.startswith("/"):  # the path of a file is none
+            yield from passwords_in(value) if name.upper().endswith("URL") else texts_in(value)
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            # The address of a server without a password is none; one of the web may be known to few.
+            if "://" not in value or value.startswith("http") or any(passwords_in(value)):
+                yield value
+            yield from passwords_in(value)
+        case dict():
+            yield str(value.get("PASSWORD") or "")
+        case list():
+            for item in value:
+                yield from texts_in(item)
+
+
+def passwords_in(url: str) -> Iterator[str]:
+    try:
+        yield urlsplit(url).password or ""
+    except ValueError:
+        return
