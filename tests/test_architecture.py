@@ -24,7 +24,7 @@ LEAN = "import agents, sys; sys.exit('django.conf' in sys.modules and 'importing
 # The floors of each room, the lowest first: an entry (a file or a folder) imports only from floors below its own.
 FLOORS = {
     "agents": [
-        "ids durations exceptions effects reserved apps models",
+        "ids durations instants exceptions effects reserved apps models",
         "guards registry on",
         "journal",
         "state agent",
