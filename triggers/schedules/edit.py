@@ -17,7 +17,8 @@ from triggers.dispatch.trigger_policy import policy_for
 from triggers.exceptions import RuleError
 from triggers.models import Schedule, Trigger
 from triggers.schedules.periodic_tasks import message_of
-from triggers.schedules.preview import DEFAULT, describe, plan_of, refuse_never
+from triggers.schedules.plans import plan_of
+from triggers.schedules.preview import DEFAULT, describe, refuse_never
 from triggers.schedules.rows import VANISHED, add_schedule, read_again, remove, set_enabled, set_rule
 from triggers.schedules.rules.rows import rule_of
 from triggers.schedules.rules.rule import Rule

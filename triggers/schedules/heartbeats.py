@@ -29,8 +29,9 @@ from triggers.dispatch.admission import loop_rate
 from triggers.exceptions import RuleError
 from triggers.models import Revision, Schedule, Skip
 from triggers.schedules.clock import just_before
-from triggers.schedules.definition import ROWS, STATE, State
+from triggers.schedules.definition import ROWS, STATE
 from triggers.schedules.plan import CLOSED_IN_A_ROW, EVER, Plan, Stretch
+from triggers.schedules.plans import plan_of
 from triggers.schedules.rules.interval import Interval
 
 log = structlog.get_logger(__name__)
@@ -139,7 +140,7 @@ def _move(schedule: Schedule, asked: Asked, now: datetime) -> None:
     """RuleError: there is nothing to move, or nowhere to move it to."""
     if schedule.next_fire_at is None or schedule.due_at is None:
         raise RuleError(f"the heartbeat has no next time: {schedule.get_rest_display()}")
-    old = State.of(schedule).plan(schedule.anchor_at)
+    old = plan_of(schedule)
     if not isinstance(old.rule, Interval):
         raise RuleError("the heartbeat is no interval")
     given = _clamped(schedule, asked.after)

@@ -21,10 +21,10 @@ from tests.support.triggers import make_trigger
 from triggers.models import Decision, Event, ExclusionCalendar, Revision, Schedule, Skip, Trigger
 from triggers.schedules.backfill.advance import advance
 from triggers.schedules.backfill.start import start_backfill
-from triggers.schedules.explain.periods import Period, periods_of
 from triggers.schedules.explain.why import Answer, Verdict, why
 from triggers.schedules.firing import due
 from triggers.schedules.heartbeats import set_pace
+from triggers.schedules.plans import Period, periods_of
 
 pytestmark = pytest.mark.django_db
 

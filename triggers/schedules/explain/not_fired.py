@@ -8,8 +8,9 @@ from django.conf import settings
 from agents.durations import in_words
 from triggers.models import Schedule, Skip
 from triggers.schedules.explain.fired import why_late
-from triggers.schedules.explain.periods import Period, change_at, stretch_of
+from triggers.schedules.explain.periods import change_at, stretch_of
 from triggers.schedules.explain.verdicts import Answer, Question, Verdict, answer
+from triggers.schedules.plans import Period
 from triggers.schedules.rules.interval import Interval
 
 CAUGHT_UP = {
@@ -53,7 +54,7 @@ def _extent(question: Question, skip: Skip) -> str:
 
 
 def _why_skipped(question: Question, skip: Skip) -> str:
-    state, said = question.period.state, f": {skip.detail}" if skip.detail else ""
+    state, said = question.period.definition, f": {skip.detail}" if skip.detail else ""
     match skip.reason:
         case Skip.Reason.MISSED:
             return f"It was missed, and {CAUGHT_UP[state.catch_up]}. {why_late(question, question.time)}"
@@ -85,7 +86,7 @@ def _why_closed(reason: str, detail: str) -> str:
 def why_paused(question: Question, skip: Skip | None = None) -> str:
     """Since when it was switched off, until when, by whom, with which note."""
     schedule, period = question.schedule, question.period
-    if period.state.enabled:
+    if period.definition.enabled:
         first, last = (skip.first, skip.last) if skip else (question.time, question.time)
         return f"It was switched off then, at least from {question.span(first, last, 'to')}."
     since, until = stretch_of(question.periods, period)
@@ -108,7 +109,7 @@ def why_paused(question: Question, skip: Skip | None = None) -> str:
 def what_could_not_be(question: Question) -> Answer | None:
     """What of its state at that time kept it from firing; None: nothing did."""
     schedule, period, time = question.schedule, question.period, question.time
-    state = period.state
+    state = period.definition
     if _forgets(question, period):
         return forgotten(question)
     if time <= schedule.created_at and question.nominal is None:
@@ -145,7 +146,7 @@ def why_retired(question: Question) -> str:
         often = "once" if schedule.rest == Schedule.Rest.DONE else f"{schedule.max_fires} times"
         return f"It was to fire {often}, and had: the last time at {question.say(last)}."
     # A one-shot that was armed again: what had been on before it was switched off fired once.
-    on = [period for period in question.periods if period.state.enabled and period.since < question.time]
+    on = [period for period in question.periods if period.definition.enabled and period.since < question.time]
     if on and (plan := on[-1].plan) and plan.once:
         first = next(plan.fires(on[-1].since), None)
         if first and question.time > first:

@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 
 from triggers.models import Decision, Schedule, Skip
 from triggers.schedules.clock import just_before, say
-from triggers.schedules.explain.periods import Period
 from triggers.schedules.plan import Plan
+from triggers.schedules.plans import Period
 from triggers.schedules.rules.rule import latest_fire
 
 MINUTE = timedelta(minutes=1)
@@ -85,7 +85,7 @@ class Question:
 
 
 def answer(question: Question, verdict: Verdict, text: str, *facts: tuple[str, str], **links: Any) -> Answer:
-    state = question.period.state
+    state = question.period.definition
     before, after = nearest(question)
     shown = [("Asked", question.say(question.start)), ("Rule then", state.describe()), *facts]
     if before:

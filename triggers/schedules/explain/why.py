@@ -26,10 +26,11 @@ from triggers.schedules.explain.not_fired import (
     why_retired,
 )
 from triggers.schedules.explain.outages import silence_at
-from triggers.schedules.explain.periods import Period, change_at, periods_of
+from triggers.schedules.explain.periods import change_at
 from triggers.schedules.explain.verdicts import MINUTE, Question, answer, nearest
 from triggers.schedules.explain.verdicts import Answer as Answer
 from triggers.schedules.explain.verdicts import Verdict as Verdict
+from triggers.schedules.plans import Period, periods_of
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.interval import Interval
 
@@ -85,8 +86,8 @@ def _zone_at(periods: Sequence[Period], at: datetime) -> ZoneInfo:
 def _zone_of(period: Period) -> ZoneInfo:
     """Of its crontab; else that of its active hours, or UTC."""
     try:
-        own = "" if period.state.values.get("crontab") else period.state.values.get("active_zone")
-        return zone_of(own) if own else period.state.zone
+        own = "" if period.definition.values.get("crontab") else period.definition.values.get("active_zone")
+        return zone_of(own) if own else period.definition.zone
     except RuleError:
         return IN_UTC
 
@@ -103,7 +104,7 @@ def _what_came_twice(question: Question) -> Answer | None:
     first = local_time.shown_before(question.start, question.zone)
     if question.nominal or first is None or question.period.plan is None or _follows_elapsed_time(question.period):
         return None
-    named = question.period.named(first, first + (question.end - question.start))
+    named = question.period.names(first, first + (question.end - question.start))
     if named is None:
         return None
     before = why(question.schedule, first, question.end - question.start, zone=question.zone, now=question.now)
@@ -130,7 +131,7 @@ def _what_is_accounted_for(question: Question) -> Answer | None:
 def _what_is_not_named(question: Question) -> Answer | None:
     if question.nominal is not None:
         return None
-    state = question.period.state
+    state = question.period.definition
     text = f"Its rule does not name this time: {state.describe()}."
     before, after = nearest(question)
     if before and after:
@@ -161,8 +162,8 @@ def _expectation(question: Question) -> str:
 
 def _told_apart(question: Question, period: Period, verb: str) -> str:
     """How its rule differs from the one that held at the time asked for."""
-    words, rule = period.state.describe(), period.plan.rule if period.plan else None
-    if words == question.period.state.describe() and isinstance(rule, Interval) and rule.anchor:
+    words, rule = period.definition.describe(), period.plan.rule if period.plan else None
+    if words == question.period.definition.describe() and isinstance(rule, Interval) and rule.anchor:
         return f"its interval {verb} counted from {question.say(rule.anchor)}"
     return f"its rule {verb} “{words}”"
 
@@ -171,7 +172,7 @@ def _would_name(question: Question, period: Period) -> bool:
     clock = question.start.astimezone(question.zone).replace(tzinfo=None)
     width = question.end - question.start
     starts = (question.start, local_time.meant(clock, _zone_of(period)))
-    return any(period.named(start, start + width) for start in starts)
+    return any(period.names(start, start + width) for start in starts)
 
 
 def _by(question: Question, edit: datetime) -> str:
@@ -219,7 +220,7 @@ def _to_come(question: Question, due: datetime) -> Answer:
 def _retires_before(question: Question) -> tuple[bool, datetime | None]:
     """Will it have fired as often as it is to before this nominal time? Then also when the last time is, if there is one. The
     fires are counted, not listed: there may be two thousand million."""
-    schedule, plan, state, nominal = question.schedule, question.period.plan, question.period.state, question.time
+    schedule, plan, state, nominal = question.schedule, question.period.plan, question.period.definition, question.time
     if plan is None or (state.max_fires is None and not plan.once):
         return False, None
     left = 1 if plan.once else max(0, (state.max_fires or 0) - schedule.fires)
