@@ -5,7 +5,7 @@ the run that says so; the schedule keeps that within `pace_min` and `pace_max`, 
    times of the old grid that are left out are a Skip.
 2. Beat goes first. A schedule that is stale, due or locked is left alone and looked at again LATER: what its agent says
    is never lost, and no fire is.
-3. Whoever says something later is right: what was put off is dropped where the schedule has fired, was edited or was
+3. The later word counts: what was put off is dropped where the schedule has fired, was edited or was
    paced since.
 """
 
@@ -114,7 +114,7 @@ def _heartbeats(trigger_id: UUID) -> Any:
 
 
 def _set(id: int, asked: Asked, now: datetime) -> bool:
-    """False: somebody else has to do something first."""
+    """False: it is locked, or Beat has to settle or fire it first."""
     if not fetch(CLAIM, [id, now]):
         return False
     # Read after the lock, in a new statement: an edit that came just before it is seen.

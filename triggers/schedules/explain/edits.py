@@ -38,7 +38,7 @@ def change_at(schedule: Schedule, instant: datetime) -> Change | None:
     if entry:
         return Change(by=entry.by, note=str(entry.detail.get("note") or entry.detail.get("reason") or ""))
     revision = Revision.objects.filter(schedule=schedule.pk, until=instant).first()
-    return Change(by=f"somebody in the database ({revision.by})") if revision else None
+    return Change(by=f"a session of the database ({revision.by})") if revision else None
 
 
 def switched_off(periods: Sequence[Period], period: Period) -> tuple[datetime, datetime | None]:

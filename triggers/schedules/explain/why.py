@@ -118,7 +118,7 @@ def _accounted_for(question: Question) -> Answer | None:
     if schedule.trigger_id is None:
         text = "It was handed to Celery as an ordinary task; its result is among Celery's results."
         return question.answer(Verdict.SENT, text)
-    return question.answer(Verdict.UNKNOWN, "Beat accounted for it, but its event is gone: somebody deleted it.")
+    return question.answer(Verdict.UNKNOWN, "Beat accounted for it, but its event was deleted.")
 
 
 def _not_named(question: Question) -> Answer | None:

@@ -61,7 +61,7 @@ class SchedulePolicy:
 
     @classmethod
     def of(cls, schedule: Schedule) -> "SchedulePolicy":
-        """As the rows say, whoever wrote them."""
+        """From the rows, also those that SQL wrote."""
         columns = {name: getattr(schedule, name) for name in NAMES if name not in IN_TASK and name != "exclude"}
         in_task = {name: getattr(schedule.task, column) for name, column in IN_TASK.items()}
         slugs = sorted(calendar.slug for calendar in schedule.exclude.all()) if schedule.pk else ()
@@ -103,7 +103,7 @@ class SchedulePolicy:
     def apply(self, schedule: Schedule) -> None:
         """Write it into the schedule's rows, in the caller's transaction; RuleError if there is no such calendar."""
         calendars = calendars_named(self.exclude)
-        # The task before the schedule: everybody locks them in this order.
+        # The task before the schedule: the order of every lock.
         task = PeriodicTask.objects.select_for_update().get(pk=schedule.task_id)
         if any(getattr(task, column) != getattr(self, name) for name, column in IN_TASK.items()):
             for name, column in IN_TASK.items():
