@@ -128,7 +128,7 @@ def test_a_zone_at_the_end_stands_before_the_one_given() -> None:
         ("every day at 9:00 and 17:30", "write two schedules"),
         ("tomorrow at 9:00 and 17:00", "once is at one time"),
         ("every 2 months", "is no rule"),
-        ("at 2026-02-30T09:00", "is not a date and time of the calendar"),
+        ("at 2026-02-30T09:00", "is not a valid date and time"),
         ("30 february at 9:00", "there is no such day"),
         ("every 31 june at 9:00", "never fires"),
         ("on the 32nd of every month at 9:00", "day of month 32 is not between"),
