@@ -40,7 +40,7 @@ CHAOS = $(PY) -m tests.chaos $(if $(SEEDS),--seeds $(SEEDS)) $(if $(APPS),--apps
 	$(if $(INVARIANTS),--invariants $(INVARIANTS)) $(ARGS)
 FLOOD = tests/acceptance/test_three_thousand.py
 DURABLE = tests/integration/test_durable_failpoints.py tests/integration/test_wait_moments.py
-HISTORIES = tests/triggers/schedules/test_histories.py
+HISTORIES = $(addprefix tests/triggers/schedules/,test_histories.py test_plans.py test_why.py)
 
 chaos: export WAKEFUL_FULL = 1
 chaos: export WAKEFUL_PROOF_SECONDS = 180

@@ -1,25 +1,27 @@
 import re
 from datetime import timedelta
 
-UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 WORDS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
-WORD = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+PART = re.compile(
+    r"(\d+(?:\.\d+)?)\s*(?:(ms)|(s)(?:ec(?:ond)?s?)?|(m)(?:in(?:ute)?s?)?|(h)(?:ours?)?|(d)(?:ays?)?|(w)(?:eeks?)?)(?![a-z])"
+)
 LONGEST_TEXT = 100  # characters
 
 
 def parse_duration(value: str | float | timedelta) -> timedelta:
-    """A timedelta from "90s", "30m", "1h30m", "3d", "2w", or a number of seconds; ValueError says what is accepted."""
+    """A timedelta from "90s", "30m", "1h30m", "3d", "20 minutes", or a number of seconds; ValueError says what is accepted."""
     if isinstance(value, timedelta):
         return value
     if isinstance(value, (int, float)):
         return timedelta(seconds=value)
     if len(value) > LONGEST_TEXT:
         raise ValueError(f'a duration has at most {LONGEST_TEXT} characters; use e.g. "90s", "30m", "1h30m" or "3d"')
-    parts = WORD.findall(value)
-    if not parts or WORD.sub("", value).strip():
+    parts = PART.findall(value)
+    if not parts or PART.sub("", value).strip():
         raise ValueError(f'{value!r} is not a duration; use e.g. "90s", "30m", "1h30m" or "3d"')
     try:
-        return sum((timedelta(**{UNITS[unit]: float(number)}) for number, unit in parts), timedelta())
+        return sum((timedelta(**{UNITS["".join(unit)]: float(number)}) for number, *unit in parts), timedelta())
     except OverflowError:
         raise ValueError(f"{value!r} is too long for the calendar") from None
 

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict, Unpack
 
 from .durations import parse_duration
+from .instants import parse_instant
 
 CatchUp = Literal["latest", "skip", "all"]
 Length = str | float | timedelta  # "30m", seconds, or a timedelta
@@ -101,7 +102,7 @@ def every(interval: Length, *, slug: str = "", **policy: Unpack[Policy]) -> Inte
 
 def at(instant: str | datetime, *, slug: str = "", **policy: Unpack[Policy]) -> ClockedTrigger:
     """Wake once, at an instant with an offset, such as "2026-12-01T09:00+01:00"; ValueError if it has none."""
-    moment = datetime.fromisoformat(instant) if isinstance(instant, str) else instant
+    moment = parse_instant(instant) if isinstance(instant, str) else instant
     if moment.tzinfo is None:
         raise ValueError(f"on.at({instant!r}): the instant has no offset; use e.g. 2026-12-01T09:00+01:00")
     return ClockedTrigger(at=moment, slug=slug, policy=_known("at", policy))

@@ -1,6 +1,5 @@
 """Typed settings from the environment, read once; invalid values raise. `NAME_FILE` names a file with the value of `NAME`."""
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,8 +10,9 @@ from typing import Any, TypeVar
 from django.core.exceptions import ImproperlyConfigured
 from environs import EnvError, FileAwareEnv
 
+from agents.durations import parse_duration
+
 T = TypeVar("T")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,9 @@ class Env:
     def duration(self, name: str, default: str, meaning: str = "") -> timedelta:
         """A duration above zero: 15ms, 2.5s, 10m, 1h, 30d."""
         with _loud(name, "must be a duration above zero with a unit, such as 15ms, 2.5s, 10m, 1h or 30d"):
-            value = _parse_duration(self._env.str(name, default))
+            value = parse_duration(self._env.str(name, default))
+            if not value:
+                raise ValueError
         return self._keep(name, default, meaning, value)
 
     def words(self, name: str, default: str, meaning: str = "", *, secret: bool = False) -> list[str]:
@@ -119,13 +121,3 @@ def _loud(name: str, expected: str) -> Iterator[None]:
         raise ImproperlyConfigured(
             f"{detail} Correct the environment variable {name}, or unset it for the default."
         ) from None
-
-
-def _parse_duration(text: str) -> timedelta:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", text.strip())
-    if not match:
-        raise ValueError
-    length = timedelta(seconds=float(match[1]) * _SECONDS[match[2]])
-    if not length:
-        raise ValueError
-    return length

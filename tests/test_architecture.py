@@ -25,7 +25,7 @@ LEAN = "import agents, sys; sys.exit('django.conf' in sys.modules and 'importing
 FLOORS = {
     "agents": [
         "redaction tool_cap",
-        "ids durations exceptions effects reserved apps models",
+        "ids durations instants exceptions effects reserved apps models",
         "guards registry on",
         "journal",
         "state agent",

@@ -1,20 +1,17 @@
 """Commands that act on runs, by id or by filter."""
 
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from django.core.management.base import CommandError
 from django.db.models import QuerySet
-from django.utils import timezone
-from django.utils.dateparse import parse_datetime
 
-from agents.durations import parse_duration
 from runs.actions.select import select_runs
 from runs.api.runs_json import RunSerializer
 from runs.management.each import EachCommand
+from runs.management.time_arguments import since
 from runs.models import Run
 from runs.states import RunStatus
 
@@ -51,7 +48,7 @@ class FoundRunsCommand(EachRunCommand):
         found.add_argument("--trigger", metavar="SLUG", help="select runs of this trigger")
         found.add_argument("--event", type=UUID, metavar="ID", help="select runs of this event")
         found.add_argument(
-            "--since", type=instant, metavar="WHEN", help="select runs created since, e.g. 2h or 2026-05-01T08:00Z"
+            "--since", type=since, metavar="WHEN", help="select runs created since, e.g. 2h or 2026-05-01T08:00Z"
         )
         parser.add_argument("--dry-run", action="store_true", help="only print how many runs match")
 
@@ -69,18 +66,3 @@ class FoundRunsCommand(EachRunCommand):
     def _found(self, **wanted: Any) -> QuerySet[Run]:
         runs = select_runs(**wanted)
         return runs if wanted["status"] else runs.filter(status__in=self.meant)
-
-
-def instant(text: str) -> datetime:
-    """A duration ago, or an instant; UTC by default."""
-    try:
-        return timezone.now() - parse_duration(text)
-    except ValueError:
-        pass
-    try:
-        moment = parse_datetime(text)
-    except ValueError:
-        moment = None
-    if moment is None:
-        raise ArgumentTypeError(f"{text!r} is not a duration (2h, 3d) or an instant (2026-05-01T08:00Z)")
-    return moment if timezone.is_aware(moment) else moment.replace(tzinfo=UTC)

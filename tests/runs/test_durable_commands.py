@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
-from runs.management.each_run import instant
+from runs.management.time_arguments import since
 from runs.models import Approval, AuditEntry, Run, Step
 from runs.states import RunStatus
 from tests.runs.actions.test_approve import ARGUMENTS, make_asking_run
@@ -198,6 +198,6 @@ def test_neither_everything_nor_both_can_be_meant(command: str) -> None:
 
 
 def test_since_is_a_duration_ago_or_an_instant() -> None:
-    assert abs(instant("2h") - (timezone.now() - timedelta(hours=2))) < timedelta(seconds=5)
-    assert instant("2026-05-01T08:00") == instant("2026-05-01T10:00+02:00") == datetime(2026, 5, 1, 8, tzinfo=UTC)
+    assert abs(since("2h") - (timezone.now() - timedelta(hours=2))) < timedelta(seconds=5)
+    assert since("2026-05-01T08:00") == since("2026-05-01T10:00+02:00") == datetime(2026, 5, 1, 8, tzinfo=UTC)
     assert run_command("requeue", "--since", "soon")[2] is False

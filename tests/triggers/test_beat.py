@@ -136,12 +136,6 @@ def test_a_batch_takes_the_oldest_first() -> None:
 # Missed ticks
 
 
-def test_latest_fires_only_the_newest_missed_tick() -> None:
-    make_schedule(every(HOUR), catch_up="latest")
-
-    assert fire_all(NINE + 5 * HOUR + 10 * MINUTE) == [NINE + 5 * HOUR]
-
-
 def test_skip_fires_no_missed_tick() -> None:
     schedule = make_schedule(every(HOUR), catch_up="skip")
 

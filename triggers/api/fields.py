@@ -3,13 +3,13 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any
 
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 
+from agents.instants import parse_instant
 from runs.api.resource import BySlug, Resource
 from triggers.exceptions import RuleError
 from triggers.schedules.clock import LONGEST_ZONE, refuse_beyond, zone_of
@@ -23,12 +23,9 @@ class Instant(serializers.CharField):
     def to_internal_value(self, data: Any) -> Any:
         text = UNESCAPED.sub(r"+\1", super().to_internal_value(data))
         try:
-            at = datetime.fromisoformat(text)
-        except ValueError:
-            raise ValidationError("Enter a time, e.g. 2026-11-20T09:00 or 2026-11-20T09:00+01:00.") from None
-        try:
+            at = parse_instant(text)
             refuse_beyond(at)
-        except RuleError as error:
+        except ValueError as error:
             raise ValidationError(str(error)) from None
         return at
 

@@ -45,7 +45,8 @@ from triggers.schedules.edit import (
     resume_schedule,
 )
 from triggers.schedules.explain.why import why
-from triggers.schedules.preview import describe, plan_of, preview, upcoming
+from triggers.schedules.plans import UNSETTLED, plan_of
+from triggers.schedules.preview import describe, preview, upcoming
 from triggers.schedules.rows import RELATED
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.rows import rule_of
@@ -76,7 +77,7 @@ class ScheduleResource(ListModelMixin, RetrieveModelMixin, Resource):
         "fire": "triggers.fire_trigger",
         "backfill": "triggers.backfill_schedule",
     }
-    queryset = Schedule.objects.select_related(*RELATED).prefetch_related("exclude")
+    queryset = Schedule.objects.select_related(*RELATED).prefetch_related("exclude", UNSETTLED)
     serializer_class = ScheduleSerializer
 
     def get_queryset(self) -> QuerySet[Schedule]:

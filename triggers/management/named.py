@@ -1,7 +1,4 @@
-"""Objects and times that a command's arguments name."""
-
-from argparse import ArgumentTypeError
-from datetime import datetime
+"""Objects that a command's arguments name."""
 
 from django.core.exceptions import ValidationError
 from django.core.management import CommandError
@@ -32,10 +29,3 @@ def schedule_named(name: str) -> Schedule:
     if not found:
         raise CommandError(f"No such schedule: {name}")
     return found
-
-
-def instant(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} is not a time; use e.g. 2026-11-20 or 2026-11-20T09:00") from None

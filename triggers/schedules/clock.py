@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from agents.instants import parse_instant
 from triggers.exceptions import RuleError
 
 
@@ -67,6 +68,31 @@ def refuse_beyond(instant: datetime, *, field: str = "") -> None:
     """RuleError if an instant is so early or so late that arithmetic about it could leave the calendar."""
     if not FIRST_YEAR <= instant.year <= LAST_YEAR:
         raise RuleError(f"{instant:%Y-%m-%d} is not between the years {FIRST_YEAR} and {LAST_YEAR}", field=field)
+
+
+def aware(instant: str | datetime) -> datetime:
+    """The instant in UTC; RuleError if it has no offset, or is beyond the calendar."""
+    try:
+        at = parse_instant(instant) if isinstance(instant, str) else instant
+        in_utc = at.astimezone(UTC)
+    except ValueError as error:
+        raise RuleError(str(error)) from None
+    except OverflowError:
+        raise RuleError(f"{instant} is beyond the calendar") from None
+    if at.tzinfo is None:
+        raise RuleError(f"{instant!s} has no offset; use e.g. 2026-12-01T09:00+01:00")
+    refuse_beyond(in_utc)
+    return in_utc
+
+
+def instant_from_row(text: str) -> datetime:
+    """An instant in UTC from the JSON of a row; RuleError if it is beyond the calendar."""
+    try:
+        instant = datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise RuleError(f"{text!r} is beyond the calendar") from None
+    refuse_beyond(instant)
+    return instant
 
 
 def just_before(instant: datetime) -> datetime:

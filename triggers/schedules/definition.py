@@ -1,29 +1,27 @@
-"""What decides when a schedule fires, as it is and as it was: read from its rows, or from a Revision that an edit left.
+"""What decides when a schedule fires: read from its rows, from a revision that an edit left, or from a draft of rows.
 
-One form for both, the JSON that the database function `triggers_state` makes of the rows.
+One form for all of them, the JSON that the database function `triggers_state` makes of the rows.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from runs.db.sql import fetch
 from triggers.exceptions import RuleError
 from triggers.models import Revision, Schedule
-from triggers.schedules.clock import refuse_beyond, zone_of
+from triggers.schedules.calendars import calendars_named
+from triggers.schedules.clock import instant_from_row, zone_of
 from triggers.schedules.plan import Plan
-from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.interval import LONGEST
 from triggers.schedules.rules.once import Clocked
-from triggers.schedules.rules.rows import interval_of
+from triggers.schedules.rules.rows import columns_of, columns_of_task, rule_from
 from triggers.schedules.rules.rule import Rule
-from triggers.schedules.rules.sun import Solar
 from triggers.schedules.terms.active_hours import ActiveHours
 from triggers.schedules.terms.excluded_days import ExcludedDays
+from triggers.schedules.terms.policy import SchedulePolicy
 
 STATE = """triggers_state(periodic, crontab, "interval", clocked, solar, schedule)"""
 ROWS = """
@@ -36,17 +34,30 @@ LEFT JOIN django_celery_beat_solarschedule solar ON solar.id = periodic.solar_id
 
 
 @dataclass(frozen=True)
-class State:
+class Draft:
+    """A rule and a policy that have no rows yet."""
+
+    rule: Rule
+    policy: SchedulePolicy
+
+
+@dataclass(frozen=True)
+class Definition:
     """The columns of a schedule's rows that decide when it fires; `values` as `triggers_state` gives them."""
 
-    schedule_id: int
+    schedule_id: int | None
     values: Mapping[str, Any]
 
     @classmethod
-    def of(cls, schedule: Schedule) -> "State":
-        """As its rows are now."""
-        [(values,)] = fetch(f"SELECT {STATE} FROM {ROWS} WHERE schedule.id = %s::bigint", [schedule.pk])  # noqa: S608
-        return cls(schedule.pk, json.loads(values))
+    def of(cls, source: Schedule | Revision | Draft) -> "Definition":
+        """RuleError if no row can hold a draft, or it names a calendar that does not exist."""
+        match source:
+            case Schedule():
+                return cls(source.pk, _values_of_rows(source))
+            case Revision():
+                return cls(source.schedule_id, source.state)
+            case Draft():
+                return cls(None, _values_of_draft(source))
 
     @property
     def enabled(self) -> bool:
@@ -66,6 +77,7 @@ class State:
 
     @property
     def anchor(self) -> datetime | None:
+        """What its interval counted from when Beat saw it last; see `plans`."""
         return _instant(self.values.get("anchor"))
 
     @property
@@ -87,35 +99,25 @@ class State:
 
     @property
     def zone(self) -> ZoneInfo:
-        """Of its crontab; UTC for what has none. RuleError if there is no such zone."""
+        """The zone of its crontab; UTC if it has none. RuleError if there is no such zone."""
         crontab = self.values.get("crontab")
         return zone_of(crontab["zone"] if crontab else "UTC")
 
     @property
     def spec(self) -> str:
-        """The rule and where it starts, to tell whether an edit changed them; RuleError as `rule`."""
-        return spec_of(self.rule(), self.start)
+        """The rule and its start, to tell whether an edit changed them; RuleError as `rule`."""
+        rule, start = self.rule(), self.start
+        return f"{rule}, from {start.isoformat()}" if start else str(rule)
 
     def rule(self, anchor: datetime | None = None) -> Rule:
-        """RuleError if it says nothing that can be carried out."""
-        if crontab := self.values.get("crontab"):
-            return _cron(
-                crontab["minute"], crontab["hour"], crontab["day_of_month"], crontab["month"], crontab["day_of_week"],
-                crontab["zone"],
-            )  # fmt: skip
-        if interval := self.values.get("interval"):
-            return interval_of(interval["every"], interval["period"], anchor)
-        if at := _instant(self.values.get("clocked")):
-            return Clocked(at=at)
-        if solar := self.values.get("solar"):
-            return Solar(event=solar["event"], latitude=float(solar["latitude"]), longitude=float(solar["longitude"]))
-        raise RuleError("it has no crontab, interval, clocked time or solar event")
+        """RuleError if its rows have no valid rule."""
+        return rule_from(self.values, anchor)
 
-    def plan(self, anchor: datetime | None = None) -> Plan:
-        """When it fires while it is enabled; `anchor` is an interval's, in place of its own. RuleError as `rule`."""
+    def plan(self, anchor: datetime | None) -> Plan:
+        """When it fires while it is enabled; an interval counts from `anchor`. RuleError as `rule`."""
         own = self.values.get("active_zone")
         return Plan(
-            rule=self.rule(anchor or self.anchor),
+            rule=self.rule(anchor),
             zone=zone_of(own) if own else self.zone,
             start=self.start,
             end=self.end,
@@ -123,58 +125,63 @@ class State:
             days=[(slug, _days(days)) for slug, days in sorted(self.values.get("exclude", {}).items())],
             jitter=_length(self.values["jitter"]),
             spread=_length(self.values["spread"]),
-            seed=str(self.schedule_id),
+            seed=str(self.schedule_id or ""),
             once=self.one_off,
         )
 
     def describe(self) -> str:
-        """Its rule in words, or what is wrong with it."""
+        """Its rule in words, or the problem with it."""
         try:
             return self.rule().words
         except RuleError as error:
             return str(error)
 
 
-def spec_of(rule: Rule, start: datetime | None) -> str:
-    """A rule and where it starts, as `Schedule.spec` has them."""
-    return f"{rule}, from {start.isoformat()}" if start else str(rule)
-
-
-def states_of(schedule: Schedule) -> list[tuple[State, datetime, datetime | None]]:
-    """What held from when until when, oldest first; the last is what holds now, until None."""
-    history: list[tuple[State, datetime, datetime | None]] = []
+def definitions_of(schedule: Schedule) -> list[tuple[Definition, datetime, datetime | None]]:
+    """Every definition with the period in which it held, oldest first; the last holds now, until None."""
+    history: list[tuple[Definition, datetime, datetime | None]] = []
     since = schedule.created_at
     for revision in Revision.objects.filter(schedule=schedule.pk).order_by("until", "id"):
-        history.append((State(schedule.pk, revision.state), since, revision.until))
+        history.append((Definition.of(revision), since, revision.until))
         since = revision.until
-    return [*history, (State.of(schedule), since, None)]
+    return [*history, (Definition.of(schedule), since, None)]
+
+
+def _values_of_rows(schedule: Schedule) -> dict[str, Any]:
+    task = schedule.task
+    values = {
+        **_values_of_policy(SchedulePolicy.of(schedule)), **columns_of_task(task), "name": task.name,
+        "enabled": task.enabled, "one_off": task.one_off, "spec": schedule.spec,
+        "exclude": {calendar.slug: calendar.days for calendar in schedule.exclude.all()},
+        "anchor": schedule.anchor_at and schedule.anchor_at.isoformat(),
+    }  # fmt: skip
+    return {name: value for name, value in values.items() if value not in (None, {})}
+
+
+def _values_of_draft(draft: Draft) -> dict[str, Any]:
+    return {
+        **_values_of_policy(draft.policy), **columns_of(draft.rule),
+        "enabled": True, "one_off": isinstance(draft.rule, Clocked),
+        "exclude": {calendar.slug: calendar.days for calendar in calendars_named(draft.policy.exclude)},
+    }  # fmt: skip
+
+
+def _values_of_policy(policy: SchedulePolicy) -> dict[str, Any]:
+    return {name: _whole(value) for name, value in policy.dump().items()}
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value  # as PostgreSQL writes it
 
 
 def _instant(text: str | None) -> datetime | None:
-    if not text:
-        return None
-    try:
-        instant = datetime.fromisoformat(text).astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise RuleError(f"{text!r} is beyond the calendar") from None
-    refuse_beyond(instant)
-    return instant
+    return instant_from_row(text) if text else None
 
 
 def _length(seconds: Any) -> timedelta:
     if not isinstance(seconds, (int, float)) or not seconds <= LONGEST.total_seconds():
         raise RuleError(f"a length of {seconds} s is more than 100 years")
     return timedelta(seconds=seconds)
-
-
-# Thousands of schedules share a few rules.
-
-
-@lru_cache(10_000)
-def _cron(minute: str, hour: str, day_of_month: str, month: str, day_of_week: str, zone: str) -> Cron:
-    return Cron(
-        minute=minute, hour=hour, day_of_month=day_of_month, month=month, day_of_week=day_of_week, zone=zone_of(zone)
-    )
 
 
 @lru_cache(1000)

@@ -17,7 +17,8 @@ from triggers.dispatch.trigger_policy import policy_for
 from triggers.exceptions import RuleError
 from triggers.models import Schedule, Trigger
 from triggers.schedules.periodic_tasks import message_of
-from triggers.schedules.preview import DEFAULT, describe, plan_of, refuse_never
+from triggers.schedules.plans import plan_of
+from triggers.schedules.preview import DEFAULT, describe, refuse_never
 from triggers.schedules.rows import VANISHED, add_schedule, read_again, remove, set_enabled, set_rule
 from triggers.schedules.rules.rows import rule_of
 from triggers.schedules.rules.rule import Rule
@@ -76,8 +77,8 @@ def edit_schedule(
 
 
 def locked(schedule: Schedule) -> Schedule:
-    """As it is now; nobody else edits it before the caller's transaction ends."""
-    # The task before the schedule: everybody locks them in this order.
+    """Lock and read it; no other session can edit it before the caller's transaction ends."""
+    # The task before the schedule: the order of every lock.
     PeriodicTask.objects.select_for_update().get(pk=schedule.task_id)
     return read_again(schedule)
 
@@ -141,7 +142,7 @@ def is_declared(schedule: Schedule) -> bool:
 
 
 def _switch(schedule: Schedule, enabled: bool) -> None:
-    # Locked, so that of two who switch it only one is told that he did.
+    # Locked: of two requests to switch it, one is refused.
     task = PeriodicTask.objects.select_for_update().get(pk=schedule.task_id)
     if task.enabled == enabled:
         off = schedule.rest if schedule.rest not in ("", Schedule.Rest.OFF) else "paused"

@@ -5,7 +5,7 @@ the run that says so; the schedule keeps that within `pace_min` and `pace_max`, 
    times of the old grid that are left out are a Skip.
 2. Beat goes first. A schedule that is stale, due or locked is left alone and looked at again LATER: what its agent says
    is never lost, and no fire is.
-3. Whoever says something later is right: what was put off is dropped where the schedule has fired, was edited or was
+3. The later word counts: what was put off is dropped where the schedule has fired, was edited or was
    paced since.
 """
 
@@ -29,8 +29,9 @@ from triggers.dispatch.admission import loop_rate
 from triggers.exceptions import RuleError
 from triggers.models import Revision, Schedule, Skip
 from triggers.schedules.clock import just_before
-from triggers.schedules.definition import ROWS, STATE, State
+from triggers.schedules.definition import ROWS, STATE
 from triggers.schedules.plan import CLOSED_IN_A_ROW, EVER, Plan, Stretch
+from triggers.schedules.plans import plan_of
 from triggers.schedules.rules.interval import Interval
 
 log = structlog.get_logger(__name__)
@@ -113,7 +114,7 @@ def _heartbeats(trigger_id: UUID) -> Any:
 
 
 def _set(id: int, asked: Asked, now: datetime) -> bool:
-    """False: somebody else has to do something first."""
+    """False: it is locked, or Beat has to settle or fire it first."""
     if not fetch(CLAIM, [id, now]):
         return False
     # Read after the lock, in a new statement: an edit that came just before it is seen.
@@ -139,7 +140,7 @@ def _move(schedule: Schedule, asked: Asked, now: datetime) -> None:
     """RuleError: there is nothing to move, or nowhere to move it to."""
     if schedule.next_fire_at is None or schedule.due_at is None:
         raise RuleError(f"the heartbeat has no next time: {schedule.get_rest_display()}")
-    old = State.of(schedule).plan(schedule.anchor_at)
+    old = plan_of(schedule)
     if not isinstance(old.rule, Interval):
         raise RuleError("the heartbeat is no interval")
     given = _clamped(schedule, asked.after)

@@ -6,6 +6,7 @@ A filter searches the first SEEN rows of a kind.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -13,19 +14,21 @@ from itertools import islice, takewhile
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, prefetch_related_objects
 
 from agents.durations import in_words
 from runs.db.sql import database_now, fetch
 from triggers.exceptions import RuleError
 from triggers.models import Schedule
 from triggers.schedules.clock import just_before
-from triggers.schedules.definition import State
 from triggers.schedules.plan import Plan
+from triggers.schedules.plans import next_fire, plan_of
 from triggers.schedules.reminders import text_of
+from triggers.schedules.rows import RELATED
+from triggers.schedules.rules.rows import rule_of
 from triggers.schedules.rules.rule import Rule
 from triggers.upcoming.entry import BY_CLOCK, KINDS, Coming, Span, soonest
-from triggers.upcoming.of_runs import STATES, put_off, timers, wakes, windows
+from triggers.upcoming.of_runs import put_off, timers, wakes, windows
 
 REPEATS = 100  # further times of one schedule that are computed
 WALKED = 1000  # fires of a schedule with max_fires that are counted before a future day
@@ -69,27 +72,19 @@ def not_by_clock(span: Span, limit: int, wanted: frozenset[str], agent: str) -> 
 
 @dataclass(frozen=True)
 class Clock:
-    """The future fires of a schedule; `plan` None: its next fire is its last, or its rule cannot be read."""
+    """The future fires of a schedule."""
 
     schedule: Schedule
-    state: State
-    plan: Plan | None
-
-    @classmethod
-    def of(cls, schedule: Schedule, state: State) -> "Clock":
-        try:
-            plan = None if state.one_off else state.plan()
-        except RuleError:
-            plan = None
-        return cls(schedule, state, plan)
+    plan: Plan
 
     def within(self, span: Span, most: int) -> list[tuple[datetime, datetime]]:
         """Up to `most` nominal and due times; the first one may be late."""
-        first, due = self.schedule.next_fire_at, self.schedule.due_at
-        if first is None or due is None:
+        first = next_fire(self.schedule, self.plan)
+        if first is None:
             return []
+        due = self.plan.due(first)
         found = [(first, due)] if due < span.until and (due >= span.start or not span.is_to_come) else []
-        if self.plan is not None:
+        if not self.plan.once:
             found += self._later(self.plan, first, span, most - len(found))
         return found[:most]
 
@@ -108,9 +103,14 @@ class Clock:
 
 
 def clocks(schedules: Sequence[Schedule]) -> list[Clock]:
-    """The clocks of schedules, which were read with task and trigger; one query for all."""
-    states = {id: State(id, json.loads(values)) for id, values in fetch(STATES, [[one.pk for one in schedules]])}
-    return [Clock.of(one, states[one.pk]) for one in schedules if one.pk in states]
+    """The clocks of schedules that were read with RELATED; one query for the calendars of all. A schedule whose rows have
+    just become invalid is left out: Beat will record its problem."""
+    prefetch_related_objects(schedules, "exclude")
+    found: list[Clock] = []
+    for schedule in schedules:
+        with suppress(RuleError):
+            found.append(Clock(schedule, plan_of(schedule)))
+    return found
 
 
 def soonest_schedules(
@@ -122,8 +122,7 @@ def soonest_schedules(
     stretches = [armed.filter(due_at__lt=span.until)]
     if span.is_to_come:
         stretches = [armed.filter(due_at__lt=span.start), armed.filter(due_at__gte=span.start, due_at__lt=span.until)]
-    related = ("task", "trigger")
-    return [one for rows in stretches for one in soonest(rows, "due_at", limit, only).select_related(*related)]
+    return [one for rows in stretches for one in soonest(rows, "due_at", limit, only).select_related(*RELATED)]
 
 
 def only_those(kinds: frozenset[str], agent: str) -> Q:
@@ -171,7 +170,7 @@ def kind_of(schedule: Schedule) -> str:
 
 def _why(clock: Clock, pace: dict[str, Any]) -> str:
     schedule, trigger = clock.schedule, clock.schedule.trigger
-    said = text_of(schedule) or _rule_in_words(clock)
+    said = text_of(schedule) or _words(rule_of(schedule.task))
     if pace:
         said += f"; its agent asked for {in_words(timedelta(seconds=pace['asked'])) if pace['asked'] else 'at once'}"
         said += (
@@ -183,13 +182,6 @@ def _why(clock: Clock, pace: dict[str, Any]) -> str:
     if trigger and trigger.paused_at:
         return f"{said}; its trigger is paused, so the event is held"
     return said
-
-
-def _rule_in_words(clock: Clock) -> str:
-    try:
-        return _words(clock.state.rule())
-    except RuleError as error:
-        return str(error)
 
 
 @lru_cache(1000)

@@ -14,6 +14,7 @@ from runs.db.sql import database_now, fetch
 from triggers.models import Schedule
 from triggers.schedules.clock import instant_of
 from triggers.schedules.reminders import text_of
+from triggers.schedules.rows import RELATED
 from triggers.upcoming.by_clock import Clock, clocks, kind_of, not_by_clock, only_those
 from triggers.upcoming.entry import BY_CLOCK, KINDS, SEEN, Span
 
@@ -100,7 +101,7 @@ def _first_of_each(days: Sequence[Day], wanted: frozenset[str], agent: str) -> l
     found = fetch(FIRST_OF_DAYS, [[day.start for day in days], [day.until for day in days], most])
     for number, count in Counter(number for number, _ in found).items():
         days[number - 1].is_more = count == most
-    chosen = Schedule.objects.filter(only, pk__in=[id for _, id in found]).select_related("task", "trigger")
+    chosen = Schedule.objects.filter(only, pk__in=[id for _, id in found]).select_related(*RELATED)
     return list(chosen.order_by("due_at")[: PER_DAY * len(days)])
 
 

@@ -10,10 +10,7 @@ from agents.reserved import SIGNAL
 from runs.attempt.effects import WAKEUP
 from runs.models import OutboxMessage, Run, Wait
 from triggers.models import Trigger, Window
-from triggers.schedules.definition import ROWS, STATE
 from triggers.upcoming.entry import Coming, Span, soonest
-
-STATES = f"SELECT schedule.id, {STATE} FROM {ROWS} WHERE schedule.id = ANY(%s::bigint[])"  # noqa: S608  (our own parts)
 
 
 def wakes(span: Span, limit: int, agent: str) -> list[Coming]:

@@ -7,6 +7,8 @@ from django import forms
 from django.core.exceptions import ValidationError
 from unfold.widgets import UnfoldAdminTextInputWidget
 
+from agents.instants import parse_instant
+
 FORMAT = "%Y-%m-%dT%H:%M:%S"
 
 
@@ -20,7 +22,7 @@ class LocalTime(forms.CharField):
     def clean(self, value: Any) -> datetime | None:
         text = super().clean(value)
         try:
-            at = datetime.fromisoformat(text) if text else None
+            at = parse_instant(text) if text else None
         except ValueError:
             raise ValidationError("Enter a date and time, e.g. 2026-11-20T09:00.") from None
         if at and not MINYEAR < at.year < MAXYEAR:  # converted to another zone, the first and last year may overflow

@@ -13,8 +13,9 @@ from config.console.schedules.recent_fires import recent
 from config.console.schedules.words import in_zone, notice_of, wakes, zone_of_schedule
 from triggers.exceptions import RuleError
 from triggers.models import Revision, Schedule
-from triggers.schedules.definition import State
-from triggers.schedules.preview import describe, plan_of, upcoming
+from triggers.schedules.definition import Definition
+from triggers.schedules.plans import plan_of
+from triggers.schedules.preview import describe, upcoming
 from triggers.schedules.terms.active_hours import ActiveHours
 
 AHEAD = 10  # fires
@@ -114,21 +115,21 @@ def _edits(schedule: Schedule) -> list[Section]:
     revisions = list(Revision.objects.filter(schedule=schedule).order_by("-until", "-id")[:EDITS])
     if not revisions:
         return []
-    states = [State.of(schedule), *(State(schedule.pk, revision.state) for revision in revisions)]
+    definitions = [Definition.of(schedule), *map(Definition.of, revisions)]
     return [
         Table(
             title="Edits",
             headers=("When", "What changed", "By"),
             rows=[
                 (moment(revision.until), "; ".join(changes(before, after)) or "no relevant change", revision.by)
-                for revision, after, before in zip(revisions, states, states[1:], strict=False)
+                for revision, after, before in zip(revisions, definitions, definitions[1:], strict=False)
             ],
             empty="",
         )
     ]
 
 
-def changes(before: State, after: State) -> list[str]:
+def changes(before: Definition, after: Definition) -> list[str]:
     """The changes of an edit, in words."""
     told: list[str] = []
     if before.describe() != after.describe():
@@ -146,12 +147,12 @@ def changes(before: State, after: State) -> list[str]:
     return told
 
 
-def _told(state: State, name: str) -> Any:
+def _told(definition: Definition, name: str) -> Any:
     """The value of a column as an instant in UTC; the stored text if it is not a valid instant."""
     with suppress(RuleError):
         if name in INSTANTS:
-            return getattr(state, name)
-    return state.values.get(name)
+            return getattr(definition, name)
+    return definition.values.get(name)
 
 
 INSTANTS = ("start", "end")  # each editor's session writes them in its own zone

@@ -1,14 +1,14 @@
 import json
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from datetime import timedelta
 from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from agents.durations import parse_duration
 from config import retention
 from runs.audit import record_about
 from runs.management.operator import operator
+from runs.management.time_arguments import duration
 from runs.retention.sweep import set_out_afresh
 
 
@@ -20,7 +20,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--afresh", action="store_true", help="start at the oldest row, not where the last run ended"
         )
-        parser.add_argument("--budget", type=_duration, metavar="TIME", help="stop after this long, such as 30s or 10m")
+        parser.add_argument("--budget", type=duration, metavar="TIME", help="stop after this long, such as 30s or 10m")
         parser.add_argument("--json", action="store_true", dest="as_json", help="print a JSON list")
 
     def handle(self, *, dry_run: bool, afresh: bool, budget: timedelta | None, as_json: bool, **options: Any) -> None:
@@ -35,10 +35,3 @@ class Command(BaseCommand):
         verb = "would go" if dry_run else "gone"
         for one in pruned:
             self.stdout.write(f"{one.name:<16} {one.rows:>10} {verb}{'' if one.complete else ', and there is more'}")
-
-
-def _duration(text: str) -> timedelta:
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise ArgumentTypeError(str(error)) from None

@@ -89,7 +89,7 @@ def test_the_next_fires_are_in_its_own_zone() -> None:
     [
         (["why", "nobody", "--at", "2050-01-01T09:00"], "No such schedule: nobody"),
         (["why", "digest"], "--at"),
-        (["why", "digest", "--at", "noon"], "is not a time"),
+        (["why", "digest", "--at", "noon"], "is not a date and time"),
         (["why", "digest", "--at", "2050-01-01T09:00", "--tz", "Mars"], "no zone 'Mars'"),
         (["why", "digest", "--at", "0001-01-01T00:00"], "outside the calendar"),
         (["resume", "digest"], "active already"),

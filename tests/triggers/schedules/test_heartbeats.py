@@ -22,7 +22,7 @@ from triggers.dispatch.batch import dispatch
 from triggers.dispatch.rules import Rules
 from triggers.exceptions import RuleError
 from triggers.models import Decision, Event, Revision, Schedule, Skip, Trigger
-from triggers.schedules.definition import states_of
+from triggers.schedules.definition import definitions_of
 from triggers.schedules.edit import create_schedule
 from triggers.schedules.firing import due
 from triggers.schedules.heartbeats import set_pace
@@ -99,10 +99,10 @@ def test_what_held_before_is_kept() -> None:
 
     paced(schedule, 2 * HOUR)
 
-    (before, _, until), (after, since, _) = states_of(schedule)
+    (before, _, until), (after, since, _) = definitions_of(again(schedule))
     assert until == since == NINE + MINUTE
-    assert next(before.plan().raw(NINE - HOUR)) == NINE - HOUR / 2
-    assert next(after.plan().raw(NINE - HOUR)) == NINE + 2 * HOUR + MINUTE
+    assert next(before.plan(before.anchor).raw(NINE - HOUR)) == NINE - HOUR / 2
+    assert next(after.plan(after.anchor).raw(NINE - HOUR)) == NINE + 2 * HOUR + MINUTE
     assert Revision.objects.get().by == f"run:{RUN}"
 
 
@@ -364,7 +364,7 @@ def test_one_that_a_person_makes_coalesces_too(monkeypatch: pytest.MonkeyPatch) 
     made = create_schedule(name="watch", rule=Interval(every=HOUR), agent="watcher", policy=policy, by="ada")
 
     assert made.trigger and made.trigger.overlap == Trigger.Overlap.QUEUE_ONE
-    with pytest.raises(RuleError, match="every so often"):
+    with pytest.raises(RuleError, match="needs an interval"):
         create_schedule(name="daily", rule=Cron.parse("0 9 * * *"), agent="watcher", policy=policy, by="ada")
 
 

@@ -21,10 +21,10 @@ from tests.support.triggers import make_trigger
 from triggers.models import Decision, Event, ExclusionCalendar, Revision, Schedule, Skip, Trigger
 from triggers.schedules.backfill.advance import advance
 from triggers.schedules.backfill.start import start_backfill
-from triggers.schedules.explain.periods import Period, periods_of
 from triggers.schedules.explain.why import Answer, Verdict, why
 from triggers.schedules.firing import due
 from triggers.schedules.heartbeats import set_pace
+from triggers.schedules.plans import Period, periods_of
 
 pytestmark = pytest.mark.django_db
 
@@ -282,7 +282,7 @@ def test_a_pause_by_sql_names_whom_the_database_saw() -> None:
         )
     dated(schedule, MONDAY + HOUR)
 
-    assert "paused by somebody in the database (" in ask(schedule, "2050-03-07T09:00").text
+    assert "paused by a session of the database (" in ask(schedule, "2050-03-07T09:00").text
 
 
 def test_what_the_agent_of_a_heartbeat_left_out_says_so_and_names_the_run() -> None:

@@ -8,9 +8,10 @@ from rest_framework.utils.encoders import JSONEncoder
 
 from runs.exceptions import IllegalState
 from runs.management.operator import operator
+from runs.management.time_arguments import instant
 from triggers.api.backfills import BackfillSerializer
 from triggers.exceptions import RuleError
-from triggers.management.named import instant, schedule_named
+from triggers.management.named import schedule_named
 from triggers.schedules.backfill.start import start_backfill
 
 

@@ -5,11 +5,10 @@ from datetime import datetime
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.utils import timezone
-from django.utils.dateparse import parse_datetime
 
 from runs.management.each import EachCommand
 from runs.management.operator import operator
+from runs.management.time_arguments import since as since_when
 from triggers.dispatch.offers import offer_errors
 from triggers.dispatch.replay import replay
 from triggers.management.named import event_named, trigger_named
@@ -27,10 +26,15 @@ class Command(EachCommand):
         super().add_arguments(parser)
         parser.add_argument("--trigger", metavar="SLUG", help="only to this trigger, instead of all that match")
         parser.add_argument("--errors", action="store_true", help="all events whose dispatch ended in an error")
-        parser.add_argument("--since", metavar="TIME", help="with --errors: only from this time on, in ISO 8601")
+        parser.add_argument(
+            "--since",
+            type=since_when,
+            metavar="WHEN",
+            help="with --errors: only since then, such as 2h or 2026-05-01T08:00Z",
+        )
 
     def handle(
-        self, *, ids: Sequence[str], as_json: bool, errors: bool = False, since: str | None = None, **options: Any
+        self, *, ids: Sequence[str], as_json: bool, errors: bool = False, since: datetime | None = None, **options: Any
     ) -> None:
         if not errors:
             if since or not ids:
@@ -39,8 +43,8 @@ class Command(EachCommand):
         if ids:
             raise CommandError("--errors takes no events.")
         slug = options["trigger"]
-        count = offer_errors(trigger=trigger_named(slug) if slug else None, since=_time(since), by=operator())
-        done = {"trigger": slug, "since": since, "events": count}
+        count = offer_errors(trigger=trigger_named(slug) if slug else None, since=since, by=operator())
+        done = {"trigger": slug, "since": since and since.isoformat(), "events": count}
         self.stdout.write(json.dumps(done) if as_json else f"{count} events are dispatched again, in batches")
         return None
 
@@ -50,15 +54,3 @@ class Command(EachCommand):
 
     def describe(self, done: Mapping[str, Any]) -> str:
         return f"{done['event']} replay {done['replay_id']}"
-
-
-def _time(text: str | None) -> datetime | None:
-    if not text:
-        return None
-    try:
-        found = parse_datetime(text)
-    except ValueError:
-        found = None
-    if found is None:
-        raise CommandError(f"--since is {text!r}, not a time such as 2026-01-31T12:00:00Z.")
-    return found if timezone.is_aware(found) else timezone.make_aware(found)

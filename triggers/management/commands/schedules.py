@@ -9,13 +9,15 @@ from rest_framework.utils.encoders import JSONEncoder
 
 from runs.exceptions import IllegalState
 from runs.management.operator import operator
+from runs.management.time_arguments import instant
 from triggers.api.schedules_json import AnswerSerializer, ScheduleSerializer
 from triggers.exceptions import RuleError
-from triggers.management.named import instant, schedule_named
+from triggers.management.named import schedule_named
 from triggers.models import Schedule
 from triggers.schedules.clock import zone_of
 from triggers.schedules.edit import pause_schedule, resume_schedule
 from triggers.schedules.explain.why import why
+from triggers.schedules.plans import UNSETTLED
 from triggers.schedules.preview import describe, upcoming
 from triggers.schedules.rows import RELATED
 
@@ -65,7 +67,9 @@ class Command(BaseCommand):
             raise CommandError(str(refusal)) from None
 
     def _list(self, as_json: bool) -> None:
-        schedules = Schedule.objects.select_related(*RELATED).prefetch_related("exclude").order_by("due_at", "id")
+        schedules = (
+            Schedule.objects.select_related(*RELATED).prefetch_related("exclude", UNSETTLED).order_by("due_at", "id")
+        )
         if as_json:
             self._print(ScheduleSerializer(schedules, many=True).data)
             return

@@ -1,6 +1,6 @@
 """Backfills: fire the nominal times of a past range, a few at a time, as events like those of any other tick.
 
-1. A nominal time that has fired is not fired again: the identity of a tick's event sees to it, whoever makes it. Where
+1. A nominal time that has fired is not fired again: the identity of a tick's event sees to it, whether Beat or a backfill makes it. Where
    that is wished (`again`), the events have the backfill's id in theirs.
 2. Events are made as their runs end, so that never many wait. A batch is one transaction, under the lock of the
    backfill's row; what is locked is skipped, so any number of Beats may do this.

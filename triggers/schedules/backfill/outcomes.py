@@ -73,7 +73,7 @@ DROP = [
 
 
 class OpenTick(NamedTuple):
-    """A nominal time of which is not known yet what came; `trigger_id` is the trigger its event is meant for."""
+    """A nominal time without an outcome yet; `trigger_id` is the target of its event."""
 
     id: int
     event_id: UUID

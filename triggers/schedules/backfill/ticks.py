@@ -12,10 +12,11 @@ from triggers.accept import Incoming, accept_ticks, builtin_source
 from triggers.exceptions import RuleError
 from triggers.models import Backfill, BackfillTick, Schedule
 from triggers.schedules.clock import just_before
-from triggers.schedules.definition import State
+from triggers.schedules.definition import Definition
 from triggers.schedules.explain.trail import names_of
 from triggers.schedules.firing.record import event_of
 from triggers.schedules.plan import Plan
+from triggers.schedules.plans import plan_of
 from triggers.schedules.rules.interval import Interval
 from triggers.schedules.rules.rule import Rule
 
@@ -29,7 +30,7 @@ Outcome = BackfillTick.Outcome
 def in_utc(schedule: Schedule, at: datetime, field: str) -> datetime:
     """An instant; one without an offset is in the schedule's zone. RuleError about this field if no clock shows it."""
     try:
-        return (at if at.tzinfo else at.replace(tzinfo=State.of(schedule).zone)).astimezone(UTC)
+        return (at if at.tzinfo else at.replace(tzinfo=Definition.of(schedule).zone)).astimezone(UTC)
     except OverflowError:
         raise RuleError(f"{at} leaves the calendar", field=field) from None
 
@@ -37,8 +38,7 @@ def in_utc(schedule: Schedule, at: datetime, field: str) -> datetime:
 def plan_from(schedule: Schedule, start: datetime) -> Plan:
     """When it fires, as its rows are now, from an instant on; an interval's grid goes on into the past of its anchor.
     RuleError if it cannot be carried out."""
-    state = State.of(schedule)
-    plan = state.plan(schedule.anchor_at or state.start or schedule.edited_at)
+    plan = plan_of(schedule)
     return replace(plan, rule=_carried_back(plan.rule, start), once=False)
 
 

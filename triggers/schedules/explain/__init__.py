@@ -1,3 +1,4 @@
-"""Why did it fire, or not? `why` answers from `fired`, `not_fired`, `missed`, `outages`, `periods` and the `trail` of edits; `verdicts`
-are the questions and answers.
+"""Why did it fire, or not? `why` answers by `fired` and `not_fired`, from this evidence: `trail` (events), `edits`, `outages`.
+
+`verdicts` are the question and the answer; `missed` is what schedules missed lately.
 """

@@ -1,4 +1,4 @@
-"""Of a time that fired: when it did, how late that was and why, and what came of it."""
+"""Why it fired late, and what its event started."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -9,75 +9,67 @@ from runs.states import RunStatus
 from triggers.models import Event
 from triggers.schedules.explain.outages import silence_at
 from triggers.schedules.explain.trail import Trail, event_between, trail_of
-from triggers.schedules.explain.verdicts import Answer, Question, Verdict, answer
+from triggers.schedules.explain.verdicts import Answer, Question, Verdict
 from triggers.schedules.firing.decide import GRACE
 
 
 def what_fired(question: Question) -> Answer | None:
-    """What came of its event; None: there is none."""
+    """None: there is no event."""
     event = event_between(question.schedule, question.start, question.end)
-    return of_event(question, event) if event else None
-
-
-def of_event(question: Question, event: Event) -> Answer:
-    """What came of an event of the schedule."""
+    if event is None:
+        return None
     trail = trail_of(question.schedule, event)
-    verdict, came_of_it = _came_of(trail)
-    late, reason = _lateness(question, trail)
+    verdict, outcome = _outcome(trail)
+    due = _due_of(question, trail)
+    late, reason, fired_at = event.received_at - due, "", question.say(event.received_at)
     if trail.backfill:
-        fired = f"It was backfilled by {trail.backfill.by}, and fired at {question.say(event.received_at)}"
+        fired = f"It was backfilled by {trail.backfill.by}, and fired at {fired_at}"
     elif late > GRACE:
-        fired = f"It fired late, at {question.say(event.received_at)}, {in_words(late)} after it was due"
-    elif verdict == Verdict.RAN:
-        fired = f"It did run: it fired at {question.say(event.received_at)}"
+        fired, reason = (
+            f"It fired late, at {fired_at}, {in_words(late)} after it was due",
+            f" {why_late(question, due)}",
+        )
     else:
-        fired = f"It fired at {question.say(event.received_at)}"
-    text = f"{fired}{came_of_it}.{reason}"
-    return answer(
-        replace(question, nominal=trail.nominal), verdict, text, *_facts_of(question, trail, late),
+        fired = f"{'It did run: it fired' if verdict == Verdict.RAN else 'It fired'} at {fired_at}"
+    facts = [
+        ("Nominal time", question.say(trail.nominal)), ("Due", question.say(due)), ("Fired", fired_at),
+        ("After it was due", in_words(max(late, timedelta()))), *_evidence(question, trail),
+    ]  # fmt: skip
+    return replace(question, nominal=trail.nominal).answer(
+        verdict, f"{fired}{outcome}.{reason}", *facts,
         event_id=event.pk, run_id=trail.run.pk if trail.run else None, decision=trail.decision,
     )  # fmt: skip
 
 
-def _came_of(trail: Trail) -> tuple[Verdict, str]:
-    run, decision = trail.run, trail.decision
-    if run:
+def _outcome(trail: Trail) -> tuple[Verdict, str]:
+    if run := trail.run:
         return Verdict.RAN, f", and its run {_state_of(run)}{_waited(trail.event, run)}"
-    if decision:
-        reason = decision.reason or decision.get_outcome_display()
-        return Verdict.NO_RUN, f", but started no run ({decision.outcome}: {reason})"
+    if trail.decision:
+        return Verdict.NO_RUN, f", but started no run ({trail.reason})"
     if trail.event.dispatched_at is None:
         return Verdict.FIRED, "; its event waits to be dispatched"
-    return Verdict.FIRED, "; its trigger is gone, or what came of it is no longer kept"
+    return Verdict.FIRED, "; its trigger is gone, or its outcome is no longer kept"
 
 
 def _state_of(run: Run) -> str:
+    first_line = run.error.partition("\n")[0]
     match run.status:
-        case RunStatus.SUCCEEDED | RunStatus.FAILED:
-            first_line = run.error.partition("\n")[0]
-            return f"{run.status}{': ' + first_line if run.status == RunStatus.FAILED and first_line else ''}"
+        case RunStatus.SUCCEEDED:
+            return "succeeded"
+        case RunStatus.FAILED:
+            return f"failed{': ' + first_line if first_line else ''}"
         case RunStatus.CANCELLED:
             return "was cancelled"
         case RunStatus.QUEUED:
             return f"is still queued{': ' + run.status_reason if run.status_reason else ''}"
         case RunStatus.UNCERTAIN:
-            return "is uncertain: only a person can say how it goes on"
+            return "is uncertain: a person has to decide how it goes on"
     return f"is {run.status}"
 
 
 def _waited(event: Event, run: Run) -> str:
-    """How long it waited for a worker, where that is what somebody may wonder about."""
     waited = (run.started_at or event.received_at) - event.received_at
     return f" (it began {in_words(waited)} later)" if waited > GRACE else ""
-
-
-def _lateness(question: Question, trail: Trail) -> tuple[timedelta, str]:
-    """How long after it was due it fired, and why."""
-    due = _due_of(question, trail)
-    late = trail.event.received_at - due
-    if late <= GRACE or trail.backfill:
-        return late, ""
-    return late, " " + why_late(question, due)
 
 
 def _due_of(question: Question, trail: Trail) -> datetime:
@@ -102,25 +94,14 @@ def why_late(question: Question, due: datetime) -> str:
     return "No Beat is known to have been alive."
 
 
-def _facts_of(question: Question, trail: Trail, late: timedelta) -> list[tuple[str, str]]:
-    event = trail.event
-    facts = [
-        ("Nominal time", question.say(trail.nominal)),
-        ("Due", question.say(_due_of(question, trail))),
-        ("Fired", question.say(event.received_at)),
-        ("After it was due", in_words(max(late, timedelta()))),
-    ]
-    if trail.run:
-        facts.append(("Run", f"{trail.run.pk}, {trail.run.status}"))
-        if trail.run.started_at:
-            facts.append(("Run began", question.say(trail.run.started_at)))
+def _evidence(question: Question, trail: Trail) -> list[tuple[str, str]]:
+    facts = [("Run", f"{trail.run.pk}, {trail.run.status}")] if trail.run else []
+    if trail.run and trail.run.started_at:
+        facts.append(("Run began", question.say(trail.run.started_at)))
     if trail.decision:
-        facts.append(
-            ("Decision", f"{trail.decision.outcome}: {trail.decision.reason or trail.decision.get_outcome_display()}")
-        )
+        facts.append(("Decision", trail.reason))
     facts += [("Replayed", f"by {one.by}, {question.say(one.created_at)}") for one in trail.replays]
     for tick in trail.backfills:
-        whole = tick.backfill
-        extent = question.span(whole.start, whole.end, "to")
-        facts.append(("Backfill", f"by {whole.by}, of {extent}: {tick.get_outcome_display()}"))
+        extent = question.span(tick.backfill.start, tick.backfill.end, "to")
+        facts.append(("Backfill", f"by {tick.backfill.by}, of {extent}: {tick.get_outcome_display()}"))
     return facts

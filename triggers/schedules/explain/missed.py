@@ -1,14 +1,14 @@
-"""What schedules missed lately: nominal times that somebody may have waited for in vain."""
+"""Nominal times that schedules missed lately."""
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from runs.db.sql import fetch
+from runs.db.sql import fetch_as
 
 LOOKED_AT = 1000  # the newest stretches of missed times
 MISSED = """
-SELECT newest.schedule_id, periodic.name, sum(coalesce(newest.count, 1))::bigint, min(newest.first), max(newest.last),
-       string_agg(DISTINCT newest.reason, ', ')
+SELECT newest.schedule_id, periodic.name, sum(coalesce(newest.count, 1))::bigint AS count, min(newest.first) AS first,
+       max(newest.last) AS last, string_agg(DISTINCT newest.reason, ', ') AS reasons
 FROM (
   SELECT schedule_id, reason, count, first, last FROM triggers_skip
   WHERE reason IN ('missed', 'window', 'most', 'refused') AND created_at > (SELECT clock_timestamp()) - interval '1 day'
@@ -32,6 +32,5 @@ class Missed:
 
 
 def missed_lately(limit: int) -> list[Missed]:
-    """What was found to be missed in the last day, by schedule, the latest first."""
-    names = Missed.__dataclass_fields__
-    return [Missed(**dict(zip(names, row, strict=True))) for row in fetch(MISSED, [LOOKED_AT, limit])]
+    """Of the last day, by schedule, the latest first."""
+    return fetch_as(Missed, MISSED, [LOOKED_AT, limit])

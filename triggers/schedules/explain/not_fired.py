@@ -1,4 +1,4 @@
-"""Of a time that did not fire: the skip that covers it, or what held then and kept it from firing."""
+"""Why it did not fire: the skip that covers the time, or what its definition said then."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -7,9 +7,9 @@ from django.conf import settings
 
 from agents.durations import in_words
 from triggers.models import Schedule, Skip
+from triggers.schedules.explain.edits import change_at, switched_off
 from triggers.schedules.explain.fired import why_late
-from triggers.schedules.explain.periods import Period, change_at, stretch_of
-from triggers.schedules.explain.verdicts import Answer, Question, Verdict, answer
+from triggers.schedules.explain.verdicts import Answer, Question, Verdict
 from triggers.schedules.rules.interval import Interval
 
 CAUGHT_UP = {
@@ -20,53 +20,48 @@ CAUGHT_UP = {
 
 
 def what_was_skipped(question: Question) -> Answer | None:
-    """The skip that covers it; None: there is none."""
+    """None: no skip covers it."""
     skip = Skip.objects.filter(schedule=question.schedule.pk, last__gte=question.start).order_by("last").first()
     if skip is None or skip.first >= question.end:
         return None
-    nominal = question.nominal or _on_its_grid(question, skip)
+    nominal = question.nominal or _in_skip(question, skip)
     if nominal is None or not skip.first <= nominal <= skip.last:
         return None
     question = replace(question, nominal=nominal)
-    facts = [("Skipped", _extent(question, skip)), ("Decided", question.say(skip.created_at))]
-    return answer(question, Verdict.SKIPPED, _why_skipped(question, skip), *facts, skip=skip)
+    extent = "this time alone"
+    if skip.first != skip.last:
+        extent = f"{skip.count or 'many'} times, from {question.span(skip.first, skip.last, 'to')}"
+    facts = [("Skipped", f"{skip.reason}: {extent}"), ("Decided", question.say(skip.created_at))]
+    return question.answer(Verdict.SKIPPED, _why_skipped(question, skip), *facts, skip=skip)
 
 
-def _on_its_grid(question: Question, skip: Skip) -> datetime | None:
-    """The nominal time that is asked for among those of a skip, whatever the rule names now: its first and last are some
-    in any case, and those of an interval lie between, also where its grid has moved since."""
-    for end in (skip.first, skip.last):
-        if question.start <= end < question.end:
-            return end
+def _in_skip(question: Question, skip: Skip) -> datetime | None:
+    """The nominal time of a skip in the stretch of the question, also if the rule does not name it now: the first, the last,
+    or, of an interval whose grid has moved since, one between."""
     rule = question.period.plan.rule if question.period.plan else None
-    if not isinstance(rule, Interval) or question.start < skip.first:
-        return None
-    nominal = skip.first - (skip.first - question.start) // rule.every * rule.every
-    return nominal if nominal < question.end else None
-
-
-def _extent(question: Question, skip: Skip) -> str:
-    if skip.first == skip.last:
-        return f"{skip.reason}: this time alone"
-    count = f"{skip.count} times" if skip.count else "many times"
-    return f"{skip.reason}: {count}, from {question.span(skip.first, skip.last, 'to')}"
+    times = [skip.first, skip.last]
+    if isinstance(rule, Interval) and question.start > skip.first:
+        times.append(skip.first - (skip.first - question.start) // rule.every * rule.every)
+    return next((nominal for nominal in times if question.start <= nominal < question.end), None)
 
 
 def _why_skipped(question: Question, skip: Skip) -> str:
-    state, said = question.period.state, f": {skip.detail}" if skip.detail else ""
+    definition, said = question.period.definition, f": {skip.detail}" if skip.detail else ""
     match skip.reason:
         case Skip.Reason.MISSED:
-            return f"It was missed, and {CAUGHT_UP[state.catch_up]}. {why_late(question, question.time)}"
+            return f"It was missed, and {CAUGHT_UP[definition.catch_up]}. {why_late(question, question.time)}"
         case Skip.Reason.WINDOW:
-            window = f" of {in_words(state.catch_up_window)}" if state.catch_up_window else ""
-            return f"It was missed longer ago than its catch-up window{window} when Beat came back. {why_late(question, question.time)}"
+            window = f" of {in_words(definition.catch_up_window)}" if definition.catch_up_window else ""
+            missed = f"It was missed longer ago than its catch-up window{window} when Beat came back."
+            return f"{missed} {why_late(question, question.time)}"
         case Skip.Reason.MOST:
-            most = f" {state.catch_up_max}" if state.catch_up_max else " so many"
-            return f"It was missed, and of the missed times it catches up at most{most}, the newest. {why_late(question, question.time)}"
+            most = f" {definition.catch_up_max}" if definition.catch_up_max else " so many"
+            missed = f"It was missed, and of the missed times it catches up at most{most}, the newest."
+            return f"{missed} {why_late(question, question.time)}"
         case Skip.Reason.INACTIVE | Skip.Reason.EXCLUDED:
             return _why_closed(skip.reason, skip.detail)
         case Skip.Reason.PAUSED:
-            return why_paused(question, skip)
+            return why_paused(question, skip.first, skip.last)
         case Skip.Reason.PACED:
             return f"Its agent had set another pace for this heartbeat{said}."
         case Skip.Reason.ELSEWHERE:
@@ -82,80 +77,65 @@ def _why_closed(reason: str, detail: str) -> str:
     return f"That is outside its active hours ({detail})." if detail else "That is outside its active hours."
 
 
-def why_paused(question: Question, skip: Skip | None = None) -> str:
+def why_paused(question: Question, first: datetime, last: datetime) -> str:
     """Since when it was switched off, until when, by whom, with which note."""
-    schedule, period = question.schedule, question.period
-    if period.state.enabled:
-        first, last = (skip.first, skip.last) if skip else (question.time, question.time)
+    schedule = question.schedule
+    if question.period.definition.enabled:
         return f"It was switched off then, at least from {question.span(first, last, 'to')}."
-    since, until = stretch_of(question.periods, period)
+    since, until = switched_off(question.periods, question.period)
     change = change_at(schedule, since)
     by, note = (change.by, change.note) if change else ("", "")
     if until is None:
         by, note = schedule.paused_by or by, schedule.paused_note or note
-        text = f"It has been paused{' by ' + by if by else ''} since {question.say(since)}"
-        text += ", and fires again only when it is resumed" * (question.time > question.now)
+        end = ", and fires again only when it is resumed" if question.time > question.now else ""
+        text = f"It has been paused{' by ' + by if by else ''} since {question.say(since)}{end}"
     else:
         resumed = change_at(schedule, until)
-        text = f"It was paused{' by ' + by if by else ''} from {question.span(since, until, 'until')}"
-        text += f", when {resumed.by} resumed it" if resumed else ""
+        end = f", when {resumed.by} resumed it" if resumed else ""
+        text = f"It was paused{' by ' + by if by else ''} from {question.span(since, until, 'until')}{end}"
     return f"{text}{': “' + note + '”' if note else ''}."
 
 
-# What held then
-
-
-def what_could_not_be(question: Question) -> Answer | None:
-    """What of its state at that time kept it from firing; None: nothing did."""
+def what_held(question: Question) -> Answer | None:
+    """What of its definition kept it from firing; None: nothing did."""
     schedule, period, time = question.schedule, question.period, question.time
-    state = period.state
-    if _forgets(question, period):
-        return forgotten(question)
+    definition, told = period.definition, question.answer
+    if period.since == schedule.created_at < time < kept_since(question):
+        return forgotten(question)  # the revisions that followed may be pruned
     if time <= schedule.created_at and question.nominal is None:
-        return answer(
-            question,
-            Verdict.NOT_MADE,
-            f"There was no such schedule yet: it was made at {question.say(schedule.created_at)}.",
-        )
+        made = question.say(schedule.created_at)
+        return told(Verdict.NOT_MADE, f"There was no such schedule yet: it was made at {made}.")
     if period.plan is None:
-        text = f"Its rule could not be carried out: {period.problem}."
-        return answer(question, Verdict.BROKEN, text)
-    if state.start and time < state.start:
-        return answer(question, Verdict.NOT_STARTED, f"It was not to fire before {question.say(state.start)}.")
-    if state.end and time >= state.end:
-        return answer(
-            question, Verdict.ENDED, f"It was not to fire from {question.say(state.end)} on: that is its end."
-        )
+        return told(Verdict.BROKEN, f"Its rule could not be carried out: {period.problem}.")
+    if definition.start and time < definition.start:
+        return told(Verdict.NOT_STARTED, f"It was not to fire before {question.say(definition.start)}.")
+    if definition.end and time >= definition.end:
+        return told(Verdict.ENDED, f"It was not to fire from {question.say(definition.end)} on: that is its end.")
     if question.nominal is None:
         return None
     if retired := why_retired(question):
-        return answer(question, Verdict.RETIRED, retired)
-    if not state.enabled:
-        return answer(question, Verdict.PAUSED, why_paused(question))
+        return told(Verdict.RETIRED, retired)
+    if not definition.enabled:
+        return told(Verdict.PAUSED, why_paused(question, time, time))
     if closure := period.plan.closed(question.nominal):
         facts = [("Closed until", question.say(closure.until))] if closure.until.year < 9999 else []
-        return answer(question, Verdict.CLOSED, _why_closed(closure.reason, closure.detail), *facts)
+        return told(Verdict.CLOSED, _why_closed(closure.reason, closure.detail), *facts)
     return None
 
 
 def why_retired(question: Question) -> str:
-    """In words, if it had fired by then as often as it was to, and an edit since has not armed it again."""
+    """In words, if it had fired by then as often as it may, and no edit since has armed it again."""
     schedule, last = question.schedule, question.schedule.last_fire_at
     if last and question.time > last and schedule.rest in (Schedule.Rest.DONE, Schedule.Rest.USED_UP):
         often = "once" if schedule.rest == Schedule.Rest.DONE else f"{schedule.max_fires} times"
         return f"It was to fire {often}, and had: the last time at {question.say(last)}."
     # A one-shot that was armed again: what had been on before it was switched off fired once.
-    on = [period for period in question.periods if period.state.enabled and period.since < question.time]
+    on = [period for period in question.periods if period.definition.enabled and period.since < question.time]
     if on and (plan := on[-1].plan) and plan.once:
         first = next(plan.fires(on[-1].since), None)
         if first and question.time > first:
             return f"It was to fire once, and had: at {question.say(first)}."
     return ""
-
-
-def _forgets(question: Question, period: Period) -> bool:
-    """Are the edits that followed pruned, so that nobody can tell what held?"""
-    return period.since == question.schedule.created_at < question.time and question.time < kept_since(question)
 
 
 def kept_since(question: Question) -> datetime:
@@ -165,6 +145,5 @@ def kept_since(question: Question) -> datetime:
 
 
 def forgotten(question: Question) -> Answer:
-    """Nobody can tell any more."""
     keep = in_words(settings.WAKEFUL_KEEP_EVENTS)
-    return answer(question, Verdict.FORGOTTEN, f"That is longer ago than events and skipped times are kept ({keep}).")
+    return question.answer(Verdict.FORGOTTEN, f"That is longer ago than events and skipped times are kept ({keep}).")

@@ -1,4 +1,4 @@
-"""What became of a nominal time that fired: its event, and the run or the decision that came of it."""
+"""The events of a schedule, and the run or the decision of one."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from triggers.models import Backfill, BackfillTick, Decision, Event, Redispatch,
 
 @dataclass(frozen=True, kw_only=True)
 class Trail:
-    """`run` is the first one it started, unless only a replay started any; `decision` the newest; `backfills` are those
-    that came by this nominal time."""
+    """`run` is the first that its event started, unless only a replay started any; `decision` the newest; `backfills` are those
+    whose range has this nominal time."""
 
     event: Event
     run: Run | None
@@ -26,6 +26,12 @@ class Trail:
     @property
     def nominal(self) -> datetime:
         return self.event.time or self.event.received_at
+
+    @property
+    def reason(self) -> str:
+        """Of the decision."""
+        decision = self.decision
+        return f"{decision.outcome}: {decision.reason or decision.get_outcome_display()}" if decision else ""
 
     @property
     def backfill(self) -> Backfill | None:
@@ -47,7 +53,7 @@ def trail_of(schedule: Schedule, event: Event) -> Trail:
 
 
 def names_of(schedule: Schedule) -> list[str]:
-    """Under which its events are found: its own, and those it had before."""
+    """Its name now, and those it had before: events keep the name of their time."""
     past = Revision.objects.filter(schedule=schedule.pk).values_list("state__name", flat=True).order_by().distinct()
     return sorted({schedule.task.name, *filter(None, past)})
 
@@ -73,7 +79,7 @@ def event_between(schedule: Schedule, start: datetime, end: datetime) -> Event |
     )
     if event := next(_between(events.order_by("time"), schedule, start, end), None):
         return event
-    # What is fired a second time has another id.
+    # A time that a backfill fired again has another id.
     tick = _backfilled(schedule).filter(nominal__gte=start, nominal__lt=end).order_by("nominal").first()
     return Event.objects.defer("body", "headers").filter(pk=tick.event_id).first() if tick else None
 

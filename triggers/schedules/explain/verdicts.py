@@ -1,4 +1,4 @@
-"""What is asked of a schedule, and the answer."""
+"""`Question` and `Answer` of "Why did this not run?"."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,39 +10,38 @@ from zoneinfo import ZoneInfo
 
 from triggers.models import Decision, Schedule, Skip
 from triggers.schedules.clock import just_before, say
-from triggers.schedules.explain.periods import Period
-from triggers.schedules.plan import Plan
+from triggers.schedules.plans import Period
 from triggers.schedules.rules.rule import latest_fire
 
 MINUTE = timedelta(minutes=1)
-LOOKED_BACK = timedelta(days=5 * 366)  # for the nominal time before the one asked for
+LOOKED_BACK = timedelta(days=5 * 366)  # for the nominal time before the instant of the question
 
 
 class Verdict(StrEnum):
-    RAN = "ran"  # its event became a run
-    NO_RUN = "no_run"  # its event became no run: a decision says why
-    FIRED = "fired"  # there is an event, and nothing has come of it yet
-    SENT = "sent"  # an ordinary task was handed to Celery
+    RAN = "ran"  # its event started a run
+    NO_RUN = "no_run"  # its event started no run: a decision says why
+    FIRED = "fired"  # its event has started nothing yet
+    SENT = "sent"  # an ordinary task was sent to Celery
     SKIPPED = "skipped"  # a Skip says why
-    NOT_MADE = "not_made"  # there was no such schedule yet
+    NOT_MADE = "not_made"  # the schedule was created later
     NOT_STARTED = "not_started"  # before its start
     ENDED = "ended"  # after its end
     PAUSED = "paused"  # it was switched off
-    RETIRED = "retired"  # it had fired as often as it was to
+    RETIRED = "retired"  # it had fired as often as it may
     CLOSED = "closed"  # outside its active hours, or on an excluded day
-    BROKEN = "broken"  # its rule could not be carried out
+    BROKEN = "broken"  # its rule was not valid
     NOT_NAMED = "not_named"  # its rule does not name this time
     TWICE = "twice"  # the clocks showed it for the second time
     TO_COME = "to_come"  # it is not due yet
     LATE = "late"  # it is due and has not fired yet
     FORGOTTEN = "forgotten"  # longer ago than retention keeps
-    UNKNOWN = "unknown"  # nothing is left that tells
+    UNKNOWN = "unknown"  # no record is left
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """`text` says it in a sentence or two, `facts` are labels with what they say; `nearest` are the nominal times before
-    and after by the rule of that time; the ids and rows are where to look."""
+    """`text` is the answer in a sentence or two, `facts` are labels with values; `nearest` are the nominal times before and
+    after by the rule of that time; ids and rows are the evidence."""
 
     verdict: Verdict
     text: str
@@ -59,7 +58,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A stretch of time, from `start` on and before `end`, on the clock of a zone: the nominal time in it, if there is one,
+    """A stretch of time, from `start` on and before `end`, on the clock of a zone; the nominal time in it, if there is one;
     and the period that has to account for it, or else that held at its start."""
 
     schedule: Schedule
@@ -72,6 +71,15 @@ class Question:
     period: Period
     nominal: datetime | None
 
+    @property
+    def time(self) -> datetime:
+        return self.nominal or self.start
+
+    @property
+    def nearest(self) -> tuple[datetime | None, datetime | None]:
+        plan = self.period.plan
+        return (self._before(), next(plan.raw(self.time), None)) if plan else (None, None)
+
     def say(self, instant: datetime) -> str:
         return say(instant, self.zone)
 
@@ -79,45 +87,24 @@ class Question:
         """Both instants, with the zone said once."""
         return f"{say(start, self.zone, with_zone=False)} {to} {self.say(end)}"
 
-    @property
-    def time(self) -> datetime:
-        return self.nominal or self.start
+    def answer(self, verdict: Verdict, text: str, *facts: tuple[str, str], **evidence: Any) -> Answer:
+        before, after = self.nearest
+        shown = [("Asked", self.say(self.start)), ("Rule then", self.period.definition.describe()), *facts]
+        shown += [("Nominal time before", self.say(before))] if before else []
+        shown += [("Nominal time after", self.say(after))] if after else []
+        return Answer(
+            verdict=verdict, text=f"{self.note} {text}".strip(), at=self.start, zone=str(self.zone), nominal=self.nominal,
+            facts=shown, nearest=(before, after), **evidence,
+        )  # fmt: skip
 
-
-def answer(question: Question, verdict: Verdict, text: str, *facts: tuple[str, str], **links: Any) -> Answer:
-    state = question.period.state
-    before, after = nearest(question)
-    shown = [("Asked", question.say(question.start)), ("Rule then", state.describe()), *facts]
-    if before:
-        shown.append(("Nominal time before", question.say(before)))
-    if after:
-        shown.append(("Nominal time after", question.say(after)))
-    return Answer(
-        verdict=verdict,
-        text=f"{question.note} {text}".strip(),
-        at=question.start,
-        zone=str(question.zone),
-        nominal=question.nominal,
-        facts=shown,
-        nearest=(before, after),
-        **links,
-    )
-
-
-def nearest(question: Question) -> tuple[datetime | None, datetime | None]:
-    plan = question.period.plan
-    if plan is None:
-        return None, None
-    return _before(plan, question.time), next(plan.raw(question.time), None)
-
-
-def _before(plan: Plan, time: datetime) -> datetime | None:
-    if plan.end:
-        time = min(time, plan.end)
-    span = MINUTE
-    while span < LOOKED_BACK:
-        first = next(plan.raw(time - span), None)
-        if first is not None and first < time:
-            return latest_fire(plan.rule, first, just_before(time))
-        span *= 4
-    return None
+    def _before(self) -> datetime | None:
+        plan, span = self.period.plan, MINUTE
+        if plan is None:
+            return None
+        until = min(self.time, plan.end) if plan.end else self.time
+        while span < LOOKED_BACK:
+            first = next(plan.raw(until - span), None)
+            if first is not None and first < until:
+                return latest_fire(plan.rule, first, just_before(until))
+            span *= 4
+        return None

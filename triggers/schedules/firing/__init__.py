@@ -2,7 +2,7 @@
 its schedule advanced and its task counted in one transaction, so every nominal time is accounted for exactly once.
 
 1. An edit marks a schedule stale and keeps what had held until then (Revision), in the editor's transaction. A stale
-   schedule is settled before it may fire: what its past states still owed is accounted for, then it is armed again.
+   schedule is settled before it may fire: what its past definitions still owed is accounted for, then it is armed again.
    An edit that changes nothing (the same rule written again, another name) moves nothing.
 2. A schedule row and its task row are locked together or not at all: an editor locks the task first and then, through
    the table's trigger, the schedule. What is locked is skipped, never waited for, so there is no deadlock.

@@ -8,7 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from runs.db.sql import fetch, fetch_as
-from triggers.schedules.definition import ROWS, STATE, State
+from triggers.schedules.definition import ROWS, STATE, Definition
+from triggers.schedules.plans import ran_elsewhere
 
 CLAIM = """
 SELECT schedule.id FROM triggers_schedule schedule JOIN django_celery_beat_periodictask task ON task.id = schedule.task_id
@@ -18,7 +19,7 @@ STALE = "schedule.stale"
 DUE = "schedule.due_at <= %s::timestamptz AND NOT schedule.stale"
 THIS = " AND schedule.id = %s::bigint"
 LOAD = f"""
-SELECT schedule.id, schedule.task_id, periodic.name, schedule.trigger_id, schedule.data, {STATE} AS state, schedule.next_fire_at,
+SELECT schedule.id, schedule.task_id, periodic.name, schedule.trigger_id, schedule.data, {STATE} AS definition, schedule.next_fire_at,
        schedule.accounted_until, schedule.last_fire_at, schedule.fired_at, schedule.fires, schedule.spec, schedule.anchor_at,
        schedule.created_at, schedule.edited_at, schedule.rest, periodic.last_run_at
 FROM {ROWS} WHERE schedule.id = ANY(%s::bigint[]) ORDER BY schedule.id
@@ -34,7 +35,7 @@ class Claimed:
     name: str
     trigger_id: UUID | None
     data: Any
-    state: State
+    definition: Definition
     next_fire_at: datetime | None
     accounted_until: datetime | None
     last_fire_at: datetime | None
@@ -46,15 +47,12 @@ class Claimed:
     edited_at: datetime
     rest: str
     last_run_at: datetime | None
-    past: Sequence[
-        tuple[State, datetime]
-    ] = ()  # what held before its edits that are not accounted for, each until when
+    past: Sequence[tuple[Definition, datetime]] = ()  # before edits that are not accounted for, each until when
 
     @property
     def ran_elsewhere(self) -> datetime | None:
         """When another scheduler fired it last, if it has since we did."""
-        at = self.last_run_at
-        return at if at and (self.fired_at is None or at > self.fired_at) else None
+        return ran_elsewhere(self.last_run_at, self.fired_at)
 
 
 def claim_ids(which: str, parameters: list[int | datetime], order: str, limit: int) -> list[int]:
@@ -67,7 +65,10 @@ def load_claimed(ids: Sequence[int]) -> list[Claimed]:
     return fetch_as(_claimed, LOAD, [list(ids)])
 
 
-def _claimed(*, id: int, data: str | None, state: str, **columns: Any) -> Claimed:
+def _claimed(*, id: int, data: str | None, definition: str, **columns: Any) -> Claimed:
     return Claimed(
-        id=id, data=None if data is None else json.loads(data), state=State(id, json.loads(state)), **columns
+        id=id,
+        data=None if data is None else json.loads(data),
+        definition=Definition(id, json.loads(definition)),
+        **columns,
     )

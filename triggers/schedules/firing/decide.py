@@ -7,7 +7,7 @@ from itertools import islice, takewhile
 import structlog
 
 from triggers.schedules.clock import just_before
-from triggers.schedules.definition import State
+from triggers.schedules.definition import Definition
 from triggers.schedules.firing.owed import (
     Budget,
     CatchUp,
@@ -36,28 +36,35 @@ def newest_due(plan: Plan, first: datetime, now: datetime) -> datetime:
 
 
 def decide(
-    owed: Owed, state: State, plan: Plan, first: datetime, newest: datetime, now: datetime, share: int, budget: Budget
+    owed: Owed,
+    definition: Definition,
+    plan: Plan,
+    first: datetime,
+    newest: datetime,
+    now: datetime,
+    share: int,
+    budget: Budget,
 ) -> None:
     """Fire what is owed from `first` to `newest` by the catch-up policy, at most `share` of what must all be caught up,
     and account for the rest, as far as the budget goes."""
     on_time = _on_time(plan, first, newest, now)
-    window = state.catch_up_window
+    window = definition.catch_up_window
     floor = first if window is None else max(first, min([now - window, *on_time[:1]]))
     missed: list[tuple[datetime, str]] = [(floor, Reason.WINDOW)] if floor > first else []
     fires = on_time
-    if state.catch_up == CatchUp.ALL:
-        if state.catch_up_max is not None:
-            kept = plan.nth_newest(first, newest, state.catch_up_max + len(on_time))
+    if definition.catch_up == CatchUp.ALL:
+        if definition.catch_up_max is not None:
+            kept = plan.nth_newest(first, newest, definition.catch_up_max + len(on_time))
             if kept > floor:
                 floor, missed = kept, [*missed, (kept, Reason.MOST)]
         fires = list(_within(budget, islice(_between(plan, floor, newest), share)))
-    elif not on_time and state.catch_up == CatchUp.LATEST and newest >= floor:
+    elif not on_time and definition.catch_up == CatchUp.LATEST and newest >= floor:
         fires = [newest]
-    left = None if state.max_fires is None else max(0, state.max_fires - owed.claimed.fires - owed.count)
+    left = None if definition.max_fires is None else max(0, definition.max_fires - owed.claimed.fires - owed.count)
     if fires[:left] != fires:
         fires = fires[:left]
         newest = fires[-1] if fires else newest  # nothing is owed after the last one
-    until = fires[-1] if fires and state.catch_up == CatchUp.ALL else newest
+    until = fires[-1] if fires and definition.catch_up == CatchUp.ALL else newest
     if fires != [newest] or first != newest or plan.is_limited:
         # Of an instant whose row came late, what there is to account for lies before that row.
         begun = min(owed.accounted, just_before(first)) if plan.once else owed.accounted

@@ -18,12 +18,12 @@ from triggers.schedules.firing.owed import (
     Owed,
     Rest,
     as_many,
-    is_done_elsewhere,
     leave_to_the_other,
     used_up,
 )
 from triggers.schedules.firing.record import record_ticks
 from triggers.schedules.firing.settle import settle_claimed
+from triggers.schedules.plans import is_done_elsewhere
 
 log = structlog.get_logger(__name__)
 BATCH = 200  # schedules of one transaction
@@ -130,17 +130,17 @@ def _fire(now: datetime, schedules: Sequence[Claimed]) -> None:
 def _owed(schedule: Claimed, now: datetime, share: int, budget: Budget) -> Owed:
     begun = schedule.accounted_until or schedule.edited_at
     owed = Owed(claimed=schedule, accounted=begun, spec=schedule.spec, anchor=schedule.anchor_at)
-    state, first = schedule.state, schedule.next_fire_at
+    definition, first = schedule.definition, schedule.next_fire_at
     try:
-        plan = state.plan(owed.anchor)
+        plan = definition.plan(owed.anchor)
         if schedule.ran_elsewhere and first and first <= schedule.ran_elsewhere:
             plan = leave_to_the_other(owed, plan)
             first = next(plan.fires(owed.accounted), None)
-        is_done = is_done_elsewhere(owed, plan)
+        is_done = is_done_elsewhere(plan, schedule.ran_elsewhere)
         if first and plan.due(first) <= now and not is_done:
             newest = first if plan.once else newest_due(plan, first, now)
-            decide(owed, state, plan, first, newest, now, share, budget)
-        if is_done or (state.one_off and first and first <= owed.accounted):
+            decide(owed, definition, plan, first, newest, now, share, budget)
+        if is_done or (definition.one_off and first and first <= owed.accounted):
             owed.retire(Rest.DONE)
         elif used_up(owed):
             owed.retire(Rest.USED_UP)

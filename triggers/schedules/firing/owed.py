@@ -12,7 +12,6 @@ from triggers.models import Schedule, Skip
 from triggers.schedules.firing.claim import Claimed
 from triggers.schedules.plan import Plan, Stretch
 from triggers.schedules.rules.interval import Interval
-from triggers.schedules.rules.once import Clocked
 
 log = structlog.get_logger(__name__)
 WORK = 1.0  # seconds in which one transaction works out what it writes: PostgreSQL ends those that stay idle for long
@@ -105,13 +104,13 @@ def as_many(schedules: Sequence[Claimed], work: Callable[[Claimed, Budget], Owed
 
 def has_other_rule(owed: Owed) -> bool:
     try:
-        return owed.claimed.state.spec != owed.spec
+        return owed.claimed.definition.spec != owed.spec
     except RuleError:
         return True
 
 
 def used_up(owed: Owed) -> bool:
-    most = owed.claimed.state.max_fires
+    most = owed.claimed.definition.max_fires
     return most is not None and owed.claimed.fires + owed.count >= most
 
 
@@ -126,12 +125,6 @@ def leave_to_the_other(owed: Owed, plan: Plan) -> Plan:
         owed.anchor = at
         plan = replace(plan, rule=replace(plan.rule, anchor=at))
     return plan
-
-
-def is_done_elsewhere(owed: Owed, plan: Plan) -> bool:
-    """Is it a one-shot that another scheduler has fired, and has not switched off yet?"""
-    at = owed.claimed.ran_elsewhere
-    return plan.once and at is not None and not (isinstance(plan.rule, Clocked) and plan.rule.at > at)
 
 
 def refused_stretch(first: datetime, last: datetime, error: Exception, count: int | None = None) -> Stretch:

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
-from triggers.exceptions import RuleError
-from triggers.schedules.clock import refuse_beyond, refuse_long
+from triggers.schedules.clock import aware, refuse_beyond
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,16 +16,7 @@ class Clocked:
     @classmethod
     def parse(cls, instant: str | datetime) -> "Clocked":
         """From a datetime, or text such as "2026-12-01T09:00+01:00"; it must have an offset."""
-        if isinstance(instant, str):
-            refuse_long(instant, "an instant")
-        try:
-            at = datetime.fromisoformat(instant) if isinstance(instant, str) else instant
-            in_utc = at.astimezone(UTC)
-        except (ValueError, OverflowError):
-            raise RuleError(f"{instant!r} is no instant; write such as 2026-12-01T09:00+01:00") from None
-        if at.tzinfo is None:
-            raise RuleError(f"{instant!s} has no offset; write such as 2026-12-01T09:00+01:00")
-        return cls(at=in_utc)
+        return cls(at=aware(instant))
 
     def __post_init__(self) -> None:
         refuse_beyond(self.at)

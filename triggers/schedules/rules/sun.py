@@ -31,7 +31,7 @@ def solar_times(event: str, latitude: float, longitude: float, after: datetime) 
         if found - day >= YEAR - DAY:
             return
         midnight = datetime.combine(found, time(), UTC)
-        if midnight > day:  # there was none on this day: searched for anew from the midnight before it
+        if midnight > day:  # there was none on this day: search again from the midnight before it
             day = midnight
             continue
         while found < day + DAY:

@@ -1,6 +1,6 @@
-"""A rule as a person writes it: a crontab, every so often, at a time, or on days of the week, month or year. Pure.
+"""A rule in words: a crontab, an interval, an instant, or days of the week, month or year. Pure.
 
-Generous in form and strict in meaning: what could mean two things is refused, with both ways to say it.
+The forms are those that docs/schedules.md lists. A text with two possible meanings is refused, with both ways to say it.
 """
 
 import re
@@ -10,6 +10,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import product
 from zoneinfo import ZoneInfo
 
+from agents.durations import PART, parse_duration
+from agents.instants import parse_instant
 from triggers.exceptions import RuleError
 from triggers.schedules.clock import instant_of, refuse_long, zone_of
 from triggers.schedules.rules.crontab import MONTHS, WEEKDAYS, Cron
@@ -25,58 +27,20 @@ MACROS = {
     "@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0",
     "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "hourly": "0 * * * *",
 }  # fmt: skip
-ZONE = re.compile(r"(?:,?\s+in)?\s+\(?((?:[A-Za-z]+(?:[_-][A-Za-z]+)*(?:/[A-Za-z][\w+-]*)+)|UTC|GMT)\)?$")
-TIME = r"(?:\d{1,2}:\d\d(?::\d\d)?(?: ?[ap]m)?|\d{1,2} ?[ap]m|noon|midday|midnight)"
-TIMES = rf"(?P<times>{TIME}(?:(?:,? and |, ?|,? & )(?:at )?{TIME})*)"
-WHEN_THEN_TIMES = re.compile(rf"(?P<when>.*?)(?:(?:^|,? )(?:at )?){TIMES}")
-TIMES_THEN_WHEN = re.compile(rf"(?:at )?{TIMES},? (?P<when>.+)")
-PAST_THE_HOUR = re.compile(
-    r"(?:hourly|(?:every|each) hour),? at (?:minute |:)?(\d{1,2})(?: minutes? past(?: the hour)?)?"
-)
-INSTANT = re.compile(
-    r"(?:once,? )?(?:at |on )?(\d{4}-\d\d-\d\d)(?:t|,? at | )(\d{1,2}:\d\d(?::\d\d(?:\.\d{1,6})?)?) ?(z|[+-]\d\d:?\d\d)?"
-)
 NUMBERS = {
-    word: number
-    for number, words in {
-        1: "a an one", 2: "two other", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine",
-        10: "ten", 11: "eleven", 12: "twelve", 15: "fifteen", 20: "twenty", 30: "thirty", 45: "forty-five", 60: "sixty",
-    }.items()
-    for word in words.split()
+    "a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
+    "ten": 10, "eleven": 11, "twelve": 12,
 }  # fmt: skip
-PHRASES = {
-    "an hour and a half": "90 minutes", "half an hour": "30 minutes", "half hour": "30 minutes",
-    "quarter of an hour": "15 minutes", "quarter hour": "15 minutes",
-}  # fmt: skip
-UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-LENGTH = re.compile(
-    rf"(?:(\d+(?:\.\d+)?) ?|\b({'|'.join(NUMBERS)}) )"
-    r"(s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?|months?|years?)(?![a-z])"
+GROUPS = {"day": "*", "weekday": "mon-fri", "weekend": "sat,sun"}
+AND = re.compile(r",? and |, ?")
+ZONE = re.compile(r" ([A-Za-z]+(?:[_-][A-Za-z]+)*(?:/[A-Za-z][\w+-]*)+|UTC|GMT)$")
+TIME = r"(?:\d{1,2}:\d\d(?: ?[ap]m)?|\d{1,2} ?[ap]m|noon|midnight)"
+WHEN_AND_TIMES = re.compile(rf"(?P<when>.*?)(?:^| )(?:at )?(?P<times>{TIME}(?:(?:,? and |, ?)(?:at )?{TIME})*)")
+INSTANT = re.compile(r"(?:once, )?(?:at )?(\d{4}-\d\d-\d\d[t ]\d.*)")
+DAYS_OF_MONTH = re.compile(
+    r"on the (\d{1,2}(?:st|nd|rd|th)(?:(?:,? and |, )(?:the )?\d{1,2}(?:st|nd|rd|th))*) of every month"
 )
-EVERY = r"(?:every|each)"
-GROUPS = {
-    "day": "*",
-    "weekday": "mon-fri",
-    "workday": "mon-fri",
-    "working day": "mon-fri",
-    "business day": "mon-fri",
-    "weekend": "sat,sun",
-}
-AND = re.compile(r",? and |, ?|,? & ")
-ORDINALS = r"(?:the )?(?P<days>\d{1,2}(?:st|nd|rd|th)(?:(?:,? and |, ?)(?:the )?\d{1,2}(?:st|nd|rd|th))*)"
-DAY_OF_MONTH = re.compile(
-    rf"(?:on )?{ORDINALS}(?: day)? of (?:{EVERY}|the) month|(?:{EVERY} month|monthly) on {ORDINALS.replace('days', 'also')}"
-)
-DATE = (
-    r"(?:(?:the )?(?P<day>\d{1,2})(?:st|nd|rd|th)?(?: of)? (?P<month>[a-z]{3,9})"
-    r"|(?P<month_>[a-z]{3,9}) (?:the )?(?P<day_>\d{1,2})(?:st|nd|rd|th)?)"
-)
-YEARLY = (
-    re.compile(rf"(?:{EVERY} year|yearly|annually) on {DATE}"),
-    re.compile(rf"(?:on )?{DATE},? (?:of )?{EVERY} year"),
-    re.compile(rf"(?:on )?{EVERY} {DATE}"),
-)
-ONE_DATE = re.compile(rf"(?:on )?{DATE}(?:,? (?P<year>\d{{4}}))?")
+DATE = re.compile(r"(?:(every|on) )?(\d{1,2}) ([a-z]{3,9})(?: (\d{4}))?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,288 +66,189 @@ def _read(text: str, tz: str, now: datetime) -> Rule:
     said = " ".join(text.split())
     if named := ZONE.search(said):
         said, tz = said[: named.start()], named[1]
-    if crontab := _crontab(said, tz):
-        return Cron.parse(*crontab)
+    if crontab := _crontab(said):
+        return Cron.parse(crontab, tz)
     zone = zone_of(tz)
-    words = said.lower().replace("a.m.", "am").replace("p.m.", "pm").rstrip(".!")
-    local = now.astimezone(zone)
-    rule = _instant(words, zone) or _ahead(words, now) or _interval(words) or _by_calendar(words, local, zone)
+    words = said.lower()
+    rule = _instant(words, zone) or _ahead(words, now) or _interval(words) or _by_calendar(words, now, zone)
     if rule is None:
-        raise RuleError(_unread(text, words))
+        raise RuleError(f"{text!r} is no rule; write such as {FORMS}")
     return rule
 
 
-def _unread(text: str, words: str) -> str:
-    if not words:
-        return f"say when: {FORMS}"
-    if " between " in f" {words} " or re.search(r"\bfrom \S+ (?:to|until|till) ", words):
-        return f'{text!r}: hours of the day are its active hours, such as "09:00-17:00"; here only say how often'
-    if split := _split(words):
-        return f"{text!r}: {split['when'].strip(' ,')!r} names no days; write such as {FORMS}"
-    if at := re.search(r"\bat (.+)$", words):
-        return f"{text!r}: {at[1]!r} is no time of day, such as 09:00, 9am or noon"
-    return f"{text!r} is no rule; write such as {FORMS}"
-
-
-# Crontabs
-
-
-def _crontab(said: str, tz: str) -> tuple[str, str] | None:
-    """Its fields, and its zone, which may be a sixth."""
+def _crontab(said: str) -> str | None:
     if said.lower() in MACROS:
-        return MACROS[said.lower()], tz
-    tokens = said.split(" ")
-    is_called = tokens[0].lower() == "cron"
-    tokens = tokens[is_called:]
-    if is_called and len(tokens) == 6:
-        return " ".join(tokens[:5]), tokens[5]
-    looks = len(tokens) == 5 and all(re.fullmatch(r"[\d*,/-]+", token) for token in tokens[:2])
-    return (" ".join(tokens), tz) if is_called or looks or any(token.startswith("*") for token in tokens) else None
-
-
-# Every so often, and once
-
-
-def _interval(words: str) -> Rule | None:
-    every, _, length = words.partition(" ")
-    if every not in ("every", "each"):
-        if (found := _length(words)) is not None and found:
-            raise RuleError(f'{words!r}: once or again and again? Write "in {words}", or "every {words}"')
-        return None
-    if length in ("day", "week", "month", "year"):
-        example = {
-            "day": "every day at 09:00",
-            "week": "every monday at 09:00",
-            "month": "on the 1st of every month at 09:00",
-        }
-        raise RuleError(f'{words!r}: at what time? Write such as "{example.get(length, "every 24 december at 09:00")}"')
-    if length in ("second", "minute", "hour"):
-        length = f"1 {length}"
-    found = _length(length)
-    return None if found is None else Interval(every=found)
-
-
-def _ahead(words: str, now: datetime) -> Rule | None:
-    said = re.fullmatch(r"in (.+)|(.+) from now", words)
-    if said is None or (length := _length(said[1] or said[2])) is None:
-        return None
-    try:
-        at = now + length
-    except OverflowError:
-        raise RuleError(f"{words!r} is beyond the calendar") from None
-    return Clocked(at=_whole_second(at).astimezone(UTC))
-
-
-def _whole_second(at: datetime) -> datetime:
-    return at.replace(microsecond=0) + timedelta(seconds=at.microsecond > 0)
-
-
-def _length(text: str) -> timedelta | None:
-    """Such as "1h30m" or "two hours and 5 minutes"; None if it is no length."""
-    for phrase, meaning in PHRASES.items():
-        text = text.replace(phrase, meaning)
-    left = AND.sub(" ", LENGTH.sub("", text)).replace(" and ", " ").strip(" ,")
-    if left not in ("", "and") or not text:
-        return None
-    length = timedelta()
-    for digits, word, unit in LENGTH.findall(text):
-        if unit.startswith(("mo", "y")):
-            raise RuleError(
-                f'{text!r}: months and years differ in length; write such as "on the 1st of every month at 09:00", or days'
-            )
-        try:
-            length += timedelta(**{UNITS[unit[0]]: float(digits) if digits else NUMBERS[word]})
-        except OverflowError:
-            raise RuleError(f"{text!r} is beyond the calendar") from None
-    return length
+        return MACROS[said.lower()]
+    if past := re.fullmatch(r"hourly at :(\d\d)", said.lower()):
+        return f"{past[1]} * * * *"
+    fields = said.split(" ")
+    looks = len(fields) == 5 and all(re.fullmatch(r"[\d*,/-]+", one) for one in fields[:2])
+    return said if looks or any(one.startswith("*") for one in fields) else None
 
 
 def _instant(words: str, zone: ZoneInfo) -> Rule | None:
     if (said := INSTANT.fullmatch(words)) is None:
         return None
-    day, clock, offset = said.groups()
     try:
-        hour, _, rest = clock.partition(":")
-        at = datetime.fromisoformat(f"{day}T{hour:0>2}:{rest}{(offset or '').upper()}")
-        return Clocked(at=at.astimezone(UTC) if offset else instant_of(at, zone))
-    except (ValueError, OverflowError):
-        raise RuleError(f"{words!r}: there is no such day or time; write such as 2026-12-01T09:00") from None
+        at = parse_instant(said[1])
+        return Clocked(at=at.astimezone(UTC) if at.tzinfo else instant_of(at, zone))
+    except OverflowError:
+        raise RuleError(f"{words!r} is beyond the calendar") from None
+    except ValueError as error:
+        raise RuleError(str(error)) from None
 
 
-# By the calendar
+def _ahead(words: str, now: datetime) -> Rule | None:
+    if (length := _length(words.removeprefix("in "))) is None or not words.startswith("in "):
+        return None
+    try:
+        at = now + length
+    except OverflowError:
+        raise RuleError(f"{words!r} is beyond the calendar") from None
+    return Clocked(at=(at.replace(microsecond=0) + timedelta(seconds=at.microsecond > 0)).astimezone(UTC))
+
+
+def _interval(words: str) -> Rule | None:
+    length = _length(words.removeprefix("every "))
+    if length is not None and not words.startswith("every "):
+        raise RuleError(f'{words!r}: once or again and again? Write "in {words}", or "every {words}"')
+    return None if length is None else Interval(every=length)
+
+
+def _length(text: str) -> timedelta | None:
+    """Such as "1h30m" or "two hours"; None if it is no length."""
+    text = re.sub(r"half (?:an )?hour", "30 minutes", text)
+    text = re.sub(r"^(?=(?:second|minute|hour)$)", "1 ", text)
+    text = re.sub(rf"\b({'|'.join(NUMBERS)})\b", lambda found: str(NUMBERS[found[1]]), text)
+    if not text or PART.sub("", text).strip():
+        return None
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise RuleError(str(error)) from None
 
 
 def _by_calendar(words: str, now: datetime, zone: ZoneInfo) -> Rule | None:
-    if past := PAST_THE_HOUR.fullmatch(words):
-        return Cron(minute=past[1], zone=zone)
-    split = _split(words)
+    local = now.astimezone(zone)
+    split = WHEN_AND_TIMES.fullmatch(words)
     if split is None:
-        if _days(words) or _one_day(words, now.date()):
+        if _days(words) or _one_day(words, local.date()):
             raise RuleError(f'{words!r}: at what time? Write such as "{words} at 09:00"')
+        if at := re.search(r"\bat (.+)$", words):
+            raise RuleError(f"{words!r}: {at[1]!r} is no time of day, such as 09:00, 9am or noon")
         return None
-    when = split["when"].strip(" ,")
-    times = sorted({_time(found) for found in re.findall(TIME, split["times"])})
+    when, times = split["when"], sorted({_time(found) for found in re.findall(TIME, split["times"])})
     if days := _days(when):
         minute, hour = _clock(times)
         return Cron(
-            minute=minute,
-            hour=hour,
-            day_of_month=days.day_of_month,
-            month=days.month,
-            day_of_week=days.day_of_week,
+            minute=minute, hour=hour, day_of_month=days.day_of_month, month=days.month, day_of_week=days.day_of_week,
             zone=zone,
-        )
-    return _once(when, times, now, zone)
+        )  # fmt: skip
+    return _once(when, times, local, zone)
 
 
-def _split(words: str) -> re.Match[str] | None:
-    return WHEN_THEN_TIMES.fullmatch(words) or TIMES_THEN_WHEN.fullmatch(words)
-
-
-def _once(when: str, times: Sequence[time], now: datetime, zone: ZoneInfo) -> Rule | None:
+def _once(when: str, times: Sequence[time], now: datetime, zone: ZoneInfo) -> Rule:
     day = now.date() if when == "" else _one_day(when, now.date())
     if day is None:
-        return None
+        raise RuleError(f"{when!r} names no days; write such as {FORMS}")
     if len(times) > 1:
         raise RuleError('once is at one time; for more, write two schedules, or such as "every day at 09:00 and 17:00"')
     try:
         at = instant_of(datetime.combine(day, times[0]), zone)
-        if at <= now and (when == "" or _is_weekday(when)):
+        if at <= now and (when == "" or _weekday(when.removeprefix("on "))):
             at = instant_of(datetime.combine(day + timedelta(days=7 if when else 1), times[0]), zone)
     except OverflowError:
         raise RuleError(f"{when!r} is beyond the calendar") from None
     return Clocked(at=at)
 
 
-def _one_day(when: str, today: date) -> date | None:
-    """The one day meant; None if it is none."""
-    ahead = {"today": 0, "tonight": 0, "tomorrow": 1, "the day after tomorrow": 2, "day after tomorrow": 2}
-    if when in ahead:
-        return _plus(today, ahead[when])
-    if (said := re.fullmatch(r"in (.+)", when)) and (length := _length(said[1])) is not None:
-        return _plus(today, length.days) if not length % timedelta(days=1) else None
-    if _is_weekday(when):
-        name = re.sub(r"^(?:on )?(?:(?:this|next|coming|the next) )?", "", when)
-        days = (WEEKDAYS.index(_weekday(name) or "") - today.isoweekday()) % 7
-        return _plus(today, days or 7 * ("next " in when))
-    if re.fullmatch(r"(?:on )?\d{4}-\d\d-\d\d", when):
-        return _date(when, *map(int, when.removeprefix("on ").split("-")))
-    if said := ONE_DATE.fullmatch(when):
-        if (month := _month(said["month"] or said["month_"])) is None:
-            return None
-        day = int(said["day"] or said["day_"])
-        if said["year"]:
-            return _date(when, int(said["year"]), month, day)
-        # The 29th of February may be years ahead.
-        years = (
-            year
-            for year in range(today.year, today.year + 9)
-            if _exists(year, month, day) and date(year, month, day) >= today
-        )
-        return _date(when, next(years, today.year), month, day)
-    return None
-
-
 def _days(when: str) -> Days | None:
     """The days that come again and again; None if these are none, or one day alone."""
-    if said := DAY_OF_MONTH.fullmatch(when):
-        return Days(day_of_month=",".join(re.findall(r"\d+", said["days"] or said["also"])))
-    if re.search(r"\b(?:last|first|second|third|fourth) \w+ of (?:every|each|the) month", when):
-        raise RuleError(
-            f'{when!r}: a crontab cannot say that; name a day of the month, such as "on the 1st of every month", or of the week'
-        )
-    for form in YEARLY:
-        if (said := form.fullmatch(when)) and (month := _month(said["month"] or said["month_"])):
-            return Days(day_of_month=said["day"] or said["day_"], month=str(month))
-    rest = re.sub(rf"^(?:weekly |{EVERY} week )?(?:on )?(?:{EVERY} )?(?:on )?", "", when)
-    is_every = bool(re.match(rf"(?:on )?{EVERY} |weekly ", when))
-    if rest == "daily":
+    if said := DAYS_OF_MONTH.fullmatch(when):
+        return Days(day_of_month=",".join(re.findall(r"\d+", said[1])))
+    if (said := DATE.fullmatch(when)) and said[1] == "every" and not said[4] and (month := _month(said[3])):
+        return Days(day_of_month=said[2], month=str(month))
+    if when == "daily":
         return Days()
-    if rest in GROUPS or rest.removesuffix("s") in GROUPS:
-        is_one = rest in ("day", "weekend", "workday", "weekday") and not is_every
-        return None if is_one else Days(day_of_week=GROUPS.get(rest) or GROUPS[rest.removesuffix("s")])
-    names = [_weekday_range(part) for part in AND.split(rest)]
-    if not all(names):
-        return None
-    is_plural = rest.endswith("s") and rest.removesuffix("s") in WEEKDAYS
-    if len(names) == 1 and names[0] in _SHORT and not (is_every or is_plural):
-        return None  # that day, once
+    said_every = when.startswith("every ")
+    rest = when.removeprefix("every ").removeprefix("on ")
+    singular = rest.removesuffix("s")
+    if singular in GROUPS:
+        return Days(day_of_week=GROUPS[singular]) if said_every or rest != singular else None
+    names = [_weekdays(part.removeprefix("every ")) for part in AND.split(rest)]
+    if not all(names) or (not said_every and len(names) == 1 and len(names[0] or "") == 3 and singular == rest):
+        return None  # the last: that day, once
     return Days(day_of_week=",".join(filter(None, names)))
 
 
-def _weekday_range(text: str) -> str | None:
-    first, to, last = re.sub(r" (?:to|through|till|until) ", "-", text).partition("-")
-    named = [
-        _weekday(name.strip().removeprefix("every ").removeprefix("on "))
-        for name in ((first, last) if to else (first,))
-    ]
-    return "-".join(name[:3] for name in named if name) if all(named) else None
+def _weekdays(text: str) -> str | None:
+    """Such as "mon", or "mon-fri", in a crontab; None if it is none."""
+    named = [_weekday(name) for name in re.sub(r" to ", "-", text).split("-")]
+    return "-".join(name[:3] for name in named if name) if all(named) and len(named) <= 2 else None
 
 
 def _weekday(text: str) -> str | None:
-    return next(
-        (
-            day
-            for day in WEEKDAYS
-            if len(text) >= 3 and (day.startswith(text) or f"{day}s" == text or f"{day[:3]}s" == text)
-        ),
-        None,
-    )
-
-
-def _is_weekday(when: str) -> bool:
-    return _weekday(re.sub(r"^(?:on )?(?:(?:this|next|coming|the next) )?", "", when)) is not None
+    return next((day for day in WEEKDAYS if len(text) >= 3 and f"{day}s".startswith(text)), None)
 
 
 def _month(text: str) -> int | None:
-    return next(
-        (number for number, month in enumerate(MONTHS, start=1) if len(text) >= 3 and month.startswith(text)), None
-    )
+    return next((number for number, month in enumerate(MONTHS, start=1) if month.startswith(text)), None)
+
+
+def _one_day(when: str, today: date) -> date | None:
+    """The one day meant; None if it is none."""
+    if when in ("today", "tomorrow"):
+        return _after(today, timedelta(days=when == "tomorrow"))
+    if when.startswith("in ") and (length := _length(when.removeprefix("in "))) is not None:
+        return None if length % timedelta(days=1) else _after(today, length)
+    if day := _weekday(when.removeprefix("on ")):
+        return _after(today, timedelta(days=(WEEKDAYS.index(day) - today.isoweekday()) % 7))
+    if re.fullmatch(r"(?:on )?\d{4}-\d\d-\d\d", when):
+        return _date(when, *map(int, when.removeprefix("on ").split("-")))
+    said = DATE.fullmatch(when)
+    if said is None or said[1] == "every" or (month := _month(said[3])) is None:
+        return None
+    if said[4]:
+        return _date(when, int(said[4]), month, int(said[2]))
+    # The 29th of February may be years ahead.
+    ahead = (found for year in range(today.year, today.year + 9) if (found := _existing(year, month, int(said[2]))))
+    return next((day for day in ahead if day >= today), None) or _date(when, today.year, month, int(said[2]))
 
 
 def _time(text: str) -> time:
-    if text in ("noon", "midday", "midnight"):
-        return time(0 if text == "midnight" else 12)
+    if text in ("noon", "midnight"):
+        return time(12 if text == "noon" else 0)
     clock, half = re.fullmatch(r"([\d:]+) ?([ap]m)?", text).groups()  # type: ignore[union-attr]  # TIME lets nothing else through
-    hour, minute, second, *_ = (*map(int, clock.split(":")), 0, 0)
-    if half and not 1 <= hour <= 12:
+    hour, minute = (*map(int, clock.split(":")), 0)[:2]
+    if (half and not 1 <= hour <= 12) or hour > 23 or minute > 59:
         raise RuleError(f"{text!r} is no time of day; write such as 9am or 21:00")
-    if half:
-        hour = hour % 12 + 12 * (half == "pm")
-    if hour > 23 or minute > 59 or second > 59:
-        raise RuleError(f"{text!r} is no time of day; they go from 00:00 to 23:59")
-    return time(hour, minute, second)
+    return time(hour % 12 + (12 if half == "pm" else 0) if half else hour, minute)
 
 
 def _clock(times: Sequence[time]) -> tuple[str, str]:
     """Minutes and hours of a crontab."""
-    if any(at.second for at in times):
-        raise RuleError("what comes again by the calendar has no seconds; leave them out")
     minutes, hours = sorted({at.minute for at in times}), sorted({at.hour for at in times})
     if {(at.hour, at.minute) for at in times} != set(product(hours, minutes)):
         raise RuleError("one crontab cannot have these times together; write two schedules")
     return ",".join(map(str, minutes)), ",".join(map(str, hours))
 
 
-def _plus(day: date, days: int) -> date:
+def _after(day: date, length: timedelta) -> date:
     try:
-        return day + timedelta(days=days)
+        return day + length
     except OverflowError:
-        raise RuleError(f"{days} days ahead is beyond the calendar") from None
+        raise RuleError(f"{length.days} days ahead is beyond the calendar") from None
 
 
-def _exists(year: int, month: int, day: int) -> bool:
+def _existing(year: int, month: int, day: int) -> date | None:
     try:
-        date(year, month, day)
+        return date(year, month, day)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _date(said: str, year: int, month: int, day: int) -> date:
-    if not _exists(year, month, day):
+    found = _existing(year, month, day)
+    if found is None:
         raise RuleError(f"{said!r}: there is no such day")
-    return date(year, month, day)
-
-
-_SHORT = {day[:3] for day in WEEKDAYS}
+    return found

@@ -162,7 +162,7 @@ def _runs(days: tuple[int, ...]) -> list[tuple[int, int]]:
 
 
 def _merge(windows: tuple[Window, ...]) -> tuple[tuple[timedelta, timedelta], ...]:
-    """The stretches of the week from Monday 00:00 on, in order, none of which touches the next."""
+    """The stretches of the week from Monday 00:00 on, in order; no two touch."""
     stretches: list[tuple[timedelta, timedelta]] = []
     for window in windows:
         for day in window.days:

@@ -26,7 +26,7 @@ class ExcludedDays:
 
     @classmethod
     def parse(cls, text: str) -> "ExcludedDays":
-        """From its lines, of which blank ones and those that begin with # say nothing; RuleError names the wrong one."""
+        """From its lines; blank lines and lines that begin with # are ignored. RuleError names the invalid line."""
         refuse_long(text, "a calendar", LONGEST_TEXT, field="days")
         ranges: list[tuple[date, date, str]] = []
         yearly: dict[tuple[int, int], str] = {}

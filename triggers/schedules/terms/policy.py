@@ -2,11 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
-from zoneinfo import ZoneInfo
 
 from django_celery_beat.models import PeriodicTask
 
@@ -17,14 +16,10 @@ from agents.on import CatchUp
 from triggers.exceptions import RuleError
 from triggers.models import Schedule
 from triggers.schedules.calendars import calendars_named
-from triggers.schedules.clock import LONGEST_TEXT, refuse_beyond, refuse_long, zone_of
-from triggers.schedules.plan import Plan
-from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.clock import LONGEST_TEXT, aware, refuse_long, zone_of
 from triggers.schedules.rules.interval import LONGEST, describe_length
-from triggers.schedules.rules.rule import Rule
 from triggers.schedules.terms import active_hours as hours
 from triggers.schedules.terms.active_hours import ActiveHours
-from triggers.schedules.terms.excluded_days import ExcludedDays
 
 Kind = Literal["schedule", "heartbeat", "reminder"]
 NONE = timedelta(0)
@@ -66,7 +61,7 @@ class SchedulePolicy:
 
     @classmethod
     def of(cls, schedule: Schedule) -> "SchedulePolicy":
-        """As the rows say, whoever wrote them."""
+        """From the rows, also those that SQL wrote."""
         columns = {name: getattr(schedule, name) for name in NAMES if name not in IN_TASK and name != "exclude"}
         in_task = {name: getattr(schedule.task, column) for name, column in IN_TASK.items()}
         slugs = sorted(calendar.slug for calendar in schedule.exclude.all()) if schedule.pk else ()
@@ -105,26 +100,10 @@ class SchedulePolicy:
         if self.start and self.end and self.start >= self.end:
             raise RuleError("end: it is not after start; give a later one", field="end")
 
-    def plan(self, rule: Rule, *, days: Sequence[tuple[str, ExcludedDays]], seed: str = "", once: bool = False) -> Plan:
-        """When a rule fires under it; RuleError if rows that nobody checked make no sense."""
-        own = rule.zone if isinstance(rule, Cron) else ZoneInfo("UTC")
-        return Plan(
-            rule=rule,
-            zone=zone_of(self.active_zone) if self.active_zone else own,
-            start=self.start,
-            end=self.end,
-            hours=ActiveHours.parse(self.active_hours) if self.active_hours else None,
-            days=days,
-            jitter=self.jitter,
-            spread=self.spread,
-            seed=seed,
-            once=once,
-        )
-
     def apply(self, schedule: Schedule) -> None:
         """Write it into the schedule's rows, in the caller's transaction; RuleError if there is no such calendar."""
         calendars = calendars_named(self.exclude)
-        # The task before the schedule: everybody locks them in this order.
+        # The task before the schedule: the order of every lock.
         task = PeriodicTask.objects.select_for_update().get(pk=schedule.task_id)
         if any(getattr(task, column) != getattr(self, name) for name, column in IN_TASK.items()):
             for name, column in IN_TASK.items():
@@ -206,18 +185,9 @@ def _slugs(value: Any) -> tuple[str, ...]:
 
 
 def _instant(value: Any) -> datetime:
-    example = "write such as 2026-12-01T09:00+01:00"
     if not isinstance(value, (str, datetime)):
-        raise ValueError(f"{value!r} is no instant; {example}")
-    try:
-        instant = datetime.fromisoformat(value) if isinstance(value, str) else value
-    except ValueError:
-        raise ValueError(f"{value!r} is no instant; {example}") from None
-    if instant.tzinfo is None:
-        raise ValueError(f"{value!s} has no offset; {example}")
-    instant = instant.astimezone(UTC)
-    refuse_beyond(instant)
-    return instant
+        raise ValueError(f"{value!r} is not a date and time; use e.g. 2026-12-01T09:00+01:00")
+    return aware(value)
 
 
 def _data(value: Any) -> Any:

@@ -262,17 +262,6 @@ def test_one_shot_whose_instant_fell_into_a_pause_is_over() -> None:
     assert fresh(schedule).rest == "over"
 
 
-def test_one_shot_moved_after_its_fire_fires_again() -> None:
-    schedule = make(Clocked(at=NINE + HOUR))
-    fire_all(NINE + HOUR)
-    later = ClockedSchedule.objects.create(clocked_time=NINE + 5 * HOUR)
-    PeriodicTask.objects.filter(pk=schedule.task_id).update(clocked=later, enabled=True)
-    date_edit(schedule, NINE + 2 * HOUR)
-    due.settle(NINE + 2 * HOUR)
-
-    assert fire_all(NINE + 5 * HOUR) == [NINE + HOUR, NINE + 5 * HOUR]
-
-
 def test_more_than_one_transaction_holds_is_owed_batch_by_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (due, settle):
         monkeypatch.setattr(module, "TICKS", 4)
@@ -287,44 +276,7 @@ def test_more_than_one_transaction_holds_is_owed_batch_by_batch(monkeypatch: pyt
     assert skipped() == []
 
 
-# Another scheduler
-
-
-def test_what_another_scheduler_has_fired_is_not_owed() -> None:
-    schedule = make(Cron.parse("0 * * * *"), catch_up="all")
-    fire_all(NINE + HOUR)
-    elsewhere = NINE + 5 * HOUR + timedelta(seconds=3)
-    PeriodicTask.objects.filter(pk=schedule.task_id).update(last_run_at=elsewhere)
-
-    assert fire_all(NINE + 6 * HOUR) == [NINE + HOUR, NINE + 6 * HOUR]
-    assert skipped() == [("elsewhere", NINE + 2 * HOUR, NINE + 5 * HOUR, 4)]
-
-
-def test_interval_goes_on_from_where_another_scheduler_left_it() -> None:
-    schedule = make()
-    PeriodicTask.objects.filter(pk=schedule.task_id).update(last_run_at=NINE + 5.5 * HOUR)
-
-    fire_all(NINE + 5.6 * HOUR)
-
-    assert fresh(schedule).next_fire_at == NINE + 6.5 * HOUR
-    assert nominals() == []
-
-
 # What goes wrong with one of them
-
-
-@pytest.mark.parametrize("columns", [{"active_hours": "whenever"}, {"active_zone": "Mars/Olympus"}])
-def test_schedule_that_sql_has_broken_rests_and_the_others_fire(columns: dict[str, str]) -> None:
-    broken = make()
-    make(task={"name": "other"})
-    Schedule.objects.filter(pk=broken.pk).update(**columns)
-    while due.look().has_stale:
-        due.settle(NINE)
-
-    assert fire_all(NINE + HOUR) == [NINE + HOUR]
-    broken = fresh(broken)
-    assert (broken.rest, broken.next_fire_at) == ("problem", None)
-    assert broken.problem
 
 
 def test_schedule_at_the_end_of_the_calendar_stops_nobody() -> None:

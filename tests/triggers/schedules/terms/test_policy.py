@@ -72,7 +72,7 @@ def test_what_is_not_named_stays_and_what_is_empty_is_the_default_again() -> Non
         ({"active_hours": 9}, "active_hours", "9 is no text"),
         ({"active_zone": "Mars"}, "active_zone", "there is no zone 'Mars'"),
         ({"exclude": 5}, "exclude", "no list of names"),
-        ({"start": "tomorrow"}, "start", "write such as 2026-12-01T09:00\\+01:00"),
+        ({"start": "tomorrow"}, "start", "or 2026-12-01T09:00\\+01:00"),
         ({"start": "2026-12-01T09:00"}, "start", "has no offset"),
         ({"start": "2026-12-01T09:00Z", "end": "2026-12-01T09:00Z"}, "end", "give a later one"),
         ({"kind": "alarm"}, "kind", "'alarm' is not one of"),

@@ -1,0 +1,33 @@
+"""Durations and instants as arguments of commands."""
+
+from argparse import ArgumentTypeError
+from datetime import UTC, datetime, timedelta
+
+from django.utils import timezone
+
+from agents.durations import parse_duration
+from agents.instants import parse_instant
+
+
+def duration(text: str) -> timedelta:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
+def instant(text: str) -> datetime:
+    """Naive if the text has no offset."""
+    try:
+        return parse_instant(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
+def since(text: str) -> datetime:
+    """An instant, in UTC unless it has an offset, or a duration ago."""
+    try:
+        return timezone.now() - parse_duration(text)
+    except ValueError:
+        at = instant(text)
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
