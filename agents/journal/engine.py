@@ -19,6 +19,7 @@ from agents.effects import Effects
 from agents.exceptions import Permanent, Retry, StepFailed, describe, is_permanent
 from agents.guards.network import network_refused
 from agents.guards.storable import shown, storable
+from agents.journal.canonical import as_read
 from agents.journal.ends import Interrupted, Lost, Parked, Released, TriedAgain, Waiting
 from agents.journal.entries import (
     RESULTS,
@@ -154,7 +155,7 @@ class Journal:
         except Permanent as error:
             raise self.fail(begun, error) from error
         try:
-            is_wanted_back = self._commit([begun.entry("done", output=json.loads(text))], begun.effects)
+            is_wanted_back = self._commit([begun.entry("done", output=as_read(text))], begun.effects)
         except Permanent as error:  # it leaves behind what it must not
             raise self.fail(begun, error) from error
         except Exception as error:
@@ -166,7 +167,7 @@ class Journal:
             self._leave_thread()
         self.store.reach("after_step_commit")
         self._go_on(is_wanted_back)
-        return json.loads(text)
+        return as_read(text)
 
     def fail(self, begun: Begun, error: Exception) -> Exception:
         """Write down that it failed; what to raise."""
@@ -288,7 +289,7 @@ class Journal:
                 key=key, position=position, is_keyed=is_keyed, effect=VALUE, status="done", output=drawn, kind=kind
             )
         )
-        return json.loads(json.dumps(drawn))
+        return as_read(json.dumps(drawn))
 
     def _answered(self, key: str, known: RecordedWait | None, wish: WaitWish) -> RecordedWait:
         position = known.position if known else self._next_position()
@@ -326,12 +327,12 @@ class Journal:
             self.store.reach("after_step_body")
             text = self._text(begun, output)
             drawn = self._drawn()
-            is_wanted_back = self.store.write([*drawn, begun.entry("done", output=json.loads(text))], begun.effects)
+            is_wanted_back = self.store.write([*drawn, begun.entry("done", output=as_read(text))], begun.effects)
             self.store.reach("before_step_commit")
         self._is_written(drawn)
         self.store.reach("after_step_commit")
         self._go_on(is_wanted_back)
-        return json.loads(text)
+        return as_read(text)
 
     def _commit_alone(self, *entries: StepEntry) -> None:
         try:

@@ -52,10 +52,10 @@ class Prompts:
         if not self._messages:
             _mark_history(messages, parts)
         self._messages = len(messages)
-        self._fingerprint = _digest([self._fingerprint, parts, told])
+        kept = [part for part in parts if (part.get("tool"), part.get("call")) not in self.journaled]
+        self._fingerprint = _digest([self._fingerprint, kept, told])
         changed = {name: value for name, value in told.items() if value and value != self._before.get(name)}
         self._before = told
-        kept = [part for part in parts if (part.get("tool"), part.get("call")) not in self.journaled]
         outputs = [tool.name for tool in parameters.output_tools]
         return {"fingerprint": self._fingerprint, "parts": kept, "output_tools": outputs, **changed}
 
