@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from agents.exceptions import describe
 from agents.journal.entries import NewWait, StepEntry
+from agents.journal.protocol import BudgetWish
 
 
 class Interrupted(BaseException):
@@ -19,7 +20,7 @@ class Waiting(Interrupted):
     """The run waits for what has not come."""
 
     def __init__(self, wait: NewWait, entries: Sequence[StepEntry]) -> None:
-        super().__init__(wait.key, entries)
+        super().__init__(wait.wish.reason if isinstance(wait.wish, BudgetWish) else wait.key, entries)
         self.wait = wait
 
 

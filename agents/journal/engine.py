@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, NoReturn
 
 from agents.effects import Effects
@@ -32,7 +33,7 @@ from agents.journal.entries import (
     sought_by,
 )
 from agents.journal.keys import Places
-from agents.journal.protocol import EXPIRED, ChildrenWish, Ended, Kind, Place, StepWish, WaitWish
+from agents.journal.protocol import EXPIRED, BudgetWish, ChildrenWish, Ended, Kind, Place, StepWish, WaitWish, fitting
 from agents.journal.store import Store
 
 
@@ -311,6 +312,7 @@ class Journal:
             raise Permanent(f"step {begun.key!r} inside transaction.atomic(): a step has a commit of its own")
         if obstacle := self.store.obstacle(begun.key, begun.wish):
             self._stop(obstacle)
+        self._reserve(begun)
         if begun.wish.effect == "at_most_once" or begun.wish.kind != "step":
             begun.arguments = shown(begun.wish.arguments)
         if begun.wish.effect == "at_most_once":
@@ -319,6 +321,27 @@ class Journal:
         elif begun.wish.effect == "idempotent" and self.pending:
             # It may be handed such a value, and must be handed the same one again.
             self._commit_alone()
+
+    def _reserve(self, begun: Begun) -> None:
+        """Set aside what the step may cost; wait until there is room for it, as often as that takes."""
+        cost = begun.wish.cost
+        if cost is None:
+            return
+        for number in count(1):
+            refusal = self.store.reserve(begun.key, cost)
+            if refusal is None:
+                return
+            if refusal.is_final:
+                raise Permanent(refusal.reason)
+            self.wait(
+                BudgetWish(
+                    place=Place(name="budget", key=fitting(f"{number} {begun.key}", "budget")),
+                    cost=cost,
+                    budget=refusal.budget,
+                    reason=refusal.reason,
+                    until=refusal.until,
+                )
+            )
 
     def _perform_in_transaction(self, begun: Begun, body: Callable[[], Any]) -> Any:
         with self.store.transaction(begun.key):

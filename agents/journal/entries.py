@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 from agents.exceptions import StepFailed
 from agents.journal.canonical import digest_of, match_of
-from agents.journal.protocol import ApprovalWish, ChildrenWish, EventWish, Kind, TimeWish, WaitWish
+from agents.journal.protocol import ApprovalWish, BudgetWish, ChildrenWish, EventWish, Kind, TimeWish, WaitWish
 
 Status = Literal["started", "done", "failed"]
 VALUE = "value"  # the effect of the run's own time, id or random number
@@ -109,3 +109,5 @@ def sought_by(wish: WaitWish) -> tuple[str, ...]:
             return ("approval", digest_of(wish.question, wish.arguments))
         case ChildrenWish():
             return ("children", *map(str, wish.children))
+        case BudgetWish():
+            return ("budget",)

@@ -108,6 +108,7 @@ class WaitSerializer(serializers.ModelSerializer[Wait]):
             "event_id",
             "children",
             "approval",
+            "asked",
             "created_at",
             "ended_at",
         ]

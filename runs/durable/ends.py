@@ -10,8 +10,9 @@ from uuid_utils.compat import uuid7
 from agents.exceptions import describe
 from agents.journal.ends import Lost, Parked, Released, TriedAgain, Waiting
 from agents.journal.entries import NewWait
-from agents.journal.protocol import ApprovalWish, ChildrenWish, EventWish, TimeWish
+from agents.journal.protocol import ApprovalWish, BudgetWish, ChildrenWish, EventWish, TimeWish
 from runs.attempt.failure import outcome_of
+from runs.budgets.wake import asked_of
 from runs.claim import Claim
 from runs.durable.store import DatabaseStore
 from runs.exceptions import RunLost
@@ -92,6 +93,8 @@ def _entry(wait: NewWait) -> WaitEntry:
             return WaitEntry(kind=Wait.Kind.APPROVAL, duration=wish.expires, approval=approval, **place)
         case ChildrenWish() as wish:
             return WaitEntry(kind=Wait.Kind.CHILDREN, duration=wish.timeout, children=wish.children, **place)
+        case BudgetWish() as wish:
+            return WaitEntry(kind=Wait.Kind.BUDGET, until=wish.until, asked=asked_of(wish), **place)
 
 
 def _asked(wait: NewWait, claim: Claim) -> Sequence[NoticeRow]:

@@ -18,7 +18,7 @@ from agents.guards.storable import shown
 from agents.journal.ends import Interrupted
 from agents.journal.entries import RESULTS, VALUE, NewWait, RecordedStep, RecordedWait, StepEntry, sought_by
 from agents.journal.memory import Nesting
-from agents.journal.protocol import ApprovalWish, ChildrenWish, EventWish, StepWish, TimeWish, WaitWish
+from agents.journal.protocol import ApprovalWish, BudgetWish, ChildrenWish, EventWish, StepWish, TimeWish, WaitWish
 from agents.journal.store import Store
 from runs.attempt.deadline import step_deadline
 from runs.attempt.effects import check
@@ -232,6 +232,8 @@ def wanted(wish: WaitWish) -> str:
             return f"an approval: {wish.question}{_at_most(wish.expires)}"
         case ChildrenWish():
             return f"{len(wish.children)} child runs{_at_most(wish.timeout)}"
+        case BudgetWish():
+            return f"room in the {wish.reason}"
 
 
 def _asked(wish: WaitWish) -> Any:

@@ -100,6 +100,8 @@ def _waited_for(wait: Wait) -> str:
             return "it waits no longer for a decision then"
         case Wait.Kind.CHILDREN:
             return f"it waits no longer for its {len(wait.children)} children then"
+        case Wait.Kind.BUDGET:
+            return "its budget begins a new window then"
     what = f"signal {(wait.match or {}).get('name')}" if wait.event_type == SIGNAL else wait.event_type
     return f"it waits no longer for {what} then"
 
