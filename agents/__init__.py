@@ -5,6 +5,7 @@ from agents.journal.protocol import Answer, Ended
 from . import on
 from .agent import Agent, agent
 from .async_run import AsyncAgentRun
+from .budget import Budget
 from .exceptions import ApprovalExpired, ChildFailed, Permanent, Retry, StepFailed
 from .run import AgentRun, Event
 
@@ -14,6 +15,7 @@ __all__ = [
     "Answer",
     "ApprovalExpired",
     "AsyncAgentRun",
+    "Budget",
     "ChildFailed",
     "Ended",
     "Event",

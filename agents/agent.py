@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from asgiref.sync import async_to_sync
 
+from .budget import Budget
 from .durations import parse_duration
 from .exceptions import DeclarationError
 from .on import TriggerDeclaration
@@ -46,6 +47,7 @@ class Agent:
     durable: bool = False
     hold_key: bool = False
     keep_content: bool = True
+    budget: Budget | None = None
 
     def __call__(self, run: "AgentRun | AsyncAgentRun") -> Any:
         if not self.is_async:
@@ -86,6 +88,7 @@ def agent(
     durable: bool = False,
     hold_key: bool = False,
     keep_content: bool = True,
+    budget: Budget | None = None,
 ) -> Callable[[Body], Agent]:
     """Declare an agent. Its body is one transaction: its writes, result, emitted events and notifications commit together.
 
@@ -103,7 +106,9 @@ def agent(
     These limits count per key, or for the whole trigger if it has no key. `key_limit`: runs of a key at the same time.
     `rate` ("10/h", "100/15m"): most starts in any such span; `overflow` delays the others, or drops them with a recorded
     reason. `debounce` ("30s") waits for a quiet period, `batch` (100) for that many events, both at most `max_wait`
-    (default: ten times the debounce, or 60 s for a batch); one run then handles all of them as `run.events`. Raises
+    (default: ten times the debounce, or 60 s for a batch); one run then handles all of them as `run.events`.
+
+    `budget` caps what runs of the agent use of models and tools: `Budget(run_usd="0.20", day_usd="5")`. Raises
     DeclarationError.
     """
     if not 0 <= priority <= 9:
@@ -116,6 +121,8 @@ def agent(
         raise DeclarationError(
             f"agent {name!r}: keep_content=False requires durable=True: other agents have no journal"
         )
+    if budget is not None and not durable:
+        raise DeclarationError(f"agent {name!r}: budget requires durable=True, because only durable agents use models")
     if max_wait is not None and debounce is None and not batch:
         raise DeclarationError(f"agent {name!r}: max_wait requires debounce or batch")
 
@@ -142,6 +149,7 @@ def agent(
                 durable=durable,
                 hold_key=hold_key,
                 keep_content=keep_content,
+                budget=budget,
             )
         )
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -84,6 +85,18 @@ class Env:
             if not value:
                 raise ValueError
         return self._keep(name, default, meaning, value)
+
+    def money(self, name: str, meaning: str = "") -> Decimal | None:
+        """An amount of 0 or more, such as 5 or 0.20; empty: None."""
+        with _loud(name, "must be an amount of 0 or more, such as 5 or 0.20"):
+            text = self._env.str(name, "").strip()
+            try:
+                value = Decimal(text) if text else None
+            except InvalidOperation:
+                raise ValueError from None
+            if value is not None and not (value.is_finite() and value >= 0):
+                raise ValueError
+        return self._keep(name, "", meaning, value)
 
     def words(self, name: str, default: str, meaning: str = "", *, secret: bool = False) -> list[str]:
         """A comma-separated list; empty items are dropped."""

@@ -83,6 +83,10 @@ WAKEFUL_FAILPOINTS = env.text("WAKEFUL_FAILPOINTS", "", "fault tests only: named
 # LLM agents
 WAKEFUL_MODEL = env.text("WAKEFUL_MODEL", "builtin" if WAKEFUL_DEMO else "", "model of LLM agents that name none, such as openai:gpt-5.2 or anthropic:claude-sonnet-4-5; builtin: deterministic, for demos")
 WAKEFUL_MODEL_FALLBACKS = env.words("WAKEFUL_MODEL_FALLBACKS", "", "models asked in turn where WAKEFUL_MODEL fails, separated by commas")
+WAKEFUL_OUTPUT_TOKENS = env.count("WAKEFUL_OUTPUT_TOKENS", 8192, "output tokens that a model request under a cap of money or tokens may give where the agent's settings name no max_tokens")
+WAKEFUL_UNPRICED = env.text("WAKEFUL_UNPRICED", "refuse", "refuse or allow requests to models without a known price where a cap of money applies", choices=("refuse", "allow"))
+WAKEFUL_BUDGET_DAY_USD = env.money("WAKEFUL_BUDGET_DAY_USD", "US dollars that all runs together may spend on models in a day (UTC); empty: no cap")
+WAKEFUL_BUDGET_MONTH_USD = env.money("WAKEFUL_BUDGET_MONTH_USD", "US dollars that all runs together may spend on models in a month (UTC); empty: no cap")
 # Retention
 WAKEFUL_KEEP_PAYLOADS = env.duration("WAKEFUL_KEEP_PAYLOADS", "30d", "what events and finished runs hold is kept this long: data, bodies, inputs, results, errors")
 WAKEFUL_KEEP_EVENTS = env.duration("WAKEFUL_KEEP_EVENTS", "90d", "events and the ledger are kept this long; the same event is taken for a new one after that")

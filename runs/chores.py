@@ -4,7 +4,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from django.conf import settings
+
 from runs import outbox, timers, waits
+from runs.budgets import wake as budget_waits
 from runs.failpoints import failpoint
 from runs.processes.rescue import Rescuer
 from runs.timers import Look, is_due
@@ -27,12 +30,14 @@ class Chores:
         self.rescuer = Rescuer()
         self.stalled = timers.StalledKeys()
         self.mend_at = 0.0
+        self.budgets_at = 0.0
 
     def __iter__(self) -> Iterator[Chore]:
         yield Chore(name="end waits", is_due=lambda look: is_due(look.wait), do=lambda _: waits.end_due(BATCH))
         yield Chore(name="look back", is_due=lambda look: is_due(look.look_back), do=lambda _: waits.look_back())
         yield Chore(name="wake runs", is_due=lambda look: is_due(look.due), do=self._wake)
         yield Chore(name="mend keys", is_due=lambda _: time.monotonic() >= self.mend_at, do=self._mend)
+        yield Chore(name="budgets", is_due=lambda _: time.monotonic() >= self.budgets_at, do=self._budgets)
         yield Chore(name="deliver messages", is_due=lambda look: bool(_topics(look)), do=self._deliver)
         yield Chore(
             name="rescue runs",
@@ -53,6 +58,10 @@ class Chores:
     def _mend(self, look: Look) -> int:
         self.mend_at = time.monotonic() + MEND_EVERY
         return self.stalled.mend()
+
+    def _budgets(self, look: Look) -> int:
+        self.budgets_at = time.monotonic() + settings.WAKEFUL_SAFETY_LOOK.total_seconds()
+        return budget_waits.chore()
 
     def _deliver(self, look: Look) -> int:
         return outbox.deliver_inside(BATCH, _topics(look))

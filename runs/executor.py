@@ -24,6 +24,7 @@ from runs.attempt.clean_session import clean, noticing_changes, reset_settings
 from runs.attempt.deadline import deadline, run_within
 from runs.attempt.effects import rows_of
 from runs.attempt.failure import outcome_of
+from runs.budgets import wake as budget_waits
 from runs.claim import HARD_DEADLINE_AFTER, Claim
 from runs.db.away import CONNECTION_ERRORS
 from runs.db.readable import readable
@@ -35,7 +36,7 @@ from runs.durable.progress import go_on_if_proved
 from runs.durable.store import DatabaseStore
 from runs.exceptions import CannotClaim, DeadlineExceeded, RunLost
 from runs.failpoints import failpoint
-from runs.models import Attempt, Run, Worker
+from runs.models import Attempt, Run, Wait, Worker
 from runs.ports import ports
 from runs.processes.alive import alive
 from runs.processes.lease import wakeful_version
@@ -76,8 +77,7 @@ def execute(claim: Claim, claim_another: ClaimAnother = lambda: None) -> Claim |
             record(claim, outcome)
             if outcome.wait is not None:
                 failpoint("after_wait_commit")
-                if outcome.wait.kind in waits.LOOKED_BACK_FOR:
-                    look_back(claim)
+                look_back(claim, outcome.wait.kind)
             if outcome.unproved:
                 with contextlib.suppress(*CONNECTION_ERRORS):
                     go_on_if_proved(claim, outcome.unproved)
@@ -246,9 +246,12 @@ def run_durable(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -
     return None
 
 
-def look_back(claim: Claim) -> None:
+def look_back(claim: Claim, kind: Wait.Kind) -> None:
     with contextlib.suppress(*CONNECTION_ERRORS):  # without a database, the dispatcher looks back
-        waits.look_back(claim.run_id)
+        if kind in waits.LOOKED_BACK_FOR:
+            waits.look_back(claim.run_id)
+        elif kind == Wait.Kind.BUDGET:
+            budget_waits.look(claim.run_id)
 
 
 def open_session(claim: Claim, *, begins: bool = False) -> None:

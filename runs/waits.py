@@ -85,7 +85,7 @@ THESE = "AND wait.id = ANY((SELECT %(ids)s::bigint[])::bigint[])"
 END_DUE = _end(
     waits="runs_wait wait",
     which=THESE,
-    status="CASE runs_wait.kind WHEN 'time' THEN 'done' ELSE 'expired' END",
+    status="CASE WHEN runs_wait.kind IN ('time', 'budget') THEN 'done' ELSE 'expired' END",
     patience="SKIP LOCKED",
 )
 END_THESE = _end(waits="runs_wait wait", which=THESE)

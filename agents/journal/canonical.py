@@ -36,6 +36,21 @@ def hash_in(shape: str, source: str, data: Any) -> str | None:
     return None if values is None or asked["source"] != source else hash_of([source, values])
 
 
+def as_read(text: str) -> Any:
+    """JSON as PostgreSQL gives it back, with the keys of each object by length and then by bytes: what a body makes a text
+    of, such as a prompt, comes out the same on a replay."""
+    return json.loads(text, object_pairs_hook=_ordered)
+
+
+def _ordered(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(sorted(pairs, key=_place_of)) if len(pairs) > 1 else dict(pairs)
+
+
+def _place_of(pair: tuple[str, Any]) -> tuple[int, bytes]:
+    name = pair[0].encode()
+    return len(name), name
+
+
 def _values_at(paths: Sequence[str], data: Any) -> list[Any] | None:
     values = []
     for path in paths:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from agents.exceptions import describe
 from agents.journal.entries import NewWait, StepEntry
+from agents.journal.protocol import BudgetRequest
 
 
 class Interrupted(BaseException):
@@ -19,7 +20,7 @@ class Waiting(Interrupted):
     """The run waits for something that has not happened yet."""
 
     def __init__(self, wait: NewWait, entries: Sequence[StepEntry]) -> None:
-        super().__init__(wait.key, entries)
+        super().__init__(wait.request.reason if isinstance(wait.request, BudgetRequest) else wait.key, entries)
         self.wait = wait
 
 

@@ -12,16 +12,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, NoReturn
 
 from agents.effects import Effects
 from agents.exceptions import Permanent, Retry, StepFailed, describe, is_permanent
 from agents.guards.network import network_refused
 from agents.guards.storable import shown, storable
+from agents.journal.canonical import as_read
 from agents.journal.ends import Interrupted, Lost, Parked, Released, TriedAgain, Waiting
 from agents.journal.entries import RESULTS, VALUE, NewWait, RecordedStep, RecordedWait, Status, StepEntry, sought_by
 from agents.journal.keys import Places
-from agents.journal.protocol import EXPIRED, ChildrenRequest, Ended, Kind, Place, StepRequest, WaitRequest
+from agents.journal.protocol import (
+    EXPIRED,
+    BudgetRequest,
+    ChildrenRequest,
+    Ended,
+    Kind,
+    Place,
+    StepRequest,
+    WaitRequest,
+    fitting,
+)
 from agents.journal.store import Store
 
 
@@ -145,7 +157,7 @@ class Journal:
         except Permanent as error:
             raise self.fail(begun, error) from error
         try:
-            is_wanted_back = self._commit([begun.entry("done", output=json.loads(text))], begun.effects)
+            is_wanted_back = self._commit([begun.entry("done", output=as_read(text))], begun.effects)
         except Permanent as error:  # its effects are invalid
             raise self.fail(begun, error) from error
         except Exception as error:
@@ -157,7 +169,7 @@ class Journal:
             self._leave_thread()
         self.store.reach("after_step_commit")
         self._go_on(is_wanted_back)
-        return json.loads(text)
+        return as_read(text)
 
     def fail(self, begun: Begun, error: Exception) -> Exception:
         """Record that the step failed; return the exception to raise."""
@@ -276,7 +288,7 @@ class Journal:
                 key=key, position=position, is_keyed=is_keyed, effect=VALUE, status="done", output=drawn, kind=kind
             )
         )
-        return json.loads(json.dumps(drawn))
+        return as_read(json.dumps(drawn))
 
     def _answered(self, key: str, known: RecordedWait | None, request: WaitRequest) -> RecordedWait:
         position = known.position if known else self._next_position()
@@ -300,6 +312,7 @@ class Journal:
             )
         if obstacle := self.store.obstacle(begun.key, begun.request):
             self._stop(obstacle)
+        self._reserve(begun)
         if begun.request.effect == "at_most_once" or begun.request.kind != "step":
             begun.arguments = shown(begun.request.arguments)
         if begun.request.effect == "at_most_once":
@@ -309,6 +322,27 @@ class Journal:
             # A repeated call must pass the same values.
             self._commit_alone()
 
+    def _reserve(self, begun: Begun) -> None:
+        """Set aside what the step may cost; wait until there is room for it, as often as that takes."""
+        cost = begun.request.cost
+        if cost is None:
+            return
+        for number in count(1):
+            refusal = self.store.reserve(begun.key, cost)
+            if refusal is None:
+                return
+            if refusal.is_final:
+                raise Permanent(refusal.reason)
+            self.wait(
+                BudgetRequest(
+                    place=Place(name="budget", key=fitting(f"{number} {begun.key}", "budget")),
+                    cost=cost,
+                    budget=refusal.budget,
+                    reason=refusal.reason,
+                    until=refusal.until,
+                )
+            )
+
     def _perform_in_transaction(self, begun: Begun, body: Callable[[], Any]) -> Any:
         with self.store.transaction(begun.key):
             with self.inside(begun), network_refused(self.store.agent, begun.key), self._limit(begun):
@@ -316,12 +350,12 @@ class Journal:
             self.store.reach("after_step_body")
             text = self._text(begun, output)
             drawn = self._drawn()
-            is_wanted_back = self.store.write([*drawn, begun.entry("done", output=json.loads(text))], begun.effects)
+            is_wanted_back = self.store.write([*drawn, begun.entry("done", output=as_read(text))], begun.effects)
             self.store.reach("before_step_commit")
         self._is_written(drawn)
         self.store.reach("after_step_commit")
         self._go_on(is_wanted_back)
-        return json.loads(text)
+        return as_read(text)
 
     def _commit_alone(self, *entries: StepEntry) -> None:
         try:

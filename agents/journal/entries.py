@@ -7,7 +7,15 @@ from typing import Any, Literal, Protocol
 
 from agents.exceptions import StepFailed
 from agents.journal.canonical import digest_of, match_of
-from agents.journal.protocol import ApprovalRequest, ChildrenRequest, EventRequest, Kind, TimeRequest, WaitRequest
+from agents.journal.protocol import (
+    ApprovalRequest,
+    BudgetRequest,
+    ChildrenRequest,
+    EventRequest,
+    Kind,
+    TimeRequest,
+    WaitRequest,
+)
 
 Status = Literal["started", "done", "failed"]
 VALUE = "value"  # the effect of the run's own time, id or random number
@@ -110,3 +118,5 @@ def sought_by(request: WaitRequest) -> tuple[str, ...]:
             return ("approval", digest_of(request.question, request.arguments))
         case ChildrenRequest():
             return ("children", *map(str, request.children))
+        case BudgetRequest():
+            return ("budget",)

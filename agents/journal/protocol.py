@@ -9,6 +9,7 @@ from uuid import UUID
 
 from agents.exceptions import Permanent
 from agents.guards.storable import storable
+from agents.journal.budget import Cost
 
 Effect = Literal["transactional", "read", "idempotent", "at_most_once"]
 OnExpiry = Literal["deny", "fail"]
@@ -50,6 +51,7 @@ class StepRequest:
     timeout: timedelta | None = None
     arguments: Sequence[Any] = ()
     kind: Kind = "step"
+    cost: Cost | None = None  # the most that it may cost, where a budget is to be asked
 
     def __post_init__(self) -> None:
         if self.effect not in get_args(Effect):
@@ -108,7 +110,18 @@ class ChildrenRequest:
     timeout: timedelta | None = None
 
 
-WaitRequest = TimeRequest | EventRequest | ApprovalRequest | ChildrenRequest
+@dataclass(frozen=True, kw_only=True)
+class BudgetRequest:
+    """Wait until the budgets of the run have room for this cost: until `until`, or until a cap is raised."""
+
+    place: Place
+    cost: Cost
+    budget: str
+    reason: str
+    until: datetime | None = None
+
+
+WaitRequest = TimeRequest | EventRequest | ApprovalRequest | ChildrenRequest | BudgetRequest
 
 
 @dataclass(frozen=True, kw_only=True)

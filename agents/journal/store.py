@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from agents.effects import Effects
+from agents.journal.budget import UNLIMITED, Cost, Limits, Refusal
 from agents.journal.ends import Interrupted
 from agents.journal.entries import NewWait, RecordedStep, RecordedWait, StepEntry
 from agents.journal.protocol import StepRequest, WaitRequest
@@ -65,6 +66,19 @@ class Store(Protocol):
 
     def obstacle(self, key: str, request: StepRequest) -> Interrupted | None:
         """Why this step cannot run here, if so."""
+        return None
+
+    def limits(self) -> Limits:
+        """What budgets limit of this run."""
+        return UNLIMITED
+
+    def reserve(self, key: str, cost: Cost) -> Refusal | None:
+        """Set aside what a step may cost, until its entry says what it did cost; or why there is no room for it. Permanent:
+        a budget cannot tell."""
+        return None
+
+    def give_back(self, key: str) -> None:
+        """Free what is set aside for a step: it failed at no cost."""
         return None
 
     def answer(self, wait: NewWait) -> "RecordedWait | Interrupted | None":

@@ -25,17 +25,22 @@ from pydantic_ai.durable_exec import (
     record_durable_unit,
 )
 from pydantic_ai.messages import BinaryContent, ToolCallPart, ToolReturn
-from pydantic_ai.models import ModelRequestContext
+from pydantic_ai.models import Model, ModelRequestContext
+from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
 from pydantic_core import to_jsonable_python
 
 from agents.exceptions import Permanent
+from agents.journal.budget import Cost, Limits
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread
 from agents.journal.engine import Begun
 from agents.journal.protocol import Effect, Place, StepRequest, fitting
 from agents.llm import failures
 from agents.llm.approvals import Approver
+from agents.llm.builtin import BUILTIN
+from agents.llm.estimate import output_at_most, worst_case
 from agents.llm.main_thread import run_without_loop
+from agents.llm.prices import Prices
 from agents.llm.prompts import Prompts
 from agents.llm.secrets import redacted_messages, redacted_parameters
 from agents.llm.tools import ToolPolicy
@@ -80,19 +85,23 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
     ) -> object:
         is_model = isinstance(operation_id, ModelRequestId | ModelCompactMessagesId)
         asked = self._asked(operation_id, cache_key)
+        limits = await self.limits()
         request = StepRequest(
             place=Place(name=self._call, key=self._key(operation_id, name, cache_key)),
             effect=config.effect,
             retries=failures.TRIES - 1 if is_model and config.effect != "at_most_once" else 0,
             kind="model" if is_model else "tool",
             arguments=[asked] if asked else (),
+            cost=_cost(operation_id, cache_key, config, limits),
         )
         with self._steps.beside(request):
             begun = await in_main_thread(self._steps.journal.begin, request)
             if begun.is_recorded:
                 output = begun.output
             elif is_model:
-                output = await self._finished(begun, self._answered(begun, body, asked.get("fingerprint", "")), config)
+                model: Any = _context(cache_key).model
+                answer = self._answered(begun, body, asked.get("fingerprint", ""), model, Prices(limits.prices))
+                output = await self._finished(begun, answer, config)
             else:
                 output = await self._finished(begun, body, config)
         record_durable_unit(executed=not begun.is_recorded)
@@ -129,26 +138,33 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(task)
 
+    async def limits(self) -> Limits:
+        return await in_main_thread(self._steps.journal.store.limits)
+
     def _answered(
-        self, begun: Begun, body: Callable[[], Awaitable[object]], prompt: str
+        self, begun: Begun, body: Callable[[], Awaitable[object]], prompt: str, model: Model, prices: Prices
     ) -> Callable[[], Awaitable[object]]:
-        """A request whose provider is busy for some seconds is made again here. For longer, the run gives its worker back."""
+        """A request whose provider is busy for some seconds is made again here. For longer, the run gives its worker back;
+        also where a request under a budget may have been charged: the next one reserves anew."""
 
         async def request() -> object:
             while True:
                 try:
                     response = await body()
                 except Exception as error:
-                    if not failures.passes(error) or begun.request.effect == "at_most_once":
-                        raise
+                    is_free = begun.request.cost is None or failures.is_uncharged(error)
                     seconds = failures.seconds_until_next(error, begun.attempts)
-                    if seconds > failures.SHORT or begun.attempts > begun.request.retries:
-                        begun.try_again_after = seconds
+                    may_again = failures.passes(error) and begun.request.effect != "at_most_once"
+                    is_last = begun.attempts > begun.request.retries
+                    if not may_again or not is_free or seconds > failures.SHORT or is_last:
+                        begun.try_again_after = seconds if may_again else None
+                        if begun.request.cost is not None and is_free:
+                            await in_main_thread(self._steps.journal.store.give_back, begun.key)
                         raise
                     begun.attempts += 1
                     await asyncio.sleep(seconds)
                 else:
-                    begun.usage = usage_of(response)
+                    begun.usage = usage_of(response, model, prices)
                     return {"prompt": prompt, "answer": response}
 
         return request
@@ -178,6 +194,29 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
     def _number(self, name: str) -> int:
         self._numbers[name] = self._numbers.get(name, 0) + 1
         return self._numbers[name]
+
+
+def _context(cache_key: tuple[object, ...]) -> RunContext[Any]:
+    return next(part for part in cache_key if isinstance(part, RunContext))
+
+
+def _cost(operation_id: DurableOperationId, cache_key: tuple[object, ...], unit: Unit, limits: Limits) -> Cost | None:
+    """What the unit may cost of what is limited; None: nothing."""
+    if unit.tool:
+        return Cost(tool_calls=1) if "tool_calls" in limits.measures else None
+    if not isinstance(operation_id, ModelRequestId | ModelCompactMessagesId) or not limits.measures - {"tool_calls"}:
+        return None
+    model: Any = _context(cache_key).model
+    if model.model_name == BUILTIN:
+        return None
+    asked: Any = cache_key
+    if isinstance(operation_id, ModelRequestId):
+        _, messages, model_settings, parameters, _ = asked
+    else:
+        request = asked[1]
+        messages, model_settings = request.messages, request.model_settings
+        parameters = request.model_request_parameters
+    return worst_case(model, messages, model_settings, parameters, Prices(limits.prices))
 
 
 class UnitConfig:
@@ -249,12 +288,18 @@ class Durability(BaseDurabilityCapability[Any]):
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """No secret of the settings leaves the house, and no tool that a provider itself runs passes the cap."""
+        """No secret of the settings leaves the house, and no tool that a provider itself runs passes the cap. Under a budget
+        of money or tokens the answer is bounded, so that no request can cost more than was reserved for it."""
         request = await super().prepare_model_request(ctx, request_context)
+        model_settings = request.model_settings
+        if (await self._backend.limits()).measures & {"usd", "tokens"}:
+            bound = output_at_most(request.model, model_settings)
+            model_settings = ModelSettings(**{**(model_settings or {}), "max_tokens": bound})
         return replace(
             request,
             messages=redacted_messages(request.messages),
             model_request_parameters=redacted_parameters(request.model_request_parameters, self._tools),
+            model_settings=model_settings,
         )
 
     async def prepare_tools(self, ctx: RunContext[Any], tool_defs: list[ToolDefinition]) -> list[ToolDefinition]:

@@ -1,18 +1,25 @@
 """Errors of a provider: which of them pass, and when to ask again."""
 
+from collections.abc import Iterator
+
 from pydantic_ai.exceptions import (
     FallbackExceptionGroup,
     ModelAPIError,
     ModelConnectionError,
+    ModelHTTPError,
     ModelRateLimitError,
     ModelRequestTimeout,
     ModelServerError,
     ModelUnavailableError,
 )
 
+# By name: the clients of providers bring HTTP libraries of their own.
+NEVER_SENT = frozenset({"ConnectError", "ConnectTimeout", "ConnectionRefusedError"})
 PASSING = (ModelRateLimitError, ModelUnavailableError, ModelServerError, ModelConnectionError, ModelRequestTimeout)
 FIRST, LONGEST = 1.0, 900.0  # seconds before the second try; between two tries at most
 SHORT = 5.0  # seconds that a worker waits itself; for longer the run gives it back
+# Answers behind which the request may have been worked on: time-outs of a gateway or of the provider.
+MAYBE_CHARGED = frozenset({408, 499, 502, 504})
 TRIES = 12  # about an hour where the provider does not say how long to wait
 
 
@@ -21,6 +28,24 @@ def passes(error: BaseException) -> bool:
     if isinstance(error, FallbackExceptionGroup):
         return any(passes(one) for one in error.exceptions)
     return isinstance(error, PASSING)
+
+
+def is_uncharged(error: BaseException) -> bool:
+    """Is it sure that the provider charges nothing: did it refuse the request, or was it never reached?"""
+    if isinstance(error, FallbackExceptionGroup):
+        return all(is_uncharged(one) for one in error.exceptions)
+    if isinstance(error, ModelHTTPError):
+        return error.status_code not in MAYBE_CHARGED
+    return isinstance(error, ModelConnectionError) and any(
+        type(cause).__name__ in NEVER_SENT for cause in _causes(error)
+    )
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause = error.__cause__ or error.__context__
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
 def seconds_until_next(error: BaseException, tries: int) -> float:

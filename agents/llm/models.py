@@ -10,6 +10,7 @@ from pydantic_ai.models.fallback import FallbackModel
 
 from agents.exceptions import Permanent
 from agents.llm.builtin import BUILTIN, builtin_model
+from agents.llm.prices import models_of
 
 # The client that each provider of a model needs, by the extra that installs it.
 EXTRAS = {
@@ -23,6 +24,15 @@ EXTRAS = {
 
 def model_for(agent: Agent[Any, Any]) -> Model:
     """The agent's own model, else WAKEFUL_MODEL with WAKEFUL_MODEL_FALLBACKS behind it. Permanent says what is missing."""
+    model = _model_for(agent)
+    for each in models_of(model):
+        client: Any = getattr(each, "client", None)
+        if hasattr(client, "max_retries"):
+            client.max_retries = 0  # every request is a step's to make, to count and to pay for
+    return model
+
+
+def _model_for(agent: Agent[Any, Any]) -> Model:
     own = agent.model
     if own is not None:
         return own if isinstance(own, Model) else named(own)

@@ -43,7 +43,7 @@ class Prompts:
         begins = self._messages + 1 if 0 < self._messages < len(messages) else 0  # behind the last answer
         if self._messages and not begins:
             begins = len(messages) - 1  # a processor of the history made it shorter
-        told = {
+        told: dict[str, Any] = {
             "instructions": _instructions(messages, parameters),
             "tools": [_tool(tool) for tool in (*parameters.function_tools, *parameters.output_tools)],
             "settings": {name: value for name, value in (settings or {}).items() if name not in NOT_KEPT},
@@ -52,10 +52,12 @@ class Prompts:
         if not self._messages:
             _mark_history(messages, parts)
         self._messages = len(messages)
-        self._fingerprint = _digest([self._fingerprint, parts, told])
+        kept = [part for part in parts if (part.get("tool"), part.get("call")) not in self.journaled]
+        # A budget that begins or ends in the middle of a run bounds the answer, and changes no prompt.
+        same = {**told, "settings": {name: value for name, value in told["settings"].items() if name != "max_tokens"}}
+        self._fingerprint = _digest([self._fingerprint, kept, same])
         changed = {name: value for name, value in told.items() if value and value != self._before.get(name)}
         self._before = told
-        kept = [part for part in parts if (part.get("tool"), part.get("call")) not in self.journaled]
         outputs = [tool.name for tool in parameters.output_tools]
         return {"fingerprint": self._fingerprint, "parts": kept, "output_tools": outputs, **changed}
 

@@ -4,24 +4,22 @@ from typing import Any
 
 from pydantic_ai.durable_exec import JSON_CODEC
 from pydantic_ai.messages import ModelResponse
+from pydantic_ai.models import Model
+
+from agents.llm.prices import Prices, is_measured
 
 TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
-def usage_of(recorded: Any) -> dict[str, Any]:
+def usage_of(recorded: Any, asked: Model, prices: Prices) -> dict[str, Any]:
     """`recorded` is a ModelResponse as JSON, or the record of a streamed one. `cost` is in US dollars, a decimal as text,
-    None where the price of the model is not known."""
+    None where the price of the model is not known; `is_measured` is false where the provider did not say what it used."""
     response: ModelResponse = JSON_CODEC.load(ModelResponse, recorded.get("response", recorded))
+    cost = prices.of_response(response, asked)
     return {
         "model": response.model_name or "",
         "provider": response.provider_name or "",
         **{name: getattr(response.usage, name) for name in TOKENS},
-        "cost": cost_of(response),
+        "is_measured": is_measured(response),
+        "cost": None if cost is None else f"{cost:f}",
     }
-
-
-def cost_of(response: ModelResponse) -> str | None:
-    try:
-        return str(response.cost().total_price)
-    except (LookupError, ValueError, AssertionError):
-        return None

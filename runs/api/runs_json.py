@@ -58,7 +58,7 @@ class WaitSerializer(serializers.ModelSerializer[Wait]):
     class Meta:
         model = Wait
         fields = [
-            "key", "position", "kind", "status", "due_at", "event_type", "match", "event_id", "children", "approval",
+            "key", "position", "kind", "status", "due_at", "event_type", "match", "event_id", "children", "approval", "asked",
             "created_at", "ended_at",
         ]  # fmt: skip
         read_only_fields = fields

@@ -10,8 +10,9 @@ from uuid_utils.compat import uuid7
 from agents.exceptions import describe
 from agents.journal.ends import Lost, Parked, Released, TriedAgain, Waiting
 from agents.journal.entries import NewWait
-from agents.journal.protocol import ApprovalRequest, ChildrenRequest, EventRequest, TimeRequest
+from agents.journal.protocol import ApprovalRequest, BudgetRequest, ChildrenRequest, EventRequest, TimeRequest
 from runs.attempt.failure import outcome_of
+from runs.budgets.wake import asked_of
 from runs.claim import Claim
 from runs.durable.store import DatabaseStore
 from runs.exceptions import RunLost
@@ -92,6 +93,8 @@ def _entry(wait: NewWait) -> WaitEntry:
             return WaitEntry(kind=Wait.Kind.APPROVAL, duration=request.expires, approval=approval, **place)
         case ChildrenRequest() as request:
             return WaitEntry(kind=Wait.Kind.CHILDREN, duration=request.timeout, children=request.children, **place)
+        case BudgetRequest() as request:
+            return WaitEntry(kind=Wait.Kind.BUDGET, until=request.until, asked=asked_of(request), **place)
 
 
 def _asked(wait: NewWait, claim: Claim) -> Sequence[NoticeRow]:

@@ -58,6 +58,8 @@ class RecordedWait:
                 return ("approval", self.digest or "")
             case Wait.Kind.CHILDREN:
                 return ("children", *map(str, self.children))
+            case Wait.Kind.BUDGET:
+                return ("budget",)
         return ("time",)
 
     @property

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from agents.effects import Effects
+from agents.journal.budget import Cost, Limits, Refusal
 from agents.journal.ends import Interrupted, Lost
 from agents.journal.entries import RecordedStep, StepEntry
 from agents.journal.store import Store
@@ -16,6 +17,8 @@ from runs.attempt.clean_session import reset_settings
 from runs.attempt.deadline import seconds_left, step_deadline
 from runs.attempt.effects import rows_of
 from runs.attempt.failure import as_permanent
+from runs.budgets import wake
+from runs.budgets.reserve import Reservations
 from runs.claim import Claim
 from runs.db.away import CONNECTION_ERRORS
 from runs.db.session import writing
@@ -35,6 +38,7 @@ class DatabaseStore(Store):
         self.max_entries = settings.WAKEFUL_MAX_ENTRIES
         self.steps = {step.key: step for step in steps}
         self.waits = {wait.key: wait for wait in waits}
+        self.reservations = Reservations(claim)
         self.has_progressed = False
         self.has_journal = claim.has_journal  # does the run's row say so?
         self.is_tainted = self.is_known_tainted = claim.is_tainted
@@ -77,6 +81,7 @@ class DatabaseStore(Store):
         rows = rows_of(self.claim, effects)
         is_progress = any(entry.is_progress for entry in entries)
         is_tainted = self.is_tainted
+        has_freed = self.reservations.settle(entries)
         is_wanted_back = progress.commit(
             self.claim,
             entries,
@@ -90,9 +95,22 @@ class DatabaseStore(Store):
             self.has_progressed |= is_progress
             self.has_journal = True
             self.is_known_tainted |= is_tainted
+            self.reservations.forget(entries)
 
         transaction.on_commit(committed)
+        if has_freed:
+            transaction.on_commit(wake.look_after_step, robust=True)
         return is_wanted_back
+
+    def limits(self) -> Limits:
+        return self.reservations.limits()
+
+    def reserve(self, key: str, cost: Cost) -> Refusal | None:
+        return self.reservations.reserve(key, cost)
+
+    def give_back(self, key: str) -> None:
+        if self.reservations.give_back(key):
+            wake.look_after_step()
 
     def forget(self, key: str) -> None:
         progress.forget_intent(self.claim, key)

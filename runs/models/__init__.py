@@ -1,5 +1,7 @@
 from .alarm import Alarm
 from .audit import AuditEntry
+from .budget import Budget, BudgetWindow, Reservation
+from .model_price import ModelPrice
 from .notification import Notification
 from .outbox import OutboxMessage
 from .primary import Primary
@@ -17,11 +19,15 @@ __all__ = [
     "Approval",
     "Attempt",
     "AuditEntry",
+    "Budget",
+    "BudgetWindow",
+    "ModelPrice",
     "Notification",
     "OutboxMessage",
     "Primary",
     "ProcessedEvent",
     "Queue",
+    "Reservation",
     "Run",
     "Step",
     "Sweep",

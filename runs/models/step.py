@@ -72,6 +72,8 @@ class Step(models.Model):
         indexes = [
             # What a run's requests to models used, without its other entries.
             models.Index(fields=["run"], name="step_with_usage", condition=Q(usage__isnull=False)),
+            # What was used since an instant.
+            models.Index(fields=["ended_at"], name="step_charged", condition=Q(kind__in=["model", "tool"])),
         ]
 
     def __str__(self) -> str:

@@ -14,6 +14,7 @@ class Wait(models.Model):
         EVENT = "event"
         APPROVAL = "approval"
         CHILDREN = "children"
+        BUDGET = "budget"
 
     class Status(models.TextChoices):
         OPEN = "open"
@@ -39,6 +40,10 @@ class Wait(models.Model):
     looked_to = models.BigIntegerField(null=True, help_text="`seq` of the last event that an unfinished look has read")
     look_failures = models.PositiveSmallIntegerField(db_default=0, help_text="looks in a row that failed")
     look_error = models.TextField(db_default="", help_text="why the last of them failed")
+    asked = models.JSONField(
+        null=True,
+        help_text="of a wait for budget: what the step may cost at most, and the budget that has no room for it",
+    )
     created_at = models.DateTimeField(db_default=Now())
     ended_at = models.DateTimeField(null=True)
 
@@ -47,7 +52,7 @@ class Wait(models.Model):
             models.UniqueConstraint(fields=["run", "key"], name="wait_once"),
             models.UniqueConstraint(fields=["run"], name="wait_one_open", condition=Q(status="open")),
             models.CheckConstraint(
-                name="wait_kind_known", condition=Q(kind__in=["time", "event", "approval", "children"])
+                name="wait_kind_known", condition=Q(kind__in=["time", "event", "approval", "children", "budget"])
             ),
             models.CheckConstraint(
                 name="wait_ended_has_time",
@@ -69,6 +74,7 @@ class Wait(models.Model):
                 condition=Q(status="open", looked_at=None, kind__in=["event", "children"]),
             ),
             models.Index(fields=["id"], name="wait_for_approval", condition=Q(status="open", kind="approval")),
+            models.Index(fields=["id"], name="wait_for_budget", condition=Q(status="open", kind="budget")),
             models.Index(fields=["event_id"], name="wait_by_event", condition=Q(event_id__isnull=False)),
         ]
 

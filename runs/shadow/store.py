@@ -21,6 +21,7 @@ from agents.journal.entries import RESULTS, VALUE, NewWait, RecordedStep, Record
 from agents.journal.memory import Nesting
 from agents.journal.protocol import (
     ApprovalRequest,
+    BudgetRequest,
     ChildrenRequest,
     EventRequest,
     StepRequest,
@@ -239,6 +240,8 @@ def wanted(request: WaitRequest) -> str:
             return f"an approval: {request.question}{_at_most(request.expires)}"
         case ChildrenRequest():
             return f"{len(request.children)} child runs{_at_most(request.timeout)}"
+        case BudgetRequest():
+            return f"room in the {request.reason}"
 
 
 def _asked(request: WaitRequest) -> Any:

@@ -43,6 +43,7 @@ class WaitEntry:
     event_source: str = ""
     match: Mapping[str, Any] | None = None
     children: Sequence[UUID] = ()
+    asked: Mapping[str, Any] | None = None  # of a wait for budget
     approval: ApprovalEntry | None = None
 
 
@@ -67,10 +68,11 @@ JOURNALED = """journaled AS (
 )"""
 # A requeued run opens a wait again that its cancellation closed; the deadline does not change.
 WAITED = """waited AS (
-  INSERT INTO runs_wait (run_id, key, position, is_keyed, kind, status, due_at, event_type, match, match_shape, match_hash, children)
+  INSERT INTO runs_wait (run_id, key, position, is_keyed, kind, status, due_at, event_type, match, match_shape, match_hash, children, asked)
   SELECT run.id, %(wait_key)s::text, %(wait_position)s::int, %(wait_keyed)s::boolean, %(wait_kind)s::text, 'open',
          coalesce(%(wait_until)s::timestamptz, clock_timestamp() + %(wait_duration)s::interval),
-         %(wait_event_type)s::text, %(wait_match)s::jsonb, %(wait_shape)s::text, %(wait_hash)s::text, %(wait_children)s::uuid[]
+         %(wait_event_type)s::text, %(wait_match)s::jsonb, %(wait_shape)s::text, %(wait_hash)s::text, %(wait_children)s::uuid[],
+         %(wait_asked)s::jsonb
   FROM {run} AS run
   ON CONFLICT (run_id, key) DO UPDATE SET
     status = 'open', ended_at = NULL, looked_at = NULL, look_after = NULL, looked_to = NULL, look_failures = 0
@@ -119,6 +121,7 @@ def wait_parameters(wait: WaitEntry) -> dict[str, Any]:
         "wait_shape": match_shape,
         "wait_hash": match_hash,
         "wait_children": list(wait.children),
+        "wait_asked": None if wait.asked is None else Jsonb(wait.asked),
     }
     if approval := wait.approval:
         parameters |= {

@@ -354,3 +354,21 @@ def test_turns_of_a_fork_are_those_that_were_copied(lab: Lab) -> None:
 
     [turn] = turns_of(forked)
     assert (turn.claim, turn.replayed_by, script.asked) == (0, [1], 1)
+
+
+def test_results_of_tools_do_not_count_as_changed_prompts(lab: Lab) -> None:
+    llm = LlmAgent(Turns([("read", {})], [("wait", {})], "done").model, name="talker")
+
+    @llm.tool_plain
+    def read() -> dict[str, int]:
+        return {"lines": 1, "a": 2}
+
+    @llm.tool_plain(requires_approval=True)
+    def wait() -> str:
+        return "waited"
+
+    run = lab.run(lambda run: run.llm(llm, "wait").output)
+    decide(Approval.objects.get(wait__run=run).pk, decision="approve", by="ann")
+    lab.go_on(run)
+
+    assert [turn.drifted for turn in turns_of(run)] == [[], [], []]

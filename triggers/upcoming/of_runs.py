@@ -97,6 +97,8 @@ def _waited_for(wait: Wait) -> str:
             return "its approval times out"
         case Wait.Kind.CHILDREN:
             return f"its wait for {len(wait.children)} children times out"
+        case Wait.Kind.BUDGET:
+            return "the next window of its budget begins"
     what = f"signal {(wait.match or {}).get('name')}" if wait.event_type == SIGNAL else wait.event_type
     return f"its wait for {what} times out"
 

@@ -98,6 +98,9 @@ def _waiting(wait: Wait) -> Notice:
             more = [f"{still - len(links)} more"] if still > len(links) else []
             details = [joined([*links, *more])] if links else []
             return Notice(text=waiting_for(wait, still_running=still), details=details)
+        case Wait.Kind.BUDGET:
+            details = [(wait.asked or {}).get("reason", "")]
+            return Notice(text=waiting_for(wait), level="warning", details=details)
     return Notice(text=waiting_for(wait), details=["Meanwhile it occupies no process and no place in a queue."])
 
 

@@ -47,7 +47,7 @@ def came_of(wait: Wait, statuses: Mapping[UUID, str]) -> str:
             return ended(wait.children, statuses).words
         case Wait.Status.DONE, Wait.Kind.EVENT:
             return "received"
-        case _, Wait.Kind.TIME if wait.status != Wait.Status.CLOSED:
+        case _, Wait.Kind.TIME | Wait.Kind.BUDGET if wait.status != Wait.Status.CLOSED:
             return ""
     return str(wait.get_status_display())
 
@@ -58,6 +58,8 @@ def _what(wait: Wait, still_running: int | None) -> str | SafeString:
             return format_html("a decision: “{}”", wait.approval.question)
         case Wait.Kind.CHILDREN:
             return _children(len(wait.children), still_running)
+        case Wait.Kind.BUDGET:
+            return format_html("budget: {}", (wait.asked or {}).get("budget", ""))
     if wait.event_type == SIGNAL:
         return format_html("signal <code>{}</code>", (wait.match or {}).get("name", ""))
     source = source_in(wait.match_shape)

@@ -612,3 +612,17 @@ def test_a_requeued_run_keeps_its_journal(lab: Lab) -> None:
 
     assert (run.status, calls, Run.objects.count()) == ("succeeded", ["one"], 1)
     assert run.begun_version == "1"
+
+
+def test_an_output_has_its_keys_in_the_same_order_on_a_replay(lab: Lab) -> None:
+    """A prompt that is made of it would change otherwise, and the provider's cache be lost."""
+    seen: list[str] = []
+    output = {"lines": [{"text": 1, "n": 2}], "b": 1, "a": 2, "ä": 3, "paid": 0.5}
+
+    def body(run: AgentRun) -> None:
+        seen.append(str([run.step("read", lambda: output), run.step("again", lambda: output, effect="read")]))
+        run.sleep("1h")
+
+    lab.later(lab.run(body))
+
+    assert len(seen) == 2 and seen[0] == seen[1]

@@ -1,0 +1,96 @@
+"""Prices of models: what an operator has set, else what genai-prices knows. No network is asked."""
+
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+
+from genai_prices import Usage, calc_price
+from pydantic_ai.messages import ModelResponse
+from pydantic_ai.models import Model
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.models.wrapper import WrapperModel
+
+from agents.journal.budget import Price
+
+MILLION = Decimal(1_000_000)
+UNKNOWN = (LookupError, ValueError, AssertionError)
+
+
+class Prices:
+    def __init__(self, set_by_operators: Sequence[Price] = ()) -> None:
+        self._set = {price.model: price for price in set_by_operators}
+
+    def of_response(self, response: ModelResponse, asked: Model) -> Decimal | None:
+        """None: the price of the model, or what it used, is not known."""
+        usage = response.usage
+        served = _served(response, asked)
+        price = self._of(response.provider_name, response.model_name) or self._of(served.system, served.model_name)
+        if price is None and is_free(served):
+            return Decimal(0)
+        if not is_measured(response):
+            return None
+        if price is not None:
+            plain = usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens
+            return (
+                plain * price.input
+                + usage.cache_read_tokens * price.cache_read
+                + usage.cache_write_tokens * price.cache_write
+                + usage.output_tokens * price.output
+            ) / MILLION
+        try:
+            return response.cost().total_price
+        except UNKNOWN:
+            return None
+
+    def at_most(self, asked: Model, input_tokens: int, output_tokens: int) -> Decimal | None:
+        """What a request may cost: of several models (FallbackModel), at the dearest. None: one of them has no known price."""
+        costs = [self._at_most(model, input_tokens, output_tokens) for model in models_of(asked)]
+        known = [cost for cost in costs if cost is not None]
+        return max(known) if len(known) == len(costs) else None
+
+    def _at_most(self, model: Model, input_tokens: int, output_tokens: int) -> Decimal | None:
+        if price := self._of(model.system, model.model_name):
+            dearest = max(price.input, price.cache_read, price.cache_write)
+            return (input_tokens * dearest + output_tokens * price.output) / MILLION
+        if is_free(model):
+            return Decimal(0)
+        try:
+            return max(
+                calc_price(used, model.model_name, provider_id=model.system).total_price
+                for used in (
+                    Usage(input_tokens=input_tokens, output_tokens=output_tokens),
+                    Usage(input_tokens=input_tokens, cache_write_tokens=input_tokens, output_tokens=output_tokens),
+                )
+            )
+        except UNKNOWN:
+            return None
+
+    def _of(self, provider: str | None, model: str | None) -> Price | None:
+        return self._set.get(f"{provider}:{model}") or self._set.get(model or "")
+
+
+def models_of(model: Model) -> Iterator[Model]:
+    """The models that may serve a request to this one."""
+    if isinstance(model, WrapperModel):
+        yield from models_of(model.wrapped)
+    elif isinstance(model, FallbackModel):
+        for each in model.models:
+            yield from models_of(each)
+    else:
+        yield model
+
+
+def is_free(model: Model) -> bool:
+    """Does it run in this process, as the models of tests and of the demo do?"""
+    return all(isinstance(each, FunctionModel | TestModel) for each in models_of(model))
+
+
+def is_measured(response: ModelResponse) -> bool:
+    """Does the response say what it used?"""
+    return response.usage.has_values() and not response.usage.unmeasured_requests
+
+
+def _served(response: ModelResponse, asked: Model) -> Model:
+    models = list(models_of(asked))
+    return next((model for model in models if model.model_name == response.model_name), models[0])

@@ -1,0 +1,93 @@
+"""What operators change of budgets. Runs that wait go on at once where there is room now."""
+
+from decimal import Decimal
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Now
+
+from agents.guards.atomic import not_in_atomic_body
+from runs.audit import record
+from runs.budgets.wake import look
+from runs.budgets.windows import cap_of_budget, make
+from runs.exceptions import IllegalState
+from runs.models import Budget, BudgetWindow, Run
+
+
+@not_in_atomic_body
+def create_budget(
+    *, scope: str, name: str = "", period: str, measure: str, cap: Decimal | None, at_cap: str = "wait", by: str
+) -> Budget:
+    """A cap of an operator. ValidationError names each field that makes no sense."""
+    budget = Budget(scope=scope, name=name, period=period, measure=measure, cap=cap, at_cap=at_cap)
+    budget.full_clean()
+    with transaction.atomic():
+        budget.save(force_insert=True)
+        record(by, "create", budget, cap=_said(cap))
+    budget.refresh_from_db()
+    return budget
+
+
+@not_in_atomic_body
+def set_cap(budget_id: int, cap: Decimal | None, *, by: str) -> Budget:
+    """Change a cap; None: there is none any more. ValueError: it is negative. Raises Budget.DoesNotExist."""
+    if cap is not None and not (cap.is_finite() and cap >= 0):
+        raise ValueError("A cap is an amount of 0 or more, or empty for no cap.")
+    with transaction.atomic():
+        budget = Budget.objects.select_for_update(no_key=True).get(pk=budget_id)
+        was = budget.cap
+        set_rows_cap(budget, cap)
+        record(by, "cap", budget, cap=_said(cap), was=_said(was))
+    look()
+    return budget
+
+
+def set_rows_cap(budget: Budget, cap: Decimal | None) -> None:
+    """A cap that applies again after a time counts anew, from the journals: meanwhile nothing was reserved."""
+    if budget.cap is None and cap is not None:
+        budget.windows.all().delete()
+        budget.counts_since = Now()
+    budget.cap = cap
+    budget.save(update_fields=["cap", "counts_since"])
+    budget.refresh_from_db()
+
+
+@not_in_atomic_body
+def allow_more(budget_id: int, amount: Decimal, *, by: str, run_id: UUID | None = None) -> Budget:
+    """Allow this much on top of the cap, once: in the window that is now, or for one run where the budget is for each run.
+    ValueError: that makes no sense. Raises Budget.DoesNotExist, Run.DoesNotExist."""
+    budget = Budget.objects.get(pk=budget_id)
+    if not (amount.is_finite() and amount > 0):
+        raise ValueError("The amount must be above 0.")
+    if (budget.period == Budget.Period.RUN) != (run_id is not None):
+        raise ValueError("A budget for each run needs the run; any other takes none.")
+    if run_id is not None:
+        Run.objects.only("id").get(pk=run_id)
+    cap = cap_of_budget(budget_id, run_id)
+    if cap is None:
+        raise IllegalState("This budget has no cap.", "uncapped")
+    if cap.id is None:
+        make([cap])
+    with transaction.atomic():
+        window = BudgetWindow.objects.filter(budget=budget, run_id=cap.run_id, starts_at=cap.starts_at)
+        window.update(extra=F("extra") + amount)
+        record(by, "allow", budget, amount=str(amount), **({"run": str(run_id)} if run_id else {}))
+    look()
+    return budget
+
+
+@not_in_atomic_body
+def delete_budget(budget_id: int, *, by: str) -> None:
+    """IllegalState: the code declares it, so it would come back; take its cap away instead."""
+    with transaction.atomic():
+        budget = Budget.objects.select_for_update(no_key=True).get(pk=budget_id)
+        if budget.declared is not None:
+            raise IllegalState("The code or a setting declares this budget. Empty its cap instead.", "declared")
+        record(by, "delete", budget, cap=_said(budget.cap))
+        budget.delete()
+    look()
+
+
+def _said(cap: Decimal | None) -> str | None:
+    return None if cap is None else f"{cap.normalize():f}"

@@ -1,0 +1,81 @@
+"""The windows of a run's budgets: found, made and locked. Windows are locked in the order of their ids."""
+
+from collections.abc import Collection, Iterable, Sequence
+from uuid import UUID
+
+from runs.budgets.room import Cap
+from runs.db.session import writing
+from runs.db.sql import execute, fetch_as
+from runs.models import NIL
+
+# `{which}` says which budgets, `{run}` of which run the windows for each run are.
+CAPS = """
+SELECT budget.id AS budget, budget.scope, budget.name, budget.period, budget.measure, budget.cap, budget.at_cap,
+  turn.run_id, turn.starts_at,
+  CASE WHEN budget.period <> 'run' THEN turn.starts_at + ('1 ' || budget.period)::interval END AS ends_at,
+  win.id, coalesce(win.spent, 0) AS spent, coalesce(win.reserved, 0) AS reserved, coalesce(win.extra, 0) AS extra
+FROM runs_budget budget
+CROSS JOIN LATERAL (SELECT
+  CASE budget.period WHEN 'run' THEN timestamptz 'epoch' ELSE date_trunc(budget.period, clock_timestamp(), 'UTC') END AS starts_at,
+  CASE budget.period WHEN 'run' THEN %(run)s::uuid ELSE %(nil)s::uuid END AS run_id) turn
+LEFT JOIN runs_budgetwindow win
+  ON win.budget_id = budget.id AND win.run_id = turn.run_id AND win.starts_at = turn.starts_at
+WHERE budget.cap IS NOT NULL AND {which}
+ORDER BY budget.id
+"""
+OF_RUN = """budget.measure = ANY(%(measures)s::text[]) AND (budget.scope = 'installation'
+  OR (budget.scope = 'agent' AND budget.name = %(agent)s::text) OR (budget.scope = 'trigger' AND budget.name = %(trigger)s::text))"""
+CAPS_OF_RUN = CAPS.replace("{which}", OF_RUN)
+CAPS_OF_BUDGETS = CAPS.replace("{which}", "budget.id = ANY(%(budgets)s::bigint[])")
+# A cap that comes in the middle of its window counts what the journals say was used before.
+MAKE = """
+INSERT INTO runs_budgetwindow (budget_id, run_id, starts_at, ends_at, spent, reserved, extra)
+SELECT budget.id, %(run)s::uuid, %(starts)s::timestamptz, %(ends)s::timestamptz, used.amount, 0, 0
+FROM runs_budget budget
+CROSS JOIN LATERAL (
+  SELECT coalesce(sum(CASE budget.measure
+    WHEN 'usd' THEN (step.usage->>'cost')::numeric
+    WHEN 'tokens' THEN (step.usage->>'input_tokens')::numeric + (step.usage->>'output_tokens')::numeric
+    WHEN 'requests' THEN (step.kind = 'model')::int
+    ELSE (step.kind = 'tool')::int END), 0) AS amount
+  FROM runs_step step JOIN runs_run run ON run.id = step.run_id
+  WHERE step.kind IN ('model', 'tool') AND step.status = 'done' AND step.epoch > 0 AND {used}) used
+WHERE budget.id = %(budget)s::bigint
+ON CONFLICT DO NOTHING
+"""
+MAKE_OF_RUN = MAKE.replace("{used}", "step.run_id = %(run)s::uuid")
+MAKE_OF_TIME = MAKE.replace(
+    "{used}",
+    """budget.counts_since > %(starts)s::timestamptz AND step.ended_at >= %(starts)s::timestamptz
+    AND (budget.scope = 'installation' OR (budget.scope = 'agent' AND run.agent = budget.name)
+      OR (budget.scope = 'trigger' AND run.trigger = budget.name))""",
+)
+LOCK = """
+SELECT id FROM runs_budgetwindow WHERE id = ANY(%s::bigint[]) ORDER BY id FOR NO KEY UPDATE
+"""
+
+
+def caps_of_run(run_id: UUID, agent: str, trigger: str, measures: Collection[str]) -> list[Cap]:
+    """The budgets that apply to a run, each with its window now, where it has been made."""
+    given = {"run": run_id, "nil": NIL, "agent": agent, "trigger": trigger, "measures": sorted(measures)}
+    return fetch_as(Cap, CAPS_OF_RUN, given)
+
+
+def cap_of_budget(budget: int, run_id: UUID | None = None) -> Cap | None:
+    """None: there is no such budget, or it has no cap."""
+    found = fetch_as(Cap, CAPS_OF_BUDGETS, {"run": run_id or NIL, "nil": NIL, "budgets": [budget]})
+    return found[0] if found else None
+
+
+def lock(windows: Iterable[int]) -> None:
+    """Until the transaction ends. What is read before may have changed meanwhile."""
+    execute(LOCK, [sorted(set(windows))])
+
+
+def make(missing: Sequence[Cap]) -> None:
+    """Make the windows of these; another session may make them at the same time."""
+    with writing():
+        for cap in missing:
+            made = MAKE_OF_RUN if cap.period == "run" else MAKE_OF_TIME
+            given = {"budget": cap.budget, "run": cap.run_id, "starts": cap.starts_at, "ends": cap.ends_at}
+            execute(made, given)
