@@ -175,8 +175,8 @@ def test_a_killed_worker_is_started_again_and_works(running: Up) -> None:
     worker.kill()
 
     eventually(lambda: "worker was killed by SIGKILL" in running.said())
-    _, answer = running.paste_curl()
-    eventually(lambda: statuses_of(running, answer["event"]) == ["succeeded"])
+    event = running.manage("fire", "order-intake", "--data", '{"order": "A-9", "total": "1"}').stdout.strip()
+    eventually(lambda: statuses_of(running, event) == ["succeeded"])
 
 
 def test_a_busy_port_is_said_before_anything_starts(running: Up, home: Path, started: list[Up]) -> None:
