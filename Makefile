@@ -18,9 +18,9 @@ help: ## this list
 run: .venv/runtime ## the whole stack with demo data: PostgreSQL, Valkey, web, beat, dispatcher, worker
 	@exec $(PY) manage.py up --demo
 
-# All tests: in two processes side by side, each with servers of its own. A part of them (ARGS), and
-# what runs on servers of yours: in one.
-ALL_TESTS = $(if $(DATABASE_URL)$(REDIS_URL),,-n 2 --dist loadfile --no-loadscope-reorder)
+# All tests: in three processes side by side, each with servers of its own, since many tests wait for processes they
+# started. A part of them (ARGS), and what runs on servers of yours: in one.
+ALL_TESTS = $(if $(DATABASE_URL)$(REDIS_URL),,-n 3 --dist loadfile --no-loadscope-reorder)
 
 test: .venv/dev ## all tests, on real servers; tries to install a Chromium for the browser tests
 	@$(PY) -m tests.support.browser --install
@@ -41,6 +41,8 @@ CHAOS = $(PY) -m tests.chaos $(if $(SEEDS),--seeds $(SEEDS)) $(if $(APPS),--apps
 FLOOD = tests/acceptance/test_three_thousand.py
 DURABLE = tests/integration/test_durable_failpoints.py tests/integration/test_wait_moments.py
 HISTORIES = $(addprefix tests/triggers/schedules/,test_histories.py test_plans.py test_why.py)
+PROPERTIES = tests/runs/test_states.py tests/triggers/test_transfer.py tests/triggers/sources/cloudevents/test_intake.py \
+	tests/triggers/sources/webhooks/test_views.py
 
 chaos: export WAKEFUL_FULL = 1
 chaos: export WAKEFUL_PROOF_SECONDS = 180
@@ -50,10 +52,10 @@ ifneq ($(SEEDS)$(APPS),)
 else ifdef ALL
 	@$(CHAOS) --all
 	@$(CHAOS) --shipped --seeds 9,17,49,54,75
-	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/integration tests/config/web/test_migrated.py $(HISTORIES) tests/acceptance/test_recovery.py tests/acceptance/test_up.py $(FLOOD) tests/chaos/broker_away.py tests/chaos/dispatch_under_strain.py tests/chaos/broken_builds.py tests/chaos/failovers.py
+	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/promises tests/integration tests/config/web/test_migrated.py $(HISTORIES) $(PROPERTIES) tests/acceptance/test_recovery.py tests/acceptance/test_up.py $(FLOOD) tests/chaos/broker_away.py tests/chaos/dispatch_under_strain.py tests/chaos/broken_builds.py tests/chaos/failovers.py
 else
 	@$(CHAOS)
-	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/chaos/test_smoke.py $(FLOOD) $(DURABLE)
+	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/chaos/test_smoke.py $(FLOOD) $(DURABLE) $(PROPERTIES)
 endif
 
 bench: .venv/bench/ready ## measurements of this machine, beside Celery, Procrastinate and DBOS; see bench/README.md

@@ -57,8 +57,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(cost)
         if {"browser", "page"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("browser")
-    # The long ones first, so that two processes end at about the same time.
-    items.sort(key=lambda item: not {"acceptance", "integration"} & set(Path(item.path).parts))
+    # The long ones first, so that all processes end at about the same time.
+    items.sort(key=lambda item: not {"make_stack", "make_shared_stack"} & set(getattr(item, "fixturenames", ())))
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,5 @@
 """The same services through their two doors for programs: API and command line, on the running stack."""
 
-import json
 from typing import Any
 
 import pytest
@@ -24,28 +23,6 @@ def the_run_of(stack: Stack, event: str, trigger: str) -> Any:
     return stack.api("GET", f"/api/v1/runs/{run['id']}/?wait=30").json()
 
 
-def test_what_is_fired_emitted_replayed_and_resumed_runs(running: Stack) -> None:
-    fired = running.api("POST", "/api/v1/triggers/effect/fire/", {"data": {"n": 1}})
-    assert fired.status == 202
-    run = the_run_of(running, fired.json()["event"], "effect")
-    assert (run["status"], run["result"]) == ("succeeded", {"data": {"n": 1}})
-
-    emitted = running.manage("emit", "effect.wanted", "--data", '{"n": 2}').stdout.strip()
-    assert the_run_of(running, emitted, "effect-b")["status"] == "succeeded"
-    [again] = json.loads(running.manage("replay", emitted, "--trigger", "effect", "--json").stdout)
-    assert eventually(lambda: len(runs_by_command(running, "--event", emitted, "--trigger", "effect")) == 2), again
-
-    fired_by_command = running.manage("fire", "effect", "--data", '{"n": 3}').stdout.strip()
-    assert the_run_of(running, fired_by_command, "effect")["result"] == {"data": {"n": 3}}
-
-    assert running.api("POST", "/api/v1/triggers/effect/pause/", {"reason": "lunch"}).status == 200
-    held = running.api("POST", "/api/v1/triggers/effect/fire/").json()["event"]
-    decisions = eventually(lambda: running.api("GET", f"/api/v1/events/{held}/").json()["decisions"])
-    assert [(one["outcome"], one["trigger"]) for one in decisions] == [("held", "effect")]
-    assert running.api("POST", "/api/v1/triggers/effect/resume/").status == 200
-    assert the_run_of(running, held, "effect")["status"] == "succeeded"
-
-
 def test_requeue_by_api_and_by_command_brings_a_failed_run_back(running: Stack) -> None:
     events = [running.manage("emit", "fail.now").stdout.strip() for _ in range(2)]
     failed = [the_run_of(running, event, "failing") for event in events]
@@ -62,7 +39,3 @@ def test_requeue_by_api_and_by_command_brings_a_failed_run_back(running: Stack) 
         assert (run["status"], run["result"]) == ("succeeded", "fixed")
     refused = running.manage("requeue", failed[0]["id"], check=False)
     assert (refused.returncode, failed[0]["id"] in refused.stderr) == (1, True)
-
-
-def runs_by_command(stack: Stack, *arguments: str) -> Any:
-    return json.loads(stack.manage("runs", "--json", *arguments).stdout)

@@ -112,19 +112,6 @@ def test_a_failed_run_is_forked_from_the_step_that_failed_with_another_input(run
     expect(desk.locator("#causes").get_by_text("fork of")).to_be_visible()
 
 
-def test_a_shadow_of_a_waiting_run_stops_where_a_person_would_be_asked(running: Stack, desk: Page) -> None:
-    event = fire(running, "refund", {"invoice": "2026-119"})
-    run = run_in(running, event, "waiting")
-
-    desk.goto(f"{running.url}/admin/runs/run/{run['id']}/change/")
-    desk.get_by_role("link", name="Shadow run").click()
-    try_it(desk)
-
-    expect(desk.get_by_text(re.compile("Stopped at .* an approval: Refund invoice 2026-119"))).to_be_visible()
-    expect(desk.locator("pre", has_text='"cents": 12900')).to_be_visible()
-    assert running.api("POST", f"/api/v1/runs/{run['id']}/cancel/").status == 200
-
-
 def fire(stack: Stack, trigger: str, data: Any) -> str:
     """The id of the event."""
     answer = stack.api("POST", f"/api/v1/triggers/{trigger}/fire/", {"data": data})
@@ -144,8 +131,3 @@ def open_dialog(page: Page, button: str) -> None:
 
 def submit(page: Page, button: str) -> None:
     page.locator("#modal-content").get_by_role("button", name=button).click()
-
-
-def try_it(page: Page) -> None:
-    # A process is started for it.
-    page.get_by_role("button", name="Try").click()

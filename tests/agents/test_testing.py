@@ -14,7 +14,7 @@ from agents import Agent, AgentRun, Answer, AsyncAgentRun, Permanent, Retry, Ste
 from agents.effects import Pace
 from agents.exceptions import NetworkRefused
 from agents.models import AgentState
-from agents.testing import Crashed, Journal, Parked, Unanswered, run_agent
+from agents.testing import Crashed, Journal, Unanswered, run_agent
 
 pytestmark = pytest.mark.django_db
 
@@ -254,28 +254,6 @@ def test_a_crash_after_a_step_that_there_is_not_is_a_mistake_of_the_test() -> No
         run_agent(durable(lambda run: run.step("first", lambda: None)), crash_after="second")
 
 
-def test_a_failed_step_is_tried_again_as_often_as_it_may_and_undone_each_time() -> None:
-    tries: list[int] = []
-
-    def flaky(run: AgentRun) -> None:
-        run.state._write(f"try {len(tries)}", 1)
-        tries.append(1)
-        if len(tries) < 3:
-            raise ConnectionError("no")
-
-    def body(run: AgentRun) -> Any:
-        run.step("flaky", flaky, run, retries=2)
-        try:
-            run.step("broken", lambda: 1 / 0)
-        except StepFailed as error:
-            return error.kind
-
-    done = run_agent(durable(body))
-
-    assert (done.result, len(tries), done.steps) == ("ZeroDivisionError", 3, ["flaky"])
-    assert list(AgentState.objects.values_list("name", flat=True)) == ["try 2"]
-
-
 def test_writing_outside_of_a_step_is_refused_and_so_is_the_network_inside_a_transactional_one() -> None:
     def call() -> None:
         socket.create_connection(("127.0.0.1", 9), timeout=1)
@@ -286,26 +264,6 @@ def test_writing_outside_of_a_step_is_refused_and_so_is_the_network_inside_a_tra
         run_agent(durable(lambda run: run.step("call", call)))
     with pytest.raises(StepFailed, match="ConnectionRefusedError"):
         run_agent(durable(lambda run: run.step("call", call, effect="read")))
-
-
-def test_a_step_that_nobody_knows_the_outcome_of_parks_the_run() -> None:
-    with pytest.raises(Parked, match="it is unknown whether it happened"):
-        run_agent(durable(lambda run: run.step("pay", lambda: 1 / 0, effect="at_most_once")))
-
-
-def test_code_that_no_longer_fits_its_journal_is_parked() -> None:
-    def before(run: AgentRun) -> None:
-        run.step("first", lambda: None)
-
-    def after(run: AgentRun) -> None:
-        run.step("other", lambda: None)
-
-    journal = run_agent(durable(before)).journal
-
-    with pytest.raises(Parked, match="'first' next, but the code asked for 'other'"):
-        run_agent(durable(after), journal=journal)
-    with pytest.raises(Parked, match="ended without asking"):
-        run_agent(durable(lambda run: None), journal=journal)
 
 
 def test_an_async_durable_agent_is_run_alike() -> None:

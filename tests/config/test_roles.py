@@ -65,9 +65,9 @@ def test_no_role_sees_secrets_or_accounts(role: str) -> None:
 
 
 @pytest.mark.parametrize(("role", "may"), [("viewer", False), ("operator", True), ("approver", False)])
-@pytest.mark.parametrize(
-    ("noun", "button", "fields"),
-    [
+def test_an_operators_buttons_are_an_operators(role: str, may: bool) -> None:
+    rows, client = make_one_of_each(1), log_in_as(role)
+    buttons = [
         ("runs_run", "requeue_run", {}),
         ("runs_run", "cancel_run", {}),
         ("triggers_event", "replay_event", {}),
@@ -77,30 +77,19 @@ def test_no_role_sees_secrets_or_accounts(role: str) -> None:
         ("triggers_schedule", "pause", {}),
         ("triggers_schedule", "resume", {}),
         ("triggers_schedule", "fire", {}),
-    ],
-)
-def test_an_operators_buttons_are_an_operators(
-    role: str, may: bool, noun: str, button: str, fields: dict[str, str]
-) -> None:
-    row = make_one_of_each(1)[noun]
+    ]
 
-    answer = press(log_in_as(role), noun, row, button, **fields)
-
-    assert answer.status_code == (200 if may else 403)
-
-
-@pytest.mark.parametrize(("role", "may"), [("viewer", False), ("operator", True), ("approver", False)])
-@pytest.mark.parametrize("path", ["all/pause/", "all/resume/", "default/pause/"])
-def test_an_operator_pauses_queues(role: str, may: bool, path: str) -> None:
-    answer = log_in_as(role).post(f"/admin/runs/queue/{path}", {"reason": "x"})
-
-    assert answer.status_code == (302 if may else 403)
+    for noun, button, fields in buttons:
+        assert press(client, noun, rows[noun], button, **fields).status_code == (200 if may else 403), button
+    for path in ("all/pause/", "all/resume/", "default/pause/"):
+        answer = client.post(f"/admin/runs/queue/{path}", {"reason": "x"})
+        assert answer.status_code == (302 if may else 403), path
 
 
 @pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize(
-    ("noun", "button"),
-    [
+def test_no_role_may_change_the_installation(role: str) -> None:
+    rows, client = make_one_of_each(1), log_in_as(role)
+    buttons = [
         ("triggers_trigger", "edit"),
         ("triggers_trigger", "reset"),
         ("triggers_schedule", "edit"),
@@ -110,27 +99,20 @@ def test_an_operator_pauses_queues(role: str, may: bool, path: str) -> None:
         ("triggers_source", "enter-secret"),
         ("triggers_apitoken", "revoke_token"),
         ("triggers_event", "erase_event"),
-    ],
-)
-def test_no_role_may_change_the_installation(role: str, noun: str, button: str) -> None:
-    assert press(log_in_as(role), noun, make_one_of_each(1)[noun], button).status_code == 403
+    ]
+
+    for noun, button in buttons:
+        assert press(client, noun, rows[noun], button).status_code == 403, button
+    for noun in ("triggers_trigger", "triggers_schedule", "triggers_source", "triggers_apitoken"):
+        assert client.get(list_of(noun) + "add/").status_code == 403, noun
+    assert client.get("/admin/runs/queue/default/limit/").status_code == 403
 
 
 @pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("noun", ["triggers_trigger", "triggers_schedule", "triggers_source", "triggers_apitoken"])
-def test_no_role_may_create_objects(role: str, noun: str) -> None:
-    assert log_in_as(role).get(list_of(noun) + "add/").status_code == 403
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_none_of_them_limits_a_queue(role: str) -> None:
-    assert log_in_as(role).get("/admin/runs/queue/default/limit/").status_code == 403
-
-
-@pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("path", ["events/", "runs/", "triggers/", "schedules/", "sources/", "queues/"])
-def test_a_token_of_any_role_reads(role: str, path: str) -> None:
-    assert token_of(role).get(path).status == 200
+def test_a_token_of_any_role_reads(role: str) -> None:
+    api = token_of(role)
+    for path in ("events/", "runs/", "triggers/", "schedules/", "sources/", "queues/"):
+        assert api.get(path).status == 200, path
 
 
 @pytest.mark.parametrize(("role", "may"), [("viewer", False), ("operator", True), ("approver", False)])

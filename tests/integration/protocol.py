@@ -1,18 +1,19 @@
 """What the protocol tests say again and again: stacks with the shop's agents, events, and what the database has."""
 
+from datetime import timedelta
 from typing import Any
 
 import redis
+from django.db import transaction
+from django_celery_beat.models import PeriodicTask
 
-from tests.support.stack import (
-    PATIENCE,
-    SHOP,
-    Process,
-    Stack,
-    StackMaker,
-    eventually,
-)
+from tests.support.stack import PATIENCE, SHOP, Process, Stack, StackMaker, eventually
+from tests.support.triggers import make_trigger
 from triggers.accept import Incoming, accept, builtin_source
+from triggers.models import Schedule
+from triggers.schedules.edit import create_schedule
+from triggers.schedules.rules.interval import Interval
+from triggers.schedules.terms.policy import SchedulePolicy
 
 
 def shop_stack(make_stack: StackMaker, **env: str) -> Stack:
@@ -71,3 +72,21 @@ def flush_broker(stack: Stack) -> None:
     """Everything Redis knew of this stack is gone."""
     with redis.Redis.from_url(stack.redis_url) as client:
         client.flushdb()
+
+
+def make_ticker(stack: Stack, *, every: str = "1s", length: timedelta | None = None, slug: str = "ticker") -> Schedule:
+    """A schedule that catches everything up, for runs that may overlap; it ends after `length`."""
+    # In one transaction, so that no Beat sees it before it has its end.
+    with stack.orm(), transaction.atomic():
+        trigger = make_trigger(slug, agent="ticker", types=[], overlap="allow")
+        policy = SchedulePolicy(catch_up="all")
+        schedule = create_schedule(name=slug, trigger=trigger, rule=Interval.parse(every), policy=policy, by="cli:test")
+        if length:
+            ends_at = schedule.edited_at + length
+            PeriodicTask.objects.filter(pk=schedule.task_id).update(expires=ends_at)
+        schedule.refresh_from_db()
+    return schedule
+
+
+def ticks_so_far(stack: Stack) -> int:
+    return int(stack.query("SELECT count(*) FROM triggers_event WHERE type = 'schedule.fired'")[0]["count"])

@@ -10,6 +10,7 @@ from triggers.models import Decision, Event
 HOURS = "event.data.items.filter(x, x > 0).size() > 3"
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(180)
 def test_payloads_that_take_hours_to_filter_hold_up_no_other_event_and_kill_no_dispatcher(
     make_stack: StackMaker,

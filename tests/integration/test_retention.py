@@ -29,18 +29,6 @@ def test_pruning_is_fired_by_beat_and_done_by_a_worker(stack: Stack) -> None:
         assert Event.objects.get(pk=event.pk).data is None
 
 
-def test_pruning_that_was_switched_off_stays_off_when_beat_starts_again(stack: Stack) -> None:
-    beat = stack.start("beat")
-    off = "UPDATE django_celery_beat_periodictask SET enabled = false WHERE name = 'wakeful.prune' RETURNING id"
-    eventually(lambda: stack.query(off))
-
-    beat.stop()
-    beat.restart()
-
-    asked = "SELECT enabled FROM django_celery_beat_periodictask WHERE name = 'wakeful.prune'"
-    assert stack.query(asked) == [{"enabled": False}]
-
-
 def test_pruning_that_is_killed_between_two_batches_loses_one_of_them_at_most(stack: Stack) -> None:
     with stack.orm():
         for days in range(100, 110):

@@ -27,6 +27,7 @@ def promotable(make_stack: StackMaker) -> Iterator[tuple[Stack, Standby]]:
 
 def test_a_promoted_standby_is_noticed_and_workers_begin_again(promotable: tuple[Stack, Standby]) -> None:
     stack, standby = promotable
+    assert_an_ordinary_role_may_ask_for_the_timeline(stack)
     dispatcher, worker = stack.start("dispatcher"), stack.start("worker")
     eventually(lambda: stack.query("SELECT identity FROM runs_primary"))
     said = stack.manage("doctor", check=False).stdout
@@ -50,8 +51,7 @@ def test_a_promoted_standby_is_noticed_and_workers_begin_again(promotable: tuple
     eventually(lambda: stack.query("SELECT 1 FROM runs_alarm WHERE name = 'failover'"))
 
 
-def test_an_ordinary_role_may_ask_for_the_timeline(promotable: tuple[Stack, Standby]) -> None:
-    stack, standby = promotable
+def assert_an_ordinary_role_may_ask_for_the_timeline(stack: Stack) -> None:
     with psycopg.connect(stack.database_url, autocommit=True) as session:
         session.execute("CREATE ROLE ordinary")
         session.execute("SET ROLE ordinary")
@@ -63,3 +63,6 @@ def test_an_ordinary_role_may_ask_for_the_timeline(promotable: tuple[Stack, Stan
         session.execute("REVOKE EXECUTE ON FUNCTION pg_current_wal_lsn() FROM public")
         session.execute("SET ROLE ordinary")
         assert session.execute(asked).fetchone() == ("", "")
+
+        session.execute("RESET ROLE")
+        session.execute("GRANT EXECUTE ON FUNCTION pg_current_wal_lsn() TO public")

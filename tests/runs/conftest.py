@@ -17,6 +17,20 @@ def worker(db: None) -> Worker:
 
 
 @pytest.fixture
+def claim_for(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Claim]:
+    """A function that claims a run whose agent has the body it is given."""
+
+    def claim_for(body: Callable[[AgentRun], Any], **fields: Any) -> Claim:
+        monkeypatch.setitem(registry._agents, "greeter", Agent(name="greeter", body=body))
+        make_run(event_id=make_event(data={"name": "Ada"}).id, **fields)
+        claim = claim_next(worker.id, "default", AGENTS)
+        assert claim is not None
+        return claim
+
+    return claim_for
+
+
+@pytest.fixture
 def first_of_two(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Claim]:
     """The claim of a run with this body; a second one waits."""
 

@@ -46,13 +46,6 @@ def test_requeue_as_json_prints_the_runs() -> None:
     assert (err, well) == ("", True)
 
 
-def test_requeue_as_json_stays_json_when_one_was_refused() -> None:
-    out, err, well = run_command("requeue", make_run().id, "--json")
-
-    assert (json.loads(out), well) == ([], False)
-    assert err
-
-
 def test_runs_lists_the_filtered_runs_newest_first() -> None:
     runs = [make_run(status=RunStatus.FAILED, error="boom\nat line 1") for _ in range(3)]
     make_run(trigger="other")
@@ -62,15 +55,6 @@ def test_runs_lists_the_filtered_runs_newest_first() -> None:
     lines = out.splitlines()[1:]
     assert [line.split()[0] for line in lines] == sorted((str(run.id) for run in runs), reverse=True)[:2]
     assert all(line.endswith("boom") for line in lines)
-
-
-def test_runs_of_an_event_as_json() -> None:
-    wanted = make_run()
-    make_run()
-
-    out, _, _ = run_command("runs", "--event", wanted.event_ids[0], "--json")
-
-    assert [run["id"] for run in json.loads(out)] == [str(wanted.id)]
 
 
 @pytest.mark.parametrize("arguments", [("--status", "done"), ("--event", "42"), ("--limit", "-1")])

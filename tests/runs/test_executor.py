@@ -5,93 +5,32 @@ import contextlib
 import itertools
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
-from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import Group
 from django.utils import timezone
 
-from agents import Agent, AgentRun, Permanent, Retry, registry
-from runs.actions.requeue import requeue
+from agents import AgentRun, Permanent, Retry
 from runs.claim import Claim, claim_next, settle
 from runs.executor import execute
-from runs.models import Attempt, Notification, OutboxMessage, ProcessedEvent, Queue, Run, Worker
+from runs.models import Attempt, OutboxMessage, Queue, Run, Worker
 from runs.states import RunStatus
 from runs.transitions.leave import leave
 from runs.transitions.outcome import Outcome
 from tests.support.runs import make_run
 from tests.support.stack import within
-from tests.support.triggers import make_event
 
 pytestmark = pytest.mark.django_db
 
 Body = Callable[[AgentRun], Any]
 
 
-@pytest.fixture
-def worker() -> Worker:
-    return Worker.objects.create(id=uuid4(), kind="worker", host="h", pid=1, version="1", concurrency=1)
-
-
-@pytest.fixture
-def claim_for(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Claim]]:
-    """A claimed run whose agent has this body."""
-
-    def claim_for(body: Body, **fields: Any) -> Claim:
-        monkeypatch.setitem(registry._agents, "greeter", Agent(name="greeter", body=body))
-        make_run(event_id=make_event(data={"name": "Ada"}).id, **fields)
-        claimed = claim_next(worker.id, "default", {"greeter": "1"})
-        assert claimed is not None
-        return claimed
-
-    yield claim_for
-
-
 def run_of(claim: Claim) -> Run:
     return Run.objects.get(pk=claim.run_id)
-
-
-def test_success_commits_writes_result_ledger_events_and_notices_together(claim_for: Callable[..., Claim]) -> None:
-    def body(run: AgentRun) -> dict[str, Any]:
-        Group.objects.create(name=run.event.data["name"])
-        run.emit("visitor.greeted", {"name": "Ada"})
-        run.notify("greeted", urgency="low")
-        return {"greeted": 1}
-
-    claim = claim_for(body)
-    execute(claim)
-
-    run = run_of(claim)
-    assert (run.status, run.result, run.attempt, run.version) == ("succeeded", {"greeted": 1}, 1, "1")
-    assert Group.objects.filter(name="Ada").exists()
-    assert ProcessedEvent.objects.get().run_id == run.id
-    assert [message.topic for message in OutboxMessage.objects.order_by("topic")] == ["event", "run.finished"]
-    assert Notification.objects.get().run_id == run.id
-    assert Attempt.objects.get().outcome == "succeeded"
-
-
-def test_an_exception_rolls_everything_back_and_retries_later(claim_for: Callable[..., Claim]) -> None:
-    def body(run: AgentRun) -> None:
-        Group.objects.create(name="Ada")
-        run.emit("visitor.greeted")
-        raise ValueError("no\x00pe")
-
-    claim = claim_for(body)
-    execute(claim)
-
-    run = run_of(claim)
-    assert (run.status, run.attempt) == ("queued", 1)
-    assert run.due_at is not None
-    assert run.ready_at is None
-    assert not Group.objects.filter(name="Ada").exists()
-    assert not OutboxMessage.objects.exists()
-    attempt = Attempt.objects.get()
-    assert (attempt.outcome, attempt.error) == ("failed", "ValueError: no�pe")
-    assert "raise ValueError" in attempt.traceback
 
 
 def test_the_agent_may_say_when_to_retry(claim_for: Callable[..., Claim]) -> None:
@@ -149,40 +88,6 @@ def test_a_permanent_error_fails_at_once(claim_for: Callable[..., Claim], body: 
     run = run_of(claim)
     assert run.status == RunStatus.FAILED
     assert error in run.error
-
-
-def test_a_run_taken_away_meanwhile_commits_nothing(claim_for: Callable[..., Claim]) -> None:
-    def body(run: AgentRun) -> None:
-        Group.objects.create(name="Ada")
-        Run.objects.filter(pk=run.id).update(epoch=99)
-
-    claim = claim_for(body)
-    execute(claim)
-
-    assert run_of(claim).status == RunStatus.RUNNING
-    assert not Group.objects.filter(name="Ada").exists()
-    assert not Attempt.objects.exists()
-
-
-def test_a_failed_run_requeued_runs_with_fresh_attempts(claim_for: Callable[..., Claim], worker: Worker) -> None:
-    broken = [True]
-
-    def body(run: AgentRun) -> str:
-        if broken:
-            raise Permanent("broken")
-        return "mended"
-
-    claim = claim_for(body)
-    execute(claim)
-    broken.clear()
-
-    requeue(claim.run_id, by="cli:ada")
-    again = claim_next(worker.id, "default", {"greeter": "1"})
-    assert again is not None
-    execute(again)
-
-    run = run_of(claim)
-    assert (run.status, run.result, run.attempt, run.error) == ("succeeded", "mended", 1, "")
 
 
 def test_a_claim_that_never_reached_its_process_is_released(claim_for: Callable[..., Claim], worker: Worker) -> None:
@@ -265,14 +170,6 @@ def test_nothing_starts_from_a_paused_queue(worker: Worker, name: str) -> None:
 
     Queue.objects.update(paused_at=None)
     assert len(claims(worker, 1)) == 1
-
-
-def test_the_most_urgent_run_is_next_even_if_others_came_first(worker: Worker) -> None:
-    runs = [make_run(priority=priority) for priority in (5, 9, 0, 5)]
-
-    order = [claim.run_id for claim in claims(worker, 4)]
-
-    assert order == [runs[2].id, runs[0].id, runs[3].id, runs[1].id]
 
 
 # Async bodies

@@ -2,9 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from django.db import OperationalError, connection, transaction
@@ -23,28 +22,11 @@ from tests.support.triggers import make_event
 
 pytestmark = pytest.mark.django_db
 
-Body = Callable[[AgentRun], Any]
-
 
 @pytest.fixture
-def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
-    worker = Worker.objects.create(id=uuid4(), kind="worker", host="h", pid=1, version="1", concurrency=1)
+def worker(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> Worker:
     monkeypatch.setattr(parent, "WORKER_ID", worker.id)
     return worker
-
-
-@pytest.fixture
-def claim_for(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Claim]]:
-    """A claimed run whose agent has this body."""
-
-    def claim_for(body: Body, **fields: Any) -> Claim:
-        monkeypatch.setitem(registry._agents, "greeter", Agent(name="greeter", body=body))
-        make_run(event_id=make_event().id, **fields)
-        claimed = claim_next(worker.id, "default", {"greeter": "1"})
-        assert claimed is not None
-        return claimed
-
-    yield claim_for
 
 
 def elsewhere(action: Callable[[], None]) -> None:

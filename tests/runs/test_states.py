@@ -28,6 +28,7 @@ from runs.processes.rescue import lost
 from runs.states import FINISHED, LIVE, TRANSITIONS, RunStatus
 from runs.transitions.leave import leave
 from runs.transitions.outcome import Outcome
+from tests.support.examples import some_of
 from tests.support.runs import make_run
 from triggers.dispatch.admission import Match, admit
 from triggers.dispatch.batch import open_ledger
@@ -207,7 +208,7 @@ def test_no_order_of_things_breaks_a_key() -> None:
     run_state_machine_as_test(
         OneKey,
         settings=settings(
-            max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=some_of(40), stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
     assert connection.in_atomic_block

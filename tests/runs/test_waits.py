@@ -1,6 +1,5 @@
 """A waiting run is a row; whatever it waits for wakes it once, also what came before the wait was there."""
 
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -18,7 +17,6 @@ from runs.states import RunStatus
 from tests.support.durable import Lab, lab
 from tests.support.triggers import make_event, make_trigger
 from triggers.models import Event
-from triggers.sources.signal import signal
 
 __all__ = ["lab"]
 
@@ -28,17 +26,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def paid(run: AgentRun) -> Any:
     event = run.wait_for_event("invoice.paid", match={"customer.id": 7}, timeout="7d")
     return event and event.data["number"]
-
-
-def test_a_waiting_run_has_no_process_and_no_place_in_the_queue(lab: Lab) -> None:
-    run = lab.run(lambda run: run.sleep("3d"))
-
-    assert (run.status, run.ready_at, run.due_at, run.attempt) == ("waiting", None, None, 0)
-    wait = Wait.objects.get()
-    assert (wait.key, wait.kind) == ("sleep#1", "time")
-    assert wait.due_at
-    assert timedelta(days=2, hours=23) < wait.due_at - wait.created_at < timedelta(days=3, minutes=1)
-    assert not waits.end_due(10)
 
 
 def test_an_event_that_matches_wakes_the_run_and_is_given_to_it(lab: Lab) -> None:
@@ -116,41 +103,9 @@ def test_a_look_back_is_done_once(lab: Lab) -> None:
     assert waits.look_back() == 0
 
 
-def test_a_signal_wakes_the_run_it_is_for(lab: Lab) -> None:
-    def body(run: AgentRun) -> Any:
-        found = run.wait_for_signal("go", timeout="1d")
-        return found and found.data
-
-    one, other = lab.run(body), lab.run(body)
-    signal(one.id, "stop", None, "test")
-    signal(one.id, "go", {"speed": 2}, "test")
-
-    assert lab.go_on(one).result == {"speed": 2}
-    assert lab.go_on(other).status == "waiting"
-
-
 def approve(run: AgentRun) -> Any:
     answer = run.ask_approval("Refund?", arguments={"cents": 100}, expires="2d")
     return [answer.decision, bool(answer), answer.arguments, answer.by, answer.reason]
-
-
-def test_an_approval_lets_the_run_go_on_with_its_arguments(lab: Lab) -> None:
-    run = lab.run(approve)
-    asked = Approval.objects.get()
-    assert (asked.question, asked.arguments, asked.status) == ("Refund?", {"cents": 100}, "pending")
-    assert Notification.objects.get().text == "Asks for approval: Refund?"
-    decide(asked.id, decision="edit", by="ada", arguments={"cents": 50}, reason="half")
-
-    assert lab.go_on(run).result == ["edited", True, {"cents": 50}, "ada", "half"]
-
-
-@pytest.mark.parametrize("decision", ["approve", "deny"])
-def test_a_decision_is_given_to_the_run(lab: Lab, decision: Any) -> None:
-    run = lab.run(approve)
-    decide(Approval.objects.get().id, decision=decision, by="ada")
-
-    said = "approved" if decision == "approve" else "denied"
-    assert lab.go_on(run).result == [said, decision == "approve", {"cents": 100}, "ada", ""]
 
 
 def test_a_large_number_in_an_approval_is_the_same_after_it_was_stored(lab: Lab) -> None:
@@ -221,31 +176,6 @@ def test_a_woken_run_lines_up_for_its_key(lab: Lab) -> None:
     cancel(other.id, by="test")
 
     assert lab.go_on(run).status == "succeeded"
-
-
-def test_children_are_made_with_the_step_and_gathered(lab: Lab) -> None:
-    def body(run: AgentRun) -> Any:
-        children = [run.spawn("child", {"n": n}, key=str(n)) for n in range(3)]
-        return run.gather(*children)
-
-    lab.declare(lambda run: run.input["n"] * 2, name="child", durable=False)
-    run = lab.run(body)
-
-    assert (run.status, run.result) == ("succeeded", [0, 2, 4])
-    children = Run.objects.filter(parent_id=run.id)
-    assert {(child.status, child.root_id, child.depth) for child in children} == {("succeeded", run.root_id, 1)}
-
-
-def test_a_child_that_fails_fails_the_gathering_and_is_told_by_join(lab: Lab) -> None:
-    def fail(run: AgentRun) -> None:
-        raise ValueError("no")
-
-    lab.declare(fail, name="child", retries=0)
-    gathered = lab.run(lambda run: run.gather(run.spawn("child")))
-    joined = lab.run(lambda run: [end.status for end in run.join(run.spawn("child"))])
-
-    assert (gathered.status, "ChildFailed" in gathered.error) == ("failed", True)
-    assert (joined.status, joined.result) == ("succeeded", ["failed"])
 
 
 def test_a_gathered_result_does_not_change(lab: Lab) -> None:

@@ -11,6 +11,7 @@ from runs.models import Approval, Run, Step, Wait
 from runs.states import RunStatus
 from tests.support.runs import make_run
 
+ARGUMENTS = {"invoice": 7, "cents": 1200}  # what `make_asking_run` asks about
 _positions = count()
 
 
@@ -50,6 +51,13 @@ def make_approval(run: Run, *, status: str = "done", **fields: Any) -> Approval:
     }  # fmt: skip
     values = {**asked, **(decided if status == Wait.Status.DONE else {}), **fields}
     return Approval.objects.create(id=uuid4(), wait=wait, **values)
+
+
+def make_asking_run(**fields: Any) -> Approval:
+    """A run that waits for a decision on ARGUMENTS."""
+    run = make_run(status=RunStatus.WAITING, **fields)
+    digest = digest_of("Refund?", ARGUMENTS)
+    return make_approval(run, status="open", question="Refund?", arguments=ARGUMENTS, digest=digest)
 
 
 def make_child(parent: Run, *, status: str = RunStatus.SUCCEEDED, **fields: Any) -> Run:

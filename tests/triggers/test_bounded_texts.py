@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.durations import parse_duration
-from tests.support.api import Api
 from triggers.exceptions import RuleError
 from triggers.schedules.clock import zone_of
 from triggers.schedules.rules.crontab import Cron
@@ -78,26 +77,3 @@ def test_a_calendar_has_so_many_days_and_ranges_of_so_many_years() -> None:
         ExcludedDays.parse("\n".join(lines))
     with pytest.raises(RuleError, match="longer than 100 years"):
         ExcludedDays.parse("0001-01-01..9999-12-31")
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
-        ({"when": "* * * * *", "start": "0001-01-01T00:00+00:00"}, "start"),
-        ({"when": "* * * * *", "start": "0001-01-01T00:00+14:00"}, "start"),
-        ({"when": "* * * * *", "end": "9999-12-31T23:59:59+00:00"}, "end"),
-        ({"when": "at 9999-12-31T23:59", "active_hours": "09:00-10:00"}, "when"),
-        ({"when": "at 0001-01-01T00:00"}, "when"),
-        ({"when": "1" * 100_000 + " * * * *"}, "when"),
-        ({"when": f"*/{'9' * 250} * * * *"}, "when"),
-        ({"when": "every 5m", "active_hours": "mon" + " " * 50_000 + "x"}, "active_hours"),
-        ({"when": "every 5m", "jitter": "1" * 10_000 + "x"}, "jitter"),
-        ({"when": "every 5m", "jitter": "9" * 90 + "w"}, "jitter"),
-        ({"when": "every 5m", "exclude": ["a"] * 1000}, "exclude"),
-        ({"when": "every 5m", "tz": "a/" * 1000}, "tz"),
-    ],
-)
-def test_the_api_answers_400_and_names_the_field(body: dict[str, Any], field: str) -> None:
-    answer = Api().post("schedules/preview/", body)
-    assert (answer.status, list(answer.body)) == (400, [field])

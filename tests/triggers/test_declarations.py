@@ -12,7 +12,6 @@ from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from agents import AgentRun, agent, on, registry
 from agents.exceptions import DeclarationError
-from runs.exceptions import IllegalState
 from runs.models import AuditEntry
 from tests.support.triggers import make_trigger
 from triggers.declarations import wanted
@@ -347,12 +346,6 @@ def test_words_that_count_from_now_count_from_the_first_sync(declare: Declare, m
     assert task_of("digest").clocked.clocked_time == FUTURE + timedelta(hours=2, minutes=30)
 
 
-def test_words_that_come_again_are_a_crontab(declare: Declare) -> None:
-    declare("digest", on.schedule("every weekday at 09:00", tz="Europe/Vienna"))
-
-    assert said(sync()) == ["created digest (At 09:00, Monday through Friday (Europe/Vienna))"]
-
-
 def test_a_heartbeats_wakes_are_coalesced_unless_its_agent_says_otherwise(declare: Declare) -> None:
     declare("watch", on.heartbeat("30m", pace=("5m", "4h"), active_hours="08:00-20:00", tz="Europe/Vienna"))
     add("other", on.heartbeat("30m"), overlap="skip")
@@ -481,50 +474,6 @@ def test_schedule_that_makes_no_sense_is_refused(declare: Declare, wrong: dict[s
 
     assert re.match(complaint, f"{refused.value.field}: {refused.value}")
     assert Trigger.objects.count() == Schedule.objects.count() == 1
-
-
-def test_pausing_and_resuming_a_schedule(declare: Declare) -> None:
-    declare("digest")
-    schedule = edit.create_schedule(name="digest", agent="digest", rule=HOURLY, by="admin:ada")
-
-    assert not edit.pause_schedule(schedule, by="admin:ada").task.enabled
-    with pytest.raises(IllegalState, match="paused already"):
-        edit.pause_schedule(schedule, by="admin:ada")
-    assert edit.resume_schedule(schedule, by="admin:ada").task.enabled
-    with pytest.raises(IllegalState, match="active already"):
-        edit.resume_schedule(schedule, by="admin:ada")
-
-
-def test_upcoming_fires_are_shown_in_the_schedules_zone(declare: Declare) -> None:
-    declare("digest")
-    schedule = edit.create_schedule(
-        name="d", agent="digest", rule=Cron.parse("0 9 * * *", "Europe/Vienna"), by="cli:ada"
-    )
-    due.settle()
-    schedule.refresh_from_db()
-
-    first, second = preview.upcoming(schedule, 2)
-
-    assert (first.hour, second.hour) == (9, 9)
-    assert str(first.tzinfo) == "Europe/Vienna"
-    assert second.date() - first.date() == timedelta(days=1)
-
-
-def test_upcoming_of_a_one_shot_is_one(declare: Declare) -> None:
-    declare("digest")
-    schedule = edit.create_schedule(name="d", agent="digest", rule=Clocked(at=FUTURE), by="cli:ada")
-    assert preview.upcoming(schedule) == [FUTURE]  # before Beat has seen it
-    due.settle()
-    schedule.refresh_from_db()
-
-    assert preview.upcoming(schedule) == [FUTURE]
-
-
-def test_upcoming_of_a_paused_schedule_is_none(declare: Declare) -> None:
-    declare("digest")
-    schedule = edit.create_schedule(name="d", agent="digest", rule=HOURLY, by="cli:ada")
-
-    assert preview.upcoming(edit.pause_schedule(schedule, by="cli:ada")) == []
 
 
 def test_under_another_scheduler_the_task_still_wakes_its_trigger(declare: Declare) -> None:

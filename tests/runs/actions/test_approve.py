@@ -16,18 +16,10 @@ from runs.exceptions import IllegalState
 from runs.models import Approval, AuditEntry, Run, Wait
 from runs.states import RunStatus
 from runs.waits import end_due
-from tests.support.journals import make_approval
+from tests.support.journals import ARGUMENTS, make_approval, make_asking_run
 from tests.support.runs import make_run
 
 pytestmark = pytest.mark.django_db
-ARGUMENTS = {"invoice": 7, "cents": 1200}
-
-
-def make_asking_run(**fields: Any) -> Approval:
-    """A run that waits for a decision on ARGUMENTS."""
-    run = make_run(status=RunStatus.WAITING, **fields)
-    digest = digest_of("Refund?", ARGUMENTS)
-    return make_approval(run, status="open", question="Refund?", arguments=ARGUMENTS, digest=digest)
 
 
 def elsewhere(*actions: Callable[[], Any]) -> list[Any]:
@@ -100,18 +92,6 @@ def test_a_run_that_kept_its_place_is_ready_at_once() -> None:
 
     run = Run.objects.get(pk=asked.wait.run_id)
     assert (run.slot, run.ready_at is not None, run.due_at) == (1, True, None)
-
-
-def test_an_approval_is_used_once() -> None:
-    asked = make_asking_run()
-    decide(asked.id, decision="approve", by="ada")
-
-    with pytest.raises(IllegalState, match="was already approved by ada") as refusal:
-        decide(asked.id, decision="deny", by="bob")
-
-    assert refusal.value.status == "approved"
-    assert Approval.objects.get().decided_by == "ada"
-    assert AuditEntry.objects.count() == 1
 
 
 def test_a_decision_meant_for_something_else_is_refused() -> None:

@@ -78,31 +78,6 @@ def test_a_body_gets_the_decision(said: dict[str, Any], result: str, refunds: li
     assert desk.calls.count(("look", "ada")) == 1
 
 
-def test_a_cancelled_run_that_is_requeued_asks_the_same_again(lab: Lab, desk: Desk) -> None:
-    run = lab.run(desk.body, input={"who": "ada"})
-    first = asked(run)
-    cancel(run.id, by="ada")
-    assert (Approval.objects.get().status, Wait.objects.get().status) == ("closed", "closed")
-
-    requeue(run.id, by="ada")
-    run = lab.go_on(run)
-    assert (run.status, asked(run).pk) == ("waiting", first.pk)
-    decide(first.pk, decision="approve", by="boss")
-
-    assert lab.go_on(run).status == "succeeded"
-    assert desk.calls == [("look", "ada"), ("refund", 1200), ("write",)]
-
-
-def test_the_approval_of_a_cancelled_run_is_closed_until_it_asks_again(lab: Lab, desk: Desk) -> None:
-    run = lab.run(desk.body, input={"who": "ada"})
-    first = asked(run)
-    cancel(run.id, by="ada")
-    requeue(run.id, by="ada")
-
-    with pytest.raises(IllegalState, match="closed"):
-        decide(first.pk, decision="approve", by="boss")
-
-
 def cancel_meanwhile(run: AgentRun) -> None:
     with writing():  # as another process would: this one's sessions only read
         cancel(run.id, by="ada")
@@ -149,17 +124,6 @@ def test_a_fork_from_the_failed_step_repeats_nothing_before_it(lab: Lab, desk: D
     assert (new.status, new.result) == ("succeeded", "did write")
     assert desk.calls == [("write",)]
     assert verify().violated == []
-
-
-def test_a_fork_from_the_start_repeats_everything_with_new_input(lab: Lab, desk: Desk) -> None:
-    desk.fails.add("look")
-    run = lab.run(desk.body, input={"who": "ada"})
-    desk.fails.clear()
-
-    new = lab.go_on(fork(run.id, input={"who": "bob"}, has_input=True, by="ada"))
-
-    assert new.status == "waiting"
-    assert desk.calls == [("look", "ada"), ("look", "bob")]
 
 
 def test_a_fork_that_would_refund_once_more_asks_once_more(lab: Lab, desk: Desk) -> None:
@@ -229,17 +193,6 @@ def test_a_run_that_was_let_fail_can_be_forked_where_it_was_parked(lab: Lab, des
 
 
 # --- Signal ---
-
-
-def test_a_signal_wakes_the_run_that_waits_for_it(lab: Lab) -> None:
-    run = lab.run(lambda run: run.wait_for_signal("go").data)
-    assert run.status == "waiting"
-
-    signal(run.id, name="stop", data=1, by="ada")
-    assert lab.go_on(run).status == "waiting"
-    signal(run.id, name="go", data={"fast": True}, by="ada")
-
-    assert lab.go_on(run).result == {"fast": True}
 
 
 def test_a_fork_knows_the_signal_that_the_first_run_was_given(lab: Lab, desk: Desk) -> None:

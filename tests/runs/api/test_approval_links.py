@@ -14,8 +14,7 @@ from runs.actions.cancel import cancel
 from runs.api.approval_links import approval_link, signer
 from runs.models import Approval, Run, Wait
 from runs.retention.payloads import remove_payloads
-from tests.runs.actions.test_approve import ARGUMENTS, make_asking_run
-from tests.support.journals import make_approval
+from tests.support.journals import ARGUMENTS, make_approval, make_asking_run
 from tests.support.runs import make_run
 
 pytestmark = pytest.mark.django_db

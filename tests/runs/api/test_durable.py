@@ -9,9 +9,8 @@ from uuid_utils.compat import uuid7
 
 from runs.models import Approval, Run, Step
 from runs.states import RunStatus
-from tests.runs.actions.test_approve import ARGUMENTS, make_asking_run
 from tests.support.api import Api
-from tests.support.journals import make_approval, make_step, make_wait
+from tests.support.journals import ARGUMENTS, make_approval, make_asking_run, make_step, make_wait
 from tests.support.runs import make_run
 from triggers.models import Event
 
@@ -77,15 +76,6 @@ def test_fork_answers_with_the_new_run() -> None:
     assert [step["key"] for step in answer.body["steps"]] == ["a"]
 
 
-def test_a_fork_without_a_body_begins_at_the_start_with_the_same_input() -> None:
-    origin = make_run(status=RunStatus.FAILED, input={"a": 1})
-    make_step(origin, "a")
-
-    body = Api().post(f"runs/{origin.id}/fork/").body
-
-    assert (body["input"], body["steps"]) == ({"a": 1}, [])
-
-
 def test_signal_makes_an_event_for_the_run() -> None:
     run = make_run()
 
@@ -135,14 +125,6 @@ def test_an_action_on_a_finished_run_is_409_with_its_status(path: str, body: Any
 
     assert (answer.status, answer.body["status"], set(answer.body)) == (409, "succeeded", {"detail", "status"})
     assert not Event.objects.exists()
-
-
-def test_each_action_needs_a_permission_of_its_own() -> None:
-    approval = make_asking_run()
-    api = Api(["runs.view_run", "runs.view_approval"])
-    actions = [f"runs/{approval.wait.run_id}/{action}/" for action in ("fork", "signal", "resolve")]
-
-    assert [api.post(path).status for path in [*actions, f"approvals/{approval.id}/decide/"]] == [403] * 4
 
 
 # --- Approvals ---
@@ -207,15 +189,6 @@ def test_a_second_decision_is_409_with_the_first() -> None:
     answer = api.post(f"approvals/{approval.id}/decide/", {"decision": "approve"})
 
     assert (answer.status, answer.body["status"]) == (409, "denied")
-
-
-def test_a_decision_for_another_digest_is_409() -> None:
-    approval = make_asking_run()
-
-    answer = Api().post(f"approvals/{approval.id}/decide/", {"decision": "approve", "digest": "0" * 64})
-
-    assert (answer.status, answer.body["status"]) == (409, "pending")
-    assert Approval.objects.get().decision == ""
 
 
 @pytest.mark.parametrize(

@@ -63,15 +63,3 @@ def test_a_limit_that_makes_no_sense_is_400_naming_the_field(queue: str, body: d
     answer = Api().post(f"queues/{queue}/limit/", body)
 
     assert (answer.status, list(answer.body)) == (400, ["max_running"])
-
-
-@pytest.mark.parametrize(
-    ("permission", "path", "status"),
-    [
-        ("runs.view_queue", "queues/all/pause/", 403),
-        ("runs.pause_queue", "queues/all/pause/", 200),
-        ("runs.pause_queue", "queues/default/limit/", 403),
-    ],
-)
-def test_each_action_wants_its_own_permission(permission: str, path: str, status: int) -> None:
-    assert Api([permission]).post(path).status == status

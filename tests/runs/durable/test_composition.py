@@ -9,12 +9,11 @@ from django.utils import timezone
 
 from agents import AgentRun, Permanent
 from agents.exceptions import ChildFailed
-from runs.actions.cancel import cancel
 from runs.actions.requeue import requeue
 from runs.models import OutboxMessage, Run, Step
 from tests.support.durable import Lab, lab
 from tests.support.triggers import make_trigger
-from triggers.models import Decision, Event, Schedule
+from triggers.models import Event, Schedule
 
 __all__ = ["lab"]
 
@@ -137,17 +136,6 @@ def test_a_parent_that_stops_waiting_leaves_its_child_alone(lab: Lab) -> None:
     assert [child.status for child in children_of(run)] == ["waiting"]
 
 
-def test_a_cancelled_parent_takes_its_waiting_children_with_it(lab: Lab) -> None:
-    lab.declare(lambda run: run.sleep("1h"), "slow")
-    run = lab.run(lambda run: run.gather(run.spawn("slow"), run.spawn("slow")))
-    assert run.status == "waiting"
-
-    cancel(run.id, by="ada")
-    hear(lab, run)
-
-    assert [child.status for child in children_of(run)] == ["cancelled", "cancelled"]
-
-
 def test_a_failed_parent_that_is_requeued_goes_on_with_the_same_children(lab: Lab) -> None:
     lab.declare(double, "double", durable=False)
     broken = [True]
@@ -167,17 +155,6 @@ def test_a_failed_parent_that_is_requeued_goes_on_with_the_same_children(lab: La
 
     assert (run.status, run.result) == ("succeeded", [8])
     assert len(children_of(run)) == 1
-
-
-def test_a_run_that_spawns_too_many_children_fails_and_that_step_spawns_none(lab: Lab, settings: Any) -> None:
-    settings.WAKEFUL_MAX_CHILDREN = 2
-    lab.declare(double, "double", durable=False)
-
-    run = lab.run(lambda run: [str(run.spawn("double", n).id) for n in range(3)])
-
-    assert run.status == "failed"
-    assert "WAKEFUL_MAX_CHILDREN" in run.error
-    assert len(children_of(run)) == 2
 
 
 def test_a_run_spawned_by_another_has_no_trigger_to_wake(lab: Lab) -> None:
@@ -230,19 +207,6 @@ def test_one_wake_too_many_fails_the_run(lab: Lab, settings: Any) -> None:
     assert run.status == "failed"
     assert "WAKEFUL_MAX_WAKES" in run.error
     assert Step.objects.filter(run=run, status="done").count() == 2
-
-
-def test_two_agents_that_wake_each_other_are_stopped_by_the_rate_and_seen(lab: Lab, settings: Any) -> None:
-    settings.WAKEFUL_LOOP_RATE, settings.WAKEFUL_MAX_DEPTH = "2/1m", 100
-    for name, said in (("ping", "pong"), ("pong", "ping")):
-        make_trigger(name, types=[name])
-        lab.declare(lambda run, said=said: run.emit(said), name, durable=False)
-
-    run = lab.run(lambda run: run.emit("ping"))
-
-    assert run.status == "succeeded"
-    assert Run.objects.filter(trigger__in=["ping", "pong"]).count() == 6
-    assert "ping → pong → ping" in Decision.objects.get(outcome="loop").reason
 
 
 @pytest.mark.parametrize(("slept", "is_loop"), [(timedelta(seconds=2), True), (timedelta(seconds=3), False)])

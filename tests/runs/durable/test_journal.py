@@ -7,16 +7,14 @@ from threading import Thread
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import pytest
 from django.contrib.auth.models import Group
-from django.db import connection, transaction
+from django.db import transaction
 
 from agents import AgentRun, AsyncAgentRun, Permanent, Retry, StepFailed
 from agents.models import AgentState
 from runs.actions.resolve import resolve
-from runs.models import Attempt, Notification, OutboxMessage, ProcessedEvent, Run, Step
-from runs.states import RunStatus
+from runs.models import Attempt, Notification, OutboxMessage, Step
 from tests.support.durable import Lab, lab
 from tests.support.stack import within
 from triggers.models import Event
@@ -24,37 +22,6 @@ from triggers.models import Event
 __all__ = ["lab"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-class Crash(BaseException):
-    """The process is gone."""
-
-
-def test_steps_are_done_once_and_their_outputs_kept(lab: Lab) -> None:
-    calls: list[str] = []
-
-    def add(name: str) -> dict[str, str]:
-        calls.append(name)
-        return {"group": Group.objects.create(name=name).name}
-
-    def body(run: AgentRun) -> Any:
-        first = run.step("first", add, "a")
-        second = run.step("second", add, "b")
-        run.sleep("1d")
-        return [first, second]
-
-    run = lab.run(body)
-    assert run.status == RunStatus.WAITING
-    run = lab.later(run)
-
-    assert (run.status, run.result) == ("succeeded", [{"group": "a"}, {"group": "b"}])
-    assert calls == ["a", "b"]
-    assert [attempt.outcome for attempt in Attempt.objects.filter(run=run)] == ["waiting", "succeeded"]
-    assert ProcessedEvent.objects.get().run_id == run.id
-    assert [(step.key, step.position, step.status) for step in run.steps.order_by("position")] == [
-        ("first", 0, "done"),
-        ("second", 1, "done"),
-    ]
 
 
 def test_a_replay_gives_the_outputs_as_json_gave_them_the_first_time(lab: Lab) -> None:
@@ -229,24 +196,6 @@ def test_at_most_once_may_say_that_it_did_not_happen(lab: Lab, error: Exception)
     run = lab.later(lab.run(lambda run: run.step("charge", charge, effect="at_most_once"), policy={"retries": 1}))
 
     assert run.status == ("failed" if isinstance(error, Permanent) else "succeeded")
-
-
-def test_a_step_begun_by_a_dead_process_is_parked_not_repeated(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[int] = []
-
-    def charge() -> None:
-        calls.append(1)
-        raise Crash
-
-    lab.declare(lambda run: run.step("charge", charge, effect="at_most_once"))
-    monkeypatch.setattr("runs.executor.record", lambda claim, outcome: None)
-    run = lab.run(lambda run: run.step("charge", charge, effect="at_most_once"))
-    monkeypatch.undo()
-    lab.declare(lambda run: run.step("charge", charge, effect="at_most_once"))
-    assert run.status == "running"
-    run = lab.crash(run)
-
-    assert (run.status, len(calls)) == ("uncertain", 1)
 
 
 def test_values_are_the_same_on_every_replay(lab: Lab) -> None:
@@ -552,21 +501,6 @@ def test_an_async_agent_takes_steps_and_waits_through_the_same_journal(lab: Lab)
     assert Group.objects.count() == 1
 
 
-def test_a_durable_run_that_lost_its_claim_commits_nothing_more(lab: Lab) -> None:
-    def body(run: AgentRun) -> None:
-        run.step("one", lambda: Group.objects.create(name="one").pk and None)
-        info = connection.connection.info
-        with psycopg.connect(info.dsn, password=info.password) as other:
-            other.execute("UPDATE runs_run SET epoch = epoch + 1")
-        run.step("two", lambda: Group.objects.create(name="two").pk and None)
-
-    run = lab.run(body)
-
-    assert run.status == "running"
-    assert [group.name for group in Group.objects.all()] == ["one"]
-    assert [step.key for step in Step.objects.all()] == ["one"]
-
-
 def test_a_run_is_released_between_two_steps_when_its_worker_stops(lab: Lab) -> None:
     from django.db.models.functions import Now
 
@@ -590,28 +524,6 @@ def test_a_cancel_is_heard_between_two_steps(lab: Lab) -> None:
     run = lab.run(body)
 
     assert (run.status, Group.objects.count()) == ("cancelled", 0)
-
-
-def test_a_requeued_run_keeps_its_journal(lab: Lab) -> None:
-    from runs.actions.requeue import requeue
-
-    calls: list[str] = []
-    fails = [True]
-
-    def body(run: AgentRun) -> str:
-        run.step("one", lambda: calls.append("one"))
-        if fails:
-            raise Permanent("not yet")
-        return "done"
-
-    run = lab.run(body)
-    assert run.status == "failed"
-    fails.clear()
-    requeue(run.id, by="test")
-    run = lab.go_on(run)
-
-    assert (run.status, calls, Run.objects.count()) == ("succeeded", ["one"], 1)
-    assert run.begun_version == "1"
 
 
 def test_an_output_has_its_keys_in_the_same_order_on_a_replay(lab: Lab) -> None:

@@ -138,15 +138,6 @@ def test_each_way_into_a_trigger_has_a_rate_of_its_own(ring: tuple[Trigger, Trig
 
 
 @pytest.mark.django_db
-def test_a_chain_that_is_too_deep_is_shown(ring: tuple[Trigger, Trigger], settings: Any) -> None:
-    settings.WAKEFUL_MAX_DEPTH = 1
-    make_event(type="order", depth=2, chain=["orders", "digest"])
-    dispatch_all()
-
-    assert loops() == ["its causal chain is 2 deep, WAKEFUL_MAX_DEPTH is 1: orders → digest → orders"]
-
-
-@pytest.mark.django_db
 def test_a_window_remembers_every_trigger_that_led_to_it(ring: tuple[Trigger, Trigger]) -> None:
     make_trigger("sum", types=["sum"], policy={"batch": 2})
     make_event(type="sum", chain=["orders"])

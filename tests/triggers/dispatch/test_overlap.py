@@ -15,7 +15,7 @@ from runs.attempt.failure import outcome_of
 from runs.claim import Claim, claim_next
 from runs.enqueue import EVENTS_PER_RUN
 from runs.models import ProcessedEvent, Run, Worker
-from runs.states import FINISHED, RunStatus
+from runs.states import RunStatus
 from runs.transitions.leave import leave
 from runs.transitions.outcome import Outcome
 from tests.support.triggers import make_event, make_trigger
@@ -424,12 +424,3 @@ def test_a_requeued_run_lines_up_behind_those_who_wait() -> None:
         order += claimed.event_ids
         end(claimed)
     assert order == [events[1].id, events[0].id]
-
-
-def test_a_finished_run_holds_no_place() -> None:
-    make_trigger(overlap=Overlap.QUEUE)
-    for error in (None, Permanent("broken")):
-        arrive()
-        end(start(), error)
-    assert not Run.objects.filter(slot__isnull=False).exists()
-    assert set(Run.objects.values_list("status", flat=True)) <= set(FINISHED)

@@ -60,18 +60,6 @@ def a_story() -> tuple[Event, Run, Event, Run]:
     return came, first, greeted, second
 
 
-def test_nothing_of_the_person_is_left_down_the_whole_chain() -> None:
-    a_story()
-    assert ADA in everything_stored()
-
-    erasure = erase_ada()
-
-    assert (erasure.events, erasure.runs, erasure.left) == (2, 2, [])
-    stored = everything_stored()
-    assert ADA not in stored
-    assert "Ada" not in stored
-
-
 def test_ids_types_times_and_the_ledger_stay() -> None:
     came, first, greeted, second = a_story()
 

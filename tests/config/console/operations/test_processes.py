@@ -10,7 +10,6 @@ from django.test.utils import CaptureQueriesContext
 
 from runs.models import AuditEntry, Queue, Worker
 from runs.queues.pause import EVERY, pause
-from tests.config.console.conftest import LogIn
 from tests.support.console import make_worker
 from tests.support.runs import make_run
 
@@ -30,16 +29,6 @@ def test_a_whole_installation_is_told_to_be_well(admin: Client) -> None:
         make_worker(kind)
 
     assert "All required processes are alive, and nothing is late." in shown(admin)
-
-
-def test_what_is_missing_is_told_with_what_to_do(admin: Client) -> None:
-    make_worker("dispatcher", seen_at="2026-01-01T00:00Z")
-
-    told = shown(admin)
-
-    assert "No dispatcher has been seen for" in told
-    assert "The last one, here:1, vanished: killed, frozen or disconnected" in told
-    assert "What to do: Start one: manage.py dispatcher ( systemctl start wakeful-dispatcher )" in told
 
 
 def test_two_versions_are_shown_side_by_side(admin: Client) -> None:
@@ -101,29 +90,6 @@ def test_a_queue_is_limited_and_freed(admin: Client) -> None:
 @pytest.mark.parametrize("path", ["defualt/pause/", "all/limit/"])
 def test_a_queue_that_is_not_there_is_404(admin: Client, path: str) -> None:
     assert admin.get(f"/admin/runs/queue/{path}").status_code == 404
-
-
-@pytest.mark.parametrize(
-    ("permissions", "pause_status", "limit_status"),
-    [
-        (("runs.view_worker",), 403, 403),
-        (("runs.view_worker", "runs.pause_queue"), 200, 403),
-        (("runs.view_worker", "runs.change_queue"), 403, 200),
-    ],
-)
-def test_each_button_wants_its_own_permission(
-    log_in: LogIn, permissions: tuple[str, ...], pause_status: int, limit_status: int
-) -> None:
-    client = log_in(*permissions)
-
-    assert client.get("/admin/runs/queue/all/pause/").status_code == pause_status
-    assert client.get("/admin/runs/queue/default/limit/").status_code == limit_status
-    assert ("/admin/runs/queue/all/pause/" in client.get(PAGE).content.decode()) is (pause_status == 200)
-
-
-@pytest.mark.parametrize("path", [PAGE, RESTORED])
-def test_nothing_is_shown_without_permission(log_in: LogIn, path: str) -> None:
-    assert log_in("auth.view_user").get(path).status_code == 403
 
 
 @pytest.mark.parametrize("path", ["/admin/", PAGE, "/admin/runs/run/", "/admin/triggers/trigger/add/"])

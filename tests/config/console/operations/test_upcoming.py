@@ -7,7 +7,6 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from tests.config.console.conftest import LogIn
 from tests.config.console.test_pages import queries_of
 from tests.support.journals import make_wait
 from tests.support.runs import make_run
@@ -196,15 +195,6 @@ def test_a_zone_that_there_is_not_is_utc(admin: Client, zone: str) -> None:
 
 
 # Who sees what, and at what price
-
-
-def test_it_is_for_those_who_may_see_schedules(log_in: LogIn, busy: None) -> None:
-    assert log_in("auth.view_user").get(PATH).status_code == 403
-
-    viewer = log_in("triggers.view_schedule", name="bob")
-
-    assert len(rows(shown(viewer))) == 3
-    assert "timer" not in dict(shown(viewer)["kinds"])
 
 
 def test_the_overview_and_the_sidebar_lead_to_it(admin: Client, busy: None) -> None:

@@ -7,7 +7,6 @@ from django.test import Client
 
 from config.console.runs import bulk
 from runs.models import Run
-from tests.config.console.conftest import LogIn
 from tests.support.console import list_of, make_failed_run
 from tests.support.runs import make_run
 from tests.support.triggers import make_trigger
@@ -101,11 +100,3 @@ def test_those_that_are_refused_are_counted_and_hold_nothing_up(admin: Client, m
     assert messages[0] == "1 requeued."
     assert messages[1].startswith("1 refused")
     assert Run.objects.get(pk=fine.pk).status == "queued"
-
-
-def test_nothing_is_done_without_permission(log_in: LogIn) -> None:
-    make_failed_run(make_trigger())
-
-    ask(log_in("runs.view_run"), "requeue_chosen", after="0", upto="9999", total="1", done="0", refused="0")
-
-    assert statuses() == ["failed"]

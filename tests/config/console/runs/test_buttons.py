@@ -12,7 +12,6 @@ from tests.support.console import make_failed_run, page_of
 from tests.support.journals import make_fork, make_step
 from tests.support.runs import make_run
 from tests.support.triggers import make_trigger
-from triggers.models import Event
 
 NOUN = "runs_run"
 VIEWER = ("runs.view_run", "triggers.view_event")
@@ -50,14 +49,6 @@ def test_fork_takes_over_what_came_before_the_step_and_leads_to_the_new_run(admi
     assert answer.redirect_chain[0][0] == page_of(NOUN, fork)
 
 
-def test_fork_with_another_input(admin: Client) -> None:
-    run = make_failed_run(make_trigger(), input={"n": 1})
-
-    press(admin, NOUN, run, "fork_run", step="", input='{"n": 2}')
-
-    assert fork_of(run).input == {"n": 2}
-
-
 @pytest.mark.parametrize(("field", "typed"), [("input", "{n: 1}"), ("step", "no such step")])
 def test_what_is_wrong_stands_at_its_field_in_the_dialog_that_stays_open(admin: Client, field: str, typed: str) -> None:
     run = make_failed_run(make_trigger())
@@ -79,15 +70,6 @@ def test_uncertain_run_goes_on_with_the_result_somebody_found_out(admin: Client)
     assert Run.objects.get(pk=run.pk).status == RunStatus.QUEUED
 
 
-def test_uncertain_run_does_what_did_not_happen(admin: Client) -> None:
-    run = uncertain()
-
-    press(admin, NOUN, run, "resolve_run", outcome="did_not_happen", result="null")
-
-    assert not Step.objects.filter(run=run).exists()
-    assert Run.objects.get(pk=run.pk).status == RunStatus.QUEUED
-
-
 def test_result_of_what_did_not_happen_is_refused_at_its_field(admin: Client) -> None:
     run = uncertain()
 
@@ -104,21 +86,6 @@ def test_journal_that_does_not_fit_is_tried_again_or_failed_but_has_no_result(ad
 
     assert [value for value, _ in dialog.context["form"].fields["outcome"].choices] == ["did_not_happen", "fail"]
     assert "result" not in dialog.context["form"].fields
-
-
-def test_signal_is_an_event_for_the_run(admin: Client) -> None:
-    run = make_run(status=RunStatus.WAITING)
-
-    press(admin, NOUN, run, "signal_run", name="go on", data='{"n": 1}')
-
-    event = Event.objects.get(type="run.signal")
-    assert event.subject == str(run.pk)
-    assert event.data == {"run": str(run.pk), "name": "go on", "data": {"n": 1}}
-
-
-@pytest.mark.parametrize("button", ["fork_run", "signal_run", "resolve_run"])
-def test_nobody_does_it_without_permission(log_in: LogIn, button: str) -> None:
-    assert press(log_in(*VIEWER), NOUN, uncertain(), button, outcome="fail", name="x").status_code == 403
 
 
 def test_viewer_is_offered_no_fork(log_in: LogIn) -> None:

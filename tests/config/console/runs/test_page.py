@@ -14,7 +14,6 @@ from config.console.runs.causal_tree import BREADTH, causal_tree
 from config.console.runs.waterfall import Waterfall
 from runs.models import Run, Step
 from runs.states import RunStatus
-from tests.config.console.conftest import LogIn
 from tests.config.console.test_pages import queries_of
 from tests.support.console import page_of
 from tests.support.journals import make_approval, make_child, make_fork, make_step, make_wait
@@ -215,16 +214,6 @@ def test_wait_that_is_opened_leads_to_what_came(admin: Client) -> None:
 
     assert page_of("triggers_event", event) in said
     assert "&quot;customer&quot;: 7" in said
-
-
-def test_entry_is_shown_to_those_who_may_see_runs(log_in: LogIn) -> None:
-    run = make_run(status="failed")
-    make_step(run, "mail")
-    path = entry_of(run)
-
-    assert log_in("auth.view_user").get(path, {"key": "mail"}).status_code == 403
-    assert log_in("runs.view_run", name="bob").get(path, {"key": "mail"}).status_code == 200
-    assert log_in("runs.view_run", name="eve").get(path, {"key": "other"}).status_code == 404
 
 
 def test_outputs_are_shown_without_trusting_them(admin: Client) -> None:

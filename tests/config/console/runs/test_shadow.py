@@ -15,7 +15,6 @@ from config.console.runs.shadow import told
 from runs.shadow.recorder import Statement, TableChange
 from runs.shadow.shadow import Outcome, Shadow
 from runs.shadow.store import Stop, Taken
-from tests.config.console.conftest import LogIn
 from tests.support.console import page_of
 from tests.support.runs import make_run
 from tests.support.triggers import make_event, make_trigger
@@ -54,13 +53,6 @@ def test_run_leads_there_with_its_own_journal_to_answer(admin: Client) -> None:
     assert answer.redirect_chain[0][0] == f"{page_for(event)}?trigger=wants&run={run.pk}"
     assert answer.context["form"]["trigger"].value() == "wants"
     assert answer.context["form"]["run"].value() == str(run.pk)
-
-
-def test_only_who_may_replay_may_try(log_in: LogIn) -> None:
-    event = make_event()
-
-    assert log_in("triggers.view_event").get(page_for(event)).status_code == 403
-    assert log_in("triggers.view_event", "triggers.replay_event", name="bob").get(page_for(event)).status_code == 200
 
 
 def test_success_tells_rows_statements_and_what_is_left_behind() -> None:

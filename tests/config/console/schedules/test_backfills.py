@@ -8,7 +8,6 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from tests.config.console.conftest import LogIn
 from tests.config.console.test_actions import press
 from tests.config.console.test_forms import errors_of
 from tests.support.console import list_of, make_schedule, page_of
@@ -163,16 +162,6 @@ def test_backfilled_fire_is_not_told_as_late(admin: Client) -> None:
     shown = admin.get(page_of("triggers_schedule", backfill.schedule)).content.decode()
 
     assert "<td>backfilled</td>" in shown
-
-
-def test_backfilling_takes_permission(log_in: LogIn) -> None:
-    backfill = make_backfill()
-    client = log_in("triggers.view_schedule", "triggers.view_backfill")
-
-    assert client.get(page_for(backfill.schedule)).status_code == 403
-    assert client.post(page_for(backfill.schedule), RANGE).status_code == 403
-    assert press(client, NOUN, backfill, "cancel").status_code == 403
-    assert client.get(page_of(NOUN, backfill)).status_code == 200
 
 
 def test_page_looks_again_by_itself_only_while_it_goes_on(admin: Client) -> None:

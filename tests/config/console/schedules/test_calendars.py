@@ -6,7 +6,6 @@ import pytest
 from django.test import Client
 
 from config.console.schedules.year import YearView, year_asked
-from tests.config.console.conftest import LogIn
 from tests.config.console.test_actions import press
 from tests.config.console.test_forms import errors_of
 from tests.support.console import list_of, make_schedule, page_of
@@ -76,15 +75,6 @@ def test_list_shows_the_next_day_and_unreadable_calendars(admin: Client) -> None
     assert "25 Dec" in shown
     assert "cannot be read" in shown
     assert admin.get(page_of(NOUN, ExclusionCalendar.objects.get(slug="by-sql"))).status_code == 200
-
-
-def test_calendars_are_changed_with_permission_only(log_in: LogIn) -> None:
-    calendar, client = make_calendar(), log_in(f"{'triggers'}.view_exclusioncalendar")
-
-    assert client.get(page_of(NOUN, calendar)).status_code == 200
-    assert client.post(ADD, {"slug": "x", "days": ""}).status_code == 403
-    assert press(client, NOUN, calendar, "edit", days="").status_code == 403
-    assert press(client, NOUN, calendar, "remove").status_code == 403
 
 
 # A year at a glance

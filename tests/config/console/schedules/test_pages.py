@@ -11,8 +11,6 @@ from django_celery_beat.models import PeriodicTask, SolarSchedule
 from runs.db.sql import fetch
 from runs.models import AuditEntry
 from runs.retention.removal import REMOVING
-from tests.config.console.conftest import LogIn
-from tests.config.console.test_actions import choose, press
 from tests.config.console.test_forms import agent as agent
 from tests.config.console.test_forms import errors_of
 from tests.support.console import list_of, make_schedule, page_of
@@ -194,39 +192,11 @@ def test_reminder_comes_with_its_text(admin: Client, agent: str) -> None:
     assert admin.get(edit_url(schedule)).context["form"]["text"].value() == "Water the plants"
 
 
-def test_preview_takes_permission_to_see_schedules(log_in: LogIn) -> None:
-    client = log_in("auth.view_user")
-
-    assert client.post(reverse("admin:triggers_schedule_preview"), SAID).status_code == 403
-
-
 # At a glance
 
 
 def shown_of(client: Client, schedule: Schedule) -> str:
     return client.get(page_of("triggers_schedule", schedule)).content.decode()
-
-
-def test_pause_is_kept_with_its_note_until_it_is_resumed(admin: Client) -> None:
-    schedule = make_schedule("morning")
-
-    press(admin, "triggers_schedule", schedule, "pause", note="until the move is over")
-    paused, listed = shown_of(admin, schedule), admin.get(list_of("triggers_schedule")).content.decode()
-    press(admin, "triggers_schedule", schedule, "resume")
-
-    assert "by admin:ada: it does not fire." in paused
-    assert "until the move is over" in paused
-    assert "until the move is over" in listed
-    assert "it does not fire" not in shown_of(admin, schedule)
-
-
-def test_run_now_leads_to_the_event(admin: Client) -> None:
-    schedule = make_schedule("morning")
-
-    answer = press(admin, "triggers_schedule", schedule, "fire")
-
-    assert str(Event.objects.get().pk) in answer.content.decode()
-    assert AuditEntry.objects.get(action="fire", kind="schedule").by == "admin:ada"
 
 
 def test_page_shows_each_fire_with_its_times_and_outcome(admin: Client) -> None:
@@ -299,16 +269,6 @@ def test_list_is_narrowed_down_by_kind_and_state(admin: Client, filters: dict[st
     answer = admin.get(list_of("triggers_schedule"), filters)
 
     assert {one.task.name for one in answer.context["cl"].queryset} == set(found)
-
-
-def test_paused_ones_are_resumed_together(admin: Client) -> None:
-    first, second = make_schedule("first"), make_schedule("second")
-    pause_schedule(first, by="test")
-
-    assert choose(admin, "triggers_schedule", "resume_chosen", first, second) == [
-        "1 resumed, counting from now.",
-        "1 refused: already on",
-    ]
 
 
 def test_rule_that_has_no_words_stays_while_the_rest_is_edited(admin: Client) -> None:

@@ -6,7 +6,6 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from tests.config.console.conftest import LogIn
 from tests.support.console import make_schedule
 from tests.support.triggers import make_trigger
 from triggers.models import Event, Schedule, Skip
@@ -79,11 +78,3 @@ def test_schedule_is_found_by_name_and_the_time_goes_along(admin: Client) -> Non
 
     assert f"/schedule/{schedule.pk}/why/?at=2026-11-20T09%3A00%3A00" in shown.content.decode()
     assert "evening" not in shown.content.decode()
-
-
-def test_only_who_may_see_schedules_may_ask(log_in: LogIn) -> None:
-    schedule = make_schedule("morning")
-    client = log_in("auth.view_user")
-
-    assert client.get(reverse("admin:triggers_schedule_why_search")).status_code == 403
-    assert client.get(reverse("admin:triggers_schedule_why", args=[schedule.pk])).status_code == 403

@@ -10,9 +10,8 @@ from config.health.alarms import update_alarms
 from config.health.situation import Erring, look
 from runs.db.sql import fetch
 from runs.models import NIL, Alarm, AuditEntry, Run
-from tests.config.console.conftest import LogIn
-from tests.config.console.test_actions import VIEWER, press
-from tests.support.console import list_of, page_of
+from tests.config.console.test_actions import press
+from tests.support.console import page_of
 from tests.support.triggers import hold, make_event, make_trigger
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.erring import COUNTED, ERRING, LATELY
@@ -154,12 +153,3 @@ def test_dispatch_again_tells_how_many_and_is_audited(admin: Client) -> None:
     assert "1 event will be dispatched again" in answer.content.decode()
     entry = AuditEntry.objects.get(action="redispatch_errors")
     assert (entry.by, entry.detail["events"]) == ("admin:ada", 1)
-
-
-def test_only_who_may_replay_may_dispatch_again(log_in: LogIn) -> None:
-    trigger = make_erring()
-    client = log_in(*VIEWER)
-
-    assert press(client, "triggers_trigger", trigger, "redispatch", errors="all").status_code == 403
-    assert "/redispatch" not in client.get(page_of("triggers_trigger", trigger)).content.decode()
-    assert client.get(list_of("triggers_trigger")).status_code == 200

@@ -10,18 +10,12 @@ from config.health.problems import problems
 from config.health.situation import look
 from tests.config.health.test_metrics import scrape
 from tests.support.hooks import make_source, post, signed
-from triggers import accept as accept_module
 from triggers.models import RefusedDelivery, Source
 from triggers.sources.webhooks import refused
 
 pytestmark = [pytest.mark.django_db]
 
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture(autouse=True)
-def fresh_backlog_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accept_module, "_backlog", (float("-inf"), {}))
 
 
 def proven(source: Source, *, ago: timedelta) -> None:
