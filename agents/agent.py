@@ -48,6 +48,7 @@ class Agent:
     hold_key: bool = False
     keep_content: bool = True
     budget: Budget | None = None
+    tools: tuple[str, ...] | None = None
 
     def __call__(self, run: "AgentRun | AsyncAgentRun") -> Any:
         if not self.is_async:
@@ -89,13 +90,15 @@ def agent(
     hold_key: bool = False,
     keep_content: bool = True,
     budget: Budget | None = None,
+    tools: Sequence[str] | None = None,
 ) -> Callable[[Body], Agent]:
     """Declare an agent. Its body is one transaction: its writes, result, emitted events and notifications commit together.
 
     With `durable` the body is replayed instead: it takes steps (`run.step`), each done once, and may wait for days; outside
     of transactional steps it is read-only. While a run waits, other runs of its key may start, except under overlap "queue"
     with a limit of 1, or with `hold_key`. Without `keep_content` the journal loses prompts, answers and payloads of tools
-    (`run.llm`) when the run succeeds; tokens and prices stay.
+    (`run.llm`) when the run succeeds; tokens and prices stay. Its LLM calls may use the `tools` of these names, by default
+    all; code may narrow this later, only an operator may widen it.
 
     `key` is CEL over `event`; runs with the same key do not overlap. `overlap` decides about a new event while a run of its
     key is live (default: "skip" for schedules, "queue" with a key, else "allow"). `priority` 0 is most urgent, 9 least.
@@ -123,6 +126,8 @@ def agent(
         )
     if budget is not None and not durable:
         raise DeclarationError(f"agent {name!r}: budget requires durable=True, because only durable agents use models")
+    if isinstance(tools, str) or not all(isinstance(tool, str) and tool for tool in tools or ()):
+        raise DeclarationError(f"agent {name!r}: tools must be a list of names, not {tools!r}")
     if max_wait is not None and debounce is None and not batch:
         raise DeclarationError(f"agent {name!r}: max_wait requires debounce or batch")
 
@@ -150,6 +155,7 @@ def agent(
                 hold_key=hold_key,
                 keep_content=keep_content,
                 budget=budget,
+                tools=None if tools is None else tuple(tools),
             )
         )
 

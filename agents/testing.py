@@ -70,6 +70,7 @@ from .async_run import AsyncAgentRun
 from .effects import Child, Effects, Emission, Notice, Pace, Standing, Wake
 from .reserved import SIGNAL
 from .run import AgentRun, Event
+from .tool_cap import narrowed
 
 __all__ = ["AgentResult", "Crashed", "Journal", "Parked", "Unanswered", "run_agent"]
 
@@ -163,6 +164,7 @@ def run_agent(
         "trigger": trigger or agent.name,
         "input": input,
         "read_events": lambda: [event],
+        "tools": narrowed(agent.tools, None),
         "is_tainted": is_tainted,
     }
     if agent.durable:

@@ -19,6 +19,7 @@ from agents.guards.atomic import atomic_body
 from agents.guards.storable import storable
 from agents.journal.engine import Journal
 from agents.journal.entries import StepEntry
+from agents.tool_cap import narrowed
 from runs import waits
 from runs.attempt.clean_session import clean, noticing_changes, reset_settings
 from runs.attempt.deadline import deadline, run_within
@@ -138,6 +139,7 @@ def run_of(claim: Claim, journal: Journal | None = None) -> AgentRun:
         input=claim.input,
         read_events=lambda: ports.read_events(claim.event_ids),
         journal=journal,
+        tools=narrowed(claim.policy.tools, None),
         is_tainted=claim.is_tainted,
     )
 

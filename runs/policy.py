@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from random import uniform
@@ -30,6 +30,7 @@ class Policy:
     durable: bool = False
     hold_key: bool = False
     keep_content: bool = True
+    tools: Sequence[str] | None = None  # those that its LLM calls may use; None: all that they have
 
     @classmethod
     def load(cls, stored: Mapping[str, Any]) -> "Policy":
@@ -45,15 +46,15 @@ class Policy:
     @classmethod
     def of_agent(cls, agent: Agent) -> "Policy":
         """The policy that the agent's author declared."""
-        return cls.load({**declared_by(agent), **nature_of(agent.name)})
+        return cls.load({**declared_by(agent), **nature_of(agent.name), "tools": agent.tools})
 
     @classmethod
     def of_run(cls, stored: Mapping[str, Any]) -> "Policy":
-        """The snapshot of a run; the defaults if this version cannot read it."""
+        """The snapshot of a run; if this version cannot read it the defaults, with no tool if its tools are capped."""
         try:
             return cls.load(stored)
         except (TypeError, ValueError):
-            return cls.load({})
+            return cls.load({} if stored.get("tools") is None else {"tools": []})
 
     def dump(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -91,6 +92,12 @@ def declared_by(agent: Agent) -> dict[str, Any]:
 
 
 def _checked(name: str, value: Any) -> Any:
+    if name == "tools":
+        if value is None:
+            return None
+        if isinstance(value, (list, tuple)) and all(isinstance(tool, str) and tool for tool in value):
+            return tuple(value)
+        raise ValueError(f"tools are {value!r}; use a list of names, or null for all that the agent has")
     if name in TEXTS:
         if isinstance(value, str) and value:
             return value

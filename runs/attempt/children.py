@@ -1,6 +1,7 @@
 """Child runs: created in a commit of their parent, reported when they end, and cancelled with it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -11,6 +12,7 @@ from agents import registry
 from agents.effects import Child
 from agents.exceptions import Permanent
 from agents.guards.storable import storable
+from agents.tool_cap import narrowed
 from runs import keys
 from runs.claim import Claim
 from runs.db.sql import fetch, fetch_column
@@ -108,7 +110,7 @@ def _run_of(claim: Claim, child: Child) -> NewRun:
         trigger="",
         trigger_id=None,
         event_ids=[],
-        policy=_policy_of(child),
+        policy=_policy_of(claim, child),
         root_id=claim.root_id,
         replay_id=UUID(NIL),
         depth=claim.depth + 1,
@@ -122,13 +124,16 @@ def _run_of(claim: Claim, child: Child) -> NewRun:
     )
 
 
-def _policy_of(child: Child) -> Policy:
+def _policy_of(claim: Claim, child: Child) -> Policy:
+    """As the child's author declared it; it may use no tool that its parent may not."""
     try:
         agent = registry.get(child.agent)
     except KeyError:
         known = ", ".join(agent.name for agent in registry.all_agents()) or "none"
         raise Permanent(f"there is no agent {child.agent!r} to spawn; the agents are: {known}") from None
-    return Policy.of_agent(agent)
+    policy = Policy.of_agent(agent)
+    tools = narrowed(claim.policy.tools, policy.tools)
+    return replace(policy, tools=None if tools is None else sorted(tools))
 
 
 def children_finished(payloads: Sequence[dict[str, Any]]) -> None:

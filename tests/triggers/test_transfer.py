@@ -53,6 +53,7 @@ def make_triggers() -> None:
     vip = Trigger.objects.create(
         slug="vip", agent="greeter", source="shop", types=["customer.*"], filter="event.data.vip", input={"id": "event.data.id"},
         key="event.data.id", key_limit=3, overlap="queue", policy={"retries": 1, "rate": "10/h", "debounce": 5},
+        tools=["read"],
     )  # fmt: skip
     create_calendar(slug="holidays", days="*-12-25 Christmas", by="test")
     policy = SchedulePolicy(catch_up="all", jitter=timedelta(minutes=5), exclude=("holidays",))
@@ -115,7 +116,7 @@ def test_the_file_holds_only_objects_and_changes_of_operators() -> None:
         {
             "slug": "vip", "agent": "greeter", "enabled": True, "source": "shop", "types": ["customer.*"],
             "filter": "event.data.vip", "input": {"id": "event.data.id"}, "key": "event.data.id", "key_limit": 3,
-            "overlap": "queue", "policy": {"retries": 1, "rate": "10/h", "debounce": 5},
+            "overlap": "queue", "policy": {"retries": 1, "rate": "10/h", "debounce": 5}, "tools": ["read"],
         },
     ]  # fmt: skip
     policy = SchedulePolicy(catch_up="all", jitter=timedelta(minutes=5), exclude=("holidays",))

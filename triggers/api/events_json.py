@@ -63,7 +63,7 @@ class TriggerSerializer(serializers.ModelSerializer[Trigger]):
         model = Trigger
         fields = [
             "id", "slug", "status", "agent", "source", "types", "filter", "input", "key", "key_limit", "overlap",
-            "policy", "overrides", "enabled", "paused_at", "paused_reason", "resuming_at", "held",
+            "policy", "tools", "overrides", "enabled", "paused_at", "paused_reason", "resuming_at", "held",
             "failures_in_a_row", "created_at",
         ]  # fmt: skip
         read_only_fields = fields

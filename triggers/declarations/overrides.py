@@ -61,6 +61,9 @@ def _check(trigger: Trigger, changes: Mapping[str, Any], problems: list[str]) ->
         problems.append(f"source: no source {source!r} exists; create it first, or clear the field")
     if not all(isinstance(glob, str) and glob for glob in changes.get("types", ())):
         problems.append("types: must be a list of strings, such as invoice.*")
+    tools = changes.get("tools")
+    if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, str) and tool for tool in tools)):
+        problems.append("tools: must be a list of names, or null for all that the agent has")
     expressions = {name: changes[name] for name in ("filter", "key") if changes.get(name)}
     expressions |= {f"input.{name}": text for name, text in changes.get("input", {}).items()}
     for name, text in expressions.items():

@@ -14,6 +14,7 @@ from django_celery_beat.models import PeriodicTask
 
 from agents.exceptions import DeclarationError
 from agents.guards.atomic import not_in_atomic_body
+from agents.tool_cap import narrowed
 from runs.audit import record_about
 from runs.db.sql import fetch
 from triggers.declarations.wanted import Wanted, wanted_triggers
@@ -28,7 +29,7 @@ from triggers.schedules.rules.rows import rule_of
 from triggers.schedules.rules.rule import Rule
 from triggers.schedules.terms.policy import SchedulePolicy
 
-COLUMNS = ("agent", "source", "types", "filter", "input", "key", "key_limit", "overlap", "policy")
+COLUMNS = ("agent", "source", "types", "filter", "input", "key", "key_limit", "overlap", "policy", "tools")
 LOCK = 0x5A6E  # one sync or import at a time
 TAKE_LOCK = "SELECT pg_advisory_xact_lock(%s::bigint)"
 
@@ -136,6 +137,8 @@ def _adopt_edits(trigger: Trigger, schedule: Schedule | None) -> None:
         row |= {"rule": _row_rule(schedule), **SchedulePolicy.of(schedule).dump()}
     declared = trigger.declared or {}
     edited = {name for name, value in row.items() if name in declared and declared[name] != value}
+    if not _beyond(declared.get("tools"), trigger.tools):
+        edited -= {"tools"}  # the code has asked for more since, and no operator has allowed it yet
     trigger.overrides = sorted({*trigger.overrides, *edited})
 
 
@@ -149,10 +152,27 @@ def _row_rule(schedule: Schedule) -> Any:
 def _update(wanted: Wanted, trigger: Trigger, schedule: Schedule | None) -> Iterator[str]:
     """Update fields that no operator owns to the code's values; yields the names of the changed fields."""
     for name, value in wanted.columns.items():
-        if name not in trigger.overrides and getattr(trigger, name) != value:
+        if name in trigger.overrides:
+            continue
+        if name == "tools" and (more := _beyond(trigger.tools, value)):
+            value = _without(trigger.tools, value)
+            yield f"tools: it asks for {more}, which an operator must allow first"
+        if getattr(trigger, name) != value:
             setattr(trigger, name, value)
             yield name
     yield from _update_schedule(wanted, trigger, schedule)
+
+
+def _beyond(cap: Sequence[str] | None, wanted: Sequence[str] | None) -> str:
+    """What of these tools is outside of a cap: code narrows that of a trigger, and never widens it."""
+    if cap is None:
+        return ""
+    return "all tools" if wanted is None else ", ".join(sorted(set(wanted) - set(cap)))
+
+
+def _without(cap: Sequence[str] | None, wanted: Sequence[str] | None) -> list[str] | None:
+    tools = narrowed(cap, wanted)
+    return None if tools is None else sorted(tools)
 
 
 def _update_schedule(wanted: Wanted, trigger: Trigger, schedule: Schedule | None) -> Iterator[str]:

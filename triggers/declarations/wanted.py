@@ -86,6 +86,7 @@ def _wanted(agent: Agent, declaration: TriggerDeclaration, number: int) -> Wante
         "key_limit": agent.key_limit,
         "overlap": agent.overlap or "skip",
         "policy": policy_of(agent),
+        "tools": None if agent.tools is None else sorted(agent.tools),
     }
     try:
         check_policy(columns["policy"], overlap=columns["overlap"], key_limit=agent.key_limit)

@@ -78,12 +78,14 @@ def _read(ids: Collection[UUID]) -> list[Rule]:
 def rule_of(trigger: Trigger) -> Rule:
     try:
         policy, intake, problem = (
-            Policy.load({**trigger.policy, **nature_of(trigger.agent), "overlap": trigger.overlap}),
+            Policy.load(
+                {**trigger.policy, **nature_of(trigger.agent), "overlap": trigger.overlap, "tools": trigger.tools}
+            ),
             Intake.load(trigger.policy),
             "",
         )
     except ValueError as error:
-        policy, intake, problem = Policy(), Intake(), str(error)
+        policy, intake, problem = Policy(tools=()), Intake(), str(error)
     return Rule(
         id=trigger.id,
         slug=trigger.slug,

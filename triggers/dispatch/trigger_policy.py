@@ -13,7 +13,9 @@ from triggers.models import Trigger
 
 MOST_AT_ONCE = 1000
 INTAKE = {"rate": "", "overflow": "delay", "debounce": 0, "batch": 0, "max_wait": 0}
-OTHERWISE_SAID = frozenset({"overlap", *NATURE})  # stored in a column of the trigger, or defined by the agent's code
+OTHERWISE_SAID = frozenset(
+    {"overlap", "tools", *NATURE}
+)  # stored in a column of the trigger, or defined by the agent's code
 DEFAULTS = {name: value for name, value in asdict(Policy()).items() if name not in OTHERWISE_SAID} | INTAKE
 
 

@@ -50,6 +50,13 @@ class Trigger(models.Model):
         "(see triggers.dispatch.flow_control.Intake)",
     )
 
+    tools = ArrayField(
+        models.TextField(),
+        null=True,
+        blank=True,
+        help_text="names of the tools that LLM calls of its runs may use; null: all that the agent has; empty: none",
+    )
+
     declared = models.JSONField(
         null=True, editable=False, help_text="what the code says, field by field; null: made by an operator"
     )

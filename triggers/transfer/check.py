@@ -13,7 +13,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "sources": {"slug": str, "kind": str, "enabled": bool, "settings": dict},
     "triggers": {
         "slug": str, "agent": str, "declared": bool, "enabled": bool, "source": str, "types": list, "filter": str,
-        "input": dict, "key": str, "key_limit": int, "overlap": str, "policy": dict,
+        "input": dict, "key": str, "key_limit": int, "overlap": str, "policy": dict, "tools": (list, type(None)),
     },
     "calendars": {"slug": str, "days": str},
     "schedules": {

@@ -33,6 +33,7 @@ EXECUTION = ("queue", "priority", "timeout", "retries", "backoff", "backoff_fact
 INTAKE = ("rate", "overflow", "debounce", "batch", "max_wait")
 POLICY = (*EXECUTION, *INTAKE)
 COLUMNS = ("enabled", "source", "filter", "input", "key", "key_limit", "overlap")
+NO_TOOL = "none"
 
 
 class ExpressionField(forms.CharField):
@@ -169,12 +170,25 @@ class TriggerForm(MatchForm):
         min_value=1, widget=UnfoldAdminDecimalFieldWidget, help_text="Each retry waits this many times longer."
     )
     backoff_max = forms.FloatField(min_value=0, widget=UnfoldAdminDecimalFieldWidget, label="Longest backoff (s)")
+    tools = forms.CharField(
+        required=False,
+        widget=UnfoldAdminExpandableTextareaWidget,
+        label="Tools",
+        help_text="Enter one name per line: LLM calls of its runs can use these tools and no others. Runs that they spawn "
+        "can use no more. Empty: every tool that the agent has. <code>none</code>: no tool.",
+    )
     pause_after = forms.IntegerField(
         min_value=0,
         widget=UnfoldAdminIntegerFieldWidget,
         label="Pause after",
         help_text="Pause the trigger after this many failed runs in a row. 0: never.",
     )
+
+    def clean_tools(self) -> list[str] | None:
+        names = self.cleaned_data["tools"].replace(",", " ").split()
+        if NO_TOOL in names and len(names) > 1:
+            raise ValidationError("Enter “none” alone, or the names of tools.")
+        return [] if names == [NO_TOOL] else sorted(set(names)) or None
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
@@ -194,7 +208,7 @@ class TriggerForm(MatchForm):
     def values(self) -> dict[str, Any]:
         """The trigger's fields from the form; its policy holds only values that differ from the defaults."""
         cleaned = self.cleaned_data
-        values = {name: cleaned[name] for name in ("types", *COLUMNS)}
+        values = {name: cleaned[name] for name in ("types", "tools", *COLUMNS)}
         return {**values, "policy": {name: cleaned[name] for name in POLICY if cleaned[name] != DEFAULTS[name]}}
 
     def groups(self) -> list[Group]:
@@ -205,6 +219,7 @@ class TriggerForm(MatchForm):
             Group(title="Overlap", fields=[self["key"], self["overlap"], self["key_limit"]]),
             Group(title="Flow control", fields=[self[name] for name in INTAKE]),
             Group(title="Execution", fields=[self[name] for name in EXECUTION]),
+            Group(title="LLM calls", fields=[self["tools"]]),
         ]
 
     def first_group(self) -> list[Group]:
@@ -237,7 +252,8 @@ class NewTriggerForm(TriggerForm):
 def as_initial(trigger: Trigger) -> dict[str, Any]:
     """The form's values for a trigger."""
     own = {name: getattr(trigger, name) for name in COLUMNS}
-    return {**own, "types": "\n".join(trigger.types), **policy_as_initial(trigger.policy)}
+    tools = "" if trigger.tools is None else "\n".join(trigger.tools) or NO_TOOL
+    return {**own, "types": "\n".join(trigger.types), "tools": tools, **policy_as_initial(trigger.policy)}
 
 
 def policy_as_initial(policy: Mapping[str, Any]) -> dict[str, Any]:

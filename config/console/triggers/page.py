@@ -290,6 +290,7 @@ class TriggerPanel(Panel):
                     ("Input", format_html("<code>{}</code>", pretty(obj.input)) if obj.input else ""),
                     ("Key", obj.key and format_html("<code>{}</code>", obj.key)),
                     ("Overlap", obj.overlap if obj.key_limit == 1 else f"{obj.overlap}, {obj.key_limit} at once"),
+                    ("Tools of LLM calls", "" if obj.tools is None else ", ".join(obj.tools) or "none"),
                     ("Open windows", _collected(obj)),
                     ("Failed runs in a row", obj.failures_in_a_row),
                     ("Origin", "the agent’s declaration" if obj.declared is not None else "an operator"),
