@@ -1,5 +1,6 @@
 """Typed settings from the environment, read once; invalid values raise. `NAME_FILE` names a file with the value of `NAME`."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -42,6 +43,13 @@ class Env:
             raise ImproperlyConfigured(
                 f"{path} belongs to another user. Run as that user, or set WAKEFUL_HOME to a folder of your own."
             ) from None
+
+    def take_keys(self) -> None:
+        """Give the clients of model providers, which read OPENAI_API_KEY and the like themselves, the keys that files hold."""
+        for named in [name for name in os.environ if name.endswith("_API_KEY_FILE")]:
+            name = named.removesuffix("_FILE")
+            with _loud(name, "must be text"):
+                os.environ[name] = self._env.str(name)
 
     def text(
         self,

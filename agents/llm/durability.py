@@ -11,6 +11,7 @@ from typing import Any, Literal
 import structlog
 from django.utils.crypto import salted_hmac
 from pydantic_ai import RunContext, ToolDefinition
+from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.durable_exec import (
     JSON_CODEC,
     BaseDurabilityCapability,
@@ -30,7 +31,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
 from pydantic_core import to_jsonable_python
 
-from agents.exceptions import Permanent
+from agents.exceptions import Permanent, Retry, describe
 from agents.journal.budget import Cost, Limits
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread
 from agents.journal.engine import Begun
@@ -89,7 +90,6 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
         request = StepRequest(
             place=Place(name=self._call, key=self._key(operation_id, name, cache_key)),
             effect=config.effect,
-            retries=failures.TRIES - 1 if is_model and config.effect != "at_most_once" else 0,
             kind="model" if is_model else "tool",
             arguments=[asked] if asked else (),
             cost=_cost(operation_id, cache_key, config, limits),
@@ -145,21 +145,24 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
         self, begun: Begun, body: Callable[[], Awaitable[object]], prompt: str, model: Model, prices: Prices
     ) -> Callable[[], Awaitable[object]]:
         """A request whose provider is busy for some seconds is made again here. For longer, the run gives its worker back;
-        also where a request under a budget may have been charged: the next one reserves anew."""
+        also where a request under a budget may have been charged: the next one reserves anew. A request that may be made
+        once is made again only if it is sure that nothing was charged for it."""
 
         async def request() -> object:
             while True:
                 try:
                     response = await body()
                 except Exception as error:
-                    is_free = begun.request.cost is None or failures.is_uncharged(error)
+                    is_once = begun.request.effect == "at_most_once"
+                    is_reserved = begun.request.cost is not None
+                    is_free = failures.is_uncharged(error)
+                    may_again = failures.passes(error) and (is_free or not is_once)
                     seconds = failures.seconds_until_next(error, begun.attempts)
-                    may_again = failures.passes(error) and begun.request.effect != "at_most_once"
-                    is_last = begun.attempts > begun.request.retries
-                    if not may_again or not is_free or seconds > failures.SHORT or is_last:
-                        begun.try_again_after = seconds if may_again else None
-                        if begun.request.cost is not None and is_free:
+                    is_soon = seconds <= failures.SHORT and begun.attempts < failures.TRIES
+                    if not may_again or not is_soon or (is_reserved and not is_free):
+                        if is_reserved and is_free:
                             await in_main_thread(self._steps.journal.store.give_back, begun.key)
+                        self._settle(begun, error, seconds if may_again else None)
                         raise
                     begun.attempts += 1
                     await asyncio.sleep(seconds)
@@ -168,6 +171,16 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
                     return {"prompt": prompt, "answer": response}
 
         return request
+
+    def _settle(self, begun: Begun, error: Exception, seconds: float | None) -> None:
+        """Say what becomes of a request that failed; `seconds`: when it may be made again."""
+        if failures.is_refusal(error):
+            raise Permanent(describe(error)) from error
+        if begun.request.effect != "at_most_once":
+            begun.request = replace(begun.request, retries=failures.most_tries(error) - 1)
+            begun.try_again_after = seconds
+        elif seconds is not None:
+            raise Retry(describe(error), after=seconds) from error
 
     def _key(self, operation_id: DurableOperationId, name: str, cache_key: tuple[object, ...]) -> str:
         """A tool call is named by its id, which stands in the recorded answer of the model, and all else by its number: the
@@ -255,12 +268,14 @@ class Durability(BaseDurabilityCapability[Any]):
         began: datetime,
         run_id: str,
         agent_name: str,
+        model: Model,
         backend: StepBackend,
         approver: Approver,
         tools: frozenset[str] | None,
         taint: Callable[[], None],
     ) -> None:
         super().__init__(name=agent_name)
+        self._model = model
         self._began = began
         self._run_id = f"{run_id}:{call}"
         self._approver = approver
@@ -268,6 +283,10 @@ class Durability(BaseDurabilityCapability[Any]):
         self._taint = taint
         self._backend = backend
         self._results: dict[str, int] = {}
+
+    def _bind_models(self, agent: AbstractAgent[Any, Any]) -> None:
+        """The one model of this call: an agent need not name one itself."""
+        self._models_by_id = {"default": self._model}
 
     @property
     def in_durable_context(self) -> bool:
@@ -281,6 +300,16 @@ class Durability(BaseDurabilityCapability[Any]):
 
     def get_default_conversation_id(self, run_id: str) -> str:
         return conversation_id_from_run_id(run_id)
+
+    def get_model_settings(self) -> Callable[[RunContext[Any]], ModelSettings]:
+        """The journal repeats a request, waits as long as its provider asks and counts: the provider's client does not,
+        unless the agent's author says so."""
+
+        def settings(ctx: RunContext[Any]) -> ModelSettings:
+            is_said = "max_retries" in (ctx.model_settings or {})
+            return ModelSettings() if is_said else ModelSettings(max_retries=0)
+
+        return settings
 
     async def get_run_start_time(self, run_id: str) -> datetime:
         return self._began

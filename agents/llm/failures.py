@@ -7,7 +7,9 @@ from pydantic_ai.exceptions import (
     ModelAPIError,
     ModelConnectionError,
     ModelHTTPError,
+    ModelQuotaExceededError,
     ModelRateLimitError,
+    ModelRequestRejectedError,
     ModelRequestTimeout,
     ModelServerError,
     ModelUnavailableError,
@@ -16,11 +18,13 @@ from pydantic_ai.exceptions import (
 # By name: the clients of providers bring HTTP libraries of their own.
 NEVER_SENT = frozenset({"ConnectError", "ConnectTimeout", "ConnectionRefusedError"})
 PASSING = (ModelRateLimitError, ModelUnavailableError, ModelServerError, ModelConnectionError, ModelRequestTimeout)
+REFUSED = (ModelRequestRejectedError, ModelQuotaExceededError)  # the request, the key, the model's name, the account
 FIRST, LONGEST = 1.0, 900.0  # seconds before the second try; between two tries at most
 SHORT = 5.0  # seconds that a worker waits itself; for longer the run gives it back
 # Answers behind which the request may have been worked on: time-outs of a gateway or of the provider.
 MAYBE_CHARGED = frozenset({408, 499, 502, 504})
 TRIES = 12  # about an hour where the provider does not say how long to wait
+FEW_TRIES = 3  # where its answer cannot be read: it may be on the bill
 
 
 def passes(error: BaseException) -> bool:
@@ -46,6 +50,18 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     while cause is not None:
         yield cause
         cause = cause.__cause__ or cause.__context__
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Would the same request be refused again? Of several models, by all of them."""
+    if isinstance(error, FallbackExceptionGroup):
+        return all(is_refusal(one) for one in error.exceptions)
+    return isinstance(error, REFUSED)
+
+
+def most_tries(error: BaseException) -> int:
+    """How often a request that fails like this is made."""
+    return TRIES if passes(error) else FEW_TRIES
 
 
 def seconds_until_next(error: BaseException, tries: int) -> float:

@@ -1,3 +1,4 @@
+import os
 from datetime import timedelta
 from pathlib import Path
 
@@ -48,6 +49,23 @@ def test_a_database_must_be_postgresql_and_its_password_is_not_printed(monkeypat
         Env().postgres("DATABASE_URL", "postgres://app@127.0.0.1/wakeful")
 
     assert "hunter2" not in str(refused.value)
+
+
+def test_the_key_of_a_provider_may_come_from_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("sk-from-a-file\n")
+    monkeypatch.setenv("OPENAI_API_KEY", "")  # put back after the test
+    monkeypatch.setenv("OPENAI_API_KEY_FILE", str(tmp_path / "key"))
+
+    Env().take_keys()
+
+    assert os.environ["OPENAI_API_KEY"] == "sk-from-a-file"
+
+
+def test_a_key_file_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY_FILE", str(tmp_path / "none"))
+
+    with pytest.raises(ImproperlyConfigured, match="OPENAI_API_KEY_FILE must be a readable file path"):
+        Env().take_keys()
 
 
 def test_a_secret_may_come_from_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ End = Literal["", "answered", "failed", "left"]
 
 @dataclass(eq=False)
 class Request:
-    """One request, as it came, and how it ended. "left": its sender did not wait for the answer."""
+    """One request, as it came (names of headers in lower case), and how it ended. "left": its sender did not wait for the answer."""
 
     path: str
     headers: Mapping[str, str]
@@ -432,7 +432,7 @@ def _handler(wire: Wire) -> type[BaseHTTPRequestHandler]:
             if path not in FORMATS:
                 self.send_whole(404, '{"error": {"message": "no such path"}}')
                 return
-            taken = wire.take(FORMATS[path], path, dict(self.headers.items()), body)
+            taken = wire.take(FORMATS[path], path, {name.lower(): value for name, value in self.headers.items()}, body)
             try:
                 self.answer(FORMATS[path], taken)
             except OSError:
