@@ -66,9 +66,23 @@ def _settle(step: Step, outcome: Answer, result: Any) -> None:
     """Record the answer. If the run fails, its step keeps an unknown outcome, and a requeue asks again."""
     unproved = Step.objects.filter(run_id=step.run_id, key=step.key, status=Step.Status.STARTED)
     if outcome == "happened":
-        unproved.update(status=Step.Status.DONE, output=result, ended_at=Now())
+        unproved.update(status=Step.Status.DONE, output=_output(step, result), ended_at=Now())
     elif outcome == "did_not_happen":
         unproved.delete()
+
+
+def _output(step: Step, result: Any) -> Any:
+    """The result as a replay reads it."""
+    match step.kind:
+        case Step.Kind.TOOL:
+            from agents.llm.resolved import tool_output
+
+            return tool_output(result)
+        case Step.Kind.MODEL:
+            from agents.llm.resolved import model_output
+
+            return model_output(result, step.arguments)
+    return result
 
 
 def _outcome(run: Run, outcome: Answer, by: str) -> Outcome:

@@ -2,6 +2,7 @@
 failpoints that are armed while its processes run."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from tests.integration.protocol import emit, in_status, outcomes, run_of, runs
@@ -17,9 +18,10 @@ FINISHED = ("succeeded", "failed", "cancelled")
 
 
 class Courier:
-    def __init__(self, make_stack: StackMaker, receiver: Receiver) -> None:
+    def __init__(self, make_stack: StackMaker, receiver: Receiver, env: Mapping[str, str] | None = None) -> None:
         self.receiver = receiver
-        self.stack: Stack = make_stack(env={**APPS, **HASTY, "COURIER_RECEIVER": receiver.address}, agents=True)
+        env = {**APPS, **HASTY, "COURIER_RECEIVER": receiver.address, **(env or {})}
+        self.stack: Stack = make_stack(env=env, agents=True)
         self.stack.query("UPDATE triggers_trigger SET policy = policy || '{\"backoff\": 0.2}'")
         with self.stack.orm():
             from triggers.tokens import ensure_token
