@@ -34,14 +34,22 @@ Pass a journal to test how a run goes on after a crash:
 
     assert "welcome" not in done.steps  # it was done before
 
-With the same journal again, no step runs: `run_agent(onboarding, journal=journal).steps == []`. If the code does not fit its
-journal, Parked says so, as the run's page does.
+With the same journal again, no step runs: `run_agent(onboarding, journal=journal).steps == []`; `assert_replays(done)` checks
+that. If the code does not fit its journal, Parked says so, as the run's page does.
+
+A test asks no provider of a model, unless it says `may_ask_providers=True`. Give the answers instead:
+
+    from pydantic_ai.models.test import TestModel
+
+    done = run_agent(triage, data={"text": "It crashes"}, model=TestModel(custom_output_args={"urgent": True}))
+
+`model` is any model of pydantic-ai, such as TestModel or FunctionModel, and replaces those of all LLM agents of the run.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from django.db import connection, transaction
@@ -64,6 +72,7 @@ from agents.journal.protocol import (
     TimeRequest,
     WaitRequest,
 )
+from agents.llm.stand_in import StandIn, standing_in
 
 from .agent import Agent
 from .async_run import AsyncAgentRun
@@ -72,7 +81,10 @@ from .reserved import SIGNAL
 from .run import AgentRun, Event
 from .tool_cap import narrowed
 
-__all__ = ["AgentResult", "Crashed", "Journal", "Parked", "Unanswered", "run_agent"]
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+__all__ = ["AgentResult", "Crashed", "Journal", "Parked", "Unanswered", "assert_replays", "run_agent"]
 
 DECISIONS = ("approved", "edited", "denied", "expired")
 
@@ -114,6 +126,7 @@ class AgentResult:
     pace: Pace | None = None
     steps: list[str] = field(default_factory=list)
     journal: Journal = field(default_factory=Journal)
+    agent: Agent
 
     @property
     def is_tainted(self) -> bool:
@@ -137,12 +150,15 @@ def run_agent(
     waits: Mapping[str, Any] | None = None,
     journal: Journal | None = None,
     crash_after: str = "",
+    model: "Model | None" = None,
+    may_ask_providers: bool = False,
 ) -> AgentResult:
     """Run the agent on one event with this `data`; `input` replaces the result of the trigger's input mapping.
     `is_tainted`: a run that had seen untrusted data emitted the event.
 
     For durable agents: `waits` are the results of waits, by key; `journal` is the run to go on with; Crashed is raised after
-    the commit of the step with the key `crash_after`. Raises Unanswered, Parked, and the exceptions of the agent.
+    the commit of the step with the key `crash_after`; `model` replaces all models; `may_ask_providers` allows requests to
+    providers. Raises Unanswered, Parked, and the exceptions of the agent.
     """
     if not agent.durable and (waits or journal or crash_after):
         raise ValueError(
@@ -168,7 +184,8 @@ def run_agent(
         "is_tainted": is_tainted,
     }
     if agent.durable:
-        return _run_durable(agent, attempt, journal, waits or {}, crash_after)
+        with standing_in(StandIn(model=model, may_ask_providers=may_ask_providers)):
+            return _run_durable(agent, attempt, journal, waits or {}, crash_after)
     run = AgentRun(**journal.run, attempt=attempt)
     with transaction.atomic():
         with atomic_body(agent.name):
@@ -176,7 +193,16 @@ def run_agent(
         journal.run["is_tainted"] = run.is_tainted
         storable(result, "its result")
         check_effects(run.effects)
-    return _result(result, run.effects, [], journal)
+    return _result(agent, result, run.effects, [], journal)
+
+
+def assert_replays(done: AgentResult) -> None:
+    """AssertionError: run again on its journal, the agent does something, or comes to another result. No model is asked."""
+    again = _run_durable(done.agent, 1, done.journal, {}, "")
+    if again.steps:
+        raise AssertionError(f"a replay does {again.steps}, which the journal should have: keys differ from run to run")
+    if again.result != done.result:
+        raise AssertionError(f"a replay gives {again.result!r}, and the run gave {done.result!r}")
 
 
 def _run_durable(
@@ -214,10 +240,10 @@ def _run_durable(
         done = ", ".join(store.done) or "none"
         raise ValueError(f"crash_after={crash_after!r}: the agent ended without that step; its steps were {done}")
     journal.run["is_tainted"] = run.is_tainted
-    return _result(result, store.left, store.done, journal)
+    return _result(agent, result, store.left, store.done, journal)
 
 
-def _result(result: Any, effects: Effects, steps: list[str], journal: Journal) -> AgentResult:
+def _result(agent: Agent, result: Any, effects: Effects, steps: list[str], journal: Journal) -> AgentResult:
     return AgentResult(
         result=result,
         emitted=effects.emissions,
@@ -228,6 +254,7 @@ def _result(result: Any, effects: Effects, steps: list[str], journal: Journal) -
         pace=effects.paces[-1] if effects.paces else None,
         steps=steps,
         journal=journal,
+        agent=agent,
     )
 
 

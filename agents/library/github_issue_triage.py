@@ -1,4 +1,5 @@
-"""Labels, a priority and a likely duplicate for every new GitHub issue, by readable rules."""
+"""Labels, a priority and a likely duplicate for every new GitHub issue: by readable rules, and by a model only where the rules
+say nothing."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -53,6 +54,7 @@ class Issue:
 # One key per repository, so that of two issues that arrive together the second sees the first.
 @agent(
     "github-issue-triage",
+    durable=True,
     triggers=[on.webhook("github", "issues.opened", "issues.reopened", "issues.edited")],
     key="event.data.repository.full_name",
 )
@@ -60,11 +62,24 @@ def github_issue_triage(run: AgentRun) -> dict[str, Any]:
     """Says what a new GitHub issue is about, how much it matters, and whether it was reported before."""
     issue = read_issue(run.event.data)
     labels = labels_for(f"{issue.title}\n{issue.body}")
+    priority = priority_of(labels)
+    if not labels:
+        # Importing pydantic-ai takes most of a second, and only a worker that asks a model needs it.
+        from .issue_triager import triager
+
+        verdict = run.llm(triager, "Triage this issue.", untrusted={"title": issue.title, "body": issue.body}).output
+        labels, priority = verdict.labels, Priority(verdict.priority)
+    triaged: dict[str, Any] = run.step("record", record, run, issue, labels, priority)
+    return triaged
+
+
+def record(run: AgentRun, issue: Issue, labels: Collection[str], priority: Priority) -> dict[str, Any]:
+    """Store the verdict and pass it on."""
     verdict = {
         "title": issue.title,
         "url": issue.url,
         "labels": [label for label in labels if label not in issue.labels],
-        "priority": priority_of(labels),
+        "priority": priority,
         "duplicate_of": duplicate_of(issue),
     }
     IssueTriage.objects.update_or_create(repository=issue.repository, number=issue.number, defaults=verdict)

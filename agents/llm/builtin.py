@@ -51,12 +51,12 @@ def _filled(schema: dict[str, Any], prompt: str, root: dict[str, Any]) -> Any:
     match schema.get("type"):
         case "object":
             return {
-                name: _filled(part, prompt, root)
+                name: _found(name, part, prompt) or _filled(part, prompt, root)
                 for name, part in schema.get("properties", {}).items()
                 if name in schema.get("required", ())
             }
         case "array":
-            return [_filled(schema["items"], prompt, root)] if schema.get("minItems") else []
+            return [_filled(schema["items"], prompt, root)] * schema.get("minItems", 0)
         case "integer" | "number":
             return schema.get("minimum", 0)
         case "boolean":
@@ -64,6 +64,14 @@ def _filled(schema: dict[str, Any], prompt: str, root: dict[str, Any]) -> Any:
         case "string":
             return _first_line(prompt)[: schema.get("maxLength", 120)]
     return None
+
+
+def _found(name: str, schema: dict[str, Any], prompt: str) -> str | None:
+    """The value that the prompt gives for this name, in a line `name: value` or in JSON."""
+    if schema.get("type") != "string" or "enum" in schema:
+        return None
+    found = re.search(rf'"?\b{re.escape(name)}"?: "?([^"\n]+)', prompt)
+    return found[1].strip().rstrip(",")[: schema.get("maxLength", 120)] if found else None
 
 
 def _first_line(prompt: str) -> str:

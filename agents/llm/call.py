@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from secrets import token_hex
@@ -12,6 +13,7 @@ from asgiref.sync import async_to_sync
 from pydantic_ai import Agent, UsageLimits
 from pydantic_ai.durable_exec import replay_scope
 from pydantic_ai.messages import ModelMessage, UserContent
+from pydantic_ai.models import override_allow_model_requests
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.settings import ModelSettings
 
@@ -24,6 +26,7 @@ from agents.llm.approvals import Approver
 from agents.llm.durability import Durability, StepBackend
 from agents.llm.main_thread import MainThread
 from agents.llm.models import model_for
+from agents.llm.stand_in import current
 from agents.llm.untrusted import fenced
 from agents.tool_cap import narrowed
 
@@ -108,6 +111,7 @@ class LlmCall:
             was_made=backend.was_made,
         )
         durability = Durability(
+            model=model,
             call=place,
             began=datetime.fromisoformat(opening["began"]),
             run_id=str(self._context.run_id),
@@ -119,7 +123,12 @@ class LlmCall:
             taint=self._context.taint,
         )
         given["capabilities"] = [*(given.get("capabilities") or ()), durability]
-        with replay_scope(), self._agent.override(model=model), Agent.using_thread_executor(MainThread()):
+        with (
+            replay_scope(),
+            self._agent.override(model=model),
+            Agent.using_thread_executor(MainThread()),
+            nullcontext() if current().may_ask_providers else override_allow_model_requests(False),
+        ):
             async with model:
                 result: AgentRunResult[Any] = await self._agent.run(prompt, deps=deps, infer_name=False, **given)
                 return result

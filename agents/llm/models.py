@@ -11,6 +11,7 @@ from pydantic_ai.models.fallback import FallbackModel
 from agents.exceptions import Permanent
 from agents.llm.builtin import BUILTIN, builtin_model
 from agents.llm.prices import models_of
+from agents.llm.stand_in import current
 
 # The client that each provider of a model needs, by the extra that installs it.
 EXTRAS = {
@@ -33,6 +34,8 @@ def model_for(agent: Agent[Any, Any]) -> Model:
 
 
 def _model_for(agent: Agent[Any, Any]) -> Model:
+    if stand_in := current().model:
+        return stand_in
     own = agent.model
     if own is not None:
         return own if isinstance(own, Model) else named(own)

@@ -40,4 +40,18 @@ class Migration(migrations.Migration):
                 'constraints': [models.UniqueConstraint(fields=('repository', 'number'), name='library_issue_once')],
             },
         ),
+        migrations.CreateModel(
+            name='Invoice',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('number', models.TextField(unique=True)),
+                ('customer', models.TextField()),
+                ('email', models.EmailField(max_length=254)),
+                ('amount', models.DecimalField(decimal_places=2, max_digits=12)),
+                ('due_on', models.DateField()),
+                ('paid_on', models.DateField(null=True)),
+                ('reminders', models.PositiveIntegerField(default=0)),
+                ('reminded_on', models.DateField(null=True)),
+            ],
+        ),
     ]

@@ -1,4 +1,5 @@
+from .invoice import Invoice
 from .issue_triage import IssueTriage
 from .order import Order
 
-__all__ = ["IssueTriage", "Order"]
+__all__ = ["Invoice", "IssueTriage", "Order"]

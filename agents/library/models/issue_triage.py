@@ -3,7 +3,7 @@ from django.db import models
 
 
 class IssueTriage(models.Model):
-    """The labels and priority that the rules give a GitHub issue, as of its newest delivery."""
+    """The labels and priority that the rules or a model give a GitHub issue, as of its newest delivery."""
 
     class Priority(models.TextChoices):
         URGENT = "urgent"

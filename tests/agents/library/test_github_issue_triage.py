@@ -4,11 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic_ai.models import Model
+from pydantic_ai.models.test import TestModel
 
 from agents import Permanent
 from agents.library.github_issue_triage import alike, github_issue_triage, labels_for, priority_of
 from agents.library.models import IssueTriage
-from agents.testing import AgentResult, run_agent
+from agents.testing import AgentResult, assert_replays, run_agent
 
 FIXTURE = Path(__file__).parents[2] / "triggers" / "fixtures" / "github" / "issues.opened.json"
 RECORDED = json.loads(FIXTURE.read_text())
@@ -93,13 +95,32 @@ def test_the_rules_say_what_an_issue_is_about_and_how_much_it_matters(
     assert priority_of(labels) == priority
 
 
+@pytest.mark.django_db
+def test_a_model_is_asked_only_where_the_rules_say_nothing() -> None:
+    model = TestModel(custom_output_args={"labels": ["feature"], "priority": "low"})
+
+    by_rules, by_model = triage(model=model), triage(model=model, title="Tides of the Baltic", body="Thanks!")
+
+    assert "llm issue-triager#1" not in by_rules.journal.keys
+    assert "llm issue-triager#1" in by_model.journal.keys
+    assert (by_model.result["labels"], by_model.result["priority"]) == (["feature"], "low")
+    assert_replays(by_model)
+
+
+@pytest.mark.django_db
+def test_the_built_in_model_gives_a_verdict_without_a_key(settings: Any) -> None:
+    settings.WAKEFUL_MODEL = "builtin"
+
+    assert triage(title="Tides of the Baltic", body="Thanks!").result["labels"] == ["security"]
+
+
 def test_titles_are_alike_by_the_words_they_share() -> None:
     assert alike("Crash on start-up", "crash at START-up!") == 1
     assert alike("Crash on start-up", "Dark theme") == 0
     assert alike("", "") == 0
 
 
-def triage(**changes: Any) -> AgentResult:
+def triage(*, model: Model | None = None, **changes: Any) -> AgentResult:
     payload = copy.deepcopy(RECORDED)
     payload["issue"].update(changes)
-    return run_agent(github_issue_triage, data=payload, type="issues.opened", source="github")
+    return run_agent(github_issue_triage, data=payload, type="issues.opened", source="github", model=model)
