@@ -15,7 +15,8 @@ export PYTHONUNBUFFERED := 1
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-run: .venv/runtime ## the whole stack with demo data: PostgreSQL, Valkey, web, beat, dispatcher, worker
+# Clients of model providers besides OpenAI's, and of MCP servers: `make run EXTRAS="anthropic mcp"`.
+run: .venv/runtime $(EXTRAS:%=.venv/extra-%) ## the whole stack with demo data: PostgreSQL, Valkey, web, beat, dispatcher, worker
 	@exec $(PY) manage.py up --demo
 
 # All tests: in three processes side by side, each with servers of its own, since many tests wait for processes they
@@ -72,6 +73,9 @@ lock: ## write the lock files anew from pyproject.toml, with the oldest Python w
 		"requirements-bench.lock -c requirements-dev.lock --extra embedded --extra dev --extra bench"; do set -- $$lock; file=$$1; shift; \
 		CUSTOM_COMPILE_COMMAND="make lock" .wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_ARGS) -o $$file "$$@" pyproject.toml || exit 1; done
+	@for extra in anthropic bedrock google groq mcp mistral; do .wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
+		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_ARGS) -c requirements.lock --extra $$extra -o .wakeful/lock/$$extra pyproject.toml && \
+		$(PY) deploy/extras/lock.py .wakeful/lock/$$extra requirements.lock > deploy/extras/$$extra.lock || exit 1; done
 
 clean: ## remove the environment and caches; the data in .wakeful stays
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -81,6 +85,11 @@ clean: ## remove the environment and caches; the data in .wakeful stays
 	@test -x .venv/bin/python || $(MAKE) --no-print-directory .venv/bin/python
 	@echo "Installing dependencies …"
 	@$(PIP_INSTALL) -r requirements.lock
+	@touch $@
+
+.venv/extra-%: deploy/extras/%.lock .venv/runtime
+	@echo "Installing what $* needs …"
+	@$(PIP_INSTALL) --no-deps -r $<
 	@touch $@
 
 .venv/dev: requirements-dev.lock

@@ -151,6 +151,10 @@ TEMPLATES = [
         },
     }
 ]
+if WAKEFUL_DEMO:  # its letters are files
+    EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
+    EMAIL_FILE_PATH = WAKEFUL_HOME / "mail"
+
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
 TIME_ZONE = "UTC"

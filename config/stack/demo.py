@@ -4,11 +4,13 @@ import hmac
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from uuid import uuid4
 
 from cryptography.fernet import InvalidToken
 from django.conf import settings
 from django.db import transaction
+from django.utils import timezone
 
 from triggers.models import Secret, Source
 from triggers.sources.secrets import decrypt, rotate
@@ -30,6 +32,7 @@ SETTINGS = {
 ORDER = {"order": "A-1001"}
 PLACED = {"type": "order.placed", **ORDER, "total": "42.50"}
 REFUND = {"type": "refund.requested", **ORDER}
+CHASE = {"type": "invoices.chase"}  # see agents.library.invoice_chaser
 RETURNED = {"type": "parcel.returned", **ORDER}
 
 
@@ -40,6 +43,7 @@ class Demo:
     curl: str
     refund: str
     returned: str
+    chase: str
 
 
 def load_demo() -> Demo:
@@ -50,8 +54,19 @@ def load_demo() -> Demo:
         github, is_new = Source.objects.get_or_create(slug=GITHUB, defaults={"kind": "github"})
         if is_new:
             rotate(github, by=BY)
-    placed, refund, returned = (_curl(source, secret, data) for data in (PLACED, REFUND, RETURNED))
-    return Demo(curl=placed, refund=refund, returned=returned)
+        make_invoices()
+    placed, refund, returned, chase = (_curl(source, secret, data) for data in (PLACED, REFUND, RETURNED, CHASE))
+    return Demo(curl=placed, refund=refund, returned=returned, chase=chase)
+
+
+def make_invoices() -> None:
+    """One invoice that is overdue and one that is paid, of the same customer."""
+    from agents.library.models import Invoice  # an app of the demo alone
+
+    last_month = timezone.now().date() - timedelta(days=30)
+    ada = {"customer": "Ada", "email": "ada@example.com", "due_on": last_month}
+    Invoice.objects.get_or_create(number="I-1001", defaults={**ada, "amount": 120})
+    Invoice.objects.get_or_create(number="I-1000", defaults={**ada, "amount": 80, "paid_on": last_month})
 
 
 def _secret(source: Source) -> bytes | None:

@@ -21,7 +21,9 @@ TRY = """Try:
 Then an agent that waits: it asks whether to refund that order, at {site}/admin/runs/approval/
 {refund}
 And once you have approved it, it waits for the goods:
-{returned}"""
+{returned}
+Then an agent with a model: it drafts reminders of overdue invoices, and asks you before it sends one ({model}):
+{chase}"""
 PAUSED = """Paused: events are accepted and become runs; none of them starts until `manage.py resume`.
 After a restore, first see {restored}"""
 
@@ -44,9 +46,15 @@ class Command(BaseCommand):
         self.stdout.write(f"Admin  {site}/admin/  user: admin  password: {ensure_admin()}")
         self.stdout.write(f"API    {site}/api/schema/  token: WAKEFUL_API_TOKEN in {settings.WAKEFUL_HOME / 'env'}")
         if demo:
-            self.stdout.write(TRY.format(**vars(load_demo()), site=site))
+            self.stdout.write(TRY.format(**vars(load_demo()), site=site, model=model_in_words()))
         if find_queue(EVERY).is_paused:
             self.stdout.write(PAUSED.format(restored=f"{site}/admin/runs/queue/restored/"))
+
+
+def model_in_words() -> str:
+    if settings.WAKEFUL_MODEL == "builtin":
+        return "the built-in model, deterministic; for another: WAKEFUL_MODEL, see docs/llm.md"
+    return f"the model {settings.WAKEFUL_MODEL}"
 
 
 def pause_everything() -> None:

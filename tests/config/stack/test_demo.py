@@ -7,7 +7,9 @@ from cryptography.fernet import Fernet
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 
+from agents.library.invoice_chaser import overdue
 from config.stack.access import ensure_admin
 from config.stack.demo import load_demo
 from triggers.models import Event, Secret, Source
@@ -33,6 +35,11 @@ def test_the_requests_of_the_durable_demo_can_be_pasted_too(client: Client) -> N
         ("refund.requested", "A-1001"),
         ("parcel.returned", "A-1001"),
     ]
+
+
+def test_the_request_of_the_invoice_chaser_finds_an_overdue_invoice(client: Client) -> None:
+    assert paste(client, load_demo().chase).status_code == 202
+    assert overdue(timezone.now().date().isoformat()) == ["I-1001"]
 
 
 def test_every_start_prints_a_new_delivery_of_the_same_source(client: Client) -> None:
