@@ -116,7 +116,6 @@ class LlmCall:
             began=datetime.fromisoformat(opening["began"]),
             run_id=str(self._context.run_id),
             agent_name=self._name,
-            model=model,
             backend=backend,
             approver=approver,
             tools=narrowed(self._context.tools, tools),

@@ -264,7 +264,6 @@ class Durability(BaseDurabilityCapability[Any]):
     def __init__(
         self,
         *,
-        model: Model,
         call: str,
         began: datetime,
         run_id: str,
@@ -292,11 +291,6 @@ class Durability(BaseDurabilityCapability[Any]):
     @property
     def in_durable_context(self) -> bool:
         return True
-
-    def _bind_models(self, agent: AbstractAgent[Any, Any]) -> None:
-        # Of an agent that names no model there is none to bind, and one in a test has another than it names.
-        self._default_model_id = None
-        self._models_by_id = {"default": self._model}
 
     def get_durable_operation_backend(self) -> StepBackend:
         return self._backend
