@@ -1,6 +1,7 @@
 """One call of `run.llm`, from the prompt to the result."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -144,22 +145,32 @@ def run_sync(
     key: str,
     options: LlmOptions,
 ) -> AgentRunResult[Any]:
-    """`LlmCall.run` from a plain function. TimeoutError: the time of the body was over."""
+    """`LlmCall.run` from a plain function."""
 
-    async def run() -> AgentRunResult[Any]:
+    async def run() -> AgentRunResult[Any] | None:
         steps = ConcurrentSteps(journal)
-        async with asyncio.timeout(_most(journal.store.seconds_left)):
-            try:
-                return await LlmCall(steps, context, agent, key=key).run(prompt, untrusted, deps, options)
-            except asyncio.CancelledError:
+        limit = asyncio.timeout(_most(journal.store.seconds_left))
+        try:
+            async with limit:
+                try:
+                    return await LlmCall(steps, context, agent, key=key).run(prompt, untrusted, deps, options)
+                except asyncio.CancelledError:
+                    raise
+                except BaseException:
+                    await steps.finish()  # what runs beside it would be repeated otherwise
+                    raise
+        except TimeoutError:
+            if not limit.expired():
                 raise
-            except BaseException:
-                await steps.finish()  # what runs beside it would be repeated otherwise
-                raise
+            return None
 
-    return async_to_sync(run)()
+    result = async_to_sync(run)()
+    if result is None:
+        time.sleep(1 + (journal.store.seconds_left or 0))  # the signal of the body's deadline strikes here
+        raise TimeoutError("the time of the body was over")
+    return result
 
 
 def _most(seconds: float | None) -> float | None:
-    # The signal of the body's deadline strikes the thread that waits for the loop. The loop must have ended by then.
+    # The signal strikes the thread that waits for the loop. The loop must have ended by then.
     return None if seconds is None else max(seconds - min(1.0, seconds / 5), 0.0)

@@ -3,10 +3,11 @@ tools is a step. A replay is handed what is recorded, so it pays for nothing and
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, TypeVar
 
 import structlog
 from django.utils.crypto import salted_hmac
@@ -48,6 +49,7 @@ from agents.llm.tools import ToolPolicy
 from agents.llm.untrusted import fence
 from agents.llm.usage import usage_of
 
+T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 SAME_RESULTS = (
@@ -94,16 +96,22 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
             arguments=[asked] if asked else (),
             cost=_cost(operation_id, cache_key, config, limits),
         )
-        with self._steps.beside(request):
-            begun = await in_main_thread(self._steps.journal.begin, request)
-            if begun.is_recorded:
-                output = begun.output
-            elif is_model:
-                model: Any = _context(cache_key).model
-                answer = self._answered(begun, body, asked.get("fingerprint", ""), model, Prices(limits.prices))
-                output = await self._finished(begun, answer, config)
-            else:
-                output = await self._finished(begun, body, config)
+
+        async def step() -> tuple[Begun, Any]:
+            with self._steps.beside(request):
+                begun = await in_main_thread(self._steps.journal.begin, request)
+                if begun.is_recorded:
+                    return begun, begun.output
+                if config.effect == "transactional":
+                    act = partial(run_without_loop, config.tool, body)
+                    return begun, await in_main_thread(self._steps.journal.perform, begun, act)
+                if is_model:
+                    model: Any = _context(cache_key).model
+                    answer = self._answered(begun, body, asked.get("fingerprint", ""), model, Prices(limits.prices))
+                    return begun, await self._steps.run(begun, answer)
+                return begun, await self._steps.run(begun, body)
+
+        begun, output = await _to_its_end(step())
         record_durable_unit(executed=not begun.is_recorded)
         if not is_model:
             return output
@@ -129,14 +137,6 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
         if not self._drifted:
             log.warning("llm.prompt_changed", request=key)
         self._drifted.append(key.partition(f"{self._call}:")[2])
-
-    async def _finished(self, begun: Begun, body: Callable[[], Awaitable[object]], unit: Unit) -> object:
-        """The unit's output, on its own task: what goes wrong beside it does not stop it half-way."""
-        if unit.effect == "transactional":
-            return await in_main_thread(self._steps.journal.perform, begun, lambda: run_without_loop(unit.tool, body))
-        task = asyncio.ensure_future(self._steps.run(begun, body))
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return await asyncio.shield(task)
 
     async def limits(self) -> Limits:
         return await in_main_thread(self._steps.journal.store.limits)
@@ -207,6 +207,13 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
     def _number(self, name: str) -> int:
         self._numbers[name] = self._numbers.get(name, 0) + 1
         return self._numbers[name]
+
+
+async def _to_its_end(step: Coroutine[Any, Any, T]) -> T:
+    """On a task of its own, for pydantic-ai cancels what runs beside a call that raises: half done, it would be repeated."""
+    task = asyncio.ensure_future(step)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # its caller may be gone
+    return await asyncio.shield(task)
 
 
 def _context(cache_key: tuple[object, ...]) -> RunContext[Any]:
