@@ -1,4 +1,7 @@
 from django.apps import AppConfig
+from django.conf import settings
+
+from agents import telemetry
 
 
 class ConfigConfig(AppConfig):
@@ -11,3 +14,10 @@ class ConfigConfig(AppConfig):
         from config.web import logins  # noqa: F401  (receivers of Django's signals)
 
         wiring.connect()
+        if settings.OTEL_EXPORTER_OTLP_ENDPOINT and not settings.OTEL_SDK_DISABLED:
+            telemetry.switch_on(
+                service=settings.OTEL_SERVICE_NAME,
+                endpoint=settings.OTEL_EXPORTER_OTLP_ENDPOINT,
+                headers=settings.OTEL_EXPORTER_OTLP_HEADERS,
+                keeps_content=settings.OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT,
+            )

@@ -82,12 +82,18 @@ WAKEFUL_MAX_DEPTH = env.count("WAKEFUL_MAX_DEPTH", 8, "links of a causal chain o
 WAKEFUL_LOOP_RATE = env.text("WAKEFUL_LOOP_RATE", "20/1m", "events from one trigger's runs that may wake a trigger of their own causal chain")
 WAKEFUL_FAILPOINTS = env.text("WAKEFUL_FAILPOINTS", "", "fault tests only: named points where a process dies or sleeps")
 # LLM agents
-WAKEFUL_MODEL = env.text("WAKEFUL_MODEL", "builtin" if WAKEFUL_DEMO else "", "model of LLM agents that name none, such as openai:gpt-5.2 or anthropic:claude-sonnet-4-6; builtin: deterministic, for demos")
+WAKEFUL_MODEL = env.text("WAKEFUL_MODEL", "builtin" if WAKEFUL_DEMO else "", "model of LLM agents that name none, such as openai:gpt-5.2 or anthropic:claude-sonnet-4-6; builtin: deterministic, for demos", shown="builtin with WAKEFUL_DEMO")
 WAKEFUL_MODEL_FALLBACKS = env.words("WAKEFUL_MODEL_FALLBACKS", "", "models asked in turn where WAKEFUL_MODEL fails, separated by commas")
 WAKEFUL_OUTPUT_TOKENS = env.count("WAKEFUL_OUTPUT_TOKENS", 8192, "output tokens that a model request under a cap of money or tokens may give where the agent's settings name no max_tokens")
 WAKEFUL_UNPRICED = env.text("WAKEFUL_UNPRICED", "refuse", "refuse or allow requests to models without a known price where a cap of money applies", choices=("refuse", "allow"))
 WAKEFUL_BUDGET_DAY_USD = env.money("WAKEFUL_BUDGET_DAY_USD", "US dollars that all runs together may spend on models in a day (UTC); empty: no cap")
 WAKEFUL_BUDGET_MONTH_USD = env.money("WAKEFUL_BUDGET_MONTH_USD", "US dollars that all runs together may spend on models in a month (UTC); empty: no cap")
+# Traces and metrics; further standard variables (OTEL_TRACES_SAMPLER, OTEL_RESOURCE_ATTRIBUTES, OTEL_BSP_…) go as well
+OTEL_EXPORTER_OTLP_ENDPOINT = env.text("OTEL_EXPORTER_OTLP_ENDPOINT", "", "URL of an OpenTelemetry collector, such as http://127.0.0.1:4318, that is sent traces and metrics by OTLP over HTTP; empty: off")
+OTEL_EXPORTER_OTLP_HEADERS = env.text("OTEL_EXPORTER_OTLP_HEADERS", "", "headers of what it is sent, such as authorization=Bearer%20…", secret=True)
+OTEL_SERVICE_NAME = env.text("OTEL_SERVICE_NAME", "wakeful", "what this installation calls itself there")
+OTEL_SDK_DISABLED = env.flag("OTEL_SDK_DISABLED", False, "no traces and metrics, whatever the endpoint")
+OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT = env.flag("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", False, "prompts, answers, arguments and results of tools are in the traces as well")
 # Retention
 WAKEFUL_KEEP_PAYLOADS = env.duration("WAKEFUL_KEEP_PAYLOADS", "30d", "what events and finished runs hold is kept this long: data, bodies, inputs, results, errors")
 WAKEFUL_KEEP_EVENTS = env.duration("WAKEFUL_KEEP_EVENTS", "90d", "events and the ledger are kept this long; the same event is taken for a new one after that")

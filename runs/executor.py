@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 import structlog
 from django.db import DataError, IntegrityError, connection, transaction
+from structlog.contextvars import bound_contextvars
 
-from agents import AgentRun, AsyncAgentRun, Permanent, registry
+from agents import AgentRun, AsyncAgentRun, Permanent, registry, telemetry
 from agents.effects import Effects
 from agents.exceptions import describe
 from agents.guards.atomic import atomic_body
@@ -42,6 +43,7 @@ from runs.ports import ports
 from runs.processes.alive import alive
 from runs.processes.lease import wakeful_version
 from runs.retention.payloads import remove_conversation
+from runs.spans import attempt_of
 from runs.states import FINISHED, RunStatus
 from runs.transitions.leave import leave
 from runs.transitions.outcome import Outcome, released
@@ -70,6 +72,17 @@ def execute(claim: Claim, claim_another: ClaimAnother = lambda: None) -> Claim |
 
     Calls `claim_another` in the transaction of a success, and returns the claim made there.
     """
+    with bound_contextvars(**ids_of(claim)), telemetry.within(attempt_of(claim.root_id, claim.run_id, claim.epoch)):
+        return _execute(claim, claim_another)
+
+
+def ids_of(claim: Claim) -> dict[str, str]:
+    """What every line has that is logged meanwhile; the id of a trace is that of its first event."""
+    event = {"event_id": str(claim.event_ids[0])} if claim.event_ids else {}
+    return {"run": str(claim.run_id), "agent": claim.agent, "trace": claim.root_id.hex, **event}
+
+
+def _execute(claim: Claim, claim_another: ClaimAnother) -> Claim | None:
     started = time.monotonic()
     along: list[Claim] = []
     try:

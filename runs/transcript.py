@@ -23,6 +23,7 @@ from django.db.models import (
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce, JSONObject
 
+from agents.redaction import redacted, redacted_json
 from runs.models import Approval, Attempt, Run, Step
 from runs.states import RunStatus
 
@@ -385,10 +386,12 @@ def _fenced_apart(message: Mapping[str, Any], mark: str) -> Iterator[Part]:
 
 
 def _shown(text: str) -> str:
+    text = redacted(text)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text) - LONGEST:,} more characters)"
 
 
 def _shown_json(value: Any) -> Any:
     """As it is, or as text where it is long."""
+    value = redacted_json(value)
     text = json.dumps(value, ensure_ascii=False)
     return value if len(text) <= LONGEST else _shown(text)

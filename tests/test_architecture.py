@@ -25,7 +25,7 @@ LEAN = "import agents, sys; sys.exit('django.conf' in sys.modules and 'importing
 FLOORS = {
     "agents": [
         "redaction tool_cap",
-        "ids durations instants exceptions effects reserved apps models",
+        "ids durations instants exceptions effects reserved telemetry apps models",
         "guards registry on budget",
         "journal",
         "state agent",
@@ -38,7 +38,7 @@ FLOORS = {
         "states exceptions failpoints policy ports",
         "db network",
         "models keys",
-        "alarms audit enqueue transcript",
+        "alarms audit enqueue transcript spans",
         "transitions outbox",
         "waits processes",
         "queues timers",

@@ -35,6 +35,7 @@ from agents.journal.protocol import (
     fitting,
 )
 from agents.journal.store import Store
+from agents.telemetry import doing
 
 
 @dataclass(eq=False)
@@ -129,7 +130,7 @@ class Journal:
         """Within, the body of the step runs, in this thread or in a task."""
         token = _current.set(begun)
         try:
-            with self.places.occupied():
+            with self.places.occupied(), _told(begun):
                 yield
         finally:
             begun.is_over = True
@@ -429,6 +430,18 @@ class Journal:
         with self.lock:
             self.end = self.end or end
         raise self.end from cause
+
+
+def _told(begun: Begun) -> AbstractContextManager[None]:
+    """Of requests to models and calls of tools pydantic-ai tells itself."""
+    if begun.request.kind != "step":
+        return nullcontext()
+    about = {
+        "wakeful.step.key": begun.key,
+        "wakeful.step.effect": begun.request.effect,
+        "wakeful.step.attempt": begun.attempts,
+    }
+    return doing(f"step {begun.request.place.name}", **about)
 
 
 def _listed(keys: Sequence[str]) -> str:

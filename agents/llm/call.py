@@ -29,6 +29,7 @@ from agents.llm.main_thread import MainThread
 from agents.llm.models import model_for
 from agents.llm.stand_in import current
 from agents.llm.untrusted import fenced
+from agents.telemetry import instrumentation
 from agents.tool_cap import narrowed
 
 Prompt = str | Sequence[UserContent] | None
@@ -122,7 +123,7 @@ class LlmCall:
             tools=narrowed(self._context.tools, tools),
             taint=self._context.taint,
         )
-        given["capabilities"] = [*(given.get("capabilities") or ()), durability]
+        given["capabilities"] = [*(given.get("capabilities") or ()), *instrumentation(), durability]
         with (
             replay_scope(),
             self._agent.override(model=model),

@@ -8,6 +8,7 @@ no attempt, ledger or outbox row, no promotion of the key's next run.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -15,12 +16,14 @@ from django.conf import settings
 from django.db import transaction
 from psycopg.types.json import Jsonb
 
+from agents import telemetry
 from runs import keys
 from runs.db.nudge import nudge_dispatcher, nudge_later
 from runs.db.sql import execute, fetch
 from runs.exceptions import RunLost
 from runs.failpoints import failpoint
 from runs.models import Run
+from runs.spans import tell_of_end
 from runs.states import FINISHED, RunStatus
 from runs.transitions.entries import ASKED, JOURNALED, WAITED, step_parameters, wait_parameters
 from runs.transitions.outcome import GOES_ON, Leaves, Outbound, Outcome, Ticket
@@ -249,6 +252,8 @@ def _execute(
             nudge_dispatcher()
         else:
             nudge_later()
+    if left and telemetry.is_on():
+        transaction.on_commit(partial(tell_of_end, ticket.run_id, parameters["claim_epoch"]), robust=True)
     return bool(left)
 
 

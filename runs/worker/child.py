@@ -7,7 +7,9 @@ import threading
 import time
 from typing import Any
 
-from celery.signals import worker_process_init
+from celery.signals import worker_process_init, worker_process_shutdown
+
+from agents import telemetry
 
 
 @worker_process_init.connect
@@ -15,6 +17,11 @@ def prepare_child(**kwargs: Any) -> None:
     """Let a child die with its parent, and ignore SIGTERM: the parent decides what happens to its run."""
     die_with_parent()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+@worker_process_shutdown.connect
+def end_child(**kwargs: Any) -> None:
+    telemetry.flush()
 
 
 def die_with_parent() -> None:

@@ -235,6 +235,7 @@ def test_what_was_spent_is_summed_over_the_run(lab: Lab) -> None:
         return 1
 
     run = lab.run(lambda run: run.llm(llm, "look").output)
+    priced(run, cost=None)
     before = transcript_of(run).usage
     priced(run, cost="0.0025")
 

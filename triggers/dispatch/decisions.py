@@ -3,11 +3,15 @@
 from collections.abc import Sequence
 from uuid import UUID
 
+from django.db import transaction
+
+from agents import telemetry
 from runs.db.sql import execute, execute_many
 from runs.queues import entrance
 from triggers.dispatch import rates, windows
 from triggers.dispatch.admission import Ledger, Refusal
 from triggers.dispatch.pending import Item
+from triggers.dispatch.spans import tell_of_dispatch
 from triggers.models import Decision
 
 # An event that was held for days and then ends in an error gets the current time.
@@ -92,5 +96,7 @@ def mark_dispatched(items: Sequence[Item]) -> None:
     redispatches = [item.redispatch_id for item in items if item.redispatch_id is not None]
     if events:
         execute(MARK_EVENTS, [events])
+        if telemetry.is_on():
+            transaction.on_commit(lambda: tell_of_dispatch(events), robust=True)
     if redispatches:
         execute(MARK_REDISPATCHES, [redispatches])

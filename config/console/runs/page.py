@@ -7,6 +7,7 @@ from uuid import UUID
 from django.http import HttpRequest
 from django.utils.html import format_html
 
+from agents import telemetry
 from config.console.access.audit import entries_of
 from config.console.parts.links import event_link, joined, link, page, run_link
 from config.console.parts.moments import moment
@@ -158,6 +159,7 @@ def _facts(run: Run, events: list[Event]) -> Facts:
             ("Caused by run", joined(causes) if causes else ""),
             ("First event of the chain", event_link(run.root_id) if run.depth else ""),
             ("Depth in the chain", run.depth or ""),
+            ("Trace", run.root_id.hex if telemetry.is_on() else ""),
             ("Tainted", TAINTED if run.is_tainted else ""),
             ("Replay", "" if str(run.replay_id) == NIL else run.replay_id),
         ]
