@@ -8,6 +8,7 @@ from drf_spectacular.views import SpectacularAPIView
 from rest_framework.routers import SimpleRouter
 
 from runs.api.approvals import ApprovalResource
+from runs.api.budgets import BudgetResource
 from runs.api.queues import QueueResource
 from runs.api.runs import RunResource
 from triggers.api.backfills import BackfillResource
@@ -23,6 +24,7 @@ router = SimpleRouter()
 router.register("events", EventResource)
 router.register("runs", RunResource)
 router.register("approvals", ApprovalResource)
+router.register("budgets", BudgetResource)
 router.register("queues", QueueResource, basename="queue")
 router.register("triggers", TriggerResource)
 router.register("schedules", ScheduleResource)

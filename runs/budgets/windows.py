@@ -67,6 +67,11 @@ def cap_of_budget(budget: int, run_id: UUID | None = None) -> Cap | None:
     return found[0] if found else None
 
 
+def current() -> dict[int, Cap]:
+    """The window of each budget now, by the budget's id. Those without a cap have none."""
+    return {cap.budget: cap for cap in fetch_as(Cap, CAPS.replace("{which}", "true"), {"run": NIL, "nil": NIL})}
+
+
 def lock(windows: Iterable[int]) -> None:
     """Until the transaction ends. What is read before may have changed meanwhile."""
     execute(LOCK, [sorted(set(windows))])

@@ -1,0 +1,123 @@
+"""Money that cannot be overspent: 50 runs on real processes under a cap of a dollar a day, at a provider over HTTP."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from runs.budgets.caps import create_budget
+from runs.models import ModelPrice
+from tests.support.stack import Stack, StackMaker, eventually
+from tests.support.wire import Call, Slow, Turn, Wire, providing
+from triggers.tokens import ensure_token
+
+USERAPPS = Path(__file__).parents[1] / "userapps"
+RUNS = 50
+EACH = Decimal("0.02")  # dollars for a request: 20 output tokens at $1,000 a million; it may cost 40
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    with providing() as wire:
+        yield wire
+
+
+@pytest.fixture
+def running(make_stack: StackMaker, wire: Wire) -> Stack:
+    env = {**wire.env, "WAKEFUL_APPS": "clerks", "PYTHONPATH": str(USERAPPS)}
+    stack = make_stack(env=env)
+    stack.manage("sync_agents")
+    wire.script(
+        "letter",
+        Turn([Call("look_up", number=1)], faults=[Slow(0.2)]),
+        Turn("answered", faults=[Slow(0.2)]),
+    )
+    with stack.orm():
+        ensure_token("test", stack.env["WAKEFUL_API_TOKEN"], ["*"])
+        ModelPrice.objects.create(model="openai:gpt-4o", input=0, output=1000)
+        create_budget(scope="installation", period="day", measure="usd", cap=Decimal(1), by="test")
+    return stack
+
+
+def statuses(stack: Stack) -> dict[str, int]:
+    return {row["status"]: row["count"] for row in stack.query("SELECT status, count(*) FROM runs_run GROUP BY status")}
+
+
+def start_runs(stack: Stack, wire: Wire) -> None:
+    for number in range(RUNS):
+        data = {"prompt": wire.prompt("letter", number)}
+        assert stack.api("POST", "/api/v1/triggers/clerk/fire/", {"data": data}).status == 202
+
+
+def window(stack: Stack) -> dict[str, Any]:
+    [row] = stack.query("SELECT spent, reserved FROM runs_budgetwindow")
+    return row
+
+
+def raise_cap(stack: Stack, cap: str) -> None:
+    [budget] = stack.api("GET", "/api/v1/budgets/").json()["results"]
+    assert stack.api("PATCH", f"/api/v1/budgets/{budget['id']}/", {"cap": cap}).status == 200
+
+
+def is_settled(stack: Stack) -> bool:
+    """Does every run that has not finished wait for budget, with nothing under way?"""
+    return set(statuses(stack)) <= {"succeeded", "waiting"} and window(stack)["reserved"] == 0
+
+
+def test_50_runs_stay_under_a_cap_and_finish_once_it_is_raised(running: Stack, wire: Wire) -> None:
+    running.up(workers=2, concurrency=4, beat=False)
+    start_runs(running, wire)
+
+    eventually(lambda: sum(statuses(running).values()) == RUNS and is_settled(running), timeout=300)
+
+    spent = len(wire.requests) * EACH
+    assert Decimal("0.94") <= spent <= 1  # no less either: room for a request (0.04) is not left unused
+    assert window(running)["spent"] == spent
+    assert statuses(running)["waiting"] > 0
+    kinds = running.query("SELECT DISTINCT kind FROM runs_wait WHERE status = 'open'")
+    assert kinds == [{"kind": "budget"}]
+
+    raise_cap(running, "5.00")
+
+    eventually(lambda: statuses(running) == {"succeeded": RUNS}, timeout=300)
+    assert all(wire.asked(number) == {0: 1, 1: 1} for number in range(RUNS))
+    assert window(running)["spent"] == 2 * RUNS * EACH
+
+
+@pytest.mark.chaos
+def test_50_runs_stay_under_a_cap_while_workers_are_killed(running: Stack, wire: Wire) -> None:
+    running.start("web")
+    running.start("dispatcher")
+    workers = [running.start("worker", concurrency=4) for _ in range(2)]
+    start_runs(running, wire)
+
+    killed = 0
+
+    def kill_each() -> None:
+        nonlocal killed
+        for worker in workers:
+            before = len(wire.requests)
+            eventually(lambda before=before: len(wire.requests) > before or is_settled(running), timeout=120)
+            killed += len([child for child in worker.children() if child.status() != psutil.STATUS_ZOMBIE])
+            worker.kill()
+            worker.restart()
+
+    for _ in range(3):
+        kill_each()
+    eventually(lambda: sum(statuses(running).values()) == RUNS and is_settled(running), timeout=300)
+
+    # A request that came counts as paid, whoever was killed over it.
+    assert len(wire.requests) * EACH <= window(running)["spent"] <= 1
+
+    raise_cap(running, "50.00")
+    kill_each()
+    eventually(lambda: statuses(running) == {"succeeded": RUNS}, timeout=300)
+
+    asked = [wire.asked(number) for number in range(RUNS)]
+    assert all(set(turns) == {0, 1} for turns in asked)
+    # Each process that died was over one request at most; what was recorded is not asked again.
+    assert 0 < sum(sum(turns.values()) - 2 for turns in asked) <= killed
+    assert len(wire.requests) * EACH <= window(running)["spent"] <= 50
