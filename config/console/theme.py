@@ -98,7 +98,15 @@ UNFOLD: dict[str, Any] = {
                 _tab("Exclusion calendars", "triggers_exclusioncalendar_changelist", "triggers.exclusioncalendar"),
                 _tab("Why did this not run?", "triggers_schedule_why_search", "triggers.schedule"),
             ],
-        }
+        },
+        {
+            "models": ["runs.budget", "runs.modelprice"],
+            "items": [
+                _tab("Budgets", "runs_budget_changelist", "runs.budget"),
+                _tab("Spent today", "runs_budget_spending", "runs.budget"),
+                _tab("Model prices", "runs_modelprice_changelist", "runs.modelprice"),
+            ],
+        },
     ],
     "SIDEBAR": {
         "show_search": False,
@@ -132,6 +140,7 @@ UNFOLD: dict[str, Any] = {
                 "separator": True,
                 "items": [
                     _processes(),
+                    _item("Budgets", "savings", "runs.budget"),
                     _item("Alarms", "notification_important", "runs.alarm"),
                     _item("Notifications", "notifications", "runs.notification"),
                     _item("Audit log", "history", "runs.auditentry"),

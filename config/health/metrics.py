@@ -14,6 +14,8 @@ from prometheus_client.registry import Collector
 from agents.ids import first_id_at
 from config.health.problems import problems
 from config.health.situation import look
+from runs.budgets.spending import spent_today
+from runs.budgets.windows import current
 from runs.db.sql import database_now, fetch
 from triggers.accept import builtin_source
 
@@ -125,7 +127,40 @@ class DatabaseCollector(Collector):
             labels=("source", "status"),
         )
         yield _gauge("wakeful_triggers_paused", "Enabled triggers that are paused", fetch(PAUSED_TRIGGERS))
+        yield from _spending()
         yield from _situation()
+
+
+def _spending() -> Iterator[GaugeMetricFamily]:
+    spent = spent_today()
+    labels = ("agent", "trigger", "model")
+    yield _gauge(
+        "wakeful_llm_spent_today_usd",
+        "US dollars of recorded model requests since midnight UTC",
+        [(one.agent, one.trigger, one.model, float(one.usd)) for one in spent],
+        labels=labels,
+    )
+    yield _gauge(
+        "wakeful_llm_tokens_today",
+        "Tokens of recorded model requests since midnight UTC",
+        [(one.agent, one.trigger, one.model, one.input_tokens + one.output_tokens) for one in spent],
+        labels=labels,
+    )
+    yield _gauge(
+        "wakeful_llm_requests_today",
+        "Recorded model requests since midnight UTC",
+        [(one.agent, one.trigger, one.model, one.requests) for one in spent],
+        labels=labels,
+    )
+    caps = [cap for cap in current().values() if cap.period != "run"]
+    named = ("scope", "name", "period", "measure")
+    for what in ("allowed", "spent", "reserved"):
+        yield _gauge(
+            f"wakeful_budget_{what}",
+            f"What is {what} in the current window of each budget",
+            [(cap.scope, cap.name, cap.period, cap.measure, float(getattr(cap, what))) for cap in caps],
+            labels=named,
+        )
 
 
 def _situation() -> Iterator[GaugeMetricFamily]:

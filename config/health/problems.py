@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 
 from django.conf import settings
 
 from agents.durations import in_words
 from config.health.situation import BROKEN_SHOWN, COUNTED, FAILING_SHOWN, LATE, Process, Situation, Transaction
+from runs.budgets.room import amount_in_words
 from runs.models import Alarm, Worker
 from runs.queues.state import SAMPLE, QueueState
 from triggers.dispatch.erring import COUNTED as ERRORS_COUNTED
@@ -94,6 +96,8 @@ def problems(now: Situation) -> list[Problem]:
         *_unnamed("failing", WARNING, now.failing, FAILING_SHOWN, "Triggers whose last runs failed"),
         *_unnamed("trigger-errors", WARNING, now.erring, BROKEN_SHOWN, "Triggers at which events ended in an error"),
         *_parked(now),
+        *_budgets(now),
+        *_unnamed("budgets", WARNING, now.budgets, BROKEN_SHOWN, "Budgets near their cap"),
     ]
     return sorted(found, key=lambda problem: problem.severity != BAD)
 
@@ -464,6 +468,28 @@ def _parked(now: Situation) -> Iterator[Problem]:
             text=f"{_count(now.uncertain, 'run')} uncertain: a person must decide whether a step happened, or how the run "
             "continues.",
             remedy="Open “Uncertain runs”, find out what happened, and record the answer.",
+        )
+
+
+def _budgets(now: Situation) -> Iterator[Problem]:
+    raised = "Raise the cap, or allow more once, under Budgets (`PATCH /api/v1/budgets/<id>/`)."
+    for one in now.budgets[:BROKEN_SHOWN]:
+        whose = "All runs have" if one.scope == "installation" else f"{one.scope.capitalize()} {one.name} has"
+        spent, allowed = (amount_in_words(one.measure, Decimal(str(amount))) for amount in (one.spent, one.allowed))
+        share = f", {one.spent / one.allowed:.0%}" if one.allowed else ""
+        yield Problem(
+            name=f"budget:{one.id}",
+            severity=WARNING,
+            text=f"{whose} spent {spent} of {allowed} in this {one.period} (UTC){share}. A run without budget waits.",
+            remedy=raised,
+        )
+    if now.budget_waits.count:
+        yield _fault(
+            name="budget-waits",
+            seconds=now.budget_waits.age or 0,
+            text=f"{_count(now.budget_waits.count, 'run')} waiting for budget, the oldest for "
+            f"{_span(now.budget_waits.age or 0)}: {now.budget_waits.reason}.",
+            remedy=f"{raised} A run goes on by itself when the window of its budget turns.",
         )
 
 

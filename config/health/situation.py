@@ -29,6 +29,7 @@ BROKEN_SHOWN = 20  # schedules, sources, triggers; one more is read, to see whet
 FAILING_SHOWN = 1000
 SLOT_TRANSACTIONS, SLOT_BYTES = 1_000_000, 2**30  # the maximum that an inactive replication slot may retain
 OFFER_FAILURES = 2  # failures in a row to move an offer; more are a problem
+NEAR_CAP = 0.8  # share of a cap from which on its budget is a problem
 LATE = timedelta(seconds=30)  # three safety looks; work that waits longer is late
 
 # Undelivered messages are retried soon, so they sort before wakes in the far future. Reads only the head of a long outbox.
@@ -130,6 +131,17 @@ SELECT json_build_object(
     FROM (SELECT created_at, look_error FROM runs_wait
           WHERE status = 'open' AND looked_at IS NULL AND kind IN ('event', 'children') AND look_failures > 1
           LIMIT %(counted)s::int) failed),
+  'budgets', (SELECT coalesce(json_agg(budget), '[]') FROM (
+    SELECT budget.id, budget.scope, budget.name, budget.period, budget.measure, win.spent::float8 AS spent,
+      (budget.cap + win.extra)::float8 AS allowed
+    FROM runs_budgetwindow win JOIN runs_budget budget ON budget.id = win.budget_id
+    WHERE win.ends_at > (SELECT clock_timestamp())
+      AND budget.cap IS NOT NULL AND win.spent >= (budget.cap + win.extra) * %(near)s::numeric
+    ORDER BY {is_raised("'budget:' || budget.id")} DESC, budget.id LIMIT %(broken)s::int) budget),
+  'budget_waits', (SELECT json_build_object('count', count(*), 'reason', (array_agg(reason ORDER BY id))[1],
+      'age', extract(epoch FROM clock_timestamp() - min(created_at))::float8)
+    FROM (SELECT id, created_at, asked->>'reason' AS reason FROM runs_wait WHERE status = 'open' AND kind = 'budget'
+          ORDER BY id LIMIT %(counted)s::int) waiting),
   'undispatchable', (SELECT coalesce(json_agg(alarm), '[]') FROM (
     SELECT name, text, remedy, extract(epoch FROM clock_timestamp() - began_at)::float8 AS age
     FROM runs_alarm WHERE ended_at IS NULL AND name = ANY(%(dispatch_alarms)s::text[]) ORDER BY name) alarm),
@@ -197,6 +209,28 @@ class Slot:
     name: str
     transactions: int
     bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearCap:
+    """A budget that has spent most of its current window."""
+
+    id: int
+    scope: str
+    name: str
+    period: str
+    measure: str
+    spent: float
+    allowed: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetWaits:
+    """Runs that wait for budget: their count, and of the oldest the reason and the age in seconds."""
+
+    count: int = 0
+    reason: str | None = None
+    age: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,6 +342,8 @@ class Situation:
     refused: list[Refusing] = field(default_factory=list)
     uncertain: int = 0
     looks: LooksOwed = LooksOwed()
+    budgets: list[NearCap] = field(default_factory=list)
+    budget_waits: BudgetWaits = BudgetWaits()
     clocks: Mapping[str, str] = field(default_factory=dict)  # host → difference of its clock from the database's
     undispatchable: list[Undispatchable] = field(default_factory=list)
     unmoved: list[Unmoved] = field(default_factory=list)
@@ -353,6 +389,7 @@ def look() -> Situation:
             "noted_every": MATCH_NOTED_EVERY,
             "dispatch_alarms": [EVENTS, WINDOWS],
             "offer_failures": OFFER_FAILURES,
+            "near": NEAR_CAP,
         },
     )
     return Situation(
@@ -367,6 +404,8 @@ def look() -> Situation:
             "undispatchable": _each(Undispatchable, seen["undispatchable"]),
             "unmoved": _each(Unmoved, seen["unmoved"]),
             "looks": LooksOwed(**seen["looks"]),
+            "budgets": _each(NearCap, seen["budgets"]),
+            "budget_waits": BudgetWaits(**seen["budget_waits"]),
             "refused": _each(Refusing, seen["refused"]),
             "failover": Failover(**seen["failover"]) if seen["failover"] else None,
             "transaction": Transaction(**seen["transaction"]) if seen["transaction"] else None,

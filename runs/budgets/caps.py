@@ -12,7 +12,7 @@ from runs.audit import record
 from runs.budgets.wake import look
 from runs.budgets.windows import cap_of_budget, make
 from runs.exceptions import IllegalState
-from runs.models import Budget, BudgetWindow, Run
+from runs.models import Budget, BudgetWindow, ModelPrice, Run
 
 
 @not_in_atomic_body
@@ -91,3 +91,29 @@ def delete_budget(budget_id: int, *, by: str) -> None:
 
 def _said(cap: Decimal | None) -> str | None:
     return None if cap is None else f"{cap.normalize():f}"
+
+
+@not_in_atomic_body
+def set_price(
+    *,
+    model: str,
+    input: Decimal,
+    output: Decimal,
+    cache_read: Decimal | None = None,
+    cache_write: Decimal | None = None,
+    by: str,
+) -> ModelPrice:
+    """The price of a model for a million tokens, from the next request on."""
+    given = {"input": input, "output": output, "cache_read": cache_read, "cache_write": cache_write}
+    with transaction.atomic():
+        price, _ = ModelPrice.objects.update_or_create(model=model, defaults=given)
+        record(by, "price", price, model=model, **{name: _said(amount) for name, amount in given.items()})
+    return price
+
+
+@not_in_atomic_body
+def delete_price(price_id: int, *, by: str) -> None:
+    with transaction.atomic():
+        price = ModelPrice.objects.get(pk=price_id)
+        record(by, "delete", price, model=price.model)
+        price.delete()

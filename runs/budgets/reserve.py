@@ -93,7 +93,8 @@ class Reservations:
         while True:
             caps = self._caps(cost)
             if missing := [cap for cap in caps if cap.id is None]:
-                make(missing)
+                with writing():
+                    make(missing)
                 continue
             if not caps:
                 return None

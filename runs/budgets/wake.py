@@ -83,15 +83,13 @@ def look(run_id: UUID | None = None, *, most: int = MOST) -> int:
     for asked in fetch_as(Asked, statement, {**given, "most": most, "nil": NIL}):
         by_wait[asked.id].append(asked)
     fitting = _fitting(by_wait)
-    if not fitting:
-        return 0
-    with writing():
-        return waits.end_these(fitting)
+    return waits.end_these(fitting) if fitting else 0
 
 
 def look_after_step() -> None:
-    """A step has made room: for whom?"""
-    look(most=AFTER_A_STEP)
+    """A step has made room: for whom? In the session of a durable body, which only reads."""
+    with writing():
+        look(most=AFTER_A_STEP)
 
 
 def chore() -> int:

@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
 from runs.budgets.room import Cap
-from runs.db.session import writing
 from runs.db.sql import execute, fetch_as
 from runs.models import NIL
 
@@ -79,8 +78,6 @@ def lock(windows: Iterable[int]) -> None:
 
 def make(missing: Sequence[Cap]) -> None:
     """Make the windows of these; another session may make them at the same time."""
-    with writing():
-        for cap in missing:
-            made = MAKE_OF_RUN if cap.period == "run" else MAKE_OF_TIME
-            given = {"budget": cap.budget, "run": cap.run_id, "starts": cap.starts_at, "ends": cap.ends_at}
-            execute(made, given)
+    for cap in missing:
+        made = MAKE_OF_RUN if cap.period == "run" else MAKE_OF_TIME
+        execute(made, {"budget": cap.budget, "run": cap.run_id, "starts": cap.starts_at, "ends": cap.ends_at})

@@ -94,7 +94,10 @@ class BudgetWindow(models.Model):
                 name="budget_window_not_negative", condition=Q(spent__gte=0, reserved__gte=0, extra__gte=0)
             ),
         ]
-        indexes = [models.Index(fields=["starts_at"], name="budget_window_by_start")]
+        indexes = [
+            models.Index(fields=["ends_at"], name="budget_window_by_end", condition=Q(ends_at__isnull=False)),
+            models.Index(fields=["run_id"], name="budget_window_by_run", condition=~Q(run_id=NIL)),
+        ]
 
     def __str__(self) -> str:
         return f"{self.budget} from {self.starts_at:%Y-%m-%d %H:%M}"

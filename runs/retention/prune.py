@@ -26,12 +26,15 @@ DELETE = [
     "DELETE FROM runs_step WHERE run_id = ANY(%s::uuid[])",
     "DELETE FROM runs_approval USING runs_wait wait WHERE wait.id = wait_id AND wait.run_id = ANY(%s::uuid[])",
     "DELETE FROM runs_wait WHERE run_id = ANY(%s::uuid[])",
+    "DELETE FROM runs_reservation WHERE run_id = ANY(%s::uuid[])",
+    "DELETE FROM runs_budgetwindow WHERE run_id <> '00000000-0000-0000-0000-000000000000' AND run_id = ANY(%s::uuid[])",
     "DELETE FROM runs_run WHERE id = ANY(%s::uuid[])",
 ]
 LONG_STOPPED = """
 stopped_at < clock_timestamp() - %(keep)s::interval
 AND NOT EXISTS (SELECT FROM runs_run run WHERE run.worker_id = runs_worker.id AND run.status = 'running')
 """
+WINDOW_IS_OLD = "ends_at < clock_timestamp() - %(keep)s::interval"
 
 
 def steps() -> list[Step]:
@@ -45,6 +48,7 @@ def steps() -> list[Step]:
         ),
         Walk(name="runs", table=table, keep=runs, judge=old, portion=affordable, remove=delete_runs, lag=LAG),
         oldest("notifications", "runs_notification", at="created_at", keep=runs),
+        few("budget windows", "runs_budgetwindow", key="id", which=WINDOW_IS_OLD, keep=runs),
         few("workers", "runs_worker", key="id", which=LONG_STOPPED, keep=runs),
         oldest("alarms", "runs_alarm", at="ended_at", keep=audit),
         oldest("audit", "runs_auditentry", at="at", keep=audit),

@@ -6,7 +6,7 @@ from typing import Any
 from django.urls import reverse
 from django.utils import timezone
 
-from runs.models import Alarm, Attempt, AuditEntry, Notification, Run, Worker
+from runs.models import Alarm, Attempt, AuditEntry, Budget, ModelPrice, Notification, Run, Worker
 from runs.states import RunStatus
 from tests.support.journals import make_approval, make_step
 from tests.support.runs import make_run
@@ -86,6 +86,8 @@ def make_one_of_each(number: int) -> dict[str, Any]:
         "runs_run": run,
         "runs_approval": make_approval(make_run(status="waiting"), status="open", arguments={"n": number}),
         "runs_worker": make_worker(),
+        "runs_budget": Budget.objects.create(scope="agent", name=f"agent-{number}", period="day", measure="usd", cap=5),
+        "runs_modelprice": ModelPrice.objects.create(model=f"model-{number}", input=1, output=2),
         "runs_alarm": Alarm.objects.create(name=f"alarm-{number}", severity="bad", text="Late.", remedy="Hurry."),
         "runs_notification": Notification.objects.create(sender="greeter", text=f"Hello {number}", run_id=run.pk),
         "runs_auditentry": AuditEntry.objects.create(by="test", action="look", kind="run", object_id=str(run.pk)),

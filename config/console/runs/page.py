@@ -9,7 +9,7 @@ from django.utils.html import format_html
 
 from agents import telemetry
 from config.console.access.audit import entries_of
-from config.console.parts.links import event_link, joined, link, page, run_link
+from config.console.parts.links import event_link, joined, link, listing, page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.runs.causal_tree import causal_tree
@@ -100,7 +100,8 @@ def _waiting(wait: Wait) -> Notice:
             details = [joined([*links, *more])] if links else []
             return Notice(text=waiting_for(wait, still_running=still), details=details)
         case Wait.Kind.BUDGET:
-            details = [(wait.asked or {}).get("reason", "")]
+            reason = (wait.asked or {}).get("reason", "")
+            details = [reason, link(listing("runs_budget"), "Raise a cap, or allow more once")]
             return Notice(text=waiting_for(wait), level="warning", details=details)
     return Notice(text=waiting_for(wait), details=["Meanwhile it occupies no process and no place in a queue."])
 

@@ -25,6 +25,8 @@ NOUNS = [
     "runs_alarm",
     "runs_notification",
     "runs_auditentry",
+    "runs_budget",
+    "runs_modelprice",
 ]
 OTHERS = [
     "/admin/",
@@ -36,6 +38,9 @@ OTHERS = [
     "/admin/runs/queue/all/pause/",
     "/admin/runs/queue/all/resume/",
     "/admin/runs/queue/default/limit/",
+    "/admin/runs/budget/spending/",
+    "/admin/runs/budget/add/",
+    "/admin/runs/modelprice/add/",
     "/admin/triggers/source/add/",
     "/admin/triggers/trigger/add/",
     "/admin/triggers/schedule/add/",
