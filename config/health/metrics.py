@@ -154,13 +154,15 @@ def _spending() -> Iterator[GaugeMetricFamily]:
     )
     caps = [cap for cap in current().values() if cap.period != "run"]
     named = ("scope", "name", "period", "measure")
-    for what in ("allowed", "spent", "reserved"):
-        yield _gauge(
-            f"wakeful_budget_{what}",
-            f"What is {what} in the current window of each budget",
-            [(cap.scope, cap.name, cap.period, cap.measure, float(getattr(cap, what))) for cap in caps],
-            labels=named,
-        )
+    meanings = {
+        "wakeful_budget_allowed": "The cap of each budget, with what was allowed on top of it in its current window",
+        "wakeful_budget_spent": "Spent in the current window of each budget",
+        "wakeful_budget_reserved": "Reserved in the current window of each budget by steps under way",
+    }
+    for name, meaning in meanings.items():
+        of = name.rpartition("_")[2]
+        rows = [(cap.scope, cap.name, cap.period, cap.measure, float(getattr(cap, of))) for cap in caps]
+        yield _gauge(name, meaning, rows, labels=named)
 
 
 def _situation() -> Iterator[GaugeMetricFamily]:
