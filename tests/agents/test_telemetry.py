@@ -10,12 +10,15 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db.models import F
 from pydantic_ai import Agent as LlmAgent
 from uuid_utils.compat import uuid7
 
 from agents import AgentRun, telemetry
 from agents.redaction import know
 from agents.telemetry import Span
+from runs.actions.approve import decide
+from runs.models import Approval, Attempt, Run, Wait
 from runs.spans import attempt_of
 from tests.support.collector import Collector, Told, collecting
 from tests.support.durable import Lab, lab
@@ -184,3 +187,42 @@ def test_a_collector_that_is_away_stops_no_run(lab: Lab, collector: Collector, m
     switch_on(collector)
 
     assert lab.run(lambda run: run.step("one", lambda: 1)).status == "succeeded"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_approval_of_an_hour_stays_in_the_trace(lab: Lab, collector: Collector) -> None:
+    switch_on(collector)
+    llm = LlmAgent(Turns([("pay", {"cents": 1})], "paid").model, name="payer")
+
+    @llm.tool_plain(requires_approval=True)
+    def pay(cents: int) -> str:
+        return "paid"
+
+    run = lab.run(lambda run: run.llm(llm, "pay").output)
+    hour_later(run)
+    decide(Approval.objects.get(wait__run=run).pk, decision="approve", by="ann")
+    run = lab.go_on(run)
+
+    told(collector)
+    assert run.status == "succeeded"
+    spans = [span for span in collector.spans if span.name.startswith(("run", "attempt", "chat", "execute_tool"))]
+    assert {span.trace for span in spans} == {run.root_id.hex}
+    names = sorted(span.name for span in spans)
+    assert names == [
+        "attempt durable",
+        "attempt durable",
+        "chat scripted",
+        "chat scripted",
+        "execute_tool pay",
+        "run durable",
+    ]
+    [whole] = [span for span in spans if span.name == "run durable"]
+    assert whole.ended - whole.began > 3600 * 10**9
+
+
+def hour_later(run: Run) -> None:
+    """All that was recorded is an hour older."""
+    hour = timedelta(hours=1)
+    Run.objects.filter(pk=run.pk).update(created_at=F("created_at") - hour, started_at=F("started_at") - hour)
+    Attempt.objects.filter(run=run).update(started_at=F("started_at") - hour, ended_at=F("ended_at") - hour)
+    Wait.objects.filter(run=run).update(created_at=F("created_at") - hour, due_at=F("due_at") - hour)
