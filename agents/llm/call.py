@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from secrets import token_hex
@@ -14,7 +13,6 @@ from asgiref.sync import async_to_sync
 from pydantic_ai import Agent, UsageLimits
 from pydantic_ai.durable_exec import replay_scope
 from pydantic_ai.messages import ModelMessage, UserContent
-from pydantic_ai.models import override_allow_model_requests
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.settings import ModelSettings
 
@@ -27,7 +25,7 @@ from agents.llm.approvals import Approver
 from agents.llm.durability import Durability, StepBackend
 from agents.llm.main_thread import MainThread
 from agents.llm.models import model_for
-from agents.llm.stand_in import current
+from agents.llm.stand_in import asking
 from agents.llm.untrusted import fenced
 from agents.telemetry import instrumentation
 from agents.tool_cap import narrowed
@@ -128,7 +126,7 @@ class LlmCall:
             replay_scope(),
             self._agent.override(model=model),
             Agent.using_thread_executor(MainThread()),
-            nullcontext() if current().may_ask_providers else override_allow_model_requests(False),
+            asking(),
         ):
             async with model:
                 result: AgentRunResult[Any] = await self._agent.run(prompt, deps=deps, infer_name=False, **given)

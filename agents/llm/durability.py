@@ -314,7 +314,8 @@ class Durability(BaseDurabilityCapability[Any]):
 
         def settings(ctx: RunContext[Any]) -> ModelSettings:
             is_said = "max_retries" in (ctx.model_settings or {})
-            return ModelSettings() if is_said else ModelSettings(max_retries=0)
+            is_known = isinstance(ctx.model, Model) and "max_retries" not in ctx.model.unsupported_settings
+            return ModelSettings(max_retries=0) if is_known and not is_said else ModelSettings()
 
         return settings
 

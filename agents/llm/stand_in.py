@@ -1,7 +1,7 @@
 """In a test: the model that stands in for those of all LLM agents, and whether a provider may be asked."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,11 +17,32 @@ class StandIn:
 
 
 NONE = StandIn()
+_switch = ExitStack()
+_asking: list[StandIn] = []  # calls under way that may not ask providers
 _current: ContextVar[StandIn] = ContextVar("stand_in", default=NONE)
 
 
 def current() -> StandIn:
     return _current.get()
+
+
+@contextmanager
+def asking() -> Iterator[None]:
+    """While an agent asks its model. pydantic-ai's switch is one for the process, and calls are made side by side."""
+    if current().may_ask_providers:
+        yield
+        return
+    from pydantic_ai.models import override_allow_model_requests
+
+    if not _asking:
+        _switch.enter_context(override_allow_model_requests(False))
+    _asking.append(current())
+    try:
+        yield
+    finally:
+        _asking.pop()
+        if not _asking:
+            _switch.close()
 
 
 @contextmanager

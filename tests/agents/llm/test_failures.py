@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 from pydantic_ai import Agent as LlmAgent
+from pytest_django import Settings
 
 from agents.llm import failures
 from runs.actions.resolve import resolve
@@ -116,6 +117,29 @@ def test_an_answer_that_can_never_be_read_fails_the_run_after_some_tries(lab: La
     assert (run.status, attempts(run)) == ("failed", ["failed", "failed", "failed"])
     assert "llm sums#1:request 2" in run.error
     assert wire.asked("one") == {0: 1, 1: 3}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "wait"),
+    [
+        (Status(429, retry_after=90), Status(429, retry_after=60), 60),
+        (Status(401), Status(503, retry_after=60), 60),
+    ],
+)
+def test_of_several_models_the_one_that_is_back_first_is_waited_for(
+    lab: Lab, wire: Wire, settings: Settings, first: Status, second: Status, wait: float
+) -> None:
+    settings.WAKEFUL_MODEL, *settings.WAKEFUL_MODEL_FALLBACKS = FORMATS[:2]
+    wire.script("sums", *after_a_call(first, second))
+    began = timezone.now()
+
+    run = run_of(lab, adder(None), wire)
+
+    assert (run.status, wire.asked("one")) == ("queued", {0: 1, 1: 2})
+    assert run.due_at is not None
+    assert timedelta(seconds=wait - 1) < run.due_at - began < timedelta(seconds=wait + 29)
+    run = lab.later(run)
+    assert (run.status, run.result, wire.asked("one")) == ("succeeded", "3", {0: 1, 1: 3})
 
 
 @pytest.mark.parametrize("status", [400, 401, 404])

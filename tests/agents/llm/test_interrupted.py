@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import psutil
@@ -24,6 +25,7 @@ __all__ = ["lab"]
 pytestmark = pytest.mark.django_db(transaction=True)
 
 MODEL = "openai-chat:gpt-4o"
+ask_providers = partial(run_agent, may_ask_providers=True)
 
 
 @pytest.fixture(autouse=True)
@@ -114,12 +116,12 @@ def test_calls_leave_no_threads_and_no_connections_behind(wire: Wire) -> None:
             run.llm(llm, wire.prompt("sums", number))
 
     agent = Agent(name="asker", body=body, durable=True)
-    run_agent(agent)
+    ask_providers(agent)
     process = psutil.Process(os.getpid())
     clients = [connection for connection in process.net_connections() if connection.raddr]
     ours = [one for one in clients if wire.url.endswith(f":{one.raddr.port}") and one.status == "ESTABLISHED"]
     threads = threading.active_count()
-    run_agent(agent)
+    ask_providers(agent)
 
     assert ours == []
     # Those of the provider, which serve a connection each, end when they hear that it was closed.

@@ -3,6 +3,7 @@ toolsets, histories."""
 
 import asyncio
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent as LlmAgent
 from pydantic_ai import ModelRetry, RunContext
+from pydantic_ai.capabilities import ProcessEventStream
 from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.toolsets import FunctionToolset
@@ -18,11 +20,12 @@ from pytest_django import Settings
 from agents import AgentRun, AsyncAgentRun
 from agents.agent import Agent
 from agents.testing import Crashed, Journal, run_agent
-from tests.support.wire import Call, Status, Turn, Wire
+from tests.support.wire import Call, Cut, Status, Turn, Wire
 
 pytestmark = pytest.mark.django_db
 
 CHAT = "openai-chat:gpt-4o"
+ask_providers = partial(run_agent, may_ask_providers=True)
 FORMATS = [CHAT, "openai-responses:gpt-4o", "anthropic:claude-sonnet-4-6"]
 
 
@@ -44,7 +47,7 @@ def test_settings_alone_bring_an_agent_to_its_provider(wire: Wire, settings: Set
     settings.WAKEFUL_MODEL = model
     wire.script("hello", "hello")
 
-    done = run_agent(durable(lambda run: run.llm(LlmAgent(name="greeter"), wire.prompt("hello", "one")).output))
+    done = ask_providers(durable(lambda run: run.llm(LlmAgent(name="greeter"), wire.prompt("hello", "one")).output))
 
     [request] = wire.of("one")
     assert done.result == "hello"
@@ -63,8 +66,8 @@ def test_calls_one_after_the_other_ask_through_clients_of_their_own_loop(wire: W
     def body(run: AgentRun) -> list[str]:
         return [run.llm(llm, wire.prompt("sums", number)).output for number in range(3)]
 
-    assert run_agent(durable(body)).result == ["3", "3", "3"]
-    assert run_agent(durable(body)).result == ["3", "3", "3"]
+    assert ask_providers(durable(body)).result == ["3", "3", "3"]
+    assert ask_providers(durable(body)).result == ["3", "3", "3"]
     assert [wire.asked(number) for number in range(3)] == [{0: 2, 1: 2}] * 3
 
 
@@ -72,7 +75,7 @@ def test_a_model_is_made_when_it_is_asked_where_its_agent_defers_that(wire: Wire
     wire.script("hello", "hello")
     llm = LlmAgent(CHAT, name="greeter", defer_model_check=True)
 
-    assert run_agent(durable(lambda run: run.llm(llm, wire.prompt("hello", "one")).output)).result == "hello"
+    assert ask_providers(durable(lambda run: run.llm(llm, wire.prompt("hello", "one")).output)).result == "hello"
 
 
 def test_a_model_that_two_agents_share_is_asked_by_both_at_once(wire: Wire) -> None:
@@ -87,8 +90,8 @@ def test_a_model_that_two_agents_share_is_asked_by_both_at_once(wire: Wire) -> N
         )
         return [result.output for result in results]
 
-    assert run_agent(durable(body)).result == ["hello", "hello"]
-    assert run_agent(durable(body)).result == ["hello", "hello"]
+    assert ask_providers(durable(body)).result == ["hello", "hello"]
+    assert ask_providers(durable(body)).result == ["hello", "hello"]
 
 
 class Verdict(BaseModel):
@@ -102,8 +105,8 @@ def test_an_output_that_does_not_fit_is_asked_for_again_once(wire: Wire, model: 
     journal = Journal()
     agent = durable(lambda run: run.llm(llm, wire.prompt("judge", "one")).output.urgent)
 
-    assert run_agent(agent, journal=journal).result is True
-    assert run_agent(agent, journal=journal).result is True
+    assert ask_providers(agent, journal=journal).result is True
+    assert ask_providers(agent, journal=journal).result is True
     assert wire.asked("one") == {0: 1, 1: 1}
 
 
@@ -123,8 +126,8 @@ def test_an_output_validator_that_asks_again_is_asked_again_on_a_replay_and_the_
     journal = Journal()
     agent = durable(lambda run: run.llm(llm, wire.prompt("judge", "one")).output)
 
-    assert run_agent(agent, journal=journal).result == "yes"
-    assert run_agent(agent, journal=journal).result == "yes"
+    assert ask_providers(agent, journal=journal).result == "yes"
+    assert ask_providers(agent, journal=journal).result == "yes"
     assert wire.asked("one") == {0: 1, 1: 1}
 
 
@@ -144,8 +147,8 @@ def test_an_argument_validator_that_asks_again_is_a_step(wire: Wire) -> None:
     journal = Journal()
     agent = durable(lambda run: run.llm(llm, wire.prompt("find", "one")).output)
 
-    assert run_agent(agent, journal=journal).result == "found"
-    assert run_agent(agent, journal=journal).result == "found"
+    assert ask_providers(agent, journal=journal).result == "found"
+    assert ask_providers(agent, journal=journal).result == "found"
     assert checked == ["Bob", "Ann"]
     assert wire.asked("one") == {0: 1, 1: 1, 2: 1}
 
@@ -157,9 +160,34 @@ def test_the_fallback_models_of_the_settings_are_asked_in_turn(wire: Wire, setti
     journal = Journal()
     agent = durable(lambda run: run.llm(LlmAgent(name="greeter"), wire.prompt("hello", "one")).output)
 
-    assert run_agent(agent, journal=journal).result == "hello"
-    assert run_agent(agent, journal=journal).result == "hello"
+    assert ask_providers(agent, journal=journal).result == "hello"
+    assert ask_providers(agent, journal=journal).result == "hello"
     assert [request.path for request in wire.of("one")] == ["/v1/chat/completions", "/v1/responses", "/v1/messages"]
+
+
+@pytest.mark.parametrize("model", FORMATS)
+def test_an_answer_whose_parts_are_listened_to_is_streamed_once(wire: Wire, model: str) -> None:
+    wire.script("sums", [Call("add", a=1, b=2), Call("add", a=3, b=4)], Turn("10", faults=[Cut()]))
+    heard: list[str] = []
+
+    async def listen(ctx: RunContext[Any], events: Any) -> None:
+        async for event in events:
+            heard.append(event.event_kind)
+
+    llm = LlmAgent(model, name="sums", capabilities=[ProcessEventStream(listen)])
+
+    @llm.tool_plain
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    journal = Journal()
+    agent = durable(lambda run: run.llm(llm, wire.prompt("sums", "one")).output)
+
+    assert ask_providers(agent, journal=journal).result == "10"
+    assert ask_providers(agent, journal=journal).result == "10"
+    assert wire.asked("one") == {0: 1, 1: 2}
+    assert all(request.body["stream"] for request in wire.of("one"))
+    assert "function_tool_call" in heard and "final_result" in heard
 
 
 def test_a_history_goes_in_and_comes_out(wire: Wire) -> None:
@@ -178,8 +206,8 @@ def test_a_history_goes_in_and_comes_out(wire: Wire) -> None:
 
     journal = Journal()
     with pytest.raises(Crashed):
-        run_agent(durable(body), journal=journal, crash_after="llm talker#2:request 1")
-    done = run_agent(durable(body), journal=journal)
+        ask_providers(durable(body), journal=journal, crash_after="llm talker#2:request 1")
+    done = ask_providers(durable(body), journal=journal)
 
     assert done.result == ["again", 6, 2]
     assert (wire.asked("one"), wire.asked("two")) == ({0: 1, 1: 1}, {0: 1})
@@ -201,8 +229,8 @@ def test_the_tools_of_a_dynamic_toolset_are_steps(wire: Wire) -> None:
     journal = Journal()
     agent = durable(lambda run: run.llm(llm, wire.prompt("sums", "one")).output)
 
-    assert run_agent(agent, journal=journal).result == "10"
-    assert run_agent(agent, journal=journal).result == "10"
+    assert ask_providers(agent, journal=journal).result == "10"
+    assert ask_providers(agent, journal=journal).result == "10"
     assert sorted(added) == [(1, 2), (3, 4)]
     assert wire.asked("one") == {0: 1, 1: 1}
 
@@ -235,7 +263,7 @@ def test_the_tools_of_an_mcp_server_are_steps(wire: Wire, tmp_path: Path) -> Non
     journal = Journal()
     agent = durable(lambda run: run.llm(llm, wire.prompt("sums", "one")).output)
 
-    assert run_agent(agent, journal=journal).result == "10"
-    assert run_agent(agent, journal=journal).result == "10"
+    assert ask_providers(agent, journal=journal).result == "10"
+    assert ask_providers(agent, journal=journal).result == "10"
     assert sorted(calls.read_text().split()) == ["1+2", "3+4"]
     assert wire.asked("one") == {0: 1, 1: 1}
