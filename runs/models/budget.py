@@ -69,7 +69,8 @@ class Budget(models.Model):
 
     def __str__(self) -> str:
         whose = "all runs" if self.scope == self.Scope.INSTALLATION else f"{self.scope} {self.name}"
-        return f"{whose}, {self.get_measure_display()} per {self.period}"
+        measured = "US dollars" if self.measure == self.Measure.USD else self.measure.replace("_", " ")
+        return f"{whose}, {measured} per {self.period}"
 
 
 class BudgetWindow(models.Model):

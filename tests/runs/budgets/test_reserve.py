@@ -7,10 +7,13 @@ import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 
 from agents import AgentRun
+from runs import executor
 from runs.budgets import wake
 from runs.budgets.caps import allow_more, create_budget, set_cap
+from runs.claim import Claim
 from runs.db.sql import fetch
 from runs.models import Budget, BudgetWindow, Reservation, Step, Wait
+from runs.transitions.outcome import Outcome
 from tests.support.durable import Lab, lab
 from tests.support.paid import PaidModel, price
 
@@ -266,6 +269,20 @@ def test_room_that_a_step_leaves_wakes_those_that_wait_for_it(lab: Lab) -> None:
 
     waiting.refresh_from_db()
     assert waiting.status == "succeeded"
+
+
+def test_a_cap_that_is_raised_while_a_run_begins_to_wait_is_not_missed(lab: Lab) -> None:
+    price()
+    budget = cap("0.10")
+    record = executor.record
+
+    def raise_cap_and_record(claim: Claim, outcome: Outcome) -> None:
+        set_cap(budget.pk, Decimal(1), by="test")  # which finds no wait yet
+        record(claim, outcome)
+
+    lab.monkeypatch.setattr(executor, "record", raise_cap_and_record)
+
+    assert lab.run(asks(PaidModel("four"))).status == "succeeded"
 
 
 def test_a_run_without_any_cap_makes_no_window(lab: Lab) -> None:
