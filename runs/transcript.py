@@ -107,6 +107,7 @@ class ToolCall:
     arguments: Any
     edited_arguments: Any = None
     result: Any = None
+    is_untrusted: bool = False  # the result is data of strangers
     error: str = ""
     effect: str = ""
     attempts: int = 0
@@ -318,6 +319,7 @@ def _performed(call: str, step: Step) -> ToolCall:
         status=step.status,
         arguments=_shown_json(_asked(step).get("arguments")),
         result=_shown_json(output.get("result", output.get("message", output or None))),
+        is_untrusted=_asked(step).get("untrusted", False),
         error=_shown(": ".join(filter(None, (step.error_kind, step.error)))),
         effect=step.effect,
         attempts=step.attempts,

@@ -63,6 +63,7 @@ class Unit:
 
     effect: Effect = "idempotent"
     tool: str = ""
+    is_untrusted: bool = False  # what it gives is data of strangers
 
 
 class StepBackend(JournalCallableOperationBackend[Unit]):
@@ -87,7 +88,7 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
         config: Unit,
     ) -> object:
         is_model = isinstance(operation_id, ModelRequestId | ModelCompactMessagesId)
-        asked = self._asked(operation_id, cache_key)
+        asked = self._asked(operation_id, cache_key, config)
         limits = await self.limits()
         request = StepRequest(
             place=Place(name=self._call, key=self._key(operation_id, name, cache_key)),
@@ -119,7 +120,7 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
             self._note_drift(begun.key)
         return output["answer"]
 
-    def _asked(self, operation_id: DurableOperationId, cache_key: tuple[object, ...]) -> dict[str, Any]:
+    def _asked(self, operation_id: DurableOperationId, cache_key: tuple[object, ...], unit: Unit) -> dict[str, Any]:
         """What a request says to the model, or a call to a tool, for the transcript."""
         if isinstance(operation_id, ModelRequestId):
             _, messages, settings, parameters, _ = cache_key
@@ -129,7 +130,8 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
             tool, arguments, context, _ = cache_key
             call = context.tool_call_id if isinstance(context, RunContext) else None
             self._prompts.journaled.add((str(tool), call or ""))
-            return {"tool": tool, "call": call, "arguments": to_jsonable_python(arguments, fallback=repr)}
+            told = {"tool": tool, "call": call, "arguments": to_jsonable_python(arguments, fallback=repr)}
+            return {**told, **({"untrusted": True} if unit.is_untrusted else {})}
         return {}
 
     def _note_drift(self, key: str) -> None:
@@ -254,7 +256,7 @@ class UnitConfig:
         if not isinstance(operation_id, ToolsetCallToolId):
             return Unit(effect="read")  # a validator of arguments
         policy = ToolPolicy.of(tool_name, tool.tool_def.metadata if tool else None)
-        return Unit(effect=policy.effect, tool=tool_name)
+        return Unit(effect=policy.effect, tool=tool_name, is_untrusted=policy.untrusted)
 
 
 class Durability(BaseDurabilityCapability[Any]):

@@ -34,6 +34,7 @@ class ToolCallSerializer(serializers.Serializer[object]):
     arguments = serializers.JSONField(allow_null=True)
     edited_arguments = serializers.JSONField(allow_null=True, help_text="those that a person made of them")
     result = serializers.JSONField(allow_null=True)
+    is_untrusted = serializers.BooleanField(help_text="the result is data of strangers")
     error = serializers.CharField()
     effect = serializers.CharField()
     attempts = serializers.IntegerField()

@@ -209,7 +209,7 @@ def _tool(call: ToolCall, entry_url: str) -> ToolView:
         passages=[
             *_passages("Arguments", _json(call.arguments)),
             *_passages("Arguments as edited", _json(call.edited_arguments)),
-            *_passages("Result", _json(call.result)),
+            *_passages("Result", _json(call.result), is_untrusted=call.is_untrusted),
             *_passages("Error", call.error),
         ],
     )
@@ -247,8 +247,11 @@ def _passage(part: Part) -> Passage:
     )
 
 
-def _passages(label: str, text: str, *, folded: bool = False) -> list[Passage]:
-    return [Passage(label=label, text=text, is_folded=folded or _is_long(text))] if text else []
+def _passages(label: str, text: str, *, folded: bool = False, is_untrusted: bool = False) -> list[Passage]:
+    if not text:
+        return []
+    label = f"{label}, untrusted" if is_untrusted else label
+    return [Passage(label=label, text=text, is_folded=folded or _is_long(text), is_untrusted=is_untrusted)]
 
 
 def _is_long(text: str) -> bool:

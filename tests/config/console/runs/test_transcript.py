@@ -12,6 +12,7 @@ from agents.llm.builtin import builtin_model
 from config.console.runs.transcript import BUILTIN, ERASED
 from runs.models import Approval, Run, Step
 from runs.retention.payloads import remove_payloads
+from runs.transcript import transcript_of
 from tests.support.console import list_of, page_of
 from tests.support.durable import Lab, lab
 from tests.support.llm import Turns
@@ -67,6 +68,26 @@ def test_untrusted_data_is_marked_as_such(lab: Lab, admin: Client) -> None:
 
     assert "Prompt, untrusted</span><pre>&lt;script&gt;alert(1)&lt;/script&gt;</pre>" in said
     assert "given untrusted data" in said
+
+
+def test_what_an_untrusted_tool_gives_is_marked(lab: Lab, admin: Client) -> None:
+    llm = LlmAgent(Turns([("fetch", {}), ("look", {})], "done").model, name="reader")
+
+    @llm.tool_plain(metadata={"untrusted": True})
+    def fetch() -> str:
+        return "a page"
+
+    @llm.tool_plain
+    def look() -> str:
+        return "of mine"
+
+    run = lab.run(lambda run: run.llm(llm, "read").output)
+
+    said = shown(admin, run)
+    assert "Result, untrusted</span><pre>a page</pre>" in said
+    assert "Result</span><pre>of mine</pre>" in said
+    calls = transcript_of(run).calls[0].turns[0].tool_calls
+    assert [call.is_untrusted for call in calls] == [True, False]
 
 
 def test_a_tool_that_asks_links_to_its_approval(lab: Lab, admin: Client) -> None:
