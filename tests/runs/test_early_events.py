@@ -69,7 +69,7 @@ def test_a_wait_does_not_expire_before_its_look_back(lab: Lab, monkeypatch: pyte
         return event and event.data["number"]
 
     with monkeypatch.context() as held:
-        held.setattr("runs.executor.look_back", lambda claim: None)  # not yet
+        held.setattr("runs.executor.look_back", lambda *_: None)  # not yet
         run = lab.run(body)
     assert not waits.end_due(10)
     execute_look_back(run)

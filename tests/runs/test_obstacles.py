@@ -95,7 +95,7 @@ def test_an_open_wait_of_a_cancelled_run_does_not_stop_dispatch(lab: Lab) -> Non
 
 @pytest.mark.django_db(transaction=True)
 def test_a_locked_run_does_not_delay_the_look_back_for_another(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runs.executor.look_back", lambda *owed: None)
+    monkeypatch.setattr("runs.executor.look_back", lambda *_: None)
     locked, other = (lab.run(lambda run, n=n: run.wait_for_event("paid", match={"n": n}) and None) for n in (1, 2))
     for n in (1, 2):
         make_event(type="paid", data={"n": n})

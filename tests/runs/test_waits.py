@@ -88,7 +88,7 @@ def test_the_dispatcher_looks_back_if_the_worker_died_first(lab: Lab, monkeypatc
         found = run.wait_for_event("tick")
         return found and found.data["n"]
 
-    monkeypatch.setattr("runs.executor.look_back", lambda claim: None)
+    monkeypatch.setattr("runs.executor.look_back", lambda *_: None)
     run = lab.run(body)
     assert run.status == "waiting"
     assert waits.look_back() == 1
