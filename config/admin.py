@@ -4,6 +4,7 @@ import config.console.access.accounts  # noqa: F401
 import config.console.access.audit  # noqa: F401
 import config.console.access.tokens  # noqa: F401
 import config.console.events.page  # noqa: F401
+import config.console.operations.agents  # noqa: F401
 import config.console.operations.alarms  # noqa: F401
 import config.console.operations.budgets  # noqa: F401
 import config.console.operations.notifications  # noqa: F401

@@ -7,6 +7,7 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.views import SpectacularAPIView
 from rest_framework.routers import SimpleRouter
 
+from runs.api.agents import AgentResource
 from runs.api.approvals import ApprovalResource
 from runs.api.budgets import BudgetResource
 from runs.api.queues import QueueResource
@@ -25,6 +26,7 @@ router.register("events", EventResource)
 router.register("runs", RunResource)
 router.register("approvals", ApprovalResource)
 router.register("budgets", BudgetResource)
+router.register("agents", AgentResource, basename="agent")
 router.register("queues", QueueResource, basename="queue")
 router.register("triggers", TriggerResource)
 router.register("schedules", ScheduleResource)

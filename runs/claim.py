@@ -14,7 +14,7 @@ from django.db import DataError, IntegrityError, OperationalError, transaction
 
 from runs.db import ready
 from runs.db.patience import is_locked
-from runs.db.ready import IS_PAUSED
+from runs.db.ready import IS_PAUSED, IS_STOPPED
 from runs.db.sql import execute, fetch, fetch_as
 from runs.exceptions import CannotClaim
 from runs.policy import Policy
@@ -43,6 +43,7 @@ WITH me AS (
   SELECT first.id, first.agent, first.priority, first.place, first.seq FROM me CROSS JOIN {sought}
   CROSS JOIN LATERAL (
     SELECT run.id, run.agent, run.priority, {place} AS place, run.seq {of_agent} AND {may_execute} ORDER BY {order} LIMIT {first}) first
+  WHERE NOT {is_stopped}
 ), best AS MATERIALIZED (
   SELECT id FROM (
     SELECT run.id FROM (SELECT id FROM first ORDER BY priority, place, seq) candidate
@@ -65,7 +66,7 @@ WITH me AS (
 """
 PARTS = {
     "sought": ready.SOUGHT, "of_agent": ready.OF_AGENT, "is_ready": ready.IS_READY, "place": ready.PLACE, "order": ready.ORDER,
-    "first": "4", "may_execute": MAY_EXECUTE, "takes_runs": TAKES_RUNS,
+    "first": "4", "is_stopped": IS_STOPPED.format(agent="sought.agent"), "may_execute": MAY_EXECUTE, "takes_runs": TAKES_RUNS,
 }  # fmt: skip
 for name, part in PARTS.items():
     BEST = BEST.replace(f"{{{name}}}", part)

@@ -2,6 +2,7 @@
 RunError
 ├── IllegalState    the object's state forbids the action
 ├── UnknownQueue    no setting, worker or run names the queue
+├── UnknownAgent    no code, worker or run names the agent
 ├── CannotClaim     a value of the next run makes its claim fail
 └── RunLost         this process no longer owns the run
 DeadlineExceeded    a body took longer than its timeout; passes through an agent's `except Exception`
@@ -26,6 +27,13 @@ class UnknownQueue(RunError):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"There is no queue {name!r}: no setting, live worker or run names it.")
+
+
+class UnknownAgent(RunError):
+    """No code, worker or run names the agent."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no agent {name!r}: no code here, live worker or run names it.")
 
 
 class CannotClaim(RunError):

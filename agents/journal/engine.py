@@ -223,6 +223,14 @@ class Journal:
             return [Ended(**end) for end in ends]
         return came
 
+    def require_wanted(self) -> None:
+        """Before something that costs: may the run go on?"""
+        try:
+            is_wanted_back = self.store.is_wanted_back()
+        except Exception as error:
+            self._lost(error)
+        self._go_on(is_wanted_back)
+
     def require_end(self) -> None:
         """Call when the body has returned. Raises if it caught an Interrupted, or left entries of its journal unused."""
         if self.end:
@@ -420,7 +428,7 @@ class Journal:
 
     def _go_on(self, is_wanted_back: bool) -> None:
         if is_wanted_back:
-            self._stop(Released("its worker stops, between two steps"))
+            self._stop(Released("its worker stops, or its agent was stopped, between two steps"))
 
     def _lost(self, error: Exception) -> NoReturn:
         """The store or the run is gone. The next claim re-reads whatever was committed."""

@@ -50,6 +50,10 @@ class Store(Protocol):
     def commit(self, entries: Sequence[StepEntry], effects: Effects, *, at: str) -> bool:
         """Like `write`, in a commit of its own, which passes the failpoint `at`."""
 
+    def is_wanted_back(self) -> bool:
+        """Is the run to stop here, between two steps?"""
+        return False
+
     def forget(self, key: str) -> None:
         """Remove the intent of a step that did not happen."""
         return None

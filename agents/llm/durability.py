@@ -89,9 +89,13 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
     ) -> object:
         is_model = isinstance(operation_id, ModelRequestId | ModelCompactMessagesId)
         asked = self._asked(operation_id, cache_key, config)
+        key = self._key(operation_id, name, cache_key)
+        known = self._steps.journal.store.steps.get(f"{self._call}:{key}")
+        if is_model and (known is None or known.status != "done"):
+            await in_main_thread(self._steps.journal.require_wanted)  # no request begins once its agent is stopped
         limits = await self.limits()
         request = StepRequest(
-            place=Place(name=self._call, key=self._key(operation_id, name, cache_key)),
+            place=Place(name=self._call, key=key),
             effect=config.effect,
             kind="model" if is_model else "tool",
             arguments=[asked] if asked else (),

@@ -48,6 +48,16 @@ def _processes() -> dict[str, Any]:
     }
 
 
+def _agents() -> dict[str, Any]:
+    return {
+        "title": "Agents",
+        "icon": "smart_toy",
+        "link": reverse_lazy("admin:runs_agentstop_agents"),
+        "permission": _may_see("runs", "agentstop"),
+        "active": lambda request: request.path.startswith("/admin/runs/agentstop/"),
+    }
+
+
 def _coming() -> dict[str, Any]:
     return {
         "title": "What will wake next",
@@ -141,6 +151,7 @@ UNFOLD: dict[str, Any] = {
                 "items": [
                     _processes(),
                     _item("Budgets", "savings", "runs.budget"),
+                    _agents(),
                     _item("Alarms", "notification_important", "runs.alarm"),
                     _item("Notifications", "notifications", "runs.notification"),
                     _item("Audit log", "history", "runs.auditentry"),

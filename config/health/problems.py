@@ -10,6 +10,7 @@ from django.conf import settings
 from agents.durations import in_words
 from config.health.situation import BROKEN_SHOWN, COUNTED, FAILING_SHOWN, LATE, Process, Situation, Transaction
 from runs.budgets.room import amount_in_words
+from runs.actions.stop_agents import EVERY
 from runs.models import Alarm, Worker
 from runs.queues.state import SAMPLE, QueueState
 from triggers.dispatch.erring import COUNTED as ERRORS_COUNTED
@@ -85,6 +86,7 @@ def problems(now: Situation) -> list[Problem]:
         *_stuck(now),
         *_troubles(now),
         *_broken(now),
+        *_stops(now),
         *_queues(now),
         *_late(now),
         *_refusing(now),
@@ -296,6 +298,21 @@ def _broken(now: Situation) -> Iterator[Problem]:
         text=f"Active schedules cannot fire: {named}{more}.",
         remedy="Correct the rule of each schedule, or pause it: `manage.py schedules pause NAME`.",
     )
+
+
+def _stops(now: Situation) -> Iterator[Problem]:
+    for stop in now.stops:
+        subject = "All agents have" if stop.agent == EVERY else f"Agent {stop.agent} has"
+        yield Problem(
+            name=f"stopped:{stop.agent}",
+            severity=WARNING,
+            text=f"{subject} been stopped for {_span(stop.seconds)}, by {stop.by}"
+            f"{': ' + stop.reason if stop.reason else ''}. Events are accepted and become runs, but no run starts.",
+            remedy=f"Start again when the reason is gone: `manage.py start "
+            f"{'--all' if stop.agent == EVERY else f'--agent {stop.agent}'}`, or on the Agents page.",
+            lasted=timedelta(seconds=stop.seconds),
+            alarm_after=settings.WAKEFUL_ALARM_PAUSED,
+        )
 
 
 def _queues(now: Situation) -> Iterator[Problem]:

@@ -125,6 +125,9 @@ SELECT json_build_object(
     CROSS JOIN LATERAL (SELECT max(last_matched_at) AS at FROM triggers_secret WHERE source_id = source.id) proven
     WHERE refused.last_at > proven.at + %(noted_every)s::interval
     ORDER BY {is_raised("'refusing:' || source.slug")} DESC, source.slug LIMIT %(broken)s::int) refusing),
+  'stops', (SELECT coalesce(json_agg(stop), '[]') FROM (
+    SELECT agent, stopped_by AS by, reason, extract(epoch FROM clock_timestamp() - stopped_at)::float8 AS seconds
+    FROM runs_agentstop ORDER BY agent LIMIT %(broken)s::int) stop),
   'uncertain', (SELECT count(*) FROM (SELECT FROM runs_run WHERE status = 'uncertain' LIMIT %(counted)s::int) parked),
   'looks', (SELECT json_build_object('owed', count(*), 'age', extract(epoch FROM clock_timestamp() - min(created_at))::float8,
       'error', min(left(look_error, 300)))
@@ -316,6 +319,16 @@ class Failover:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stop:
+    """An agent that an operator has stopped; `*` stands for all."""
+
+    agent: str
+    by: str
+    reason: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Situation:
     """Ages are in seconds, None if nothing waits; a negative lateness lies in the future."""
 
@@ -340,6 +353,7 @@ class Situation:
     failing: list[Failing]
     erring: list[Erring] = field(default_factory=list)
     refused: list[Refusing] = field(default_factory=list)
+    stops: list[Stop] = field(default_factory=list)
     uncertain: int = 0
     looks: LooksOwed = LooksOwed()
     budgets: list[NearCap] = field(default_factory=list)
@@ -407,6 +421,7 @@ def look() -> Situation:
             "budgets": _each(NearCap, seen["budgets"]),
             "budget_waits": BudgetWaits(**seen["budget_waits"]),
             "refused": _each(Refusing, seen["refused"]),
+            "stops": _each(Stop, seen["stops"]),
             "failover": Failover(**seen["failover"]) if seen["failover"] else None,
             "transaction": Transaction(**seen["transaction"]) if seen["transaction"] else None,
         }

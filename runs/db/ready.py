@@ -104,3 +104,5 @@ def sought(begins: Mapping[str, Place]) -> dict[str, list[int] | list[str]]:
 
 # Is this queue paused, or all queues?
 IS_PAUSED = "EXISTS (SELECT FROM runs_queue WHERE name IN ('*', {queue}) AND paused_at IS NOT NULL)"
+# Has an operator stopped this agent, or all of them?
+IS_STOPPED = "EXISTS (SELECT FROM runs_agentstop stop WHERE stop.agent IN ('*', {agent}))"

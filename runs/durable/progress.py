@@ -10,6 +10,7 @@ from agents.journal.entries import StepEntry
 from runs.attempt.effects import Rows, rows_of
 from runs.claim import Claim
 from runs.db.nudge import nudge_dispatcher
+from runs.db.ready import IS_STOPPED
 from runs.db.session import writing
 from runs.db.sql import execute, fetch
 from runs.exceptions import RunLost
@@ -30,11 +31,11 @@ WITH fenced AS (
     is_tainted = is_tainted OR %(is_tainted)s::boolean
   WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND claim = %(claim)s::uuid AND coalesce(status, '') = 'running'
     {on_its_timeline}
-  RETURNING id, worker_id, cancel_requested_at
+  RETURNING id, agent, worker_id, cancel_requested_at
 )""".replace("{on_its_timeline}", ON_ITS_TIMELINE)
 FURTHER = """
 WITH fenced AS MATERIALIZED (
-  SELECT id, worker_id, cancel_requested_at FROM runs_run
+  SELECT id, agent, worker_id, cancel_requested_at FROM runs_run
   WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND claim = %(claim)s::uuid AND coalesce(status, '') = 'running'
     {on_its_timeline}
   FOR NO KEY UPDATE
@@ -42,9 +43,14 @@ WITH fenced AS MATERIALIZED (
 # Is this process asked to release or cancel the run?
 WANTED_BACK = """
 SELECT cancel_requested_at IS NOT NULL OR EXISTS (
-  SELECT FROM runs_worker worker WHERE worker.id = fenced.worker_id AND worker.draining_at IS NOT NULL)
+  SELECT FROM runs_worker worker WHERE worker.id = fenced.worker_id AND worker.draining_at IS NOT NULL) OR {is_stopped}
 FROM fenced
-"""
+""".replace("{is_stopped}", IS_STOPPED.format(agent="fenced.agent"))
+STILL_WANTED = f"""
+WITH fenced AS (
+  SELECT id, agent, worker_id, cancel_requested_at FROM runs_run
+  WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND claim = %(claim)s::uuid AND coalesce(status, '') = 'running'
+){WANTED_BACK}"""  # noqa: S608  (our own parts)
 FORGET_INTENT = """
 WITH fenced AS MATERIALIZED (
   SELECT id FROM runs_run WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND claim = %(claim)s::uuid FOR NO KEY UPDATE
@@ -90,6 +96,14 @@ def commit(
         raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
     if are_due_soon(rows.outbound):
         nudge_dispatcher()  # the body may still run for long
+    return bool(found[0][0])
+
+
+def is_wanted_back(claim: Claim) -> bool:
+    """Is the run to stop here? RunLost: another process owns it."""
+    found = fetch(STILL_WANTED, {"id": claim.run_id, "epoch": claim.epoch, "claim": claim.id})
+    if not found:
+        raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
     return bool(found[0][0])
 
 

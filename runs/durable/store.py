@@ -112,6 +112,9 @@ class DatabaseStore(Store):
         if self.reservations.give_back(key):
             wake.look_after_step()
 
+    def is_wanted_back(self) -> bool:
+        return progress.is_wanted_back(self.claim)
+
     def forget(self, key: str) -> None:
         progress.forget_intent(self.claim, key)
 

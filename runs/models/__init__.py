@@ -1,3 +1,4 @@
+from .agent_stop import AgentStop
 from .alarm import Alarm
 from .audit import AuditEntry
 from .budget import Budget, BudgetWindow, Reservation
@@ -15,6 +16,7 @@ from .worker import Worker
 
 __all__ = [
     "NIL",
+    "AgentStop",
     "Alarm",
     "Approval",
     "Attempt",

@@ -16,6 +16,7 @@ from psycopg.types.json import Jsonb
 
 from agents.durations import in_words
 from runs.db.nudge import nudge_dispatcher
+from runs.db.ready import IS_STOPPED
 from runs.db.sql import database_now, fetch, fetch_as
 from runs.models import Worker
 from runs.transitions.outcome import Ticket
@@ -72,9 +73,10 @@ WITH renewed AS (
   RETURNING id, extract(epoch FROM clock_timestamp())::float8 AS now
 )
 SELECT renewed.now, run.id AS run_id, run.epoch, run.claim, run.key, run.slot, run.pid,
-  run.deadline_at < clock_timestamp() AS overdue, run.cancel_requested_at IS NOT NULL AS cancelled
+  run.deadline_at < clock_timestamp() AS overdue, run.cancel_requested_at IS NOT NULL AS cancelled,
+  {is_stopped} AS stopped
 FROM renewed LEFT JOIN runs_run run ON run.worker_id = renewed.id AND run.status = 'running'
-"""
+""".replace("{is_stopped}", IS_STOPPED.format(agent="run.agent"))
 
 
 # A process other than a worker renews at its safety look, and may miss this many.
@@ -94,6 +96,7 @@ class Running:
     pid: int
     overdue: bool
     cancelled: bool
+    stopped: bool  # its agent is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,12 +159,13 @@ def renew(worker_id: UUID, clock: Clock) -> list[Running] | None:
 
 
 def _renewed(
-    *, now: float, run_id: UUID | None, pid: int, overdue: bool, cancelled: bool, **of_claim: Any
+    *, now: float, run_id: UUID | None, pid: int, overdue: bool, cancelled: bool, stopped: bool, **of_claim: Any
 ) -> tuple[float, Running | None]:
     """The time of the renewal, and a run of the worker, if any."""
     if run_id is None:
         return now, None
-    return now, Running(ticket=Ticket(run_id=run_id, **of_claim), pid=pid, overdue=overdue, cancelled=cancelled)
+    ticket = Ticket(run_id=run_id, **of_claim)
+    return now, Running(ticket=ticket, pid=pid, overdue=overdue, cancelled=cancelled, stopped=stopped)
 
 
 def _as_json(troubles: Mapping[str, Trouble]) -> Jsonb | None:

@@ -8,7 +8,7 @@ from celery import current_app
 from django.conf import settings
 from kombu import Producer, Queue
 
-from runs.db.ready import IS_PAUSED, IS_READY, PLACE
+from runs.db.ready import IS_PAUSED, IS_READY, IS_STOPPED, PLACE
 from runs.db.sql import fetch_as
 from runs.network import broker
 from runs.processes.alive import TAKES_RUNS
@@ -42,6 +42,7 @@ SELECT queue, bound, (
       SELECT FROM runs_run run
       WHERE {IS_READY} AND run.queue = capacity.queue AND run.agent = known.agent
       ORDER BY {BACKWARDS} LIMIT least(bound, room)) one
+    WHERE NOT {IS_STOPPED.format(agent="known.agent")}
     LIMIT least(bound, room)) claimable) AS claimable
 FROM capacity WHERE %(queue)s::text IS NULL OR queue = %(queue)s::text
 """  # noqa: S608  (our own parts)

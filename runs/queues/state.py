@@ -6,7 +6,7 @@ from typing import Any
 
 from django.conf import settings
 
-from runs.db.ready import IS_READY, ORDER
+from runs.db.ready import IS_READY, IS_STOPPED, ORDER
 from runs.db.sql import fetch_column
 from runs.exceptions import UnknownQueue
 from runs.processes.alive import TAKES_RUNS
@@ -47,7 +47,7 @@ CROSS JOIN LATERAL (
       SELECT run.queue, run.agent, run.ready_at FROM runs_run run
       WHERE {IS_READY} AND run.queue = waiting.queue AND run.agent = waiting.agent
       ORDER BY {ORDER} LIMIT %(sample)s::int) run
-    WHERE waiting.queue = names.name) first
+    WHERE waiting.queue = names.name AND NOT {IS_STOPPED.format(agent="waiting.agent")}) first
 ) head
 ORDER BY names.name
 """  # noqa: S608  (our own parts)

@@ -23,6 +23,7 @@ from agents import registry
 from runs.db.listen import set_timeouts
 from runs.db.migrated import wait_for_migrations
 from runs.db.readable import readable
+from runs.db.ready import IS_STOPPED
 from runs.db.sql import execute
 from runs.failpoints import failpoint
 from runs.models import Attempt, Run, Worker
@@ -48,6 +49,10 @@ FENCE_OVERDUE = """
 UPDATE runs_run SET epoch = epoch + 1
 WHERE id = %s::uuid AND epoch = %s::int AND claim IS NOT DISTINCT FROM %s::uuid AND status = 'running' AND deadline_at < clock_timestamp()
 """
+FENCE_STOPPED = """
+UPDATE runs_run SET epoch = epoch + 1
+WHERE id = %s::uuid AND epoch = %s::int AND claim IS NOT DISTINCT FROM %s::uuid AND status = 'running' AND {is_stopped}
+""".replace("{is_stopped}", IS_STOPPED.format(agent="runs_run.agent"))
 FENCE_CANCELLED = """
 UPDATE runs_run SET epoch = epoch + 1
 WHERE id = %s::uuid AND epoch = %s::int AND claim IS NOT DISTINCT FROM %s::uuid AND status = 'running' AND cancel_requested_at IS NOT NULL
@@ -273,3 +278,12 @@ def leave_process(leave: Any) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     leave()
+
+
+def stopped() -> Outcome:
+    return Outcome(
+        status=RunStatus.QUEUED,
+        attempt=Attempt.Outcome.RELEASED,
+        reason="stopped: an operator has stopped its agent; it goes on when the agent is started",
+        give_back=True,
+    )

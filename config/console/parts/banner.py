@@ -1,4 +1,4 @@
-"""The banner that every page of the console shows while queues are paused."""
+"""The banner that every page of the console shows while queues are paused or agents are stopped."""
 
 from functools import partial
 from typing import Any
@@ -10,7 +10,8 @@ from django.utils.safestring import SafeString
 
 from config.console.parts.links import link
 from config.console.parts.moments import moment
-from runs.models import Queue
+from runs.actions.stop_agents import in_words as agents_in_words
+from runs.models import AgentStop, Queue
 from runs.queues.pause import in_words
 
 
@@ -23,9 +24,21 @@ def _lines(request: HttpRequest) -> list[SafeString]:
     user = getattr(request, "user", None)
     if user is None or not user.is_active or not user.has_perm("runs.view_worker"):
         return []
+    stops = [_stopped(stop) for stop in AgentStop.objects.order_by("agent")]
     if request.path == reverse("admin:runs_queue_processes"):
-        return []  # that page shows it in detail
-    return [_line(queue) for queue in Queue.objects.filter(paused_at__isnull=False).order_by("name")]
+        return stops  # that page shows the queues in detail
+    return [*stops, *(_line(queue) for queue in Queue.objects.filter(paused_at__isnull=False).order_by("name"))]
+
+
+def _stopped(stop: AgentStop) -> SafeString:
+    return format_html(
+        "<b>{}</b> since {}, by {}{}. No run of it starts. {}",
+        agents_in_words(stop.agent),
+        moment(stop.stopped_at),
+        stop.stopped_by,
+        f": {stop.reason}" if stop.reason else "",
+        link(reverse("admin:runs_agentstop_agents"), "Agents"),
+    )
 
 
 def _line(queue: Queue) -> SafeString:

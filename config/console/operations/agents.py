@@ -1,0 +1,178 @@
+"""The Agents page: which agents there are, what of them runs, and the buttons that stop and start them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from unfold.widgets import UnfoldAdminTextInputWidget
+
+from agents import registry
+from config.console.access.audit import entries_of
+from config.console.parts.dialogs import attempt, leave
+from config.console.parts.links import link, listing
+from config.console.parts.moments import moment
+from config.console.parts.pages import form_page, plain_page
+from config.console.parts.panel import Panel, acting
+from config.console.parts.sections import Notice, Section, Table
+from runs.actions.stop_agents import EVERY, AgentState, all_agents, find_agent, in_words, start_agents, stop_agents
+from runs.exceptions import RunError, UnknownAgent
+from runs.models import AgentStop
+from runs.queues.names import meant, spelled
+
+STOPS = (
+    "No run of it starts, and runs that are running end within seconds, with their requests to models. They wait, and go on "
+    "from their journals once it is started. Events are still accepted and become runs."
+)
+
+
+class StopForm(forms.Form):
+    reason = forms.CharField(
+        required=False,
+        max_length=300,
+        widget=UnfoldAdminTextInputWidget,
+        label="Reason",
+        help_text="Shown while it is stopped.",
+    )
+
+
+@admin.register(AgentStop)
+class AgentPanel(Panel):
+    """The Agents page, and the actions on its agents."""
+
+    def get_urls(self) -> list[URLPattern]:
+        views: dict[str, Callable[..., HttpResponse]] = {"stop": self.stop_view, "start": self.start_view}
+        return [
+            path("agents/", self.admin_site.admin_view(self.agents_view), name="runs_agentstop_agents"),
+            *[
+                path(f"<path:name>/{action}/", self.admin_site.admin_view(view), name=f"runs_agentstop_{action}")
+                for action, view in views.items()
+            ],
+            *super().get_urls(),
+        ]
+
+    # The Agents page replaces the list and the detail pages.
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        return redirect("admin:runs_agentstop_agents")
+
+    def change_view(self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any) -> HttpResponse:
+        return redirect("admin:runs_agentstop_agents")
+
+    def agents_view(self, request: HttpRequest) -> HttpResponse:
+        if not request.user.has_perm("runs.view_agentstop"):
+            raise PermissionDenied
+        everything, *agents = all_agents()
+        sections: list[Section] = []
+        if everything.is_stopped:
+            sections.append(Notice(text=_since(everything), level="bad", details=["No run starts."]))
+        return plain_page(self, request, title="Agents", sections=[*sections, _table(everything, agents, request)])
+
+    # Actions
+
+    def stop_view(self, request: HttpRequest, name: str) -> HttpResponse:
+        agent = self._agent(request, name)
+        form = StopForm(request.POST or None)
+        if request.method == "POST" and form.is_valid():
+            return self._stop(request, agent, form.cleaned_data["reason"])
+        return self._ask(request, form, agent, title=f"Stop {called(agent)}", submit="Stop", said=STOPS)
+
+    def _stop(self, request: HttpRequest, agent: AgentState, reason: str) -> HttpResponse:
+        try:
+            runs = stop_agents(agent.name, reason=reason, by=acting(request))
+        except RunError as refusal:
+            messages.error(request, str(refusal))
+        else:
+            named = ", ".join(sorted({run.agent for run in runs}))
+            running = (
+                f"{len(runs)} runs were running ({named}). They end now." if runs else "Nothing of it was running."
+            )
+            messages.success(request, f"Stopped. {running}")
+        return leave(request, back())
+
+    def start_view(self, request: HttpRequest, name: str) -> HttpResponse:
+        agent = self._agent(request, name)
+        if request.method == "POST":
+            return attempt(request, lambda: start_agents(agent.name, by=acting(request)), done="Started.", back=back())
+        said = "Its runs start again; those that were stopped go on from their journals."
+        return self._ask(request, forms.Form(), agent, title=f"Start {called(agent)}", submit="Start", said=said)
+
+    def _agent(self, request: HttpRequest, name: str) -> AgentState:
+        if not request.user.has_perm("runs.stop_agent"):
+            raise PermissionDenied
+        try:
+            return find_agent(meant(name))
+        except UnknownAgent as unknown:
+            raise Http404(str(unknown)) from None
+
+    def _ask(
+        self, request: HttpRequest, form: forms.Form, agent: AgentState, *, title: str, submit: str, said: str
+    ) -> HttpResponse:
+        sections: list[Section] = [Notice(text=said), entries_of("agentstop", agent.name)]
+        return form_page(self, request, form, title=title, submit=submit, back=back(), sections=sections)
+
+
+def _table(everything: AgentState, agents: list[AgentState], request: HttpRequest) -> Table:
+    return Table(
+        title="Agents",
+        headers=("Agent", "State", "Running", "Durable", ""),
+        rows=[
+            ("all agents", _state(everything), everything.running, "", _button(everything, request)),
+            *[
+                (
+                    link(listing("runs_run", q=agent.name), agent.name),
+                    _state(agent, all_stopped=everything.is_stopped),
+                    agent.running,
+                    _durable(agent.name),
+                    _button(agent, request),
+                )
+                for agent in agents
+            ],
+        ],
+        empty="",
+        note="A stopped agent's events become runs that wait.",
+    )
+
+
+def _state(agent: AgentState, *, all_stopped: bool = False) -> SafeString:
+    if agent.is_stopped:
+        return format_html('<span class="console-dot console-dot-bad">stopped</span> {}', _since(agent))
+    if all_stopped:
+        return SafeString('<span class="console-dot console-dot-bad">stopped with all agents</span>')
+    return SafeString('<span class="console-dot console-dot-good">on</span>')
+
+
+def _since(agent: AgentState) -> SafeString:
+    why = f": {agent.reason}" if agent.reason else ""
+    return format_html("{} since {}, by {}{}", in_words(agent.name), moment(agent.stopped_at), agent.stopped_by, why)
+
+
+def _durable(name: str) -> str:
+    try:
+        return "yes" if registry.get(name).durable else "no"
+    except KeyError:
+        return "no code here"
+
+
+def _button(agent: AgentState, request: HttpRequest) -> SafeString | str:
+    if not request.user.has_perm("runs.stop_agent"):
+        return ""
+    action, label = ("start", "Start") if agent.is_stopped else ("stop", "Stop")
+    url = reverse(f"admin:runs_agentstop_{action}", args=[spelled(agent.name)])
+    return format_html(
+        '<a class="console-button" href="{}" aria-label="{} {}">{}</a>', url, label, called(agent), label
+    )
+
+
+def called(agent: AgentState) -> str:
+    return "all agents" if agent.name == EVERY else f"agent {agent.name}"
+
+
+def back() -> str:
+    return reverse("admin:runs_agentstop_agents")

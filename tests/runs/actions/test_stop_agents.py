@@ -1,0 +1,138 @@
+"""An agent, or all of them, are stopped: nothing starts, what runs is ended and waits, and goes on once they are started."""
+
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from pydantic_ai import Agent as LlmAgent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from config.health.problems import problems
+from config.health.situation import look
+from runs.actions.stop_agents import EVERY, all_agents, start_agents, stop_agents
+from runs.db.sql import execute
+from runs.exceptions import IllegalState, UnknownAgent
+from runs.models import AgentStop, AuditEntry, Worker
+from runs.processes import lease
+from runs.queues import doorbell
+from runs.worker.parent import FENCE_STOPPED
+from tests.support.durable import Lab, lab
+from tests.support.runs import make_run
+
+__all__ = ["lab"]
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.mark.parametrize("name", ["durable", EVERY])
+def test_runs_of_a_stopped_agent_start_once_it_is_started(lab: Lab, name: str) -> None:
+    lab.declare(lambda run: "done")
+    lab.declare(lambda run: "done", name="other")
+    stop_agents(name, reason="it spends too much", by="ann")
+    stopped, other = make_run(trigger="durable"), make_run(trigger="other")
+
+    lab.go_on(stopped)
+    other.refresh_from_db()
+    assert (stopped.status, other.status) == ("queued", "queued" if name == EVERY else "succeeded")
+    start_agents(name, by="bob")
+    lab.go_on(stopped)
+
+    assert stopped.status == "succeeded"
+    assert list(AuditEntry.objects.order_by("id").values_list("by", "action", "object_id")) == [
+        ("ann", "stop", name),
+        ("bob", "start", name),
+    ]
+
+
+def test_no_request_begins_once_its_agent_is_stopped_and_none_is_repeated_after(lab: Lab) -> None:
+    asked: list[int] = []
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        asked.append(len(messages))
+        if len(messages) == 1:
+            return ModelResponse(parts=[ToolCallPart("emergency", {}, "call-1")])
+        return ModelResponse(parts=[TextPart("done")])
+
+    llm = LlmAgent(FunctionModel(answer), name="spender")
+
+    @llm.tool_plain(metadata={"effect": "transactional"})
+    def emergency() -> str:
+        AgentStop.objects.get_or_create(agent="durable", defaults={"stopped_by": "ann"})
+        return "ok"
+
+    run = lab.run(lambda run: run.llm(llm, "spend").output)
+    assert (run.status, asked) == ("queued", [1])
+
+    start_agents("durable", by="ann")
+    assert (lab.go_on(run).result, asked) == ("done", [1, 3])
+
+
+def test_a_worker_hears_within_a_renewal_which_of_its_runs_are_stopped(lab: Lab) -> None:
+    lab.declare(lambda run: None)
+    make_run(trigger="durable")
+    claim = lab.claim()
+    assert claim
+    [before] = lease.renew(lab.worker.id, lease.Clock()) or []
+
+    [stopped] = stop_agents("durable", reason="", by="ann")
+    [after] = lease.renew(lab.worker.id, lease.Clock()) or []
+
+    assert (before.stopped, after.stopped) == (False, True)
+    assert (stopped.id, stopped.agent) == (claim.run_id, "durable")
+    assert execute(FENCE_STOPPED, [claim.run_id, claim.epoch, claim.id]) == 1
+
+
+def test_nobody_rings_for_runs_that_are_stopped(lab: Lab) -> None:
+    Worker.objects.update(queues=["default"], agents=["durable"])
+    make_run(trigger="durable")
+    assert [line.claimable for line in doorbell.look("default")] == [1]
+
+    stop_agents(EVERY, reason="", by="ann")
+    assert [line.claimable for line in doorbell.look("default")] == [0]
+
+
+def test_what_is_stopped_is_a_problem_that_says_who_and_why(lab: Lab) -> None:
+    lab.declare(lambda run: None)
+    stop_agents("durable", reason="odd answers", by="ann")
+
+    [said] = [problem for problem in problems(look()) if problem.name == "stopped:durable"]
+    assert "by ann: odd answers" in said.text
+    assert "manage.py start --agent durable" in said.remedy
+    assert [one.name for one in all_agents() if one.is_stopped] == ["durable"]
+
+
+def test_it_is_stopped_once_and_only_if_it_is_there(lab: Lab) -> None:
+    lab.declare(lambda run: None)
+    stop_agents("durable", reason="first", by="ann")
+
+    with pytest.raises(IllegalState, match="already"):
+        stop_agents("durable", reason="second", by="bob")
+    with pytest.raises(UnknownAgent, match="no agent 'durabel'"):
+        stop_agents("durabel", reason="", by="ann")
+    with pytest.raises(IllegalState, match="Not all agents are stopped"):
+        start_agents(EVERY, by="ann")
+
+
+def test_one_that_is_stopped_by_itself_stays_so_when_all_are_started(lab: Lab) -> None:
+    lab.declare(lambda run: None)
+    stop_agents("durable", reason="", by="ann")
+    stop_agents(EVERY, reason="", by="ann")
+    start_agents(EVERY, by="ann")
+
+    assert lab.go_on(make_run(trigger="durable")).status == "queued"
+
+
+def test_the_command_says_what_it_stops(lab: Lab) -> None:
+    lab.declare(lambda run: None)
+    make_run(trigger="durable")
+    claim = lab.claim()
+    assert claim
+    out = StringIO()
+
+    with pytest.raises(CommandError, match="1 of 1 runs are still running"):
+        call_command("stop", all=True, reason="x", wait=0, stdout=out)
+    assert f"stops run {claim.run_id} of durable" in out.getvalue()
+    call_command("start", all=True, stdout=out)
+    assert "All agents are started." in out.getvalue()
