@@ -31,7 +31,7 @@ FLOORS = {
         "state agent",
         "llm",
         "run",
-        "async_run",
+        "async_run tools",
         "testing library",
     ],
     "runs": [

@@ -1,0 +1,254 @@
+"""The HTTP tool: it goes to hosts that its author allows, at public addresses, and to no other, on every redirect."""
+
+import asyncio
+import gzip
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent as LlmAgent
+from pydantic_ai import ModelRetry
+from pydantic_ai.messages import ToolReturnPart
+
+from agents.agent import Agent
+from agents.exceptions import Permanent
+from agents.testing import run_agent
+from agents.tools.http import http_tool, is_public
+from tests.support.llm import Turns
+
+
+class Site:
+    """A server on this machine that answers by path."""
+
+    def __init__(self) -> None:
+        site = self
+        self.asked: list[tuple[str, str, dict[str, str]]] = []
+        self.redirects: dict[str, str] = {}
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                site.asked.append(
+                    (self.command, self.path, {key.lower(): value for key, value in self.headers.items()})
+                )
+                if self.path in site.redirects:
+                    self.send_response(302)
+                    self.send_header("Location", site.redirects[self.path])
+                    self.end_headers()
+                    return
+                body = b"x" * 500_000 if self.path == "/long" else f"hello from {self.path}".encode()
+                body = gzip.compress(b"y" * 5_000_000) if self.path == "/bomb" else body
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; charset=utf-8")
+                if self.path == "/bomb":
+                    self.send_header("Content-Encoding", "gzip")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                if self.path == "/slow":
+                    threading.Event().wait(3)
+                self.wfile.write(body)
+
+            do_POST = do_GET
+
+            def log_message(self, *_: Any) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.port = self.server.server_port
+
+    def url(self, path: str, host: str = "127.0.0.1") -> str:
+        return f"http://{host}:{self.port}{path}"
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    site = Site()
+    threading.Thread(target=site.server.serve_forever, daemon=True).start()
+    yield site
+    site.server.shutdown()
+    site.server.server_close()
+
+
+def call(tool: Any, url: str, method: str = "GET", body: str = "") -> dict[str, Any]:
+    answer: dict[str, Any] = asyncio.run(tool.function(url, method, body))
+    return answer
+
+
+def own(site: Site, *more: str, **options: Any) -> Any:
+    """A tool that may call this site."""
+    allow = [f"127.0.0.1:{site.port}", f"localhost:{site.port}", *more]
+    return http_tool(allow, **{"allow_networks": ["127.0.0.0/8", "::1/128"], **options})
+
+
+def test_it_reads_what_an_allowed_host_says(site: Site) -> None:
+    said = call(own(site, headers={"X-Key": "k"}), site.url("/page"))
+
+    assert (said["status"], said["body"]) == (200, "hello from /page")
+    assert site.asked[0][2]["x-key"] == "k"
+    assert site.asked[0][2]["host"] == f"127.0.0.1:{site.port}"
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        "localhost",
+        "2130706433",
+        "0x7f000001",
+        "0177.0.0.1",
+        "127.1",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "0.0.0.0",
+    ],
+)
+def test_an_address_inside_is_refused_however_it_is_written(site: Site, host: str) -> None:
+    with pytest.raises(ModelRetry, match="not a public one|cannot be found|not allowed|no address"):
+        call(http_tool([f"{host}:{site.port}"]), site.url("/secret", host))
+    assert not site.asked
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.100.100.200", "127.0.0.1", "0.0.0.0", "224.0.0.1",
+        "255.255.255.255", "168.63.129.16", "192.0.0.192", "::1", "::", "fe80::1", "fe80::1%eth0", "fd00:ec2::254", "ff02::1",
+        "::ffff:10.0.0.1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::", "2001:0:7f00:1::",
+    ],
+)  # fmt: skip
+def test_private_link_local_and_metadata_addresses_are_not_public(address: str) -> None:
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize("address", ["1.1.1.1", "93.184.216.34", "2606:4700:4700::1111", "::ffff:1.1.1.1"])
+def test_others_are(address: str) -> None:
+    assert is_public(address)
+
+
+def test_every_redirect_is_checked_anew(site: Site) -> None:
+    site.redirects = {
+        "/to-page": "/page",
+        "/to-other": "http://other.example/",
+        "/to-metadata": "http://169.254.169.254/latest/",
+        "/to-file": "file:///etc/passwd",
+        "/round": "/round",
+        "/inside": site.url("/secret", "localhost"),
+    }
+    assert call(own(site), site.url("/to-page"))["body"] == "hello from /page"
+    for path, said in (
+        ("/to-other", "'other.example' is not allowed"),
+        ("/to-metadata", "'169.254.169.254' is not allowed"),
+        ("/to-file", "only http and https"),
+        ("/round", "more than 3 redirects"),
+    ):
+        with pytest.raises(ModelRetry, match=said):
+            call(own(site), site.url(path))
+    with pytest.raises(ModelRetry, match="169.254.169.254, which is not a public one"):
+        call(own(site, "169.254.169.254"), site.url("/to-metadata"))
+    with pytest.raises(ModelRetry, match="not a public one"):
+        call(own(site, allow_networks=["10.0.0.0/8"]), site.url("/inside"))
+    assert all(path != "/secret" for _, path, _ in site.asked)
+
+
+def test_a_name_that_means_a_public_and_a_private_address_is_refused(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def lookup(host: str, port: int, *arguments: Any, **named: Any) -> Any:
+        asked.append(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port)) for ip in ("93.184.216.34", "127.0.0.1")]
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+
+    with pytest.raises(ModelRetry, match="127.0.0.1, which is not a public one"):
+        call(http_tool([f"mixed.example:{site.port}"]), site.url("/secret", "mixed.example"))
+    assert (asked, site.asked) == (["mixed.example"], [])
+
+
+def test_a_name_is_looked_up_once_and_what_was_checked_is_connected_to(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter(["127.0.0.1", "169.254.169.254"])
+
+    def lookup(host: str, port: int, *arguments: Any, **named: Any) -> Any:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (next(answers) if host == "turns.example" else host, port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+
+    said = call(own(site, f"turns.example:{site.port}"), site.url("/page", "turns.example"))
+    assert said["body"] == "hello from /page"
+    assert site.asked[0][2]["host"] == f"turns.example:{site.port}"
+    assert next(answers) == "169.254.169.254"
+
+
+def test_long_answers_are_cut_also_unpacked_ones_and_slow_ones_are_given_up(site: Site) -> None:
+    tool = own(site, max_bytes=1000, timeout="1s")
+
+    assert (len(call(tool, site.url("/long"))["body"]), call(tool, site.url("/long"))["cut_after_bytes"]) == (
+        1000,
+        1000,
+    )
+    assert call(tool, site.url("/bomb"))["body"] == "y" * 1000
+    assert "error" in call(tool, site.url("/slow"))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://127.0.0.1/", "file:///etc/passwd", "http://user:pass@127.0.0.1/", "http://127.0.0.1.evil.example/", "gopher://x",
+        "http://127.0.0.1@evil.example/", "//127.0.0.1/", "", "http://",
+    ],
+)  # fmt: skip
+def test_other_addresses_are_refused(site: Site, url: str) -> None:
+    with pytest.raises(ModelRetry):
+        call(own(site), url)
+
+
+def test_hosts_are_allowed_by_name_below_a_name_and_by_port() -> None:
+    tool = http_tool(["*.example.org", "api.example.com:8443"])
+
+    for url in (
+        "http://example.org/",
+        "http://evilexample.org/",
+        "https://api.example.com/",
+        "https://a.example.org:8080/",
+    ):
+        with pytest.raises(ModelRetry, match="is not allowed here"):
+            call(tool, url)
+
+
+def test_methods_are_those_that_are_named_and_others_than_reading_are_dangerous(site: Site) -> None:
+    reading, writing = own(site), own(site, methods=["GET", "POST"])
+
+    assert (reading.metadata or {})["dangerous"] is False
+    assert (writing.metadata or {}) == {"effect": "at_most_once", "dangerous": True, "untrusted": True}
+    assert call(writing, site.url("/x"), "POST", "{}")["status"] == 200
+    with pytest.raises(ModelRetry, match="method POST is not allowed"):
+        call(reading, site.url("/x"), "POST", "{}")
+    with pytest.raises(Permanent):
+        http_tool([])
+
+
+@pytest.mark.django_db
+def test_what_it_reads_is_fenced_and_taints_the_run(site: Site) -> None:
+    script = Turns([("http", {"url": site.url("/page")})], "read")
+    llm = LlmAgent(script.model, name="reader", tools=[own(site)])
+    seen: list[Any] = []
+
+    def body(run: Any) -> str:
+        result = run.llm(llm, "Read it.")
+        seen.extend(
+            part for message in result.all_messages() for part in message.parts if isinstance(part, ToolReturnPart)
+        )
+        return str(result.output)
+
+    done = run_agent(Agent(name="x", body=body, durable=True))
+
+    assert done.is_tainted
+    [part] = seen
+    assert part.content.startswith('<untrusted-data mark="')
+    assert json.dumps("hello from /page") in part.content
