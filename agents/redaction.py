@@ -14,6 +14,7 @@ from typing import Any
 
 MARK = "[secret]"
 SHORTEST = 8  # characters: the letters of a shorter text are everywhere
+NESTED = 3  # JSON in a text of JSON, as the arguments of a tool stand in an answer, which stands in a message
 WORD = re.compile(
     r"[a-z]{1,15}|[0-9]{1,9}"
 )  # no secret, whatever it is used for: it would be blotted out of plain sentences
@@ -66,7 +67,12 @@ def redacted_json(value: Any) -> Any:
 
 
 def _shapes_of(secret: str) -> Iterable[str]:
-    """As it stands in a text, in JSON, in a traceback, and each of that in HTML."""
-    for shape in (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1]):
-        yield shape
-        yield escape(shape)
+    """As it stands in a text, in JSON, also as a text in JSON, in a traceback, and each of that in HTML."""
+    for ensure_ascii in (True, False):
+        shape = secret
+        for _ in range(NESTED + 1):
+            yield shape
+            yield escape(shape)
+            shape = json.dumps(shape, ensure_ascii=ensure_ascii)[1:-1]
+    yield repr(secret)[1:-1]
+    yield escape(repr(secret)[1:-1])
