@@ -41,8 +41,13 @@ def connect() -> None:
     ports.outside = {PERIODIC_TASK: send_periodic_task}
     ports.slow = {ALARM: alarms.send}
     ports.slow_looks.append(alarms.Watch())
-    redaction.know(*secrets_of_settings())
+    know_secrets()
     redaction.look_up = lambda: chain(secrets_of_environment(), plain_secrets())
+
+
+def know_secrets() -> None:
+    """Those that a process knows when it begins; those that come later are looked up before each call of a model."""
+    redaction.know(*secrets_of_settings(), *secrets_of_environment())
 
 
 def runs_finished(payloads: Sequence[dict[str, Any]]) -> None:

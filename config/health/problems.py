@@ -9,8 +9,8 @@ from django.conf import settings
 
 from agents.durations import in_words
 from config.health.situation import BROKEN_SHOWN, COUNTED, FAILING_SHOWN, LATE, Process, Situation, Transaction
-from runs.budgets.room import amount_in_words
 from runs.actions.stop_agents import EVERY
+from runs.budgets.room import amount_in_words
 from runs.models import Alarm, Worker
 from runs.queues.state import SAMPLE, QueueState
 from triggers.dispatch.erring import COUNTED as ERRORS_COUNTED

@@ -9,7 +9,7 @@ from django.db import migrations
 LOOKED_AT = ("agents", "runs", "triggers", "django_celery_beat", "django_celery_results")
 HIDDEN = ("view_secret",)
 OPERATED = {
-    "runs": ("requeue_run", "cancel_run", "fork_run", "signal_run", "resolve_run", "pause_queue", "stop_agent"),
+    "runs": ("requeue_run", "cancel_run", "fork_run", "signal_run", "resolve_run", "pause_queue"),
     "triggers": ("fire_trigger", "pause_trigger", "replay_event", "backfill_schedule"),
 }
 
@@ -40,7 +40,7 @@ class Migration(migrations.Migration):
     initial = True
     dependencies = [
         ("agents", "0001_initial"),
-        ("runs", "0007_stop"),
+        ("runs", "0002_rules"),
         ("triggers", "0002_rules"),
         ("auth", "0012_alter_user_first_name_max_length"),
         ("contenttypes", "0002_remove_content_type_name"),

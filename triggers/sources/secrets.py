@@ -13,6 +13,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from agents.redaction import know
 from runs.audit import record, record_about
 from triggers.models import Secret, Source
 from triggers.sources.webhooks.scheme import schemes
@@ -39,7 +40,9 @@ def encrypt(plain: bytes) -> bytes:
 
 def decrypt(ciphertext: bytes | memoryview) -> bytes:
     """The plain text. Raises cryptography.fernet.InvalidToken if no key can decrypt it."""
-    return _keys().decrypt(bytes(ciphertext))
+    plain = _keys().decrypt(bytes(ciphertext))
+    know(plain.decode(errors="replace"))
+    return plain
 
 
 def plain_secrets() -> Iterator[str]:
@@ -56,6 +59,7 @@ def add_secret(source: Source, plain: str, *, grace: timedelta = GRACE, by: str)
     with transaction.atomic():
         _end_others(source, grace)
         secret = Secret.objects.create(source=source, ciphertext=encrypt(cleaned.encode()))
+        know(cleaned)
         record(by, "add secret", source, secret=secret.pk, grace_seconds=int(grace.total_seconds()))
     return secret
 

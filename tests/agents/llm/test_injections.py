@@ -80,9 +80,9 @@ class World:
         self.mail: Any = ""
         self.reader = LlmAgent(FunctionModel(obedient), name="reader")
         self.clerk = LlmAgent(FunctionModel(obedient), name="clerk")
-        self.clerk.tool_plain(self.pay, metadata={"effect": "at_most_once", "dangerous": True})
+        self.clerk.tool_plain(metadata={"effect": "at_most_once", "dangerous": True})(self.pay)
         self.clerk.tool_plain(self.note)
-        self.clerk.tool_plain(self.inbox, metadata={"effect": "read", "untrusted": True})
+        self.clerk.tool_plain(metadata={"effect": "read", "untrusted": True})(self.inbox)
 
     def pay(self, cents: int) -> str:
         self.paid.append(cents)

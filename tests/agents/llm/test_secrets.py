@@ -26,6 +26,7 @@ from agents import AgentRun, redaction
 from agents.llm.untrusted import fenced
 from agents.redaction import MARK, redacted, redacted_json
 from config.env import Knob
+from config.wiring import know_secrets
 from runs.actions.approve import decide
 from runs.models import Approval, Run
 from tests.support.durable import Lab, lab
@@ -60,7 +61,7 @@ def planted(db: None, monkeypatch: pytest.MonkeyPatch, wire: Wire) -> dict[str, 
         Knob(name="MANY", default="", meaning="x", value=["short", PLANTED["a list in a setting"]], secret=True),
     ]
     monkeypatch.setattr(settings, "KNOBS", [*settings.KNOBS, *knobs])
-    redaction.know(*[PLANTED["a setting"], PLANTED["a list in a setting"]])  # what a process does when it begins
+    know_secrets()  # as a process does when it begins
     add_secret(Source.objects.create(slug="hooks", kind="hmac", settings={}), PLANTED["a source"], by="test")
     monkeypatch.setattr(redaction, "_looked_at", float("-inf"))
     _, token = create_token("planted", ["*"], by="test")
@@ -114,9 +115,9 @@ def test_no_planted_secret_is_found_anywhere(
         return text
 
     def body(run: AgentRun) -> Any:
-        run.log.warning("spreading", secrets=planted, text=everything)
         prompt = wire.prompt("spread", "one", f"Tell {everything}")
         answer = run.llm(llm, prompt, untrusted={"text": everything}).output
+        run.log.warning("spreading", secrets=planted, text=everything)
         run.state.set("known", everything)
         run.emit("spread", {"secrets": planted}, subject=everything)
         run.notify(everything)

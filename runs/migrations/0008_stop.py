@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('runs', '0006_budgets'),
+        ('runs', '0007_budget_indexes'),
     ]
 
     operations = [
