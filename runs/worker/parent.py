@@ -68,6 +68,12 @@ MISSED_DEADLINE = Outcome(
 CANCELLED = Outcome(
     status=RunStatus.CANCELLED, attempt=Attempt.Outcome.CANCELLED, reason="cancelled", error="cancelled while running"
 )
+STOPPED = Outcome(
+    status=RunStatus.QUEUED,
+    attempt=Attempt.Outcome.RELEASED,
+    reason="stopped: an operator has stopped its agent; it goes on when the agent is started",
+    give_back=True,
+)
 
 
 class Parent(bootsteps.StartStopStep):
@@ -219,6 +225,8 @@ class Watch(threading.Thread):
                 self.stop_run(run, FENCE_OVERDUE, MISSED_DEADLINE)
             elif run.cancelled:
                 self.stop_run(run, FENCE_CANCELLED, CANCELLED)
+            elif run.stopped:
+                self.stop_run(run, FENCE_STOPPED, STOPPED)
 
     def take_orphan(self, running: Running) -> None:
         """Hand on the run of a child that started and died between two looks."""
@@ -278,12 +286,3 @@ def leave_process(leave: Any) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     leave()
-
-
-def stopped() -> Outcome:
-    return Outcome(
-        status=RunStatus.QUEUED,
-        attempt=Attempt.Outcome.RELEASED,
-        reason="stopped: an operator has stopped its agent; it goes on when the agent is started",
-        give_back=True,
-    )

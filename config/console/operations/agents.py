@@ -78,7 +78,7 @@ class AgentPanel(Panel):
 
     def stop_view(self, request: HttpRequest, name: str) -> HttpResponse:
         agent = self._agent(request, name)
-        form = StopForm(request.POST or None)
+        form = StopForm(request.POST if request.method == "POST" else None)
         if request.method == "POST" and form.is_valid():
             return self._stop(request, agent, form.cleaned_data["reason"])
         return self._ask(request, form, agent, title=f"Stop {called(agent)}", submit="Stop", said=STOPS)

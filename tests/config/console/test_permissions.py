@@ -13,7 +13,7 @@ from django.utils import timezone
 from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask, SolarSchedule
 from django_celery_results.models import TaskResult
 
-from runs.models import Queue
+from runs.models import AgentStop, Queue
 from tests.config.console.conftest import LogIn
 from tests.support.console import make_one_of_each
 
@@ -21,6 +21,9 @@ pytestmark = pytest.mark.django_db
 PANELS = list(admin.site._registry.items())
 # Pages on which a POST is read as a question: they show something and change nothing.
 QUESTIONS = {
+    "admin:runs_agentstop_agents",
+    "admin:runs_agentstop_change",
+    "admin:runs_agentstop_changelist",
     "admin:runs_queue_processes",
     "admin:runs_queue_restored",
     "admin:runs_queue_changelist",
@@ -84,6 +87,7 @@ def one_of_every_model() -> dict[str, Any]:
     every = IntervalSchedule.objects.create(every=1, period="hours")
     rows["django_celery_beat_periodictask"] = PeriodicTask.objects.create(name="mails", task="mails", interval=every)
     rows["runs_queue"] = Queue.objects.get_or_create(name="default")[0]
+    rows["runs_agentstop"] = AgentStop.objects.create(agent="stopped", stopped_by="test")
     rows["auth_user"] = User.objects.create_superuser("root", password="x")
     rows["auth_group"] = Group.objects.get(name="viewer")
     made = (

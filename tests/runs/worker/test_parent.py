@@ -14,7 +14,7 @@ from billiard.context import Process
 from django.db import OperationalError, connection
 from django.db.models.functions import Now
 
-from runs.models import Run, Worker
+from runs.models import AgentStop, Run, Worker
 from runs.processes import lease
 from runs.worker import parent
 from runs.worker.parent import Watch
@@ -153,3 +153,17 @@ def test_a_run_overdue_because_the_database_was_away_may_still_say_how_it_ended(
     run.refresh_from_db()
     assert run.status == "failed"
     assert child.process.wait(5) == -signal.SIGKILL
+
+
+def test_a_run_of_a_stopped_agent_is_ended_and_waits(watch: Watch, pool: list[Any]) -> None:
+    child = Child()
+    pool.append(child)
+    run = running(child, deadline_at="2100-01-01T00:00Z")
+    AgentStop.objects.create(agent=run.agent, stopped_by="ann")
+
+    watch.renew()
+
+    run.refresh_from_db()
+    assert (run.status, run.ready_at is not None) == ("queued", True)
+    assert "an operator has stopped its agent" in run.status_reason
+    assert child.process.wait() == -signal.SIGKILL

@@ -1,0 +1,43 @@
+"""The Agents page stops and starts agents, and every page says what is stopped; so does the API."""
+
+from typing import Any
+
+from django.test import Client
+
+from agents import registry
+from runs.models import AgentStop
+from tests.support.api import Api
+
+PAGE = "/admin/runs/agentstop/agents/"
+NAME = registry.all_agents()[0].name
+
+
+def test_an_agent_is_stopped_and_started_on_its_page(admin: Client) -> None:
+    assert f"/admin/runs/agentstop/{NAME}/stop/" in admin.get(PAGE).content.decode()
+
+    answer = admin.post(f"/admin/runs/agentstop/{NAME}/stop/", {"reason": "odd answers"}, follow=True)
+
+    assert "Nothing of it was running." in answer.content.decode()
+    stop = AgentStop.objects.get()
+    assert (stop.agent, stop.reason) == (NAME, "odd answers")
+    for path in (PAGE, "/admin/"):
+        assert f"Agent {NAME} is stopped" in admin.get(path).content.decode()
+    admin.post(f"/admin/runs/agentstop/{NAME}/start/", follow=True)
+    assert not AgentStop.objects.exists()
+
+
+def test_all_are_stopped_at_once(admin: Client) -> None:
+    admin.post("/admin/runs/agentstop/all/stop/", follow=True)
+
+    assert "stopped with all agents" in admin.get(PAGE).content.decode()
+    assert AgentStop.objects.get().agent == "*"
+
+
+def test_the_api_stops_and_starts(db: None) -> None:
+    api = Api()
+    stopped: Any = api.post(f"agents/{NAME}/stop/", {"reason": "x"})
+    assert (stopped.status, stopped.body["stopped_runs"], stopped.body["stopped_reason"]) == (200, [], "x")
+    assert api.post(f"agents/{NAME}/stop/", {}).status == 409
+    assert [one["name"] for one in api.get("agents/").body["results"] if one["stopped_at"]] == [NAME]
+    assert api.post(f"agents/{NAME}/start/").body["stopped_at"] is None
+    assert api.get("agents/nowhere/").status == 404
