@@ -24,6 +24,7 @@ QUESTIONS = {
     "admin:runs_agentstop_agents",
     "admin:runs_agentstop_change",
     "admin:runs_agentstop_changelist",
+    "admin:runs_budget_spending",
     "admin:runs_queue_processes",
     "admin:runs_queue_restored",
     "admin:runs_queue_changelist",
