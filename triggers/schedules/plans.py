@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from django.db.models import F, Prefetch, prefetch_related_objects
+from django.db.models import F, Prefetch
 from django.db.models.functions import Coalesce
 
 from runs.db.sql import database_now
@@ -153,9 +153,12 @@ def _step(
 
 
 def _unsettled(schedule: Schedule) -> Sequence[Revision]:
-    prefetch_related_objects([schedule], UNSETTLED)
-    found: Sequence[Revision] = getattr(schedule, "unsettled")  # noqa: B009  (unknown to the model)
-    return found
+    listed: Sequence[Revision] = getattr(schedule, "unsettled", ())
+    if listed or (hasattr(schedule, "unsettled") and schedule.accounted_until is None):
+        return listed
+    # As of the moment when the schedule was read: Beat may have accounted for its edits since.
+    begun = schedule.accounted_until or schedule.created_at
+    return list(schedule.revisions.filter(until__gt=begun).order_by("until", "id"))
 
 
 def _period(definition: Definition, since: datetime, until: datetime | None, grid: Grid) -> Period:
