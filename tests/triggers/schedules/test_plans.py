@@ -20,7 +20,7 @@ from triggers.schedules.calendars import create_calendar
 from triggers.schedules.definition import Definition, Draft
 from triggers.schedules.edit import create_schedule
 from triggers.schedules.firing import due
-from triggers.schedules.plans import UNSETTLED, next_fire, periods_of, plan_of
+from triggers.schedules.plans import UNSETTLED, history_of, next_fire, plan_of
 from triggers.schedules.preview import preview, upcoming
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.interval import Interval
@@ -89,7 +89,7 @@ def require_agreement(schedule: Schedule, now: datetime) -> None:
     anchors = {
         "preview": anchor(plan_of(schedule)),
         "backfill": anchor(plan_from(schedule, datetime(2051, 1, 1, tzinfo=UTC))),
-        "why": anchor(periods_of(schedule)[-1].plan),
+        "why": anchor(history_of(schedule)[-1].plan),
         "upcoming": anchor(clocks([schedule])[0].plan),
     }
     told = upcoming(schedule, 2)
@@ -149,7 +149,7 @@ def test_why_counts_each_definition_that_beat_had_not_seen_from_its_edit() -> No
         edit(schedule, BEGIN + number * HOUR, interval=every(minutes))
     edit(schedule, BEGIN + 3 * HOUR, jitter=MINUTE)
 
-    told = [anchor(period.plan) for period in periods_of(fresh(schedule))]
+    told = [anchor(held.plan) for held in history_of(fresh(schedule))]
 
     due.settle(BEGIN + 4 * HOUR)
     assert told == [BEGIN, BEGIN + HOUR, BEGIN + 2 * HOUR, BEGIN + 2 * HOUR]
