@@ -36,6 +36,7 @@ class DatabaseStore(Store):
         self.steps = {step.key: step for step in steps}
         self.waits = {wait.key: wait for wait in waits}
         self.has_progressed = False
+        self.intents: set[str] = set()  # steps of this claim whose outcome is unknown
         self.has_journal = claim.has_journal  # does the run's row say so?
 
     @property
@@ -86,15 +87,19 @@ class DatabaseStore(Store):
         def committed() -> None:
             self.has_progressed |= is_progress
             self.has_journal = True
+            self.intents -= {entry.key for entry in entries}
+            self.intents |= {entry.key for entry in entries if entry.status == "started"}
 
         transaction.on_commit(committed)
         return is_wanted_back
 
     def forget(self, key: str) -> None:
         progress.forget_intent(self.claim, key)
+        self.intents.discard(key)
 
     def record_late(self, key: str, output: str, effects: Effects) -> None:
         progress.record_late(self.claim, key, output, effects)
+        self.intents.discard(key)
 
     @property
     def in_transaction(self) -> bool:
