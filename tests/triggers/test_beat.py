@@ -120,6 +120,15 @@ def test_a_batch_takes_the_oldest_first() -> None:
 # Missed ticks
 
 
+def test_skip_fires_no_missed_tick() -> None:
+    schedule = make_schedule(every(HOUR), catch_up="skip")
+
+    assert fire_all(NINE + 5 * HOUR + 10 * MINUTE) == []
+    schedule.refresh_from_db()
+    assert schedule.next_fire_at == NINE + 6 * HOUR
+    assert schedule.task.last_run_at is None
+
+
 def test_all_fires_every_missed_tick_batch_by_batch() -> None:
     make_schedule(every(MINUTE), catch_up="all")
 

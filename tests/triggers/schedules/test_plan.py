@@ -55,6 +55,16 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> Call
 # What is closed
 
 
+def test_excluded_day_lasts_from_midnight_to_midnight_in_its_zone() -> None:
+    office = plan(days="2050-03-08 Founders' day", zone=VIENNA)
+    hours = [
+        fire for fire in islice(office.fires(MONDAY), 60) if at("2050-03-07T20:00") <= fire < at("2050-03-09T02:00")
+    ]
+    assert hours == [at("2050-03-07T20:00") + k * HOUR for k in range(3)] + [
+        at("2050-03-08T23:00") + k * HOUR for k in range(3)
+    ]
+
+
 def test_rule_that_only_names_closed_times_never_fires() -> None:
     assert list(plan(Cron.parse("0 3 * * *"), hours="09:00-17:00").fires(MONDAY)) == []
 
