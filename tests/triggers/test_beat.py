@@ -170,6 +170,12 @@ def test_tick_superseded_by_a_later_one_was_missed(catch_up: str) -> None:
     assert fire_all(NINE + timedelta(seconds=21)) == [NINE + timedelta(seconds=20)]
 
 
+def test_missed_ticks_end_where_the_task_expires() -> None:
+    make_schedule(every(HOUR), catch_up="latest", expires=NINE + 3 * HOUR + MINUTE)
+
+    assert fire_all(NINE + 9 * HOUR) == [NINE + 3 * HOUR]
+
+
 # Once, and limits
 
 
@@ -213,6 +219,12 @@ def test_closed_times_before_a_one_off_fires_are_skips() -> None:
 
     assert fire_all(NINE + 9 * HOUR) == [NINE + 3 * HOUR]
     assert skipped() == [("inactive", NINE + HOUR, NINE + 2 * HOUR, 2)]
+
+
+def test_crontab_waits_for_its_start() -> None:
+    make_schedule(Cron.parse("0 * * * *"), start_time=NINE + 2 * HOUR, catch_up="all")
+
+    assert fire_all(NINE + 3 * HOUR) == [NINE + 2 * HOUR, NINE + 3 * HOUR]
 
 
 # Edits
