@@ -14,7 +14,10 @@ def parse_duration(value: str | float | timedelta) -> timedelta:
     if isinstance(value, timedelta):
         return value
     if isinstance(value, (int, float)):
-        return timedelta(seconds=value)
+        try:
+            return timedelta(seconds=value)
+        except OverflowError:
+            raise ValueError(f"{value!r} seconds are too long for the calendar") from None
     if len(value) > LONGEST_TEXT:
         raise ValueError(f'a duration has at most {LONGEST_TEXT} characters; use e.g. "90s", "30m", "1h30m" or "3d"')
     parts = PART.findall(value)

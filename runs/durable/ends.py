@@ -1,6 +1,7 @@
 """The outcome of a run whose body was interrupted."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -19,11 +20,25 @@ from runs.exceptions import RunLost
 from runs.models import Approval, Attempt, Wait
 from runs.states import RunStatus
 from runs.transitions.entries import ApprovalEntry, WaitEntry
-from runs.transitions.outcome import NoticeRow, Outcome, released
+from runs.transitions.outcome import NoticeRow, Outcome, released, unproved
 
 
 def outcome_of_end(end: BaseException, store: DatabaseStore) -> Outcome:
-    """RunLost: another process owns the run."""
+    """The outcome; uncertain instead of failed if it is unknown whether a step happened. RunLost: another process owns the run."""
+    outcome = _outcome_of_end(end, store)
+    if outcome.status != RunStatus.FAILED or not store.intents:
+        return outcome
+    step = min(store.intents)
+    return replace(
+        outcome,
+        status=RunStatus.UNCERTAIN,
+        reason=unproved(step, outcome.reason),
+        holds_key=_holds_key(store.claim),
+        unproved=step,
+    )
+
+
+def _outcome_of_end(end: BaseException, store: DatabaseStore) -> Outcome:
     claim = store.claim
     match end:
         case Waiting():

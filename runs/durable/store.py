@@ -40,6 +40,7 @@ class DatabaseStore(Store):
         self.waits = {wait.key: wait for wait in waits}
         self.reservations = Reservations(claim)
         self.has_progressed = False
+        self.intents: set[str] = set()  # steps of this claim whose outcome is unknown
         self.has_journal = claim.has_journal  # does the run's row say so?
         self.is_tainted = self.is_known_tainted = claim.is_tainted
 
@@ -96,6 +97,8 @@ class DatabaseStore(Store):
             self.has_journal = True
             self.is_known_tainted |= is_tainted
             self.reservations.forget(entries)
+            self.intents -= {entry.key for entry in entries}
+            self.intents |= {entry.key for entry in entries if entry.status == "started"}
 
         transaction.on_commit(committed)
         if has_freed:
@@ -117,9 +120,11 @@ class DatabaseStore(Store):
 
     def forget(self, key: str) -> None:
         progress.forget_intent(self.claim, key)
+        self.intents.discard(key)
 
     def record_late(self, key: str, output: str, effects: Effects) -> None:
         progress.record_late(self.claim, key, output, effects, is_tainted=self.is_tainted)
+        self.intents.discard(key)
 
     @property
     def in_transaction(self) -> bool:

@@ -28,6 +28,12 @@ def since(text: str) -> datetime:
     """An instant, in UTC unless it has an offset, or a duration ago."""
     try:
         return timezone.now() - parse_duration(text)
+    except OverflowError:
+        raise ArgumentTypeError(f"{text!r} is too long for the calendar") from None
     except ValueError:
-        at = instant(text)
+        pass
+    try:
+        at = parse_instant(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{error}; or a duration ago, e.g. 2h or 3d") from None
     return at if at.tzinfo else at.replace(tzinfo=UTC)

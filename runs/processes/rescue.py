@@ -13,14 +13,14 @@ from django.db import DatabaseError, OperationalError
 from runs.db.patience import is_locked, session_waits
 from runs.db.sql import execute, fetch, fetch_column
 from runs.failpoints import failpoint
-from runs.models import Attempt, Run
+from runs.models import Attempt, Run, Step
 from runs.models.run import UNPARSED
 from runs.policy import Policy
 from runs.processes.lease import patience
 from runs.processes.timeline import FAILED_OVER
 from runs.states import RunStatus
 from runs.transitions.leave import take_away
-from runs.transitions.outcome import Outcome, released, ticket_of
+from runs.transitions.outcome import Outcome, released, ticket_of, unproved
 
 log = structlog.get_logger(__name__)
 
@@ -110,8 +110,23 @@ def lost_outcome(run: Run, reason: str) -> Outcome:
     elif run.worker and run.worker.stopped_reason == FAILED_OVER:
         return replace(released("the database failed over"), error="released: the database failed over")
     elif not policy_of(run).attempts_left(run.attempt):
-        status, why = RunStatus.FAILED, f"attempts used up ({run.attempt})"
+        outcome = Outcome(status=RunStatus.FAILED, reason=f"attempts used up ({run.attempt})")
+        return replace(left_to_a_person(run, outcome), attempt=Attempt.Outcome.LOST, error=reason)
     return Outcome(status=status, attempt=Attempt.Outcome.LOST, reason=why, error=reason)
+
+
+def left_to_a_person(run: Run, outcome: Outcome) -> Outcome:
+    """A run with a step whose outcome is unknown does not fail: a person decides. Its session has ended, so it begins no other."""
+    step = run.steps.filter(status=Step.Status.STARTED).order_by("position").first()
+    if step is None:
+        return outcome
+    return replace(
+        outcome,
+        status=RunStatus.UNCERTAIN,
+        reason=unproved(step.key, outcome.reason),
+        holds_key=policy_of(run).holds_key_while_waiting(run.key_limit),
+        unproved=step.key,
+    )
 
 
 def policy_of(run: Run) -> Policy:

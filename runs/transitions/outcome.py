@@ -73,6 +73,13 @@ def released(reason: str) -> Outcome:
     )
 
 
+def unproved(step: str, reason: str) -> str:
+    """Why a run is uncertain that would have failed."""
+    return (
+        f"step {step!r} was begun and its end is not recorded: it is unknown whether it happened. {reason.capitalize()}"
+    )
+
+
 GOES_ON = frozenset({RunStatus.QUEUED, RunStatus.WAITING, RunStatus.UNCERTAIN})
 
 

@@ -35,6 +35,12 @@ def test_another_text_is_refused_with_an_example(written: str) -> None:
         parse_duration(written)
 
 
+@pytest.mark.parametrize("written", ["99999999999w", 1e30, float("inf")])
+def test_a_duration_beyond_the_calendar_is_refused_in_words(written: str | float) -> None:
+    with pytest.raises(ValueError, match="too long for the calendar"):
+        parse_duration(written)
+
+
 @given(st.integers(0, 10_000), st.sampled_from(sorted(UNITS)))
 def test_every_unit_has_the_length_of_a_timedelta(number: int, unit: str) -> None:
     assert parse_duration(f"{number}{unit}") == timedelta(**{UNITS[unit]: number})

@@ -1,6 +1,7 @@
 """Forking, resolving, signalling and deciding on the command line, and doing one thing to all runs a filter finds."""
 
 import json
+from argparse import ArgumentTypeError
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -173,3 +174,9 @@ def test_since_is_a_duration_ago_or_an_instant() -> None:
     assert abs(since("2h") - (timezone.now() - timedelta(hours=2))) < timedelta(seconds=5)
     assert since("2026-05-01T08:00") == since("2026-05-01T10:00+02:00") == datetime(2026, 5, 1, 8, tzinfo=UTC)
     assert run_command("requeue", "--since", "soon")[2] is False
+
+
+@pytest.mark.parametrize(("text", "remedy"), [("soon", "a duration ago, e.g. 2h"), ("99999999w", "too long")])
+def test_what_since_cannot_be_gets_an_error_with_forms_that_work(text: str, remedy: str) -> None:
+    with pytest.raises(ArgumentTypeError, match=remedy):
+        since(text)

@@ -8,60 +8,18 @@ from random import Random
 from django.db import connection, transaction
 from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask
 
-from tests.support.brute_force import (
-    DAY,
-    MINUTE,
-    NONE,
-    Crontab,
-    Every,
-    Expected,
-    Hours,
-    Once,
-)
+from tests.support.brute_force import DAY, MINUTE, NONE, Crontab, Every, Expected, Hours, Once
 from triggers.models import ExclusionCalendar, Revision, Schedule, Trigger
 
 ZONES = [
-    "Africa/Cairo",
-    "Africa/Casablanca",
-    "Africa/Johannesburg",
-    "America/Adak",
-    "America/Anchorage",
-    "America/Argentina/Buenos_Aires",
-    "America/Chicago",
-    "America/Denver",
-    "America/Havana",
-    "America/Los_Angeles",
-    "America/New_York",
-    "America/Nuuk",
-    "America/Phoenix",
-    "America/Santiago",
-    "America/St_Johns",
-    "Antarctica/Troll",
-    "Asia/Beirut",
-    "Asia/Jerusalem",
-    "Asia/Kathmandu",
-    "Asia/Kolkata",
-    "Asia/Tehran",
-    "Asia/Tokyo",
-    "Atlantic/Azores",
-    "Australia/Adelaide",
-    "Australia/Eucla",
-    "Australia/Lord_Howe",
-    "Australia/Sydney",
-    "Europe/Athens",
-    "Europe/Chisinau",
-    "Europe/Dublin",
-    "Europe/London",
-    "Europe/Moscow",
-    "Europe/Vienna",
-    "Pacific/Apia",
-    "Pacific/Auckland",
-    "Pacific/Chatham",
-    "Pacific/Easter",
-    "Pacific/Kiritimati",
-    "Pacific/Norfolk",
-    "UTC",
-]
+    "Africa/Cairo", "Africa/Casablanca", "Africa/Johannesburg", "America/Adak", "America/Anchorage",
+    "America/Argentina/Buenos_Aires", "America/Chicago", "America/Denver", "America/Havana", "America/Los_Angeles",
+    "America/New_York", "America/Nuuk", "America/Phoenix", "America/Santiago", "America/St_Johns", "Antarctica/Troll",
+    "Asia/Beirut", "Asia/Jerusalem", "Asia/Kathmandu", "Asia/Kolkata", "Asia/Tehran", "Asia/Tokyo", "Atlantic/Azores",
+    "Australia/Adelaide", "Australia/Eucla", "Australia/Lord_Howe", "Australia/Sydney", "Europe/Athens",
+    "Europe/Chisinau", "Europe/Dublin", "Europe/London", "Europe/Moscow", "Europe/Vienna", "Pacific/Apia",
+    "Pacific/Auckland", "Pacific/Chatham", "Pacific/Easter", "Pacific/Kiritimati", "Pacific/Norfolk", "UTC",
+]  # fmt: skip
 WEEKDAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 LENGTHS = [*(timedelta(seconds=n) for n in (433, 1000, 3601)), *(n * MINUTE for n in (7, 45, 60, 90, 360, 1440, 2881))]

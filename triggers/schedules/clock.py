@@ -53,6 +53,7 @@ def clock(instant: datetime, zone: ZoneInfo) -> str:
 
 
 NONE = timedelta(0)
+WITH_OFFSET = "2026-12-01T09:00+01:00"
 LONGEST_TEXT = 300  # characters of a rule, or of any part of one: no parser is asked to read more
 LONGEST_ZONE = 100  # characters of the name of a zone
 FIRST_YEAR, LAST_YEAR = 1900, 9998  # of instants: within them, arithmetic does not leave the calendar
@@ -74,13 +75,14 @@ def aware(instant: str | datetime) -> datetime:
     """The instant in UTC; RuleError if it has no offset, or is beyond the calendar."""
     try:
         at = parse_instant(instant) if isinstance(instant, str) else instant
+    except ValueError:
+        raise RuleError(f"{instant!s:.100} is not a date and time with an offset; use e.g. {WITH_OFFSET}") from None
+    if at.tzinfo is None:
+        raise RuleError(f"{instant!s} has no offset; use e.g. {WITH_OFFSET}")
+    try:
         in_utc = at.astimezone(UTC)
-    except ValueError as error:
-        raise RuleError(str(error)) from None
     except OverflowError:
         raise RuleError(f"{instant} is beyond the calendar") from None
-    if at.tzinfo is None:
-        raise RuleError(f"{instant!s} has no offset; use e.g. 2026-12-01T09:00+01:00")
     refuse_beyond(in_utc)
     return in_utc
 

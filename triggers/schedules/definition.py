@@ -104,6 +104,12 @@ class Definition:
         return zone_of(crontab["zone"] if crontab else "UTC")
 
     @property
+    def clock(self) -> ZoneInfo:
+        """The zone of its crontab, else that of its active hours, or UTC. RuleError as `zone`."""
+        own = "" if self.values.get("crontab") else self.values.get("active_zone")
+        return zone_of(own) if own else self.zone
+
+    @property
     def spec(self) -> str:
         """The rule and its start, to tell whether an edit changed them; RuleError as `rule`."""
         rule, start = self.rule(), self.start
@@ -135,16 +141,6 @@ class Definition:
             return self.rule().words
         except RuleError as error:
             return str(error)
-
-
-def definitions_of(schedule: Schedule) -> list[tuple[Definition, datetime, datetime | None]]:
-    """Every definition with the period in which it held, oldest first; the last holds now, until None."""
-    history: list[tuple[Definition, datetime, datetime | None]] = []
-    since = schedule.created_at
-    for revision in Revision.objects.filter(schedule=schedule.pk).order_by("until", "id"):
-        history.append((Definition.of(revision), since, revision.until))
-        since = revision.until
-    return [*history, (Definition.of(schedule), since, None)]
 
 
 def _values_of_rows(schedule: Schedule) -> dict[str, Any]:

@@ -30,7 +30,9 @@ from triggers.exceptions import RuleError
 from triggers.models import Revision, Schedule, Skip
 from triggers.schedules.clock import just_before
 from triggers.schedules.definition import ROWS, STATE
-from triggers.schedules.plan import CLOSED_IN_A_ROW, EVER, Plan, Stretch
+from triggers.schedules.firing.claim import THIS, claim_ids
+from triggers.schedules.firing.record import record_skips
+from triggers.schedules.plan import CLOSED_IN_A_ROW, EVER, Plan
 from triggers.schedules.plans import plan_of
 from triggers.schedules.rules.interval import Interval
 
@@ -39,11 +41,7 @@ log = structlog.get_logger(__name__)
 LATER = timedelta(seconds=1)
 SLOWEST = timedelta(days=3660)
 STEPS = 1000  # stretches of the past grid that are accounted for one by one
-CLAIM = """
-SELECT schedule.id FROM triggers_schedule schedule JOIN django_celery_beat_periodictask task ON task.id = schedule.task_id
-WHERE schedule.id = %s::bigint AND NOT schedule.stale AND (schedule.due_at IS NULL OR schedule.due_at > %s::timestamptz)
-FOR UPDATE SKIP LOCKED
-"""
+QUIET = "NOT schedule.stale AND (schedule.due_at IS NULL OR schedule.due_at > %s::timestamptz)"
 REVISE = f"""
 INSERT INTO triggers_revision (schedule_id, until, by, state)
 SELECT schedule.id, %s::timestamptz, %s::text, {STATE} FROM {ROWS} WHERE schedule.id = %s::bigint
@@ -115,7 +113,7 @@ def _heartbeats(trigger_id: UUID) -> Any:
 
 def _set(id: int, asked: Asked, now: datetime) -> bool:
     """False: it is locked, or Beat has to settle or fire it first."""
-    if not fetch(CLAIM, [id, now]):
+    if not claim_ids(QUIET + THIS, [now, id], "schedule.id", 1):
         return False
     # Read after the lock, in a new statement: an edit that came just before it is seen.
     schedule = Schedule.objects.select_related("task").get(pk=id)
@@ -149,7 +147,7 @@ def _move(schedule: Schedule, asked: Asked, now: datetime) -> None:
     due = new.due(wanted)
     begun = schedule.accounted_until or schedule.edited_at
 
-    _keep_what_held(schedule, asked, now)
+    execute(REVISE, [now, f"run:{asked.run}", schedule.pk])
     _account(schedule, old, asked, begun, now, wanted)
     moved = Schedule.objects.filter(
         Q(accounted_until=schedule.accounted_until) if schedule.accounted_until else Q(accounted_until=None),
@@ -187,28 +185,14 @@ def _open_from(plan: Plan, instant: datetime) -> datetime:
     raise RuleError("the heartbeat is never active again")
 
 
-def _keep_what_held(schedule: Schedule, asked: Asked, now: datetime) -> None:
-    execute(REVISE, [now, f"run:{asked.run}", schedule.pk])
-
-
 def _account(schedule: Schedule, old: Plan, asked: Asked, begun: datetime, now: datetime, wanted: datetime) -> None:
     """What the old grid names until the time that is wanted does not fire."""
     steps = repeat(True, STEPS)
     past, reached = old.account(begun, now, [], [(EVER, Skip.Reason.PACED)], partial(next, steps, False))
     # The grid moves now: where the past is long, the rest of it has one reason.
     ahead = old.together(max(begun, reached), just_before(wanted), Skip.Reason.PACED)
-    Skip.objects.bulk_create((_skip(schedule, stretch, asked) for stretch in (*past, *ahead)), ignore_conflicts=True)
-
-
-def _skip(schedule: Schedule, stretch: Stretch, asked: Asked) -> Skip:
-    return Skip(
-        schedule=schedule,
-        reason=stretch.reason,
-        first=stretch.first,
-        last=stretch.last,
-        count=stretch.count,
-        detail=asked.words if stretch.reason == Skip.Reason.PACED else stretch.detail,
-    )
+    told = (replace(one, detail=asked.words) if one.reason == Skip.Reason.PACED else one for one in (*past, *ahead))
+    record_skips((schedule.pk, one) for one in told)
 
 
 def _drop(asked: Asked, reason: str) -> None:

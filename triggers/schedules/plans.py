@@ -11,16 +11,19 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cached_property
+from zoneinfo import ZoneInfo
 
-from django.db.models import F, Prefetch, prefetch_related_objects
+from django.db.models import F, Prefetch
 from django.db.models.functions import Coalesce
 
 from runs.db.sql import database_now
 from triggers.exceptions import RuleError
 from triggers.models import Revision, Schedule
 from triggers.schedules.clock import just_before
-from triggers.schedules.definition import Definition, Draft, definitions_of
+from triggers.schedules.definition import Definition, Draft
 from triggers.schedules.plan import Plan
+from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.interval import Interval
 from triggers.schedules.rules.once import Clocked
 
@@ -36,7 +39,7 @@ UNSETTLED = Prefetch(
 
 @dataclass(frozen=True)
 class Grid:
-    """What an interval counts from, and the rule and start (`spec`) that this was worked out for."""
+    """The instant that an interval counts from, and the rule and start (`spec`) that it belongs to."""
 
     spec: str = ""
     anchor: datetime | None = None
@@ -50,16 +53,41 @@ class Grid:
         return Grid(spec, elsewhere if goes_on else definition.start or since)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Period:
-    """A definition that held after `since` up to and including `until` (None: it still does); without a plan it has a
-    problem."""
+@dataclass(frozen=True)
+class Held:
+    """A definition that held after `since` up to and including `until` (None: it still does), and the anchor of its interval."""
 
     definition: Definition
     since: datetime
     until: datetime | None
-    plan: Plan | None
-    problem: str = ""
+    anchor: datetime | None
+
+    @cached_property
+    def plan(self) -> Plan | None:
+        """None: it has a problem."""
+        with suppress(RuleError):
+            return self.definition.plan(self.anchor)
+        return None
+
+    @property
+    def problem(self) -> str:
+        try:
+            self.definition.plan(self.anchor)
+        except RuleError as error:
+            return str(error)
+        return ""
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """Of its crontab; else that of its active hours, or UTC."""
+        with suppress(RuleError):
+            return self.definition.clock
+        return ZoneInfo("UTC")
+
+    @property
+    def follows_elapsed_time(self) -> bool:
+        rule = self.plan and self.plan.rule
+        return rule is not None and (rule.is_wildcard if isinstance(rule, Cron) else True)
 
     def names(self, start: datetime, end: datetime) -> datetime | None:
         """The first nominal time from `start` on and before `end` that its rule names; it may be closed, or switched off."""
@@ -67,11 +95,11 @@ class Period:
         return nominal if nominal is not None and nominal < end else None
 
     def owns(self, start: datetime, end: datetime) -> datetime | None:
-        """Like `names`, but only nominal times that this period has to account for."""
+        """Like `names`, but only nominal times that this definition has to account for."""
         if self.until is None and self.plan and isinstance(self.plan.rule, Clocked):
             return self.names(start, end)  # however late its row came
-        after = timedelta(microseconds=1)
-        return self.names(max(start, self.since + after), end if self.until is None else min(end, self.until + after))
+        nominal = self.names(max(start, self.since + timedelta(microseconds=1)), end)
+        return nominal if nominal and (self.until is None or nominal <= self.until) else None
 
 
 def plan_of(source: Schedule | Draft) -> Plan:
@@ -82,21 +110,19 @@ def plan_of(source: Schedule | Draft) -> Plan:
     return definition.plan(_anchor(source, definition) if isinstance(definition.rule(), Interval) else None)
 
 
-def periods_of(schedule: Schedule) -> list[Period]:
+def history_of(schedule: Schedule) -> list[Held]:
     """Oldest first, without gaps; the last holds now."""
-    periods: list[Period] = []
-    grid = written = Grid()
-    was_off = False
-    for definition, since, until in definitions_of(schedule):
+    history: list[Held] = []
+    since, was_off, grid, written = schedule.created_at, False, Grid(), Grid()
+    for revision in Revision.objects.filter(schedule=schedule.pk).order_by("until", "id"):
+        definition = Definition.of(revision)
         if (told := Grid(str(definition.values.get("spec", "")), definition.anchor)) != written:
             grid, written, was_off = told, told, False  # Beat saw this definition before the next edit
-        with suppress(RuleError):
-            grid = grid.follow(definition, since, was_off=was_off, elsewhere=None)
-        was_off = not definition.enabled
-        periods.append(_period(definition, since, until, grid))
-    if periods[-1].plan:
-        periods[-1] = replace(periods[-1], plan=plan_of(schedule))
-    return periods
+        grid, _ = _step(grid, definition, since, was_off, elsewhere=None)
+        history.append(Held(definition, since, revision.until, grid.anchor))
+        since, was_off = revision.until, not definition.enabled
+    current = Definition.of(schedule)
+    return [*history, Held(current, since, None, _anchor(schedule, current))]
 
 
 def fired_elsewhere(schedule: Schedule) -> datetime | None:
@@ -153,13 +179,9 @@ def _step(
 
 
 def _unsettled(schedule: Schedule) -> Sequence[Revision]:
-    prefetch_related_objects([schedule], UNSETTLED)
-    found: Sequence[Revision] = getattr(schedule, "unsettled")  # noqa: B009  (unknown to the model)
-    return found
-
-
-def _period(definition: Definition, since: datetime, until: datetime | None, grid: Grid) -> Period:
-    try:
-        return Period(definition=definition, since=since, until=until, plan=definition.plan(grid.anchor))
-    except RuleError as error:
-        return Period(definition=definition, since=since, until=until, plan=None, problem=str(error))
+    listed: Sequence[Revision] = getattr(schedule, "unsettled", ())
+    if listed or (hasattr(schedule, "unsettled") and schedule.accounted_until is None):
+        return listed
+    # As of the moment when the schedule was read: Beat may have accounted for its edits since.
+    begun = schedule.accounted_until or schedule.created_at
+    return list(schedule.revisions.filter(until__gt=begun).order_by("until", "id"))

@@ -4,14 +4,20 @@ import contextlib
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.db.models.functions import Now
 
 from agents import AgentRun, Retry, StepFailed
 from agents.effects import Effects
+from agents.journal.engine import Journal
+from agents.journal.protocol import Place, StepRequest
+from runs.actions.resolve import resolve
 from runs.db.session import writing
 from runs.durable.progress import record_late
-from runs.executor import execute
+from runs.durable.store import DatabaseStore
+from runs.executor import execute, open_session, run_of
 from runs.models import Notification, Step, Worker
+from runs.processes.rescue import lost
 from tests.runs.db.test_session import end_session
 from tests.runs.durable.test_claims_of_the_docs import in_another_session, park
 from tests.support.durable import Lab, lab
@@ -108,3 +114,46 @@ def test_a_worker_that_stops_before_the_call_leaves_no_uncertain_run(lab: Lab) -
     Worker.objects.update(draining_at=None)
     lab.declare(lambda run: run.step("pay", lambda: calls.append("pay"), effect="at_most_once"))
     assert (lab.go_on(run).status, calls) == ("succeeded", ["pay"])
+
+
+class ProcessDied(BaseException):
+    """Passes through everything, as a kill -9 does."""
+
+
+def test_a_run_whose_process_died_in_a_call_on_its_last_attempt_is_left_to_a_person(lab: Lab) -> None:
+    calls: list[str] = []
+
+    def die() -> None:
+        calls.append("call")
+        raise ProcessDied
+
+    lab.declare(lambda run: run.step("pay", die, effect="at_most_once"))
+    made = make_run(event_id=make_event().id, trigger="durable", policy={"retries": 0, "durable": True})
+    claim = lab.claim()
+    assert claim
+    open_session(claim, begins=True)
+    with pytest.raises(ProcessDied):
+        run_of(claim, Journal(DatabaseStore(claim, [], []))).step("pay", die, effect="at_most_once")
+    connection.close()
+    made.refresh_from_db()
+
+    assert lost(made, "its worker was lost")
+
+    made.refresh_from_db()
+    assert (made.status, made.error) == ("uncertain", "its worker was lost")
+    assert "'pay'" in made.status_reason
+    resolve(made.id, outcome="happened", by="ann")
+    assert (lab.go_on(made).status, calls) == ("succeeded", ["call"])
+
+
+def test_a_body_that_fails_beside_a_call_with_an_unknown_outcome_leaves_that_to_a_person(lab: Lab) -> None:
+    def body(run: AgentRun) -> None:
+        step = StepRequest(place=Place(name="pay", key="1"), effect="at_most_once")
+        assert run._journal
+        run._journal.begin(step)  # a thread of the body's own is in the call
+        raise ValueError("the body fails meanwhile")
+
+    run = lab.run(body)
+
+    assert (run.status, run.error) == ("uncertain", "ValueError: the body fails meanwhile")
+    assert "'pay:1'" in run.status_reason

@@ -350,14 +350,4 @@ def test_a_calendar_that_makes_no_sense_is_400(body: dict[str, str], field: str)
     assert (answer.status, list(answer.body)) == (400, [field])
 
 
-def test_a_calendar_in_use_is_not_deleted() -> None:
-    calendar = ExclusionCalendar.objects.create(slug="at")
-    make_schedule().exclude.add(calendar)
-
-    answer = Api().delete("calendars/at/")
-
-    assert (answer.status, answer.body["status"]) == (409, "in_use")
-    assert "digest" in answer.body["detail"]
-
-
 # Permissions

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask
+from django_celery_beat.models import ClockedSchedule, CrontabSchedule, PeriodicTask
 
 from runs.exceptions import IllegalState
 from runs.models import AuditEntry, OutboxMessage
@@ -209,13 +209,3 @@ def test_a_preview_of_what_would_never_fire_says_what_to_change() -> None:
         preview(Clocked.parse("2001-01-01T00:00Z"))
 
     assert refused.value.field == "when"
-
-
-def test_an_edited_interval_is_shown_from_its_edit_on_before_beat_has_seen_it() -> None:
-    schedule = make(HOURLY)
-    due.settle()
-    IntervalSchedule.objects.update(every=2)
-
-    schedule = Schedule.objects.select_related("task__interval").get()
-
-    assert upcoming(schedule, 1) == [schedule.edited_at + timedelta(hours=2)]

@@ -22,10 +22,10 @@ from triggers.dispatch.batch import dispatch
 from triggers.dispatch.rules import Rules
 from triggers.exceptions import RuleError
 from triggers.models import Decision, Event, Revision, Schedule, Skip, Trigger
-from triggers.schedules.definition import definitions_of
 from triggers.schedules.edit import create_schedule
 from triggers.schedules.firing import due
 from triggers.schedules.heartbeats import set_pace
+from triggers.schedules.plans import history_of
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.interval import Interval
 from triggers.schedules.standing import check_ahead
@@ -93,16 +93,16 @@ def test_it_comes_when_its_agent_said_and_goes_on_from_there() -> None:
     assert Skip.objects.get().detail == f"run {RUN}: quiet night"
 
 
-def test_what_held_before_is_kept() -> None:
+def test_a_pace_keeps_the_definition_before_it() -> None:
     schedule = a_heartbeat()
     beat(NINE)
 
     paced(schedule, 2 * HOUR)
 
-    (before, _, until), (after, since, _) = definitions_of(again(schedule))
-    assert until == since == NINE + MINUTE
-    assert next(before.plan(before.anchor).raw(NINE - HOUR)) == NINE - HOUR / 2
-    assert next(after.plan(after.anchor).raw(NINE - HOUR)) == NINE + 2 * HOUR + MINUTE
+    before, after = history_of(again(schedule))
+    assert before.until == after.since == NINE + MINUTE
+    assert before.plan and next(before.plan.raw(NINE - HOUR)) == NINE - HOUR / 2
+    assert after.plan and next(after.plan.raw(NINE - HOUR)) == NINE + 2 * HOUR + MINUTE
     assert Revision.objects.get().by == f"run:{RUN}"
 
 
@@ -226,7 +226,7 @@ def test_what_was_put_off_for_one_heartbeat_of_a_trigger_moves_the_other_but_onc
     assert AuditEntry.objects.filter(action="pace").count() == 2
 
 
-def test_what_was_put_off_gives_way_to_an_edit_since() -> None:
+def test_a_later_edit_cancels_a_deferred_pace() -> None:
     schedule = a_heartbeat()
     beat(NINE)
     later = {**ask(schedule, 2 * HOUR), "since": (NINE + MINUTE).isoformat()}
@@ -240,7 +240,7 @@ def test_what_was_put_off_gives_way_to_an_edit_since() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_one_that_somebody_is_editing_is_looked_at_again_later() -> None:
+def test_a_locked_heartbeat_is_paced_later() -> None:
     schedule = a_heartbeat()
     beat(NINE)
 

@@ -17,14 +17,7 @@ from django.db.models import QuerySet
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
 from runs.models import OutboxMessage
-from tests.support.brute_force import (
-    DAY,
-    MINUTE,
-    NONE,
-    Crontab,
-    Every,
-    Expected,
-)
+from tests.support.brute_force import DAY, MINUTE, NONE, Crontab, Every, Expected
 from tests.support.random_schedules import ZONES, Dice, Sample, write
 from tests.support.triggers import make_trigger
 from triggers.models import Event, ExclusionCalendar, Schedule, Skip
@@ -368,7 +361,7 @@ def fires_of(row: Schedule) -> list[datetime]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_nominal_time_of_whatever_held_then_is_accounted_for(seed: int) -> None:
+def test_every_nominal_time_of_a_random_history_is_accounted_for(seed: int) -> None:
     life = Life(seed)
 
     life.play()

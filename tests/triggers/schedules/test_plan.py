@@ -55,17 +55,6 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> Call
 # What is closed
 
 
-def test_nothing_fires_outside_active_hours() -> None:
-    office = plan(hours="mon-fri 09:00-11:00")
-    fires = list(islice(office.fires(at("2050-03-11T09:30")), 3))
-    assert fires == [at("2050-03-11T10:00"), at("2050-03-14T09:00"), at("2050-03-14T10:00")]
-
-
-def test_active_hours_are_those_of_its_zone() -> None:
-    office = plan(hours="09:00-10:00", zone=VIENNA)
-    assert next(office.fires(MONDAY)) == at("2050-03-07T08:00")
-
-
 def test_excluded_day_lasts_from_midnight_to_midnight_in_its_zone() -> None:
     office = plan(days="2050-03-08 Founders' day", zone=VIENNA)
     hours = [

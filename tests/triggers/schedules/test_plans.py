@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.db import transaction
+from django.db.models import prefetch_related_objects
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from runs.db.sql import database_now
@@ -19,7 +20,7 @@ from triggers.schedules.calendars import create_calendar
 from triggers.schedules.definition import Definition, Draft
 from triggers.schedules.edit import create_schedule
 from triggers.schedules.firing import due
-from triggers.schedules.plans import next_fire, periods_of, plan_of
+from triggers.schedules.plans import UNSETTLED, history_of, next_fire, plan_of
 from triggers.schedules.preview import preview, upcoming
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.interval import Interval
@@ -88,7 +89,7 @@ def require_agreement(schedule: Schedule, now: datetime) -> None:
     anchors = {
         "preview": anchor(plan_of(schedule)),
         "backfill": anchor(plan_from(schedule, datetime(2051, 1, 1, tzinfo=UTC))),
-        "why": anchor(periods_of(schedule)[-1].plan),
+        "why": anchor(history_of(schedule)[-1].plan),
         "upcoming": anchor(clocks([schedule])[0].plan),
     }
     told = upcoming(schedule, 2)
@@ -127,13 +128,28 @@ def test_a_preview_of_an_interval_that_another_scheduler_fired_goes_on_from_ther
     assert next_fire(fresh(schedule), plan_of(fresh(schedule))) == BEGIN + 95 * MINUTE
 
 
+@pytest.mark.parametrize("is_in_a_list", [False, True])
+def test_a_schedule_that_was_read_before_beat_saw_its_edits_has_the_plan_that_beat_made(is_in_a_list: bool) -> None:
+    schedule = made(PeriodicTask.objects.create(name="digest", task="t", interval=every(45)), BEGIN)
+    edit(schedule, BEGIN + HOUR, enabled=False)
+    due.settle(BEGIN + HOUR + MINUTE)
+    dated(schedule, BEGIN + HOUR)
+    read = edit(schedule, BEGIN + 2 * HOUR, enabled=True)
+    due.settle(BEGIN + 2 * HOUR + MINUTE)
+    if is_in_a_list:
+        prefetch_related_objects([read], UNSETTLED)
+
+    assert read.stale
+    assert upcoming(read, 1) == [BEGIN + 2 * HOUR + 45 * MINUTE] == [fresh(schedule).next_fire_at]
+
+
 def test_why_counts_each_definition_that_beat_had_not_seen_from_its_edit() -> None:
     schedule = made(PeriodicTask.objects.create(name="digest", task="t", interval=every(45)), BEGIN)
     for number, minutes in enumerate((90, 45), start=1):
         edit(schedule, BEGIN + number * HOUR, interval=every(minutes))
     edit(schedule, BEGIN + 3 * HOUR, jitter=MINUTE)
 
-    told = [anchor(period.plan) for period in periods_of(fresh(schedule))]
+    told = [anchor(held.plan) for held in history_of(fresh(schedule))]
 
     due.settle(BEGIN + 4 * HOUR)
     assert told == [BEGIN, BEGIN + HOUR, BEGIN + 2 * HOUR, BEGIN + 2 * HOUR]

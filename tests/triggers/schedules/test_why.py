@@ -24,7 +24,7 @@ from triggers.schedules.backfill.start import start_backfill
 from triggers.schedules.explain.why import Answer, Verdict, why
 from triggers.schedules.firing import due
 from triggers.schedules.heartbeats import set_pace
-from triggers.schedules.plans import Period, periods_of
+from triggers.schedules.plans import Held, history_of
 
 pytestmark = pytest.mark.django_db
 
@@ -393,9 +393,9 @@ def test_the_last_time_of_a_schedule_that_is_to_retire_is_counted_right(hours: s
     schedule = make_schedule("*/7 * * * *")
     schedule = edit(schedule, MONDAY, max_fires=2000, active_hours=hours)
     schedule = beat(schedule, NINE + HOUR)
-    [*_, period] = periods_of(schedule)
-    assert period.plan and schedule.accounted_until and schedule.fires
-    *_, last, after = islice(period.plan.fires(schedule.accounted_until), 2001 - schedule.fires)
+    [*_, held] = history_of(schedule)
+    assert held.plan and schedule.accounted_until and schedule.fires
+    *_, last, after = islice(held.plan.fires(schedule.accounted_until), 2001 - schedule.fires)
 
     assert ask(schedule, last, now=NINE + 2 * HOUR).verdict == Verdict.TO_COME
     answer = ask(schedule, after, now=NINE + 2 * HOUR)
@@ -472,23 +472,6 @@ def test_an_edit_just_before_the_tick_is_what_counts() -> None:
     assert "its rule was “At 09:00 (Europe/Vienna)”, changed by admin:ada." in answer.text
 
 
-def test_a_schedule_that_was_off_and_on_again_says_when_it_was_off() -> None:
-    schedule = make_schedule("0 * * * *")
-    edit(schedule, NINE - 30 * MINUTE, by="admin:ada", enabled=False)
-    edit(schedule, NINE + 30 * MINUTE, by="admin:ada", enabled=True)
-    beat(schedule, NINE + HOUR)
-
-    before, during, after = (ask(schedule, NINE + hours * HOUR) for hours in (-1, 0, 1))
-
-    assert before.verdict == Verdict.FIRED
-    assert during.skip and during.skip.reason == "paused"
-    assert during.text == (
-        "It was paused by admin:ada from Mon 7 Mar 2050, 08:30"
-        " until Mon 7 Mar 2050, 09:30 (Europe/Vienna), when admin:ada resumed it."
-    )
-    assert after.verdict == Verdict.FIRED
-
-
 # Clock changes: Sunday 27 March and Sunday 30 October 2050
 
 
@@ -538,19 +521,6 @@ def test_a_wildcard_hour_fired_in_both_passes_and_in_no_gap() -> None:
     assert [first.nominal, second.nominal] == [datetime(2050, 10, 30, hour, 30, tzinfo=UTC) for hour in (0, 1)]
     assert (first.verdict, second.verdict) == (Verdict.FIRED, Verdict.FIRED)
     assert first.event_id != second.event_id
-
-
-def test_a_beat_that_was_down_across_the_change_is_part_of_the_answer() -> None:
-    schedule = make_schedule("30 2 * * *", since=datetime(2050, 3, 26, 12, tzinfo=UTC))
-    edit(schedule, datetime(2050, 3, 26, 12, tzinfo=UTC), catch_up="skip")
-    alive(datetime(2050, 3, 20, tzinfo=UTC), datetime(2050, 3, 27, 0, 30, tzinfo=UTC))
-    alive(datetime(2050, 3, 27, 5, tzinfo=UTC), datetime(2050, 4, 1, tzinfo=UTC))
-    beat(schedule, datetime(2050, 3, 27, 5, tzinfo=UTC))
-
-    answer = ask(schedule, "2050-03-27T02:30")
-
-    assert (answer.verdict, answer.skip and answer.skip.reason) == (Verdict.SKIPPED, "missed")
-    assert "does not exist" in answer.text and "No Beat was alive from Sun 27 Mar 2050, 01:30" in answer.text
 
 
 # Not yet
@@ -665,7 +635,7 @@ def test_every_instant_of_a_random_history_is_explained(seed: int) -> None:
     now = live_through(random, schedule)
 
     schedule = fresh(schedule)
-    named = [nominal for period in periods_of(schedule) for nominal in owned(period, until=now)]
+    named = [nominal for held in history_of(schedule) for nominal in owned(held, until=now)]
     for nominal in random.sample(named, min(len(named), 40)):
         require_the_truth(schedule, nominal, now)
     for _ in range(20):
@@ -691,10 +661,10 @@ def live_through(random: Random, schedule: Schedule) -> datetime:
     return now
 
 
-def owned(period: Period, until: datetime) -> Iterator[datetime]:
-    """The nominal times that a period has to account for."""
-    at, end = period.since, min(period.until or until, until)
-    while (nominal := period.owns(at, end)) is not None:
+def owned(held: Held, until: datetime) -> Iterator[datetime]:
+    """The nominal times that a definition has to account for."""
+    at, end = held.since, min(held.until or until, until)
+    while (nominal := held.owns(at, end)) is not None:
         yield nominal
         at = nominal + timedelta(microseconds=1)
 

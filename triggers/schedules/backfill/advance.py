@@ -1,11 +1,11 @@
 """Backfills: fire the nominal times of a past range, a few at a time, as events like those of any other tick.
 
-1. A nominal time that has fired is not fired again: the identity of a tick's event sees to it, whether Beat or a backfill makes it. Where
-   that is wished (`again`), the events have the backfill's id in theirs.
+1. A nominal time that has fired is not fired again: the identity of a tick's event sees to it, whether Beat or a backfill makes it. With
+   `again`, the identity has the backfill's id in it.
 2. Events are made as their runs end, so that never many wait. A batch is one transaction, under the lock of the
    backfill's row; what is locked is skipped, so any number of Beats may do this.
 3. Its runs have a key and a priority of their own (see `triggers.dispatch.backfill_terms`).
-4. What is cancelled makes no further run: that is decided under the dispatch lock. What has begun is left to finish.
+4. A cancelled backfill makes no further run: that is decided under the dispatch lock. Runs that have begun finish.
 """
 
 from collections.abc import Sequence
@@ -45,8 +45,8 @@ Outcome, Status = BackfillTick.Outcome, Backfill.Status
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far a backfill is: nominal times by what became of them. `held` are those of the open ones that wait for their
-    trigger to be resumed; `obstacle` says why no more are fired, if so."""
+    """How far a backfill is: nominal times by outcome. `held` are the open ones that wait for their
+    trigger to be resumed; `obstacle` says why no more are fired."""
 
     total: int
     taken: int
@@ -92,7 +92,7 @@ def progress(backfill: Backfill) -> Progress:
 
 
 def progress_of(backfills: Sequence[Backfill]) -> dict[UUID, Progress]:
-    """The same of several, by their ids."""
+    """How far each is, by id."""
     ids = [backfill.pk for backfill in backfills]
     waiting = held(ids)
     counts: dict[UUID, dict[str, int]] = {id: {} for id in ids}
@@ -111,17 +111,11 @@ def progress_of(backfills: Sequence[Backfill]) -> dict[UUID, Progress]:
 
 
 def advance() -> bool:
-    """Take every backfill that is under way one batch further; is there more to do at once?"""
+    """Advance every running backfill by one batch; is there more to do at once?"""
     more = False
     for id in Backfill.objects.filter(ended_at=None).order_by("pk").values_list("pk", flat=True):
         more |= _advance(id)
     return more
-
-
-# Starting
-
-
-# Going on
 
 
 def _advance(id: UUID) -> bool:

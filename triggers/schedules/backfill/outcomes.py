@@ -1,4 +1,4 @@
-"""What becomes of the events of a backfill, of itself or because it is cancelled."""
+"""The outcomes of the events of a backfill, and its cancellation."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -85,7 +85,7 @@ def open_ticks(backfill: Backfill) -> list[OpenTick]:
 
 
 def settle(ticks: Sequence[OpenTick]) -> None:
-    """Write down what came of these: how their runs ended, or that they became none. What is held, runs or waits stays
+    """Record the outcome of each tick: how its run ended, or that it became no run. One that is held, runs or waits stays
     open."""
     if ticks:
         nil = UUID(NIL)
@@ -95,12 +95,12 @@ def settle(ticks: Sequence[OpenTick]) -> None:
 
 
 def held(backfills: Sequence[UUID]) -> dict[UUID, int]:
-    """How many events of each wait for their trigger to be resumed; without those that have none."""
+    """By backfill, how many events wait for their trigger to be resumed, where there are any."""
     return dict(fetch(HELD, {"backfills": list(backfills), "nil": NIL}))
 
 
 def drop_waiting(backfill: Backfill, reason: str) -> int:
-    """Give up its events that have become no run yet; under the dispatch lock. How many."""
+    """Drop its events that have become no run yet, under the dispatch lock; return how many."""
     events = [id for (id,) in fetch(WAITING, {"backfill": backfill.pk, "nil": NIL})]
     for statement in DROP if events else ():
         execute(statement, {"backfill": backfill.pk, "events": events, "nil": NIL, "reason": reason})
@@ -108,8 +108,8 @@ def drop_waiting(backfill: Backfill, reason: str) -> int:
 
 
 def cancel_queued(backfill: Backfill, ticks: Sequence[OpenTick]) -> None:
-    """Cancel its runs that wait in the queue; those without a place first, so that no place is given to another of them.
-    Where its key is locked nothing is done: call it again."""
+    """Cancel its queued runs; those without a slot first, so that no freed slot goes to another of them. If its key is
+    locked, nothing is done: call it again."""
     by = f"backfill {backfill.pk}, which was cancelled"
     for key in keys.try_lock(key_of(tick.trigger_id, backfill.pk) for tick in ticks):
         take_blocked_away(key, reason=f"cancelled by {by}")

@@ -48,10 +48,10 @@ def nominal_times(plan: Plan, start: datetime, end: datetime) -> Iterator[dateti
 
 
 def fire(backfill: Backfill, plan: Plan, nominals: Sequence[datetime]) -> int:
-    """Make their events, and a tick of each; how many events there were not yet."""
+    """Make an event and a tick of each nominal time; return how many events are new."""
     ticks = [_event(backfill, nominal, plan.due(nominal)) for nominal in nominals]
     names, ids = names_of(backfill.schedule), [tick.ce_id for tick in ticks]
-    # What fired while the schedule had another name would not be met as a duplicate.
+    # Events under an earlier name of the schedule would not conflict.
     there = {time for time, *_ in _events(backfill, names, ids)}
     accept_ticks([tick for tick in ticks if tick.time not in there])
     nudge_dispatcher()

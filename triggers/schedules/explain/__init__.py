@@ -1,4 +1,4 @@
-"""Why did it fire, or not? `why` answers by `fired` and `not_fired`, from this evidence: `trail` (events), `edits`, `outages`.
+"""Why did it fire, or not? `why` asks `fired`, then `not_fired`; `trail` and `evidence` are what they answer from.
 
 `verdicts` are the question and the answer; `missed` is what schedules missed lately.
 """

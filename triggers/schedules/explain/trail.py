@@ -1,6 +1,5 @@
 """The events of a schedule, and the run or the decision of one."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -18,14 +17,11 @@ class Trail:
     whose range has this nominal time."""
 
     event: Event
+    nominal: datetime
     run: Run | None
     decision: Decision | None
     replays: list[Redispatch]
     backfills: list[BackfillTick]
-
-    @property
-    def nominal(self) -> datetime:
-        return self.event.time or self.event.received_at
 
     @property
     def reason(self) -> str:
@@ -41,14 +37,17 @@ class Trail:
 
 
 def trail_of(schedule: Schedule, event: Event) -> Trail:
-    runs = list(runs_of_event(event.pk).defer("input", "result").order_by("seq"))
-    first = [run for run in runs if str(run.replay_id) == NIL] or runs
+    nominal = event.time or event.received_at
+    runs = sorted(
+        runs_of_event(event.pk).defer("input", "result"), key=lambda run: (str(run.replay_id) != NIL, run.seq)
+    )
     return Trail(
         event=event,
-        run=first[0] if first else None,
+        nominal=nominal,
+        run=runs[0] if runs else None,
         decision=Decision.objects.filter(event=event).order_by("-created_at", "-id").first(),
         replays=list(Redispatch.objects.filter(event=event).exclude(replay_id=NIL).order_by("id")),
-        backfills=list(_backfilled(schedule).filter(nominal=event.time or event.received_at)),
+        backfills=list(_backfilled(schedule).filter(nominal=nominal).order_by("id")),
     )
 
 
@@ -59,44 +58,22 @@ def names_of(schedule: Schedule) -> list[str]:
 
 
 def fired_between(schedule: Schedule, start: datetime, end: datetime) -> QuerySet[Event]:
-    """The events of its own nominal times from `start` on and before `end`, to the second, by whatever rule it had then."""
-    prefix = f"{schedule.task_id}:"
-    return _ticks().filter(
-        ce_source__in=names_of(schedule),
-        ce_id__gte=prefix + _to_the_second(start),
-        ce_id__lt=prefix + _to_the_second(end),
-    )
+    """The events of its own nominal times from `start` on and before `end`, to the second, by any rule it had."""
+    # By the unique index: nominal times of one schedule sort as their ids do, to the second.
+    first, last = (f"{schedule.task_id}:{instant:%Y-%m-%dT%H:%M:%S}" for instant in (start, end))
+    ticks = Event.objects.filter(source=builtin_source("schedule"), ce_source__in=names_of(schedule))
+    return ticks.filter(ce_id__gte=first, ce_id__lt=last).defer("body", "headers")
 
 
 def event_between(schedule: Schedule, start: datetime, end: datetime) -> Event | None:
     """The event of its first nominal time from `start` on and before `end`."""
-    # By the unique index: nominal times of one schedule sort as their ids do, to the second.
-    prefix = f"{schedule.task_id}:"
-    events = _ticks().filter(
-        ce_source__in=names_of(schedule),
-        ce_id__gte=prefix + _to_the_second(start),
-        ce_id__lt=prefix + _to_the_second(end + timedelta(seconds=1)),
-    )
-    if event := next(_between(events.order_by("time"), schedule, start, end), None):
+    ticks = fired_between(schedule, start, end + timedelta(seconds=1)).filter(time__gte=start, time__lt=end)
+    if event := ticks.filter(ce_id__startswith=f"{schedule.task_id}:").order_by("time").first():
         return event
     # A time that a backfill fired again has another id.
-    tick = _backfilled(schedule).filter(nominal__gte=start, nominal__lt=end).order_by("nominal").first()
+    tick = _backfilled(schedule).filter(nominal__gte=start, nominal__lt=end).order_by("nominal", "id").first()
     return Event.objects.defer("body", "headers").filter(pk=tick.event_id).first() if tick else None
 
 
-def _between(events: Iterable[Event], schedule: Schedule, start: datetime, end: datetime) -> Iterator[Event]:
-    for event in events:
-        if event.time and start <= event.time < end and event.ce_id.startswith(f"{schedule.task_id}:"):
-            yield event
-
-
 def _backfilled(schedule: Schedule) -> QuerySet[BackfillTick]:
-    return BackfillTick.objects.select_related("backfill").filter(backfill__schedule=schedule.pk).order_by("id")
-
-
-def _ticks() -> QuerySet[Event]:
-    return Event.objects.filter(source=builtin_source("schedule")).defer("body", "headers")
-
-
-def _to_the_second(instant: datetime) -> str:
-    return f"{instant:%Y-%m-%dT%H:%M:%S}"
+    return BackfillTick.objects.select_related("backfill").filter(backfill__schedule=schedule.pk)

@@ -10,11 +10,11 @@ from zoneinfo import ZoneInfo
 
 from triggers.models import Decision, Schedule, Skip
 from triggers.schedules.clock import just_before, say
-from triggers.schedules.plans import Period
+from triggers.schedules.plans import Held
 from triggers.schedules.rules.rule import latest_fire
 
 MINUTE = timedelta(minutes=1)
-LOOKED_BACK = timedelta(days=5 * 366)  # for the nominal time before the instant of the question
+LOOKED_BACK = [MINUTE * 4**step for step in range(11)]  # for the nominal time before the instant of the question
 
 
 class Verdict(StrEnum):
@@ -58,8 +58,8 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A stretch of time, from `start` on and before `end`, on the clock of a zone; the nominal time in it, if there is one;
-    and the period that has to account for it, or else that held at its start."""
+    """A stretch of time, from `start` on and before `end`, on the clock of a zone; the definition that held then, and the
+    nominal time that it names in this stretch, if there is one."""
 
     schedule: Schedule
     start: datetime
@@ -67,8 +67,8 @@ class Question:
     zone: ZoneInfo
     note: str
     now: datetime
-    periods: Sequence[Period]
-    period: Period
+    history: Sequence[Held]
+    held: Held
     nominal: datetime | None
 
     @property
@@ -76,9 +76,12 @@ class Question:
         return self.nominal or self.start
 
     @property
+    def width(self) -> timedelta:
+        return self.end - self.start
+
+    @property
     def nearest(self) -> tuple[datetime | None, datetime | None]:
-        plan = self.period.plan
-        return (self._before(), next(plan.raw(self.time), None)) if plan else (None, None)
+        return (self._before(), next(self.held.plan.raw(self.time), None)) if self.held.plan else (None, None)
 
     def say(self, instant: datetime) -> str:
         return say(instant, self.zone)
@@ -89,22 +92,18 @@ class Question:
 
     def answer(self, verdict: Verdict, text: str, *facts: tuple[str, str], **evidence: Any) -> Answer:
         before, after = self.nearest
-        shown = [("Asked", self.say(self.start)), ("Rule then", self.period.definition.describe()), *facts]
-        shown += [("Nominal time before", self.say(before))] if before else []
-        shown += [("Nominal time after", self.say(after))] if after else []
+        shown = [("Asked", self.say(self.start)), ("Rule then", self.held.definition.describe()), *facts]
+        around = [("Nominal time before", before), ("Nominal time after", after)]
         return Answer(
             verdict=verdict, text=f"{self.note} {text}".strip(), at=self.start, zone=str(self.zone), nominal=self.nominal,
-            facts=shown, nearest=(before, after), **evidence,
+            facts=shown + [(label, self.say(at)) for label, at in around if at], nearest=(before, after), **evidence,
         )  # fmt: skip
 
     def _before(self) -> datetime | None:
-        plan, span = self.period.plan, MINUTE
+        plan = self.held.plan
         if plan is None:
             return None
-        until = min(self.time, plan.end) if plan.end else self.time
-        while span < LOOKED_BACK:
-            first = next(plan.raw(until - span), None)
-            if first is not None and first < until:
-                return latest_fire(plan.rule, first, just_before(until))
-            span *= 4
-        return None
+        until = min(self.time, plan.end or self.time)
+        firsts = (next(plan.raw(until - back), None) for back in LOOKED_BACK)
+        first = next((first for first in firsts if first and first < until), None)
+        return latest_fire(plan.rule, first, just_before(until)) if first else None

@@ -5,33 +5,22 @@ that instant said (the rows, or a revision of them); how far Beat has come. A no
 on and before `width` later, so that "09:00" is the whole minute.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from agents.durations import in_words
 from runs.db.sql import database_now
-from triggers.exceptions import RuleError
 from triggers.models import Schedule
 from triggers.schedules import clock as local_time
-from triggers.schedules.clock import just_before, zone_of
-from triggers.schedules.explain.edits import change_at
+from triggers.schedules.clock import just_before
+from triggers.schedules.explain.evidence import editor_at, silence_at
 from triggers.schedules.explain.fired import what_fired
-from triggers.schedules.explain.not_fired import (
-    forgotten,
-    kept_since,
-    what_held,
-    what_was_skipped,
-    why_paused,
-    why_retired,
-)
-from triggers.schedules.explain.outages import silence_at
+from triggers.schedules.explain.not_fired import forgotten, kept_since, what_held, what_was_skipped, why_off
 from triggers.schedules.explain.verdicts import MINUTE, Question
 from triggers.schedules.explain.verdicts import Answer as Answer
 from triggers.schedules.explain.verdicts import Verdict as Verdict
-from triggers.schedules.plans import Period, periods_of
-from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.plans import history_of
 from triggers.schedules.rules.interval import Interval
 
 IN_UTC = ZoneInfo("UTC")
@@ -45,7 +34,7 @@ def why(
     zone: ZoneInfo | None = None,
     now: datetime | None = None,
 ) -> Answer:
-    """What became of the schedule at `at`, and why it did not fire. A time without an offset is one of `zone`, or of the
+    """The outcome of the schedule at `at`, or why it did not fire. A time without an offset is one of `zone`, or of the
     schedule's own zone at that time (UTC for what has no crontab). `now` is the database's, unless a test chooses it."""
     question = _ask(schedule, at, width, zone, now or database_now())
     return (
@@ -60,50 +49,31 @@ def why(
 
 
 def _ask(schedule: Schedule, at: datetime, width: timedelta, zone: ZoneInfo | None, now: datetime) -> Question:
-    periods = periods_of(schedule)
-    zone = zone or _zone_at(periods, at)
+    history = history_of(schedule)
+    # A local time is read on the clock of the rule that held then.
+    then = (one.zone for one in reversed(history) if one.since < local_time.meant(at, one.zone))
+    zone = zone or next(then, history[0].zone)
     start = local_time.meant(at, zone)
     end = start + width
-    owners = ((period, nominal) for period in periods if (nominal := period.owns(start, end)))
-    held = next((period for period in reversed(periods) if period.since < start), periods[0])
-    period, nominal = next(owners, (held, None))
-    note = local_time.note_on(at, zone, follows_elapsed_time=_follows_elapsed_time(period))
+    around = [one for one in history if one.since < end and (one.until is None or one.until >= start)] or history[:1]
+    owners = ((one, nominal) for one in (*around, history[-1]) if (nominal := one.owns(start, end)))
+    held, nominal = next(owners, (around[0], None))
+    note = local_time.note_on(at, zone, follows_elapsed_time=held.follows_elapsed_time)
     return Question(
         schedule=schedule, start=start, end=end, zone=zone, note=note, now=now,
-        periods=periods, period=period, nominal=nominal,
+        history=history, held=held, nominal=nominal,
     )  # fmt: skip
-
-
-def _zone_at(periods: Sequence[Period], at: datetime) -> ZoneInfo:
-    """The zone of the rule that held at a local time, read on the clock of each rule."""
-    zones = ((period, _zone_of(period)) for period in reversed(periods))
-    return next((zone for period, zone in zones if period.since < local_time.meant(at, zone)), _zone_of(periods[0]))
-
-
-def _zone_of(period: Period) -> ZoneInfo:
-    """Of its crontab; else that of its active hours, or UTC."""
-    values = period.definition.values
-    try:
-        own = "" if values.get("crontab") else values.get("active_zone")
-        return zone_of(own) if own else period.definition.zone
-    except RuleError:
-        return IN_UTC
-
-
-def _follows_elapsed_time(period: Period) -> bool:
-    rule = period.plan and period.plan.rule
-    return rule is not None and (rule.is_wildcard if isinstance(rule, Cron) else True)
 
 
 def _second_pass(question: Question) -> Answer | None:
     """Of a time that a crontab with fixed hours names, where the clocks show it for the second time."""
-    period, first = question.period, local_time.shown_before(question.start, question.zone)
-    if question.nominal or first is None or period.plan is None or _follows_elapsed_time(period):
+    held, first, width = question.held, local_time.shown_before(question.start, question.zone), question.width
+    if question.nominal or first is None or held.follows_elapsed_time:
         return None
-    named = period.names(first, first + (question.end - question.start))
+    named = held.names(first, first + width)
     if named is None:
         return None
-    before = why(question.schedule, first, question.end - question.start, zone=question.zone, now=question.now)
+    before = why(question.schedule, first, width, zone=question.zone, now=question.now)
     clock = local_time.clock(question.start, question.zone)
     text = f"{clock} came twice that night, and it fires the first time, at {local_time.clock(named, IN_UTC)} UTC. {before.text}"
     return replace(before, verdict=Verdict.TWICE, text=text, at=question.start)
@@ -124,52 +94,38 @@ def _accounted_for(question: Question) -> Answer | None:
 def _not_named(question: Question) -> Answer | None:
     if question.nominal is not None:
         return None
-    definition = question.period.definition
-    texts = [f"Its rule does not name this time: {definition.describe()}."]
+    definition = question.held.definition
     before, after = question.nearest
     if before and after:
-        texts.append(f"It names {question.span(before, after, 'before it, and')} after it.")
+        around = f"It names {question.span(before, after, 'before it, and')} after it."
     elif near := before or after:
-        texts.append(f"The only one near it is {question.say(near)}.")
+        around = f"The only one near it is {question.say(near)}."
     else:
-        texts.append("It names no time near it.")
-    texts.append(_named_by_another(question))
-    if not definition.enabled:
-        texts.append(why_retired(question) or why_paused(question, question.time, question.time))
-    return question.answer(Verdict.NOT_NAMED, " ".join(filter(None, texts)))
+        around = "It names no time near it."
+    off = "" if definition.enabled else why_off(question)
+    text = f"Its rule does not name this time: {definition.describe()}. {around}"
+    return question.answer(Verdict.NOT_NAMED, " ".join(filter(None, [text, _named_by_another(question), off])))
 
 
 def _named_by_another(question: Question) -> str:
     """Another rule, earlier or later, that names the time: by the instant, or by the clock of its zone."""
-    here = question.periods.index(question.period)
-    for offset, period in enumerate(question.periods):
-        if offset != here and _would_name(question, period):
-            is_later = offset > here
-            edit = period.since if is_later else period.until or question.now
-            change = change_at(question.schedule, edit)
-            rule = _told_apart(question, period, "is" if is_later else "was")
-            by = f", changed by {change.by}" if change else ""
-            return f"{'Only since' if is_later else 'Until'} {question.say(edit)} {rule}{by}."
+    clock, held = question.start.astimezone(question.zone).replace(tzinfo=None), question.held
+    for one in question.history:
+        starts = (question.start, local_time.meant(clock, one.zone))
+        if one is not held and any(one.names(start, start + question.width) for start in starts):
+            is_later = one.since > held.since
+            edit = one.since if is_later else one.until or question.now
+            verb, (by, _) = "is" if is_later else "was", editor_at(question.schedule, edit)
+            words, rule = one.definition.describe(), one.plan and one.plan.rule
+            said = f"its rule {verb} “{words}”"
+            if isinstance(rule, Interval) and rule.anchor and words == held.definition.describe():
+                said = f"its interval {verb} counted from {question.say(rule.anchor)}"
+            return f"{'Only since' if is_later else 'Until'} {question.say(edit)} {said}{', changed by ' + by if by else ''}."
     return ""
 
 
-def _told_apart(question: Question, period: Period, verb: str) -> str:
-    """The difference between its rule and the one that held at the time of the question."""
-    words, rule = period.definition.describe(), period.plan.rule if period.plan else None
-    if words == question.period.definition.describe() and isinstance(rule, Interval) and rule.anchor:
-        return f"its interval {verb} counted from {question.say(rule.anchor)}"
-    return f"its rule {verb} “{words}”"
-
-
-def _would_name(question: Question, period: Period) -> bool:
-    clock = question.start.astimezone(question.zone).replace(tzinfo=None)
-    width = question.end - question.start
-    starts = (question.start, local_time.meant(clock, _zone_of(period)))
-    return any(period.names(start, start + width) for start in starts)
-
-
 def _owed(question: Question) -> Answer:
-    schedule, plan, nominal = question.schedule, question.period.plan, question.nominal
+    schedule, plan, nominal = question.schedule, question.held.plan, question.nominal
     if plan is None or nominal is None:
         return question.answer(Verdict.UNKNOWN, "No record is left of what was to happen then.")
     if schedule.problem:
@@ -177,8 +133,7 @@ def _owed(question: Question) -> Answer:
     due = plan.due(nominal)
     if due > question.now:
         return _to_come(question, due)
-    silence = silence_at(question.now)
-    if silence:
+    if silence := silence_at(question.now):
         reason = f": no Beat has been alive{f' since {question.say(silence.since)}' if silence.since else ''}"
     elif schedule.stale:
         reason = f": Beat is working in its edit of {question.say(schedule.edited_at)}"
@@ -207,10 +162,11 @@ def _to_come(question: Question, due: datetime) -> Answer:
 def _retires_before(question: Question) -> tuple[bool, datetime | None]:
     """Will it have fired as often as it may before this nominal time, and when is the last time, if there is one? The fires
     are counted, not listed: there may be two thousand million."""
-    schedule, plan, definition = question.schedule, question.period.plan, question.period.definition
-    if plan is None or (definition.max_fires is None and not plan.once):
+    schedule, held = question.schedule, question.held
+    plan, most = held.plan, 1 if held.definition.one_off else held.definition.max_fires
+    if plan is None or most is None:
         return False, None
-    left = 1 if plan.once else max(0, (definition.max_fires or 0) - schedule.fires)
+    left = 1 if plan.once else max(0, most - schedule.fires)
     first = next(plan.fires(schedule.accounted_until or just_before(schedule.created_at)), None)
     if first is None or left == 0:
         return True, None

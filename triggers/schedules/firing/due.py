@@ -13,14 +13,7 @@ from runs.db.sql import database_now, execute, fetch_as
 from runs.failpoints import failpoint
 from triggers.schedules.firing.claim import DUE, STALE, THIS, Claimed, claim_ids, load_claimed
 from triggers.schedules.firing.decide import TICKS, decide, log_missed, newest_due
-from triggers.schedules.firing.owed import (
-    Budget,
-    Owed,
-    Rest,
-    as_many,
-    leave_to_the_other,
-    used_up,
-)
+from triggers.schedules.firing.owed import Budget, Owed, Rest, as_many, leave_to_the_other, used_up
 from triggers.schedules.firing.record import record_ticks
 from triggers.schedules.firing.settle import settle_claimed
 from triggers.schedules.plans import is_done_elsewhere
@@ -47,7 +40,7 @@ WHERE id = %s::bigint
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """What there is to do, by the database's clock."""
+    """The work of Beat that is due, by the database's clock."""
 
     now: datetime
     has_stale: bool
@@ -73,7 +66,7 @@ def settle(now: datetime | None = None, limit: int = BATCH) -> int:
 
 
 def fire_due(now: datetime, limit: int = BATCH) -> int:
-    """Fire what is due at `now`, one batch; how many schedules were."""
+    """Fire one batch of schedules due at `now`; return how many."""
     fired = _batch(DUE, [now], "schedule.due_at, schedule.id", limit, partial(_fire, now))
     if fired:
         failpoint("after_tick_commit")
@@ -81,14 +74,14 @@ def fire_due(now: datetime, limit: int = BATCH) -> int:
 
 
 def try_alone(id: int) -> None:
-    """What is to be done for one schedule, in transactions of its own. Raises TookTooLong."""
+    """Settle and fire one schedule, in transactions of its own. Raises TookTooLong."""
     now = database_now()
     _batch(STALE + THIS, [id], "schedule.id", 1, partial(settle_claimed, now))
     _batch(DUE + THIS, [now, id], "schedule.id", 1, partial(_fire, now))
 
 
 def give_up(id: int) -> None:
-    """Let a schedule rest that takes too long to work out, until it is edited. What it owes stays owed."""
+    """Stop a schedule that takes too long to work out, until it is edited. It still owes what it owed."""
     log.error("beat.schedule_took_too_long", id=id)
     execute(REFUSE, [TOO_LONG, id])
 
@@ -96,7 +89,7 @@ def give_up(id: int) -> None:
 def _batch(
     which: str, parameters: list[int | datetime], order: str, limit: int, act: Callable[[Sequence[Claimed]], None]
 ) -> int:
-    """Claim and act in one transaction; how many were claimed. A batch that is refused is done schedule by schedule."""
+    """Claim and act in one transaction; return how many were claimed. A refused batch is done schedule by schedule."""
     ids: list[int] = []
     try:
         with transaction.atomic():

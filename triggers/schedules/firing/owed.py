@@ -1,4 +1,4 @@
-"""What a schedule owes, and how much work one transaction may do to find out."""
+"""The fires and skips that a schedule owes, and how much work one transaction may do to find them."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ class TookTooLong(Exception):
 
 @dataclass(kw_only=True)
 class Owed:
-    """What a schedule owes, brought up to date while it is worked out."""
+    """The fires and skips that a schedule owes; updated while they are worked out."""
 
     claimed: Claimed
     accounted: datetime
@@ -63,7 +63,7 @@ class Owed:
         self.next, self.due, self.rest, self.retires = None, None, rest, True
 
     def refuse(self, error: Exception) -> None:
-        """Let it rest until it is edited. Whatever is wrong with one schedule must not keep the others from firing."""
+        """Stop it until it is edited. A fault of one schedule must not keep the others from firing."""
         reason = _reason(error)
         log.error("beat.schedule_refused", schedule=self.claimed.name, reason=reason)
         self.next, self.due, self.rest, self.problem = None, None, Rest.PROBLEM, reason
@@ -88,7 +88,7 @@ class Budget:
 
 
 def as_many(schedules: Sequence[Claimed], work: Callable[[Claimed, Budget], Owed]) -> list[Owed]:
-    """As many of them as there is time for; the others are left to the next batch."""
+    """Work on as many schedules as there is time for; the next batch does the others."""
     until = time.monotonic() + WORK
     owed: list[Owed] = []
     for schedule in schedules:
@@ -100,13 +100,6 @@ def as_many(schedules: Sequence[Claimed], work: Callable[[Claimed, Budget], Owed
         if time.monotonic() > until:
             break
     return owed
-
-
-def has_other_rule(owed: Owed) -> bool:
-    try:
-        return owed.claimed.definition.spec != owed.spec
-    except RuleError:
-        return True
 
 
 def used_up(owed: Owed) -> bool:

@@ -1,8 +1,8 @@
-"""What should fire and does not know when is found, by whatever that came about.
+"""Find schedules that should fire and have no next fire, whatever the cause.
 
-A schedule without a next fire that does not say why is seen by Beat's every look (`schedule_unarmed`). What the row
-triggers were kept from seeing (a restore with triggers disabled, a replica's role) is found by a walk over all tasks,
-a piece at every safety look.
+Beat's every look sees a schedule that has neither a next fire nor a reason (`schedule_unarmed`). A walk over all tasks, one
+piece at every safety look, finds the edits that the row triggers did not see (a restore with triggers disabled, a replica's
+role).
 """
 
 import structlog
@@ -40,20 +40,20 @@ SELECT max(id), (SELECT count(*) FROM made) + (SELECT count(*) FROM marked) FROM
 
 
 def rearm() -> int:
-    """Have those settled that know no next fire and do not say why; how many there are."""
+    """Mark schedules stale that have neither a next fire nor a reason; return how many."""
     count = execute(REARM)
     log.warning("beat.rearmed", schedules=count)
     return count
 
 
 class Walk:
-    """Over all tasks, for ever, piece by piece."""
+    """An endless walk over all tasks, piece by piece."""
 
     def __init__(self) -> None:
         self.reached = 0
 
     def step(self) -> int:
-        """Look at the next piece; how many schedules have to be settled for what was found."""
+        """Look at the next piece; return how many schedules were marked stale or made."""
         [(reached, found)] = fetch(WALK, [self.reached, PIECE, FIRE_TASK, FIRE_TASK])
         self.reached = reached or 0
         if found:

@@ -1,6 +1,6 @@
 """Record ticks: events, messages of ordinary tasks, skips, and where each schedule stands."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -9,21 +9,20 @@ import structlog
 from django_celery_beat.models import PeriodicTask
 
 from runs.db.nudge import nudge_dispatcher
-from runs.db.sql import execute, execute_many
+from runs.db.sql import execute
 from runs.models import OutboxMessage
 from triggers.accept import Incoming, accept_ticks, builtin_source
 from triggers.exceptions import RuleError
-from triggers.schedules.firing.owed import (
-    Owed,
-    refused_stretch,
-)
+from triggers.models import Skip
+from triggers.schedules.firing.owed import Owed, refused_stretch
 from triggers.schedules.periodic_tasks import message_of
+from triggers.schedules.plan import Stretch
 
 log = structlog.get_logger(__name__)
 EVENT_TYPE = "schedule.fired"
 ADVANCE = """
 UPDATE triggers_schedule schedule SET next_fire_at = owed.next, due_at = owed.due,
-       -- What retires it is an edit of its task: nothing before that is owed either.
+       -- Retiring is an edit of its task: nothing before that is owed either.
        accounted_until = CASE WHEN owed.retires THEN greatest(owed.accounted, clock_timestamp()) ELSE owed.accounted END,
        last_fire_at = coalesce(owed.last, schedule.last_fire_at), fires = schedule.fires + owed.count,
        fired_at = CASE WHEN owed.count > 0 THEN owed.now ELSE schedule.fired_at END,
@@ -33,8 +32,8 @@ FROM unnest(%s::bigint[], %s::timestamptz[], %s::timestamptz[], %s::timestamptz[
      AS owed (id, next, due, accounted, last, count, now, spec, anchor, rest, problem, retires, unsettled)
 WHERE schedule.id = owed.id
 """
-# Only these columns: PeriodicTask.save() has side effects, and none of this is an edit. What has fired for the last time
-# is switched off, so that no other scheduler fires it again.
+# Only these columns: PeriodicTask.save() has side effects, and none of this is an edit. A schedule that fired for the
+# last time is switched off, so that no other scheduler fires it again.
 COUNT = """
 UPDATE django_celery_beat_periodictask task
 SET last_run_at = CASE WHEN owed.count > 0 THEN %s::timestamptz ELSE task.last_run_at END,
@@ -42,20 +41,12 @@ SET last_run_at = CASE WHEN owed.count > 0 THEN %s::timestamptz ELSE task.last_r
 FROM unnest(%s::int[], %s::int[], %s::boolean[]) AS owed (id, count, retires)
 WHERE task.id = owed.id AND (owed.count > 0 OR owed.retires)
 """
-SKIP = """
-INSERT INTO triggers_skip (schedule_id, reason, first, last, count, detail)
-VALUES (%s::bigint, %s::text, %s::timestamptz, %s::timestamptz, %s::int, %s::text) ON CONFLICT DO NOTHING
-"""
 
 
 def record_ticks(owed: Sequence[Owed], now: datetime) -> None:
     accept_ticks([_event(one, nominal, due) for one in owed for nominal, due in one.fires if one.claimed.trigger_id])
     OutboxMessage.objects.bulk_create(_messages(owed))
-    skips = [(one.claimed.id, skip) for one in owed for skip in one.skips]
-    if skips:
-        execute_many(
-            SKIP, [(id, str(skip.reason), skip.first, skip.last, skip.count, skip.detail) for id, skip in skips]
-        )
+    record_skips((one.claimed.id, skip) for one in owed for skip in one.skips)
     counts = [(one.claimed.task_id, one.count, one.retires) for one in owed]
     execute(COUNT, [now, *(list(column) for column in zip(*counts, strict=True))])
     # After the count: one that retires would otherwise be left stale.
@@ -67,6 +58,15 @@ def record_ticks(owed: Sequence[Owed], now: datetime) -> None:
     execute(ADVANCE, [list(column) for column in zip(*columns, strict=True)])
     if any(one.count for one in owed):
         nudge_dispatcher()
+
+
+def record_skips(skips: Iterable[tuple[int, Stretch]]) -> None:
+    """Each is of the schedule with this id."""
+    rows = (
+        Skip(schedule_id=id, reason=one.reason, first=one.first, last=one.last, count=one.count, detail=one.detail)
+        for id, one in skips
+    )
+    Skip.objects.bulk_create(rows, ignore_conflicts=True)
 
 
 def _event(owed: Owed, nominal: datetime, due: datetime) -> Incoming:
@@ -90,7 +90,7 @@ def event_of(task_id: int, name: str, trigger_id: UUID | None, own: Any, nominal
 
 
 def _messages(owed: Sequence[Owed]) -> list[OutboxMessage]:
-    """The user's ordinary tasks; one whose columns make no message says so, and goes on once they do."""
+    """The messages of ordinary tasks. A task whose columns make no message has a problem until they do."""
     ordinary = [one for one in owed if one.fires and one.claimed.trigger_id is None]
     if not ordinary:
         return []

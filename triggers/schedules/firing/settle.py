@@ -9,6 +9,7 @@ import structlog
 
 from runs.db.sql import fetch
 from runs.failpoints import failpoint
+from triggers.exceptions import RuleError
 from triggers.schedules.clock import just_before
 from triggers.schedules.definition import Definition
 from triggers.schedules.firing.claim import Claimed
@@ -19,7 +20,6 @@ from triggers.schedules.firing.owed import (
     Reason,
     Rest,
     as_many,
-    has_other_rule,
     leave_to_the_other,
     refused_stretch,
     used_up,
@@ -30,8 +30,6 @@ from triggers.schedules.plans import Grid, is_done_elsewhere
 from triggers.schedules.rules.once import Clocked
 
 log = structlog.get_logger(__name__)
-
-
 PAST = """
 SELECT revision.schedule_id, revision.state, revision.until FROM triggers_revision revision
 JOIN triggers_schedule schedule ON schedule.id = revision.schedule_id
@@ -130,8 +128,15 @@ def _arm(owed: Owed, was_off: bool) -> None:
 def _switched_off(owed: Owed) -> Owed:
     schedule = owed.claimed
     # One that was done stays so until it has another rule; what fired under an earlier one says nothing.
-    if schedule.definition.one_off and (owed.is_done or (schedule.rest == Rest.DONE and not has_other_rule(owed))):
+    if schedule.definition.one_off and (owed.is_done or (schedule.rest == Rest.DONE and not _has_other_rule(owed))):
         owed.rest = Rest.DONE
     else:
         owed.rest = Rest.USED_UP if used_up(owed) else Rest.OFF
     return owed
+
+
+def _has_other_rule(owed: Owed) -> bool:
+    try:
+        return owed.claimed.definition.spec != owed.spec
+    except RuleError:
+        return True

@@ -19,19 +19,9 @@ from triggers.schedules.clock import before_second_pass, instant_of, refuse_long
 DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
 LEAP_CYCLE = 40  # years within which every date of every weekday comes round, a century without leap day included
 MONTHS = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-]
+    "january", "february", "march", "april", "may", "june",
+    "july", "august", "september", "october", "november", "december",
+]  # fmt: skip
 WEEKDAYS = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"]
 LONGEST_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 

@@ -1,10 +1,10 @@
 """Every nominal time is accounted for: it fired, was caught up, or is a skip that says why."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from django_celery_beat.models import ClockedSchedule, CrontabSchedule, PeriodicTask
+from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from tests.triggers.test_beat import (
     HOUR,
@@ -18,8 +18,8 @@ from tests.triggers.test_beat import (
     settled,
     skipped,
 )
-from triggers.models import Event, ExclusionCalendar, Revision, Schedule, Skip
-from triggers.schedules.firing import due, settle
+from triggers.models import Event, Revision, Schedule
+from triggers.schedules.firing import decide, due, settle
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.once import Clocked
 
@@ -74,7 +74,7 @@ def test_tick_that_jitter_holds_back_is_neither_late_nor_missed() -> None:
 # Closed times
 
 
-def test_what_active_hours_close_is_accounted_for_when_the_next_fire_comes() -> None:
+def test_the_next_fire_accounts_for_times_outside_active_hours() -> None:
     schedule = make(active_hours="09:00-11:30")
 
     fire_all(NINE + HOUR)
@@ -84,32 +84,6 @@ def test_what_active_hours_close_is_accounted_for_when_the_next_fire_comes() -> 
 
     assert skipped() == [("inactive", NINE + 3 * HOUR, NINE + 23 * HOUR, 21)]
     assert fresh(schedule).accounted_until == NINE + DAY
-
-
-def test_excluded_days_do_not_fire_and_say_which_day_it_was() -> None:
-    schedule = make(Cron.parse("0 9 * * *"))
-    schedule.exclude.add(ExclusionCalendar.objects.create(slug="holidays", days="2050-03-09 Founders' day"))
-    settled(schedule, NINE + MINUTE)
-
-    for day in range(1, 4):
-        fire_all(NINE + day * DAY)
-
-    assert nominals() == [NINE + DAY, NINE + 3 * DAY]
-    skip = Skip.objects.get()
-    assert (skip.reason, skip.first, skip.detail) == ("excluded", NINE + 2 * DAY, "holidays: Founders' day")
-
-
-def test_edit_of_an_exclusion_calendar_counts_at_once() -> None:
-    schedule = make(Cron.parse("0 9 * * *"))
-    calendar = ExclusionCalendar.objects.create(slug="holidays", days="")
-    schedule.exclude.add(calendar)
-    settled(schedule, NINE + MINUTE)
-
-    ExclusionCalendar.objects.filter(pk=calendar.pk).update(days="2050-03-08")
-
-    assert fresh(schedule).stale
-    assert settled(schedule, NINE + 2 * MINUTE).next_fire_at == NINE + 2 * DAY
-    assert Revision.objects.filter(schedule=schedule).latest("id").state["exclude"] == {"holidays": ""}
 
 
 # Limits
@@ -135,14 +109,14 @@ def test_missed_fires_do_not_pass_the_most_there_may_be() -> None:
 
 
 @pytest.mark.parametrize("catch_up", ["latest", "skip", "all"])
-def test_what_comes_after_the_last_fire_is_not_called_missed(catch_up: str) -> None:
+def test_times_after_the_last_fire_are_not_missed(catch_up: str) -> None:
     make(every(timedelta(seconds=1)), max_fires=1, catch_up=catch_up)
 
     assert fire_all(NINE + timedelta(seconds=2)) == [NINE + timedelta(seconds=1)]
     assert skipped() == []
 
 
-def test_limit_that_was_reached_before_an_edit_ends_what_is_accounted_for() -> None:
+def test_no_time_is_owed_after_max_fires_was_reached_before_an_edit() -> None:
     schedule = make(max_fires=3, catch_up="all")
     Schedule.objects.filter(pk=schedule.pk).update(catch_up_max=100)
     date_edit(schedule, NINE + 8.5 * HOUR)
@@ -166,19 +140,13 @@ def test_end_of_a_schedule_is_said() -> None:
 # Catching up
 
 
-def test_all_catches_up_the_newest_so_many() -> None:
+@pytest.mark.parametrize("batch", [decide.TICKS, 2])
+def test_all_catches_up_the_newest_so_many(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
+    monkeypatch.setattr(due, "TICKS", batch)
     make(catch_up="all", catch_up_max=3)
 
     assert fire_all(NINE + 10.5 * HOUR) == [NINE + k * HOUR for k in (8, 9, 10)]
     assert skipped() == [("most", NINE + HOUR, NINE + 7 * HOUR, 7)]
-
-
-def test_the_most_to_catch_up_holds_over_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (due, settle):
-        monkeypatch.setattr(module, "TICKS", 2)
-    make(catch_up="all", catch_up_max=5)
-
-    assert fire_all(NINE + 10.5 * HOUR) == [NINE + k * HOUR for k in range(6, 11)]
 
 
 @pytest.mark.parametrize("catch_up", ["all", "latest"])
@@ -189,7 +157,7 @@ def test_nothing_is_caught_up_that_is_older_than_the_window(catch_up: str) -> No
     assert skipped() == [("window", NINE + 10 * HOUR, NINE + 30 * HOUR, 3)]
 
 
-def test_what_is_on_time_is_in_every_window() -> None:
+def test_catch_up_window_drops_no_tick_on_time() -> None:
     make(catch_up="all", catch_up_window=timedelta(seconds=1))
     assert fire_all(NINE + HOUR + timedelta(seconds=20)) == [NINE + HOUR]
 
@@ -200,13 +168,6 @@ def test_late_one_shot_outside_its_window_is_skipped_and_says_so() -> None:
     assert fire_all(NINE + 5 * HOUR) == []
     assert skipped() == [("window", NINE + HOUR, NINE + HOUR, 1)]
     assert fresh(schedule).status == "done"
-
-
-def test_latest_says_which_were_missed() -> None:
-    make(catch_up="latest")
-
-    assert fire_all(NINE + 4.5 * HOUR) == [NINE + 4 * HOUR]
-    assert skipped() == [("missed", NINE + HOUR, NINE + 3 * HOUR, 3)]
 
 
 # Edits that come before Beat has done what was owed
@@ -221,31 +182,6 @@ def test_tick_that_was_due_before_an_edit_fires_by_the_rule_that_held() -> None:
 
     assert nominals() == [NINE + HOUR]
     assert fresh(schedule).next_fire_at == NINE + 3 * HOUR
-
-
-def test_edits_one_after_the_other_are_each_accounted_for() -> None:
-    """Beat is away: 10:00 was due, a pause from 10:30 to 12:30, then every two hours from there."""
-    schedule = make(catch_up="all")
-    task = PeriodicTask.objects.filter(pk=schedule.task_id)
-    for minutes, enabled in ((90, False), (210, True)):
-        task.update(enabled=enabled)
-        date_edit(schedule, NINE + minutes * MINUTE)
-
-    due.settle(NINE + 5 * HOUR)
-
-    assert fire_all(NINE + 5 * HOUR) == [NINE + HOUR, NINE + 4.5 * HOUR]
-    assert skipped() == [("paused", NINE + 2 * HOUR, NINE + 3 * HOUR, 2)]
-
-
-def test_one_shot_that_was_due_before_an_edit_does_not_fire_again_after_it() -> None:
-    schedule = make(Clocked(at=NINE + HOUR))
-    Schedule.objects.filter(pk=schedule.pk).update(catch_up="all")
-    date_edit(schedule, NINE + 2 * HOUR)
-
-    due.settle(NINE + 2 * HOUR)
-
-    assert fire_all(NINE + 3 * HOUR) == [NINE + HOUR]
-    assert fresh(schedule).status == "done"
 
 
 def test_one_shot_whose_instant_fell_into_a_pause_is_over() -> None:
@@ -277,14 +213,3 @@ def test_more_than_one_transaction_holds_is_owed_batch_by_batch(monkeypatch: pyt
 
 
 # What goes wrong with one of them
-
-
-def test_schedule_at_the_end_of_the_calendar_stops_nobody() -> None:
-    forever = make(Clocked(at=datetime(9998, 12, 31, 23, 59, 59, tzinfo=UTC)), jitter=400 * DAY)
-    make(task={"name": "other"})
-    ClockedSchedule.objects.update(clocked_time=datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC))
-    while due.look().has_stale:
-        due.settle(NINE)
-
-    assert fire_all(NINE + HOUR) == [NINE + HOUR]
-    assert fresh(forever).rest == "problem"

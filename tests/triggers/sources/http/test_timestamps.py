@@ -35,8 +35,11 @@ def test_nothing_but_a_value_error_comes_of_nonsense(text: str) -> None:
      "2026-01-31T25:00:00Z", "2026-01-31T10:00:00+99:00", "2026-01-31T10:00Z", "1769853600", "2026-01-31T10:00:00Z\n"],
 )  # fmt: skip
 def test_anything_else_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="RFC 3339|not a valid date"):
+    with pytest.raises(ValueError, match="RFC 3339|not a valid date") as refused:
         parse_timestamp(text)
+
+    example = str(refused.value).split()[-1]
+    assert parse_timestamp(example).isoformat() == "2026-01-31T17:30:00+00:00"
 
 
 def test_a_leap_second_and_a_fine_fraction_are_understood() -> None:
