@@ -14,7 +14,7 @@ from runs.actions.watch import WATCHERS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PUBLISHED = [*DOCUMENTS, *sorted((ROOT / "deploy").iterdir())]
+PUBLISHED = [*DOCUMENTS, *sorted(path for path in (ROOT / "deploy").iterdir() if path.is_file())]
 NOBODY = UUID(int=0)
 
 
