@@ -47,7 +47,7 @@ def test_requests_in_flight_are_cancelled_within_seconds_and_made_again_after_th
     assert max(request.ended_at for request in wire.of("one") + wire.of("two")) - began < PROMISED + SLACK
     eventually(lambda: [run["status"] for run in stack.query("SELECT status FROM runs_run")] == ["queued"] * 2)
     emit(stack, "talk", "three", prompt=wire.prompt("quick", "three"))
-    eventually(lambda: len(stack.query("SELECT FROM runs_run")) == 3)
+    eventually(lambda: len(stack.query("SELECT id FROM runs_run")) == 3)
 
     if way == "command":
         stack.manage("start", "--all")
