@@ -29,7 +29,7 @@ def test_agents_of_an_app_outside_the_project_run_and_wake_each_other(running: S
         ("effect-b", "effect-b", event),
         ("chained", "chained", emitted["id"]),
     }
-    eventually(lambda: not running.query("SELECT 1 FROM runs_run WHERE agent <> 'network' AND status <> 'succeeded'"))
+    eventually(lambda: not running.query("SELECT 1 FROM runs_run WHERE agent <> 'networker' AND status <> 'succeeded'"))
 
 
 def test_an_atomic_agent_that_reaches_for_the_network_fails_at_once_and_leaves_nothing(running: Stack) -> None:
