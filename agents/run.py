@@ -43,9 +43,8 @@ if TYPE_CHECKING:
 
 KEY_LENGTH = 200
 LONGEST = timedelta(days=3660)
-SHORTEST_WAKE = timedelta(
-    seconds=1
-)  # a wake begins a new causal chain, so the loop guard does not stop a loop of wakes
+# A wake begins a new causal chain, so the loop guard does not stop a loop of wakes.
+SHORTEST_WAKE = timedelta(seconds=1)
 Duration = str | float | timedelta
 T = TypeVar("T")
 

@@ -52,9 +52,8 @@ from agents.llm.usage import usage_of
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
-SAME_RESULTS = (
-    3  # the same tool with the same arguments gave the same result so many times: the model goes round in circles
-)
+# The same tool with the same arguments gave the same result so many times: the model goes round in circles.
+SAME_RESULTS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +150,7 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
         self, begun: Begun, body: Callable[[], Awaitable[object]], prompt: str, model: Model, prices: Prices
     ) -> Callable[[], Awaitable[object]]:
         """A request whose provider is busy for some seconds is made again here. For longer, the run gives its worker back;
-        also where a request under a budget may have been charged: the next one reserves anew. A request that may be made
+        also where a request under a budget may have been charged: the next one makes a new reservation. A request that may be made
         once is made again only if it is sure that nothing was charged for it."""
 
         async def request() -> object:

@@ -1,4 +1,4 @@
-"""No secret that this process knows stands in what a model is sent, whoever put it there."""
+"""Take the secrets that this process knows out of requests to models."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -44,7 +44,7 @@ def set_cap(budget_id: int, cap: Decimal | None, *, by: str) -> Budget:
 
 
 def set_rows_cap(budget: Budget, cap: Decimal | None) -> None:
-    """A cap that applies again after a time counts anew, from the journals: meanwhile nothing was reserved."""
+    """A cap that applies again after a pause counts from the journals, because nothing was reserved meanwhile."""
     if budget.cap is None and cap is not None:
         budget.windows.all().delete()
         budget.counts_since = Now()

@@ -39,7 +39,7 @@ from triggers.retention.erasure import Selection, erase, erase_event
 
 SHOWN = 50
 TAINTED = (
-    "The run that emitted it had seen untrusted data. So have the runs that it wakes, and nobody can take this back."
+    "The run that emitted it had seen untrusted data. The runs that it wakes are tainted as well. This cannot be undone."
 )
 EXPLAINED = (
     "Runs today's code on the event in a transaction that is rolled back. The journal of the run it started answers external "

@@ -34,7 +34,7 @@ from triggers.models import Event
 
 SHOWN = 20  # attempts, events and notifications of one run
 CLAIMS = "A worker claims a run to execute it. Attempts are counted since the last step or wait that was completed."
-TAINTED = "It has seen untrusted data: dangerous tools ask for approval. Nobody can take this back."
+TAINTED = "It has seen untrusted data: dangerous tools ask for approval. This cannot be undone."
 CHILDREN = 5  # awaited children linked in the notice
 
 
