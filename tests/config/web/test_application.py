@@ -270,7 +270,8 @@ def test_few_requests_wait_for_a_thread_and_the_process_says_that_it_lives(web: 
     ):
         for sender in senders:
             selector.register(sender, selectors.EVENT_READ)
-        eventually(lambda: len(selector.select(0)) == above)
+        # A request of an earlier test may still hold a place.
+        eventually(lambda: len(selector.select(0)) >= above)
         answers = [sender.recv(65536) for sender in senders if sender in {key.fileobj for key, _ in selector.select(0)}]
         assert {answer.split()[1] for answer in answers} == {b"503"}
         assert all(b"retry-after: 5" in answer.lower() for answer in answers)
