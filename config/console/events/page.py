@@ -38,9 +38,7 @@ from triggers.models import Decision, Event, Redelivery, Redispatch, Trigger
 from triggers.retention.erasure import Selection, erase, erase_event
 
 SHOWN = 50
-TAINTED = (
-    "The run that emitted it had seen untrusted data. The runs that it wakes are tainted as well. This cannot be undone."
-)
+TAINTED = "The run that emitted it had seen untrusted data. The runs that it wakes are tainted as well. This cannot be undone."
 EXPLAINED = (
     "Runs today's code on the event in a transaction that is rolled back. The journal of the run it started answers external "
     "calls and waits; no service is called."
