@@ -14,7 +14,8 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from config.api import router
 from config.console.parts.panel import Panel
-from runs.models import NIL, AuditEntry
+from runs.actions.stop_agents import stop_agents
+from runs.models import NIL, AuditEntry, Budget, ModelPrice
 from runs.queues.pause import EVERY, pause
 from tests.config.console.test_actions import choose, press
 from tests.support.api import Api
@@ -120,6 +121,18 @@ def paused_queues() -> Any:
     return pause(EVERY, reason="test", by="test")
 
 
+def stopped() -> Any:
+    return stop_agents(EVERY, reason="test", by="test")
+
+
+def budget() -> Budget:
+    return Budget.objects.create(scope="installation", period="day", measure="usd", cap=5)
+
+
+def price() -> ModelPrice:
+    return ModelPrice.objects.create(model="own", input=2, output=3)
+
+
 def change(path: str, make: Callable[[], Any], **fields: Any) -> Door:
     """Django's own form of one object."""
     return lambda client: client.post(path.format(make().pk), fields)
@@ -150,6 +163,15 @@ ADMIN: dict[str, Door] = {
     "runs.queue pause": form("/admin/runs/queue/all/pause/", reason="x"),
     "runs.queue resume": change("/admin/runs/queue/all/resume/", paused_queues),
     "runs.queue limit": form("/admin/runs/queue/default/limit/", max_running="3"),
+    "runs.budget add": form(
+        "/admin/runs/budget/add/", scope="installation", period="day", measure="usd", at_cap="wait", cap="5"
+    ),
+    "runs.budget change_cap": button("runs_budget", "cap", budget, cap="6"),
+    "runs.budget allow_once": button("runs_budget", "allow", budget, amount="1"),
+    "runs.budget delete_this": button("runs_budget", "remove", budget),
+    "runs.modelprice add": form("/admin/runs/modelprice/add/", model="own", input="1", output="2"),
+    "runs.modelprice edit": button("runs_modelprice", "edit", price, input="1", output="2"),
+    "runs.modelprice delete_this": button("runs_modelprice", "remove", price),
     "triggers.event replay_event": button("triggers_event", "replay_event"),
     "triggers.event replay_chosen": action("triggers_event", "replay_chosen"),
     "triggers.trigger fire_now": button("triggers_trigger", "fire", data="{}"),
@@ -231,6 +253,12 @@ API: dict[str, Door] = {
     "queues pause": call("queues/all/pause/"),
     "queues resume": call("queues/all/resume/", make=paused_queues),
     "queues limit": call("queues/default/limit/", {"max_running": 3}),
+    "agents stop": call("agents/all/stop/"),
+    "agents start": call("agents/all/start/", make=stopped),
+    "budgets create": call("budgets/", {"scope": "installation", "period": "day", "measure": "usd", "cap": "5"}),
+    "budgets partial_update": send("patch", "budgets/{}/", {"cap": "6"}, make=budget),
+    "budgets destroy": send("delete", "budgets/{}/", None, make=budget),
+    "budgets allow": call("budgets/{}/allow/", {"amount": "1"}, make=budget),
     "triggers fire": call("triggers/greeter/fire/", make=make_trigger),
     "triggers pause": call("triggers/greeter/pause/", make=make_trigger),
     "triggers resume": call("triggers/greeter/resume/", make=make_paused_trigger),
@@ -255,12 +283,21 @@ API: dict[str, Door] = {
     ),
 }
 # The event is the record itself: it names the token's own source. These of the schedules only look.
-ELSEWHERE_OF_THE_API = {"events create", "schedules preview", "schedules fires", "schedules why", "schedules skips"}
+ELSEWHERE_OF_THE_API = {
+    "events create",
+    "runs transcript",
+    "schedules preview",
+    "schedules fires",
+    "schedules why",
+    "schedules skips",
+}
 COMMANDS: dict[str, Door] = {
     "emit": command("emit", "visitor.came"),
     "fire": command("fire", "greeter", make=make_trigger),
     "pause": command("pause", "--reason", "x"),
     "resume": command("resume", make=paused_queues),
+    "stop": command("stop", "--all", "--wait", "0"),
+    "start": command("start", "--all", make=stopped),
     "requeue": command("requeue", "{}", make=failed),
     "cancel": command("cancel", "{}", make=make_run),
     "fork": command("fork", "{}", make=failed),
