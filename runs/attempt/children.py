@@ -137,7 +137,7 @@ def _policy_of(claim: Claim, child: Child) -> Policy:
 
 
 def children_finished(payloads: Sequence[dict[str, Any]]) -> None:
-    """Wake the parents, and their forks, that wait for children of which none is live any more."""
+    """Wake the parents, and their forks, whose awaited children have all ended."""
     parents = sorted({UUID(payload["parent"]) for payload in payloads})
     waiting = set(fetch_column(WAITING, [fetch_column(FORKS, [parents])]))
     if not waiting:

@@ -6,7 +6,7 @@ from django.db import migrations, models
 TAINTED = """
 CREATE FUNCTION runs_refuse_loss_of_taint() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  RAISE EXCEPTION 'run % has seen untrusted data; nobody takes that back', OLD.id
+  RAISE EXCEPTION 'run % has seen untrusted data; this cannot be undone', OLD.id
     USING ERRCODE = 'check_violation', CONSTRAINT = 'run_stays_tainted';
 END $$;
 CREATE TRIGGER run_stays_tainted BEFORE UPDATE OF is_tainted ON runs_run

@@ -114,7 +114,7 @@ def test_50_runs_stay_under_a_cap_while_workers_are_killed(running: Stack, wire:
         kill_each()
     eventually(lambda: sum(statuses(running).values()) == RUNS and is_settled(running), timeout=120)
 
-    # A request that came counts as paid, whoever was killed over it.
+    # A request that arrived counts as paid, even if its process was killed.
     assert len(wire.requests) * EACH <= window(running)["spent"] <= 1
 
     raise_cap(running, "50.00")

@@ -116,7 +116,7 @@ def some_interval(seconds: int) -> IntervalSchedule:
 
 
 def how_long(stack: Stack, edit: Callable[[PeriodicTask], None]) -> float:
-    """Seconds from an edit to the row that Beat has armed anew."""
+    """Seconds from an edit until Beat has armed the row again."""
     with stack.orm():
         task = PeriodicTask.objects.select_related("wakeful").get(name="ticker")
         before = task.wakeful.edited_at

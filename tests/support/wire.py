@@ -459,7 +459,7 @@ def _handler(wire: Wire) -> type[BaseHTTPRequestHandler]:
                     return request.ends("left")
             assert turn
             is_cut = isinstance(fault, Cut)
-            # Before it is sent: whoever has it may ask at once what was sent.
+            # Before it is sent: its receiver may ask at once for the record.
             request.ends("failed" if is_cut else "answered")
             model = str(request.body.get("model", ""))
             if request.body.get("stream"):

@@ -33,7 +33,7 @@ def test_edited_arguments_are_validated_like_the_models_own() -> None:
 
     done = run_agent(agent, waits={FIRST: wrong, SECOND: "approved"})
 
-    assert (done.result, paid) == ("done", [2])  # the model was told, and its next call was asked about anew
+    assert (done.result, paid) == ("done", [2])  # the model was told, and its next call asked for approval again
 
 
 def test_each_call_is_asked_about_with_its_own_arguments() -> None:

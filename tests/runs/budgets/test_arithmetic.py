@@ -58,7 +58,7 @@ class Model:
 
     def reserve(self, run: int, key: str, amount: int) -> bool:
         self.spend_lost(run)
-        self.spent[run] += self.held.pop((run, key), 0)  # an earlier try, of which is not known what it cost
+        self.spent[run] += self.held.pop((run, key), 0)  # an earlier try with an unknown cost
         has_room = sum(self.spent.values()) + self.reserved() + amount <= self.cap
         if has_room and self.spent[run] + self.reserved(run) + amount <= self.of_run:
             self.held[run, key] = amount
