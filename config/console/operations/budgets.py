@@ -250,41 +250,23 @@ def _waiting() -> Table:
     )
 
 
+def _price(label: str, help_text: str, *, required: bool = True) -> forms.DecimalField:
+    return forms.DecimalField(
+        label=label,
+        required=required,
+        max_digits=16,
+        decimal_places=6,
+        min_value=0,
+        widget=UnfoldAdminDecimalFieldWidget,
+        help_text=help_text,
+    )
+
+
 class PriceForm(forms.Form):
-    input = forms.DecimalField(
-        label="Input",
-        max_digits=16,
-        decimal_places=6,
-        min_value=0,
-        widget=UnfoldAdminDecimalFieldWidget,
-        help_text="US dollars for a million tokens.",
-    )
-    output = forms.DecimalField(
-        label="Output",
-        max_digits=16,
-        decimal_places=6,
-        min_value=0,
-        widget=UnfoldAdminDecimalFieldWidget,
-        help_text="US dollars for a million tokens.",
-    )
-    cache_read = forms.DecimalField(
-        label="Cache read",
-        required=False,
-        max_digits=16,
-        decimal_places=6,
-        min_value=0,
-        widget=UnfoldAdminDecimalFieldWidget,
-        help_text="Empty: as input.",
-    )
-    cache_write = forms.DecimalField(
-        label="Cache write",
-        required=False,
-        max_digits=16,
-        decimal_places=6,
-        min_value=0,
-        widget=UnfoldAdminDecimalFieldWidget,
-        help_text="Empty: as input.",
-    )
+    input = _price("Input", "US dollars for a million tokens.")
+    output = _price("Output", "US dollars for a million tokens.")
+    cache_read = _price("Cache read", "Empty: as input.", required=False)
+    cache_write = _price("Cache write", "Empty: as input.", required=False)
 
 
 class NewPriceForm(PriceForm):
