@@ -54,7 +54,7 @@ def running(make_shared_stack: StackMaker, collector: Collector, provider: Wire)
 
 
 @pytest.fixture(scope="module")
-def mail(running: Stack, provider: Wire) -> dict[str, Any]:
+def mail(running: Stack, provider: Wire, collector: Collector) -> dict[str, Any]:
     """The run of a mail, whose worker was killed with a request in flight, and whose refund waited for a person."""
     held = Held()
     provider.script(
@@ -65,6 +65,8 @@ def mail(running: Stack, provider: Wire) -> dict[str, Any]:
     )
     event = deliver(running, provider.prompt("mail", "ada", "Answer this mail."))
     eventually(lambda: provider.asked("ada").get(1))
+    # A process that is killed loses the spans that it has not sent.
+    eventually(lambda: [span.name for span in collector.of(UUID(event).hex)].count("execute_tool look_up") == 2)
     [worker] = [process for process in running.processes if process.kind == "worker"]
     worker.kill()
     held.release()
