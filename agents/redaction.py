@@ -15,9 +15,8 @@ from typing import Any
 MARK = "[secret]"
 SHORTEST = 8  # characters: the letters of a shorter text are everywhere
 NESTED = 3  # JSON in a text of JSON, as the arguments of a tool stand in an answer, which stands in a message
-WORD = re.compile(
-    r"[a-z]{1,15}|[0-9]{1,9}"
-)  # no secret, whatever it is used for: it would be blotted out of plain sentences
+# A short word or number is not taken for a secret, even where a setting holds it: plain sentences would lose it.
+WORD = re.compile(r"[a-z]{1,15}|[0-9]{1,9}")
 TOKEN_PREFIX = "wkf_"  # noqa: S105  (of API tokens: their plain text is stored nowhere, so they are known by their shape)
 TOKEN = re.compile(rf"\b{TOKEN_PREFIX}[A-Za-z0-9_-]{{40,}}")
 

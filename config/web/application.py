@@ -30,9 +30,8 @@ Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 
 LARGE_BODIES = ("/hooks/", "/api/")
 SMALL = 2**20  # bytes of the largest body anywhere else: forms
-FREE = (
-    2**16
-)  # bytes of each body that are not counted, so that small bodies are accepted while large ones use up the room
+# Bytes of each body that are not counted, so that small bodies are accepted while large ones use up the room.
+FREE = 2**16
 # Waiting requests per place. Senders may not retry after a refusal, so a burst should wait: at 100 requests a second, 16 places
 # process 1,024 of them before most senders give up (10 s). With FREE bytes each, they take 64 MB.
 WAITING = 64
@@ -96,9 +95,8 @@ class Web:
 
     async def _whole_body(self, scope: Scope, protocol: Any, hold: "Hold") -> bytes:
         text = scope.headers.get("content-length") or "0"
-        length = (
-            int(text[:13]) if text.isascii() and text.isdigit() else 0
-        )  # with more digits it is too large in any case
+        # With more than 13 digits it is too large in any case.
+        length = int(text[:13]) if text.isascii() and text.isdigit() else 0
         if length > (self._most if scope.path.startswith(LARGE_BODIES) else SMALL):
             raise Refused(413, "The body is too large.")
         if not length:

@@ -19,6 +19,7 @@ from tests.chaos.scenarios import ACTIONS, Fault, Need, Point, Scenario
 
 REACH = 25.0  # seconds in which a process comes to a point, or the seed counts as one that missed it
 TICKS = 5  # seconds
+# Points that a seed reaches once, if at all.
 RARE = (
     "before_settle_commit",
     "before_hand_over",
@@ -29,7 +30,7 @@ RARE = (
     "after_decide_commit",
     "before_look_back",
     "after_look_back",
-)  # reached once a seed, perhaps
+)
 DRAIN = 60.0
 
 
