@@ -95,7 +95,6 @@ class AgentRun:
         self.attempt = attempt
         self.trigger = trigger
         self.state = State(agent, self._leave, self._value, self)
-        self.log = structlog.get_logger("agent").bind(agent=agent, run=str(id))
         self._input = input
         self._read_events = read_events
         self._journal = journal
@@ -104,6 +103,11 @@ class AgentRun:
         self._is_tainted = is_tainted
         if is_tainted and journal:
             journal.store.is_tainted = True
+
+    @cached_property
+    def log(self) -> Any:
+        """A logger whose lines name the agent and the run."""
+        return structlog.get_logger("agent").bind(agent=self.agent, run=str(self.id))
 
     # Its events
 

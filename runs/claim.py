@@ -15,7 +15,7 @@ from django.db import DataError, IntegrityError, OperationalError, transaction
 from runs.db import ready
 from runs.db.patience import is_locked
 from runs.db.ready import IS_PAUSED, IS_STOPPED
-from runs.db.sql import execute, fetch, fetch_as
+from runs.db.sql import array, execute, fetch, fetch_as
 from runs.exceptions import CannotClaim
 from runs.policy import Policy
 from runs.processes.alive import TAKES_RUNS
@@ -34,39 +34,29 @@ MOST_ASIDE = 100  # most runs that one claim puts aside
 MAY_EXECUTE = """(NOT run.has_journal OR run.agent = ANY(me.durable_agents) OR NOT EXISTS (
     SELECT FROM runs_worker worker
     WHERE worker.id <> me.id AND {takes_runs} AND run.queue = ANY(worker.queues) AND run.agent = ANY(worker.durable_agents)))"""
-# The first runs of each agent, the best of these first; if other claims have locked all of them, the runs behind them. Only the
-# claimed row is locked.
+# The first runs of each agent, the best of these first. Other claims may have locked all `{first}` of an agent: the run behind
+# them is not read, and runs after it have to wait for the next look, which reads more. Only the claimed row is locked.
 BEST = """
 WITH me AS (
   SELECT id, durable_agents FROM runs_worker worker WHERE id = %(worker)s::uuid AND {takes_runs} AND {gate}
 ), first AS MATERIALIZED (
-  SELECT first.id, first.agent, first.priority, first.place, first.seq FROM me CROSS JOIN {sought}
+  SELECT first.id, first.agent, first.at FROM me CROSS JOIN {sought}
   CROSS JOIN LATERAL (
-    SELECT run.id, run.agent, run.priority, {place} AS place, run.seq {of_agent} AND {may_execute} ORDER BY {order} LIMIT {first}) first
+    SELECT run.id, run.agent, ARRAY[run.priority, {place}, run.seq] AS at {of_agent} AND {may_execute} ORDER BY {order} LIMIT {first}) first
   WHERE NOT {is_stopped}
 ), best AS MATERIALIZED (
-  SELECT id FROM (
-    SELECT run.id FROM (SELECT id FROM first ORDER BY priority, place, seq) candidate
-    CROSS JOIN LATERAL (
-      SELECT id, status, ready_at FROM runs_run WHERE id = candidate.id OFFSET 0 FOR UPDATE SKIP LOCKED) run
-    WHERE {is_ready}
-  ) of_the_first
-  UNION ALL
-  SELECT id FROM (
-    SELECT run.id FROM (
-      SELECT agent, min(ARRAY[priority, place, seq]) AS at FROM first GROUP BY agent ORDER BY at) sought
-    CROSS JOIN me CROSS JOIN LATERAL (
-      SELECT run.id FROM runs_run run
-      WHERE {is_ready} AND run.queue = %(queue)s::text AND run.agent = sought.agent AND {may_execute}
-        AND ({order}) >= (sought.at[1], sought.at[2], sought.at[3])
-      ORDER BY {order} LIMIT 1 FOR UPDATE OF run SKIP LOCKED) run
-  ) of_the_others
-  LIMIT 1
+  SELECT run.id FROM (
+    SELECT id FROM first
+    WHERE at <= ALL (SELECT max(at) FROM first GROUP BY agent HAVING count(*) = {first})
+    ORDER BY at) candidate
+  CROSS JOIN LATERAL (
+    SELECT id, status, ready_at FROM runs_run WHERE id = candidate.id OFFSET 0 FOR UPDATE SKIP LOCKED) run
+  WHERE {is_ready} LIMIT 1
 )
 """
 PARTS = {
     "sought": ready.SOUGHT, "of_agent": ready.OF_AGENT, "is_ready": ready.IS_READY, "place": ready.PLACE, "order": ready.ORDER,
-    "first": "4", "is_stopped": IS_STOPPED.format(agent="sought.agent"), "may_execute": MAY_EXECUTE, "takes_runs": TAKES_RUNS,
+    "is_stopped": IS_STOPPED.format(agent="sought.agent"), "may_execute": MAY_EXECUTE, "takes_runs": TAKES_RUNS,
 }  # fmt: skip
 for name, part in PARTS.items():
     BEST = BEST.replace(f"{{{name}}}", part)
@@ -85,23 +75,34 @@ FROM best WHERE runs_run.id = best.id
 RETURNING runs_run.id AS run_id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, chain, key,
   slot, key_limit, parent_id, claim AS id, has_journal, is_tainted, runs_timeline() AS timeline, {named} AS named
 """.replace("{timeout}", TIMEOUT)
+# Fewer children than MANY are between claim and commit at the same moment.
+FEW, MANY = "8", "256"
 CLAIM = BEST + TAKE
 NAMED = "set_config('application_name', 'wakeful:' || runs_run.id || ':' || epoch, false)"
 PAUSED = IS_PAUSED.format(queue="%(queue)s::text")
 LIMIT = "SELECT max_running FROM runs_queue WHERE name = %(queue)s::text AND max_running IS NOT NULL"
 RUNNING = "SELECT count(*) FROM runs_run WHERE status = 'running' AND queue = %(queue)s::text"
 UNLIMITED = f"NOT {PAUSED} AND NOT EXISTS ({LIMIT})"
-CLAIM_UNLIMITED = CLAIM.replace("{gate}", UNLIMITED).replace("{named}", NAMED)
-CLAIM_LIMITED = CLAIM.replace("{gate}", f"NOT {PAUSED} AND ({RUNNING}) < ({LIMIT})").replace("{named}", NAMED)
-BEST_ALONE = BEST.replace("{gate}", f"NOT {PAUSED} AND coalesce(({RUNNING}) < ({LIMIT}), true)") + "SELECT id FROM best"  # noqa: S608  (our own parts)
+IF_UNDER_LIMIT = f"NOT {PAUSED} AND ({RUNNING}) < ({LIMIT})"
+IF_OPEN = f"NOT {PAUSED} AND coalesce(({RUNNING}) < ({LIMIT}), true)"
+# A body may have chosen an isolation level in which a changed row is an error instead of being read again.
+READS_ANEW = "current_setting('transaction_isolation') = 'read committed'"
+
+
+def _claim_if(gate: str, first: str, named: str = NAMED) -> str:
+    return CLAIM.replace("{gate}", gate).replace("{first}", first).replace("{named}", named)
+
+
+CLAIM_FIRST = _claim_if(UNLIMITED, FEW)
+CLAIM_BEHIND = _claim_if(UNLIMITED, MANY)
+CLAIM_ALONG = _claim_if(f"{UNLIMITED} AND {READS_ANEW}", FEW, "NULL")
+CLAIM_LIMITED = _claim_if(IF_UNDER_LIMIT, MANY)
+BEST_ALONE = BEST.replace("{gate}", IF_OPEN).replace("{first}", MANY) + "SELECT id FROM best"  # noqa: S608  (our own parts)
 CLAIM_THIS = "WITH best AS (SELECT %(run)s::uuid AS id)" + TAKE.replace("{named}", NAMED)
 PUT_ASIDE = """
 UPDATE runs_run SET ready_at = NULL, due_at = clock_timestamp() + interval '5 minutes', status_reason = %(reason)s::text
 WHERE id = %(run)s::uuid
 """
-# A body may have chosen an isolation level in which a changed row is an error instead of being read again.
-READS_ANEW = "current_setting('transaction_isolation') = 'read committed'"
-CLAIM_ALONG = CLAIM.replace("{gate}", f"{UNLIMITED} AND {READS_ANEW}").replace("{named}", "NULL")
 SETTLE = """
 SELECT id AS run_id, epoch, claim, key, slot, key_limit FROM runs_run WHERE status = 'running' AND worker_id = %s::uuid AND pid = %s::int
 """
@@ -202,7 +203,7 @@ def _claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | No
 
 def _take_best(queue: str, agents: Mapping[str, str], parameters: Mapping[str, Any]) -> list[Claim]:
     try:
-        hinted = ready.hints.begins(queue) and fetch_as(_claim_of, CLAIM_UNLIMITED, parameters)
+        hinted = ready.hints.begins(queue) and fetch_as(_claim_of, CLAIM_FIRST, parameters)
         return hinted or _claim_first(queue, agents, parameters)
     except DataError:
         return _claim_past_offenders(queue, parameters)
@@ -230,7 +231,7 @@ def _claim_first(queue: str, agents: Mapping[str, str], parameters: Mapping[str,
     """Look from the beginning of the queue."""
     parameters = {**parameters, **ready.sought(dict.fromkeys(agents, ready.BEGINNING))}
     began = time.monotonic()
-    claims = fetch_as(_claim_of, CLAIM_UNLIMITED, parameters)
+    claims = fetch_as(_claim_of, CLAIM_FIRST, parameters) or fetch_as(_claim_of, CLAIM_BEHIND, parameters)
     ready.hints.looked(queue, list(agents), time.monotonic() - began)
     return claims or _claim_limited(queue, parameters)
 
@@ -242,8 +243,8 @@ def _parameters(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> dict[
         "worker": worker_id,
         "pid": os.getpid(),
         "queue": queue,
-        "agents": list(agents),
-        "versions": list(agents.values()),
+        "agents": array(tuple(agents)),
+        "versions": array(tuple(agents.values())),
         "lease": settings.WAKEFUL_LEASE,
         "timeout": settings.WAKEFUL_ATOMIC_TIMEOUT.total_seconds(),
         "hard": HARD_DEADLINE_AFTER,

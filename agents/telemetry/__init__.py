@@ -22,16 +22,20 @@ _sdk: "Sdk | None" = None
 
 @dataclass(frozen=True)
 class Span:
-    """Which span is meant: its trace, and its own id."""
+    """Which span is meant: its trace and what it stands for, such as ("attempt", its run, its epoch)."""
 
     trace: UUID
-    id: int
+    what: tuple[object, ...]
 
     @classmethod
     def of(cls, trace: UUID, kind: str, *what: object) -> "Span":
         """The span of such a thing: "event" and its id, "dispatch" and the event's, "run", "attempt" with its epoch."""
-        digest = sha256(":".join(map(str, (kind, *what))).encode()).digest()
-        return cls(trace, int.from_bytes(digest[:8]) or 1)
+        return cls(trace, (kind, *what))
+
+    @property
+    def id(self) -> int:
+        digest = sha256(":".join(map(str, self.what)).encode()).digest()
+        return int.from_bytes(digest[:8]) or 1
 
 
 def switch_on(*, service: str, endpoint: str, headers: str, keeps_content: bool) -> None:

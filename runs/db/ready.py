@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from runs.db.sql import fetch
+from runs.db.sql import array, fetch
 
 IS_READY = "run.status = 'queued' AND run.ready_at IS NOT NULL"
 PLACE = "coalesce(run.turn, run.seq)"
@@ -91,14 +91,14 @@ class Hints:
 hints = Hints()
 
 
-def sought(begins: Mapping[str, Place]) -> dict[str, list[int] | list[str]]:
+def sought(begins: Mapping[str, Place]) -> dict[str, str]:
     """The parameters of SOUGHT."""
-    places = list(begins.values())
+    priorities, turns, seqs = zip(*begins.values(), strict=True) if begins else ((), (), ())
     return {
-        "sought": list(begins),
-        "priorities": [priority for priority, _, _ in places],
-        "turns": [turn for _, turn, _ in places],
-        "seqs": [seq for _, _, seq in places],
+        "sought": array(tuple(begins)),
+        "priorities": array(priorities),
+        "turns": array(turns),
+        "seqs": array(seqs),
     }
 
 

@@ -2,15 +2,24 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from django.db import connection
+from psycopg.adapt import PyFormat, Transformer
 from psycopg.rows import kwargs_row
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 Query = tuple[str, Parameters]
 Row = tuple[Any, ...]
 T = TypeVar("T")
+
+
+@lru_cache(maxsize=256)
+def array(values: tuple[str | int, ...]) -> str:
+    """The text of an array, for parameters that are sent again and again: psycopg would dump each element each time."""
+    listed = list(values)
+    return bytes(Transformer().get_dumper(listed, PyFormat.TEXT).dump(listed) or b"").decode()
 
 
 def fetch(statement: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:

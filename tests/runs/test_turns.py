@@ -20,7 +20,7 @@ from uuid_utils.compat import uuid7
 from agents.ids import run_id
 from runs import keys, timers
 from runs.actions.requeue import requeue
-from runs.claim import CLAIM_UNLIMITED, _parameters, claim_next
+from runs.claim import CLAIM_FIRST, _parameters, claim_along, claim_next
 from runs.db import ready
 from runs.db.sql import Parameters, execute, fetch
 from runs.enqueue import NewRun, enqueue
@@ -307,18 +307,41 @@ def test_a_run_of_version_n_has_no_turn_and_its_place_is_its_seq(worker: Worker)
     assert claimed(worker, 2) == ["one", "newer"]
 
 
-def test_where_all_first_runs_are_being_claimed_the_next_is_found(worker: Worker) -> None:
-    execute(MADE, ["one", 20])
+@contextmanager
+def first_claimed_elsewhere(count: int) -> Iterator[None]:
     names = ("host", "port", "user", "password", "dbname")
     parameters = {name: value for name, value in connection.get_connection_params().items() if name in names}
     with psycopg.connect(**parameters) as other:
-        other.execute("SELECT FROM runs_run ORDER BY seq LIMIT 15 FOR UPDATE")
-
-        claim = claim_next(worker.id, "default", AGENTS)
+        other.execute("SELECT FROM runs_run ORDER BY seq LIMIT %s FOR UPDATE", [count])
+        yield
         other.rollback()
+
+
+def test_where_all_first_runs_are_being_claimed_the_next_is_found(worker: Worker) -> None:
+    execute(MADE, ["one", 20])
+
+    with first_claimed_elsewhere(15):
+        claim = claim_next(worker.id, "default", AGENTS)
 
     assert claim
     assert Run.objects.filter(seq__lt=Run.objects.get(pk=claim.run_id).seq).count() == 15
+
+
+def test_where_all_first_runs_are_being_claimed_no_run_of_a_lower_priority_is_claimed_before_the_next(
+    worker: Worker,
+) -> None:
+    execute(MADE, ["one", 20])
+    woken("idle", agent="other", priority=9)
+
+    with first_claimed_elsewhere(15):
+        with transaction.atomic():
+            along = claim_along(worker.id, "default", AGENTS)
+            transaction.set_rollback(True)
+        claim = claim_next(worker.id, "default", AGENTS)
+
+    assert along is None
+    assert claim
+    assert claim.agent == "one"
 
 
 def test_runs_of_an_agent_that_no_worker_has_cost_claims_and_rings_nothing(worker: Worker) -> None:
@@ -328,9 +351,7 @@ def test_runs_of_an_agent_that_no_worker_has_cost_claims_and_rings_nothing(worke
         execute(MADE, ["gone", unknown])
         execute("ANALYZE runs_run")
         rings = {"lease": settings.WAKEFUL_LEASE, "rings": 1, "queue": None}
-        costs.append(
-            (touched(CLAIM_UNLIMITED, _parameters(worker.id, "default", AGENTS)), touched(doorbell.WANTED, rings))
-        )
+        costs.append((touched(CLAIM_FIRST, _parameters(worker.id, "default", AGENTS)), touched(doorbell.WANTED, rings)))
 
     (claim_before, rings_before), (claim_after, rings_after) = costs
     assert claim_after < claim_before + 30
@@ -348,10 +369,10 @@ def test_entries_that_an_old_snapshot_keeps_are_stepped_over_once_a_second_not_b
         execute(ALL_CLAIMED.replace("pid = 1", "pid = (random() * 2000000000)::int"))
         execute("ANALYZE runs_run")
         execute(MADE, ["one", 3])
-        from_the_beginning = touched(CLAIM_UNLIMITED, _parameters(worker.id, "default", AGENTS))
+        from_the_beginning = touched(CLAIM_FIRST, _parameters(worker.id, "default", AGENTS))
         monkeypatch.setattr(ready.hints, "slow", 0.0)
         claimed(worker, 1)
-        hinted = touched(CLAIM_UNLIMITED, _parameters(worker.id, "default", AGENTS))
+        hinted = touched(CLAIM_FIRST, _parameters(worker.id, "default", AGENTS))
         rings = touched(doorbell.WANTED, {"lease": settings.WAKEFUL_LEASE, "rings": 1, "queue": None})
 
         assert hinted < from_the_beginning / 5

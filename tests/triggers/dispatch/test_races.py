@@ -85,10 +85,10 @@ def test_events_that_join_a_run_while_it_is_claimed_are_handed_over(monkeypatch:
     make_trigger(overlap=Overlap.QUEUE_ONE)
     first = arrive()
     worker = Worker.objects.create(id=uuid4(), kind="worker", host="h", pid=1, version="1", concurrency=1)
-    slowly = claiming.CLAIM_UNLIMITED.replace(
+    slowly = claiming.CLAIM_FIRST.replace(
         "AND worker.stopped_at IS NULL", "AND worker.stopped_at IS NULL AND pg_sleep(1) IS NOT NULL", 1
     )
-    monkeypatch.setattr(claiming, "CLAIM_UNLIMITED", slowly)
+    monkeypatch.setattr(claiming, "CLAIM_FIRST", slowly)
     claimer = Elsewhere(lambda: claim_next(worker.id, "default", {"greeter": "1"}))
     threading.Event().wait(0.4)
 
