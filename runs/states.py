@@ -1,4 +1,4 @@
-"""The table of legal run transitions; the database enforces the same (migration `0001`, `runs_refuse_illegal_transition`)."""
+"""The table of legal run transitions; the database enforces the same (`runs_refuse_illegal_transition` in `0002_rules`)."""
 
 from django.db.models import TextChoices
 

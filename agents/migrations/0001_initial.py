@@ -19,6 +19,7 @@ class Migration(migrations.Migration):
                 ('agent', models.TextField()),
                 ('name', models.TextField()),
                 ('value', models.JSONField(null=True)),
+                ('is_tainted', models.BooleanField(db_default=False, help_text='a run set it that had seen untrusted data')),
                 ('revision', models.PositiveBigIntegerField(default=1)),
                 ('updated_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],

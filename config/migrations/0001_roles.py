@@ -9,7 +9,10 @@ from django.db import migrations
 LOOKED_AT = ("agents", "runs", "triggers", "django_celery_beat", "django_celery_results")
 HIDDEN = ("view_secret",)
 OPERATED = {
-    "runs": ("requeue_run", "cancel_run", "fork_run", "signal_run", "resolve_run", "pause_queue"),
+    "runs": (
+        "requeue_run", "cancel_run", "fork_run", "signal_run", "resolve_run",
+        "pause_queue", "stop_agent", "raise_budget", "change_modelprice",
+    ),
     "triggers": ("fire_trigger", "pause_trigger", "replay_event", "backfill_schedule"),
 }
 

@@ -5,6 +5,7 @@ import django.db.models.deletion
 import django.db.models.functions.comparison
 import django.db.models.functions.datetime
 import uuid
+from decimal import Decimal
 from django.db import migrations, models
 
 
@@ -17,6 +18,18 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.RunSQL("CREATE SEQUENCE runs_run_seq", "DROP SEQUENCE runs_run_seq"),
+        migrations.CreateModel(
+            name='AgentStop',
+            fields=[
+                ('agent', models.TextField(primary_key=True, serialize=False)),
+                ('stopped_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ('stopped_by', models.TextField(editable=False)),
+                ('reason', models.TextField(default='', editable=False)),
+            ],
+            options={
+                'permissions': [('stop_agent', 'Can stop and start agents')],
+            },
+        ),
         migrations.CreateModel(
             name='Primary',
             fields=[
@@ -63,6 +76,7 @@ class Migration(migrations.Migration):
                 ('root_id', models.UUIDField(help_text='the first event of the causal chain')),
                 ('depth', models.SmallIntegerField(default=0)),
                 ('chain', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), db_default=[], help_text='slugs of the triggers whose runs led to this one', size=None)),
+                ('is_tainted', models.BooleanField(db_default=False, help_text='it has seen untrusted data, so its dangerous tools ask for approval; never taken back')),
                 ('status', models.TextField(choices=[('queued', 'Queued'), ('running', 'Running'), ('waiting', 'Waiting'), ('uncertain', 'Uncertain'), ('succeeded', 'Succeeded'), ('failed', 'Failed'), ('cancelled', 'Cancelled')], default='queued')),
                 ('status_reason', models.TextField(default='')),
                 ('ready_at', models.DateTimeField(null=True)),
@@ -132,6 +146,40 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='Budget',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('scope', models.TextField(choices=[('installation', 'all runs'), ('agent', 'Agent'), ('trigger', 'Trigger')])),
+                ('name', models.TextField(blank=True, default='', help_text='name of the agent, slug of the trigger; empty for all runs')),
+                ('period', models.TextField(choices=[('run', 'each run'), ('hour', 'Hour'), ('day', 'Day'), ('month', 'Month')])),
+                ('measure', models.TextField(choices=[('usd', 'US dollars'), ('tokens', 'Tokens'), ('requests', 'model requests'), ('tool_calls', 'tool calls')])),
+                ('cap', models.DecimalField(blank=True, decimal_places=10, help_text='empty: no cap', max_digits=24, null=True)),
+                ('at_cap', models.TextField(choices=[('wait', 'the run waits'), ('fail', 'the run fails')], default='wait')),
+                ('declared', models.DecimalField(blank=True, decimal_places=10, editable=False, help_text='what the code or a setting said at the last sync', max_digits=24, null=True)),
+                ('counts_since', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False, help_text='when the cap began to apply')),
+            ],
+            options={
+                'ordering': ['scope', 'name', 'period', 'measure'],
+                'permissions': [('raise_budget', 'Can change caps and allow more')],
+                'constraints': [models.UniqueConstraint(fields=('scope', 'name', 'period', 'measure'), name='budget_one_per_scope'), models.CheckConstraint(condition=models.Q(('cap', None), ('cap__gte', 0), _connector='OR'), name='budget_cap_not_negative'), models.CheckConstraint(condition=models.Q(models.Q(('name', ''), ('scope', 'installation')), models.Q(('scope__in', ['agent', 'trigger']), models.Q(('name', ''), _negated=True)), _connector='OR'), name='budget_scope_has_name'), models.CheckConstraint(condition=models.Q(('period__in', ['run', 'hour', 'day', 'month'])), name='budget_period_known'), models.CheckConstraint(condition=models.Q(('measure__in', ['usd', 'tokens', 'requests', 'tool_calls'])), name='budget_measure_known'), models.CheckConstraint(condition=models.Q(('at_cap__in', ['wait', 'fail'])), name='budget_at_cap_known')],
+            },
+        ),
+        migrations.CreateModel(
+            name='ModelPrice',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('model', models.TextField(help_text='name of the model, or <provider>:<model>, such as openai:gpt-5.2', unique=True)),
+                ('input', models.DecimalField(decimal_places=6, max_digits=16)),
+                ('output', models.DecimalField(decimal_places=6, max_digits=16)),
+                ('cache_read', models.DecimalField(blank=True, decimal_places=6, help_text='empty: as input', max_digits=16, null=True)),
+                ('cache_write', models.DecimalField(blank=True, decimal_places=6, help_text='empty: as input', max_digits=16, null=True)),
+            ],
+            options={
+                'ordering': ['model'],
+                'constraints': [models.CheckConstraint(condition=models.Q(('input__gte', 0), ('output__gte', 0), models.Q(('cache_read', None), ('cache_read__gte', 0), _connector='OR'), models.Q(('cache_write', None), ('cache_write__gte', 0), _connector='OR')), name='model_price_not_negative')],
+            },
+        ),
+        migrations.CreateModel(
             name='Notification',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
@@ -183,7 +231,7 @@ class Migration(migrations.Migration):
                 ('key', models.TextField()),
                 ('position', models.PositiveIntegerField()),
                 ('is_keyed', models.BooleanField(default=False, help_text='it has a key of its own, so its order is free')),
-                ('kind', models.TextField(choices=[('time', 'Time'), ('event', 'Event'), ('approval', 'Approval'), ('children', 'Children')])),
+                ('kind', models.TextField(choices=[('time', 'Time'), ('event', 'Event'), ('approval', 'Approval'), ('children', 'Children'), ('budget', 'Budget')])),
                 ('status', models.TextField(choices=[('open', 'Open'), ('done', 'what it waited for came'), ('expired', 'its time was over first'), ('closed', 'its run was stopped; a requeue opens it again')], default='open')),
                 ('due_at', models.DateTimeField(help_text='its deadline', null=True)),
                 ('event_type', models.TextField(default='')),
@@ -197,6 +245,7 @@ class Migration(migrations.Migration):
                 ('looked_to', models.BigIntegerField(help_text='`seq` of the last event that an unfinished look has read', null=True)),
                 ('look_failures', models.PositiveSmallIntegerField(db_default=0, help_text='looks in a row that failed')),
                 ('look_error', models.TextField(db_default='', help_text='why the last of them failed')),
+                ('asked', models.JSONField(help_text='of a wait for budget: what the step may cost at most, and the budget that has no room for it', null=True)),
                 ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ('ended_at', models.DateTimeField(null=True)),
                 ('run', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='waits', to='runs.run')),
@@ -278,6 +327,7 @@ class Migration(migrations.Migration):
                 ('position', models.PositiveIntegerField()),
                 ('is_keyed', models.BooleanField(default=False, help_text='it has a key of its own, so its order is free')),
                 ('effect', models.TextField(choices=[('transactional', 'committed together with this entry'), ('read', 'changes nothing; may be repeated after a crash'), ('idempotent', 'may be repeated after a crash, under the same idempotency key'), ('at_most_once', 'never repeated; a person decides where its outcome is unknown'), ('value', "the run's own time, id or random number")])),
+                ('kind', models.TextField(choices=[('step', 'a step of the body'), ('llm', 'the beginning of a call of run.llm'), ('model', 'a request to a model'), ('tool', 'a tool that the model called')], db_default='step', default='step')),
                 ('status', models.TextField(choices=[('started', 'Started'), ('done', 'Done'), ('failed', 'Failed')])),
                 ('epoch', models.PositiveIntegerField(help_text='the claim that wrote this')),
                 ('claim', models.UUIDField(editable=False, help_text='identity of that claim', null=True)),
@@ -287,13 +337,46 @@ class Migration(migrations.Migration):
                 ('error', models.TextField(default='')),
                 ('error_kind', models.TextField(default='', help_text="name of the exception's class")),
                 ('is_permanent', models.BooleanField(default=False, help_text='another attempt would fail the same way')),
-                ('usage', models.JSONField(null=True)),
+                ('usage', models.JSONField(help_text='of a model request: model, provider, tokens and cost', null=True)),
                 ('started_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ('ended_at', models.DateTimeField(null=True)),
                 ('run', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='steps', to='runs.run')),
             ],
             options={
-                'constraints': [models.CheckConstraint(condition=models.Q(('effect__in', ['transactional', 'read', 'idempotent', 'at_most_once', 'value'])), name='step_effect_known'), models.CheckConstraint(condition=models.Q(models.Q(('ended_at', None), ('status', 'started')), models.Q(('ended_at__isnull', False), ('status__in', ['done', 'failed'])), _connector='OR'), name='step_ended_has_time'), models.CheckConstraint(condition=models.Q(models.Q(('status', 'started'), _negated=True), ('effect', 'at_most_once'), _connector='OR'), name='step_only_at_most_once_has_intent')],
+                'indexes': [models.Index(condition=models.Q(('usage__isnull', False)), fields=['run'], name='step_with_usage'), models.Index(condition=models.Q(('kind__in', ['model', 'tool'])), fields=['ended_at'], name='step_charged')],
+                'constraints': [models.CheckConstraint(condition=models.Q(('effect__in', ['transactional', 'read', 'idempotent', 'at_most_once', 'value'])), name='step_effect_known'), models.CheckConstraint(condition=models.Q(('kind__in', ['step', 'llm', 'model', 'tool'])), name='step_kind_known'), models.CheckConstraint(condition=models.Q(models.Q(('ended_at', None), ('status', 'started')), models.Q(('ended_at__isnull', False), ('status__in', ['done', 'failed'])), _connector='OR'), name='step_ended_has_time'), models.CheckConstraint(condition=models.Q(models.Q(('status', 'started'), _negated=True), ('effect', 'at_most_once'), _connector='OR'), name='step_only_at_most_once_has_intent')],
+            },
+        ),
+        migrations.CreateModel(
+            name='BudgetWindow',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('run_id', models.UUIDField(default='00000000-0000-0000-0000-000000000000', help_text='of a budget for each run; else the nil UUID')),
+                ('starts_at', models.DateTimeField()),
+                ('ends_at', models.DateTimeField(null=True)),
+                ('spent', models.DecimalField(decimal_places=10, default=Decimal('0'), max_digits=24)),
+                ('reserved', models.DecimalField(decimal_places=10, default=Decimal('0'), help_text='by steps that are under way', max_digits=24)),
+                ('extra', models.DecimalField(decimal_places=10, default=Decimal('0'), help_text='what a person allowed on top of the cap, once', max_digits=24)),
+                ('budget', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='windows', to='runs.budget')),
+            ],
+            options={
+                'indexes': [models.Index(condition=models.Q(('ends_at__isnull', False)), fields=['ends_at'], name='budget_window_by_end'), models.Index(condition=models.Q(('run_id', '00000000-0000-0000-0000-000000000000'), _negated=True), fields=['run_id'], name='budget_window_by_run')],
+                'constraints': [models.UniqueConstraint(fields=('budget', 'run_id', 'starts_at'), name='budget_window_once'), models.CheckConstraint(condition=models.Q(('extra__gte', 0), ('reserved__gte', 0), ('spent__gte', 0)), name='budget_window_not_negative')],
+            },
+        ),
+        migrations.CreateModel(
+            name='Reservation',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('run_id', models.UUIDField()),
+                ('key', models.TextField(help_text='of the step')),
+                ('claim', models.UUIDField(help_text='identity of the claim that made it')),
+                ('amount', models.DecimalField(decimal_places=10, max_digits=24)),
+                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ('window', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='reservations', to='runs.budgetwindow')),
+            ],
+            options={
+                'constraints': [models.UniqueConstraint(fields=('run_id', 'key', 'window'), name='reservation_once'), models.CheckConstraint(condition=models.Q(('amount__gte', 0)), name='reservation_not_negative')],
             },
         ),
         migrations.AddIndex(
@@ -314,6 +397,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='wait',
+            index=models.Index(condition=models.Q(('kind', 'budget'), ('status', 'open')), fields=['id'], name='wait_for_budget'),
+        ),
+        migrations.AddIndex(
+            model_name='wait',
             index=models.Index(condition=models.Q(('event_id__isnull', False)), fields=['event_id'], name='wait_by_event'),
         ),
         migrations.AddConstraint(
@@ -326,7 +413,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='wait',
-            constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['time', 'event', 'approval', 'children'])), name='wait_kind_known'),
+            constraint=models.CheckConstraint(condition=models.Q(('kind__in', ['time', 'event', 'approval', 'children', 'budget'])), name='wait_kind_known'),
         ),
         migrations.AddConstraint(
             model_name='wait',

@@ -1,4 +1,4 @@
-"""Rules a constraint cannot say: legal transitions, an epoch that only rises, how each busy table is vacuumed."""
+"""Rules a constraint cannot say: legal transitions, an epoch that only rises, taint that stays, how each busy table is vacuumed."""
 
 from django.db import migrations
 
@@ -34,6 +34,19 @@ DROP TRIGGER run_epoch_rises ON runs_run;
 DROP FUNCTION runs_refuse_falling_epoch();
 DROP TRIGGER run_legal_transition ON runs_run;
 DROP FUNCTION runs_refuse_illegal_transition();
+"""
+TAINTED = """
+CREATE FUNCTION runs_refuse_loss_of_taint() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION 'run % has seen untrusted data; this cannot be undone', OLD.id
+    USING ERRCODE = 'check_violation', CONSTRAINT = 'run_stays_tainted';
+END $$;
+CREATE TRIGGER run_stays_tainted BEFORE UPDATE OF is_tainted ON runs_run
+  FOR EACH ROW WHEN (OLD.is_tainted AND NOT NEW.is_tainted) EXECUTE FUNCTION runs_refuse_loss_of_taint();
+"""
+DROP_TAINTED = """
+DROP TRIGGER run_stays_tainted ON runs_run;
+DROP FUNCTION runs_refuse_loss_of_taint();
 """
 # Rows of these change a few times each and then never again, or are soon deleted. Without this the partial indexes fill
 # with dead entries that every look of a dispatcher or a worker must step over.
@@ -122,6 +135,7 @@ class Migration(migrations.Migration):
             "DROP INDEX run_by_joined_event",
         ),
         migrations.RunSQL(TRANSITIONS, DROP_TRANSITIONS),
+        migrations.RunSQL(TAINTED, DROP_TAINTED),
         migrations.RunSQL(IMMUTABLE, MUTABLE),
         migrations.RunSQL(TIMELINE, DROP_TIMELINE),
         *[

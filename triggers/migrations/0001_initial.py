@@ -169,6 +169,7 @@ class Migration(migrations.Migration):
                 ('cause_run_id', models.UUIDField(null=True)),
                 ('depth', models.SmallIntegerField(default=0)),
                 ('chain', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), db_default=[], help_text='slugs of the triggers whose runs led to it', size=None)),
+                ('is_tainted', models.BooleanField(db_default=False, help_text='a run emitted it that had seen untrusted data')),
                 ('source', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, to='triggers.source')),
             ],
             options={
@@ -205,6 +206,7 @@ class Migration(migrations.Migration):
                 ('key_limit', models.PositiveSmallIntegerField(default=1, help_text='how many runs of one key at once')),
                 ('overlap', models.TextField(choices=[('allow', 'Allow'), ('skip', 'Skip'), ('queue_one', 'Queue One'), ('queue', 'Queue'), ('cancel_previous', 'Cancel Previous')], default='allow', help_text='what a new event does while a run of its key is live')),
                 ('policy', models.JSONField(blank=True, default=dict, help_text='how its runs are executed (see runs.policy.Policy) and how many there may be (see triggers.dispatch.flow_control.Intake)')),
+                ('tools', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), blank=True, help_text='names of the tools that LLM calls of its runs may use; null: all that the agent has; empty: none', null=True, size=None)),
                 ('declared', models.JSONField(editable=False, help_text='what the code says, field by field; null: made by an operator', null=True)),
                 ('overrides', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), default=list, editable=False, help_text='declared fields an operator has taken over', size=None)),
                 ('enabled', models.BooleanField(default=True)),
@@ -282,6 +284,7 @@ class Migration(migrations.Migration):
                 ('root_id', models.UUIDField()),
                 ('depth', models.SmallIntegerField()),
                 ('chain', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), db_default=[], size=None)),
+                ('is_tainted', models.BooleanField(db_default=False, help_text='one of its events is')),
                 ('input', models.JSONField(help_text='that of the newest event', null=True)),
                 ('opened_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ('due_at', models.DateTimeField(help_text='when it becomes a run, unless another event moves that')),

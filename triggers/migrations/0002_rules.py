@@ -11,7 +11,7 @@ BEGIN
 END $$;
 CREATE TRIGGER event_immutable BEFORE UPDATE OF
     id, seq, source_id, ce_source, ce_id, type, "time", body_sha256, received_at, target_id,
-    root_id, cause_event_id, cause_run_id, depth, chain ON triggers_event
+    root_id, cause_event_id, cause_run_id, depth, chain, is_tainted ON triggers_event
   FOR EACH ROW EXECUTE FUNCTION triggers_refuse_event_change();
 -- The reason why a body was not JSON may go with the payload.
 CREATE TRIGGER event_error_immutable BEFORE UPDATE OF data_error ON triggers_event FOR EACH ROW
