@@ -30,7 +30,9 @@ def parse_duration(value: str | float | timedelta) -> timedelta:
 
 
 def in_words(delta: timedelta) -> str:
-    """A duration by its two largest units: "2 h 5 min", "340 ms"."""
+    """A duration by its two largest units: "2 h 5 min", "340 ms", "-5 s"."""
+    if delta < timedelta():
+        return f"-{in_words(-delta)}"
     if delta < timedelta(seconds=1):
         return f"{delta / timedelta(milliseconds=1):.0f} ms"
     left = round(delta.total_seconds())

@@ -7,7 +7,8 @@ INSTANT = re.compile(
     r" ?(?P<offset>[Zz]|[+-]\d{2}:?\d{2})?)?",
     re.ASCII,
 )
-FORMS = "2026-12-01T09:00 or 2026-12-01T09:00+01:00"
+WITH_OFFSET = "2026-12-01T09:00+01:00"
+FORMS = f"2026-12-01T09:00 or {WITH_OFFSET}"
 
 
 def parse_instant(text: str) -> datetime:
@@ -25,3 +26,14 @@ def parse_instant(text: str) -> datetime:
         return at + timedelta(seconds=is_leap)
     except (ValueError, OverflowError):
         raise ValueError(f"{text!r} is not a valid date and time; use e.g. {FORMS}") from None
+
+
+def instant_with_offset(instant: str | datetime) -> datetime:
+    """Like `parse_instant`, but ValueError if there is no offset; a datetime is returned as it is."""
+    try:
+        at = parse_instant(instant) if isinstance(instant, str) else instant
+    except ValueError:
+        raise ValueError(f"{instant!s:.100} is not a date and time with an offset; use e.g. {WITH_OFFSET}") from None
+    if at.tzinfo is None:
+        raise ValueError(f"{instant!s} has no offset; use e.g. {WITH_OFFSET}")
+    return at

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict, Unpack
 
 from .durations import parse_duration
-from .instants import parse_instant
+from .instants import instant_with_offset
 
 CatchUp = Literal["latest", "skip", "all"]
 Length = str | float | timedelta  # "30m", seconds, or a timedelta
@@ -102,9 +102,10 @@ def every(interval: Length, *, slug: str = "", **policy: Unpack[Policy]) -> Inte
 
 def at(instant: str | datetime, *, slug: str = "", **policy: Unpack[Policy]) -> ClockedTrigger:
     """Wake once, at an instant with an offset, such as "2026-12-01T09:00+01:00"; ValueError if it has none."""
-    moment = parse_instant(instant) if isinstance(instant, str) else instant
-    if moment.tzinfo is None:
-        raise ValueError(f"on.at({instant!r}): the instant has no offset; use e.g. 2026-12-01T09:00+01:00")
+    try:
+        moment = instant_with_offset(instant)
+    except ValueError as error:
+        raise ValueError(f"on.at(): {error}") from None
     return ClockedTrigger(at=moment, slug=slug, policy=_known("at", policy))
 
 

@@ -26,7 +26,7 @@ from agents.journal.protocol import (
 )
 
 from .agent import Agent
-from .durations import parse_duration
+from .durations import in_words, parse_duration
 from .effects import Child, Effects, Emission, Notice, Pace, Standing, Urgency, Wake
 from .exceptions import ApprovalExpired, ChildFailed, Permanent
 from .ids import child_id
@@ -408,7 +408,8 @@ class AgentRun:
         request = ChildrenRequest(place=_place("join", key), children=ids, timeout=_ahead("timeout", timeout))
         ended = self._durable("join").wait(request) if children else []
         if ended is EXPIRED:
-            raise TimeoutError(f"not all of {len(children)} child runs finished within {timeout}")
+            within = in_words(request.timeout or timedelta())
+            raise TimeoutError(f"not all of {len(children)} child runs finished within {within}")
         found: list[Ended] = ended
         if any(end.is_tainted for end in found):
             self.taint()
@@ -500,5 +501,5 @@ def _ahead(what: str, duration: Duration | None) -> timedelta | None:
         return None
     parsed = parse_duration(duration)
     if not timedelta() <= parsed <= LONGEST:
-        raise ValueError(f"{what} {duration!r}: use a duration from 0 to ten years")
+        raise ValueError(f"{what} {in_words(parsed)}: use a duration from 0 to ten years")
     return parsed

@@ -1,4 +1,5 @@
 from django.contrib import admin
+from django.templatetags.static import static
 from django.urls import include, path, re_path
 from django.views.generic import RedirectView
 
@@ -14,6 +15,8 @@ admin.autodiscover()
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
+    # Browsers ask for it on pages that link no icon, such as errors and the API.
+    path("favicon.ico", RedirectView.as_view(url=static("console/icon.svg"))),
     path("admin/coming/", admin.site.admin_view(coming), name="coming"),
     path("admin/password-again/", admin.site.admin_view(password_again), name="password_again"),
     path("admin/", admin.site.urls),

@@ -54,6 +54,8 @@ def test_every_unit_has_the_length_of_a_timedelta(number: int, unit: str) -> Non
         (timedelta(minutes=3), "3 min"),
         (timedelta(hours=2, minutes=5, seconds=9), "2 h 5 min"),
         (timedelta(days=1, minutes=5), "1 d"),
+        (timedelta(seconds=-5), "-5 s"),
+        (timedelta(hours=-25), "-1 d 1 h"),
     ],
 )
 def test_a_duration_is_told_by_its_two_largest_units(delta: timedelta, words: str) -> None:

@@ -69,3 +69,11 @@ def test_an_instant_needs_an_offset() -> None:
         on.at("2026-12-01T09:00")
     with pytest.raises(ValueError, match="no offset"):
         on.at(datetime(2026, 12, 1))  # noqa: DTZ001
+
+
+def test_an_invalid_instant_is_refused_with_a_form_that_is_accepted() -> None:
+    with pytest.raises(ValueError, match="tomorrow") as refused:
+        on.at("tomorrow")
+
+    example = str(refused.value).rpartition("use e.g. ")[2]
+    assert on.at(example).at == datetime(2026, 12, 1, 8, tzinfo=UTC)

@@ -95,6 +95,14 @@ def test_a_next_check_that_makes_no_sense_is_refused(delay: Any, reason: Any) ->
         a_run().next_check(delay, reason)
 
 
+@pytest.mark.parametrize(
+    ("delay", "words"), [(-5, "-5 s"), (timedelta(seconds=-5), "-5 s"), (timedelta(days=4000), "4000 d")]
+)
+def test_a_refused_duration_is_told_in_plain_words(delay: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=f"^next_check {words}: use a duration from 0 to ten years$"):
+        a_run().next_check(delay)
+
+
 def test_now_is_aware() -> None:
     assert a_run().now().utcoffset() == datetime.now(UTC).utcoffset()
 

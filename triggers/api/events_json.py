@@ -5,6 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from runs.api.body import Body
+from triggers.api.fields import InstantInUtc
 from triggers.dispatch.offers import count
 from triggers.models import Decision, Event, Redispatch, Source, Trigger
 
@@ -99,8 +100,10 @@ class ReplayBody(Body):
 
 
 class RedispatchBody(Body):
-    since = serializers.DateTimeField(
-        required=False, default=None, help_text="only events that ended in an error from this time on; default: all"
+    since = InstantInUtc(
+        required=False,
+        default=None,
+        help_text="only events that ended in an error from this time on, in UTC if it has no offset; default: all",
     )
 
 

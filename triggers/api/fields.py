@@ -3,13 +3,14 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 
-from agents.instants import parse_instant
+from agents.instants import FORMS, parse_instant
 from runs.api.resource import BySlug, Resource
 from triggers.exceptions import RuleError
 from triggers.schedules.clock import LONGEST_ZONE, refuse_beyond, zone_of
@@ -20,6 +21,8 @@ UNESCAPED = re.compile(r" (\d\d:?\d\d)$")  # the plus of an offset, in a URL
 class Instant(serializers.CharField):
     """An ISO 8601 time; without an offset it is naive, a local time of a zone."""
 
+    default_error_messages = dict.fromkeys(("invalid", "blank"), f"Not a date and time; use e.g. {FORMS}.")
+
     def to_internal_value(self, data: Any) -> Any:
         text = UNESCAPED.sub(r"+\1", super().to_internal_value(data))
         try:
@@ -28,6 +31,14 @@ class Instant(serializers.CharField):
         except ValueError as error:
             raise ValidationError(str(error)) from None
         return at
+
+
+class InstantInUtc(Instant):
+    """An ISO 8601 time; without an offset it is one of UTC."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        at: datetime = super().to_internal_value(data)
+        return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 class Zone(serializers.CharField):

@@ -10,6 +10,7 @@ from rest_framework.response import Response
 
 from runs.api.resource import Query, Resource
 from runs.db.sql import database_now
+from triggers.api.fields import InstantInUtc
 from triggers.upcoming.by_clock import ahead
 from triggers.upcoming.entry import KINDS, OF_RUNS, Coming
 
@@ -18,7 +19,9 @@ MOST = 500
 
 
 class UpcomingQuery(Query):
-    until = serializers.DateTimeField(required=False, help_text="end of the time span; default: a day from now")
+    until = InstantInUtc(
+        required=False, help_text="end of the time span, in UTC if it has no offset; default: a day from now"
+    )
     limit = serializers.IntegerField(min_value=1, default=50, help_text=f"{MOST} at most")
     kind = serializers.MultipleChoiceField(choices=KINDS, required=False, help_text="only these kinds; may be repeated")
     agent = serializers.CharField(required=False, default="")

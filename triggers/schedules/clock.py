@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from agents.instants import parse_instant
+from agents.instants import instant_with_offset
 from triggers.exceptions import RuleError
 
 
@@ -53,7 +53,6 @@ def clock(instant: datetime, zone: ZoneInfo) -> str:
 
 
 NONE = timedelta(0)
-WITH_OFFSET = "2026-12-01T09:00+01:00"
 LONGEST_TEXT = 300  # characters of a rule, or of any part of one: no parser is asked to read more
 LONGEST_ZONE = 100  # characters of the name of a zone
 FIRST_YEAR, LAST_YEAR = 1900, 9998  # of instants: within them, arithmetic does not leave the calendar
@@ -74,13 +73,9 @@ def refuse_beyond(instant: datetime, *, field: str = "") -> None:
 def aware(instant: str | datetime) -> datetime:
     """The instant in UTC; RuleError if it has no offset, or is beyond the calendar."""
     try:
-        at = parse_instant(instant) if isinstance(instant, str) else instant
-    except ValueError:
-        raise RuleError(f"{instant!s:.100} is not a date and time with an offset; use e.g. {WITH_OFFSET}") from None
-    if at.tzinfo is None:
-        raise RuleError(f"{instant!s} has no offset; use e.g. {WITH_OFFSET}")
-    try:
-        in_utc = at.astimezone(UTC)
+        in_utc = instant_with_offset(instant).astimezone(UTC)
+    except ValueError as error:
+        raise RuleError(str(error)) from None
     except OverflowError:
         raise RuleError(f"{instant} is beyond the calendar") from None
     refuse_beyond(in_utc)

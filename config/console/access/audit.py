@@ -1,5 +1,7 @@
 from collections.abc import Iterable, Mapping
+from functools import cache
 
+from django.apps import apps
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
@@ -70,8 +72,15 @@ def entries_of(kind: str, object_id: object, *, parts: Mapping[str, Iterable[obj
 
 def subject_of(entry: AuditEntry) -> SafeString:
     noun = PAGES.get(entry.kind)
-    text = format_html("{} {}", entry.kind, short(entry.object_id) if len(entry.object_id) == 36 else entry.object_id)
+    name = short(entry.object_id) if len(entry.object_id) == 36 else entry.object_id
+    text = format_html("{} {}", _nouns().get(entry.kind, entry.kind), name)
     return link(page(noun, entry.object_id), text) if noun else text
+
+
+@cache
+def _nouns() -> dict[str, str]:
+    """The names of models in words, by kind, such as "API token"."""
+    return {str(model._meta.model_name): str(model._meta.verbose_name) for model in apps.get_models()}
 
 
 def details_of(entry: AuditEntry) -> str:

@@ -45,7 +45,7 @@ def _notice(paused_at: datetime | None) -> Section:
             details=[
                 format_html(
                     "After a restore, start with <code>manage.py up --paused</code>, or pause all queues on the {} page "
-                    "before the workers start; then come back here.",
+                    "before the workers start; then return to this page.",
                     link(reverse("admin:runs_queue_processes"), "Processes"),
                 )
             ],
@@ -54,20 +54,20 @@ def _notice(paused_at: datetime | None) -> Section:
     return Notice(
         level="warning",
         text="All queues are paused: events are accepted and become runs, but no run starts.",
-        details=[format_html("When you have made all checks below, {}.", resume)],
+        details=[format_html("After all checks below, {}.", resume)],
     )
 
 
 def _checks(paused_at: datetime | None) -> Section:
     return Table(
-        title="What to check before resuming",
-        headers=("Check", "Result", "Why, and what to do"),
+        title="Checks before resuming",
+        headers=("Check", "Result", "Reason and remedy"),
         rows=[
             (
                 "Age of the backup",
-                format_html("last sign of life before this start: {}", moment(_last_sign_of_life(paused_at))),
-                "Events accepted after that are lost. Ask senders to deliver again from then on; events that exist here "
-                "count as duplicates and start nothing.",
+                format_html("last process seen before this start: {}", moment(_last_seen(paused_at))),
+                "Events accepted after that time are lost. Ask senders to deliver again from then on: events that are recorded "
+                "here are duplicates and start nothing.",
             ),
             (
                 "Repeated events",
@@ -78,24 +78,24 @@ def _checks(paused_at: datetime | None) -> Section:
             (
                 "Schedules that were due in the gap",
                 link(listing("triggers_schedule"), "their next fires"),
-                "Beat has caught up by each schedule's policy: none, the latest, or every missed fire. Those runs wait below; "
-                "cancel the ones that are no longer useful.",
+                "Beat has caught up by the policy of each schedule: no missed fire, the latest one, or all. Their runs are listed "
+                "below; cancel those that are no longer useful.",
             ),
             (
                 "Runs that were running",
                 _interrupted(paused_at),
-                "They start again from their last commit. Their writes to this database are kept or rolled back as a whole. "
-                "Calls to other services that happened after that commit are repeated.",
+                "They start again from their last commit. Writes to this database after it were rolled back; calls to other "
+                "services after it are repeated.",
             ),
             (
                 "The outbox",
                 f"{OutboxMessage.objects.all()[:COUNTED].count():,} messages",
-                "Messages are sent at least once: messages that were sent after the backup are sent again.",
+                "Messages that were sent after the backup are sent again.",
             ),
             (
                 "The order of work",
                 _sequences(),
-                "It comes from the database's sequences, which are part of the backup.",
+                "Runs and events are ordered by sequences of the database. A sequence behind its rows puts new work first.",
             ),
             (
                 "Redis or another broker",
@@ -105,12 +105,12 @@ def _checks(paused_at: datetime | None) -> Section:
             (
                 "Payloads that were erased",
                 "not known here",
-                "An erasure after the backup is undone by the restore: repeat it, from the record you keep outside.",
+                "The restore undoes erasures made after the backup. Repeat them from a record outside this database.",
             ),
             (
                 "Secrets and settings",
                 SafeString("<code>manage.py doctor</code>"),
-                "Says whether every source's secret can be decrypted with WAKEFUL_ENCRYPTION_KEYS, and what else is wrong.",
+                "It checks that WAKEFUL_ENCRYPTION_KEYS can decrypt the secret of every source, and lists other problems.",
             ),
         ],
         empty="",
@@ -129,7 +129,7 @@ def _waiting() -> Section:
         headers=("Trigger", "Ready", ""),
         rows=rows,
         empty="None.",
-        note="Pause a trigger, or cancel its runs in the list, to keep them from it.",
+        note="To prevent the start of a run, cancel it in the list. A paused trigger holds its new events, not these runs.",
     )
 
 
@@ -138,8 +138,8 @@ def _runs_of(trigger: str) -> SafeString:
     return link(listing("runs_run", **query), "list")
 
 
-def _last_sign_of_life(paused_at: datetime | None) -> datetime | None:
-    # Processes of before the backup have not been seen since; those of now started after it.
+def _last_seen(paused_at: datetime | None) -> datetime | None:
+    # Processes from before the backup have not been seen since; current ones have started after it.
     before = (
         Worker.objects.filter(stopped_reason="unseen")
         if paused_at is None
@@ -152,7 +152,7 @@ def _last_sign_of_life(paused_at: datetime | None) -> datetime | None:
 def _newest_event() -> SafeString | str:
     newest = Event.objects.order_by("-id").values_list("received_at", flat=True).first()
     if newest is None:
-        return "no event at all"
+        return "no events"
     return joined(["newest:", moment(newest)], " ")
 
 

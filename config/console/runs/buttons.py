@@ -42,8 +42,8 @@ class ForkForm(BaseDialogForm):  # type: ignore[misc]
         required=False,
         widget=UnfoldAdminTextInputWidget,
         label="First step or wait to repeat",
-        help_text="Enter its key in the journal. Earlier entries are copied; this one and later ones are executed again. "
-        "Empty: repeat everything.",
+        help_text="Enter the key of a journal entry. Entries before it are copied; this one and later ones are executed again. "
+        "Empty: repeat all entries.",
     )
     input = JsonField(label="Input (JSON)", help_text="Passed to the agent as run.input.")
 

@@ -1,5 +1,7 @@
 """Every page opens, at a price that does not grow with what is on it, for those who may see it."""
 
+import re
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -163,6 +165,28 @@ def test_list_counts_no_further_than_anybody_pages(admin: Client, monkeypatch: p
 
     assert answer.context["cl"].result_count == 3
     assert "or more; filter or search" in answer.content.decode()
+
+
+def test_the_audit_log_names_objects_in_words(admin: Client) -> None:
+    for kind in ("apitoken", "exclusioncalendar", "retention"):
+        AuditEntry.objects.create(by="test", action="look", kind=kind, object_id="7")
+
+    shown = admin.get(list_of("runs_auditentry")).content.decode()
+
+    assert "API token 7" in shown
+    assert "exclusion calendar 7" in shown
+    assert "retention 7" in shown
+
+
+@pytest.mark.parametrize("path", ["/admin/", "/admin/login/"])
+def test_a_page_links_its_icon_and_other_pages_find_it(admin: Client, client: Client, path: str) -> None:
+    page = (client if "login" in path else admin).get(path).content.decode()
+    linked = re.search(r'<link rel="icon" href="([^"]+)" type="image/svg\+xml"', page)
+    redirect = client.get("/favicon.ico")
+
+    assert linked and linked[1] == redirect["location"]
+    with closing(client.get(linked[1])) as icon:
+        assert icon["content-type"] == "image/svg+xml"
 
 
 def test_times_are_given_in_utc_for_those_without_scripts(admin: Client) -> None:

@@ -1,4 +1,5 @@
 import json
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -9,14 +10,14 @@ from django.test import Client
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from runs.api.strict_json import MAX_DEPTH
-from runs.models import Run
+from runs.models import NIL, Run
 from tests.support.api import Api
 from tests.support.triggers import hold, make_event, make_paused_trigger, make_trigger
 from triggers.api.events import EventResource
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.offers import move
 from triggers.dispatch.rules import Rules
-from triggers.models import Event, Redispatch, Schedule
+from triggers.models import Decision, Event, Redispatch, Schedule
 from triggers.sources.manual import fire
 
 pytestmark = pytest.mark.django_db
@@ -225,6 +226,32 @@ def test_replay_to_an_unknown_trigger_is_400_naming_the_field() -> None:
     answer = Api().post(f"events/{make_event().id}/replay/", {"trigger": "nobody"})
 
     assert (answer.status, list(answer.body)) == (400, ["trigger"])
+
+
+@pytest.mark.parametrize("since", ["soon", "", 5])
+def test_an_invalid_since_is_refused_with_the_accepted_forms(since: object) -> None:
+    make_trigger()
+
+    answer = Api().post("triggers/greeter/redispatch/", {"since": since})
+
+    [told] = answer.body["since"]
+    assert answer.status == 400
+    assert "2026-12-01T09:00+01:00" in told
+
+
+@pytest.mark.parametrize("since", ["2026-12-01T09:00", "2026-12-01T10:00+01:00"])
+def test_since_is_in_utc_unless_it_has_an_offset(since: str) -> None:
+    trigger = make_trigger()
+    for hour in (8, 9):
+        Decision.objects.create(
+            event=make_event(),
+            trigger=trigger,
+            replay_id=NIL,
+            outcome="error",
+            created_at=datetime(2026, 12, 1, hour, tzinfo=UTC),
+        )
+
+    assert Api().post("triggers/greeter/redispatch/", {"since": since}).body == {"events": 1}
 
 
 # --- Schedules and sources ---

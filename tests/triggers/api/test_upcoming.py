@@ -1,6 +1,6 @@
 """GET /api/v1/upcoming/: what will wake next, for those who may know."""
 
-from datetime import timedelta
+from datetime import UTC, timedelta
 
 import pytest
 from django.utils import timezone
@@ -56,6 +56,26 @@ def test_invalid_input_is_400_and_named(query: dict[str, object]) -> None:
     answer = Api().get("upcoming/", **query)
 
     assert (answer.status, list(answer.body)) == (400, list(query))
+
+
+@pytest.mark.parametrize("until", ["soon", "2026-02-30T09:00Z", "1800-01-01T00:00Z"])
+def test_an_invalid_until_is_refused_with_the_accepted_forms(until: str) -> None:
+    answer = Api().get("upcoming/", until=until)
+
+    [told] = answer.body["until"]
+    assert answer.status == 400
+    assert "2026-12-01T09:00+01:00" in told or "between the years" in told
+
+
+def test_until_is_in_utc_unless_it_has_an_offset(heartbeat: Schedule) -> None:
+    api, at = Api(), timezone.now().astimezone(UTC) + timedelta(minutes=20)
+
+    def kinds(until: str) -> list[str]:
+        return [one["kind"] for one in api.get("upcoming/", until=until).body["results"]]
+
+    assert kinds(f"{at:%Y-%m-%d %H:%M:%S}") == ["wake"]
+    assert kinds(f"{at:%Y-%m-%dT%H:%M:%S}+00:00") == ["wake"]
+    assert kinds(f"{at + timedelta(hours=1):%Y-%m-%dT%H:%M:%S}+01:00") == ["wake"]
 
 
 def test_wakes_set_by_runs_require_permission_to_view_runs(heartbeat: Schedule) -> None:

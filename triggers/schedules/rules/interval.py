@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from agents.durations import parse_duration
+from agents.durations import in_words, parse_duration
 from triggers.exceptions import RuleError
 
 # Of an interval: below, a typing error would flood the log of events; above, arithmetic would leave the calendar.
@@ -21,7 +21,7 @@ class Interval:
 
     def __post_init__(self) -> None:
         if not SHORTEST <= self.every <= LONGEST:
-            raise RuleError(f"an interval of {self.every.total_seconds():g} s is not between 0.1 s and 100 years")
+            raise RuleError(f"an interval of {in_words(self.every)} is not between 0.1 s and 100 years")
 
     @classmethod
     def parse(cls, text: str | float | timedelta) -> "Interval":

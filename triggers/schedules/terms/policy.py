@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 from django_celery_beat.models import PeriodicTask
 
-from agents.durations import parse_duration
+from agents.durations import in_words, parse_duration
 from agents.exceptions import Permanent
 from agents.guards.storable import storable
+from agents.instants import WITH_OFFSET
 from agents.on import CatchUp
 from triggers.exceptions import RuleError
 from triggers.models import Schedule
@@ -151,7 +152,7 @@ def _length(value: Any) -> timedelta:
         raise ValueError(f'{value!r} has no unit; write such as "{value.strip()}s" or "{value.strip()}m"')
     length = parse_duration(value)
     if not NONE <= length <= LONGEST:
-        raise ValueError(f"{length} is not between 0 and 100 years")
+        raise ValueError(f"{in_words(length)} is not between 0 and 100 years")
     return length
 
 
@@ -186,7 +187,7 @@ def _slugs(value: Any) -> tuple[str, ...]:
 
 def _instant(value: Any) -> datetime:
     if not isinstance(value, (str, datetime)):
-        raise ValueError(f"{value!r} is not a date and time; use e.g. 2026-12-01T09:00+01:00")
+        raise ValueError(f"{value!r} is not a date and time with an offset; use e.g. {WITH_OFFSET}")
     return aware(value)
 
 

@@ -117,7 +117,7 @@ def test_after_a_restore_the_page_says_what_waits_and_what_to_check(admin: Clien
     told = shown(admin, RESTORED)
 
     assert "All queues are paused: events are accepted and become runs, but no run starts." in told
-    assert "last sign of life before this start: 2026-01-01 00:00:00 UTC" in told
+    assert "last process seen before this start: 2026-01-01 00:00:00 UTC" in told
     assert "invoices 1 list" in told
     assert "sequences are ahead of the newest rows" in told
 
