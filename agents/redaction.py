@@ -1,8 +1,8 @@
 """Secrets that this process knows never stand in what is journaled, logged, shown or sent to a model: MARK stands there.
 
 `redacted` is the one place. What is stored goes through it in `agents.guards.storable` and `agents.exceptions`, what is logged
-in `config.logs`, and what a model is sent in `agents.llm.secrets`. Which texts are secrets, `config.secrets` says of the
-settings, the environment and the sources.
+in `config.logs`, what is shown in `config.web.redacted`, and what a model is sent in `agents.llm.secrets`. Which texts are
+secrets, `config.secrets` says of the settings, the environment and the sources.
 """
 
 import json

@@ -132,6 +132,7 @@ MIDDLEWARE = [
     "config.web.headers.SetPolicy",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
+    "config.web.redacted.RedactAnswers",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "config.web.sessions.EndIdleSessions",

@@ -5,11 +5,14 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from html import escape
 from io import StringIO
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import pytest
 from django.conf import settings
+from django.contrib import admin
 from django.db import connection
 from django.test import Client
 from django.urls import reverse
@@ -28,8 +31,13 @@ from agents.redaction import MARK, redacted, redacted_json
 from config.env import Knob
 from config.wiring import know_secrets
 from runs.actions.approve import decide
-from runs.models import Approval, Run
+from runs.api.approval_links import approval_link
+from runs.models import Approval
+from tests.support.api import Api
+from tests.support.console import make_one_of_each
 from tests.support.durable import Lab, lab
+from tests.support.runs import make_run
+from tests.support.triggers import make_trigger
 from tests.support.wire import Call, Wire
 from triggers.models import Event, Source
 from triggers.sources.secrets import add_secret
@@ -46,6 +54,7 @@ PLANTED = {
     "the password of an address": "planted-p4ssword-of-address",
     "a source": "planted-source-0123456789-0123456789",
 }
+REQUIRED = {"at": "2026-11-20T09:00:00Z"}  # parameters that a GET of the API cannot do without
 TABLES = """
 SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relname ~ '^(runs|triggers|agents|django)_'
 """
@@ -62,7 +71,7 @@ def planted(db: None, monkeypatch: pytest.MonkeyPatch, wire: Wire) -> dict[str, 
     ]
     monkeypatch.setattr(settings, "KNOBS", [*settings.KNOBS, *knobs])
     know_secrets()  # as a process does when it begins
-    add_secret(Source.objects.create(slug="hooks", kind="hmac", settings={}), PLANTED["a source"], by="test")
+    add_secret(Source.objects.create(slug="hooks", kind="bearer", settings={}), PLANTED["a source"], by="test")
     monkeypatch.setattr(redaction, "_looked_at", float("-inf"))
     _, token = create_token("planted", ["*"], by="test")
     return {**PLANTED, "a token": token, "the secret key": settings.SECRET_KEY}
@@ -86,7 +95,8 @@ def found_in(where: str, text: str, planted: dict[str, str]) -> list[str]:
     shapes = {
         shape: name
         for name, secret in planted.items()
-        for shape in (secret, json.dumps(secret)[1:-1], json.dumps(json.dumps(secret))[3:-3])
+        for told in (secret, json.dumps(secret)[1:-1], json.dumps(json.dumps(secret))[3:-3])
+        for shape in (told, escape(told))
     }
     return [f"{name} in {where}" for shape, name in shapes.items() if shape in text]
 
@@ -121,6 +131,8 @@ def test_no_planted_secret_is_found_anywhere(
         run.state.set("known", everything)
         run.emit("spread", {"secrets": planted}, subject=everything)
         run.notify(everything)
+        run.wake_in("1h", {"secrets": planted}, reason=everything)
+        run.spawn("child", {"secrets": planted})
         run.step("call", lambda secret: {"said": secret}, everything, effect="at_most_once")
         run.ask_approval("Spread it?", arguments=planted, detail=everything)
         return answer
@@ -128,7 +140,8 @@ def test_no_planted_secret_is_found_anywhere(
     def refused(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         raise ModelHTTPError(401, "gpt-4o", {"message": f"Incorrect API key provided: {everything}"})
 
-    run = lab.run(body)
+    lab.declare(lambda run: None, name="child")
+    run = lab.run(body, trigger_id=make_trigger("durable", types=["nothing"]).pk)
     for approval in Approval.objects.all():
         decide(approval.pk, decision="approve", by="ann", reason="fine")
         lab.go_on(run)
@@ -143,13 +156,21 @@ def test_no_planted_secret_is_found_anywhere(
     for table in _tables():
         found += found_in(f"table {table}", _dump(table), planted)
     found += found_in("the log", logged.getvalue(), planted)
-    for name, path in _pages([run, failed, crashed]).items():
-        answer = admin_client.get(path)
-        assert answer.status_code == 200, name
-        found += found_in(name, answer.content.decode(), planted)
+    deliver(planted)
+    found += found_in_answers(admin_client, planted)
     assert not found
+    assert MARK in json.dumps(Api().get(f"runs/{run.pk}/transcript/").body)
     assert len(wire.of("one")) >= 2
     assert "spreading" in logged.getvalue()
+
+
+def deliver(planted: dict[str, str]) -> None:
+    """What comes from outside is stored as it came, since its signature and filters are about these bytes."""
+    headers = {"Authorization": f"Bearer {planted['a source']}", "X-Note": planted["the environment"]}
+    for body in (json.dumps(planted), " ".join(planted.values())):
+        path = f"/hooks/hooks/?key={planted['a source']}"
+        assert Client().post(path, body, content_type="application/json", headers=headers).status_code == 202
+    make_run(event_id=Event.objects.latest("seq").pk, input=planted, key=planted["a setting"], slot=1)
 
 
 def _raise(text: str) -> None:
@@ -169,19 +190,51 @@ def _dump(table: str) -> str:
         return "\n".join(text for (text,) in cursor.fetchall())
 
 
-def _pages(runs: list[Run]) -> dict[str, str]:
-    pages = {
-        f"the page of run {number}": reverse("admin:runs_run_change", args=[run.pk]) for number, run in enumerate(runs)
-    }
-    pages |= {
-        f"the page of event {event.type}": reverse("admin:triggers_event_change", args=[event.pk])
-        for event in Event.objects.filter(type="spread")
-    }
-    pages |= {
-        f"the page of approval {approval.pk}": reverse("admin:runs_approval_change", args=[approval.pk])
-        for approval in Approval.objects.all()
-    }
-    return {**pages, "the list of runs": reverse("admin:runs_run_changelist")}
+def found_in_answers(admin_client: Client, planted: dict[str, str]) -> list[str]:
+    """In the pages of the admin and in what the API answers, to someone who may see everything."""
+    make_one_of_each(1)  # so that there is no empty list
+    found = []
+    for path in _pages():
+        answer = admin_client.get(path, follow=True)
+        assert answer.status_code == 200, path
+        found += found_in(path, answer.content.decode(), planted)
+    api = Api(name="reader").client
+    for path in _routes(api):
+        answer = api.get(path)
+        assert answer.status_code == 200, path
+        found += found_in(path, answer.content.decode(), planted)
+    return found
+
+
+def _pages() -> Iterator[str]:
+    """Every list, the page of every row, and what stands beside them."""
+    yield from ("/admin/", "/admin/coming/", "/admin/runs/queue/processes/", "/admin/runs/budget/spending/", "/metrics")
+    yield from map(approval_link, Approval.objects.all())
+    for model, panel in admin.site._registry.items():
+        name = f"admin:{panel.opts.app_label}_{panel.opts.model_name}"
+        yield reverse(f"{name}_changelist")
+        if panel.opts.app_label in ("triggers", "runs"):
+            yield from (reverse(f"{name}_change", args=[row.pk]) for row in model._default_manager.all())
+
+
+def _routes(api: Client) -> Iterator[str]:
+    """Every GET of the API's schema, for every object that its list names."""
+    schema = api.get("/api/schema/", headers={"Accept": "application/vnd.oai.openapi+json"}).json()
+    for path, operations in schema["paths"].items():
+        if "get" in operations:
+            required = [one["name"] for one in operations["get"].get("parameters", ()) if one.get("required")]
+            query = urlencode({name: REQUIRED[name] for name in required if f"{{{name}}}" not in path})
+            yield from (f"{filled}?{query}" for filled in _filled(api, path))
+
+
+def _filled(api: Client, path: str) -> list[str]:
+    listing, _, rest = path.partition("{")
+    if not rest:
+        return [path]
+    name, _, rest = rest.partition("}")
+    answer = api.get(listing).json()
+    assert answer["results"] and not answer["next"], f"{listing} is empty, or longer than a page"
+    return [f"{listing}{quote(str(one[name]))}{rest}" for one in answer["results"]]
 
 
 def test_a_text_keeps_what_is_no_secret() -> None:
