@@ -8,6 +8,7 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.template.defaultfilters import pluralize
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -16,16 +17,26 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 from agents import registry
 from config.console.access.audit import entries_of
 from config.console.parts.dialogs import attempt, leave
-from config.console.parts.links import link, listing
+from config.console.parts.links import joined, link, listing, run_link
 from config.console.parts.moments import moment
 from config.console.parts.pages import form_page, plain_page
 from config.console.parts.panel import Panel, acting
 from config.console.parts.sections import Notice, Section, Table
-from runs.actions.stop_agents import EVERY, AgentState, all_agents, find_agent, in_words, start_agents, stop_agents
+from runs.actions.stop_agents import (
+    EVERY,
+    AgentState,
+    StoppedRun,
+    all_agents,
+    find_agent,
+    in_words,
+    start_agents,
+    stop_agents,
+)
 from runs.exceptions import RunError, UnknownAgent
 from runs.models import AgentStop
 from runs.queues.names import meant, spelled
 
+SHOWN = 20  # stopped runs named in the message
 STOPS = (
     "No run of it starts, and runs that are running end within seconds, with their requests to models. They wait, and go on "
     "from their journals once it is started. Events are still accepted and become runs."
@@ -89,11 +100,7 @@ class AgentPanel(Panel):
         except RunError as refusal:
             messages.error(request, str(refusal))
         else:
-            named = ", ".join(sorted({run.agent for run in runs}))
-            running = (
-                f"{len(runs)} runs were running ({named}). They end now." if runs else "Nothing of it was running."
-            )
-            messages.success(request, f"Stopped. {running}")
+            messages.success(request, _said_of(runs))
         return leave(request, back())
 
     def start_view(self, request: HttpRequest, name: str) -> HttpResponse:
@@ -116,6 +123,14 @@ class AgentPanel(Panel):
     ) -> HttpResponse:
         sections: list[Section] = [Notice(text=said), entries_of("agentstop", agent.name)]
         return form_page(self, request, form, title=title, submit=submit, back=back(), sections=sections)
+
+
+def _said_of(runs: list[StoppedRun]) -> SafeString | str:
+    if not runs:
+        return "Stopped. Nothing of it was running."
+    links = [format_html("{} {}", run.agent, run_link(run.id)) for run in runs[:SHOWN]]
+    more = [f"{len(runs) - SHOWN} more"] if len(runs) > SHOWN else []
+    return format_html("Stopped, with {} running run{}: {}.", len(runs), pluralize(len(runs)), joined([*links, *more]))
 
 
 def _table(everything: AgentState, agents: list[AgentState], request: HttpRequest) -> Table:

@@ -2,11 +2,14 @@
 
 from typing import Any
 
+from django.db.models.functions import Now
 from django.test import Client
 
 from agents import registry
 from runs.models import AgentStop
 from tests.support.api import Api
+from tests.support.console import make_worker, page_of
+from tests.support.runs import make_run
 
 PAGE = "/admin/runs/agentstop/agents/"
 NAME = registry.all_agents()[0].name
@@ -24,6 +27,15 @@ def test_an_agent_is_stopped_and_started_on_its_page(admin: Client) -> None:
         assert f"Agent {NAME} is stopped" in admin.get(path).content.decode()
     admin.post(f"/admin/runs/agentstop/{NAME}/start/", follow=True)
     assert not AgentStop.objects.exists()
+
+
+def test_the_page_names_the_runs_that_a_stop_ends(admin: Client) -> None:
+    run = make_run(agent=NAME, status="running", worker=make_worker(), pid=1, claimed_at=Now(), deadline_at=Now())
+
+    answer = admin.post("/admin/runs/agentstop/all/stop/", follow=True).content.decode()
+
+    assert "Stopped, with 1 running run: " in answer
+    assert f'href="{page_of("runs_run", run)}"' in answer
 
 
 def test_all_are_stopped_at_once(admin: Client) -> None:
