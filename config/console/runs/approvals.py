@@ -22,6 +22,7 @@ from config.console.parts.links import page, run_link
 from config.console.parts.moments import appointment, distance, moment
 from config.console.parts.panel import Panel, acting, allowed, button, column, is_list
 from config.console.parts.sections import Facts, Notice, Section, Text, pretty
+from config.console.runs.taint import taint_of
 from config.console.runs.words import first_line
 from runs.actions.approve import Choice, decide
 from runs.models import Approval, Wait
@@ -231,6 +232,7 @@ def _facts(approval: Approval) -> Facts:
         rows=[
             ("Agent", wait.run.agent),
             ("Run", format_html("{} {}", run_link(wait.run_id), wait.run.status)),
+            ("Tainted", taint_of(wait.run)),
             ("Asked", moment(wait.created_at)),
             ("Until", wait.due_at and moment(wait.due_at)),
             ("Decided", approval.decided_at and moment(approval.decided_at)),

@@ -14,6 +14,7 @@ from config.console.parts.moments import moment
 from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.runs.causal_tree import causal_tree
 from config.console.runs.children import name_of, spawned_by
+from config.console.runs.taint import taint_of
 from config.console.runs.transcript import conversation
 from config.console.runs.uncertain import notice_of_uncertain
 from config.console.runs.waits import open_wait_of, waiting_for
@@ -34,7 +35,6 @@ from triggers.models import Event
 
 SHOWN = 20  # attempts, events and notifications of one run
 CLAIMS = "A worker claims a run to execute it. Attempts are counted since the last step or wait that was completed."
-TAINTED = "It has seen untrusted data: dangerous tools ask for approval. This cannot be undone."
 CHILDREN = 5  # awaited children linked in the notice
 
 
@@ -161,7 +161,7 @@ def _facts(run: Run, events: list[Event]) -> Facts:
             ("First event of the chain", event_link(run.root_id) if run.depth else ""),
             ("Depth in the chain", run.depth or ""),
             ("Trace", run.root_id.hex if telemetry.is_on() else ""),
-            ("Tainted", TAINTED if run.is_tainted else ""),
+            ("Tainted", taint_of(run)),
             ("Replay", "" if str(run.replay_id) == NIL else run.replay_id),
         ]
     )

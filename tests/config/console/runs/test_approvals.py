@@ -12,8 +12,9 @@ from runs.models import Approval, AuditEntry, Run
 from runs.states import RunStatus
 from tests.config.console.test_actions import press
 from tests.support.console import list_of, page_of
-from tests.support.journals import make_approval
+from tests.support.journals import make_approval, make_step, make_wait
 from tests.support.runs import make_run
+from tests.support.triggers import make_event
 
 NOUN = "runs_approval"
 
@@ -45,6 +46,33 @@ def test_pending_ones_come_first_and_the_longest_waiting_on_top(admin: Client) -
     assert questions(admin, status="decided") == ["decided"]
     assert questions(admin, status="over") == ["expired"]
     assert len(questions(admin, status="all")) == 4
+
+
+def test_the_page_says_what_tainted_the_run(admin: Client) -> None:
+    event = make_event(is_tainted=True)
+    parent, child = make_run(is_tainted=True, status="succeeded"), make_run(is_tainted=True, status="succeeded")
+    clean = make_run(status="succeeded")
+    run = make_run(status="waiting", event_id=event.pk, parent_id=parent.pk, is_tainted=True)
+    make_wait(run, "children", status="done", children=[child.pk, clean.pk])
+    for key, is_untrusted in (("llm triage#1", True), ("llm summary#1", False)):
+        make_step(run, key, kind="llm", output={"untrusted": is_untrusted})
+    make_step(run, "state seen#1", output=["x", 1, True])
+    make_step(run, "state own#1", output=["x", 1, False])
+
+    shown = admin.get(page_of(NOUN, make_approval(run, status="open"))).content.decode()
+
+    assert "It has seen untrusted data" in shown
+    for cause in (event.pk, parent.pk, child.pk, "untrusted= of <code>llm triage#1<", "<code>state seen#1<"):
+        assert str(cause) in shown.partition("By: ")[2]
+    for other in (str(clean.pk), "llm summary#1", "state own#1"):
+        assert other not in shown
+    assert "It has seen untrusted data" not in admin.get(page_of(NOUN, asked())).content.decode()
+
+
+def test_a_taint_that_is_not_recorded_is_named_by_its_possible_causes(admin: Client) -> None:
+    approval = make_approval(make_run(status="waiting", is_tainted=True), status="open")
+
+    assert "By: the result of an untrusted tool, or run.taint()." in admin.get(page_of(NOUN, approval)).content.decode()
 
 
 def test_approver_reads_and_decides_from_the_inbox(approver: Client) -> None:
