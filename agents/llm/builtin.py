@@ -10,6 +10,10 @@ from pydantic_ai.tools import ToolDefinition
 
 BUILTIN = "builtin"
 WORDS = re.compile(r"[a-z]+")
+LINE = 200  # characters; a longer text is a letter
+ABOUT = re.compile(r"(?:write|draft) an? (\w+ of) this (\w+)\.?", re.IGNORECASE)  # "Write a reminder of this invoice."
+SAID = {"customer", "number"}  # in the greeting and the first sentence
+FACT = re.compile(r'^\s*"(\w+)": "?([^"\n]+?)"?,?$', re.MULTILINE)  # of an object in JSON
 
 
 def builtin_model() -> FunctionModel:
@@ -62,7 +66,8 @@ def _filled(schema: dict[str, Any], prompt: str, root: dict[str, Any]) -> Any:
         case "boolean":
             return False
         case "string":
-            return _first_line(prompt)[: schema.get("maxLength", 120)]
+            length = schema.get("maxLength", 120)
+            return ((_letter(prompt) if length > LINE else _subject(prompt)) or _first_line(prompt))[:length]
     return None
 
 
@@ -72,6 +77,27 @@ def _found(name: str, schema: dict[str, Any], prompt: str) -> str | None:
         return None
     found = re.search(rf'"?\b{re.escape(name)}"?: "?([^"\n]+)', prompt)
     return found[1].strip().rstrip(",")[: schema.get("maxLength", 120)] if found else None
+
+
+def _facts(prompt: str) -> dict[str, str]:
+    """The values of the object in the prompt, without addresses and what is empty."""
+    return {name: value for name, value in FACT.findall(prompt) if value not in ("null", "0") and "@" not in value}
+
+
+def _subject(prompt: str) -> str:
+    """Of a letter about a numbered object in the prompt; empty if none is asked for."""
+    about, number = ABOUT.fullmatch(_first_line(prompt)), _facts(prompt).get("number")
+    return f"{about[1].capitalize()} {about[2]} {number}" if about and number else ""
+
+
+def _letter(prompt: str) -> str:
+    """To the customer of that object, with its facts; empty if no letter is asked for."""
+    if not (subject := _subject(prompt)):
+        return ""
+    facts = _facts(prompt)
+    greeting = f"Dear {facts.get('customer', 'customer')},\n\nThis is a {subject[0].lower()}{subject[1:]}."
+    told = [f"{name.replace('_', ' ').capitalize()}: {facts[name]}" for name in sorted(facts.keys() - SAID)]
+    return "\n".join([greeting, "", *told, "", "Kind regards"])
 
 
 def _first_line(prompt: str) -> str:

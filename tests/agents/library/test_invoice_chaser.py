@@ -68,10 +68,15 @@ def test_a_paid_invoice_asks_no_model() -> None:
     assert run_agent(invoice_reminder, input={"number": "I-1"}).result["because"] == "paid"
 
 
-def test_the_built_in_model_drafts_a_letter_without_a_key(settings: Any) -> None:
+def test_the_built_in_model_drafts_a_letter_without_a_key(settings: Any, mailoutbox: list[Any]) -> None:
     settings.WAKEFUL_MODEL = "builtin"
     make_invoice()
 
-    done = run_agent(invoice_reminder, input={"number": "I-1"}, waits={ASKED: "denied"})
+    done = run_agent(invoice_reminder, input={"number": "I-1"}, waits={ASKED: "approved"})
 
     assert "llm letter-writer#1:earlier_invoices" in " ".join(done.steps)
+    [mail] = mailoutbox
+    assert mail.subject == "Reminder of invoice I-1"
+    assert mail.body == (
+        "Dear Ada,\n\nThis is a reminder of invoice I-1.\n\nAmount: 10.00\nDue on: 2020-01-01\n\nKind regards"
+    )
