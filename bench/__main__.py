@@ -1,5 +1,5 @@
-"""Measure Wakeful on this machine: beside its peers, where its time goes, at scale, with many waits and schedules, after
-faults."""
+"""Measure Wakeful on this machine: beside its peers, where its time goes, with LLM agents, at scale, with many waits and
+schedules, after faults."""
 
 import argparse
 import sys
@@ -11,9 +11,9 @@ from importlib import import_module
 from bench import peers
 
 Section = Callable[[Callable[[str], None]], Iterator[str]]
-SECTIONS = ("peers", "durable", "profile", "waits", "schedules", "scale", "recovery")
+SECTIONS = ("peers", "durable", "llm", "profile", "waits", "schedules", "scale", "recovery")
 # What fits into twelve minutes; the others are asked for by name.
-UNASKED = ("peers", "durable", "profile")
+UNASKED = ("peers", "durable", "llm", "profile")
 
 
 def main() -> None:

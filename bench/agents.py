@@ -3,7 +3,7 @@
 import time
 from datetime import timedelta
 
-from agents import AgentRun, Retry, agent, on
+from agents import AgentRun, Budget, Retry, agent, on
 from bench.names import DRAINED
 from runs.db.sql import execute
 
@@ -72,6 +72,44 @@ def listener(run: AgentRun) -> list[float]:
         marks.append(time.perf_counter())
         seen.append(run.step(f"seen-{number}", time.time, effect="read") if run.input["tells"] else 0.0)
     return seen
+
+
+@agent("bench.llm", durable=True, input=COUNT, triggers=[on.event("bench.llm")])
+def llm(run: AgentRun) -> None:
+    """`count` turns of an LLM agent."""
+    talk(run)
+
+
+@agent(
+    "bench.llm_capped",
+    durable=True,
+    input=COUNT,
+    budget=Budget(day_usd="1000"),
+    triggers=[on.event("bench.llm_capped")],
+)
+def llm_capped(run: AgentRun) -> None:
+    talk(run)
+
+
+def talk(run: AgentRun) -> None:
+    from bench.llm_agent import NO_LIMIT, talker  # pydantic-ai takes most of a second to import
+
+    agent = talker("bench")
+    marks.append(time.perf_counter())
+    run.llm(agent, str(run.input["count"]), usage_limits=NO_LIMIT)
+    marks.append(time.perf_counter())
+
+
+@agent("bench.llm_resumed", durable=True, retries=1000, input=COUNT, triggers=[on.event("bench.llm_resumed")])
+def llm_resumed(run: AgentRun) -> None:
+    """`count` turns, and then again from the top."""
+    from bench.llm_agent import NO_LIMIT, talker
+
+    async def cut() -> None:
+        marks.append(time.perf_counter())
+        raise Retry(after=0)
+
+    run.llm(talker("bench", before_end=cut), str(run.input["count"]), usage_limits=NO_LIMIT)
 
 
 def nothing(number: int) -> None:

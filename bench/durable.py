@@ -153,16 +153,17 @@ class Measured:
 
 
 @contextmanager
-def pair() -> Iterator[tuple[Stack, Measured, Measured]]:
+def pair(*, theirs: str = "bench.dbos_durable") -> Iterator[tuple[Stack, Measured, Measured]]:
+    """Our process, and one of DBOS that runs this module."""
     with ExitStack() as at_end:
         stack = at_end.enter_context(own_stack(SETTINGS))
         assert stack.servers.postgres
         url = new_database(stack.servers.postgres, "dbos").replace("postgres://", DBOS_POOL)
         ours = Measured("bench.durable_run", stack.env)
         at_end.callback(ours.process.kill)
-        theirs = Measured("bench.dbos_durable", {**bare_env(), "BENCH_DATABASE": url})
-        at_end.callback(theirs.process.kill)
-        yield stack, ours, theirs
+        dbos = Measured(theirs, {**bare_env(), "BENCH_DATABASE": url})
+        at_end.callback(dbos.process.kill)
+        yield stack, ours, dbos
 
 
 def main() -> None:

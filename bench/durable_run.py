@@ -6,6 +6,7 @@ The dispatcher's part of a wait is done here too, between claims, and commits as
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -15,14 +16,16 @@ django.setup()
 
 from agents import registry  # noqa: E402
 from bench.agents import marks  # noqa: E402
+from bench.names import MODEL  # noqa: E402
 from bench.pace import serve  # noqa: E402
 from runs import timers, waits  # noqa: E402
 from runs.actions.cancel import cancel  # noqa: E402
+from runs.budgets.caps import set_price  # noqa: E402
 from runs.claim import Claim, claim_next  # noqa: E402
 from runs.db import nudge  # noqa: E402
 from runs.db.sql import execute as execute_sql  # noqa: E402
 from runs.executor import execute  # noqa: E402
-from runs.models import Run, Worker  # noqa: E402
+from runs.models import BudgetWindow, Run, Worker  # noqa: E402
 from runs.processes import lease  # noqa: E402
 from triggers.accept import Incoming, accept, builtin_source  # noqa: E402
 from triggers.dispatch.batch import dispatch  # noqa: E402
@@ -44,9 +47,9 @@ def steps(count: int, inserts: bool) -> float:
     return (ended - began) / count
 
 
-def resumes(count: int, times: int) -> list[float]:
+def resumes(count: int, times: int, type: str = "bench.resumed") -> list[float]:
     """Seconds of each resume of a run with so many steps in its journal: from before the claim to the end of the journal."""
-    begin("bench.resumed", count=count)
+    begin(type, count=count)
     execute(claim())
     taken()
     seconds = []
@@ -59,6 +62,22 @@ def resumes(count: int, times: int) -> list[float]:
         seconds.append(reached - began)
     cancel(Run.objects.latest("seq").pk, by="bench")
     return seconds
+
+
+def turns(count: int, is_capped: bool) -> float:
+    """Seconds of a run.llm of so many turns, within the body; `is_capped`: under a cap of money, with a known price."""
+    begin("bench.llm_capped" if is_capped else "bench.llm", count=count)
+    before = spent()
+    execute(claim())
+    began, ended = taken()
+    require_end(steps=1 + 2 * count + 1)  # the opening, the request and the call of each turn, the last request
+    assert (spent() > before) == is_capped
+    return ended - began
+
+
+def llm_resumes(count: int, times: int) -> list[float]:
+    """Seconds of each resume of a run with so many turns in its journal: from before the claim to the first new request."""
+    return resumes(count, times, "bench.llm_resumed")
 
 
 def sleeps(count: int) -> float:
@@ -153,10 +172,25 @@ def require_end(steps: int) -> None:
     assert run.steps.count() == steps, run.steps.count()
 
 
+def spent() -> Decimal:
+    """In all windows of budgets."""
+    return sum((window.spent for window in BudgetWindow.objects.all()), Decimal(0))
+
+
 def prepare() -> None:
     execute_sql("CREATE TABLE IF NOT EXISTS bench_row (id bigserial PRIMARY KEY, number int NOT NULL)")
+    set_price(model=MODEL, input=Decimal(1), output=Decimal(1), by="bench")
 
 
 if __name__ == "__main__":
     prepare()
-    serve({"steps": steps, "resumes": resumes, "sleeps": sleeps, "early": early})
+    serve(
+        {
+            "steps": steps,
+            "resumes": resumes,
+            "sleeps": sleeps,
+            "early": early,
+            "turns": turns,
+            "llm_resumes": llm_resumes,
+        }
+    )
