@@ -72,6 +72,11 @@ class Store(Protocol):
         """Why this step cannot run here, if so."""
         return None
 
+    @property
+    def known_limits(self) -> Limits | None:
+        """What `limits` would return without a look at the database, in any thread; None: it would look."""
+        return None
+
     def limits(self) -> Limits:
         """What budgets limit of this run."""
         return UNLIMITED

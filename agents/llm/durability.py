@@ -88,22 +88,17 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
     ) -> object:
         is_model = isinstance(operation_id, ModelRequestId | ModelCompactMessagesId)
         asked = self._asked(operation_id, cache_key, config)
-        key = self._key(operation_id, name, cache_key)
-        known = self._steps.journal.store.steps.get(f"{self._call}:{key}")
-        if is_model and (known is None or known.status != "done"):
-            await in_main_thread(self._steps.journal.require_wanted)  # no request begins once its agent is stopped
-        limits = await self.limits()
         request = StepRequest(
-            place=Place(name=self._call, key=key),
+            place=Place(name=self._call, key=self._key(operation_id, name, cache_key)),
             effect=config.effect,
             kind="model" if is_model else "tool",
             arguments=[asked] if asked else (),
-            cost=_cost(operation_id, cache_key, config, limits),
         )
+        cost = partial(_cost, operation_id, cache_key, config)
 
         async def step() -> tuple[Begun, Any]:
             with self._steps.beside(request):
-                begun = await in_main_thread(self._steps.journal.begin, request)
+                begun, limits = await in_main_thread(self._begin, request, cost)
                 if begun.is_recorded:
                     return begun, begun.output
                 if config.effect == "transactional":
@@ -122,6 +117,15 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
         if output["prompt"] != asked.get("fingerprint", ""):
             self._note_drift(begun.key)
         return output["answer"]
+
+    def _begin(self, request: StepRequest, cost: Callable[[Limits], Cost | None]) -> tuple[Begun, Limits]:
+        """In the main thread, all of it at once: the way there and back costs as much as a statement."""
+        journal = self._steps.journal
+        known = journal.store.steps.get(f"{self._call}:{request.place.key}")
+        if request.kind == "model" and (known is None or known.status != "done"):
+            journal.require_wanted()  # no request begins once its agent is stopped
+        limits = journal.store.limits()
+        return journal.begin(replace(request, cost=cost(limits))), limits
 
     def _asked(self, operation_id: DurableOperationId, cache_key: tuple[object, ...], unit: Unit) -> dict[str, Any]:
         """What a request says to the model, or a call to a tool, for the transcript."""
@@ -144,7 +148,9 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
         self._drifted.append(key.partition(f"{self._call}:")[2])
 
     async def limits(self) -> Limits:
-        return await in_main_thread(self._steps.journal.store.limits)
+        store = self._steps.journal.store
+        known = store.known_limits
+        return await in_main_thread(store.limits) if known is None else known
 
     def _answered(
         self, begun: Begun, body: Callable[[], Awaitable[object]], prompt: str, model: Model, prices: Prices

@@ -79,8 +79,13 @@ class Reservations:
         self._limits_until = 0.0
         self._keys: set[str] = set()
 
+    @property
+    def known_limits(self) -> Limits | None:
+        """None: they are to be read again."""
+        return self._limits if time.monotonic() < self._limits_until else None
+
     def limits(self) -> Limits:
-        if time.monotonic() >= self._limits_until:
+        if self.known_limits is None:
             given = {"agent": self._claim.agent, "trigger": self._claim.trigger}
             [(measures, has_prices)] = fetch(LIMITS, given)
             self._limits = Limits(measures=frozenset(measures), prices=prices() if has_prices else ())

@@ -105,6 +105,10 @@ class DatabaseStore(Store):
             transaction.on_commit(wake.look_after_step, robust=True)
         return is_wanted_back
 
+    @property
+    def known_limits(self) -> Limits | None:
+        return self.reservations.known_limits
+
     def limits(self) -> Limits:
         return self.reservations.limits()
 
