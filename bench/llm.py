@@ -24,7 +24,7 @@ UNSTEPPED, CAPPED = "DBOS, its tool no step", "Wakeful, under a cap"
 class Plan:
     """How often and how much is measured."""
 
-    repeats: int = 9
+    repeats: int = 5
     turns: int = 50  # of one run
     resumed_turns: int = 200
     resumes: int = 3  # in one repeat
