@@ -8,8 +8,11 @@ and taints the run. With methods besides GET and HEAD the tool is dangerous, so 
 """
 
 import asyncio
+import codecs
 import ipaddress
+import re
 import socket
+import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -25,23 +28,37 @@ from agents.exceptions import Permanent
 READING = frozenset({"GET", "HEAD"})
 KNOWN = frozenset({*READING, "POST", "PUT", "PATCH", "DELETE"})
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
+UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+# What web pages are written in. Python has more charsets, of which some are no text and some take very long.
+CHARSETS = frozenset(
+    {
+        "ascii",
+        "utf-8",
+        "utf-16",
+        "utf-16-le",
+        "utf-16-be",
+        "koi8-r",
+        "koi8-u",
+        "mac-roman",
+        "mac-cyrillic",
+        "cp866",
+        "cp874",
+    }
+    | {"shift_jis", "cp932", "euc_jp", "iso2022_jp", "gb2312", "gbk", "gb18030", "big5", "big5hkscs", "euc_kr", "cp949"}
+    | {f"iso8859-{part}" for part in range(1, 17)}
+    | {f"cp{page}" for page in range(1250, 1259)}
+)
 # Public addresses behind which a cloud keeps what its machines may know, and networks that lead to addresses inside.
 INSIDE = [
     ipaddress.ip_network(network)
-    for network in (
-        "168.63.129.16/32",
-        "100.64.0.0/10",
-        "192.0.0.0/24",
-        "64:ff9b::/96",
-        "64:ff9b:1::/48",
-        "2002::/16",
-        "2001::/32",
-    )
+    for network in ("168.63.129.16/32", "100.64.0.0/10", "192.0.0.0/24", "2002::/16", "2001::/32")
 ]
+# All other addresses of IPv6 are inside, lead to one of IPv4, or belong to no network yet.
+PUBLIC_IPV6 = ipaddress.ip_network("2000::/3")
 
 
 class Refused(Exception):
-    """The tool does not go there; the message says why."""
+    """The tool does not go there. The message says why, without the address: a redirect's is a stranger's text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,13 +103,13 @@ def http_tool(
         """Call an HTTP address and read its answer."""
         try:
             async with asyncio.timeout(limits.seconds):
-                return await fetch(limits, url, method.upper(), body)
+                return _storable(await fetch(limits, url, method.upper(), body))
         except Refused as refused:
-            raise ModelRetry(str(refused)) from None
+            raise ModelRetry(f"the call is refused: {refused}") from None
         except TimeoutError:
-            return {"url": url, "error": f"no answer within {limits.seconds:g} s"}
+            return _storable({"url": url, "error": f"no answer within {limits.seconds:g} s"})
         except httpx.HTTPError as error:
-            return {"url": url, "error": f"{type(error).__name__}: {error}"}
+            return _storable({"url": url, "error": f"{type(error).__name__}: {error}"})
 
     is_reading = limits.methods <= READING
     return Tool(
@@ -104,44 +121,72 @@ def http_tool(
 
 
 async def fetch(limits: Limits, url: str, method: str, body: str) -> dict[str, Any]:
-    """The answer of the last address that redirects lead to. Refused, or an error of httpx."""
+    """The answer of the last address that redirects lead to. Refused: this address is. Or an error of httpx."""
     if method not in limits.methods:
         raise Refused(f"method {method} is not allowed here; use {', '.join(sorted(limits.methods))}")
-    for _ in range(limits.max_redirects + 1):
-        address = _address(limits, url)
-        async with httpx.AsyncClient(
-            transport=_Transport(limits), timeout=limits.seconds, trust_env=False, follow_redirects=False
-        ) as client:
-            request = client.build_request(
-                method, address, headers=limits.headers, content=body.encode() if body else None
-            )
-            response = await client.send(request, stream=True)
-            try:
-                if response.status_code not in REDIRECTS or "location" not in response.headers:
-                    return await _read(limits, response)
-                url = str(address.join(response.headers["location"]))
-                if response.status_code in (301, 302, 303) and method not in READING:
-                    method, body = "GET", ""
-                    if method not in limits.methods:
-                        raise Refused(f"it redirects to {url} by GET, which is not allowed here")
-            finally:
-                await response.aclose()
-    raise Refused(f"more than {limits.max_redirects} redirects")
+    address = checked_url(limits, url)
+    answer, location = await _ask(limits, address, method, body)
+    redirects = 0
+    while location:
+        try:
+            if redirects == limits.max_redirects:
+                raise Refused(f"more than {limits.max_redirects} redirects")
+            if answer["status"] in (301, 302, 303) and method not in READING:
+                method, body = "GET", ""
+                if method not in limits.methods:
+                    raise Refused("it would be called by GET, which is not allowed here")
+            address = redirected(limits, address, location)
+            answer, location = await _ask(limits, address, method, body)
+        except Refused as refused:
+            # No reason to call again: the server has done what it was asked.
+            return {**answer, "error": f"its redirect is refused: {refused}"}
+        redirects += 1
+    return answer
 
 
-def _address(limits: Limits, url: str) -> httpx.URL:
+async def _ask(limits: Limits, address: httpx.URL, method: str, body: str) -> tuple[dict[str, Any], str]:
+    """The answer of this address, and the location that it redirects to, if so."""
+    headers = {"Accept-Encoding": "gzip", **limits.headers}
+    content = body.encode(errors="replace") if body else None
+    async with httpx.AsyncClient(
+        transport=_Transport(limits), timeout=limits.seconds, trust_env=False, follow_redirects=False
+    ) as client:
+        response = await client.send(
+            client.build_request(method, address, headers=headers, content=content), stream=True
+        )
+        try:
+            told = {"url": str(address), "status": response.status_code}
+            if response.status_code in REDIRECTS and (location := response.headers.get("location")):
+                return told, location
+            return {**told, **await _read(limits, response)}, ""
+        finally:
+            await response.aclose()
+
+
+def checked_url(limits: Limits, url: str) -> httpx.URL:
     try:
         address = httpx.URL(url)
-    except (httpx.InvalidURL, ValueError) as error:
-        raise Refused(f"{url!r} is no address: {error}") from None
+    except (httpx.InvalidURL, ValueError):
+        raise Refused("it is no valid address") from None
     if address.scheme not in ("http", "https"):
-        raise Refused(f"{url!r}: only http and https are allowed")
+        raise Refused("only http and https are allowed")
     if address.userinfo:
-        raise Refused(f"{url!r}: an address with a user or password is refused")
+        raise Refused("an address with a user or password is not allowed")
     host = address.raw_host.decode().rstrip(".").lower()
     if not any(_allows(pattern, host, address) for pattern in limits.allow):
-        raise Refused(f"host {host!r} is not allowed here; allowed are {', '.join(limits.allow)}")
+        raise Refused(f"its host is not allowed here; allowed are {', '.join(limits.allow)}")
     return address
+
+
+def redirected(limits: Limits, address: httpx.URL, location: str) -> httpx.URL:
+    try:
+        url = str(address.join(location))
+    except (httpx.InvalidURL, ValueError):
+        raise Refused("it is no valid address") from None
+    target = checked_url(limits, url)
+    if (address.scheme, target.scheme) == ("https", "http"):
+        raise Refused("it leads from https to http, where everyone on the way could read the headers")
+    return target
 
 
 def _allows(pattern: str, host: str, address: httpx.URL) -> bool:
@@ -154,17 +199,40 @@ def _allows(pattern: str, host: str, address: httpx.URL) -> bool:
 
 
 async def _read(limits: Limits, response: httpx.Response) -> dict[str, Any]:
-    told: dict[str, Any] = {"url": str(response.url), "status": response.status_code}
-    told["type"] = response.headers.get("content-type", "")
-    content = bytearray()
-    # As it comes: what is compressed may be a thousand times as much.
-    async for chunk in response.aiter_bytes(16_384):
-        content += chunk
-        if len(content) > limits.max_bytes:
+    told: dict[str, Any] = {"type": response.headers.get("content-type", "")}
+    coding = response.headers.get("content-encoding", "").strip().lower()
+    if coding not in ("", "identity", "gzip"):
+        return {**told, "error": "its content is packed in a way that was not asked for"}
+    unpacked = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress if coding == "gzip" else lambda raw, most: raw[:most]
+    content, packed = bytearray(), 0
+    # Packed data may become a thousand times as much, or nothing at all.
+    async for raw in response.aiter_raw(16_384):
+        packed += len(raw)
+        try:
+            content += unpacked(raw, limits.max_bytes + 1 - len(content))
+        except zlib.error:
+            return {**told, "error": "its content is no gzip, although it says so"}
+        if max(len(content), packed) > limits.max_bytes:
             del content[limits.max_bytes :]
             told["cut_after_bytes"] = limits.max_bytes
             break
-    return {**told, "body": bytes(content).decode(response.charset_encoding or "utf-8", "replace")}
+    return {**told, "body": bytes(content).decode(_charset(response), "replace")}
+
+
+def _charset(response: httpx.Response) -> str:
+    try:
+        name = codecs.lookup(response.charset_encoding or "utf-8").name
+    except (LookupError, ValueError):
+        return "utf-8"
+    return name if name in CHARSETS else "utf-8"
+
+
+def _storable(told: dict[str, Any]) -> dict[str, Any]:
+    """Without the characters that PostgreSQL cannot store."""
+    return {
+        name: UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", said) if isinstance(said, str) else said
+        for name, said in told.items()
+    }
 
 
 class _Transport(httpx.AsyncHTTPTransport):
@@ -207,12 +275,12 @@ async def checked_address(host: str, port: int, limits: Limits) -> str:
     """An address of the host. Refused: one of them is not public, so that a mixture is refused, too."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise Refused(f"host {host!r} cannot be found: {error}") from None
+    except (OSError, ValueError):  # a part of a name that is too long or empty is a ValueError
+        raise Refused("its host cannot be found") from None
     addresses = [str(entry[4][0]) for entry in found]
     for address in addresses:
         if not is_public(address) and not _is_allowed_inside(address, limits):
-            raise Refused(f"host {host!r} has the address {address}, which is not a public one")
+            raise Refused(f"its host has the address {address}, which is not a public one")
     return addresses[0]
 
 
@@ -220,6 +288,8 @@ def is_public(address: str) -> bool:
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped:
         ip = ip.ipv4_mapped
+    if ip.version == 6 and ip not in PUBLIC_IPV6:
+        return False
     return ip.is_global and not ip.is_multicast and not any(ip in network for network in INSIDE)
 
 

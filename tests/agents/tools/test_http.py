@@ -3,12 +3,14 @@
 import asyncio
 import gzip
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import httpx2 as httpx
 import pytest
 from pydantic_ai import Agent as LlmAgent
 from pydantic_ai import ModelRetry
@@ -16,8 +18,9 @@ from pydantic_ai.messages import ToolReturnPart
 
 from agents.agent import Agent
 from agents.exceptions import Permanent
+from agents.guards.storable import storable
 from agents.testing import run_agent
-from agents.tools.http import http_tool, is_public
+from agents.tools.http import Limits, Refused, http_tool, is_public, redirected
 from tests.support.llm import Turns
 
 
@@ -28,6 +31,7 @@ class Site:
         site = self
         self.asked: list[tuple[str, str, dict[str, str]]] = []
         self.redirects: dict[str, str] = {}
+        self.answers: dict[str, tuple[dict[str, str], bytes]] = {}  # headers and body
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
@@ -39,12 +43,10 @@ class Site:
                     self.send_header("Location", site.redirects[self.path])
                     self.end_headers()
                     return
-                body = b"x" * 500_000 if self.path == "/long" else f"hello from {self.path}".encode()
-                body = gzip.compress(b"y" * 5_000_000) if self.path == "/bomb" else body
+                headers, body = site.answers.get(self.path, ({}, f"hello from {self.path}".encode()))
                 self.send_response(200)
-                self.send_header("Content-Type", "text/plain; charset=utf-8")
-                if self.path == "/bomb":
-                    self.send_header("Content-Encoding", "gzip")
+                for name, value in {"Content-Type": "text/plain; charset=utf-8", **headers}.items():
+                    self.send_header(name, value)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 if self.path == "/slow":
@@ -106,7 +108,7 @@ def test_it_reads_what_an_allowed_host_says(site: Site) -> None:
     ],
 )
 def test_an_address_inside_is_refused_however_it_is_written(site: Site, host: str) -> None:
-    with pytest.raises(ModelRetry, match="not a public one|cannot be found|not allowed|no address"):
+    with pytest.raises(ModelRetry, match="not a public one|cannot be found|not allowed|no valid address"):
         call(http_tool([f"{host}:{site.port}"]), site.url("/secret", host))
     assert not site.asked
 
@@ -116,7 +118,8 @@ def test_an_address_inside_is_refused_however_it_is_written(site: Site, host: st
     [
         "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.100.100.200", "127.0.0.1", "0.0.0.0", "224.0.0.1",
         "255.255.255.255", "168.63.129.16", "192.0.0.192", "::1", "::", "fe80::1", "fe80::1%eth0", "fd00:ec2::254", "ff02::1",
-        "::ffff:10.0.0.1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::", "2001:0:7f00:1::",
+        "::ffff:10.0.0.1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "2002:7f00:1::", "2001:0:7f00:1::", "fec0::1", "::7f00:1",
+        "::a00:1", "::ffff:0:7f00:1",
     ],
 )  # fmt: skip
 def test_private_link_local_and_metadata_addresses_are_not_public(address: str) -> None:
@@ -128,29 +131,25 @@ def test_others_are(address: str) -> None:
     assert is_public(address)
 
 
-def test_every_redirect_is_checked_anew(site: Site) -> None:
+def test_every_redirect_is_checked(site: Site) -> None:
     site.redirects = {
         "/to-page": "/page",
         "/to-other": "http://other.example/",
         "/to-metadata": "http://169.254.169.254/latest/",
         "/to-file": "file:///etc/passwd",
         "/round": "/round",
-        "/inside": site.url("/secret", "localhost"),
     }
+    tools = {"/to-metadata": own(site, "169.254.169.254")}
     assert call(own(site), site.url("/to-page"))["body"] == "hello from /page"
     for path, said in (
-        ("/to-other", "'other.example' is not allowed"),
-        ("/to-metadata", "'169.254.169.254' is not allowed"),
+        ("/to-other", "its host is not allowed here"),
+        ("/to-metadata", "169.254.169.254, which is not a public one"),
         ("/to-file", "only http and https"),
         ("/round", "more than 3 redirects"),
     ):
-        with pytest.raises(ModelRetry, match=said):
-            call(own(site), site.url(path))
-    with pytest.raises(ModelRetry, match="169.254.169.254, which is not a public one"):
-        call(own(site, "169.254.169.254"), site.url("/to-metadata"))
-    with pytest.raises(ModelRetry, match="not a public one"):
-        call(own(site, allow_networks=["10.0.0.0/8"]), site.url("/inside"))
-    assert all(path != "/secret" for _, path, _ in site.asked)
+        answer = call(tools.get(path, own(site)), site.url(path))
+        assert (answer["status"], "body" in answer) == (302, False)
+        assert said in answer["error"]
 
 
 def test_a_name_that_means_a_public_and_a_private_address_is_refused(
@@ -185,15 +184,154 @@ def test_a_name_is_looked_up_once_and_what_was_checked_is_connected_to(
     assert next(answers) == "169.254.169.254"
 
 
+def test_a_redirect_to_a_name_with_a_private_address_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lookup(host: str, port: int, *arguments: Any, **named: Any) -> Any:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1" if host == "127.0.0.1" else "10.0.0.1", port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    site.redirects = {"/inside": site.url("/secret", "inside.example")}
+
+    answer = call(own(site, f"inside.example:{site.port}"), site.url("/inside"))
+
+    assert "10.0.0.1, which is not a public one" in answer["error"]
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "data:call tool pay",
+        "http://pay.example/call",
+        "http://call:pay@127.0.0.1/",
+        "http://pay:call/",
+        "http://pay..example.org/call",
+        f"http://pay{'y' * 70}.example.org/call",
+        "http://pay.example.org:99999/call",
+        "http://[pay",
+        "/pay" + "call" * 20_000,
+    ],
+    ids=range(9),
+)
+def test_of_a_refused_redirect_nothing_is_quoted(site: Site, location: str) -> None:
+    site.redirects = {"/": location}
+
+    answer = call(own(site, "*.example.org"), site.url("/"))
+
+    assert answer["error"].startswith("its redirect is refused: ")
+    assert not re.search("pay|call", json.dumps(answer))
+
+
+def test_a_redirect_from_https_to_http_is_refused(site: Site) -> None:
+    limits = Limits(
+        allow=("a.example.org",),
+        methods=frozenset({"GET"}),
+        max_bytes=1,
+        seconds=1,
+        max_redirects=1,
+        headers={},
+        inside=(),
+    )
+    secure, plain = httpx.URL("https://a.example.org/x"), httpx.URL("http://a.example.org/x")
+
+    with pytest.raises(Refused, match="from https to http"):
+        redirected(limits, secure, "http://a.example.org/y")
+    assert str(redirected(limits, secure, "/y")) == "https://a.example.org/y"
+    assert str(redirected(limits, plain, "https://a.example.org/y")) == "https://a.example.org/y"
+
+
+def test_an_answer_that_posting_redirects_to_is_an_answer_also_where_it_is_refused(site: Site) -> None:
+    site.redirects = {"/post": "/page", "/away": "http://other.example/"}
+
+    only_posting, both = own(site, methods=["POST"]), own(site, methods=["GET", "POST"])
+
+    assert call(both, site.url("/post"), "POST", "x")["body"] == "hello from /page"
+    assert "by GET, which is not allowed" in call(only_posting, site.url("/post"), "POST", "x")["error"]
+    assert "its host is not allowed" in call(both, site.url("/away"), "POST", "x")["error"]
+
+
 def test_long_answers_are_cut_also_unpacked_ones_and_slow_ones_are_given_up(site: Site) -> None:
     tool = own(site, max_bytes=1000, timeout="1s")
+    site.answers = {
+        "/long": ({}, b"x" * 500_000),
+        "/packed": ({"Content-Encoding": "gzip"}, gzip.compress(b"y" * 5_000_000)),
+    }
 
-    assert (len(call(tool, site.url("/long"))["body"]), call(tool, site.url("/long"))["cut_after_bytes"]) == (
-        1000,
-        1000,
-    )
-    assert call(tool, site.url("/bomb"))["body"] == "y" * 1000
+    for path, letter in (("/long", "x"), ("/packed", "y")):
+        answer = call(tool, site.url(path))
+        assert (answer["body"], answer["cut_after_bytes"]) == (letter * 1000, 1000)
     assert "error" in call(tool, site.url("/slow"))
+
+
+def test_a_packed_answer_is_unpacked_once(site: Site) -> None:
+    page = gzip.compress(b"page")
+    site.answers = {
+        "/once": ({"Content-Encoding": "gzip"}, page),
+        "/twice": ({"Content-Encoding": "gzip, gzip"}, gzip.compress(page)),
+        "/other": ({"Content-Encoding": "br"}, page),
+        "/broken": ({"Content-Encoding": "gzip"}, b"page"),
+    }
+
+    assert call(own(site), site.url("/once"))["body"] == "page"
+    assert site.asked[0][2]["accept-encoding"] == "gzip"
+    for path in ("/twice", "/other", "/broken"):
+        answer = call(own(site), site.url(path))
+        assert (answer["status"], "body" in answer, "its content is" in answer["error"]) == (200, False, True)
+
+
+def test_a_packed_answer_that_unpacks_to_nothing_is_cut(site: Site) -> None:
+    endless_name = b"\x1f\x8b\x08\x08\0\0\0\0\0\x03" + b"a" * 1_000_000
+    site.answers = {"/": ({"Content-Encoding": "gzip"}, endless_name)}
+
+    answer = call(own(site, max_bytes=20_000), site.url("/"))
+
+    assert (answer["body"], answer["cut_after_bytes"]) == ("", 20_000)
+
+
+CHARSETS = [
+    "bogus",
+    "zlib",
+    "hex",
+    "rot13",
+    "undefined",
+    "idna",
+    "punycode",
+    "unicode_escape",
+    "utf-7",
+    "utf8mb4",
+    "a\xffb",
+]
+
+
+@pytest.mark.parametrize("charset", [*CHARSETS, "utf-16-le", ""])
+def test_an_answer_in_any_charset_and_with_any_characters_can_be_stored(site: Site, charset: str) -> None:
+    body = b"h\xe9llo \\ud800 +2AA- \x00 \xff \x00\xd8x"
+    site.answers = {"/": ({"Content-Type": f"text/plain; charset={charset}"}, body)}
+
+    answer = call(own(site), site.url("/"))
+
+    assert answer["status"] == 200
+    storable(answer, "the answer")
+    assert charset == "utf-16-le" or answer["body"].startswith("h\N{REPLACEMENT CHARACTER}llo")
+
+
+def test_charsets_of_web_pages_are_read(site: Site) -> None:
+    for charset in ("iso-8859-1", "windows-1252", "utf-16le"):
+        text = "h\xe9llo"
+        site.answers = {"/": ({"Content-Type": f"text/plain; charset={charset}"}, text.encode(charset))}
+        assert call(own(site), site.url("/"))["body"] == text
+
+
+@pytest.mark.parametrize("url", [f"http://a{'a' * 70}.example.org/", "http://a..example.org/", "http://.example.org/"])
+def test_a_name_that_cannot_be_looked_up_is_refused(site: Site, url: str) -> None:
+    with pytest.raises(ModelRetry, match="cannot be found|no valid address"):
+        call(own(site, "*.example.org"), url)
+
+
+def test_what_the_model_says_need_not_be_storable(site: Site) -> None:
+    writing = own(site, methods=["POST"])
+
+    assert call(writing, site.url("/x"), "POST", "\ud800")["status"] == 200
+    with pytest.raises(ModelRetry):
+        call(writing, "http://\ud800.example/", "POST")
 
 
 @pytest.mark.parametrize(
@@ -217,7 +355,7 @@ def test_hosts_are_allowed_by_name_below_a_name_and_by_port() -> None:
         "https://api.example.com/",
         "https://a.example.org:8080/",
     ):
-        with pytest.raises(ModelRetry, match="is not allowed here"):
+        with pytest.raises(ModelRetry, match="its host is not allowed here"):
             call(tool, url)
 
 
