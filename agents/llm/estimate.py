@@ -22,11 +22,12 @@ def worst_case(
     parameters: ModelRequestParameters,
     prices: Prices,
 ) -> Cost:
+    """Each of several models (FallbackModel) may charge the request before the next one is asked."""
     input_tokens = _input_at_most(model, messages, parameters)
     output_tokens = output_at_most(model, model_settings)
     return Cost(
         usd=prices.at_most(model, input_tokens, output_tokens),
-        tokens=input_tokens + output_tokens,
+        tokens=(input_tokens + output_tokens) * len(list(models_of(model))),
         requests=1,
         model=model.model_name,
     )

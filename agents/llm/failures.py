@@ -1,5 +1,6 @@
 """Errors of a provider: which of them pass, and when to ask again."""
 
+import re
 from collections.abc import Iterator
 
 from pydantic_ai.exceptions import (
@@ -14,6 +15,7 @@ from pydantic_ai.exceptions import (
     ModelServerError,
     ModelUnavailableError,
 )
+from pydantic_ai.messages import ModelRequestAttempt
 
 # By name: the clients of providers bring HTTP libraries of their own.
 NEVER_SENT = frozenset({"ConnectError", "ConnectTimeout", "ConnectionRefusedError"})
@@ -22,7 +24,8 @@ REFUSED = (ModelRequestRejectedError, ModelQuotaExceededError)  # the request, t
 FIRST, LONGEST = 1.0, 900.0  # seconds before the second try; between two tries at most
 SHORT = 5.0  # seconds that a worker waits itself; for longer the run gives it back
 # Answers behind which the request may have been worked on: time-outs of a gateway or of the provider.
-MAYBE_CHARGED = frozenset({408, 499, 502, 504})
+MAYBE_CHARGED = frozenset({408, 499, 502, 504, 520, 522, 524, 598, 599})
+HTTP_ERROR = re.compile(r"\w+: status_code: (\d+)\b")
 TRIES = 12  # about an hour where the provider does not say how long to wait
 FEW_TRIES = 3  # where its answer cannot be read: it may be on the bill
 
@@ -45,6 +48,13 @@ def is_uncharged(error: BaseException) -> bool:
     )
 
 
+def was_uncharged(attempt: ModelRequestAttempt) -> bool:
+    """Like `is_uncharged`, for a model that was asked before the one that answered. Only the text of its error is left: whether
+    a connection was made cannot be read from it."""
+    answer = HTTP_ERROR.match(attempt.error or "")
+    return answer is not None and int(answer[1]) not in MAYBE_CHARGED
+
+
 def _causes(error: BaseException) -> Iterator[BaseException]:
     cause = error.__cause__ or error.__context__
     while cause is not None:
@@ -65,9 +75,9 @@ def most_tries(error: BaseException) -> int:
 
 
 def seconds_until_next(error: BaseException, tries: int) -> float:
-    """How long to wait after so many tries: what the provider asks for (Retry-After), or twice as long each time."""
-    asked = _asked(error)
-    return min(asked if asked is not None else FIRST * 2 ** (tries - 1), LONGEST)
+    """How long to wait after so many tries: twice as long each time, or longer if the provider asks for it (Retry-After)."""
+    own: float = FIRST * 2 ** (tries - 1)
+    return min(max(own, _asked(error) or 0), LONGEST)
 
 
 def _asked(error: BaseException) -> float | None:

@@ -1,5 +1,6 @@
 """Prices of models: what an operator has set, else what genai-prices knows. No network is asked."""
 
+import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
@@ -15,6 +16,8 @@ from agents.journal.budget import Price
 
 MILLION = Decimal(1_000_000)
 UNKNOWN = (LookupError, ValueError, AssertionError)
+# What providers put behind the name that was asked for, as in gpt-4o-2024-08-06.
+VERSION = re.compile(r"[-@:](v?\d[\d.:-]{2,}|latest)")
 
 
 class Prices:
@@ -22,32 +25,29 @@ class Prices:
         self._set = {price.model: price for price in set_by_operators}
 
     def of_response(self, response: ModelResponse, asked: Model) -> Decimal | None:
-        """None: the price of the model, or what it used, is not known."""
-        usage = response.usage
-        served = _served(response, asked)
-        price = self._of(response.provider_name, response.model_name) or self._of(served.system, served.model_name)
-        if price is None and is_free(served):
-            return Decimal(0)
-        if not is_measured(response):
-            return None
-        if price is not None:
-            plain = usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens
-            return (
-                plain * price.input
-                + usage.cache_read_tokens * price.cache_read
-                + usage.cache_write_tokens * price.cache_write
-                + usage.output_tokens * price.output
-            ) / MILLION
-        try:
-            return response.cost().total_price
-        except UNKNOWN:
-            return None
-
-    def at_most(self, asked: Model, input_tokens: int, output_tokens: int) -> Decimal | None:
-        """What a request may cost: of several models (FallbackModel), at the dearest. None: one of them has no known price."""
-        costs = [self._at_most(model, input_tokens, output_tokens) for model in models_of(asked)]
+        """Of several models that may have given it, at the dearest. None: a price, or what it used, is not known."""
+        if price := self._of(response.provider_name, response.model_name):
+            return _charged(response, price)
+        costs = [self._of_response(response, model) for model in _served(response, asked)]
         known = [cost for cost in costs if cost is not None]
         return max(known) if len(known) == len(costs) else None
+
+    def at_most(self, asked: Model, input_tokens: int, output_tokens: int) -> Decimal | None:
+        """What a request may cost: of several models (FallbackModel), all of them may charge it. None: one of them has no known
+        price."""
+        costs = [self._at_most(model, input_tokens, output_tokens) for model in models_of(asked)]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known, Decimal(0)) if len(known) == len(costs) else None
+
+    def _of_response(self, response: ModelResponse, served: Model) -> Decimal | None:
+        if price := self._of(served.system, served.model_name):
+            return _charged(response, price)
+        if is_free(served):
+            return Decimal(0)
+        try:
+            return response.cost().total_price if is_measured(response) else None
+        except UNKNOWN:
+            return None
 
     def _at_most(self, model: Model, input_tokens: int, output_tokens: int) -> Decimal | None:
         if price := self._of(model.system, model.model_name):
@@ -91,6 +91,27 @@ def is_measured(response: ModelResponse) -> bool:
     return response.usage.has_values() and not response.usage.unmeasured_requests
 
 
-def _served(response: ModelResponse, asked: Model) -> Model:
+def _charged(response: ModelResponse, price: Price) -> Decimal | None:
+    if not is_measured(response):
+        return None
+    usage = response.usage
+    plain = usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens
+    return (
+        plain * price.input
+        + usage.cache_read_tokens * price.cache_read
+        + usage.cache_write_tokens * price.cache_write
+        + usage.output_tokens * price.output
+    ) / MILLION
+
+
+def _served(response: ModelResponse, asked: Model) -> list[Model]:
+    """The models that may have given this response: one, where its provider and name say so."""
     models = list(models_of(asked))
-    return next((model for model in models if model.model_name == response.model_name), models[0])
+    of_provider = [model for model in models if model.system == response.provider_name] or models
+    name = response.model_name or ""
+    named = [model for model in of_provider if model.model_name == name]
+    return named or [model for model in of_provider if _is_version(name, model.model_name)] or of_provider
+
+
+def _is_version(name: str, of: str) -> bool:
+    return name.startswith(of) and VERSION.fullmatch(name.removeprefix(of)) is not None

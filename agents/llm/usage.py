@@ -6,6 +6,7 @@ from pydantic_ai.durable_exec import JSON_CODEC
 from pydantic_ai.messages import ModelResponse
 from pydantic_ai.models import Model
 
+from agents.llm.failures import was_uncharged
 from agents.llm.prices import Prices, is_measured
 
 TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
@@ -13,13 +14,16 @@ TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tok
 
 def usage_of(recorded: Any, asked: Model, prices: Prices) -> dict[str, Any]:
     """`recorded` is a ModelResponse as JSON, or the record of a streamed one. `cost` is in US dollars, a decimal as text,
-    None where the price of the model is not known; `is_measured` is false where the provider did not say what it used."""
+    None where the price of the model is not known; `is_measured` is false where the provider did not say what it used;
+    `may_be_more` is true where a model that was asked before this one (FallbackModel) may have charged as well."""
     response: ModelResponse = JSON_CODEC.load(ModelResponse, recorded.get("response", recorded))
     cost = prices.of_response(response, asked)
+    may_be_more = not all(was_uncharged(attempt) for attempt in response.failed_attempts or ())
     return {
         "model": response.model_name or "",
         "provider": response.provider_name or "",
         **{name: getattr(response.usage, name) for name in TOKENS},
         "is_measured": is_measured(response),
         "cost": None if cost is None else f"{cost:f}",
+        **({"may_be_more": True} if may_be_more else {}),
     }

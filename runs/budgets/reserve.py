@@ -175,6 +175,8 @@ def used_by(entry: StepEntry) -> dict[str, Any]:
         return {**NOTHING, "tool_calls": 1}
     if not entry.usage:
         return {}
+    if entry.usage.get("may_be_more"):
+        return {"requests": 1, "tool_calls": 0}
     measured = entry.usage.get("is_measured", True)
     tokens = entry.usage["input_tokens"] + entry.usage["output_tokens"]
     return {"usd": entry.usage["cost"], "tokens": tokens if measured else None, "requests": 1, "tool_calls": 0}

@@ -4,19 +4,23 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from pydantic_ai.exceptions import FallbackExceptionGroup, ModelAPIError, ModelConnectionError, ModelHTTPError
 from pydantic_ai.messages import ImageUrl, ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import RequestUsage
+from pydantic_core import to_jsonable_python
 
 from agents.journal.budget import Price
 from agents.llm.estimate import worst_case
-from agents.llm.failures import is_uncharged
+from agents.llm.failures import is_uncharged, seconds_until_next
 from agents.llm.prices import Prices
+from agents.llm.usage import usage_of
 
 MILLION = 1_000_000
 
@@ -69,12 +73,46 @@ def test_an_answer_under_a_longer_name_is_priced_as_the_model_that_was_asked() -
     assert prices.of_response(used, openai("house-model")) == 3
 
 
-def test_of_several_models_the_dearest_counts_and_one_unknown_makes_it_unknown() -> None:
-    both = FallbackModel(openai("gpt-4o-mini"), openai("gpt-4o"))
-    unknown = FallbackModel(openai("gpt-4o-mini"), openai("no-such-model"))
+def test_several_models_may_all_charge_a_request_and_one_unknown_makes_it_unknown() -> None:
+    prices = Prices([set_price("small", 1, 2), set_price("big", 10, 20)])
+    both = FallbackModel(openai("small"), openai("big"))
+    unknown = FallbackModel(openai("small"), openai("no-such-model"))
 
-    assert Prices().at_most(both, MILLION, MILLION) == Prices().at_most(openai("gpt-4o"), MILLION, MILLION)
-    assert Prices().at_most(unknown, MILLION, MILLION) is None
+    assert prices.at_most(both, MILLION, MILLION) == 33
+    assert prices.at_most(unknown, MILLION, MILLION) is None
+    one, two = (
+        worst_case(model, [asked("yes")], {"max_tokens": 7}, ModelRequestParameters(), prices)
+        for model in (openai("small"), both)
+    )
+    assert (two.tokens, two.requests) == (2 * one.tokens, 1)
+
+
+@pytest.mark.parametrize(
+    ("served", "cost"),
+    [
+        ("own-big", 100),
+        ("own-big-2026-01-01", 100),
+        ("own-big@20260101", 100),
+        ("own-big-002", 100),
+        ("own-2026-01-01", 1),
+        ("own-latest", 1),
+        ("own-huge", 100),
+        ("house-model", 100),
+    ],
+)
+def test_of_several_models_the_one_that_the_answer_names_counts_and_else_the_dearest(served: str, cost: int) -> None:
+    prices = Prices([set_price("own", 1, 1), set_price("own-big", 100, 100)])
+
+    for both in (FallbackModel(openai("own"), openai("own-big")), FallbackModel(openai("own-big"), openai("own"))):
+        assert prices.of_response(answer(served, input_tokens=MILLION), both) == cost
+
+
+def test_an_answer_of_several_models_without_a_price_for_each_has_no_known_price() -> None:
+    prices = Prices([set_price("own", 1, 1)])
+    both = FallbackModel(openai("own"), openai("mystery"))
+
+    assert prices.of_response(answer("own-2026-01-01", input_tokens=MILLION), both) == 1
+    assert prices.of_response(answer("something-else", input_tokens=MILLION), both) is None
 
 
 def test_models_that_run_here_are_free_unless_they_are_priced() -> None:
@@ -123,9 +161,58 @@ def test_a_refused_request_is_not_charged(status: int) -> None:
     assert is_uncharged(FallbackExceptionGroup("both", [ModelHTTPError(status, "m"), refused()]))
 
 
+GATEWAYS = [408, 499, 502, 504, 520, 522, 524, 598, 599]
+
+
 @pytest.mark.parametrize(
-    "error", [ModelHTTPError(408, "m"), ModelHTTPError(504, "m"), ModelConnectionError("m", "reset")]
+    "error", [*(ModelHTTPError(status, "m") for status in GATEWAYS), ModelConnectionError("m", "reset")]
 )
 def test_a_request_that_was_cut_off_may_be_charged(error: ModelAPIError) -> None:
     assert not is_uncharged(error)
     assert not is_uncharged(FallbackExceptionGroup("both", [refused(), error]))
+
+
+@pytest.mark.parametrize(
+    ("error", "may_be_more"),
+    [
+        (ModelHTTPError(429, "m", "status_code: 504"), False),
+        (ModelHTTPError(500, "m"), False),
+        (ModelHTTPError(504, "m"), True),
+        (ModelHTTPError(524, "m"), True),
+        (ModelConnectionError("m", "reset"), True),
+    ],
+)
+def test_an_answer_says_whether_a_model_before_it_may_have_charged(error: ModelAPIError, may_be_more: bool) -> None:
+    def fail(messages: Any, info: Any) -> ModelResponse:
+        raise error
+
+    both = FallbackModel(FunctionModel(fail), TestModel())
+    response = async_to_sync(both.request)([asked("yes")], None, ModelRequestParameters())
+    recorded = to_jsonable_python(response)
+
+    assert usage_of(recorded, both, Prices()).get("may_be_more", False) is may_be_more
+
+
+def test_an_answer_that_was_rejected_may_have_been_charged() -> None:
+    def rejects(response: ModelResponse) -> bool:
+        return response.model_name == "first"
+
+    both = FallbackModel(TestModel(model_name="first"), TestModel(), fallback_on=rejects)
+    response = async_to_sync(both.request)([asked("yes")], None, ModelRequestParameters())
+
+    assert usage_of(to_jsonable_python(response), both, Prices())["may_be_more"] is True
+
+
+@pytest.mark.parametrize("retry_after", ["0", "-5", "nan", "Sun, 06 Nov 1994 08:49:37 GMT"])
+def test_a_provider_cannot_make_the_waits_between_tries_shorter(retry_after: str) -> None:
+    error = ModelHTTPError(429, "m", headers={"retry-after": retry_after})
+
+    assert [seconds_until_next(error, tries) for tries in range(1, 12)] == [
+        1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900
+    ]  # fmt: skip
+
+
+def test_a_provider_may_make_the_waits_between_tries_longer() -> None:
+    error = ModelHTTPError(429, "m", headers={"retry-after": "20"})
+
+    assert [seconds_until_next(error, tries) for tries in (1, 5, 6, 99)] == [20, 20, 32, 900]

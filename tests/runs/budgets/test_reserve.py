@@ -4,7 +4,9 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from pydantic_ai import Agent as LlmAgent
 from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai.models.fallback import FallbackModel
 
 from agents import AgentRun
 from runs import executor
@@ -145,6 +147,36 @@ def test_a_request_that_may_have_been_charged_counts_as_it_was_reserved(lab: Lab
 
     assert run.status == "waiting"
     assert (*amounts(), model.requests) == (Decimal("0.20"), Decimal(0), 1)
+
+
+def of_both(first: PaidModel, second: PaidModel) -> Any:
+    """Asks two models, one after the other fails. Each request may cost 20 cents."""
+    price()
+    price("second")
+    llm = LlmAgent(FallbackModel(first.model, second.model), name="clerk", model_settings={"max_tokens": 20})
+    return lambda run: run.llm(llm, "question").output
+
+
+def test_a_model_that_may_have_charged_counts_beside_the_one_that_answers(lab: Lab) -> None:
+    cap("1.00")
+    second = PaidModel("four", name="second")
+    during: list[tuple[Decimal, Decimal]] = []
+    second.meanwhile = lambda: during.append(amounts())
+
+    run = lab.run(of_both(PaidModel(ModelHTTPError(status_code=504, model_name="paid")), second))
+
+    assert run.status == "succeeded"
+    assert during == [(Decimal(0), Decimal("0.40"))]
+    assert amounts() == (Decimal("0.40"), Decimal(0))
+
+
+def test_a_model_that_refused_costs_nothing_beside_the_one_that_answers(lab: Lab) -> None:
+    cap("1.00")
+
+    refused = PaidModel(ModelHTTPError(status_code=429, model_name="paid"))
+    run = lab.run(of_both(refused, PaidModel("four", name="second")))
+
+    assert (run.status, *amounts()) == ("succeeded", Decimal("0.10"), Decimal(0))
 
 
 def test_a_model_without_a_known_price_is_refused_under_a_cap_of_money(lab: Lab) -> None:
