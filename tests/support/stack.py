@@ -317,6 +317,8 @@ class Stack:
                 except psycopg.OperationalError:
                     if not self._session.closed:
                         raise  # it is not the session that is gone
+            if self._session:
+                self._session.close()  # of the server that was the primary
             self._session, self._session_url = self._connect(), self.database_url
             return _rows(self._session, sql, parameters)
         finally:

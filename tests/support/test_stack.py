@@ -1,0 +1,38 @@
+"""The session that a stack keeps for its queries."""
+
+from pathlib import Path
+
+import pytest
+from django.db import connection
+from psycopg.conninfo import make_conninfo
+
+from config.stack.embedded import Servers
+from tests.support.stack import Stack
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_failover_leaves_no_session_open(tmp_path: Path) -> None:
+    at = connection.settings_dict
+    old, new = (
+        make_conninfo(
+            dbname=at["NAME"],
+            host=at["HOST"],
+            port=at["PORT"],
+            user=at["USER"],
+            password=at["PASSWORD"],
+            application_name=server,
+        )
+        for server in ("old", "new")
+    )
+    nothing = Servers(postgres=None, valkey=None)
+    stack = Stack(tmp_path, database_url=old, redis_url="", env={}, servers=nothing, blocker=None)
+    stack.query("SELECT 1")
+    session = stack._session
+
+    stack.database_url = new
+    [row] = stack.query("SELECT current_setting('application_name') AS server")
+    stack.stop()
+
+    assert row["server"] == "new"
+    assert session and session.closed
