@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from pydantic_ai import RunContext, ToolDefinition
+from pydantic_ai import ApprovalRequired, RunContext, ToolDefinition
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 
@@ -43,6 +43,11 @@ class Approver:
             return replace(tool, kind="unapproved")
         return tool
 
+    def require_decision(self, call: ToolCallPart) -> None:
+        """A call that a person was asked about is bound to the decision, although today's code would not ask."""
+        if self._was_asked(self._next_key(call)):
+            raise ApprovalRequired
+
     async def resolve(self, ctx: RunContext[Any], requests: DeferredToolRequests) -> DeferredToolResults:
         """Ask for each call in turn, and wait for the answers without a worker."""
         results = DeferredToolResults()
@@ -51,7 +56,8 @@ class Approver:
         return results
 
     async def _decision(self, ctx: RunContext[Any], call: ToolCallPart) -> ToolApproved | ToolDenied:
-        key = self._key(call)
+        key = self._next_key(call)
+        self._asked.add(key)
         if self._was_made(call) and not self._was_asked(key):
             return ToolApproved()
         tool = ctx.tool_manager.get_tool_def(call.tool_name) if ctx.tool_manager else None
@@ -70,12 +76,11 @@ class Approver:
         edited = json.loads(json.dumps(answer.arguments))
         return ToolApproved(override_args=edited if answer.decision == "edited" else None)
 
-    def _key(self, call: ToolCallPart) -> str:
+    def _next_key(self, call: ToolCallPart) -> str:
         """Some models use the id of a call again in a later turn."""
         key = wanted = fitting(f"{self._place}: {call.tool_name} {call.tool_call_id}", beside="approval#1234")
         number = 1
         while key in self._asked:
             number += 1
             key = f"{wanted} {number}"
-        self._asked.add(key)
         return key

@@ -353,6 +353,13 @@ class Durability(BaseDurabilityCapability[Any]):
     async def prepare_tools(self, ctx: RunContext[Any], tool_defs: list[ToolDefinition]) -> list[ToolDefinition]:
         return [self._approver.gated(tool) for tool in tool_defs if self._tools is None or tool.name in self._tools]
 
+    async def after_tool_validate(
+        self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: dict[str, Any]
+    ) -> dict[str, Any]:
+        if tool_def.kind == "function" and not ctx.tool_call_approved:
+            self._approver.require_decision(call)
+        return args
+
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[Any], *, requests: DeferredToolRequests
     ) -> DeferredToolResults | None:

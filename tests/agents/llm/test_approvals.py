@@ -8,9 +8,13 @@ from pydantic_ai import Agent as LlmAgent
 from agents.agent import Agent
 from agents.journal.protocol import Answer
 from agents.testing import Crashed, Journal, run_agent
+from runs.actions.approve import Choice, decide
+from runs.models import Approval
+from tests.support.durable import Lab, lab
 from tests.support.llm import Turns
 
-pytestmark = pytest.mark.django_db
+__all__ = ["lab"]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 FIRST, SECOND = "approval:llm payer#1: pay call-0-0", "approval:llm payer#1: pay call-1-0"
 
@@ -78,3 +82,53 @@ def test_a_call_made_before_the_run_was_tainted_is_not_asked_about_on_a_replay()
 
     assert run_agent(agent, journal=journal).result == "done"
     assert paid == [1]
+
+
+@pytest.mark.parametrize(
+    ("decision", "arguments", "expected"), [("deny", None, []), ("edit", {"cents": 1}, [1]), ("approve", None, [500])]
+)
+@pytest.mark.parametrize("metadata", [{}, {"dangerous": False}])
+def test_a_decision_counts_although_the_tool_is_no_longer_dangerous(
+    lab: Lab, metadata: dict[str, Any], decision: Choice, arguments: Any, expected: list[int]
+) -> None:
+    paid: list[int] = []
+
+    def declared(metadata: dict[str, Any]) -> LlmAgent:
+        llm = LlmAgent(Turns([("pay", {"cents": 500})], "done").model, name="payer")
+
+        @llm.tool_plain(metadata=metadata)
+        def pay(cents: int) -> str:
+            paid.append(cents)
+            return "ok"
+
+        return llm
+
+    before, after = declared({"dangerous": True}), declared(metadata)
+    run = lab.run(lambda run: run.llm(before, "Pay?", untrusted="x").output)
+    lab.declare(lambda run: run.llm(after, "Pay?", untrusted="x").output)
+    decide(Approval.objects.get(wait__run=run).pk, decision=decision, by="ann", arguments=arguments)
+    run = lab.go_on(run)
+
+    assert (run.status, paid) == ("succeeded", expected)
+
+
+def test_a_tool_that_is_no_longer_dangerous_does_not_ask_about_its_next_call(lab: Lab) -> None:
+    paid: list[int] = []
+
+    def declared(metadata: dict[str, Any]) -> LlmAgent:
+        llm = LlmAgent(Turns([("pay", {"cents": 1})], [("pay", {"cents": 2})], "done").model, name="payer")
+
+        @llm.tool_plain(metadata=metadata)
+        def pay(cents: int) -> str:
+            paid.append(cents)
+            return "ok"
+
+        return llm
+
+    before, after = declared({"dangerous": True}), declared({})
+    run = lab.run(lambda run: run.llm(before, "Pay?", untrusted="x").output)
+    lab.declare(lambda run: run.llm(after, "Pay?", untrusted="x").output)
+    decide(Approval.objects.get(wait__run=run).pk, decision="deny", by="ann")
+    run = lab.go_on(run)
+
+    assert (run.status, paid, Approval.objects.count()) == ("succeeded", [2], 1)
