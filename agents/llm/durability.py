@@ -11,8 +11,15 @@ from typing import Any, Literal, TypeVar
 
 import structlog
 from django.utils.crypto import salted_hmac
+from pydantic import ValidationError
 from pydantic_ai import RunContext, ToolDefinition
 from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.capabilities.abstract import (
+    RawToolArgs,
+    ValidatedToolArgs,
+    WrapToolExecuteHandler,
+    WrapToolValidateHandler,
+)
 from pydantic_ai.durable_exec import (
     JSON_CODEC,
     BaseDurabilityCapability,
@@ -26,7 +33,8 @@ from pydantic_ai.durable_exec import (
     conversation_id_from_run_id,
     record_durable_unit,
 )
-from pydantic_ai.messages import BinaryContent, ToolCallPart, ToolReturn
+from pydantic_ai.exceptions import ModelRetry, ToolFailed, ToolFailedError, ToolRetryError
+from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
@@ -46,7 +54,7 @@ from agents.llm.prices import Prices
 from agents.llm.prompts import Prompts
 from agents.llm.secrets import redacted_messages, redacted_parameters
 from agents.llm.tools import ToolPolicy
-from agents.llm.untrusted import fence
+from agents.llm.untrusted import fence, fenced_return
 from agents.llm.usage import usage_of
 
 T = TypeVar("T")
@@ -365,22 +373,80 @@ class Durability(BaseDurabilityCapability[Any]):
     ) -> DeferredToolResults | None:
         return await self._approver.resolve(ctx, requests)
 
+    async def wrap_tool_validate(
+        self,
+        ctx: RunContext[Any],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: RawToolArgs,
+        handler: WrapToolValidateHandler,
+    ) -> ValidatedToolArgs:
+        if not _is_untrusted(tool_def):
+            return await handler(args)
+        try:
+            return await handler(args)
+        except (ModelRetry, ToolFailed) as error:  # of a validator, which may have asked a stranger
+            raise type(error)(self._fenced_error(call, error.message)) from error
+
+    async def wrap_tool_execute(
+        self,
+        ctx: RunContext[Any],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: ValidatedToolArgs,
+        handler: WrapToolExecuteHandler,
+    ) -> Any:
+        """An untrusted tool taints the run before it begins, so that its step and the effects in it are tainted. The error that
+        it gives the model instead of a result is fenced like one."""
+        if not _is_untrusted(tool_def):
+            return await handler(args)
+        self._taint()
+        try:
+            return await handler(args)
+        except (ModelRetry, ToolFailed) as error:
+            raise type(error)(self._fenced_error(call, error.message)) from error
+        except ValidationError as error:
+            raise ModelRetry(self._fenced_error(call, str(error))) from error
+        except ToolRetryError as error:
+            part = error.tool_retry
+            raise ToolRetryError(replace(part, content=self._fenced_error(call, part.content))) from error.__cause__
+        except ToolFailedError as error:
+            failed = error.tool_failed
+            raise ToolFailedError(
+                replace(failed, content=self._fenced_error(call, failed.content))
+            ) from error.__cause__
+
     async def after_tool_execute(
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: Any, result: Any
     ) -> Any:
         """Permanent: the model goes round in circles."""
-        told = json.dumps([call.tool_name, call.args_as_dict(), result], sort_keys=True, default=repr)
-        times = self._results[told] = self._results.get(told, 0) + 1
+        told, times = self._counted(call, result)
         if times >= SAME_RESULTS:
             raise Permanent(
                 f"the model called tool {call.tool_name!r} {times} times with the same arguments and got the same result each "
                 "time; it goes round in circles, so the run ends here"
             )
-        if not ToolPolicy.of(tool_def.name, tool_def.metadata).untrusted:
+        if not _is_untrusted(tool_def):
             return result
+        self._taint()  # the result may be another's answer to a question of the tool, which has not begun then
+        return fenced_return(result, self._mark(told, times))
+
+    def _fenced_error(self, call: ToolCallPart, error: Any) -> str:
         self._taint()
-        if isinstance(result, BinaryContent | ToolReturn):
-            return result
-        # On a replay the same, and nothing that a stranger could have read in an earlier prompt.
-        mark = salted_hmac("agents.llm.fence", f"{self._run_id} {told} {times}", algorithm="sha256").hexdigest()[:16]
-        return fence(result, mark)
+        return fence(error, self._mark(*self._counted(call, {"error": error})))
+
+    def _counted(self, call: ToolCallPart, result: Any) -> tuple[str, int]:
+        """The call with its result as a text, and how often that came."""
+        told = json.dumps([call.tool_name, call.args_as_dict(), result], sort_keys=True, default=repr)
+        self._results[told] = self._results.get(told, 0) + 1
+        return told, self._results[told]
+
+    def _mark(self, told: str, times: int) -> str:
+        """On a replay the same, and nothing that a stranger could have read in an earlier prompt."""
+        return salted_hmac("agents.llm.fence", f"{self._run_id} {told} {times}", algorithm="sha256").hexdigest()[:16]
+
+
+def _is_untrusted(tool: ToolDefinition) -> bool:
+    return ToolPolicy.of(tool.name, tool.metadata).untrusted

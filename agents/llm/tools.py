@@ -6,7 +6,7 @@
 `effect` is that of a step (`agents.journal.protocol.Effect`); a tool that says none is "idempotent". A `dangerous` tool asks
 for approval in a run that has seen untrusted data; one with `requires_approval=True` always does. `expires` ("4h") is how
 long that question stands. What an `untrusted` tool gives is data of strangers, such as a web page or a mail: it is fenced,
-and the run has seen untrusted data from then on.
+also as an error, and the run counts as one that has seen untrusted data from the beginning of the call.
 """
 
 from collections.abc import Mapping

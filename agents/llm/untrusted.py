@@ -3,11 +3,12 @@
 import json
 import re
 import unicodedata
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic_ai.messages import BinaryContent, TextContent, ToolReturn
 
 # Special tokens of chat templates, such as <|im_start|>, [INST] and <<SYS>>: in data they could pass for a turn of their own.
 # So could a fence. They are sought in what `_seen` makes of a text, which is in lower case.
@@ -41,6 +42,18 @@ def fenced(prompt: str, data: Any, mark: str) -> str:
 
 def fence(data: Any, mark: str) -> str:
     return f'<untrusted-data mark="{mark}">\n{stripped(_text(data), mark)}\n</untrusted-data mark="{mark}">'
+
+
+def fenced_return(result: Any, mark: str) -> Any:
+    """What a tool gives, with its texts in fences; files stay as they are."""
+    if isinstance(result, ToolReturn):
+        content = result.content
+        if not isinstance(content, str | None):
+            content = [fence(part, mark) if isinstance(part, str | TextContent) else part for part in content]
+        elif content:
+            content = fence(content, mark)
+        return replace(result, return_value=fenced_return(result.return_value, mark), content=content)
+    return result if isinstance(result, BinaryContent) else fence(result, mark)
 
 
 def stripped(text: str, mark: str = "") -> str:
@@ -80,6 +93,8 @@ def _plain(character: str) -> str:
 
 
 def _text(data: Any) -> str:
+    if isinstance(data, TextContent):
+        data = data.content
     return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, indent=1, default=_as_json)
 
 
