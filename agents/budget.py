@@ -10,6 +10,8 @@ from .exceptions import DeclarationError
 PERIODS = ("run", "hour", "day", "month")
 MEASURES = ("usd", "tokens", "requests", "tool_calls")
 Amount = str | int | Decimal | None
+PLACES = 10  # of a decimal
+RANGE = f"an amount from 0 to a trillion with at most {PLACES} decimal places"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,11 @@ def _amount(name: str, given: Amount) -> Decimal:
         raise DeclarationError(
             f'budget: {name} {given!r} is not an amount; write a text such as "0.20", or a whole number'
         ) from None
-    if not (amount.is_finite() and 0 <= amount < 10**12):
-        raise DeclarationError(f"budget: {name} {given!r} is not an amount from 0 to a trillion")
+    if not is_amount(amount):
+        raise DeclarationError(f"budget: {name} {given!r} is not {RANGE}")
     return amount
+
+
+def is_amount(amount: Decimal) -> bool:
+    """Can it be a cap: is it kept as it is?"""
+    return amount.is_finite() and 0 <= amount < 10**12 and round(amount, PLACES) == amount

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from django.core.exceptions import ImproperlyConfigured
 from environs import EnvError, FileAwareEnv
 
+from agents.budget import RANGE, is_amount
 from agents.durations import parse_duration
 
 T = TypeVar("T")
@@ -95,14 +96,14 @@ class Env:
         return self._keep(name, default, meaning, value)
 
     def money(self, name: str, meaning: str = "") -> Decimal | None:
-        """An amount of 0 or more, such as 5 or 0.20; empty: None."""
-        with _loud(name, "must be an amount of 0 or more, such as 5 or 0.20"):
+        """An amount such as 5 or 0.20; empty: None."""
+        with _loud(name, f"must be {RANGE}, such as 5 or 0.20"):
             text = self._env.str(name, "").strip()
             try:
                 value = Decimal(text) if text else None
             except InvalidOperation:
                 raise ValueError from None
-            if value is not None and not (value.is_finite() and value >= 0):
+            if value is not None and not is_amount(value):
                 raise ValueError
         return self._keep(name, "", meaning, value)
 

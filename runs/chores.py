@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from runs import outbox, timers, waits
-from runs.budgets import wake as budget_waits
+from runs.budgets import wake
 from runs.failpoints import failpoint
 from runs.processes.rescue import Rescuer
 from runs.timers import Look, is_due
@@ -31,6 +31,7 @@ class Chores:
         self.stalled = timers.StalledKeys()
         self.mend_at = 0.0
         self.budgets_at = 0.0
+        self.budget_waits = wake.Round()
 
     def __iter__(self) -> Iterator[Chore]:
         yield Chore(name="end waits", is_due=lambda look: is_due(look.wait), do=lambda _: waits.end_due(BATCH))
@@ -61,7 +62,7 @@ class Chores:
 
     def _budgets(self, look: Look) -> int:
         self.budgets_at = time.monotonic() + settings.WAKEFUL_SAFETY_LOOK.total_seconds()
-        return budget_waits.chore()
+        return self.budget_waits.chore()
 
     def _deliver(self, look: Look) -> int:
         return outbox.deliver_inside(BATCH, _topics(look))

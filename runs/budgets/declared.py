@@ -11,6 +11,7 @@ from agents import registry
 from runs.audit import record
 from runs.budgets.caps import set_rows_cap
 from runs.budgets.wake import look
+from runs.budgets.windows import lock_of_budgets
 from runs.models import Budget
 
 Place = tuple[str, str, str, str]  # scope, name, period, measure
@@ -27,9 +28,9 @@ def sync_budgets(by: str) -> list[str]:
     """Make the rows say what the code and settings declare; what changed, in words."""
     wanted = {each.place: each for each in declared()}
     with transaction.atomic():
-        rows = {
-            (row.scope, row.name, row.period, row.measure): row for row in Budget.objects.select_for_update(no_key=True)
-        }
+        rows = {(row.scope, row.name, row.period, row.measure): row for row in Budget.objects.select_for_update()}
+        # All that may be deleted, in the order of their ids: not those of one budget after those of another.
+        lock_of_budgets([row.pk for place, row in rows.items() if place not in wanted or row.cap is None])
         changes = [change for each in wanted.values() if (change := _declare(each, rows.get(each.place), by))]
         changes += [_vanish(row, by) for place, row in rows.items() if row.declared is not None and place not in wanted]
     if changes:

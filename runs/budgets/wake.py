@@ -1,7 +1,8 @@
-"""Runs that wait for budget go on once there is room for their step. Each commits its wait first and looks for room then;
-whatever makes room commits first and looks for waits then: neither misses the other. The dispatcher looks now and then, for
-what a crash left undone."""
+"""Runs that wait for budget go on once there is room for their step, or once they fail for want of it. Each commits its wait
+first and looks for room then; whatever makes room commits first and looks for waits then: neither misses the other. The
+dispatcher goes round all waits, for what a crash left undone and for what others had no time for."""
 
+import time
 from collections import defaultdict
 from dataclasses import dataclass
 from decimal import Decimal
@@ -15,21 +16,24 @@ from runs import waits
 from runs.budgets.reserve import SETTLE
 from runs.budgets.windows import lock
 from runs.db.session import writing
-from runs.db.sql import fetch, fetch_as
+from runs.db.sql import fetch, fetch_as, fetch_column
 from runs.models import NIL
 
-MOST = 5_000  # waits that one look reads, the oldest first
+PAGE = 1_000  # waits that are read at a time
+LOOK = 0.25  # seconds that one look takes
 AFTER_A_STEP = 200  # by the run whose step has made room
 # Each wait with the budgets that apply to its run; one row without a budget where none does any more.
 WAITING = """
 SELECT wait.id, run.id AS run_id, budget.id AS budget, turn.run_id AS of_run,
-  budget.cap + coalesce(win.extra - win.spent - win.reserved, 0) AS room, coalesce((wait.asked->>budget.measure)::numeric, 0) AS amount
+  budget.cap + coalesce(win.extra - win.spent - win.reserved, 0) AS room, asked.amount,
+  coalesce(budget.at_cap = 'fail' AND coalesce(win.spent, 0) + asked.amount > budget.cap + coalesce(win.extra, 0), false) AS is_final
 FROM (
   SELECT id, run_id, asked FROM runs_wait WHERE status = 'open' AND kind = 'budget' AND {which} ORDER BY id LIMIT %(most)s::int) wait
 JOIN runs_run run ON run.id = wait.run_id
-LEFT JOIN runs_budget budget ON budget.cap IS NOT NULL AND coalesce((wait.asked->>budget.measure)::numeric, 0) > 0
+LEFT JOIN runs_budget budget ON budget.cap IS NOT NULL AND coalesce((wait.asked->>budget.measure)::numeric > 0, true)
   AND (budget.scope = 'installation' OR (budget.scope = 'agent' AND budget.name = run.agent)
     OR (budget.scope = 'trigger' AND budget.name = run.trigger))
+CROSS JOIN LATERAL (SELECT coalesce((wait.asked->>budget.measure)::numeric, 0) AS amount) asked
 LEFT JOIN LATERAL (SELECT
   CASE budget.period WHEN 'run' THEN timestamptz 'epoch' ELSE date_trunc(budget.period, clock_timestamp(), 'UTC') END AS starts_at,
   CASE budget.period WHEN 'run' THEN run.id ELSE %(nil)s::uuid END AS run_id) turn ON budget.id IS NOT NULL
@@ -37,8 +41,13 @@ LEFT JOIN runs_budgetwindow win
   ON win.budget_id = budget.id AND win.run_id = turn.run_id AND win.starts_at = turn.starts_at
 ORDER BY wait.id
 """
-ALL = WAITING.replace("{which}", "true")
+ALL = WAITING.replace("{which}", "id > %(after)s::bigint")
 OF_RUN = WAITING.replace("{which}", "run_id = %(run)s::uuid")
+AT_PRICE_OF = """
+SELECT id FROM runs_wait
+WHERE status = 'open' AND kind = 'budget' AND strpos(asked->>'model', %(model)s::text) > 0 AND id > %(after)s::bigint
+ORDER BY id LIMIT %(most)s::int
+"""
 ANYTHING = """
 SELECT EXISTS (SELECT FROM runs_wait WHERE status = 'open' AND kind = 'budget'), EXISTS (SELECT FROM runs_reservation)
 """
@@ -53,7 +62,7 @@ SETTLE_LOST = SETTLE.replace("{which}", "id = ANY(%(ids)s::bigint[])")
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a waiting run asks of a budget, and how much room that has."""
+    """What a waiting run asks of a budget, how much room that has, and whether the run fails over it."""
 
     id: int
     run_id: UUID
@@ -61,6 +70,11 @@ class Asked:
     of_run: UUID | None
     room: Decimal | None
     amount: Decimal
+    is_final: bool
+
+
+ByWait = dict[int, list[Asked]]
+Room = dict[tuple[int, UUID | None], Decimal]  # what is left in the window of a budget, of a run
 
 
 def asked_of(request: BudgetRequest) -> dict[str, Any]:
@@ -73,36 +87,65 @@ def asked_of(request: BudgetRequest) -> dict[str, Any]:
         "tokens": cost.tokens,
         "requests": cost.requests,
         "tool_calls": cost.tool_calls,
+        "model": cost.model,
     }
 
 
-def look(run_id: UUID | None = None, *, most: int = MOST) -> int:
-    """End the waits for which there is room now, the oldest first, or that of one run; how many."""
-    statement, given = (OF_RUN, {"run": run_id}) if run_id else (ALL, {})
-    by_wait = defaultdict[int, list[Asked]](list)
-    for asked in fetch_as(Asked, statement, {**given, "most": most, "nil": NIL}):
-        by_wait[asked.id].append(asked)
-    fitting = _fitting(by_wait)
-    return waits.end_these(fitting) if fitting else 0
+class Round:
+    """Goes through the waits from the oldest on and ends those for which there is room. A look that is out of time leaves the
+    rest to the next one, so each wait has its turn however many there are."""
+
+    def __init__(self) -> None:
+        self._after = 0
+
+    def look(self) -> int:
+        """How many waits it ended."""
+        until = time.monotonic() + LOOK
+        room: Room = {}
+        ended = 0
+        while True:
+            page = _asked(ALL, after=self._after, most=PAGE)
+            ended += _end_fitting(page, room)
+            self._after = max(page) if len(page) == PAGE else 0
+            if not self._after or time.monotonic() >= until:
+                return ended
+
+    def chore(self) -> int:
+        """The dispatcher's look; how many runs go on."""
+        [(is_awaited, is_reserved)] = fetch(ANYTHING)
+        if is_reserved:
+            settle_lost()
+        return self.look() if is_awaited else 0
+
+
+def look() -> int:
+    """Something has made room; how many runs go on. The dispatcher looks at those for which the time is too short."""
+    return Round().look()
+
+
+def look_of_run(run_id: UUID) -> int:
+    """Has room been made while this run began to wait?"""
+    return _end_fitting(_asked(OF_RUN, run=run_id, most=1), {})
 
 
 def look_after_step() -> None:
     """A step has made room: for whom? In the session of a durable body, which only reads."""
     with writing():
-        look(most=AFTER_A_STEP)
+        _end_fitting(_asked(ALL, after=0, most=AFTER_A_STEP), {})
 
 
-def chore() -> int:
-    """The dispatcher's look; how many runs go on."""
-    [(is_awaited, is_reserved)] = fetch(ANYTHING)
-    if is_reserved:
-        settle_lost()
-    return look() if is_awaited else 0
+def try_again(model: str) -> None:
+    """The price of a model has changed: requests to it that wait are judged by the new one. Of several models, a request has
+    the names of all."""
+    given: dict[str, Any] = {"model": model.partition(":")[2] or model, "after": 0, "most": PAGE}
+    while at_price := fetch_column(AT_PRICE_OF, given):
+        waits.end_these(at_price)
+        given["after"] = at_price[-1]
 
 
 def settle_lost() -> int:
     """What claims that are over had reserved counts as spent; how many reservations."""
-    lost = fetch(LOST, {"most": MOST})
+    lost = fetch(LOST, {"most": PAGE})
     if lost:
         with transaction.atomic():
             lock(window for _, window in lost)
@@ -110,11 +153,26 @@ def settle_lost() -> int:
     return len(lost)
 
 
-def _fitting(by_wait: dict[int, list[Asked]]) -> list[int]:
-    """Those that fit together into the room there is. One that does not fit holds up no other."""
-    room: dict[tuple[int, UUID | None], Decimal] = {}
+def _asked(statement: str, **which: Any) -> ByWait:
+    by_wait = defaultdict[int, list[Asked]](list)
+    for asked in fetch_as(Asked, statement, {**which, "nil": NIL}):
+        by_wait[asked.id].append(asked)
+    return by_wait
+
+
+def _end_fitting(by_wait: ByWait, room: Room) -> int:
+    fitting = _fitting(by_wait, room)
+    return waits.end_these(fitting) if fitting else 0
+
+
+def _fitting(by_wait: ByWait, room: Room) -> list[int]:
+    """Those that fit together into the room there is, which they take, and those that fail. One that does not fit holds up no
+    other."""
     fitting = []
     for wait, asked in by_wait.items():
+        if any(each.is_final for each in asked):
+            fitting.append(wait)
+            continue
         of_budgets = [
             (each.amount, (each.budget, each.of_run), each.room)
             for each in asked

@@ -26,7 +26,8 @@ OF_RUN = """budget.measure = ANY(%(measures)s::text[]) AND (budget.scope = 'inst
   OR (budget.scope = 'agent' AND budget.name = %(agent)s::text) OR (budget.scope = 'trigger' AND budget.name = %(trigger)s::text))"""
 CAPS_OF_RUN = CAPS.replace("{which}", OF_RUN)
 CAPS_OF_BUDGETS = CAPS.replace("{which}", "budget.id = ANY(%(budgets)s::bigint[])")
-# A cap that comes in the middle of its window counts what the journals say was used before.
+# A cap that comes in the middle of its window counts what the journals say was used before, also by answers that could not be
+# recorded. A budget that is being deleted gets no window.
 MAKE = """
 INSERT INTO runs_budgetwindow (budget_id, run_id, starts_at, ends_at, spent, reserved, extra)
 SELECT budget.id, %(run)s::uuid, %(starts)s::timestamptz, %(ends)s::timestamptz, used.amount, 0, 0
@@ -38,8 +39,10 @@ CROSS JOIN LATERAL (
     WHEN 'requests' THEN (step.kind = 'model')::int
     ELSE (step.kind = 'tool')::int END), 0) AS amount
   FROM runs_step step JOIN runs_run run ON run.id = step.run_id
-  WHERE step.kind IN ('model', 'tool') AND step.status = 'done' AND step.epoch > 0 AND {used}) used
+  WHERE step.kind IN ('model', 'tool') AND (step.status = 'done' OR step.usage IS NOT NULL OR step.kind = 'tool')
+    AND step.epoch > 0 AND {used}) used
 WHERE budget.id = %(budget)s::bigint
+FOR KEY SHARE OF budget
 ON CONFLICT DO NOTHING
 """
 MAKE_OF_RUN = MAKE.replace("{used}", "step.run_id = %(run)s::uuid")
@@ -51,6 +54,9 @@ MAKE_OF_TIME = MAKE.replace(
 )
 LOCK = """
 SELECT id FROM runs_budgetwindow WHERE id = ANY(%s::bigint[]) ORDER BY id FOR NO KEY UPDATE
+"""
+LOCK_OF_BUDGETS = """
+SELECT id FROM runs_budgetwindow WHERE budget_id = ANY(%s::bigint[]) ORDER BY id FOR NO KEY UPDATE
 """
 
 
@@ -74,6 +80,11 @@ def current() -> dict[int, Cap]:
 def lock(windows: Iterable[int]) -> None:
     """Until the transaction ends. What is read before may have changed meanwhile."""
     execute(LOCK, [sorted(set(windows))])
+
+
+def lock_of_budgets(budgets: Collection[int]) -> None:
+    """Before they are deleted: a step that is being settled locks its windows first, and its reservations after them."""
+    execute(LOCK_OF_BUDGETS, [sorted(budgets)])
 
 
 def make(missing: Sequence[Cap]) -> None:

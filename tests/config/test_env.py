@@ -1,5 +1,6 @@
 import os
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,25 @@ def test_every_knob_is_listed_with_its_meaning() -> None:
 
     assert len(names) == len(set(names)) > 25
     assert {"DATABASE_URL", "WAKEFUL_HOME", "WAKEFUL_LEASE", "WAKEFUL_MAX_BACKLOG"} <= set(names)
+
+
+@pytest.mark.parametrize("text", ["-1", "much", "nan", "1e12", "1e30", "1e-12"])
+def test_an_amount_of_money_that_cannot_be_kept_is_refused_with_the_name_and_the_range(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("WAKEFUL_BUDGET_DAY_USD", text)
+
+    with pytest.raises(
+        ImproperlyConfigured,
+        match="WAKEFUL_BUDGET_DAY_USD must be an amount from 0 to a trillion with at most 10 decimal places",
+    ):
+        Env().money("WAKEFUL_BUDGET_DAY_USD")
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"), [("", None), ("0", 0), ("0.20", Decimal("0.2")), ("1e-10", Decimal("1e-10"))]
+)
+def test_an_amount_of_money_may_be_empty(monkeypatch: pytest.MonkeyPatch, text: str, amount: Decimal | None) -> None:
+    monkeypatch.setenv("WAKEFUL_BUDGET_DAY_USD", text)
+
+    assert Env().money("WAKEFUL_BUDGET_DAY_USD") == amount

@@ -70,7 +70,9 @@ def test_a_budget_that_is_declared_no_more_goes_unless_an_operator_has_changed_i
     assert Budget.objects.get().declared is None
 
 
-@pytest.mark.parametrize("wrong", [{"run_usd": "much"}, {"run_usd": 0.2}, {"day_usd": "-1"}, {"at_cap": "stop"}])
+@pytest.mark.parametrize(
+    "wrong", [{"run_usd": "much"}, {"run_usd": 0.2}, {"day_usd": "-1"}, {"day_usd": "1e-12"}, {"at_cap": "stop"}]
+)
 def test_a_budget_that_makes_no_sense_is_refused_where_it_is_declared(wrong: dict[str, Any]) -> None:
     with pytest.raises(DeclarationError, match="budget: "):
         Declared(**wrong)

@@ -1,23 +1,33 @@
 """What a model request may cost is reserved before it, and settled in the commit of its entry."""
 
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
 from pydantic_ai import Agent as LlmAgent
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.models.fallback import FallbackModel
 
-from agents import AgentRun
+from agents import AgentRun, AsyncAgentRun, Permanent
 from runs import executor
 from runs.budgets import wake
-from runs.budgets.caps import allow_more, create_budget, set_cap
+from runs.budgets.caps import allow_more, create_budget, delete_budget, set_cap, set_price
+from runs.budgets.spending import spent_today
 from runs.claim import Claim
-from runs.db.sql import fetch
-from runs.models import Budget, BudgetWindow, Reservation, Step, Wait
+from runs.db.session import READ_WRITE
+from runs.db.sql import execute, fetch
+from runs.models import Attempt, Budget, BudgetWindow, Reservation, Run, Step, Wait
 from runs.transitions.outcome import Outcome
 from tests.support.durable import Lab, lab
 from tests.support.paid import PaidModel, price
+from tests.support.runs import make_run
+from tests.support.stack import eventually
+from tests.support.triggers import make_event
 
 pytestmark = pytest.mark.django_db(transaction=True)
 __all__ = ["lab"]
@@ -322,6 +332,197 @@ def test_a_run_without_any_cap_makes_no_window(lab: Lab) -> None:
 
     assert lab.run(asks(PaidModel("four"))).status == "succeeded"
     assert not BudgetWindow.objects.exists()
+
+
+def test_an_answer_that_cannot_be_recorded_counts_in_a_cap_that_comes_later(lab: Lab) -> None:
+    price()
+    run = lab.run(asks(PaidModel("a NUL: \x00")))
+    assert run.status == "failed"
+
+    allow_more(cap("1.00").pk, Decimal(1), by="test")
+
+    assert amounts() == (Decimal("0.10"), Decimal(0))
+    assert [(spent.requests, spent.usd) for spent in spent_today()] == [(1, Decimal("0.10"))]
+
+
+def test_a_call_of_a_tool_that_failed_counts_in_a_cap_that_comes_later(lab: Lab) -> None:
+    def body(run: AgentRun) -> str:
+        llm = PaidModel([("look", {}, "a")], "done").agent()
+
+        @llm.tool_plain
+        def look() -> str:
+            raise Permanent("no")
+
+        return str(run.llm(llm, "look").output)
+
+    lab.run(body)
+
+    allow_more(cap("5", measure="tool_calls").pk, Decimal(1), by="test")
+
+    assert amounts() == (Decimal(1), Decimal(0))
+
+
+@pytest.mark.parametrize("change", ["delete", "empty"])
+def test_an_answer_is_recorded_while_its_budget_is_deleted(lab: Lab, change: str) -> None:
+    """The answer waits for a lock of its window, then the operator does; neither holds what the other needs next."""
+    price()
+    budget = cap("1.00")
+    done: list[str] = []
+
+    def take_away() -> None:
+        with as_another_process():
+            if change == "delete":
+                delete_budget(budget.pk, by="test")
+            else:
+                set_cap(budget.pk, Decimal(2), by="test")
+            done.append(change)
+
+    def hold_window() -> None:
+        with as_another_process():
+            if change == "empty":  # then it applies again, which makes its windows new
+                set_cap(budget.pk, None, by="test")
+            with transaction.atomic():
+                BudgetWindow.objects.select_for_update().get()
+                is_held.set()
+                eventually(lambda: blocked() == 1, timeout=20)
+                operator.start()
+                eventually(lambda: blocked() == 2, timeout=20)
+
+    is_held = threading.Event()
+    holder, operator = threading.Thread(target=hold_window), threading.Thread(target=take_away)
+
+    def answering() -> None:
+        holder.start()
+        assert is_held.wait(60)
+
+    model = PaidModel("four")
+    model.meanwhile = answering
+    run = lab.run(asks(model))
+    holder.join()
+    operator.join()
+
+    assert (run.status, model.requests, done) == ("succeeded", 1, [change])
+    assert list(Attempt.objects.values_list("outcome", flat=True)) == ["succeeded"]
+    assert not Reservation.objects.exists()
+
+
+@contextmanager
+def as_another_process() -> Iterator[None]:
+    """The session of a thread, which does not belong to the body that runs in this process."""
+    execute(READ_WRITE)
+    try:
+        yield
+    finally:
+        connection.close()
+
+
+def blocked() -> int:
+    """Sessions of this database that wait for a lock, as of now: a transaction sees the activity of its first look again."""
+    fetch("SELECT pg_stat_clear_snapshot()")
+    [(count,)] = fetch(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    return int(count)
+
+
+@pytest.mark.parametrize("period", ["run", "day"])
+def test_a_run_fails_at_its_cap_also_if_a_step_under_way_used_the_rest_of_it(lab: Lab, period: str) -> None:
+    price()
+    cap("0.30", at_cap="fail", period=period)
+    model = PaidModel("four", output_tokens=20)
+
+    async def body(run: AsyncAgentRun) -> list[str]:
+        first, second = (run.llm(model.agent(), "question", key=key) for key in "ab")
+        return [answer.output for answer in await asyncio.gather(first, second)]
+
+    run = lab.run(body)
+    wake.Round().chore()
+
+    assert (lab.go_on(run).status, model.requests) == ("failed", 1)
+    assert "budget of all runs: $0.30" in run.error
+
+
+def test_runs_go_on_however_many_older_ones_wait_for_another_budget(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    price()
+    model = PaidModel("four")
+    budgets = {name: cap("0", scope="agent", name=name) for name in ("one", "other")}
+    runs: list[Run] = []
+    for name in ("one", "one", "one", "other"):
+        lab.declare(asks(model), name=name)
+        runs.append(
+            make_run(agent=name, event_id=make_event(data=None).id, trigger=f"t{len(runs)}", policy={"durable": True})
+        )
+    lab.go_on(runs[0])
+    monkeypatch.setattr(wake, "PAGE", 3)
+    monkeypatch.setattr(wake, "LOOK", 0.0)
+    going_round = wake.Round()
+
+    set_cap(budgets["other"].pk, Decimal(1), by="test")
+    assert [going_round.chore() for _ in range(3)] == [0, 1, 0]
+
+    assert lab.go_on(runs[3]).status == "succeeded"
+    assert lab.go_on(runs[0]).status == "waiting"
+
+
+def test_a_look_with_enough_time_reads_all_waits(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And gives the room that there is away once."""
+    price()
+    budget = cap("0")
+    for _ in range(4):
+        lab.run(asks(PaidModel("four")))
+    monkeypatch.setattr(wake, "PAGE", 1)
+    monkeypatch.setattr(wake, "LOOK", 600.0)
+    Budget.objects.filter(pk=budget.pk).update(cap=Decimal("0.60"))
+
+    assert wake.look() == 3
+
+
+def test_a_run_whose_model_has_a_lower_price_now_goes_on(lab: Lab) -> None:
+    price()
+    cap("0.10")
+    run = lab.run(asks(PaidModel("four")))
+    assert run.status == "waiting"
+
+    set_price(model="another", input=Decimal(0), output=Decimal(1), by="test")
+    assert lab.go_on(run).status == "waiting"
+    assert Wait.objects.filter(run=run).count() == 1
+    set_price(model="paid", input=Decimal(0), output=Decimal(1), by="test")
+
+    assert lab.go_on(run).status == "succeeded"
+
+
+def test_a_request_without_a_price_waits_once_while_its_budget_is_overspent(lab: Lab, settings: Any) -> None:
+    settings.WAKEFUL_UNPRICED = "allow"
+    from agents.llm import prices
+
+    lab.monkeypatch.setattr(prices, "is_free", lambda model: False)
+    budget = cap("1.00")
+    allow_more(budget.pk, Decimal(1), by="test")
+    BudgetWindow.objects.update(spent=5)
+
+    run = lab.run(asks(PaidModel("four", name="mystery")))
+
+    assert run.status == "waiting"
+    assert Wait.objects.filter(run=run).count() == 1
+
+
+@pytest.mark.parametrize("amount", ["1e12", "1e30", "1e-12", "NaN", "-1"])
+def test_an_amount_that_cannot_be_kept_is_refused(amount: str) -> None:
+    budget = cap("1.00")
+
+    with pytest.raises(ValueError, match="an amount from 0 to a trillion with at most 10 decimal places"):
+        set_cap(budget.pk, Decimal(amount), by="test")
+    with pytest.raises(ValueError, match="an amount from 0 to a trillion with at most 10 decimal places"):
+        allow_more(budget.pk, Decimal(amount), by="test")
+
+
+def test_more_on_top_of_a_cap_than_can_be_kept_is_refused() -> None:
+    budget = cap("999999999999.9")
+    for _ in range(10):
+        allow_more(budget.pk, Decimal("999999999999.9999999999"), by="test")
+
+    with pytest.raises(ValueError, match="allows less than 10,000,000,000,000 on top of its cap"):
+        allow_more(budget.pk, Decimal("999999999999"), by="test")
 
 
 class Died(BaseException):
