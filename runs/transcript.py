@@ -23,12 +23,15 @@ from django.db.models import (
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce, JSONObject
 
-from agents.redaction import redacted, redacted_json
+from agents.exceptions import Permanent, as_text
+from agents.guards.storable import storable
+from agents.redaction import redacted_json
 from runs.models import Approval, Attempt, Run, Step
 from runs.states import RunStatus
 
 TURNS = 100  # of a page
 LONGEST = 64 * 1024  # characters of a text; the rest is cut
+DESCRIPTION = 200  # characters of a tool's description, where all tools together are longer than that
 KINDS = {"text": "answer"}  # of a part of an answer, by pydantic-ai's word
 BUILTIN = "builtin"  # the name of the model that agents.llm.builtin is
 DOLLARS = DecimalField(max_digits=30, decimal_places=12)
@@ -248,8 +251,8 @@ class _Reader:
             status=request.status,
             prompt=parts,
             instructions=_shown(asked.get("instructions", "")),
-            tools=_shown_json(asked.get("tools", [])),
-            settings=_shown_json(asked.get("settings", {})),
+            tools=_shown_tools(asked.get("tools", [])),
+            settings={name: _shown_json(value) for name, value in asked.get("settings", {}).items()},
             answer=[
                 Part(kind=KINDS.get(part["part_kind"], part["part_kind"]), text=_shown(_content(part)))
                 for part in answer.get("parts", ())
@@ -359,13 +362,13 @@ def _is_or_numbered(key: str, wanted: str) -> bool:
 
 
 def _arguments(part: Mapping[str, Any]) -> Any:
-    """Some providers give them as text."""
+    """Some providers give them as text. It stays one if it is no JSON that can be shown: NaN, a lone surrogate, too deep."""
     given = part.get("args")
     if not isinstance(given, str):
         return given
     try:
-        return json.loads(given)
-    except ValueError:
+        return storable(json.loads(given), "it")
+    except (ValueError, RecursionError, Permanent):
         return given
 
 
@@ -387,13 +390,40 @@ def _fenced_apart(message: Mapping[str, Any], mark: str) -> Iterator[Part]:
             )
 
 
-def _shown(text: str) -> str:
-    text = redacted(text)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text) - LONGEST:,} more characters)"
+def _shown(text: str, longest: int = LONGEST) -> str:
+    text = as_text(text)
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text) - longest:,} more characters)"
 
 
 def _shown_json(value: Any) -> Any:
     """As it is, or as text where it is long."""
-    value = redacted_json(value)
+    if isinstance(value, str):
+        return _shown(value)
+    try:
+        value = storable(value, "it")
+    except Permanent:
+        return _shown(repr(value))
     text = json.dumps(value, ensure_ascii=False)
     return value if len(text) <= LONGEST else _shown(text)
+
+
+def _shown_tools(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """As they are; where they are long, each with the beginning of its description and the names of its parameters."""
+    told: list[dict[str, Any]] = redacted_json(tools)
+    if len(json.dumps(told, ensure_ascii=False)) <= LONGEST:
+        return told
+    return [
+        {
+            "name": tool["name"],
+            "description": _shown(tool["description"], DESCRIPTION),
+            "parameters": {"properties": {name: {} for name in parameters_of(tool)}},
+        }
+        for tool in told
+    ]
+
+
+def parameters_of(tool: Mapping[str, Any]) -> list[str]:
+    """The names of a tool's parameters; its schema may be one of a stranger."""
+    schema = tool.get("parameters")
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return list(properties) if isinstance(properties, dict) else []

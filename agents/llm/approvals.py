@@ -9,6 +9,8 @@ from pydantic_ai import ApprovalRequired, RunContext, ToolDefinition
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 
+from agents.exceptions import Permanent
+from agents.guards.storable import storable
 from agents.journal.concurrent import in_main_thread
 from agents.journal.protocol import Answer, fitting
 from agents.llm.tools import ToolPolicy
@@ -62,10 +64,16 @@ class Approver:
             return ToolApproved()
         tool = ctx.tool_manager.get_tool_def(call.tool_name) if ctx.tool_manager else None
         policy = ToolPolicy.of(call.tool_name, tool.metadata if tool else None)
+        try:
+            arguments = storable(call.args_as_dict(), "the arguments of the call")
+        except Permanent as error:
+            return ToolDenied(
+                f"A person is asked before this call, but {error}. Call the tool again with other arguments."
+            )
         answer = await in_main_thread(
             self._ask,
             f"{self._agent} wants to call the tool {call.tool_name}",
-            arguments=call.args_as_dict(),
+            arguments=arguments,
             detail=TAINTED if self._is_tainted() else "",
             expires=policy.expires,
             key=key,

@@ -41,11 +41,13 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
 from pydantic_core import to_jsonable_python
 
 from agents.exceptions import Permanent, Retry, describe
+from agents.guards.storable import shown
 from agents.journal.budget import Cost, Limits
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread
 from agents.journal.engine import Begun
 from agents.journal.protocol import Effect, Place, StepRequest, fitting
 from agents.llm import failures
+from agents.llm.answers import recordable
 from agents.llm.approvals import Approver
 from agents.llm.builtin import BUILTIN
 from agents.llm.estimate import output_at_most, worst_case
@@ -145,7 +147,8 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
             tool, arguments, context, _ = cache_key
             call = context.tool_call_id if isinstance(context, RunContext) else None
             self._prompts.journaled.add((str(tool), call or ""))
-            told = {"tool": tool, "call": call, "arguments": to_jsonable_python(arguments, fallback=repr)}
+            [given] = shown([to_jsonable_python(arguments, fallback=repr)])
+            told = {"tool": tool, "call": call, "arguments": given}
             return {**told, **({"untrusted": True} if unit.is_untrusted else {})}
         return {}
 
@@ -170,7 +173,7 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
         async def request() -> object:
             while True:
                 try:
-                    response = await body()
+                    response = recordable(await body())
                 except Exception as error:
                     is_once = begun.request.effect == "at_most_once"
                     is_reserved = begun.request.cost is not None

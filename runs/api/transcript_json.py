@@ -31,7 +31,7 @@ class ToolCallSerializer(serializers.Serializer[object]):
     status = serializers.CharField(
         help_text="done, failed or started; open or denied, of its approval; output, where it is the model's answer; called"
     )
-    arguments = serializers.JSONField(allow_null=True)
+    arguments = serializers.JSONField(allow_null=True, help_text="a text where they are long, or no JSON")
     edited_arguments = serializers.JSONField(allow_null=True, help_text="those that a person made of them")
     result = serializers.JSONField(allow_null=True)
     is_untrusted = serializers.BooleanField(help_text="the result is data of strangers")
@@ -51,7 +51,9 @@ class TurnSerializer(serializers.Serializer[object]):
     status = serializers.CharField()
     prompt = PartSerializer(many=True, help_text="what this request added to the conversation")
     instructions = serializers.CharField(help_text="empty where they are those of the request before")
-    tools = serializers.JSONField(help_text="empty where they are those of the request before")
+    tools = serializers.JSONField(
+        help_text="a list, empty where they are those of the request before; descriptions are cut where it is long"
+    )
     settings = serializers.JSONField(help_text="empty where they are those of the request before")
     answer = PartSerializer(many=True)
     tool_calls = ToolCallSerializer(many=True)

@@ -1,6 +1,6 @@
 """The conversation of a run with its models, turn by turn, on the page of the run."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ from config.console.parts.moments import moment
 from config.console.parts.sections import Cell, pretty
 from config.console.runs.words import took
 from runs.models import Run
-from runs.transcript import Call, Part, ToolCall, Transcript, Turn, Usage, transcript_of
+from runs.transcript import Call, Part, ToolCall, Transcript, Turn, Usage, parameters_of, transcript_of
 
 BUILTIN = "Built-in model: deterministic, no provider was asked."
 ERASED = "Prompts, answers and payloads of tools have been erased; tokens and prices stay."
@@ -264,8 +264,7 @@ def _json(value: Any) -> str:
     return value if isinstance(value, str) else pretty(value)
 
 
-def _signature(tool: Any) -> str:
+def _signature(tool: Mapping[str, Any]) -> str:
     """A tool as one line: its name, its parameters and what it says of itself."""
-    parameters = tool.get("parameters", {}).get("properties", {})
     about = " ".join((tool.get("description") or "").split())
-    return f"{tool['name']}({', '.join(parameters)}){f': {about}' if about else ''}"
+    return f"{tool['name']}({', '.join(parameters_of(tool))}){f': {about}' if about else ''}"

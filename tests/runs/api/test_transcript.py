@@ -1,11 +1,13 @@
 """`GET /api/v1/runs/<id>/transcript/`."""
 
+from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.test import Client
 from pydantic_ai import Agent as LlmAgent
 
+from runs.models import Run, Step
 from tests.support.api import Api
 from tests.support.durable import Lab, lab
 from tests.support.llm import Turns
@@ -40,6 +42,90 @@ def test_a_program_reads_the_conversation_of_a_run(lab: Lab) -> None:
 
 def test_a_run_that_asked_no_model_has_no_calls() -> None:
     assert Api().get(f"runs/{make_run().id}/transcript/").body["calls"] == []
+
+
+def calling(lab: Lab, arguments: Any) -> Run:
+    """A run whose model called a tool with these arguments."""
+    llm = LlmAgent(Turns([("note", arguments)], "done").model, name="clerk")
+
+    @llm.tool_plain
+    def note(text: str) -> str:
+        return "noted"
+
+    return lab.run(lambda run: run.llm(llm, "go").output)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"text": "\\ud800"}',
+        '{"text": "a\\u0000b"}',
+        '{"text": NaN}',
+        '{"text": 1e400}',
+        '{"text": ' + "[" * 200 + "]" * 200 + "}",
+        '{"text": ' + "[" * 100_000,
+        '{"text": ' + "9" * 5000 + "}",
+        "{",
+    ],
+    ids=lambda text: text[:20],
+)
+def test_arguments_that_are_no_json_are_shown_as_the_model_gave_them(
+    lab: Lab, admin_client: Client, arguments: str
+) -> None:
+    run = calling(lab, '{"text": "x"}')
+    request = Step.objects.get(run=run, key="llm clerk#1:request 1")
+    assert request.output
+    request.output["answer"]["parts"][0]["args"] = arguments  # as earlier versions recorded it
+    request.save(update_fields=["output"])
+
+    [called] = Api().get(f"runs/{run.id}/transcript/").body["calls"][0]["turns"][0]["tool_calls"]
+    page = admin_client.get(f"/admin/runs/run/{run.pk}/change/")
+
+    assert called["arguments"].startswith(arguments[:20])
+    assert (page.status_code, called["result"]) == (200, "noted")
+
+
+def test_many_tools_are_listed_with_their_names_and_the_beginning_of_their_descriptions(
+    lab: Lab, admin_client: Client
+) -> None:
+    llm = LlmAgent(Turns("done").model, name="clerk")
+    for number in range(60):
+
+        def act(place: str, many: int) -> str:
+            return ""
+
+        act.__doc__ = f"Tool {number}. " + "d" * 2000
+        llm.tool_plain(name=f"tool{number}")(act)
+
+    run = lab.run(lambda run: run.llm(llm, "go").output)
+
+    tools = Api().get(f"runs/{run.id}/transcript/").body["calls"][0]["turns"][0]["tools"]
+    assert [tool["name"] for tool in tools] == [f"tool{number}" for number in range(60)]
+    assert tools[7]["description"].startswith("Tool 7. ddd") and "more characters" in tools[7]["description"]
+    assert list(tools[7]["parameters"]["properties"]) == ["many", "place"]
+    page = admin_client.get(f"/admin/runs/run/{run.pk}/change/")
+    assert page.status_code == 200 and "tool59(many, place): Tool 59. ddd" in page.content.decode()
+
+
+def test_long_settings_stay_an_object(lab: Lab, admin_client: Client) -> None:
+    llm = LlmAgent(Turns("done").model, name="clerk")
+
+    run = lab.run(lambda run: run.llm(llm, "go", model_settings={"stop_sequences": ["x" * 70_000]}).output)
+
+    settings = Api().get(f"runs/{run.id}/transcript/").body["calls"][0]["turns"][0]["settings"]
+    assert "more characters" in settings["stop_sequences"]
+    assert admin_client.get(f"/admin/runs/run/{run.pk}/change/").status_code == 200
+
+
+@pytest.mark.parametrize("schema", [True, {"properties": None}, {"properties": [1]}, {}])
+def test_the_schema_of_a_tool_may_be_anything(lab: Lab, admin_client: Client, schema: Any) -> None:
+    run = calling(lab, {"text": "x"})
+    request = Step.objects.get(run=run, key="llm clerk#1:request 1")
+    assert request.arguments
+    request.arguments[0]["tools"][0]["parameters"] = schema
+    request.save(update_fields=["arguments"])
+
+    assert "note()" in admin_client.get(f"/admin/runs/run/{run.pk}/change/").content.decode()
 
 
 def test_who_may_not_see_runs_may_not_see_what_they_said() -> None:
