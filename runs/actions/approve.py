@@ -8,9 +8,12 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from agents.exceptions import Permanent
 from agents.guards.atomic import not_in_atomic_body
+from agents.guards.storable import storable
 from agents.journal.canonical import digest_of
 from runs import audit
+from runs.actions.arguments import require_fitting
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
 from runs.models import Approval, Run, Wait
@@ -26,10 +29,11 @@ def decide(
 ) -> Approval:
     """Decide an approval, and let its run go on. `arguments` belong to "edit" alone; `digest` is that of the question seen.
 
-    Raises Approval.DoesNotExist, ValueError for an invalid decision, and IllegalState if it is decided or expired, its run
-    was stopped, or its digest is another one.
+    Raises Approval.DoesNotExist, ValueError for an invalid decision or arguments of another shape, and IllegalState if it is
+    decided or expired, its run was stopped, or its digest is another one.
     """
     _check(decision, arguments)
+    arguments, reason = _storable(arguments, "arguments"), _storable(reason, "reason")
     with transaction.atomic():
         approval = _lock(approval_id)
         if approval.status != "pending":
@@ -44,6 +48,8 @@ def decide(
             )
         if decision == "edit" and approval.arguments is None:
             raise ValueError("this approval has no arguments to edit; approve or deny it")
+        if decision == "edit":
+            require_fitting(approval, arguments)
         _write(approval, decision, by, arguments, reason)
         if not end_these([approval.wait_id]):
             raise IllegalState(f"run {approval.wait.run_id} does not wait for approval {approval_id}", approval.status)
@@ -65,6 +71,13 @@ def _check(decision: str, arguments: Any) -> None:
         raise ValueError('decision "edit" requires arguments')
     if decision != "edit" and arguments is not None:
         raise ValueError('arguments are only allowed with decision "edit"')
+
+
+def _storable(value: Any, name: str) -> Any:
+    try:
+        return storable(value, f"the value of {name}")
+    except Permanent as error:
+        raise ValueError(str(error)) from None
 
 
 def _lock(approval_id: UUID) -> Approval:

@@ -104,6 +104,26 @@ def test_wrong_json_keeps_the_dialog_open_with_the_error_and_what_was_typed(
     assert Approval.objects.get(pk=approval.pk).status == "pending"
 
 
+@pytest.mark.parametrize("typed", ["[1]", "5", '"x"', '{"cents": "a\\u0000"}', '{"cents": "\\ud800"}'])
+def test_arguments_of_another_shape_keep_the_dialog_open(admin: Client, typed: str) -> None:
+    approval = asked(arguments={"cents": 12900})
+
+    answer = press(admin, NOUN, approval, "edit", arguments=typed)
+
+    assert answer.context["form"].errors["arguments"]
+    assert Approval.objects.get(pk=approval.pk).status == "pending"
+
+
+@pytest.mark.parametrize("choice", ["approve", "deny"])
+def test_a_reason_that_cannot_be_stored_keeps_the_dialog_open(admin: Client, choice: str) -> None:
+    approval = asked()
+
+    answer = press(admin, NOUN, approval, choice, reason="a\x00b")
+
+    assert "null characters" in str(answer.context["form"].errors["reason"]).lower()
+    assert Approval.objects.get(pk=approval.pk).status == "pending"
+
+
 def test_decision_for_something_else_than_was_shown_is_refused(admin: Client) -> None:
     approval = asked(digest="today's")
 
