@@ -1,4 +1,4 @@
-"""Money that cannot be overspent: 50 runs on real processes under a cap of a dollar a day, at a provider over HTTP."""
+"""Money that cannot be overspent: runs on real processes under a cap of a dollar a day, at a provider over HTTP."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -11,6 +11,7 @@ import pytest
 
 from runs.budgets.caps import create_budget
 from runs.models import ModelPrice
+from tests.support.points import Points
 from tests.support.stack import Stack, StackMaker, eventually
 from tests.support.wire import Call, Slow, Turn, Wire, providing
 from triggers.tokens import ensure_token
@@ -49,8 +50,12 @@ def statuses(stack: Stack) -> dict[str, int]:
 
 def start_runs(stack: Stack, wire: Wire) -> None:
     for number in range(RUNS):
-        data = {"prompt": wire.prompt("letter", number)}
-        assert stack.api("POST", "/api/v1/triggers/clerk/fire/", {"data": data}).status == 202
+        start_run(stack, wire, number)
+
+
+def start_run(stack: Stack, wire: Wire, number: int) -> None:
+    data = {"prompt": wire.prompt("letter", number)}
+    assert stack.api("POST", "/api/v1/triggers/clerk/fire/", {"data": data}).status == 202
 
 
 def window(stack: Stack) -> dict[str, Any]:
@@ -128,3 +133,60 @@ def test_50_runs_stay_under_a_cap_while_workers_are_killed(running: Stack, wire:
     # Each process that died was over one request at most; what was recorded is not asked again.
     assert 0 < again <= killed
     assert len(wire.requests) * EACH <= window(running)["spent"] <= 50
+
+
+@pytest.mark.parametrize(
+    ("point", "requests", "spent"),
+    [
+        ("before_reserve", 2, "0.04"),
+        ("after_reserve", 2, "0.08"),  # it is not known that the request was never made
+        ("after_call", 3, "0.08"),
+        ("before_step_commit", 3, "0.08"),
+        ("after_step_commit", 2, "0.04"),
+    ],
+)
+def test_a_worker_that_is_killed_over_a_request_leaves_nothing_reserved_and_no_request_uncounted(
+    running: Stack, wire: Wire, tmp_path: Path, point: str, requests: int, spent: str
+) -> None:
+    points = Points(tmp_path / "points")
+    points.arm(point, "kill")
+    running.start("web")
+    running.start("dispatcher")
+    running.start("worker", concurrency=1, env=points.env)
+
+    start_run(running, wire, 0)
+    eventually(lambda: statuses(running) == {"succeeded": 1})
+
+    assert points.hit(point)
+    assert len(wire.requests) == requests
+    assert window(running) == {"spent": Decimal(spent), "reserved": 0}
+
+
+# The functions of this schema are found first.
+MOVED_CLOCK = [
+    "CREATE SCHEMA moved",
+    "CREATE TABLE moved.clock (ahead interval)",
+    "INSERT INTO moved.clock VALUES ('0')",
+    """CREATE FUNCTION moved.clock_timestamp() RETURNS timestamptz LANGUAGE sql
+    AS 'SELECT pg_catalog.clock_timestamp() + ahead FROM moved.clock'""",
+    "DO $$ BEGIN EXECUTE format('ALTER DATABASE %%I SET search_path = moved, pg_catalog, public', current_database()); END $$",
+]
+
+
+def test_a_run_without_budget_goes_on_once_its_window_turns(running: Stack, wire: Wire) -> None:
+    for statement in MOVED_CLOCK:
+        running.query(statement)
+    running.up(workers=1, concurrency=1, beat=False)
+    raise_cap(running, "0.05")
+    start_run(running, wire, 0)
+    eventually(lambda: statuses(running) == {"waiting": 1})
+    [first] = running.query("SELECT ends_at, spent FROM runs_budgetwindow")
+    assert (len(wire.requests), first["spent"]) == (1, EACH)
+
+    running.query("UPDATE moved.clock SET ahead = %s - pg_catalog.clock_timestamp()", first["ends_at"])
+
+    eventually(lambda: statuses(running) == {"succeeded": 1})
+    assert wire.asked(0) == {0: 1, 1: 1}
+    windows = running.query("SELECT starts_at, spent, reserved FROM runs_budgetwindow ORDER BY starts_at")
+    assert [(one["spent"], one["reserved"]) for one in windows] == [(EACH, 0), (EACH, 0)]
+    assert windows[1]["starts_at"] == first["ends_at"]
