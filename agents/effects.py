@@ -1,6 +1,6 @@
 """An agent's effects besides its own writes: collected while it runs, committed together with them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Literal
 from uuid import UUID
@@ -16,7 +16,7 @@ class Emission:
     data: Any
     key: str
     subject: str = ""
-    is_tainted: bool = False  # it was left behind by a run that had seen untrusted data
+    is_tainted: bool = False  # a run left it behind that had seen untrusted data before its commit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +68,14 @@ class Pace:
     reason: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class StateValue:
+    """A state value that was written while the run was not tainted."""
+
+    name: str
+    is_tainted: bool = False
+
+
 @dataclass
 class Effects:
     emissions: list[Emission] = field(default_factory=list)
@@ -76,10 +84,22 @@ class Effects:
     wakes: list[Wake] = field(default_factory=list)
     standings: list[Standing] = field(default_factory=list)
     paces: list[Pace] = field(default_factory=list)
+    values: list[StateValue] = field(default_factory=list)
 
     def extend(self, others: "Effects") -> None:
         for name, left in vars(others).items():
             getattr(self, name).extend(left)
+
+    def taint(self) -> None:
+        """Effects of one commit share its taint, in whatever order the body made them."""
+        self.emissions = [replace(emission, is_tainted=True) for emission in self.emissions]
+        self.children = [replace(child, is_tainted=True) for child in self.children]
+        self.wakes = [replace(wake, is_tainted=True) for wake in self.wakes]
+        self.values = [replace(value, is_tainted=True) for value in self.values]
+
+    @property
+    def tainted_values(self) -> list[str]:
+        return [value.name for value in self.values if value.is_tainted]
 
     def __bool__(self) -> bool:
         return any(vars(self).values())

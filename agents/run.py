@@ -151,9 +151,7 @@ class AgentRun:
             name = step or self._name(key, len(self.effects.emissions))
             if any(emission.key == name for emission in self.effects.emissions):
                 raise ValueError(f"emit({type!r}): this run has already emitted an event under the key {name!r}")
-            self.effects.emissions.append(
-                Emission(type=type, data=data, key=name, subject=subject, is_tainted=self.is_tainted)
-            )
+            self.effects.emissions.append(Emission(type=type, data=data, key=name, subject=subject))
 
         self._leave(_place(f"emit {type}", key), act)
 
@@ -180,7 +178,6 @@ class AgentRun:
                 input=input,
                 key=place,
                 at_once=at_once,
-                is_tainted=self.is_tainted,
             )
             if any(other.id == child.id for other in self.effects.children):
                 raise ValueError(f"spawn({name!r}): this run has already spawned a child under the key {place!r}")
@@ -199,9 +196,7 @@ class AgentRun:
 
         def act(step: str) -> None:
             name = step or self._name(key, len(self.effects.wakes))
-            self.effects.wakes.append(
-                Wake(after=delay, data=self._laid_over(data), key=name, reason=reason, is_tainted=self.is_tainted)
-            )
+            self.effects.wakes.append(Wake(after=delay, data=self._laid_over(data), key=name, reason=reason))
 
         self._leave(_place("wake_in", key), act)
 
@@ -317,7 +312,8 @@ class AgentRun:
         return self._is_tainted
 
     def taint(self) -> None:
-        """Say that this run has seen untrusted data; `llm(untrusted=…)` does. Nothing takes that back."""
+        """Say that this run has seen untrusted data; `llm(untrusted=…)` does. Nothing takes that back. It counts for all effects
+        of the commit (in a durable run: of the step), also for those before it."""
         self._is_tainted = True
         if self._journal:
             self._journal.store.is_tainted = True

@@ -2,6 +2,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from agents.effects import Effects, StateValue
 from agents.guards.storable import storable
 from agents.journal.protocol import Place
 
@@ -11,11 +12,13 @@ Leave = Callable[[Place, Callable[[str], Any]], Any]
 Value = Callable[[str, Callable[[], Any]], Any]
 
 
-class Tainted(Protocol):
-    """What reads and writes the values."""
+class Writer(Protocol):
+    """The run that reads and writes the values."""
 
     @property
     def is_tainted(self) -> bool: ...
+    @property
+    def effects(self) -> Effects: ...
     def taint(self) -> None: ...
 
 
@@ -27,7 +30,7 @@ class State:
         agent: str,
         leave: Leave = lambda place, act: act(""),
         value: Value = lambda name, draw: draw(),
-        run: Tainted | None = None,
+        run: Writer | None = None,
     ) -> None:
         self._agent = agent
         self._leave = leave
@@ -88,6 +91,8 @@ class State:
             written = changed == 1
         if not written:
             raise StateConflict(f"state {name!r} of agent {self._agent!r} was changed by another run")
+        if self._run and not written_as["is_tainted"]:
+            self._run.effects.values.append(StateValue(name=name))
 
     def _rows(self) -> Any:
         from .models import AgentState

@@ -186,6 +186,8 @@ def run_agent(
     if agent.durable:
         with standing_in(StandIn(model=model, may_ask_providers=may_ask_providers)):
             return _run_durable(agent, attempt, journal, waits or {}, crash_after)
+    from agents.models import taint_values
+
     run = AgentRun(**journal.run, attempt=attempt)
     with transaction.atomic():
         with atomic_body(agent.name):
@@ -193,6 +195,9 @@ def run_agent(
         journal.run["is_tainted"] = run.is_tainted
         storable(result, "its result")
         check_effects(run.effects)
+        if run.is_tainted:
+            run.effects.taint()
+        taint_values(agent.name, run.effects.tainted_values)
     return _result(agent, result, run.effects, [], journal)
 
 

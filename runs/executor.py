@@ -137,10 +137,18 @@ def attempt(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> Ou
         raise
     except BaseException as error:
         # Every exception: a task that raises does not end its process, so the attempt would be given back forever.
-        if committed(claim):
-            log.warning("run.error_after_commit", run=str(claim.run_id), agent=claim.agent, exc_info=True)
-            return None
-        return outcome_of(error, claim)
+        return outcome_unless_committed(error, claim)
+
+
+def outcome_unless_committed(error: BaseException, claim: Claim, *, is_tainted: bool = False) -> Outcome | None:
+    """None: the success of the run is committed. Raises an error that says nothing about the body."""
+    if isinstance(error, RunLost | CannotClaim):
+        raise error
+    clean()
+    if committed(claim):
+        log.warning("run.error_after_commit", run=str(claim.run_id), agent=claim.agent, exc_info=True)
+        return None
+    return replace(outcome_of(error, claim), is_tainted=is_tainted)
 
 
 def run_of(claim: Claim, journal: Journal | None = None) -> AgentRun:
@@ -166,12 +174,23 @@ def run_atomic(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) ->
             reason="it has a journal, but its agent is atomic in this worker's code, which would repeat every step",
             holds_key=claim.policy.holds_key_while_waiting(claim.key_limit),
         )
-    agent, run = registry.get(claim.agent), run_of(claim)
+    run = run_of(claim)
+    try:
+        hooks = commit_with_body(claim, run, claim_another, along)
+    except BaseException as error:
+        return outcome_unless_committed(error, claim, is_tainted=run.is_tainted)
+    failpoint("after_commit")
+    run_hooks(claim, hooks)
+    return None
+
+
+def commit_with_body(claim: Claim, run: AgentRun, claim_another: ClaimAnother, along: list[Claim]) -> list[Hook]:
+    """Run the body of an atomic agent and commit it; return its hooks."""
     with transaction.atomic():
         before = len(connection.run_on_commit)
         # In this order: a late SIGALRM in the exit of `atomic_body` would leave its refusal on for the next run.
         with noticing_changes(), atomic_body(claim.agent):
-            result = run_within(agent, run, claim.policy.timeout)
+            result = run_within(registry.get(claim.agent), run, claim.policy.timeout)
         failpoint("after_body")
         reset_settings(claim.session_name)
         hooks = hooks_after(before)
@@ -181,9 +200,7 @@ def run_atomic(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) ->
         if not hooks and (another := claim_another()):
             along.append(another)
         failpoint("before_commit")
-    failpoint("after_commit")
-    run_hooks(claim, hooks)
-    return None
+    return hooks
 
 
 def hooks_after(before: int) -> list[Hook]:
@@ -250,13 +267,16 @@ def run_durable(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -
             return replace(outcome_of_end(journal.end or error, store), is_tainted=store.is_tainted)
     failpoint("after_body")
     reset_settings(claim.session_name)
-    with transaction.atomic():
-        keeps = claim.policy.keep_content
-        entries = journal.pending if keeps else remove_conversation(claim.run_id, journal.pending)
-        finish(claim, result, run.effects, entries, is_tainted=run.is_tainted)
-        if another := claim_another():
-            along.append(another)
-        failpoint("before_commit")
+    try:
+        with transaction.atomic():
+            keeps = claim.policy.keep_content
+            entries = journal.pending if keeps else remove_conversation(claim.run_id, journal.pending)
+            finish(claim, result, run.effects, entries, is_tainted=run.is_tainted)
+            if another := claim_another():
+                along.append(another)
+            failpoint("before_commit")
+    except BaseException as error:
+        return outcome_unless_committed(error, claim, is_tainted=run.is_tainted)
     failpoint("after_commit")
     return None
 
@@ -346,6 +366,8 @@ def finish(
     claim: Claim, result: Any, effects: Effects, entries: Sequence[StepEntry] = (), *, is_tainted: bool = False
 ) -> None:
     """Must be the last call in the body's transaction. RunLost: another process owns the run; roll back."""
+    if is_tainted:
+        effects.taint()
     rows = rows_of(claim, effects)
     leave(
         claim.ticket,

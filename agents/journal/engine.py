@@ -158,13 +158,13 @@ class Journal:
         except Permanent as error:
             raise self.fail(begun, error) from error
         try:
-            is_wanted_back = self._commit([begun.entry("done", output=as_read(text))], begun.effects)
+            is_wanted_back = self._commit([begun.entry("done", output=as_read(text))], self._effects_of(begun))
         except Permanent as error:  # its effects are invalid
             raise self.fail(begun, error) from error
         except Exception as error:
             if begun.request.effect == "at_most_once":
                 # The call happened. Record that even if another process owns the run now.
-                self.store.record_late(begun.key, text, begun.effects)
+                self.store.record_late(begun.key, text, self._effects_of(begun))
             self._lost(error)
         finally:
             self._leave_thread()
@@ -359,7 +359,8 @@ class Journal:
             self.store.reach("after_step_body")
             text = self._text(begun, output)
             drawn = self._drawn()
-            is_wanted_back = self.store.write([*drawn, begun.entry("done", output=as_read(text))], begun.effects)
+            done = begun.entry("done", output=as_read(text))
+            is_wanted_back = self.store.write([*drawn, done], self._effects_of(begun))
             self.store.reach("before_step_commit")
         self._is_written(drawn)
         self.store.reach("after_step_commit")
@@ -379,6 +380,11 @@ class Journal:
         is_wanted_back = self.store.commit([*drawn, *entries], effects, at=at)
         self._is_written(drawn)
         return is_wanted_back
+
+    def _effects_of(self, begun: Begun) -> Effects:
+        if self.store.is_tainted:
+            begun.effects.taint()
+        return begun.effects
 
     def _drawn(self) -> list[StepEntry]:
         with self.lock:

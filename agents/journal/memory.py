@@ -58,7 +58,10 @@ class MemoryStore(Store):
             yield
 
     def write(self, entries: Sequence[StepEntry], effects: Effects) -> bool:
+        from agents.models import taint_values
+
         check_effects(effects)
+        taint_values(self.agent, effects.tainted_values)
         self.left.extend(effects)
         self.steps.update({entry.key: _recorded(entry) for entry in entries})
         return False

@@ -1,3 +1,3 @@
-from .state import AgentState
+from .state import AgentState, taint_values
 
-__all__ = ["AgentState"]
+__all__ = ["AgentState", "taint_values"]

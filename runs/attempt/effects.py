@@ -7,6 +7,7 @@ from typing import Any
 
 from agents.effects import Effects, Emission, Pace, Standing, Wake
 from agents.guards.storable import storable
+from agents.models import taint_values
 from runs.attempt.children import enqueue_children, runs_of
 from runs.claim import Claim
 from runs.ports import ports
@@ -27,13 +28,14 @@ class Rows:
 
 
 def rows_of(claim: Claim, effects: Effects) -> Rows:
-    """The rows of these effects. Inserts children at once, in the caller's transaction, before its fence. Raises Permanent if
-    an effect cannot be stored or a limit is exceeded."""
+    """The rows of these effects. Inserts children and taints values at once, in the caller's transaction, before its fence.
+    Raises Permanent if an effect cannot be stored or a limit is exceeded."""
     if not effects:
         return Rows()
     if effects.wakes or effects.standings or effects.paces:
         ports.check_ahead(claim.trigger_id, effects)
     enqueue_children(claim, effects.children)
+    taint_values(claim.agent, effects.tainted_values)
     return Rows(
         outbound=[
             *(emitted(claim, emission) for emission in effects.emissions),

@@ -103,6 +103,45 @@ def test_what_it_emitted_before_is_not(lab: Lab) -> None:
     }
 
 
+def everything(run: AgentRun) -> None:
+    run.emit("told")
+    run.spawn("child")
+    run.wake_in("1h")
+    run.state.set("note", "x")
+
+
+def before_and_after(run: AgentRun) -> None:
+    everything(run)
+    run.taint()
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_effects_of_the_commit_that_taints_are_tainted_also_those_before(lab: Lab, durable: bool) -> None:
+    lab.declare(lambda run: run.is_tainted, name="child")
+
+    def body(run: AgentRun) -> None:
+        run.step("both", before_and_after, run) if durable else before_and_after(run)
+
+    lab.run(body, declared={"durable": durable}, trigger_id=make_trigger("durable", types=[]).pk)
+    OutboxMessage.objects.update(available_at=Now())
+    lab.look()
+
+    assert Event.objects.get(type="told").is_tainted
+    assert Event.objects.get(type="run.wakeup").is_tainted
+    assert Run.objects.get(agent="child").is_tainted
+    assert AgentState.objects.get().is_tainted
+
+
+def test_effects_of_the_steps_before_are_not_and_steps_of_a_clean_run_neither(lab: Lab) -> None:
+    def body(run: AgentRun) -> None:
+        run.step("before", lambda: run.state.set("before", 1))
+        run.step("taint", run.taint)
+
+    lab.run(body)
+
+    assert not AgentState.objects.get().is_tainted
+
+
 @pytest.mark.parametrize("durable", [False, True])
 def test_a_child_is_tainted_and_taints_a_parent_that_reads_its_result(lab: Lab, durable: bool) -> None:
     lab.declare(lambda run: run.is_tainted, name="child", durable=durable)
@@ -169,6 +208,20 @@ def test_an_atomic_agent_is_tainted_by_state_too(lab: Lab) -> None:
 
     assert (run.status, run.is_tainted) == ("succeeded", True)
     assert Event.objects.get(type="told").is_tainted
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("error", [Permanent("stop"), RuntimeError("stop"), None], ids=repr)
+def test_a_run_that_fails_is_tainted_too(lab: Lab, error: Exception | None, durable: bool) -> None:
+    def body(run: AgentRun) -> Any:
+        run.taint()
+        if error:
+            raise error
+        return object()  # no JSON
+
+    run = lab.run(body, declared={"durable": durable}, policy={"durable": durable})
+
+    assert (run.status, run.is_tainted) == ("failed", True)
 
 
 def test_an_event_that_it_waited_for_taints(lab: Lab) -> None:
