@@ -11,7 +11,9 @@ from uuid import UUID
 from django.db import transaction
 
 from agents import registry
+from agents.exceptions import Permanent
 from agents.guards.atomic import not_in_atomic_body
+from agents.guards.storable import storable
 from runs import audit
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import fetch_as
@@ -70,9 +72,17 @@ def find_agent(name: str) -> AgentState:
     for one in all_agents():
         if one.name == name:
             return one
-    if Run.objects.filter(agent=name).exists():
+    if _is_storable(name) and Run.objects.filter(agent=name).exists():
         return AgentState(name=name, stopped_at=None, stopped_by="", reason="", stopped_seconds=None, running=0)
     raise UnknownAgent(name)
+
+
+def _is_storable(name: str) -> bool:
+    try:
+        storable(name, "the name")
+    except Permanent:
+        return False
+    return True
 
 
 @not_in_atomic_body

@@ -53,3 +53,4 @@ def test_the_api_stops_and_starts(db: None) -> None:
     assert [one["name"] for one in api.get("agents/").body["results"] if one["stopped_at"]] == [NAME]
     assert api.post(f"agents/{NAME}/start/").body["stopped_at"] is None
     assert api.get("agents/nowhere/").status == 404
+    assert api.get("agents/a%00b/").status == 404
