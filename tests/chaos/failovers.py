@@ -192,10 +192,14 @@ def test_what_the_new_primary_knows_is_done_once_and_what_is_lost_is_said(
                 pair.renew()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(120 + 120 * TIMES)
 def test_a_fence_without_the_claims_identity_is_noticed(tmp_path: Path, django_db_blocker: Any) -> None:
     with two_servers(tmp_path / "lab", "hasty_outbox,no_claim_identity", django_db_blocker) as (here, pair):
-        wrong = promote_under_load(here, pair, 0)
+        for number in range(TIMES):
+            # On a busy machine a rescue may raise the epoch of the new claim, and then the epoch alone is fence enough.
+            if wrong := promote_under_load(here, pair, number):
+                break
+            pair.renew()
 
     print(f"\nno_claim_identity: {len(wrong)} promises broken: {wrong[:3]}", flush=True)
     assert any("an owner was disturbed" in one for one in wrong)
