@@ -41,7 +41,7 @@ CHAOS = $(PY) -m tests.chaos $(if $(SEEDS),--seeds $(SEEDS)) $(if $(APPS),--apps
 	$(if $(INVARIANTS),--invariants $(INVARIANTS)) $(ARGS)
 FLOOD = tests/acceptance/test_three_thousand.py
 DURABLE = tests/integration/test_durable_failpoints.py tests/integration/test_llm_failpoints.py tests/integration/test_wait_moments.py \
-	tests/acceptance/test_budgets.py
+	tests/acceptance/test_budgets.py tests/acceptance/test_stopped_agents.py
 HISTORIES = $(addprefix tests/triggers/schedules/,test_histories.py test_plans.py test_why.py)
 PROPERTIES = tests/runs/test_states.py tests/triggers/test_transfer.py tests/triggers/sources/cloudevents/test_intake.py \
 	tests/triggers/sources/webhooks/test_views.py

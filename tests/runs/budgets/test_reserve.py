@@ -336,7 +336,10 @@ def test_a_run_without_any_cap_makes_no_window(lab: Lab) -> None:
 
 def test_an_answer_that_cannot_be_recorded_counts_in_a_cap_that_comes_later(lab: Lab) -> None:
     price()
-    run = lab.run(asks(PaidModel("a NUL: \x00")))
+    too_deep: dict[str, Any] = {}
+    for _ in range(200):
+        too_deep = {"deeper": too_deep}
+    run = lab.run(asks(PaidModel([("look_up", too_deep)])))
     assert run.status == "failed"
 
     allow_more(cap("1.00").pk, Decimal(1), by="test")
