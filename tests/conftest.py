@@ -31,9 +31,7 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"
 os.environ["WAKEFUL_DEMO"] = "1"  # the models of agents.library; a stack has them only if its test says so
 django.setup()
 import_module("config.urls")  # the console's pages, which a process without URLs does without
-# The modules stay, and a test makes little garbage: looking through them again and again took an eighth of the CPU.
-gc.freeze()
-gc.set_threshold(100_000, 20, 20)
+gc.freeze()  # the modules stay: looking through them for garbage took an eighth of the CPU
 # A login in a test need not be slow to guess.
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 if _hands_out:

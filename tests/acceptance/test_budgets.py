@@ -135,16 +135,15 @@ def test_50_runs_stay_under_a_cap_while_workers_are_killed(running: Stack, wire:
     assert len(wire.requests) * EACH <= window(running)["spent"] <= 50
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize(
     ("point", "requests", "spent"),
     [
-        pytest.param("before_reserve", 2, "0.04", marks=pytest.mark.chaos),
-        pytest.param(
-            "after_reserve", 2, "0.08", marks=pytest.mark.chaos
-        ),  # it is not known that the request was never made
+        ("before_reserve", 2, "0.04"),
+        ("after_reserve", 2, "0.08"),  # it is not known that the request was never made
         ("after_call", 3, "0.08"),
-        pytest.param("before_step_commit", 3, "0.08", marks=pytest.mark.chaos),
-        pytest.param("after_step_commit", 2, "0.04", marks=pytest.mark.chaos),
+        ("before_step_commit", 3, "0.08"),
+        ("after_step_commit", 2, "0.04"),
     ],
 )
 def test_a_worker_that_is_killed_over_a_request_leaves_nothing_reserved_and_no_request_uncounted(
@@ -175,6 +174,7 @@ MOVED_CLOCK = [
 ]
 
 
+@pytest.mark.chaos
 def test_a_run_without_budget_goes_on_once_its_window_turns(running: Stack, wire: Wire) -> None:
     for statement in MOVED_CLOCK:
         running.query(statement)
