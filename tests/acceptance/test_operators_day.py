@@ -72,7 +72,11 @@ def make_schedule(page: Page, stack: Stack, *, name: str, agent: str, every: str
     page.locator("[name=name]").fill(name)
     page.locator("[name=agent]").select_option(agent)
     page.locator("[name=when]").fill(f"every {every}")
+    expect(
+        page.get_by_role("columnheader", name="Next fires in UTC")
+    ).to_be_visible()  # the preview, which moves the button
     page.get_by_role("button", name="Create the schedule").click()
+    expect(page.get_by_role("columnheader", name="Next fires in UTC")).to_be_hidden()
     expect(page.get_by_text("Next fires")).to_be_visible()
 
 
