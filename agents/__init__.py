@@ -6,7 +6,11 @@ from . import on
 from .agent import Agent, agent
 from .async_run import AsyncAgentRun
 from .budget import Budget
+from .checklists.of_run import Checked, DueItem
 from .exceptions import ApprovalExpired, ChildFailed, Permanent, Retry, StepFailed
+from .gate import Fire, Quiet
+from .gate_run import GateRun
+from .heartbeat import Heartbeat
 from .run import AgentRun, Event
 
 __all__ = [
@@ -16,10 +20,16 @@ __all__ = [
     "ApprovalExpired",
     "AsyncAgentRun",
     "Budget",
+    "Checked",
     "ChildFailed",
+    "DueItem",
     "Ended",
     "Event",
+    "Fire",
+    "GateRun",
+    "Heartbeat",
     "Permanent",
+    "Quiet",
     "Retry",
     "StepFailed",
     "agent",

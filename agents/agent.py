@@ -11,6 +11,7 @@ from asgiref.sync import async_to_sync
 from .budget import Budget
 from .durations import parse_duration
 from .exceptions import DeclarationError
+from .gate import Gate
 from .on import TriggerDeclaration
 from .registry import register
 
@@ -49,6 +50,8 @@ class Agent:
     keep_content: bool = True
     budget: Budget | None = None
     tools: tuple[str, ...] | None = None
+    gate: Gate | None = None
+    checklist: Mapping[str, timedelta | None] = field(default_factory=dict)
 
     def __call__(self, run: "AgentRun | AsyncAgentRun") -> Any:
         if not self.is_async:
@@ -63,7 +66,8 @@ class Agent:
     def version(self) -> str:
         """A fingerprint of the body's source, recorded with each run. Empty if the source is not available."""
         try:
-            return sha256(getsource(self.body).encode()).hexdigest()[:12]
+            source = getattr(self.body, "source", "") or getsource(self.body)
+            return sha256(source.encode()).hexdigest()[:12]
         except (OSError, TypeError):
             return ""
 
@@ -91,6 +95,8 @@ def agent(
     keep_content: bool = True,
     budget: Budget | None = None,
     tools: Sequence[str] | None = None,
+    gate: Gate | None = None,
+    checklist: Mapping[str, str | float | timedelta | None] | Sequence[str] = (),
 ) -> Callable[[Body], Agent]:
     """Declare an agent. Its body is one transaction: its writes, result, emitted events and notifications commit together.
 
@@ -111,8 +117,11 @@ def agent(
     reason. `debounce` ("30s") waits for a quiet period, `batch` (100) for that many events, both at most `max_wait`
     (default: ten times the debounce, or 60 s for a batch); one run then handles all of them as `run.events`.
 
-    `budget` caps what runs of the agent use of models and tools: `Budget(run_usd="0.20", day_usd="5")`. Raises
-    DeclarationError.
+    `budget` caps what runs of the agent use of models and tools: `Budget(run_usd="0.20", day_usd="5")`.
+
+    `gate(run)` returns `Fire(reason, …)` or `Quiet(reason)` (`agents.gate`): it is asked before each run of a trigger begins,
+    and a quiet gate costs no run. `checklist` is what the agent looks at (`run.checklist`): texts, or a mapping of texts to
+    intervals ("1h"; None: at each run). Operators own it from their first edit on. Raises DeclarationError.
     """
     if not 0 <= priority <= 9:
         raise DeclarationError(f"agent {name!r}: priority {priority} is not between 0 (most urgent) and 9")
@@ -128,6 +137,9 @@ def agent(
         raise DeclarationError(f"agent {name!r}: budget requires durable=True, because only durable agents use models")
     if isinstance(tools, str) or not all(isinstance(tool, str) and tool for tool in tools or ()):
         raise DeclarationError(f"agent {name!r}: tools must be a list of names, not {tools!r}")
+    if gate is not None and (not callable(gate) or iscoroutinefunction(gate)):
+        raise DeclarationError(f"agent {name!r}: gate must be a plain function of one argument, not {gate!r}")
+    items = _items(name, checklist)
     if max_wait is not None and debounce is None and not batch:
         raise DeclarationError(f"agent {name!r}: max_wait requires debounce or batch")
 
@@ -156,7 +168,21 @@ def agent(
                 keep_content=keep_content,
                 budget=budget,
                 tools=None if tools is None else tuple(tools),
+                gate=gate,
+                checklist=items,
             )
         )
 
     return declare
+
+
+def _items(
+    name: str, checklist: Mapping[str, str | float | timedelta | None] | Sequence[str]
+) -> Mapping[str, timedelta | None]:
+    given = checklist if isinstance(checklist, Mapping) else dict.fromkeys(checklist)
+    if isinstance(checklist, str) or not all(isinstance(text, str) and text.strip() for text in given):
+        raise DeclarationError(f"agent {name!r}: checklist must be a list of texts, or a mapping of texts to intervals")
+    try:
+        return {text: None if every is None else parse_duration(every) for text, every in given.items()}
+    except ValueError as error:
+        raise DeclarationError(f"agent {name!r}: checklist: {error}") from error

@@ -1,10 +1,12 @@
 """The run of an `async def` agent with durable=True: AgentRun with awaitable methods."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
+from agents.checklists.of_run import Checked, DueItem
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread
 from agents.journal.engine import Journal
 from agents.journal.protocol import Effect
@@ -38,6 +40,25 @@ class AsyncState:
         await in_main_thread(self._state.set, name, value)
 
 
+class AsyncChecklist:
+    """`run.checklist`, awaitable."""
+
+    def __init__(self, run: AgentRun) -> None:
+        self._checklist = run.checklist
+
+    async def due(self) -> list[DueItem]:
+        return await in_main_thread(self._checklist.due)
+
+    async def is_empty(self) -> bool:
+        return await in_main_thread(self._checklist.is_empty)
+
+    async def next_in(self) -> timedelta | None:
+        return await in_main_thread(self._checklist.next_in)
+
+    async def record(self, *checked: Checked) -> None:
+        await in_main_thread(self._checklist.record, *checked)
+
+
 class AsyncAgentRun:
     """AgentRun whose methods that read or write the journal are awaitable; other attributes are AgentRun's own.
 
@@ -50,6 +71,7 @@ class AsyncAgentRun:
         self._journal = journal
         self._steps = ConcurrentSteps(journal)
         self.state = AsyncState(run)
+        self.checklist = AsyncChecklist(run)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._run, name)

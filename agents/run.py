@@ -26,9 +26,11 @@ from agents.journal.protocol import (
 )
 
 from .agent import Agent
+from .checklists.of_run import RunChecklist
 from .durations import in_words, parse_duration
 from .effects import Child, Effects, Emission, Notice, Pace, Standing, Urgency, Wake
 from .exceptions import ApprovalExpired, ChildFailed, Permanent
+from .gate import Fire
 from .ids import child_id
 from .reserved import SIGNAL, is_reserved, refusal
 from .state import State
@@ -89,12 +91,15 @@ class AgentRun:
         journal: Journal | None = None,
         tools: frozenset[str] | None = None,
         is_tainted: bool = False,
+        fired: Fire | None = None,
     ) -> None:
         self.id = id
         self.agent = agent
         self.attempt = attempt
         self.trigger = trigger
+        self.fired = fired  # the answer of the gate; None: it was not asked
         self.state = State(agent, self._leave, self._value, self)
+        self.checklist = RunChecklist(agent, trigger, id, self._leave, self._value)
         self._input = input
         self._read_events = read_events
         self._journal = journal

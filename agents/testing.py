@@ -43,6 +43,11 @@ A test asks no provider of a model, unless it says `may_ask_providers=True`. Giv
 
     done = run_agent(triage, data={"text": "It crashes"}, model=TestModel(custom_output_args={"urgent": True}))
 
+A gate is tested without a run:
+
+    assert ask_gate(triage, last=7) == Quiet("no new urgent ticket")
+    done = run_agent(triage, fired=Fire("an urgent ticket", data={"ticket": 8}))
+
 `model` is any model of pydantic-ai, such as TestModel or FunctionModel, and replaces those of all LLM agents of the run.
 """
 
@@ -77,6 +82,8 @@ from agents.llm.stand_in import StandIn, standing_in
 from .agent import Agent
 from .async_run import AsyncAgentRun
 from .effects import Child, Effects, Emission, Notice, Pace, Standing, Wake
+from .gate import Fire, Quiet, checked
+from .gate_run import GateRun
 from .reserved import SIGNAL
 from .run import AgentRun, Event
 from .tool_cap import narrowed
@@ -84,7 +91,7 @@ from .tool_cap import narrowed
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
-__all__ = ["AgentResult", "Crashed", "Journal", "Parked", "Unanswered", "assert_replays", "run_agent"]
+__all__ = ["AgentResult", "Crashed", "Journal", "Parked", "Unanswered", "ask_gate", "assert_replays", "run_agent"]
 
 DECISIONS = ("approved", "edited", "denied", "expired")
 
@@ -147,6 +154,7 @@ def run_agent(
     attempt: int = 1,
     run_id: UUID | None = None,
     is_tainted: bool = False,
+    fired: Fire | None = None,
     waits: Mapping[str, Any] | None = None,
     journal: Journal | None = None,
     crash_after: str = "",
@@ -154,7 +162,8 @@ def run_agent(
     may_ask_providers: bool = False,
 ) -> AgentResult:
     """Run the agent on one event with this `data`; `input` replaces the result of the trigger's input mapping.
-    `is_tainted`: a run that had seen untrusted data emitted the event.
+    `is_tainted`: a run that had seen untrusted data emitted the event. `fired` is the answer of the gate, which is not asked
+    here; `ask_gate` asks it.
 
     For durable agents: `waits` are the results of waits, by key; `journal` is the run to go on with; Crashed is raised after
     the commit of the step with the key `crash_after`; `model` replaces all models; `may_ask_providers` allows requests to
@@ -182,6 +191,7 @@ def run_agent(
         "read_events": lambda: [event],
         "tools": narrowed(agent.tools, None),
         "is_tainted": is_tainted,
+        "fired": fired,
     }
     if agent.durable:
         with standing_in(StandIn(model=model, may_ask_providers=may_ask_providers)):
@@ -199,6 +209,38 @@ def run_agent(
             run.effects.taint()
         taint_values(agent.name, run.effects.tainted_values)
     return _result(agent, result, run.effects, [], journal)
+
+
+def ask_gate(
+    agent: Agent,
+    *,
+    data: Any = None,
+    type: str = "test.event",
+    source: str = "test",
+    time: datetime | None = None,
+    input: Any = None,
+    trigger: str = "",
+    last: Any = None,
+    is_tainted: bool = False,
+) -> Fire | Quiet:
+    """The answer of the agent's gate to an event with this `data`; `last` is the state that the last success kept. As in production,
+    the gate may not write. Raises the exceptions of the gate."""
+    if agent.gate is None:
+        raise ValueError(f"agent {agent.name!r} has no gate")
+    event = Event(
+        id=uuid4(), type=type, source=source, time=time or datetime.now(UTC), data=data, is_tainted=is_tainted
+    )
+    run = GateRun(
+        agent=agent.name,
+        trigger=trigger or agent.name,
+        input=input,
+        last=last,
+        read_events=lambda: [event],
+        read_now=lambda: datetime.now(UTC),
+        is_tainted=is_tainted,
+    )
+    with connection.execute_wrapper(_every_write_refused):
+        return checked(agent.gate(run), agent.name)
 
 
 def assert_replays(done: AgentResult) -> None:
@@ -311,6 +353,11 @@ def _writes_refused(journal: engine.Journal) -> Callable[..., Any]:
         return execute(sql, params, many, context)
 
     return refused
+
+
+def _every_write_refused(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
+    refuse_write(text_of(sql))
+    return execute(sql, params, many, context)
 
 
 def _came(key: str, request: WaitRequest, said: Any) -> Any:

@@ -74,6 +74,7 @@ WAKEFUL_LEASE_RENEW = env.duration("WAKEFUL_LEASE_RENEW", "2.5s", "time between 
 WAKEFUL_SHUTDOWN_GRACE = env.duration("WAKEFUL_SHUTDOWN_GRACE", "20s", "time a stopping worker's runs have to finish")
 WAKEFUL_ATOMIC_TIMEOUT = env.duration("WAKEFUL_ATOMIC_TIMEOUT", "60s", "longest transaction of an atomic agent")
 WAKEFUL_DURABLE_TIMEOUT = env.duration("WAKEFUL_DURABLE_TIMEOUT", "15m", "longest time a durable agent runs between two waits")
+WAKEFUL_GATE_TIMEOUT = env.duration("WAKEFUL_GATE_TIMEOUT", "10s", "longest time the gate of an agent takes to answer")
 WAKEFUL_MAX_OUTPUT = env.count("WAKEFUL_MAX_OUTPUT", 2**20, "bytes of the largest output of a step, as JSON")
 WAKEFUL_MAX_ENTRIES = env.count("WAKEFUL_MAX_ENTRIES", 20_000, "steps, values and waits in the journal of one run")
 WAKEFUL_MAX_CHILDREN = env.count("WAKEFUL_MAX_CHILDREN", 1000, "runs that one run may spawn")

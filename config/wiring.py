@@ -11,6 +11,7 @@ from runs.alarms import TOPIC as ALARM
 from runs.attempt.children import CHILD_FINISHED, children_finished, stop_orphans
 from runs.attempt.effects import EMITTED, PACE, SCHEDULE, WAKEUP
 from runs.ports import ports
+from triggers.dispatch import gates
 from triggers.dispatch.admission import loop_rate
 from triggers.dispatch.run_failures import count_failures
 from triggers.events import find_event, read_events
@@ -30,6 +31,7 @@ def connect() -> None:
     ports.check_ahead = check_ahead
     ports.loop_spacing = lambda: loop_rate().spacing
     ports.signal = signal
+    ports.gates = gates
     ports.inside = {
         EMITTED: record_emitted,
         "run.finished": runs_finished,

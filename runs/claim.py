@@ -12,11 +12,13 @@ import structlog
 from django.conf import settings
 from django.db import DataError, IntegrityError, OperationalError, transaction
 
+from agents.gate import Fire
 from runs.db import ready
 from runs.db.patience import is_locked
 from runs.db.ready import IS_PAUSED, IS_STOPPED
 from runs.db.sql import array, execute, fetch, fetch_as
 from runs.exceptions import CannotClaim
+from runs.models.run import NIL
 from runs.policy import Policy
 from runs.processes.alive import TAKES_RUNS
 from runs.states import RunStatus
@@ -73,7 +75,7 @@ UPDATE runs_run SET
   begun_version = CASE WHEN started_at IS NULL THEN (%(versions)s::text[])[array_position(%(agents)s::text[], agent)] ELSE begun_version END
 FROM best WHERE runs_run.id = best.id
 RETURNING runs_run.id AS run_id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, chain, key,
-  slot, key_limit, parent_id, claim AS id, has_journal, is_tainted, runs_timeline() AS timeline, {named} AS named
+  slot, key_limit, parent_id, replay_id, claim AS id, has_journal, is_tainted, fired, runs_timeline() AS timeline, {named} AS named
 """.replace("{timeout}", TIMEOUT)
 # Fewer children than MANY are between claim and commit at the same moment.
 FEW, MANY = "8", "256"
@@ -137,8 +139,11 @@ class Claim:
     slot: int | None
     key_limit: int = 1
     parent_id: UUID | None = None
+    replay_id: UUID = UUID(NIL)
     has_journal: bool = False
     is_tainted: bool = False
+    fired: Fire | None = None  # the answer of its gate, once it is committed
+    gate_revision: int = 0  # of the state that the gate had read
     timeline: str = ""  # of the server that made the claim; "": unknown
     is_named: bool = True  # does the session that claimed it have its name?
     asked: float = field(default_factory=time.monotonic)  # when this process asked for it
@@ -251,14 +256,22 @@ def _parameters(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> dict[
     }
 
 
-def _claim_of(*, input: str | None, policy: str, named: str | None, **columns: Any) -> Claim:
+def _claim_of(*, input: str | None, policy: str, fired: str | None, named: str | None, **columns: Any) -> Claim:
     """The claim as this version reads it. It must not raise: the run is claimed, and only the executor can end it."""
     read: dict[str, Any]
     try:
         read = {"input": None if input is None else json.loads(input), "policy": Policy.of_run(json.loads(policy))}
+        if fired is not None:
+            read |= gate_answer(json.loads(fired))
     except Exception as error:
         read = {"input": None, "policy": Policy.load({}), "unreadable": error}
     return Claim(**columns, **read, is_named=named is not None)
+
+
+def gate_answer(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a claim that say what its gate answered."""
+    answer = Fire(stored["reason"], data=stored["data"], state=stored["state"])
+    return {"fired": answer, "gate_revision": stored["revision"]}
 
 
 def _claim_limited(queue: str, parameters: Mapping[str, Any]) -> list[Claim]:

@@ -26,6 +26,7 @@ from runs.attempt.clean_session import clean, noticing_changes, reset_settings
 from runs.attempt.deadline import deadline, run_within
 from runs.attempt.effects import rows_of
 from runs.attempt.failure import outcome_of
+from runs.attempt.gate import ask_gate, keep_state, must_ask
 from runs.budgets import wake as budget_waits
 from runs.claim import HARD_DEADLINE_AFTER, Claim
 from runs.db.away import CONNECTION_ERRORS
@@ -124,9 +125,15 @@ def attempt(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> Ou
         return released("the database was away before the body began")
     if claim.unreadable is not None:
         return unread(claim, claim.unreadable)
-    run_body = run_durable if registry.get(claim.agent).durable else run_atomic
+    agent = registry.get(claim.agent)
+    run_body = run_durable if agent.durable else run_atomic
     try:
         try:
+            if must_ask(claim, agent):
+                passed = ask_gate(claim, agent)
+                if not isinstance(passed, Claim):
+                    return passed
+                claim = passed
             return run_body(claim, claim_another, along)
         except CannotClaim:
             log.warning("run.claimed_nothing_along", run=str(claim.run_id), exc_info=True)
@@ -162,6 +169,7 @@ def run_of(claim: Claim, journal: Journal | None = None) -> AgentRun:
         journal=journal,
         tools=narrowed(claim.policy.tools, None),
         is_tainted=claim.is_tainted,
+        fired=claim.fired,
     )
 
 
@@ -307,8 +315,10 @@ def open_session(claim: Claim, *, begins: bool = False) -> None:
 
 
 def committed(claim: Claim) -> bool:
-    """Did `finish` commit, before its answer was lost or a hook failed? RunLost: another process owns the run."""
-    run = with_patience(lambda: Run.objects.only("status", "epoch", "claim").get(pk=claim.run_id))
+    """Did the last transaction commit, before its answer was lost or a hook failed? RunLost: another process owns the run."""
+    run = with_patience(lambda: Run.objects.only("status", "epoch", "claim").filter(pk=claim.run_id).first())
+    if run is None:
+        return True  # its gate was quiet
     if not is_still(run, claim):
         raise RunLost
     return bool(run.status == RunStatus.SUCCEEDED)
@@ -369,6 +379,7 @@ def finish(
     if is_tainted:
         effects.taint()
     rows = rows_of(claim, effects)
+    keep_state(claim)
     leave(
         claim.ticket,
         Outcome(

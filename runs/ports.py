@@ -72,6 +72,35 @@ class RecordSignal(Protocol):
         """Record a signal to a run as an event; return its id."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a gate is asked about: the events of a run of this trigger, in this replay."""
+
+    trigger_id: UUID
+    agent: str
+    event_ids: Sequence[UUID]
+    replay_id: UUID
+
+
+class Gates(Protocol):
+    """The book of the triggers' gates; `quiet`, `fired` and `keep` write in the caller's transaction."""
+
+    def last(self, asked: Asked, /) -> tuple[Any, int]:
+        """The state that the last success kept (None: none), and its revision."""
+
+    def quiet(self, asked: Asked, reason: str, /) -> None:
+        """Count a quiet answer, and write it as the decision on each of the events."""
+
+    def fired(self, asked: Asked, reason: str, /) -> None:
+        """Count an answer that lets a run begin."""
+
+    def failed(self, asked: Asked, error: str, /) -> None:
+        """Count a gate that raised or hung."""
+
+    def keep(self, trigger_id: UUID, agent: str, state: Any, revision: int, /) -> bool:
+        """Keep a state, if none was kept since this revision."""
+
+
 class InsideHandler(Protocol):
     def __call__(self, payloads: Sequence[dict[str, Any]], /) -> None:
         """Handle the payloads of a topic's messages, in the transaction that deletes their rows. Instead of waiting for a lock,
@@ -89,6 +118,7 @@ class Ports:
     check_ahead: CheckAhead
     loop_spacing: LoopSpacing
     signal: RecordSignal
+    gates: Gates
 
     def __init__(self) -> None:
         self.inside: dict[str, InsideHandler] = {}

@@ -88,6 +88,7 @@ def fork(run_id: UUID, *, by: str, step: str = "", input: Any = None, has_input:
             stop(origin, f"{by}, who forked it")
         new = _fork_of(origin, input, has_input)
         enqueue([new])
+        Run.objects.filter(pk=new.id).update(fired=origin.fired)  # its gate has answered
         _copy_journal(origin, new.id, position)
         if origin.key:
             keys.promote([origin.key])

@@ -50,7 +50,7 @@ class RunResource(ListModelMixin, RetrieveModelMixin, Resource):
 
     def get_queryset(self) -> QuerySet[Run]:
         if self.action == "list":
-            return select_runs(**RunQuery.read(self.request)).defer("input", "policy")
+            return select_runs(**RunQuery.read(self.request)).defer("input", "policy", "fired")
         return Run.objects.prefetch_related("attempts")
 
     @extend_schema(parameters=[RunQuery], responses=RunSerializer)

@@ -12,7 +12,7 @@ NIL = "00000000-0000-0000-0000-000000000000"
 
 # JSON columns. A loop over runs defers them: one value that this version cannot parse (nested too deep, for example) would stop
 # the loop for every other run.
-UNPARSED = ("input", "policy", "result")
+UNPARSED = ("input", "policy", "result", "fired")
 
 
 class RunManager(models.Manager["Run"]):
@@ -82,6 +82,9 @@ class Run(models.Model):
     cancel_requested_at = models.DateTimeField(null=True)
 
     has_journal = models.BooleanField(db_default=False, help_text="a durable execution wrote a step, value or wait")
+    fired = models.JSONField(
+        null=True, help_text="the answer of its gate: reason, data, state, and the revision of the state it read"
+    )
     result = models.JSONField(null=True)
     error = models.TextField(default="")
     payload_removed_at = models.DateTimeField(

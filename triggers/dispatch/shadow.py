@@ -7,7 +7,7 @@ from uuid import UUID
 from agents.ids import run_id
 from runs.actions.of_event import runs_of_event
 from runs.audit import record
-from runs.claim import Claim
+from runs.claim import Claim, gate_answer
 from runs.models import NIL, Run
 from runs.shadow.shadow import Shadow, shadow
 from triggers.dispatch.admission import Match, Refusal
@@ -33,7 +33,7 @@ class Candidate:
 def candidates(event: Event) -> list[Candidate]:
     """The triggers that match the event today or have run on it, by slug. Raises PayloadRemoved."""
     _require_payloads([event])
-    runs = {run.trigger_id: run for run in runs_of_event(event.pk).order_by("seq").defer("input", "result")}
+    runs = {run.trigger_id: run for run in runs_of_event(event.pk).order_by("seq").defer("input", "result", "fired")}
     triggers = list(Trigger.objects.order_by("slug"))
     found = []
     for trigger, matched in zip(triggers, _match(event, [_rule(trigger) for trigger in triggers]), strict=True):
@@ -123,6 +123,7 @@ def _claim(matched: Match, rule: Rule, events: Sequence[Event], origin: Run | No
         root_id=matched.root_id,
         depth=matched.depth,
         chain=matched.chain,
+        **(gate_answer(origin.fired) if origin and origin.fired else {}),
         is_tainted=any(event.is_tainted for event in events) or (origin is not None and origin.is_tainted),
         key=matched.key,
         slot=None,

@@ -3,6 +3,7 @@ from .backfill import Backfill, BackfillTick
 from .decision import Decision
 from .event import Event, Redelivery, Redispatch
 from .exclusion_calendar import ExclusionCalendar
+from .gate import Gate
 from .offer import Offer
 from .schedule import Schedule
 from .schedule_history import Revision, Skip
@@ -11,6 +12,6 @@ from .trigger import Trigger
 from .window import RateUse, Window
 
 __all__ = [
-    "ApiToken", "Backfill", "BackfillTick", "Decision", "Event", "ExclusionCalendar", "Offer", "RateUse", "Redelivery",
+    "ApiToken", "Backfill", "BackfillTick", "Decision", "Event", "ExclusionCalendar", "Gate", "Offer", "RateUse", "Redelivery",
     "Redispatch", "RefusedDelivery", "Revision", "Schedule", "Secret", "Skip", "Source", "Trigger", "Window",
 ]  # fmt: skip

@@ -242,7 +242,7 @@ class EventPanel(Panel):
     # One event
 
     def sections(self, request: HttpRequest, obj: Event) -> list[Section]:
-        runs = list(runs_of_event(obj.pk).defer("input", "result").order_by("id")[:SHOWN])
+        runs = list(runs_of_event(obj.pk).defer("input", "result", "fired").order_by("id")[:SHOWN])
         decisions = list(obj.decisions.select_related("trigger").order_by("id")[:SHOWN])
         redeliveries = list(obj.redeliveries.order_by("-last_at")[:SHOWN])
         sections: list[Section] = [_notice(obj, runs, decisions)]

@@ -143,7 +143,9 @@ def _paused_triggers() -> Table:
 def _failed_runs() -> Table:
     # By the time of the failure, of the newest runs: there is no index by that time.
     newest = Run.objects.filter(status=RunStatus.FAILED).order_by("-id").values("pk")[:COUNTED]
-    failed = Run.objects.filter(pk__in=newest).order_by("-finished_at").defer("input", "result", "policy")[:SHOWN]
+    failed = (
+        Run.objects.filter(pk__in=newest).order_by("-finished_at").defer("input", "result", "policy", "fired")[:SHOWN]
+    )
     return Table(
         title="Latest failed runs",
         headers=("Run", "Agent", "Trigger", "Failed", "Error"),

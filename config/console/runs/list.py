@@ -124,7 +124,7 @@ class RunPanel(RunButtons):
         runs: QuerySet[Run] = with_open_waits(asked)
         if not is_list(request):
             return runs
-        runs = with_usage(runs).defer("input", "result", "policy")
+        runs = with_usage(runs).defer("input", "result", "policy", "fired")
         match request.GET.get("status__exact"):
             case RunStatus.CANCELLED:  # the only rare status without an index
                 return newest(runs)

@@ -368,7 +368,7 @@ def _collected(trigger: Trigger) -> str:
 
 
 def _runs(trigger: Trigger) -> Table:
-    runs = Run.objects.filter(trigger=trigger.slug).order_by("-id").defer("input", "result", "policy")[:SHOWN]
+    runs = Run.objects.filter(trigger=trigger.slug).order_by("-id").defer("input", "result", "policy", "fired")[:SHOWN]
     return Table(
         title="Latest runs",
         headers=("Run", "Status", "Attempt", "Created", "Took", "Error"),

@@ -3,17 +3,23 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from agents.exceptions import DeclarationError
+from runs.actions.checklists import declared_checklists, sync_checklists
 from runs.budgets.declared import sync_budgets
 from runs.management.operator import operator
 from triggers.declarations.sync import sync
 
 
 class Command(BaseCommand):
-    help = "Write the triggers, schedules and budgets that agents declare in code to the database. Operators' changes are kept."
+    help = "Write the triggers, schedules, budgets and checklists that agents declare in code to the database. Operators' changes are kept."
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            changes: list[object] = [*sync(by=operator()), *sync_budgets(by=operator())]
+            checklists = declared_checklists()
+            changes: list[object] = [
+                *sync(by=operator()),
+                *sync_budgets(by=operator()),
+                *sync_checklists(checklists),
+            ]
         except DeclarationError as error:
             raise CommandError(f"Nothing was changed.\n{error}") from None
         for change in changes:

@@ -39,7 +39,7 @@ class Trail:
 def trail_of(schedule: Schedule, event: Event) -> Trail:
     nominal = event.time or event.received_at
     runs = sorted(
-        runs_of_event(event.pk).defer("input", "result"), key=lambda run: (str(run.replay_id) != NIL, run.seq)
+        runs_of_event(event.pk).defer("input", "result", "fired"), key=lambda run: (str(run.replay_id) != NIL, run.seq)
     )
     return Trail(
         event=event,

@@ -1,0 +1,203 @@
+"""`run.checklist`: the items that are due together, and how the look at each ended."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Literal
+from uuid import UUID
+
+from agents.checklists.due import due_together, first_due, next_due
+from agents.exceptions import describe
+from agents.guards.storable import storable
+from agents.journal.protocol import Place
+from agents.state import Leave, Value
+
+ItemOutcome = Literal["ok", "news", "failed"]
+OUTCOMES = ("ok", "news", "failed")
+TEXT_LENGTH = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class DueItem:
+    """An item to look at now. `last_outcome` is "" before its first look; `failures` counts those in a row."""
+
+    id: int
+    text: str
+    every: timedelta | None
+    last_outcome: str
+    last_checked_at: datetime | None
+    failures: int
+
+    def dump(self) -> dict[str, Any]:
+        return {
+            **vars(self),
+            "every": self.every and self.every.total_seconds(),
+            "last_checked_at": self.last_checked_at and self.last_checked_at.isoformat(),
+        }
+
+    @classmethod
+    def load(cls, stored: Mapping[str, Any]) -> "DueItem":
+        every, last = stored["every"], stored["last_checked_at"]
+        return cls(
+            **{
+                **stored,
+                "every": None if every is None else timedelta(seconds=every),
+                "last_checked_at": last and datetime.fromisoformat(last),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Checked:
+    """How the look at an item ended: "ok" (nothing to say), "news" or "failed"; `text` says more, at most 1,000 characters."""
+
+    item: int
+    outcome: ItemOutcome
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        if self.outcome not in OUTCOMES:
+            raise ValueError(f"outcome {self.outcome!r} of a checklist's item is not one of {', '.join(OUTCOMES)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """A checklist at an instant: its items that are due, how many it has in all, and when an item with an interval is due."""
+
+    due: Sequence[DueItem]
+    items: int
+    now: datetime | None = None
+    next_at: datetime | None = None
+    silenced_until: datetime | None = None
+
+
+def look(agent: str, trigger: str) -> Look:
+    """Read the checklist of a trigger, else of its agent, by the clock of the database."""
+    from django.db.models.functions import Now
+
+    from agents.models import Checklist
+
+    found = Checklist.objects.filter(agent=agent, trigger__in=["", trigger]).order_by("-trigger").annotate(now=Now())
+    checklist = found.first()
+    if checklist is None:
+        return Look(due=(), items=0)
+    now = checklist.now
+    items = list(checklist.items.all())
+    if checklist.silenced_until and checklist.silenced_until > now:
+        until = checklist.silenced_until
+        return Look(due=(), items=len(items), now=now, next_at=until, silenced_until=until)
+    awake = [item for item in items if item.paused_at is None]
+    for item in awake:
+        item.due_at = max(item.due_at, item.silenced_until or item.due_at)
+    due = [
+        DueItem(
+            id=item.pk,
+            text=item.text,
+            every=item.every,
+            last_outcome=item.last_outcome,
+            last_checked_at=item.last_checked_at,
+            failures=item.failures_in_a_row,
+        )
+        for item in due_together(awake, now)
+    ]
+    next_at = first_due([item for item in awake if item.every])
+    return Look(due=due, items=len(items), now=now, next_at=next_at)
+
+
+class ChecklistView:
+    """The checklist as a gate sees it."""
+
+    def __init__(self, agent: str, trigger: str) -> None:
+        self._agent = agent
+        self._trigger = trigger
+
+    def look(self) -> Look:
+        return look(self._agent, self._trigger)
+
+    def due(self) -> list[DueItem]:
+        """The items that are due together; none if no item is due."""
+        return list(self.look().due)
+
+
+class RunChecklist:
+    """The checklist as a body sees it: read once, and written with the run or the step."""
+
+    def __init__(self, agent: str, trigger: str, run_id: UUID, leave: Leave, value: Value) -> None:
+        self._agent = agent
+        self._trigger = trigger
+        self._run_id = run_id
+        self._leave = leave
+        self._value = value
+
+    def due(self) -> list[DueItem]:
+        """The items that are due together; in a durable run the same on every replay."""
+        found = self._value("checklist", lambda: [item.dump() for item in look(self._agent, self._trigger).due])
+        return [DueItem.load(item) for item in found]
+
+    def is_empty(self) -> bool:
+        """Has it no item at all, due or not?"""
+        return not self._value("checklist items", lambda: look(self._agent, self._trigger).items)
+
+    def next_in(self) -> timedelta | None:
+        """The time until an item with an interval of its own is due; None: there is none."""
+        found = self._value("checklist next", lambda: _seconds_left(look(self._agent, self._trigger)))
+        return None if found is None else timedelta(seconds=found)
+
+    def record(self, *checked: Checked) -> None:
+        """Record how the look at each of these items ended; each is due again at the next time of its own interval."""
+        written = [
+            replace(one, text=str(storable(one.text, "the text of a checklist's item"))[:TEXT_LENGTH])
+            for one in checked
+        ]
+        if written:
+            self._leave(Place(name="checked", is_numbered=True), lambda step: _write(written, self._run_id))
+
+    def each(self, check: Callable[[DueItem], str | None]) -> list[Checked]:
+        """Call `check` for each due item, and record how each ended. `check` returns a text if there is something to say; an
+        exception fails its item alone."""
+        found = [_checked(item, check) for item in self.due()]
+        self.record(*found)
+        return found
+
+
+def _seconds_left(seen: Look) -> float | None:
+    if seen.next_at is None or seen.now is None:
+        return None
+    return max((seen.next_at - seen.now).total_seconds(), 0.0)
+
+
+def _checked(item: DueItem, check: Callable[[DueItem], str | None]) -> Checked:
+    from django.db import connection, transaction
+
+    try:
+        if connection.in_atomic_block:
+            with transaction.atomic():  # a failed statement must not spoil the transaction of the run
+                said = check(item)
+        else:
+            said = check(item)
+    except Exception as error:
+        return Checked(item.id, "failed", describe(error)[:TEXT_LENGTH])
+    return Checked(item.id, "news", said) if said else Checked(item.id, "ok")
+
+
+def _write(checked: Sequence[Checked], run_id: UUID) -> None:
+    from django.db.models.functions import Now
+
+    from agents.models import ChecklistItem
+
+    by_item = {one.item: one for one in checked}
+    # An item that was deleted meanwhile is left out.
+    for item in (
+        ChecklistItem.objects.filter(id__in=by_item).order_by("id").select_for_update(of=("self",)).annotate(now=Now())
+    ):
+        one = by_item[item.pk]
+        item.last_outcome, item.last_text, item.last_checked_at, item.last_run_id = (
+            one.outcome, one.text, item.now, run_id,
+        )  # fmt: skip
+        item.failures_in_a_row = item.failures_in_a_row + 1 if one.outcome == "failed" else 0
+        item.due_at = next_due(item.due_at, item.every, item.now)
+        item.save(
+            update_fields=[
+                "last_outcome", "last_text", "last_checked_at", "last_run_id", "failures_in_a_row", "due_at"
+            ]
+        )  # fmt: skip

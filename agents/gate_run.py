@@ -1,0 +1,71 @@
+"""What a gate sees: the events, the agent's state and checklist, and the state that its last success kept."""
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import structlog
+
+from agents.checklists.of_run import ChecklistView
+from agents.exceptions import Permanent
+from agents.journal.protocol import Place
+from agents.run import Event
+from agents.state import State
+
+
+class GateRun:
+    """The argument of a gate. It reads: nothing here writes, and PostgreSQL refuses the gate's own writes."""
+
+    def __init__(
+        self,
+        *,
+        agent: str,
+        trigger: str = "",
+        input: Any = None,
+        last: Any = None,
+        read_events: Callable[[], list[Event]],
+        read_now: Callable[[], datetime],
+        is_tainted: bool = False,
+    ) -> None:
+        self.agent = agent
+        self.trigger = trigger
+        self.last = last
+        self.is_tainted = is_tainted
+        self.checklist = ChecklistView(agent, trigger)
+        self.state = State(agent, leave=_refused, run=self)
+        self._input = input
+        self._read_events = read_events
+        self._read_now = read_now
+
+    @cached_property
+    def events(self) -> list[Event]:
+        """Every event that the run would handle, oldest first."""
+        return self._read_events()
+
+    @property
+    def event(self) -> Event:
+        """The event that asks for a run (the newest of several)."""
+        return self.events[-1]
+
+    @property
+    def input(self) -> Any:
+        """As `AgentRun.input`."""
+        return self.event.data if self._input is None else self._input
+
+    def now(self) -> datetime:
+        """The current time of the database, aware UTC."""
+        return self._read_now()
+
+    def taint(self) -> None:
+        """Say that the gate has seen untrusted data; the run is tainted then. Reading a tainted state value does."""
+        self.is_tainted = True
+
+    @cached_property
+    def log(self) -> Any:
+        """A logger whose lines name the agent."""
+        return structlog.get_logger("agent").bind(agent=self.agent, gate=True)
+
+
+def _refused(place: Place, act: Callable[[str], Any]) -> Any:
+    raise Permanent(f"a gate only reads: {place.name} belongs into the body, or return it as Fire(state=…)")

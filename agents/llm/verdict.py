@@ -1,0 +1,99 @@
+"""The answer of a heartbeat's turn: a form, so that silence is a value and never a word in a text."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, Field, model_validator
+from pydantic_ai import Agent, RunContext, ToolDefinition
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.messages import ToolCallPart
+
+from agents.checklists.of_run import Checked, DueItem, ItemOutcome
+from agents.effects import Urgency
+from agents.exceptions import StepFailed
+
+INSTRUCTIONS = """\
+You keep watch. A clock has woken you; most of the time there is nothing to say, and saying nothing is a good answer.
+Check every numbered item with your tools, and report each: "ok" if there is nothing to say, "news" if a person should know of \
+it, "failed" if you could not check it. A failed item does not end the work: go on with the others.
+Set "notify" only if a person should know something now, and write the whole message in "text": it is all they see."""
+
+
+class ItemVerdict(BaseModel):
+    """How the look at one item ended."""
+
+    item: int = Field(description="the number of the item")
+    outcome: ItemOutcome
+    text: str = Field("", max_length=1000, description="what there is to say of it, or why it failed")
+
+
+class Verdict(BaseModel):
+    """What a turn came to. Only `notify` decides whether a person is told."""
+
+    notify: bool = Field(description="whether a person should be told now")
+    urgency: Urgency = "normal"
+    text: str = Field("", max_length=4000, description="the message; empty if nobody is to be told")
+    items: list[ItemVerdict] = Field(default_factory=list, description="one for each numbered item")
+    next_check: int | None = Field(
+        None, ge=1, le=366 * 1440, description="minutes until the next check is worthwhile; null: as planned"
+    )
+
+    @model_validator(mode="after")
+    def has_something_to_say(self) -> "Verdict":
+        if self.notify and not self.text.strip():
+            raise ValueError("notify is true, so text must have the message")
+        return self
+
+
+class TellFailures(AbstractCapability[Any]):
+    """Tells the model that a tool has failed, instead of ending the turn: one item's failure does not abort the others."""
+
+    async def on_tool_execute_error(
+        self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: Any, error: Exception
+    ) -> Any:
+        if not isinstance(error, StepFailed):
+            raise error
+        return {"failed": str(error)[:2000]}
+
+
+def watcher(
+    name: str, *, model: str | None, instructions: str, tools: Sequence[Callable[..., Any] | Any]
+) -> Agent[Any, Verdict]:
+    """The LLM agent of a heartbeat."""
+    return Agent(
+        model,
+        name=name,
+        output_type=Verdict,
+        instructions="\n\n".join(filter(None, [INSTRUCTIONS, instructions.strip()])),
+        tools=list(tools),
+        defer_model_check=True,
+    )
+
+
+def prompt_of(items: Sequence[DueItem], now: datetime) -> str:
+    """The turn's prompt: the time, and the items that are due, numbered."""
+    time = f"It is {now:%A, %Y-%m-%d %H:%M} UTC."
+    if not items:
+        return f"{time} Look for what your instructions name."
+    lines = [f"{number}. {item.text}{_before(item)}" for number, item in enumerate(items, start=1)]
+    return "\n".join([time, "Check these items:", *lines])
+
+
+def outcomes_of(verdict: Verdict, items: Sequence[DueItem]) -> list[Checked]:
+    """How each item ended; one that the verdict leaves out has failed."""
+    said: dict[int, ItemVerdict] = {}
+    for one in verdict.items:
+        said.setdefault(one.item, one)
+    return [
+        Checked(item.id, said[number].outcome, said[number].text)
+        if number in said
+        else Checked(item.id, "failed", "the answer does not mention it")
+        for number, item in enumerate(items, start=1)
+    ]
+
+
+def _before(item: DueItem) -> str:
+    if item.failures:
+        return f" (could not be checked the last {item.failures} times)" if item.failures > 1 else " (failed last time)"
+    return f" (last time: {item.last_outcome})" if item.last_outcome else ""

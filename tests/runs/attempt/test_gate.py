@@ -1,0 +1,387 @@
+"""A gate is asked before a run begins: what a quiet one leaves, what one that fires hands on, and what becomes of one that fails."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Now
+
+from agents import AgentRun, Fire, GateRun, Quiet
+from agents.state import State
+from config.health.verify import verify
+from runs.actions.cancel import cancel
+from runs.actions.fork import fork
+from runs.actions.requeue import requeue
+from runs.attempt import gate as gates
+from runs.exceptions import RunLost
+from runs.executor import execute
+from runs.models import Attempt, Notification, OutboxMessage, ProcessedEvent, Run
+from runs.retention.payloads import remove_payloads
+from tests.support.durable import Lab, lab
+from tests.support.triggers import make_event, make_trigger
+from triggers.models import Decision, Event, Gate, Trigger
+
+__all__ = ["lab"]
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ANSWERS = {"durable": True, "atomic": False}
+
+
+def watch(
+    lab: Lab, gate: Callable[[GateRun], Any], body: Callable[[AgentRun], Any] = lambda run: None, **declared: Any
+) -> Trigger:
+    """A trigger of an agent with this gate, whose events queue behind each other."""
+    lab.declare(body, name="watch", gate=gate, **declared)
+    policy = {"retries": 0, "backoff": 60}
+    return make_trigger("watch", overlap=Trigger.Overlap.QUEUE, policy=policy)
+
+
+def wake(lab: Lab, **event: Any) -> Event:
+    """An event for the trigger, and whatever follows from it now."""
+    made = make_event(**event)
+    settle(lab)
+    return made
+
+
+def settle(lab: Lab) -> None:
+    while lab.look() or lab.claim_and_execute():
+        pass
+
+
+def given(run: AgentRun) -> list[Any]:
+    assert run.fired is not None
+    return [run.fired.reason, run.fired.data]
+
+
+def book() -> Gate:
+    return Gate.objects.get()
+
+
+@pytest.mark.parametrize("durable", ANSWERS.values(), ids=ANSWERS)
+def test_a_quiet_gate_leaves_a_decision_and_no_run(lab: Lab, durable: bool) -> None:
+    trigger = watch(lab, lambda run: Quiet("nothing new"), lambda run: run.notify("spoke"), durable=durable)
+
+    event = wake(lab)
+
+    decision = Decision.objects.get()
+    assert (decision.event_id, decision.trigger_id, decision.outcome, decision.reason, decision.run_id) == (
+        event.pk, trigger.pk, "quiet", "nothing new", None,
+    )  # fmt: skip
+    assert (book().quiet, book().fired, book().failed, book().last_answer) == (1, 0, 0, "quiet")
+    for model in (Run, Attempt, ProcessedEvent, OutboxMessage, Notification):
+        assert not model.objects.exists()
+    assert not verify().violated
+
+
+@pytest.mark.parametrize("durable", ANSWERS.values(), ids=ANSWERS)
+def test_a_gate_that_fires_hands_its_data_to_the_body(lab: Lab, durable: bool) -> None:
+    watch(lab, lambda run: Fire("two new", data=[1, 2]), given, durable=durable)
+
+    wake(lab)
+
+    run = Run.objects.get()
+    assert (run.status, run.result) == ("succeeded", ["two new", [1, 2]])
+    assert (book().quiet, book().fired, book().last_reason) == (0, 1, "two new")
+    assert not Decision.objects.exists()
+    assert not verify().violated
+
+
+def test_quiet_answers_are_counted_in_one_row(lab: Lab) -> None:
+    watch(lab, lambda run: Quiet("no") if run.event.data < 3 else Fire("three"))
+
+    for number in range(5):
+        wake(lab, data=number)
+
+    assert Gate.objects.count() == 1
+    assert (book().quiet, book().fired, book().in_a_row) == (3, 2, 2)
+
+
+@pytest.mark.parametrize("durable", ANSWERS.values(), ids=ANSWERS)
+def test_the_state_is_kept_only_by_a_run_that_succeeds(lab: Lab, durable: bool) -> None:
+    seen: list[Any] = []
+
+    def gate(run: GateRun) -> Fire | Quiet:
+        seen.append(run.last)
+        newest = run.event.data["newest"]
+        return Quiet("seen") if newest == run.last else Fire("new", state=newest)
+
+    def body(run: AgentRun) -> None:
+        if run.event.data.get("fails"):
+            raise ValueError("the reaction failed")
+
+    watch(lab, gate, body, durable=durable)
+    wake(lab, data={"newest": 1})
+    wake(lab, data={"newest": 2, "fails": True})
+    wake(lab, data={"newest": 2})
+    wake(lab, data={"newest": 2})
+
+    assert seen == [None, 1, 1, 2]
+    assert list(Run.objects.order_by("seq").values_list("status", flat=True)) == ["succeeded", "failed", "succeeded"]
+    assert (book().state, book().quiet) == (2, 1)
+
+
+def test_a_retried_body_does_not_ask_its_gate_again(lab: Lab) -> None:
+    asked: list[int] = []
+    tries: list[Any] = []
+
+    def gate(run: GateRun) -> Fire | Quiet:
+        asked.append(1)
+        return Fire("once", data=len(asked), state="kept") if len(asked) == 1 else Quiet("not any more")
+
+    def body(run: AgentRun) -> Any:
+        tries.append(run.fired and run.fired.data)
+        if len(tries) == 1:
+            raise ValueError("again")
+
+    trigger = watch(lab, gate, body)
+    Trigger.objects.filter(pk=trigger.pk).update(policy={"retries": 1})
+    wake(lab)
+    lab.later(Run.objects.get())
+
+    assert (asked, tries) == ([1], [1, 1])
+    assert book().state == "kept"
+
+
+def test_a_state_that_another_run_kept_meanwhile_stays(lab: Lab) -> None:
+    def body(run: AgentRun) -> None:
+        if run.event.data == "slow":
+            Gate.objects.update(state="of another run", revision=F("revision") + 1)
+
+    watch(lab, lambda run: Fire("new", state=run.event.data), body, durable=False)
+
+    wake(lab, data="quick")
+    wake(lab, data="slow")
+
+    assert Run.objects.filter(status="succeeded").count() == 2
+    assert book().state == "of another run"
+
+
+def test_a_gate_of_another_agent_begins_without_state(lab: Lab) -> None:
+    trigger = watch(lab, lambda run: Fire("new", state="old agent"))
+    wake(lab)
+    seen: list[Any] = []
+
+    def gate(run: GateRun) -> Fire:
+        seen.append(run.last)
+        return Fire("new", state="mine")
+
+    lab.declare(lambda run: None, name="other", gate=gate)
+    Trigger.objects.filter(pk=trigger.pk).update(agent="other")
+
+    wake(lab)
+    wake(lab)
+
+    assert seen == [None, "mine"]
+    assert (book().agent, book().fired) == ("other", 2)
+
+
+def test_a_failing_gate_is_retried_with_backoff_and_fails_its_run(lab: Lab) -> None:
+    def gate(run: GateRun) -> Quiet:
+        raise ConnectionRefusedError("no such feed")
+
+    trigger = watch(lab, gate)
+    Trigger.objects.filter(pk=trigger.pk).update(policy={"retries": 1, "backoff": 60})
+    wake(lab)
+    run = Run.objects.get()
+    first = (run.status, run.status_reason, run.due_at is not None)
+    lab.later(run)
+    run.refresh_from_db()
+
+    assert first == ("queued", "its gate failed; retry after attempt 1", True)
+    assert (run.status, run.error) == ("failed", "ConnectionRefusedError: no such feed")
+    assert (book().failed, book().last_reason) == (2, "ConnectionRefusedError: no such feed")
+    assert [one.outcome for one in Attempt.objects.order_by("epoch")] == ["failed", "failed"]
+
+
+def test_failing_gates_pause_their_trigger(lab: Lab) -> None:
+    def gate(run: GateRun) -> Quiet:
+        raise ValueError("broken")
+
+    trigger = watch(lab, gate)
+    Trigger.objects.filter(pk=trigger.pk).update(policy={"retries": 0, "pause_after": 2})
+    for _ in range(2):
+        wake(lab)
+    OutboxMessage.objects.update(available_at=Now())
+    settle(lab)
+
+    trigger.refresh_from_db()
+    assert trigger.paused_reason == "2 failed runs in a row"
+
+
+def test_a_hanging_gate_is_interrupted(lab: Lab, settings: Any) -> None:
+    settings.WAKEFUL_GATE_TIMEOUT = timedelta(milliseconds=50)
+
+    def gate(run: GateRun) -> Quiet:
+        while True:
+            with contextlib.suppress(Exception):
+                time.sleep(60)
+
+    watch(lab, gate)
+    wake(lab)
+
+    assert Run.objects.get().error == "TimeoutError: the gate took longer than 0.05 s (WAKEFUL_GATE_TIMEOUT)"
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        (lambda run: None, "return Fire(reason) or Quiet(reason)"),
+        (lambda run: Fire("x", state="x" * 17_000), "use at most 16,384"),
+        (lambda run: Fire("x", data=object()), "is not JSON"),
+        (lambda run: Fire("x", data="\x00"), "NUL"),
+        (lambda run: Quiet(""), "give the reason"),
+        (lambda run: run.state.set("seen", 1), "a gate only reads"),
+        (lambda run: Group.objects.create(name="written"), "read-only"),
+    ],
+)
+def test_a_wrong_answer_fails_the_run_and_says_why(lab: Lab, answer: Callable[[GateRun], Any], fault: str) -> None:
+    watch(lab, answer)
+    wake(lab)
+
+    run = Run.objects.get()
+    assert run.status == "failed"
+    assert fault in run.error
+    assert not Group.objects.filter(name="written").exists()
+
+
+def test_a_gate_reads_the_events_the_input_and_the_state_of_its_agent(lab: Lab) -> None:
+    State("watch").set("threshold", 5)
+    seen: dict[str, Any] = {}
+
+    def gate(run: GateRun) -> Quiet:
+        seen.update(data=run.event.data, input=run.input, threshold=run.state.get("threshold"), now=run.now())
+        return Quiet("looked")
+
+    watch(lab, gate)
+    wake(lab, data={"n": 1})
+
+    assert (seen["data"], seen["input"], seen["threshold"]) == ({"n": 1}, {"n": 1}, 5)
+    assert seen["now"].tzinfo is not None
+
+
+def test_a_gate_that_has_seen_untrusted_data_taints_the_run(lab: Lab) -> None:
+    def gate(run: GateRun) -> Fire:
+        run.taint()
+        return Fire("a stranger wrote")
+
+    watch(lab, gate, lambda run: run.is_tainted)
+    wake(lab)
+
+    run = Run.objects.get()
+    assert (run.result, run.is_tainted) == (True, True)
+
+
+def test_the_next_event_of_a_key_follows_a_quiet_gate(lab: Lab) -> None:
+    watch(lab, lambda run: Quiet("no") if run.event.data < 2 else Fire("yes"), lambda run: run.event.data)
+    for number in range(3):
+        make_event(data=number)
+
+    settle(lab)
+
+    assert [run.result for run in Run.objects.all()] == [2]
+    assert Decision.objects.filter(outcome="quiet").count() == 2
+
+
+def test_events_that_joined_a_run_are_quiet_with_it(lab: Lab) -> None:
+    trigger = watch(lab, lambda run: Quiet(f"{len(run.events)} events"))
+    Trigger.objects.filter(pk=trigger.pk).update(overlap=Trigger.Overlap.QUEUE_ONE)
+    for _ in range(3):
+        make_event()
+        lab.look()
+
+    settle(lab)
+
+    assert set(Decision.objects.values_list("outcome", "reason", "run_id")) == {("quiet", "3 events", None)}
+    assert Decision.objects.count() == 3
+    assert not verify().violated
+
+
+def test_a_run_with_a_history_stays_when_its_gate_is_quiet(lab: Lab) -> None:
+    faults = [ValueError("away")]
+
+    def gate(run: GateRun) -> Quiet:
+        if faults:
+            raise faults.pop()
+        return Quiet("nothing new")
+
+    watch(lab, gate)
+    wake(lab)
+    requeue(Run.objects.get().pk, by="test")
+    settle(lab)
+
+    run = Run.objects.get()
+    assert (run.status, run.result) == ("succeeded", {"quiet": "nothing new"})
+    assert (book().failed, book().quiet) == (1, 1)
+    assert not Decision.objects.exists()
+    assert not verify().violated
+
+
+def test_a_fork_has_the_answer_of_its_origin(lab: Lab) -> None:
+    asked: list[int] = []
+
+    def gate(run: GateRun) -> Fire:
+        asked.append(1)
+        return Fire("once", data="given")
+
+    watch(lab, gate, given)
+    wake(lab)
+
+    fork(Run.objects.get().pk, by="test")
+    settle(lab)
+
+    assert asked == [1]
+    assert [run.result for run in Run.objects.all()] == [["once", "given"]] * 2
+
+
+def test_a_cancelled_run_whose_gate_is_quiet_stays(lab: Lab) -> None:
+    watch(lab, lambda run: Quiet("nothing"))
+    make_event()
+    lab.look()
+    claim = lab.claim()
+    assert claim is not None
+    cancel(claim.run_id, by="test")
+    execute(claim)
+
+    run = Run.objects.get()
+    assert (run.status, run.result, run.cancel_requested_at is not None) == ("succeeded", {"quiet": "nothing"}, True)
+
+
+def test_a_claim_that_lost_its_run_deletes_nothing(lab: Lab) -> None:
+    watch(lab, lambda run: Quiet("nothing"))
+    make_event()
+    lab.look()
+    claim = lab.claim()
+    assert claim is not None
+    Run.objects.filter(pk=claim.run_id).update(epoch=F("epoch") + 1)
+
+    with pytest.raises(RunLost):
+        gates._end_quietly(claim, gates.asked_of(claim), Quiet("too late"))
+
+    assert Run.objects.get().status == "running"
+    assert not Decision.objects.exists()
+    assert not Gate.objects.exists()
+
+
+def test_a_child_run_is_not_asked(lab: Lab) -> None:
+    lab.declare(lambda run: "child", name="child", gate=lambda run: Quiet("never"))
+
+    run = lab.run(lambda run: run.gather(run.spawn("child")))
+
+    assert run.result == ["child"]
+
+
+def test_the_answer_goes_with_the_payload(lab: Lab) -> None:
+    watch(lab, lambda run: Fire("Ada", data={"customer": "Ada"}))
+    wake(lab)
+
+    with transaction.atomic():
+        remove_payloads([Run.objects.get().pk])
+
+    assert Run.objects.get().fired is None

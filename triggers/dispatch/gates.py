@@ -1,0 +1,76 @@
+"""The book of the gates: the answers of each trigger's gate, its state, and decisions on events for which it was quiet. A port of
+`runs`, which asks the gates (`runs.attempt.gate`)."""
+
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from runs.db.sql import execute, fetch
+from runs.ports import Asked
+from triggers.models import Gate
+
+REASON_LENGTH = 500
+LAST = "SELECT state::text, revision FROM triggers_gate WHERE trigger_id = %s::uuid AND agent = %s::text"
+COUNT = """
+INSERT INTO triggers_gate AS gate (trigger_id, agent, revision, quiet, fired, failed, in_a_row, last_answer, last_reason, last_at)
+SELECT id, %(agent)s::text, 0, (%(answer)s::text = 'quiet')::int, (%(answer)s::text = 'fired')::int, (%(answer)s::text = 'failed')::int,
+       1, %(answer)s::text, %(reason)s::text, clock_timestamp()
+FROM triggers_trigger WHERE id = %(trigger)s::uuid
+ON CONFLICT (trigger_id) DO UPDATE SET
+  agent = excluded.agent,
+  state = CASE WHEN gate.agent = excluded.agent THEN gate.state END,
+  revision = gate.revision + (gate.agent <> excluded.agent)::int,
+  quiet = excluded.quiet + CASE WHEN gate.agent = excluded.agent THEN gate.quiet ELSE 0 END,
+  fired = excluded.fired + CASE WHEN gate.agent = excluded.agent THEN gate.fired ELSE 0 END,
+  failed = excluded.failed + CASE WHEN gate.agent = excluded.agent THEN gate.failed ELSE 0 END,
+  in_a_row = CASE WHEN (gate.agent, gate.last_answer) = (excluded.agent, excluded.last_answer) THEN gate.in_a_row + 1 ELSE 1 END,
+  last_answer = excluded.last_answer, last_reason = excluded.last_reason, last_at = excluded.last_at
+"""
+# An event that joined a run, was collected or resumed has a decision that names the run, which is gone now.
+QUIET = """
+INSERT INTO triggers_decision (event_id, trigger_id, replay_id, outcome, reason)
+SELECT event.id, trigger.id, %(replay)s::uuid, 'quiet', %(reason)s::text
+FROM triggers_event event CROSS JOIN triggers_trigger trigger
+WHERE event.id = ANY(%(events)s::uuid[]) AND trigger.id = %(trigger)s::uuid
+ON CONFLICT (event_id, trigger_id, replay_id) DO UPDATE
+  SET outcome = excluded.outcome, reason = excluded.reason, run_id = NULL, created_at = excluded.created_at
+"""
+KEEP = """
+UPDATE triggers_gate SET state = %s::jsonb, revision = revision + 1
+WHERE trigger_id = %s::uuid AND agent = %s::text AND revision = %s::bigint
+"""
+
+
+def last(asked: Asked) -> tuple[Any, int]:
+    rows = Gate.objects.filter(trigger_id=asked.trigger_id, agent=asked.agent).values_list("state", "revision")
+    return rows.first() or (None, _revision(asked.trigger_id))
+
+
+def quiet(asked: Asked, reason: str) -> None:
+    _count(asked, Gate.Answer.QUIET, reason)
+    names = {"trigger": asked.trigger_id, "replay": asked.replay_id, "events": list(asked.event_ids), "reason": reason}
+    execute(QUIET, names)
+
+
+def fired(asked: Asked, reason: str) -> None:
+    _count(asked, Gate.Answer.FIRED, reason)
+
+
+def failed(asked: Asked, error: str) -> None:
+    _count(asked, Gate.Answer.FAILED, error)
+
+
+def keep(trigger_id: UUID, agent: str, state: Any, revision: int) -> bool:
+    return execute(KEEP, [Jsonb(state), trigger_id, agent, revision]) == 1
+
+
+def _count(asked: Asked, answer: Gate.Answer, reason: str) -> None:
+    names = {"trigger": asked.trigger_id, "agent": asked.agent, "answer": answer, "reason": reason[:REASON_LENGTH]}
+    execute(COUNT, names)
+
+
+def _revision(trigger_id: UUID) -> int:
+    """The revision that a row gets when this agent's first answer is counted: a row of another agent's gate goes on counting."""
+    rows = fetch("SELECT revision + 1 FROM triggers_gate WHERE trigger_id = %s::uuid", [trigger_id])
+    return int(rows[0][0]) if rows else 0
