@@ -10,6 +10,7 @@ from rest_framework.routers import SimpleRouter
 from runs.api.agents import AgentResource
 from runs.api.approvals import ApprovalResource
 from runs.api.budgets import BudgetResource
+from runs.api.checklists import ChecklistResource
 from runs.api.queues import QueueResource
 from runs.api.runs import RunResource
 from triggers.api.backfills import BackfillResource
@@ -26,6 +27,7 @@ router.register("events", EventResource)
 router.register("runs", RunResource)
 router.register("approvals", ApprovalResource)
 router.register("budgets", BudgetResource)
+router.register("checklists", ChecklistResource)
 router.register("agents", AgentResource, basename="agent")
 router.register("queues", QueueResource, basename="queue")
 router.register("triggers", TriggerResource)

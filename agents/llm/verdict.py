@@ -25,7 +25,7 @@ class ItemVerdict(BaseModel):
 
     item: int = Field(description="the number of the item")
     outcome: ItemOutcome
-    text: str = Field("", max_length=1000, description="what there is to say of it, or why it failed")
+    text: str = Field(default="", max_length=1000, description="what there is to say of it, or why it failed")
 
 
 class Verdict(BaseModel):
@@ -33,10 +33,10 @@ class Verdict(BaseModel):
 
     notify: bool = Field(description="whether a person should be told now")
     urgency: Urgency = "normal"
-    text: str = Field("", max_length=4000, description="the message; empty if nobody is to be told")
+    text: str = Field(default="", max_length=4000, description="the message; empty if nobody is to be told")
     items: list[ItemVerdict] = Field(default_factory=list, description="one for each numbered item")
     next_check: int | None = Field(
-        None, ge=1, le=366 * 1440, description="minutes until the next check is worthwhile; null: as planned"
+        default=None, ge=1, le=366 * 1440, description="minutes until the next check is worthwhile; null: as planned"
     )
 
     @model_validator(mode="after")
