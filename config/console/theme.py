@@ -152,6 +152,7 @@ UNFOLD: dict[str, Any] = {
                     _processes(),
                     _item("Budgets", "savings", "runs.budget"),
                     _agents(),
+                    _item("Checklists", "checklist", "agents.checklist"),
                     _item("Alarms", "notification_important", "runs.alarm"),
                     _item("Notifications", "notifications", "runs.notification"),
                     _item("Audit log", "history", "runs.auditentry"),

@@ -13,7 +13,6 @@ from django.db import transaction
 
 from agents import registry
 from agents.checklists.history import write_revision
-from agents.durations import parse_duration
 from agents.exceptions import DeclarationError
 from agents.guards.atomic import not_in_atomic_body
 from agents.guards.storable import storable
@@ -201,8 +200,3 @@ def _change_item(item_id: int, action: str, by: str, **fields: Any) -> Checklist
 
 def _until(instant: datetime | None) -> dict[str, str]:
     return {"until": instant.isoformat(timespec="seconds")} if instant else {}
-
-
-def read_interval(text: str) -> timedelta | None:
-    """An interval as people write it: "1h", "30m"; empty: at each run. ValueError says what is accepted."""
-    return parse_duration(text.strip()) if text.strip() else None

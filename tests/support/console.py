@@ -6,6 +6,7 @@ from typing import Any
 from django.urls import reverse
 from django.utils import timezone
 
+from runs.actions.checklists import ItemEdit, create_checklist
 from runs.models import Alarm, Attempt, AuditEntry, Budget, ModelPrice, Notification, Run, Worker
 from runs.states import RunStatus
 from tests.support.journals import make_approval, make_step
@@ -86,6 +87,7 @@ def make_one_of_each(number: int) -> dict[str, Any]:
         "runs_run": run,
         "runs_approval": make_approval(make_run(status="waiting"), status="open", arguments={"n": number}),
         "runs_worker": make_worker(),
+        "agents_checklist": create_checklist(f"agent-{number}", items=[ItemEdit(text="backups")], by="test"),
         "runs_budget": Budget.objects.create(scope="agent", name=f"agent-{number}", period="day", measure="usd", cap=5),
         "runs_modelprice": ModelPrice.objects.create(model=f"model-{number}", input=1, output=2),
         "runs_alarm": Alarm.objects.create(name=f"alarm-{number}", severity="bad", text="Late.", remedy="Hurry."),

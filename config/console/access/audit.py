@@ -17,6 +17,7 @@ from runs.models import AuditEntry
 PAGES = {
     "run": "runs_run",
     "approval": "runs_approval",
+    "checklist": "agents_checklist",
     "event": "triggers_event",
     "trigger": "triggers_trigger",
     "source": "triggers_source",

@@ -27,6 +27,7 @@ NOUNS = [
     "runs_alarm",
     "runs_notification",
     "runs_auditentry",
+    "agents_checklist",
     "runs_budget",
     "runs_modelprice",
 ]
@@ -41,6 +42,7 @@ OTHERS = [
     "/admin/runs/queue/all/resume/",
     "/admin/runs/queue/default/limit/",
     "/admin/runs/budget/spending/",
+    "/admin/agents/checklist/add/",
     "/admin/runs/budget/add/",
     "/admin/runs/modelprice/add/",
     "/admin/triggers/source/add/",

@@ -14,6 +14,7 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from config.api import router
 from config.console.parts.panel import Panel
+from runs.actions.checklists import ItemEdit, create_checklist
 from runs.actions.stop_agents import stop_agents
 from runs.models import NIL, AuditEntry, Budget, ModelPrice
 from runs.queues.pause import EVERY, pause
@@ -125,6 +126,10 @@ def stopped() -> Any:
     return stop_agents(EVERY, reason="test", by="test")
 
 
+def checklist() -> Any:
+    return create_checklist("ops", items=[ItemEdit(text="backups")], by="test")
+
+
 def budget() -> Budget:
     return Budget.objects.create(scope="installation", period="day", measure="usd", cap=5)
 
@@ -163,6 +168,9 @@ ADMIN: dict[str, Door] = {
     "runs.queue pause": form("/admin/runs/queue/all/pause/", reason="x"),
     "runs.queue resume": change("/admin/runs/queue/all/resume/", paused_queues),
     "runs.queue limit": form("/admin/runs/queue/default/limit/", max_running="3"),
+    "agents.checklist add": form("/admin/agents/checklist/add/", agent="heartbeat", trigger=""),
+    "agents.checklist edit": button("agents_checklist", "edit", checklist, revision="1", text_1="disk", place_1="1"),
+    "agents.checklist silence": button("agents_checklist", "silence", checklist, what="", length="1d"),
     "runs.budget add": form(
         "/admin/runs/budget/add/", scope="installation", period="day", measure="usd", at_cap="wait", cap="5"
     ),
@@ -255,6 +263,8 @@ API: dict[str, Door] = {
     "queues limit": call("queues/default/limit/", {"max_running": 3}),
     "agents stop": call("agents/all/stop/"),
     "agents start": call("agents/all/start/", make=stopped),
+    "checklists create": call("checklists/", {"agent": "ops", "items": [{"text": "disk"}]}),
+    "checklists partial_update": send("patch", "checklists/{}/", {"items": []}, make=checklist),
     "budgets create": call("budgets/", {"scope": "installation", "period": "day", "measure": "usd", "cap": "5"}),
     "budgets partial_update": send("patch", "budgets/{}/", {"cap": "6"}, make=budget),
     "budgets destroy": send("delete", "budgets/{}/", None, make=budget),
@@ -286,6 +296,7 @@ API: dict[str, Door] = {
 ELSEWHERE_OF_THE_API = {
     "events create",
     "runs transcript",
+    "checklists revisions",
     "schedules preview",
     "schedules fires",
     "schedules why",
