@@ -7,7 +7,7 @@ from rest_framework import serializers
 from runs.api.body import Body
 from triggers.api.fields import InstantInUtc
 from triggers.dispatch.offers import count
-from triggers.models import Decision, Event, Redispatch, Source, Trigger
+from triggers.models import Decision, Event, Gate, Redispatch, Source, Trigger
 
 
 class DecisionSerializer(serializers.ModelSerializer[Decision]):
@@ -51,10 +51,21 @@ class EventDetailSerializer(EventSerializer):
         read_only_fields = fields
 
 
+class GateSerializer(serializers.ModelSerializer[Gate]):
+    class Meta:
+        model = Gate
+        fields = ["quiet", "fired", "failed", "in_a_row", "last_answer", "last_reason", "last_at", "state"]
+        read_only_fields = fields
+
+
 class TriggerSerializer(serializers.ModelSerializer[Trigger]):
     status = serializers.CharField(read_only=True, help_text="active, paused or disabled")
     held = serializers.SerializerMethodField(
         help_text="events held while paused, or still to run after a resume; null: neither"
+    )
+
+    gate = GateSerializer(
+        read_only=True, allow_null=True, help_text="what its agent's gate has answered; null: nothing"
     )
 
     def get_held(self, trigger: Trigger) -> int | None:
@@ -65,7 +76,7 @@ class TriggerSerializer(serializers.ModelSerializer[Trigger]):
         fields = [
             "id", "slug", "status", "agent", "source", "types", "filter", "input", "key", "key_limit", "overlap",
             "policy", "tools", "overrides", "enabled", "paused_at", "paused_reason", "resuming_at", "held",
-            "failures_in_a_row", "created_at",
+            "failures_in_a_row", "gate", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
 

@@ -35,7 +35,7 @@ class TriggerResource(BySlugResource):
         "resume": "triggers.pause_trigger",
         "redispatch": "triggers.replay_event",
     }
-    queryset = Trigger.objects.all()
+    queryset = Trigger.objects.select_related("gate")
     serializer_class = TriggerSerializer
 
     @extend_schema(request=FireBody, responses={202: EventIdSerializer, 409: Refusal})

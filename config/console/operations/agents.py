@@ -6,6 +6,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
+from django.db.models import Sum
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.defaultfilters import pluralize
@@ -35,6 +36,7 @@ from runs.actions.stop_agents import (
 from runs.exceptions import RunError, UnknownAgent
 from runs.models import AgentStop
 from runs.queues.names import meant, spelled
+from triggers.models import Gate
 
 SHOWN = 20  # stopped runs named in the message
 STOPS = (
@@ -134,17 +136,19 @@ def _said_of(runs: list[StoppedRun]) -> SafeString | str:
 
 
 def _table(everything: AgentState, agents: list[AgentState], request: HttpRequest) -> Table:
+    gates = _gates()
     return Table(
         title="Agents",
-        headers=("Agent", "State", "Running", "Durable", ""),
+        headers=("Agent", "State", "Running", "Durable", "Gate", ""),
         rows=[
-            ("all agents", _state(everything), everything.running, "", _button(everything, request)),
+            ("all agents", _state(everything), everything.running, "", "", _button(everything, request)),
             *[
                 (
                     link(listing("runs_run", q=agent.name), agent.name),
                     _state(agent, all_stopped=everything.is_stopped),
                     agent.running,
                     _durable(agent.name),
+                    gates.get(agent.name, ""),
                     _button(agent, request),
                 )
                 for agent in agents
@@ -166,6 +170,14 @@ def _state(agent: AgentState, *, all_stopped: bool = False) -> SafeString:
 def _since(agent: AgentState) -> SafeString:
     why = f": {agent.reason}" if agent.reason else ""
     return format_html("{} since {}, by {}{}", in_words(agent.name), moment(agent.stopped_at), agent.stopped_by, why)
+
+
+def _gates() -> dict[str, str]:
+    """What the gates of each agent have answered, over all its triggers."""
+    sums = Gate.objects.values("agent").annotate(quiet_=Sum("quiet"), fired_=Sum("fired"), failed_=Sum("failed"))
+    return {
+        one["agent"]: f"{one['quiet_']:,} quiet, {one['fired_']:,} fired, {one['failed_']:,} failed" for one in sums
+    }
 
 
 def _durable(name: str) -> str:

@@ -34,7 +34,7 @@ from triggers.declarations.overrides import create_trigger, override, reset_over
 from triggers.dispatch.erring import COUNTED, errors_of
 from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.offers import offer_errors
-from triggers.models import Decision, Schedule, Trigger
+from triggers.models import Decision, Gate, Schedule, Trigger
 from triggers.schedules.preview import describe
 from triggers.schedules.rows import RELATED, VANISHED
 from triggers.sources.manual import fire
@@ -293,6 +293,7 @@ class TriggerPanel(Panel):
                     ("Tools of LLM calls", "" if obj.tools is None else ", ".join(obj.tools) or "none"),
                     ("Open windows", _collected(obj)),
                     ("Failed runs in a row", obj.failures_in_a_row),
+                    ("Gate", _gate(obj)),
                     ("Origin", "the agent’s declaration" if obj.declared is not None else "an operator"),
                     ("Changed by operators, kept at deploys", overridden),
                     ("Runs", link(listing("runs_run", q=obj.slug), "list")),
@@ -355,6 +356,19 @@ def _schedules(trigger: Trigger) -> Table:
         for one in trigger.schedules.all()
     ]
     return Table(title="Schedules", headers=("Schedule", "State", "Fires", "Next"), rows=rows, empty="None.")
+
+
+def _gate(trigger: Trigger) -> str:
+    """What the gate of its agent has answered: the counts, and the last answer."""
+    gate = Gate.objects.filter(trigger=trigger).first()
+    if gate is None:
+        return ""
+    times = f", {gate.in_a_row:,} times in a row" if gate.in_a_row > 1 else ""
+    return format_html(
+        "{} quiet, {} fired, {} failed. Last {}: {}{}: {}",
+        f"{gate.quiet:,}", f"{gate.fired:,}", f"{gate.failed:,}", moment(gate.last_at), gate.last_answer, times,
+        gate.last_reason,
+    )  # fmt: skip
 
 
 def _collected(trigger: Trigger) -> str:
