@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 
 from agents.checklists.of_run import ChecklistView
-from agents.exceptions import Permanent
+from agents.guards.sql_writes import gate_writing_refused
 from agents.journal.protocol import Place
 from agents.run import Event
 from agents.state import State
@@ -68,4 +68,4 @@ class GateRun:
 
 
 def _refused(place: Place, act: Callable[[str], Any]) -> Any:
-    raise Permanent(f"a gate only reads: {place.name} belongs into the body, or return it as Fire(state=…)")
+    raise gate_writing_refused(place.name)

@@ -61,7 +61,7 @@ from django.db import connection, transaction
 
 from agents.guards.atomic import atomic_body
 from agents.guards.effects import check_effects
-from agents.guards.sql_writes import refuse_write, text_of
+from agents.guards.sql_writes import gate_writing_refused, refuse_write, text_of
 from agents.guards.storable import storable
 from agents.journal import engine
 from agents.journal.ends import Interrupted, Lost, Parked, Released, TriedAgain, Waiting
@@ -356,7 +356,7 @@ def _writes_refused(journal: engine.Journal) -> Callable[..., Any]:
 
 
 def _every_write_refused(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
-    refuse_write(text_of(sql))
+    refuse_write(text_of(sql), gate_writing_refused)
     return execute(sql, params, many, context)
 
 

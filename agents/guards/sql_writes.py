@@ -1,6 +1,7 @@
 """Recognize SQL statements that write, by their text."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from agents.exceptions import Permanent
@@ -22,10 +23,16 @@ def is_write(text: str) -> bool:
     return WRITES.match(text) is not None
 
 
-def refuse_write(text: str) -> None:
-    """Raise Permanent if the statement writes, as PostgreSQL does in a read-only session."""
+def refuse_write(text: str, refused: Callable[[str], Permanent] | None = None) -> None:
+    """Raise Permanent if the statement writes, as PostgreSQL does in a read-only session; `refused` words it."""
     if found := WRITES.match(text):
-        raise writing_refused(f"cannot execute {found[found.lastindex or 0].upper()} in a read-only transaction")
+        said = f"cannot execute {found[found.lastindex or 0].upper()} in a read-only transaction"
+        raise (refused or writing_refused)(said)
+
+
+def gate_writing_refused(said: str) -> Permanent:
+    """The error for a write of a gate, with the fix."""
+    return Permanent(f"a gate only reads ({said}). Write in the body, or return what is to be kept as Fire(state=…)")
 
 
 def writing_refused(said: str) -> Permanent:

@@ -33,7 +33,7 @@ class Verdict(BaseModel):
 
     notify: bool = Field(description="whether a person should be told now")
     urgency: Urgency = "normal"
-    text: str = Field(default="", max_length=4000, description="the message; empty if nobody is to be told")
+    text: str = Field(default="", max_length=4000, description="the message; empty if notify is false")
     items: list[ItemVerdict] = Field(default_factory=list, description="one for each numbered item")
     next_check: int | None = Field(
         default=None, ge=1, le=366 * 1440, description="minutes until the next check is worthwhile; null: as planned"

@@ -1,6 +1,7 @@
 """The outcome of a body's exception: another attempt later, or a failed run."""
 
 import traceback
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TypeVar
 
@@ -16,13 +17,13 @@ AnyError = TypeVar("AnyError", bound=BaseException)
 READ_ONLY = "25006"  # PostgreSQL: read_only_sql_transaction
 
 
-def as_permanent(error: AnyError) -> AnyError | Permanent:
+def as_permanent(error: AnyError, refused: Callable[[str], Permanent] = writing_refused) -> AnyError | Permanent:
     """Turn PostgreSQL's refusal of a write outside of a transactional step into Permanent with the fix."""
     if getattr(error.__cause__, "sqlstate", None) != READ_ONLY:
         return error
-    refused = writing_refused(str(error.__cause__))
-    refused.__cause__ = error
-    return refused
+    permanent = refused(str(error.__cause__))
+    permanent.__cause__ = error
+    return permanent
 
 
 def outcome_of(error: BaseException, claim: Claim) -> Outcome:

@@ -31,9 +31,10 @@ from agents.agent import Agent
 from agents.exceptions import describe
 from agents.gate import Fire, Quiet, checked
 from agents.gate_run import GateRun
+from agents.guards.sql_writes import gate_writing_refused
 from runs.attempt.clean_session import noticing_changes
 from runs.attempt.deadline import deadline
-from runs.attempt.failure import outcome_of
+from runs.attempt.failure import as_permanent, outcome_of
 from runs.claim import Claim
 from runs.db.away import CONNECTION_ERRORS
 from runs.db.session import read_only
@@ -73,7 +74,7 @@ def ask_gate(claim: Claim, agent: Agent) -> Claim | Outcome | None:
     except (RunLost, *CONNECTION_ERRORS):
         raise
     except BaseException as error:
-        return _failed(error, claim, asked)
+        return _failed(as_permanent(error, gate_writing_refused), claim, asked)
     failpoint("after_gate")
     if isinstance(answer, Fire):
         return _fire(claim, asked, answer, revision, is_tainted)

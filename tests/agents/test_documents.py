@@ -2,14 +2,17 @@
 
 import re
 import sys
+from datetime import timedelta
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
-from agents import Agent
-from agents.testing import Crashed, Journal, run_agent
+import agents
+from agents import Agent, Fire, Quiet, registry
+from agents.testing import Crashed, Journal, ask_gate, run_agent
 
 pytestmark = pytest.mark.django_db
 
@@ -110,3 +113,22 @@ def test_what_the_document_says_of_testing_it_holds(shop: Shop) -> None:
         names = {"onboarding": shop.onboarding, "run_agent": run_agent, "pytest": pytest}
         exec(compile(snippet, "agents.md", "exec"), names)  # noqa: S102 (our own document)
     assert shop.welcomed == [7, 7]
+
+
+def test_the_heartbeat_agents_of_the_documents_are_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / "docs" / "heartbeats.md").read_text()
+    [watch] = re.findall(r"```python\n(from agents import Fire.*?)```", text, re.DOTALL)
+    [disk] = re.findall(r"```python\n(@agent\(\"disk-watch\".*?)```", text, re.DOTALL)
+    models: Any = ModuleType("desk_of_docs.models")
+    models.Backup = models.Ticket = Ticket = MagicMock()
+    monkeypatch.setitem(sys.modules, "desk_of_docs", ModuleType("desk_of_docs"))
+    monkeypatch.setitem(sys.modules, "desk_of_docs.models", models)
+    names: dict[str, Any] = {name: getattr(agents, name) for name in agents.__all__}
+    names |= {"__package__": "desk_of_docs", "__name__": "desk_of_docs.agents"}
+    exec(compile(watch, "docs/heartbeats.md", "exec"), names)  # noqa: S102 (our own document)
+    exec(compile(disk, "docs/heartbeats.md", "exec"), names)  # noqa: S102
+    Ticket.objects.order_by.return_value.values_list.return_value.first.return_value = 8
+
+    assert ask_gate(registry.get("desk-watch"), last=8) == Quiet("no new ticket")
+    assert ask_gate(registry.get("desk-watch"), last=7) == Fire("a new ticket", state=8)
+    assert registry.get("disk-watch").checklist == {"/": timedelta(hours=1), "/srv": None}

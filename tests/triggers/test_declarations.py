@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
-from agents import AgentRun, agent, on, registry
+from agents import AgentRun, Quiet, agent, on, registry
 from agents.exceptions import DeclarationError
 from runs.models import AuditEntry
 from tests.support.triggers import make_trigger
@@ -87,6 +87,15 @@ def test_key_queues_unless_the_author_says_otherwise(declare: Declare) -> None:
 
     assert (trigger_of("a").overlap, trigger_of("a").key) == ("queue", "event.data.id")
     assert trigger_of("b").overlap == "skip"
+
+
+def test_an_agent_with_a_gate_is_asked_one_event_after_the_other(declare: Declare) -> None:
+    declare("a", on.event("x"), gate=lambda run: Quiet("no"))
+    add("b", on.event("x"), gate=lambda run: Quiet("no"), overlap="allow")
+
+    sync()
+
+    assert (trigger_of("a").overlap, trigger_of("b").overlap) == ("queue", "allow")
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def _wanted(agent: Agent, declaration: TriggerDeclaration, number: int) -> Wante
         "types": list(declaration.types),
         "filter": declaration.filter,
         "key": agent.key,
-        "overlap": agent.overlap or ("queue" if agent.key or agent.key_limit > 1 else "allow"),
+        "overlap": agent.overlap or ("queue" if agent.key or agent.key_limit > 1 or agent.gate else "allow"),
     }
     return Wanted(slug=slug, columns=columns)
 

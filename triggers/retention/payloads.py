@@ -10,7 +10,7 @@ from runs.retention.erasure import ERASED
 
 # A reason may quote a value from the event.
 REMOVE_REASONS = """
-UPDATE triggers_decision SET reason = %(erased)s WHERE event_id = ANY(%(ids)s::uuid[]) AND outcome = 'error'
+UPDATE triggers_decision SET reason = %(erased)s WHERE event_id = ANY(%(ids)s::uuid[]) AND outcome IN ('error', 'quiet')
 """
 REMOVE = """
 UPDATE triggers_event SET data = NULL, body = NULL, headers = NULL, payload_removed_at = clock_timestamp(),

@@ -238,7 +238,7 @@ def test_a_hanging_gate_is_interrupted(lab: Lab, settings: Any) -> None:
         (lambda run: Fire("x", data="\x00"), "NUL"),
         (lambda run: Quiet(""), "give the reason"),
         (lambda run: run.state.set("seen", 1), "a gate only reads"),
-        (lambda run: Group.objects.create(name="written"), "read-only"),
+        (lambda run: Group.objects.create(name="written"), "a gate only reads (cannot execute INSERT"),
     ],
 )
 def test_a_wrong_answer_fails_the_run_and_says_why(lab: Lab, answer: Callable[[GateRun], Any], fault: str) -> None:

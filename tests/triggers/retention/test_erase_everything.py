@@ -57,7 +57,10 @@ def a_story(*, days: float, subject: str = "", key: str = "", is_signalled: bool
     came = old_event(
         days, subject=subject, data={"name": MARK}, body=MARK.encode(), headers={"X": MARK}, data_error=f"not {MARK}"
     )
-    run = old_run(came, status=RunStatus.UNCERTAIN, input={"name": MARK}, result=None, error=MARK, key=key or None)
+    fired = {"reason": MARK, "data": {"name": MARK}, "state": None, "revision": 0}
+    run = old_run(
+        came, status=RunStatus.UNCERTAIN, input={"name": MARK}, fired=fired, result=None, error=MARK, key=key or None
+    )
     make_step(run, f"mail{named}", is_keyed=bool(key), arguments={"to": MARK}, output=MARK, error=MARK)
     make_wait(
         run, "event", status="done", key=f"reply{named}", is_keyed=bool(key), match={"from": MARK}, match_hash="1"
@@ -76,6 +79,9 @@ def a_story(*, days: float, subject: str = "", key: str = "", is_signalled: bool
         Notification.objects.create(sender="greeter", run_id=run.id, text=f"{MARK} was here")
     Decision.objects.create(
         event=came, trigger=make_trigger(), replay_id=UUID(NIL), outcome=Decision.Outcome.ERROR, reason=f"no key {MARK}"
+    )
+    Decision.objects.create(
+        event=came, trigger=make_trigger("gated"), replay_id=UUID(NIL), outcome="quiet", reason=f"seen {MARK}"
     )
     Run.objects.update(finished_at=ago(days=days))
     OutboxMessage.objects.all().delete()  # delivered
