@@ -73,7 +73,7 @@ class RunDetailSerializer(RunSerializer):
     waits = serializers.SerializerMethodField(help_text=f"the last {ENTRIES}, oldest first")
 
     class Meta(RunSerializer.Meta):
-        fields = [*RunSerializer.Meta.fields, "input", "policy", "attempts", "step_count", "steps", "waits"]
+        fields = [*RunSerializer.Meta.fields, "input", "fired", "policy", "attempts", "step_count", "steps", "waits"]
         read_only_fields = fields
 
     def get_step_count(self, run: Run) -> int:

@@ -4,7 +4,8 @@ A gate is the agent's own code, so it executes where bodies do: in the child of 
 dispatcher. The dispatcher inserts the run as that of any other agent; it is the gate's place in the queue, and all that holds for
 a run holds for its gate: one at a time for each key, queues and stops, a lease, a deadline that the parent enforces, retries.
 
-1. The gate reads in a read-only session, outside of a transaction, for at most WAKEFUL_GATE_TIMEOUT.
+1. The gate reads in a read-only session, outside of a transaction, for at most WAKEFUL_GATE_TIMEOUT; if the signal does not end
+   it, the parent ends its process.
 2. `Quiet`: one transaction counts the answer, writes a decision for each event, gives the place of the key to the next run and
    deletes the run, behind its fence. A run that was claimed before, or that a person forked, has a history: it stays, and
    succeeds with the reason as its result.
@@ -35,7 +36,7 @@ from agents.guards.sql_writes import gate_writing_refused
 from runs.attempt.clean_session import noticing_changes
 from runs.attempt.deadline import deadline
 from runs.attempt.failure import as_permanent, outcome_of
-from runs.claim import Claim
+from runs.claim import HARD_DEADLINE_AFTER, Claim
 from runs.db.away import CONNECTION_ERRORS
 from runs.db.session import read_only
 from runs.db.sql import database_now, fetch
@@ -50,13 +51,14 @@ from runs.transitions.withdraw import withdraw
 
 log = structlog.get_logger(__name__)
 
-# The timeout of the body counts from now.
-FIRED = f"""
-UPDATE runs_run SET fired = %(fired)s::jsonb, is_tainted = is_tainted OR %(is_tainted)s::boolean,
-  deadline_at = clock_timestamp() + (deadline_at - claimed_at)
+# The parent kills a child whose gate does not answer to the signal either, long before the body's deadline.
+LIMITED = f"""
+UPDATE runs_run SET deadline_at = clock_timestamp() + make_interval(secs => %(seconds)s::float8)
 WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND claim IS NOT DISTINCT FROM %(claim)s::uuid {ON_ITS_TIMELINE}
 RETURNING id
 """  # noqa: S608  (our own parts)
+# The timeout of the body counts from now.
+FIRED = LIMITED.replace("SET ", "SET fired = %(fired)s::jsonb, is_tainted = is_tainted OR %(is_tainted)s::boolean, ")
 
 
 def must_ask(claim: Claim, agent: Agent) -> bool:
@@ -68,9 +70,11 @@ def ask_gate(claim: Claim, agent: Agent) -> Claim | Outcome | None:
     """The claim to execute the body with; None: the gate was quiet, and the run is over; an outcome: the gate failed. RunLost:
     another process owns the run."""
     asked = asked_of(claim)
+    seconds = min(settings.WAKEFUL_GATE_TIMEOUT.total_seconds(), claim.policy.timeout)
     try:
+        _limit(claim, LIMITED, seconds)
         last, revision = ports.gates.last(asked)
-        answer, is_tainted = _answer(claim, agent, last)
+        answer, is_tainted = _answer(claim, agent, last, seconds)
     except (RunLost, *CONNECTION_ERRORS):
         raise
     except BaseException as error:
@@ -95,7 +99,7 @@ def keep_state(claim: Claim) -> None:
         log.info("gate.state_not_kept", run=str(claim.run_id), trigger=claim.trigger)
 
 
-def _answer(claim: Claim, agent: Agent, last: Any) -> tuple[Fire | Quiet, bool]:
+def _answer(claim: Claim, agent: Agent, last: Any, seconds: float) -> tuple[Fire | Quiet, bool]:
     run = GateRun(
         agent=claim.agent,
         trigger=claim.trigger,
@@ -105,7 +109,6 @@ def _answer(claim: Claim, agent: Agent, last: Any) -> tuple[Fire | Quiet, bool]:
         read_now=database_now,
         is_tainted=claim.is_tainted,
     )
-    seconds = min(settings.WAKEFUL_GATE_TIMEOUT.total_seconds(), claim.policy.timeout)
     assert agent.gate is not None  # noqa: S101  (must_ask)
     try:
         with read_only(claim.session_name), noticing_changes(), deadline(seconds):
@@ -117,19 +120,17 @@ def _answer(claim: Claim, agent: Agent, last: Any) -> tuple[Fire | Quiet, bool]:
 def _fire(claim: Claim, asked: Asked, answer: Fire, revision: int, is_tainted: bool) -> Claim:
     with transaction.atomic():
         ports.gates.fired(asked, answer.reason)
-        parameters = {
-            "fired": Jsonb({**asdict(answer), "revision": revision}),
-            "is_tainted": is_tainted,
-            "id": claim.run_id,
-            "epoch": claim.epoch,
-            "claim": claim.id,
-            "timeline": claim.timeline,
-        }
-        if not fetch(FIRED, parameters):
-            raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
+        fired = Jsonb({**asdict(answer), "revision": revision})
+        _limit(claim, FIRED, claim.policy.timeout, fired=fired, is_tainted=is_tainted)
         failpoint("before_gate_commit")
     failpoint("after_gate_commit")
     return replace(claim, fired=answer, gate_revision=revision, is_tainted=is_tainted)
+
+
+def _limit(claim: Claim, statement: str, seconds: float, **more: Any) -> None:
+    fence = {"id": claim.run_id, "epoch": claim.epoch, "claim": claim.id, "timeline": claim.timeline}
+    if not fetch(statement, {**fence, **more, "seconds": seconds + HARD_DEADLINE_AFTER}):
+        raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
 
 
 def _end_quietly(claim: Claim, asked: Asked, answer: Quiet) -> None:

@@ -12,7 +12,12 @@ from tests.support.stack import Process, Stack, StackMaker, eventually
 from tests.support.wire import Call, Wire
 
 USER_APPS = Path(__file__).parent.parent / "userapps"
-HASTY = {"WAKEFUL_LEASE": "3s", "WAKEFUL_LEASE_RENEW": "0.75s", "WAKEFUL_SAFETY_LOOK": "2s"}
+HASTY = {
+    "WAKEFUL_GATE_TIMEOUT": "2s",
+    "WAKEFUL_LEASE": "3s",
+    "WAKEFUL_LEASE_RENEW": "0.75s",
+    "WAKEFUL_SAFETY_LOOK": "2s",
+}
 GATE = "SELECT gate.* FROM triggers_gate gate JOIN triggers_trigger trigger ON trigger.id = trigger_id WHERE slug = %s"
 KILLED_BEFORE = ("after_gate", "before_gate_commit")
 
@@ -159,4 +164,17 @@ def test_an_item_that_always_fails_leaves_the_others_alone(watch: Watch) -> None
     assert [tuple(row.values()) for row in found] == [("news", 0), ("failed", 2)]
     assert watch.wire.asked("pair") == {0: 2, 1: 2}
     assert "does not answer" in str(watch.wire.of("pair")[1].body["messages"][-1])
+    watch.verify()
+
+
+def test_a_gate_that_hangs_is_killed_and_shown_and_the_next_one_is_asked(watch: Watch) -> None:
+    watch.up("dispatcher")
+
+    hanging = watch.fire(hangs=True)
+    after = watch.fire()
+
+    run = eventually(lambda: [run for run in watch.runs(hanging) if run["status"] == "failed"])[0]
+    assert run["status_reason"] == "deadline"
+    watch.ended(after)
+    assert watch.decision(after)["outcome"] == "quiet"
     watch.verify()

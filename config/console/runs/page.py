@@ -59,6 +59,8 @@ def sections_of(run: Run, request: HttpRequest) -> list[Section]:
     ]
     if run.input is not None:
         sections.append(Text(title="Input", text=pretty(run.input), folded=True))
+    if run.fired is not None:
+        sections.append(Text(title="Answer of its gate", text=pretty(run.fired), folded=True))
     sections.append(Text(title="Policy at dispatch", text=pretty(run.policy), folded=True))
     return sections
 

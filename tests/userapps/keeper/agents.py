@@ -1,5 +1,8 @@
 """Heartbeat agents: one whose gate follows a number in its event, and one whose gate is always quiet."""
 
+import signal
+import time
+
 from agents import Fire, GateRun, Heartbeat, Quiet
 
 
@@ -15,6 +18,9 @@ def newest_backup() -> str:
 
 def changed(run: GateRun) -> Fire | Quiet:
     data = run.event.data
+    if isinstance(data, dict) and data.get("hangs"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+        time.sleep(600)
     newest = data.get("newest") if isinstance(data, dict) else None
     if newest is None or newest == run.last:
         return Quiet(f"nothing newer than {run.last}")

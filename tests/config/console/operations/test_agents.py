@@ -4,12 +4,15 @@ from typing import Any
 
 from django.db.models.functions import Now
 from django.test import Client
+from django.utils import timezone
 
 from agents import registry
 from runs.models import AgentStop
 from tests.support.api import Api
 from tests.support.console import make_worker, page_of
 from tests.support.runs import make_run
+from tests.support.triggers import make_trigger
+from triggers.models import Gate
 
 PAGE = "/admin/runs/agentstop/agents/"
 NAME = registry.all_agents()[0].name
@@ -36,6 +39,34 @@ def test_the_page_names_the_runs_that_a_stop_ends(admin: Client) -> None:
 
     assert "Stopped, with 1 running run: " in answer
     assert f'href="{page_of("runs_run", run)}"' in answer
+
+
+def test_the_answers_of_gates_are_shown_where_their_agents_and_triggers_are(admin: Client) -> None:
+    gate = make_gate()
+
+    shown = admin.get(PAGE).content.decode()
+    trigger = admin.get(page_of("triggers_trigger", gate.trigger)).content.decode()
+
+    assert "1,200 quiet, 3 fired, 0 failed" in shown
+    assert "1,200 quiet, 3 fired, 0 failed" in trigger
+    assert "quiet, 7 times in a row: nothing new" in trigger
+
+
+def test_the_api_tells_what_a_gate_has_answered(db: None) -> None:
+    make_gate()
+    make_trigger("without")
+
+    gate = Api().get("triggers/greeter/").body["gate"]
+
+    assert (gate["quiet"], gate["fired"], gate["last_answer"], gate["in_a_row"]) == (1200, 3, "quiet", 7)
+    assert Api().get("triggers/without/").body["gate"] is None
+
+
+def make_gate() -> Gate:
+    return Gate.objects.create(
+        trigger=make_trigger(agent=NAME), agent=NAME, quiet=1200, fired=3, in_a_row=7, last_answer="quiet",
+        last_reason="nothing new", last_at=timezone.now(),
+    )  # fmt: skip
 
 
 def test_all_are_stopped_at_once(admin: Client) -> None:
