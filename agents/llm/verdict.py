@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel, Field, model_validator
 from pydantic_ai import Agent, RunContext, ToolDefinition
 from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.exceptions import ToolFailed
 from pydantic_ai.messages import ToolCallPart
 
 from agents.checklists.of_run import Checked, DueItem, ItemOutcome
@@ -54,7 +55,7 @@ class TellFailures(AbstractCapability[Any]):
     ) -> Any:
         if not isinstance(error, StepFailed):
             raise error
-        return {"failed": str(error)[:2000]}
+        raise ToolFailed(str(error)[:2000]) from error  # of an untrusted tool, it is fenced
 
 
 def watcher(
