@@ -4,7 +4,8 @@ RunError
 ├── UnknownQueue    no setting, worker or run names the queue
 ├── UnknownAgent    no code, worker or run names the agent
 ├── CannotClaim     a value of the next run makes its claim fail
-└── RunLost         this process no longer owns the run
+├── RunLost         this process no longer owns the run
+└── GateWasQuiet    the run is over before its body begins
 DeadlineExceeded    a body took longer than its timeout; passes through an agent's `except Exception`
 StepTimedOut        a step took longer than its timeout; outside of the step it is a TimeoutError
 """
@@ -42,6 +43,10 @@ class CannotClaim(RunError):
 
 class RunLost(RunError):
     """The run's epoch has changed: another process took it from this one, which must not commit."""
+
+
+class GateWasQuiet(RunError):
+    """The gate saw nothing to do, and that is recorded: the run is deleted, or has succeeded."""
 
 
 # Only for KeyboardInterrupt, psycopg cancels the running query and keeps the connection usable; after another exception from a

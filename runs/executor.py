@@ -37,7 +37,7 @@ from runs.durable import recorded
 from runs.durable.ends import outcome_of_end
 from runs.durable.progress import go_on_if_proved
 from runs.durable.store import DatabaseStore
-from runs.exceptions import CannotClaim, DeadlineExceeded, RunLost
+from runs.exceptions import CannotClaim, DeadlineExceeded, GateWasQuiet, RunLost
 from runs.failpoints import failpoint
 from runs.models import Attempt, Run, Wait, Worker
 from runs.ports import ports
@@ -96,6 +96,8 @@ def _execute(claim: Claim, claim_another: ClaimAnother) -> Claim | None:
             if outcome.unproved:
                 with contextlib.suppress(*CONNECTION_ERRORS):
                     go_on_if_proved(claim, outcome.unproved)
+    except GateWasQuiet:
+        return None
     except RunLost:
         log.warning("run.fenced", run=str(claim.run_id), agent=claim.agent, epoch=claim.epoch)
         return None
@@ -140,7 +142,7 @@ def attempt(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> Ou
             return run_body(claim, lambda: None, along)  # its transaction was rolled back
         finally:
             clean()
-    except RunLost:
+    except (GateWasQuiet, RunLost):
         raise
     except BaseException as error:
         # Every exception: a task that raises does not end its process, so the attempt would be given back forever.

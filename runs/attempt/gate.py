@@ -40,7 +40,7 @@ from runs.claim import HARD_DEADLINE_AFTER, Claim
 from runs.db.away import CONNECTION_ERRORS
 from runs.db.session import read_only
 from runs.db.sql import database_now, fetch
-from runs.exceptions import DeadlineExceeded, RunLost
+from runs.exceptions import DeadlineExceeded, GateWasQuiet, RunLost
 from runs.failpoints import failpoint
 from runs.models import Attempt
 from runs.ports import Asked, ports
@@ -66,9 +66,9 @@ def must_ask(claim: Claim, agent: Agent) -> bool:
     return agent.gate is not None and claim.trigger_id is not None and claim.fired is None
 
 
-def ask_gate(claim: Claim, agent: Agent) -> Claim | Outcome | None:
-    """The claim to execute the body with; None: the gate was quiet, and the run is over; an outcome: the gate failed. RunLost:
-    another process owns the run."""
+def ask_gate(claim: Claim, agent: Agent) -> Claim | Outcome:
+    """The claim to execute the body with; an outcome: the gate failed. GateWasQuiet: the run is over. RunLost: another process
+    owns the run."""
     asked = asked_of(claim)
     seconds = min(settings.WAKEFUL_GATE_TIMEOUT.total_seconds(), claim.policy.timeout)
     try:
@@ -83,7 +83,7 @@ def ask_gate(claim: Claim, agent: Agent) -> Claim | Outcome | None:
     if isinstance(answer, Fire):
         return _fire(claim, asked, answer, revision, is_tainted)
     _end_quietly(claim, asked, answer)
-    return None
+    raise GateWasQuiet
 
 
 def asked_of(claim: Claim) -> Asked:

@@ -15,6 +15,7 @@ from django.db.models.functions import Now
 from agents import AgentRun, Fire, GateRun, Quiet
 from agents.state import State
 from config.health.verify import verify
+from runs import failpoints
 from runs.actions.cancel import cancel
 from runs.actions.fork import fork
 from runs.actions.requeue import requeue
@@ -385,3 +386,19 @@ def test_the_answer_goes_with_the_payload(lab: Lab) -> None:
         remove_payloads([Run.objects.get().pk])
 
     assert Run.objects.get().fired is None
+
+
+@pytest.mark.parametrize("answer", [Quiet("nothing"), Fire("something")], ids=["quiet", "fire"])
+def test_an_error_after_the_commit_of_an_answer_does_not_undo_it(
+    lab: Lab, answer: Fire | Quiet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trigger = watch(lab, lambda run: answer, given)
+    Trigger.objects.filter(pk=trigger.pk).update(policy={"retries": 1})
+    monkeypatch.setattr(failpoints, "_armed", failpoints.parse("after_gate_commit=error*1"))
+    wake(lab)
+    for run in Run.objects.all():
+        lab.later(run)
+
+    assert (book().quiet, book().fired) == ((1, 0) if isinstance(answer, Quiet) else (0, 1))
+    assert [run.result for run in Run.objects.all()] == ([] if isinstance(answer, Quiet) else [["something", None]])
+    assert not verify().violated
