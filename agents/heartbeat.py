@@ -32,7 +32,7 @@ class Heartbeat:
     """Declares the agent `name`, which is then `agent` of this object.
 
     `every` is its interval; with `pacing` (shortest, longest) the verdict and the next due item move its next wake.
-    `active_hours` ("08:00-18:00 mon-fri") are in the zone `tz`. `model` names a model ("openai:gpt-5.2"); default:
+    `active_hours` ("mon-fri 08:00-18:00") are in the zone `tz`. `model` names a model ("openai:gpt-5.2"); default:
     WAKEFUL_MODEL. `tools` are functions or `pydantic_ai.Tool`s. `checklist` is declared as for `@agent`; without any item the
     agent looks by its `instructions` alone. `gate` is asked where an item is due. `session` names the conversation that its
     runs belong to. Other options are those of `@agent`. Raises DeclarationError.
@@ -75,7 +75,8 @@ class Heartbeat:
             gate=self.ask,
             checklist=checklist,
             budget=budget,
-            **options,
+            # A turn that waits for a person or for budget is not taken a second time beside it.
+            **{"hold_key": True, **options},
         )
         self.agent: Agent = declare(self)
 

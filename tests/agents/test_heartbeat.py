@@ -65,6 +65,7 @@ def test_it_declares_an_ordinary_durable_agent(watch: Heartbeat) -> None:
     [trigger] = agent.triggers
 
     assert agent.durable
+    assert agent.hold_key  # while a run waits for a person or for budget, no second one takes the same turn
     assert agent.gate is not None
     assert isinstance(trigger, IntervalTrigger)
     assert trigger.every == timedelta(minutes=30)
