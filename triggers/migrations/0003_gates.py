@@ -63,7 +63,7 @@ class Migration(migrations.Migration):
                     ("dropped", "was held or backfilled, then given up by a person"),
                     ("disabled", "it was meant for a trigger that is disabled"),
                     ("loop", "its causal chain is too deep, or goes round too fast"),
-                    ("quiet", "the gate of its agent saw nothing to do"),
+                    ("quiet", "its gate was quiet"),
                     ("error", "matching or admitting it failed"),
                 ]
             ),

@@ -19,7 +19,7 @@ class Decision(models.Model):
         DROPPED = "dropped", "was held or backfilled, then given up by a person"
         DISABLED = "disabled", "it was meant for a trigger that is disabled"
         LOOP = "loop", "its causal chain is too deep, or goes round too fast"
-        QUIET = "quiet", "the gate of its agent saw nothing to do"
+        QUIET = "quiet", "its gate was quiet"
         ERROR = "error", "matching or admitting it failed"
 
     event = models.ForeignKey(Event, models.CASCADE, related_name="decisions", db_index=False)

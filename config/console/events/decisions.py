@@ -18,7 +18,8 @@ def reason_of(decision: Decision) -> str:
     if decision.outcome == Decision.Outcome.RESUMED:
         # The reason is that of the first decision.
         return f"At first: {decision.reason.replace(IS_PAUSED, WAS_PAUSED)}. It ran later."
-    return f"{meaning}: {decision.reason}" if decision.outcome == Decision.Outcome.DROPPED else decision.reason
+    is_bare = decision.outcome in (Decision.Outcome.DROPPED, Decision.Outcome.QUIET)
+    return f"{meaning}: {decision.reason}" if is_bare else decision.reason
 
 
 def cells_of(decision: Decision) -> tuple[Any, ...]:
