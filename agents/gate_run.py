@@ -8,6 +8,7 @@ from typing import Any
 import structlog
 
 from agents.checklists.of_run import ChecklistView
+from agents.effects import Effects
 from agents.guards.sql_writes import gate_writing_refused
 from agents.journal.protocol import Place
 from agents.run import Event
@@ -56,6 +57,11 @@ class GateRun:
     def now(self) -> datetime:
         """The current time of the database, aware UTC."""
         return self._read_now()
+
+    @property
+    def effects(self) -> Effects:
+        """A gate has none."""
+        return Effects()
 
     def taint(self) -> None:
         """Say that the gate has seen untrusted data; the run is tainted then. Reading a tainted state value does."""
