@@ -56,10 +56,11 @@ def test_the_api_tells_what_a_gate_has_answered(db: None) -> None:
     make_gate()
     make_trigger("without")
 
-    gate = Api().get("triggers/greeter/").body["gate"]
+    api = Api()
+    gate = api.get("triggers/greeter/").body["gate"]
 
     assert (gate["quiet"], gate["fired"], gate["last_answer"], gate["in_a_row"]) == (1200, 3, "quiet", 7)
-    assert Api().get("triggers/without/").body["gate"] is None
+    assert api.get("triggers/without/").body["gate"] is None
 
 
 def make_gate() -> Gate:
