@@ -233,8 +233,8 @@ def _erase_together(event_ids: Sequence[UUID], traces: Traces, erasure: Erasure)
                 data_error=ERASED if event.data_error else "",
             )  # fmt: skip
         # A reason may quote a value from the event.
-        quoting = [Decision.Outcome.ERROR, Decision.Outcome.QUIET]
-        Decision.objects.filter(event__id__among=sorted(free), outcome__in=quoting).update(reason=ERASED)
+        quotes = Q(outcome=Decision.Outcome.ERROR) | Q(outcome=Decision.Outcome.QUIET)
+        Decision.objects.filter(quotes, event__id__among=sorted(free)).update(reason=ERASED)
 
 
 def _without_live(event_ids: Sequence[UUID], traces: Traces) -> list[UUID]:
