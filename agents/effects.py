@@ -21,10 +21,13 @@ class Emission:
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """A notification to a person."""
+    """A notification to people: to those named in `to`, or to everyone who gets what names no recipient."""
 
     text: str
     urgency: Urgency = "normal"
+    topic: str = ""
+    link: str = ""
+    to: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -160,13 +160,31 @@ class AgentRun:
 
         self._leave(_place(f"emit {type}", key), act)
 
-    def notify(self, text: str, *, urgency: Urgency = "normal") -> None:
-        """Notify a person when the run commits (in a durable run: the step)."""
+    def notify(
+        self,
+        text: str,
+        *,
+        urgency: Urgency = "normal",
+        topic: str = "",
+        to: str | Sequence[str] = (),
+        link: str = "",
+    ) -> None:
+        """Notify people when the run commits (in a durable run: the step).
+
+        `to`: names of recipients or groups; without it, everyone who gets what names no recipient. A name that does not
+        exist fails no run: the delivery says so, and an alarm. `topic`: the same text about the same topic is sent once a
+        day. `urgency` "high" passes quiet hours and spacing. `link` is an address to go to; without it, the run's page.
+        """
         if not isinstance(text, str) or not text:
             raise ValueError(f"notify({text!r}): give a non-empty text")
         if urgency not in ("low", "normal", "high"):
             raise ValueError(f'notify: urgency {urgency!r} is not "low", "normal" or "high"')
-        self._leave(_place("notify"), lambda step: self.effects.notices.append(Notice(text=text, urgency=urgency)))
+        if not isinstance(topic, str) or len(topic) > KEY_LENGTH:
+            raise ValueError(f"notify: topic must be a text of at most {KEY_LENGTH} characters")
+        if not isinstance(link, str) or (link and not link.startswith(("https://", "http://"))):
+            raise ValueError(f"notify: link {link!r} does not begin with https:// or http://")
+        notice = Notice(text=text, urgency=urgency, topic=topic, link=link, to=_names(to))
+        self._leave(_place("notify"), lambda step: self.effects.notices.append(notice))
 
     def spawn(self, agent: "Agent | str", input: Any = None, *, key: str = "", at_once: int = 0) -> Spawned:
         """Start a run of another agent in this run's commit (in a durable run: the step's); it gets `input` and has no event.
@@ -487,6 +505,13 @@ def _match(type: str, match: Mapping[str, Any] | None) -> dict[str, Any]:
         if any(other.startswith(f"{path}.") for other in found):
             raise ValueError(f"wait_for_event({type!r}): {path!r} cannot have a value and a path below it")
     return found
+
+
+def _names(to: str | Sequence[str]) -> tuple[str, ...]:
+    names = (to,) if isinstance(to, str) else tuple(to)
+    if not all(isinstance(name, str) and 0 < len(name) <= KEY_LENGTH for name in names):
+        raise ValueError(f"notify: to={to!r} must be a name, or names, of recipients")
+    return tuple(dict.fromkeys(names))
 
 
 def _place(name: str, key: str = "") -> Place:

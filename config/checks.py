@@ -12,7 +12,9 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 
 from config.health.problems import OUR_SCHEDULER
+from runs.network.mail_server import EXAMPLE, MailServer
 from runs.network.outgoing import what_is_wrong_with
+from runs.notifications.channels.channel import fault_of
 from triggers.dispatch.flow_control import Rate
 
 LOCAL = {"127.0.0.1", "localhost", "[::1]", "testserver"}
@@ -179,6 +181,40 @@ def outgoing_urls(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
                 hint="Set a complete URL, e.g. https://monitor.example.org/ping/1, or unset it.",
                 id="wakeful.E030",
             )
+
+
+@register
+def mail_server(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
+    if settings.EMAIL_URL:
+        try:
+            MailServer.parse(settings.EMAIL_URL)
+        except ValueError as error:
+            yield Error(
+                f"EMAIL_URL is not usable: {error}.",
+                hint=f"Set the address of your mail server, e.g. {EXAMPLE}, or unset it.",
+                id="wakeful.E031",
+            )
+
+
+@register
+def notify_to(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
+    # The address itself may be a secret: it is not quoted.
+    if settings.WAKEFUL_NOTIFY_TO and (fault := fault_of(settings.WAKEFUL_NOTIFY_TO)):
+        yield Error(
+            f"WAKEFUL_NOTIFY_TO is not usable: {fault}.",
+            hint="Set one address, e.g. mailto:ops@example.com, https://host/hook#whsec_… or inbox:admin, or unset it.",
+            id="wakeful.E032",
+        )
+
+
+@register
+def site_url(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
+    if settings.WAKEFUL_URL and (wrong := what_is_wrong_with(settings.WAKEFUL_URL)):
+        yield Error(
+            f"WAKEFUL_URL is not a usable URL: {wrong}.",
+            hint="Set the address that people open this site at, e.g. https://wakeful.example.com, or unset it.",
+            id="wakeful.E033",
+        )
 
 
 @register

@@ -1,5 +1,6 @@
 """Every setting, each read from the environment once. The knobs an operator may turn stand in one list, below."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from celery.schedules import crontab
@@ -9,6 +10,7 @@ from kombu import Queue
 from config import logs
 from config.console.theme import UNFOLD as UNFOLD
 from config.env import Env
+from runs.network.mail_server import MailServer
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = Env()
@@ -48,6 +50,9 @@ WAKEFUL_API_TOKEN = env.text("WAKEFUL_API_TOKEN", "", "an API token with all per
 WAKEFUL_HEARTBEAT_URL = env.text("WAKEFUL_HEARTBEAT_URL", "", "URL pinged while dispatch, Beat and a worker are alive", secret=True)
 WAKEFUL_HEARTBEAT_EVERY = env.duration("WAKEFUL_HEARTBEAT_EVERY", "1m", "time between two of these pings")
 WAKEFUL_ALARM_URL = env.text("WAKEFUL_ALARM_URL", "", "URL that alarms are sent to as JSON, when they begin and when they are over", secret=True)
+EMAIL_URL = env.text("EMAIL_URL", "", "mail server of notifications and of Django's send_mail: smtp://user:password@host:587/?tls=starttls&from=wakeful@example.com, or smtps://…", secret=True)
+WAKEFUL_NOTIFY_TO = env.text("WAKEFUL_NOTIFY_TO", "", "recipient of notifications until there are others: mailto:ops@example.com, https://host/hook#whsec_…, a Slack webhook, inbox:admin, or a URL of apprise", secret=True)
+WAKEFUL_URL = env.text("WAKEFUL_URL", "", "address of this site in links of notifications, such as https://wakeful.example.com", shown="made of ALLOWED_HOSTS, WAKEFUL_HTTPS and WAKEFUL_PORT")
 WAKEFUL_ALARM_AFTER = env.duration("WAKEFUL_ALARM_AFTER", "1m", "time a fault lasts before it is an alarm")
 WAKEFUL_ALARM_LAG = env.duration("WAKEFUL_ALARM_LAG", "10m", "time a ready run waits for a worker before it is an alarm")
 WAKEFUL_ALARM_PAUSED = env.duration("WAKEFUL_ALARM_PAUSED", "1h", "time a queue is paused before it is an alarm")
@@ -159,9 +164,23 @@ TEMPLATES = [
         },
     }
 ]
-if WAKEFUL_DEMO:  # its letters are files
+if WAKEFUL_DEMO and not EMAIL_URL:  # its letters are files
     EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
     EMAIL_FILE_PATH = WAKEFUL_HOME / "mail"
+
+if EMAIL_URL:
+    # Django's send_mail uses the same server. A URL that is not usable is reported by a check.
+    with suppress(ValueError):
+        _mail = MailServer.parse(EMAIL_URL)
+        EMAIL_HOST, EMAIL_PORT, EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = (
+            _mail.host,
+            _mail.port,
+            _mail.user,
+            _mail.password,
+        )
+        EMAIL_USE_SSL, EMAIL_USE_TLS = _mail.tls == "ssl", _mail.tls == "starttls"
+        EMAIL_TIMEOUT = 10
+        DEFAULT_FROM_EMAIL = SERVER_EMAIL = _mail.sender
 
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True

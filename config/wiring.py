@@ -6,10 +6,12 @@ from typing import Any
 
 from agents import redaction
 from config.health import alarms
+from config.links import absolute
 from config.secrets import secrets_of_environment, secrets_of_settings
 from runs.alarms import TOPIC as ALARM
 from runs.attempt.children import CHILD_FINISHED, children_finished, stop_orphans
 from runs.attempt.effects import EMITTED, PACE, SCHEDULE, WAKEUP
+from runs.notifications.recipients import plain_addresses
 from runs.ports import ports
 from triggers.dispatch import gates
 from triggers.dispatch.admission import loop_rate
@@ -32,6 +34,7 @@ def connect() -> None:
     ports.loop_spacing = lambda: loop_rate().spacing
     ports.signal = signal
     ports.gates = gates
+    ports.absolute = absolute
     ports.inside = {
         EMITTED: record_emitted,
         "run.finished": runs_finished,
@@ -44,7 +47,7 @@ def connect() -> None:
     ports.slow = {ALARM: alarms.send}
     ports.slow_looks.append(alarms.Watch())
     know_secrets()
-    redaction.look_up = lambda: chain(secrets_of_environment(), plain_secrets())
+    redaction.look_up = lambda: chain(secrets_of_environment(), plain_secrets(), plain_addresses())
 
 
 def know_secrets() -> None:

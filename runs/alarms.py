@@ -26,6 +26,11 @@ ON CONFLICT (name) WHERE ended_at IS NULL DO NOTHING RETURNING id
 """
 
 
+def topic_of(name: str, alarm_id: int | str) -> str:
+    """The topic of its notifications. An alarm that begins again is news, so it names the one alarm."""
+    return f"{TOPIC}:{name}:{alarm_id}"
+
+
 def is_raised(name: str) -> str:
     """SQL: is the alarm raised whose name this expression gives? A list with a limit has these first, so that a problem
     that lasts does not look ended."""
@@ -42,7 +47,15 @@ def begin(
             return False
         [(alarm_id,)] = raised
         urgency = Notification.Urgency.HIGH if severity == Alarm.Severity.BAD else Notification.Urgency.NORMAL
-        Notification.objects.create(sender=sender, run_id=run_id, urgency=urgency, text=f"{text} {remedy}".strip())
+        Notification.objects.create(
+            sender=sender,
+            run_id=run_id,
+            urgency=urgency,
+            text=f"{text} {remedy}".strip(),
+            topic=topic_of(name, alarm_id),
+            link=f"{TOPIC}:{alarm_id}",
+        )
+        nudge_dispatcher()
         _send(Alarm.objects.get(pk=alarm_id), "began")
     log.warning("alarm.began", alarm=name, text=text)
     return True
@@ -56,8 +69,13 @@ def end(name: str) -> bool:
         alarm = Alarm.objects.filter(name=name).latest("id")
         lasted = in_words(cast(datetime, alarm.ended_at) - alarm.began_at)
         Notification.objects.create(
-            sender=WAKEFUL, urgency=Notification.Urgency.LOW, text=f"Over after {lasted}: {alarm.text}"
+            sender=WAKEFUL,
+            urgency=Notification.Urgency.LOW,
+            text=f"Over after {lasted}: {alarm.text}",
+            topic=topic_of(name, alarm.pk),
+            link=f"{TOPIC}:{alarm.pk}",
         )
+        nudge_dispatcher()
         _send(alarm, "ended")
     log.info("alarm.ended", alarm=name, lasted=lasted)
     return True
@@ -76,4 +94,3 @@ def _send(alarm: Alarm, state: str) -> None:
         "ended_at": alarm.ended_at.isoformat() if alarm.ended_at else None,
     }
     OutboxMessage.objects.create(topic=TOPIC, key=f"{alarm.pk}:{state}", payload=payload)
-    nudge_dispatcher()

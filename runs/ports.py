@@ -101,6 +101,11 @@ class Gates(Protocol):
         """Keep a state, if none was kept since this revision."""
 
 
+class AbsoluteLink(Protocol):
+    def __call__(self, link: str, /) -> str:
+        """The link of a notification as an address that works from outside; empty if there is none."""
+
+
 class InsideHandler(Protocol):
     def __call__(self, payloads: Sequence[dict[str, Any]], /) -> None:
         """Handle the payloads of a topic's messages, in the transaction that deletes their rows. Instead of waiting for a lock,
@@ -119,6 +124,7 @@ class Ports:
     loop_spacing: LoopSpacing
     signal: RecordSignal
     gates: Gates
+    absolute: AbsoluteLink
 
     def __init__(self) -> None:
         self.inside: dict[str, InsideHandler] = {}

@@ -35,6 +35,9 @@ SELECT clock_timestamp() AS at,
        WHERE message.topic = known.topic AND available_at >= %(since)s::timestamptz) - clock_timestamp())::float8 AS due_in
      FROM unnest(%(topics)s::text[]) AS known(topic)) first WHERE due_in IS NOT NULL) AS outbox,
   {EVERYTHING_IS_PAUSED} AS is_paused,
+  least((SELECT min(created_at) FROM runs_notification WHERE planned_at IS NULL AND created_at >= %(since)s::timestamptz),
+    (SELECT min(due_at) FROM runs_delivery WHERE status IN ('pending', 'held', 'sending') AND due_at >= %(since)s::timestamptz))
+    - clock_timestamp() AS notifications,
   (SELECT min(CASE WHEN seen_at > clock_timestamp() + interval '1 second' THEN clock_timestamp()
      ELSE seen_at + CASE kind WHEN 'worker' THEN %(lease)s::interval ELSE %(others)s::interval END END)
    FROM runs_worker WHERE stopped_at IS NULL) - clock_timestamp() AS lease_expiry
@@ -80,6 +83,7 @@ class Look:
     inside: Mapping[str, timedelta]
     outside: timedelta | None
     slow: timedelta | None
+    notifications: timedelta | None
     lease_expiry: timedelta | None
     at: datetime = BEGINNING  # the time of this look
     outbox: Mapping[str, timedelta] = field(default_factory=dict)  # of every known topic
@@ -126,7 +130,9 @@ def parameters(hint: datetime | None = None) -> dict[str, Any]:
 def everything_is_due() -> Look:
     """For a look that fails: try all work, because some of it may succeed."""
     now, inside = timedelta(), dict.fromkeys(ports.inside, timedelta())
-    times: dict[str, Any] = dict.fromkeys(("due", "wait", "look_back", "outside", "slow", "lease_expiry"), now)
+    times: dict[str, Any] = dict.fromkeys(
+        ("due", "wait", "look_back", "outside", "slow", "notifications", "lease_expiry"), now
+    )
     return Look(ready=True, lost=True, inside=inside, **times)
 
 
@@ -135,7 +141,8 @@ def look() -> Look:
     [found] = fetch_as(_looked, LOOK, parameters(hint))
     if hint is not None:
         return replace(found, again=timedelta(seconds=since.until - time.monotonic()))
-    since.looked(found.at, (found.due, found.wait, *found.outbox.values()), time.monotonic() - began)
+    due = (found.due, found.wait, found.notifications, *found.outbox.values())
+    since.looked(found.at, due, time.monotonic() - began)
     return found
 
 

@@ -39,10 +39,10 @@ FLOORS = {
     ],
     "runs": [
         "states exceptions failpoints policy ports",
-        "db network",
+        "db network encryption",
         "models keys",
         "alarms audit enqueue transcript spans",
-        "transitions outbox",
+        "transitions outbox notifications",
         "waits processes",
         "queues timers",
         "claim",

@@ -13,6 +13,6 @@ def check_effects(effects: Effects) -> None:
     for pace in effects.paces[-1:]:
         storable(pace.reason, "the reason of next_check")
     for notice in effects.notices:
-        storable(notice.text, "its notification")
+        storable([notice.text, notice.topic, notice.link, *notice.to], "its notification")
     for child in effects.children:
         storable(child.input, f"the input of a child, {child.agent!r},")

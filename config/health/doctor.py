@@ -22,10 +22,10 @@ from config.stack.embedded.binaries import OLDEST_POSTGRES
 from runs.db.migrated import pending_migrations
 from runs.db.readable import readable
 from runs.db.sql import database_now, fetch
+from runs.encryption import decrypt
 from runs.processes.lease import CLOCKS_APART
 from triggers.models import Secret
 from triggers.schedules.explain.missed import Missed, missed_lately
-from triggers.sources.secrets import decrypt
 
 OLDEST_PYTHON = (3, 11)
 

@@ -20,6 +20,7 @@ from runs.db.sql import database_now, fetch
 from triggers.accept import builtin_source
 
 MINUTE = timedelta(minutes=1)
+DAY = timedelta(days=1)
 # Each count reads one small partial index. Ages use the database's clock and are 0 if nothing waits.
 EVENTS = "SELECT count(*) FROM triggers_event WHERE dispatched_at IS NULL"
 OLDEST_EVENT = """
@@ -71,6 +72,16 @@ REFUSED = """
 SELECT source.slug, refused.status::text, sum(refused.count)
 FROM triggers_refuseddelivery refused JOIN triggers_source source ON source.id = refused.source_id
 WHERE refused.hour > (SELECT clock_timestamp()) - interval '1 day' GROUP BY source.slug, refused.status
+"""
+NOTIFICATIONS_UNPLANNED = "SELECT count(*) FROM runs_notification WHERE planned_at IS NULL"
+DELIVERIES = """
+SELECT status, count(*) FROM (
+  SELECT status FROM runs_delivery WHERE id >= %s::uuid ORDER BY id DESC LIMIT 100000) newest
+GROUP BY status
+"""
+DELIVERIES_LATE = """
+SELECT coalesce(greatest(extract(epoch FROM clock_timestamp() - min(due_at)), 0), 0)::float8
+FROM runs_delivery WHERE status IN ('pending', 'held', 'sending')
 """
 PAUSED_TRIGGERS = "SELECT count(*) FROM triggers_trigger WHERE enabled AND paused_at IS NOT NULL"
 
@@ -127,6 +138,20 @@ class DatabaseCollector(Collector):
             labels=("source", "status"),
         )
         yield _gauge("wakeful_triggers_paused", "Enabled triggers that are paused", fetch(PAUSED_TRIGGERS))
+        yield _gauge(
+            "wakeful_notifications_unplanned",
+            "Notifications that no recipient was found for yet",
+            fetch(NOTIFICATIONS_UNPLANNED),
+        )
+        yield _gauge(
+            "wakeful_notification_deliveries",
+            "Deliveries of notifications that were made in the last day, among the newest 100,000",
+            fetch(DELIVERIES, [first_id_at(database_now() - DAY)]),
+            labels=("status",),
+        )
+        yield _gauge(
+            "wakeful_notification_late_seconds", "How late the most overdue delivery is", fetch(DELIVERIES_LATE)
+        )
         yield from _spending()
         yield from _situation()
 

@@ -24,6 +24,7 @@ NAMED = 5  # things of a kind that a sentence names
 STUCK = {
     "ringer": "it rings no worker's doorbell and sends no ordinary periodic task",
     "messenger": "it sends no alarm",
+    "notifier": "it sends no notification",
 }
 
 
@@ -99,6 +100,8 @@ def problems(now: Situation) -> list[Problem]:
         *_unnamed("trigger-errors", WARNING, now.erring, BROKEN_SHOWN, "Triggers at which events ended in an error"),
         *_parked(now),
         *_budgets(now),
+        *_notifications(now),
+        *_unnamed("unreachable", BAD, now.unreachable, BROKEN_SHOWN, "Recipients that notifications cannot be sent to"),
         *_unnamed("budgets", WARNING, now.budgets, BROKEN_SHOWN, "Budgets near their cap"),
     ]
     return sorted(found, key=lambda problem: problem.severity != BAD)
@@ -507,6 +510,37 @@ def _budgets(now: Situation) -> Iterator[Problem]:
             text=f"{_count(now.budget_waits.count, 'run')} waiting for budget, the oldest for "
             f"{_span(now.budget_waits.age or 0)}: {now.budget_waits.reason}.",
             remedy=f"{raised} A run goes on by itself when the window of its budget turns.",
+        )
+
+
+def _notifications(now: Situation) -> Iterator[Problem]:
+    for one in now.unreachable[:BROKEN_SHOWN]:
+        instead = (
+            f" {one.second} gets them instead." if one.second else " No second route is set, so they reach no one."
+        )
+        yield Problem(
+            name=f"unreachable:{one.name}",
+            severity=WARNING if one.second else BAD,
+            text=f"Notifications to recipient {one.name} ({one.address}) have failed for {_span(one.seconds)}: "
+            f"{one.error or 'no error is recorded'}.{instead}",
+            remedy="Correct its address or the server behind it, and send a test. This ends with the next delivery that "
+            "succeeds.",
+            lasted=timedelta(seconds=one.seconds),
+        )
+    if now.unknown_deliveries:
+        yield Problem(
+            name="unknown-deliveries",
+            severity=WARNING,
+            text=f"{_count(now.unknown_deliveries, 'delivery').replace('deliverys', 'deliveries')} of unknown outcome: handed "
+            "over, and never confirmed.",
+            remedy="Ask the recipients, and say under Deliveries whether each arrived or is to be sent again.",
+        )
+    for name in now.unknown_names[:BROKEN_SHOWN]:
+        yield Problem(
+            name=f"unknown-recipient:{name}",
+            severity=WARNING,
+            text=f"Agents have sent notifications to {name!r} in the last day, and no recipient or group has that name.",
+            remedy="Create the recipient or group, or correct `to=` in the agent.",
         )
 
 

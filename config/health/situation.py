@@ -145,6 +145,23 @@ SELECT json_build_object(
       'age', extract(epoch FROM clock_timestamp() - min(created_at))::float8)
     FROM (SELECT id, created_at, asked->>'reason' AS reason FROM runs_wait WHERE status = 'open' AND kind = 'budget'
           ORDER BY id LIMIT %(counted)s::int) waiting),
+  'unreachable', (SELECT coalesce(json_agg(one), '[]') FROM (
+    SELECT recipient.name, recipient.address, second.name AS second,
+      extract(epoch FROM clock_timestamp() - recipient.failing_since)::float8 AS seconds,
+      (SELECT left(error, 300) FROM runs_delivery WHERE recipient_id = recipient.id AND status = 'failed'
+       ORDER BY id DESC LIMIT 1) AS error
+    FROM runs_recipient recipient LEFT JOIN runs_recipient second ON second.id = recipient.second_id AND second.active
+    WHERE recipient.failing_since IS NOT NULL AND recipient.active
+    ORDER BY {is_raised("'unreachable:' || recipient.name")} DESC, recipient.name LIMIT %(broken)s::int) one),
+  'unknown_deliveries', (SELECT count(*) FROM (
+    SELECT FROM runs_delivery WHERE status = 'unknown' LIMIT %(counted)s::int) unknown),
+  'unknown_names', (SELECT coalesce(json_agg(name ORDER BY name), '[]') FROM (
+    SELECT DISTINCT name FROM (
+      SELECT name FROM runs_delivery WHERE recipient_id IS NULL AND status = 'suppressed' AND reason LIKE 'unknown recipient%%'
+        AND created_at > (SELECT clock_timestamp()) - interval '1 day' LIMIT %(counted)s::int) lately
+    WHERE NOT EXISTS (SELECT FROM runs_recipient known WHERE known.name = lately.name)
+      AND NOT EXISTS (SELECT FROM runs_recipientgroup known WHERE known.name = lately.name)
+    ORDER BY name LIMIT %(broken)s::int) names),
   'undispatchable', (SELECT coalesce(json_agg(alarm), '[]') FROM (
     SELECT name, text, remedy, extract(epoch FROM clock_timestamp() - began_at)::float8 AS age
     FROM runs_alarm WHERE ended_at IS NULL AND name = ANY(%(dispatch_alarms)s::text[]) ORDER BY name) alarm),
@@ -319,6 +336,17 @@ class Failover:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Unreachable:
+    """A recipient whose last deliveries failed for good, for so many seconds; `second`: the one that gets them instead."""
+
+    name: str
+    address: str
+    second: str | None
+    seconds: float
+    error: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Stop:
     """An agent that an operator has stopped; `*` stands for all."""
 
@@ -361,6 +389,9 @@ class Situation:
     clocks: Mapping[str, str] = field(default_factory=dict)  # host → difference of its clock from the database's
     undispatchable: list[Undispatchable] = field(default_factory=list)
     unmoved: list[Unmoved] = field(default_factory=list)
+    unreachable: list[Unreachable] = field(default_factory=list)
+    unknown_deliveries: int = 0
+    unknown_names: list[str] = field(default_factory=list)
     failover: Failover | None = None
     alarms: list[str]
 
@@ -417,6 +448,7 @@ def look() -> Situation:
             "broken": _each(Broken, seen["broken"]),
             "undispatchable": _each(Undispatchable, seen["undispatchable"]),
             "unmoved": _each(Unmoved, seen["unmoved"]),
+            "unreachable": _each(Unreachable, seen["unreachable"]),
             "looks": LooksOwed(**seen["looks"]),
             "budgets": _each(NearCap, seen["budgets"]),
             "budget_waits": BudgetWaits(**seen["budget_waits"]),

@@ -12,8 +12,9 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from runs.encryption import decrypt
 from triggers.models import Secret, Source
-from triggers.sources.secrets import decrypt, rotate
+from triggers.sources.secrets import rotate
 
 SLUG = "demo"  # a shop with orders and refunds, see agents.library.order_intake and order_refund
 GITHUB = "github"  # see agents.library.github_issue_triage

@@ -178,7 +178,11 @@ def _copy_journal(origin: Run, fork_id: UUID, position: int) -> None:
     Approval.objects.bulk_create(approvals)
     Notification.objects.bulk_create(
         Notification(
-            sender=origin.agent, run_id=fork_id, text=f"Asks again for approval, in a fork: {approval.question}"
+            sender=origin.agent,
+            run_id=fork_id,
+            text=f"Asks again for approval, in a fork: {approval.question}",
+            topic=f"approval:{approval.pk}",
+            link=f"approval:{approval.pk}",
         )
         for approval in approvals
         if not approval.decision

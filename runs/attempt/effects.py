@@ -44,7 +44,14 @@ def rows_of(claim: Claim, effects: Effects) -> Rows:
             *(_pace(claim, pace) for pace in effects.paces[-1:]),
         ],
         notices=[
-            NoticeRow(sender=claim.agent, text=storable(notice.text, "its notification"), urgency=notice.urgency)
+            NoticeRow(
+                sender=claim.agent,
+                text=storable(notice.text, "its notification"),
+                urgency=notice.urgency,
+                topic=storable(notice.topic, "the topic of its notification"),
+                link=storable(notice.link, "the link of its notification") or f"run:{claim.run_id}",
+                to=storable(list(notice.to), "the recipients of its notification"),
+            )
             for notice in effects.notices
         ],
     )

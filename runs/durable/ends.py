@@ -42,13 +42,14 @@ def _outcome_of_end(end: BaseException, store: DatabaseStore) -> Outcome:
     claim = store.claim
     match end:
         case Waiting():
+            entry = _entry(end.wait)
             return Outcome(
                 status=RunStatus.WAITING,
                 attempt=Attempt.Outcome.WAITING,
                 reason=end.reason,
                 entries=end.entries,
-                wait=_entry(end.wait),
-                notices=_asked(end.wait, claim),
+                wait=entry,
+                notices=_asked(entry, claim, is_new=end.wait.is_new),
                 holds_key=_holds_key(claim),
             )
         case Parked():
@@ -112,11 +113,14 @@ def _entry(wait: NewWait) -> WaitEntry:
             return WaitEntry(kind=Wait.Kind.BUDGET, until=request.until, asked=asked_of(request), **place)
 
 
-def _asked(wait: NewWait, claim: Claim) -> Sequence[NoticeRow]:
+def _asked(wait: WaitEntry, claim: Claim, *, is_new: bool) -> Sequence[NoticeRow]:
     """The notification of an approval, sent once."""
-    if not isinstance(wait.request, ApprovalRequest) or not wait.is_new:
+    if wait.approval is None or not is_new:
         return ()
-    return [NoticeRow(sender=claim.agent, text=f"Asks for approval: {wait.request.question}", urgency="normal")]
+    question, link = wait.approval.question, f"approval:{wait.approval.id}"
+    return [
+        NoticeRow(sender=claim.agent, text=f"Asks for approval: {question}", urgency="normal", link=link, topic=link)
+    ]
 
 
 def _holds_key(claim: Claim) -> bool:

@@ -94,7 +94,7 @@ def commit(
     found = fetch(f"{fence}{hanging(parts, on='fenced')}{WANTED_BACK}", parameters)
     if not found:
         raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
-    if are_due_soon(rows.outbound):
+    if rows.notices or are_due_soon(rows.outbound):
         nudge_dispatcher()  # the body may still run for long
     return bool(found[0][0])
 

@@ -2,12 +2,14 @@ from .agent_stop import AgentStop
 from .alarm import Alarm
 from .audit import AuditEntry
 from .budget import Budget, BudgetWindow, Reservation
+from .delivery import Delivery
 from .model_price import ModelPrice
 from .notification import Notification
 from .outbox import OutboxMessage
 from .primary import Primary
 from .processed_event import ProcessedEvent
 from .queue import Queue
+from .recipient import Recipient, RecipientGroup
 from .run import NIL, Attempt, Run
 from .step import Step
 from .sweep import Sweep
@@ -23,12 +25,15 @@ __all__ = [
     "AuditEntry",
     "Budget",
     "BudgetWindow",
+    "Delivery",
     "ModelPrice",
     "Notification",
     "OutboxMessage",
     "Primary",
     "ProcessedEvent",
     "Queue",
+    "Recipient",
+    "RecipientGroup",
     "Reservation",
     "Run",
     "Step",

@@ -20,6 +20,7 @@ from runs.db.listen import set_lazy_commits, set_timeouts
 from runs.db.sql import fetch
 from runs.failpoints import failpoint
 from runs.network import broker
+from runs.notifications.deliver import BLOCKED, Deliverer
 from runs.processes.lease import Trouble
 from runs.queues import doorbell
 
@@ -159,19 +160,44 @@ class Messenger(Courier):
         return NEVER
 
 
-class Couriers:
-    """Both couriers of a dispatcher."""
+class Notifier(Courier):
+    """Plans notifications and has them sent, by threads of its own."""
+
+    name_of = "notifier"
 
     def __init__(self) -> None:
-        self.ringer, self.messenger = Ringer(), Messenger()
+        super().__init__()
+        self.deliverer = Deliverer(wake=self.send)
+        self.rest_until = 0.0
+
+    def errand(self) -> float:
+        # The dispatcher sends it at each of its looks while something is due, also if that cannot be sent yet.
+        rest = self.rest_until - time.monotonic()
+        if rest > 0 and self.deliverer.results.empty():
+            return rest
+        wait = self.deliverer.look()
+        if wait == BLOCKED:
+            self.rest_until = time.monotonic() + BLOCKED
+        elif wait == NEVER:
+            connection.close()
+        return wait
+
+
+class Couriers:
+    """The couriers of a dispatcher."""
+
+    def __init__(self) -> None:
+        self.ringer, self.messenger, self.notifier = Ringer(), Messenger(), Notifier()
 
     def watch(self) -> dict[str, Trouble]:
-        """Start couriers that are not alive; return the troubles of both."""
+        """Start couriers that are not alive; return the troubles of all."""
         if not self.ringer.is_alive():
             self.ringer = self._begin(self.ringer, Ringer())
         if not self.messenger.is_alive():
             self.messenger = self._begin(self.messenger, Messenger())
-        return {**self.ringer.troubles, **self.messenger.troubles}
+        if not self.notifier.is_alive():
+            self.notifier = self._begin(self.notifier, Notifier())
+        return {**self.ringer.troubles, **self.messenger.troubles, **self.notifier.troubles}
 
     def _begin(self, dead: C, courier: C) -> C:
         if dead.ident is not None:

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from django.db.models import Min
+from django.db.models import Exists, Min, OuterRef, Q
 
 from runs.actions.of_event import runs_of_event
 from runs.db.sql import execute, fetch, fetch_column
-from runs.models import Approval, Notification, Run, Wait
+from runs.models import Approval, Delivery, Notification, Run, Wait
+from runs.notifications.waiting import suppress_waiting
 from runs.retention import family
 from runs.retention.payloads import remove_payloads
 from runs.retention.removal import REMOVING
@@ -62,7 +63,12 @@ def erase_runs(run_ids: Sequence[UUID]) -> int:
     if first:
         # With the index on the time: there is none on the run.
         told = Notification.objects.filter(created_at__gte=first, run_id__among=ids)
-        told.exclude(text=ERASED).update(text=ERASED)
+        # One that carries others goes out with those.
+        alone = Q(~Exists(Delivery.objects.filter(merged_into=OuterRef("pk"))), notification__in=told.values("pk"))
+        suppress_waiting(alone, reason="its notification was erased")
+        # What a server said of it may quote it.
+        Delivery.objects.filter(notification__in=told.values("pk")).exclude(error="").update(error=ERASED)
+        told.exclude(text=ERASED).update(text=ERASED, topic="", link="")
     return count
 
 

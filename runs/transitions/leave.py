@@ -90,9 +90,12 @@ CLOSED = """closed AS (
   WHERE runs_wait.run_id = gone.id AND runs_wait.status = 'open'
 )"""
 NOTED = """noted AS (
-  INSERT INTO runs_notification (sender, run_id, urgency, text)
-  SELECT notice.sender, run.id, notice.urgency, notice.text
-  FROM {run} AS run, unnest(%(senders)s::text[], %(urgencies)s::text[], %(texts)s::text[]) AS notice(sender, urgency, text)
+  INSERT INTO runs_notification (sender, run_id, urgency, text, topic, link, "to")
+  SELECT notice.sender, run.id, notice.urgency, notice.text, notice.topic, notice.link,
+         ARRAY(SELECT jsonb_array_elements_text(notice.names))
+  FROM {run} AS run,
+    unnest(%(senders)s::text[], %(urgencies)s::text[], %(texts)s::text[], %(topics_told)s::text[], %(links)s::text[],
+           %(names)s::text[]::jsonb[]) AS notice(sender, urgency, text, topic, link, names)
 )"""
 PROMOTED = """promoted AS (
   UPDATE runs_run SET ready_at = clock_timestamp(), slot = placed.slot, turn = coalesce(runs_run.turn, placed.turn)
@@ -276,4 +279,7 @@ def effect_parameters(leaves: Leaves) -> dict[str, Any]:
         "senders": [notice.sender for notice in leaves.notices],
         "urgencies": [notice.urgency for notice in leaves.notices],
         "texts": [notice.text for notice in leaves.notices],
+        "topics_told": [notice.topic for notice in leaves.notices],
+        "links": [notice.link for notice in leaves.notices],
+        "names": [json.dumps(list(notice.to)) for notice in leaves.notices],
     }

@@ -39,9 +39,14 @@ class Outbound:
 
 @dataclass(frozen=True, kw_only=True)
 class NoticeRow:
+    """A notification to write."""
+
     sender: str
     text: str
     urgency: str
+    topic: str = ""
+    link: str = ""
+    to: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.test import Client
 
+from runs.encryption import encrypt
 from triggers.models import Secret, Source
-from triggers.sources.secrets import encrypt
 
 SECRET = "a shared secret"
 

@@ -139,6 +139,8 @@ class Dispatcher:
             self.couriers.ringer.deliver(max(due.outside.total_seconds(), 0.0))
         if due.slow is not None:
             self.couriers.messenger.send(max(due.slow.total_seconds(), 0.0))
+        if due.notifications is not None:
+            self.couriers.notifier.send(max(due.notifications.total_seconds(), 0.0))
         # The doorbell has rung for runs that wait for a busy worker; ring again only on news, or after a second.
         is_news = due.ready and (self.notified or not self.was_ready) and not batch.has_progressed
         if made_ready or is_news or (due.ready and time.monotonic() >= self.ring_at):

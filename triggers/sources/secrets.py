@@ -6,15 +6,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from cryptography.fernet import InvalidToken
 from django.conf import settings
-from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
 from agents.redaction import know
 from runs.audit import record, record_about
+from runs.encryption import decrypt, encrypt, keys, place_of_key
+from runs.notifications.recipients import encrypted_addresses, rewrite_addresses
 from triggers.models import Secret, Source
 from triggers.sources.webhooks.scheme import schemes
 
@@ -23,8 +24,8 @@ GRACE = timedelta(hours=24)  # the old secret stays valid while the sender is ch
 
 @dataclass(frozen=True, kw_only=True)
 class KeyUse:
-    """The number of secrets that need each of WAKEFUL_ENCRYPTION_KEYS, by its position (key 1 encrypts), and the sources
-    with secrets that no key can decrypt."""
+    """The number of secrets of sources and recipients that need each of WAKEFUL_ENCRYPTION_KEYS, by its position (key 1
+    encrypts), and the sources and recipients with secrets that no key can decrypt."""
 
     secrets: Counter[int]
     unreadable: list[str]
@@ -32,17 +33,6 @@ class KeyUse:
     @property
     def only_first(self) -> bool:
         return not self.unreadable and set(self.secrets) <= {1}
-
-
-def encrypt(plain: bytes) -> bytes:
-    return _keys().encrypt(plain)
-
-
-def decrypt(ciphertext: bytes | memoryview) -> bytes:
-    """The plain text. Raises cryptography.fernet.InvalidToken if no key can decrypt it."""
-    plain = _keys().decrypt(bytes(ciphertext))
-    know(plain.decode(errors="replace"))
-    return plain
 
 
 def plain_secrets() -> Iterator[str]:
@@ -72,52 +62,39 @@ def rotate(source: Source, *, grace: timedelta = GRACE, by: str) -> str:
 
 
 def keys_in_use() -> KeyUse:
-    """The keys that the secrets are encrypted with. ImproperlyConfigured if there is no key."""
-    _keys()
+    """The keys that secrets are encrypted with. ImproperlyConfigured if there is no key."""
+    keys()
     secrets: Counter[int] = Counter()
     unreadable = set()
     for secret in Secret.objects.select_related("source").iterator():
-        if place := _place_of_key(bytes(secret.ciphertext)):
+        if place := place_of_key(bytes(secret.ciphertext)):
             secrets[place] += 1
         else:
             unreadable.add(secret.source.slug)
+    for name, ciphertext in encrypted_addresses():
+        if place := place_of_key(ciphertext):
+            secrets[place] += 1
+        else:
+            unreadable.add(f"recipient {name}")
     return KeyUse(secrets=secrets, unreadable=sorted(unreadable))
 
 
 def encrypt_anew(*, by: str) -> int:
     """Encrypt all secrets with the first key; returns the number of changed secrets. Secrets that no key can decrypt are
     skipped. Safe to interrupt, to repeat and to run concurrently: each secret is a compare-and-set."""
-    keys = _keys()
-    count = 0
+    all_keys = keys()
+    count = rewrite_addresses()
     for secret in Secret.objects.order_by("pk").iterator():
         before = bytes(secret.ciphertext)
-        if (_place_of_key(before) or 1) > 1:
+        if (place_of_key(before) or 1) > 1:
             unchanged = Secret.objects.filter(pk=secret.pk, ciphertext=before)
-            count += unchanged.update(ciphertext=keys.rotate(before))
+            count += unchanged.update(ciphertext=all_keys.rotate(before))
     if count:
         record_about(by, "rotate keys", "secret", "*", secrets=count)
     return count
-
-
-def _place_of_key(ciphertext: bytes) -> int | None:
-    for place, key in enumerate(settings.WAKEFUL_ENCRYPTION_KEYS, start=1):
-        try:
-            Fernet(key).decrypt(ciphertext)
-        except InvalidToken:
-            continue
-        return place
-    return None
 
 
 def _end_others(source: Source, grace: timedelta) -> None:
     # Never extend a secret: a second rotation must not revive one that the first rotation ended.
     ending = Q(not_after=None) | Q(not_after__gt=Now() + grace)
     source.secrets.filter(ending, not_before__lt=Now() + grace).update(not_after=Now() + grace)
-
-
-def _keys() -> MultiFernet:
-    if not settings.WAKEFUL_ENCRYPTION_KEYS:
-        raise ImproperlyConfigured(
-            "WAKEFUL_ENCRYPTION_KEYS is empty: set it to a key from Fernet.generate_key(), to store secrets"
-        )
-    return MultiFernet([Fernet(key) for key in settings.WAKEFUL_ENCRYPTION_KEYS])

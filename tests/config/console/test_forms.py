@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from runs.encryption import decrypt
 from runs.models import AuditEntry
 from tests.config.console.conftest import LogIn
 from tests.support.console import make_source, page_of
 from tests.support.triggers import make_event, make_trigger
 from triggers.models import ApiToken, Event, Source, Trigger
-from triggers.sources.secrets import decrypt, rotate
+from triggers.sources.secrets import rotate
 
 NEW_TRIGGER = {
     "slug": "dear-invoices",

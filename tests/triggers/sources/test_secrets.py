@@ -8,10 +8,11 @@ import pytest
 from cryptography.fernet import Fernet
 from django.db import connection
 
+from runs.encryption import decrypt
 from runs.models import AuditEntry
 from tests.runs.test_commands import run_command
 from triggers.models import Secret, Source
-from triggers.sources.secrets import add_secret, decrypt, encrypt_anew, keys_in_use
+from triggers.sources.secrets import add_secret, encrypt_anew, keys_in_use
 
 pytestmark = pytest.mark.django_db
 

@@ -20,10 +20,10 @@ from rest_framework.exceptions import APIException, NotFound
 
 from runs.api.body import read_body
 from runs.db.sql import execute, fetch
+from runs.encryption import decrypt
 from triggers.accept import ReservedType, accept
 from triggers.sources.http.answers import Unavailable, answer, on_live_connection, require_room, status_of
 from triggers.sources.http.headers import UNREADABLE, Headers, UnreadableField
-from triggers.sources.secrets import decrypt
 from triggers.sources.webhooks.proof import Rejected, SigningSecret
 from triggers.sources.webhooks.receive import Misconfigured, Receipt, receive
 from triggers.sources.webhooks.refused import DISABLED, RESERVED, note_refused

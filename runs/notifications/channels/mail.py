@@ -1,0 +1,160 @@
+"""E-mail, through the server that EMAIL_URL names: `smtp://user:password@host:587/?tls=starttls&from=wakeful@example.com`.
+
+The message counts as handed over as soon as its first byte follows the server's 354: a server that is cut off afterwards may have
+taken it, and no mail server can tell a repeat.
+"""
+
+import smtplib
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.policy import SMTP as WIRE
+from email.utils import format_datetime
+from typing import ClassVar
+
+from django.conf import settings
+
+from runs.network.mail_server import EXAMPLE, MailServer, is_address
+from runs.notifications.channels.channel import CONNECT, NotNow, Outcome, Refused, Sent, Unknown
+from runs.notifications.message import Message
+
+PREFIX = "mailto:"
+PATIENCE = 60.0  # seconds for the whole: some servers look for viruses before they answer
+ON_THE_WIRE = WIRE.clone(cte_type="7bit")
+
+
+class Mail:
+    name: ClassVar[str] = "mail"
+    can_tell_repeats: ClassVar[bool] = False
+    rank: ClassVar[int] = 0
+
+    def takes(self, address: str) -> bool:
+        return address.startswith(PREFIX)
+
+    def fault(self, address: str) -> str:
+        if not is_address(address.removeprefix(PREFIX)):
+            return "write one e-mail address: mailto:ops@example.com. Several people are several recipients in a group"
+        if not settings.EMAIL_URL:
+            return f"EMAIL_URL is not set: set it to your mail server, such as {EXAMPLE}"
+        return ""
+
+    def shown(self, address: str) -> str:
+        return address
+
+    def host(self, address: str) -> str:
+        return "smtp"  # all mail goes through one server
+
+    def send(self, address: str, message: Message) -> Outcome:
+        try:
+            server = MailServer.parse(settings.EMAIL_URL)
+        except ValueError as error:
+            return NotNow(why=f"EMAIL_URL is not usable: {error}")
+        return _Dialogue(server).deliver(_letter(server.sender, address.removeprefix(PREFIX), message))
+
+
+class _Dialogue:
+    """One connection to a mail server, for one letter."""
+
+    def __init__(self, server: MailServer) -> None:
+        self.server = server
+        self.has_begun_data = False
+
+    def deliver(self, letter: EmailMessage) -> Outcome:
+        try:
+            with self._connected() as smtp:
+                return self._hand_over(smtp, letter)
+        except smtplib.SMTPResponseException as error:
+            return NotNow(why=f"the server answered {error.smtp_code} ({type(error).__name__})")
+        except smtplib.SMTPNotSupportedError:
+            return NotNow(why="the server does not offer what EMAIL_URL asks for: starttls, or a login")
+        except (OSError, smtplib.SMTPException, UnicodeError) as error:
+            said = getattr(error, "strerror", "")
+            why = f"{type(error).__name__}: {said}" if said else type(error).__name__
+            return Unknown(why=f"handed over, and then: {why}") if self.has_begun_data else NotNow(why=why)
+
+    @contextmanager
+    def _connected(self) -> Iterator[smtplib.SMTP]:
+        server, context = self.server, ssl.create_default_context()
+        is_ssl = server.tls == "ssl"
+        smtp = smtplib.SMTP_SSL(timeout=CONNECT, context=context) if is_ssl else smtplib.SMTP(timeout=CONNECT)
+        # `connect` has no time limit for the whole; nor has any answer that comes byte by byte.
+        watchdog = threading.Timer(PATIENCE, _cut, [smtp])
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            smtp._host = server.host  # type: ignore[attr-defined]  # the name that certificates are checked for
+            code, _ = smtp.connect(server.host, server.port)
+            if code != 220:
+                raise smtplib.SMTPConnectError(code, "")
+            if smtp.sock is not None:
+                smtp.sock.settimeout(PATIENCE)
+            smtp.ehlo_or_helo_if_needed()
+            if server.tls == "starttls" or (server.tls == "offered" and smtp.has_extn("starttls")):
+                smtp.starttls(context=context)
+                smtp.ehlo()
+            if server.user:
+                smtp.login(server.user, server.password)
+            yield smtp
+        finally:
+            watchdog.cancel()
+            smtp.close()
+
+    def _hand_over(self, smtp: smtplib.SMTP, letter: EmailMessage) -> Outcome:
+        content = letter.as_bytes()
+        code, _ = smtp.mail(self.server.sender)
+        if code == 250:
+            code, _ = smtp.rcpt(letter["To"].addresses[0].addr_spec)
+        if code in (250, 251):
+            code, _ = smtp.docmd("data")
+        if code != 354:
+            return self._said(code)
+        self.has_begun_data = True
+        smtp.send(_dotted(content))
+        code, _ = smtp.getreply()
+        return self._said(code)
+
+    def _said(self, code: int) -> Outcome:
+        """Its texts may quote addresses."""
+        why = f"the server answered {code}"
+        if code == 250 and self.has_begun_data:
+            return Sent()
+        if code == -1:  # how smtplib says that an answer was none
+            return Unknown(why=why) if self.has_begun_data else NotNow(why=why)
+        if 500 <= code < 600:
+            return Refused(why=why)
+        # 421: it closes the connection. Another 4xx may be about this letter alone.
+        return NotNow(why=why, is_away=code == 421)
+
+
+def _letter(sender: str, to: str, message: Message) -> EmailMessage:
+    letter = EmailMessage(policy=ON_THE_WIRE)
+    letter["From"] = Address(display_name="Wakeful", addr_spec=sender)
+    letter["To"] = Address(addr_spec=to)
+    letter["Subject"] = message.subject
+    letter["Date"] = format_datetime(message.at)
+    letter["Message-ID"] = f"<{message.id}@wakeful>"
+    letter["Auto-Submitted"] = "auto-generated"  # so that no vacation notice answers
+    if message.urgency == "high":
+        letter["Importance"] = "high"
+    letter.set_content(message.text)
+    return letter
+
+
+def _dotted(content: bytes) -> bytes:
+    """Of a line that begins with a dot, the server removes one; a line of one dot ends the message."""
+    lines = content.split(b"\r\n")
+    return b"\r\n".join(b"." + line if line.startswith(b".") else line for line in lines).rstrip(b"\r\n") + b"\r\n.\r\n"
+
+
+def _cut(smtp: smtplib.SMTP) -> None:
+    sock = smtp.sock
+    if sock is not None:
+        with suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
+
+
+CHANNEL = Mail()

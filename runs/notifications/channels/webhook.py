@@ -1,0 +1,122 @@
+"""Signed webhooks, as standardwebhooks.com has them: `https://host/path#whsec_…`. The part behind # is the secret that signs, and
+is not sent; without it nothing is signed.
+
+`webhook-id` is the delivery's: a receiver that remembers the ids it has seen does nothing twice, so a message that may have
+arrived is sent again.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import secrets
+import time
+from typing import ClassVar
+from urllib.parse import urldefrag, urlsplit
+
+from runs.network.outgoing import what_is_wrong_with
+from runs.network.posting import Answer, CutOff, NotHandedOver, post
+from runs.notifications.channels.channel import CONNECT, WHOLE, NotNow, Outcome, Refused, Sent, Unknown
+from runs.notifications.message import Message
+
+PREFIX = "whsec_"
+TYPE = "wakeful.notification"
+LATER = frozenset({408, 425, 429, 500, 503})
+GAVE_UP = frozenset({502, 504})  # a gateway, on a server behind it that may have got the message
+
+
+class Webhook:
+    name: ClassVar[str] = "webhook"
+    can_tell_repeats: ClassVar[bool] = True
+    rank: ClassVar[int] = 1
+
+    def takes(self, address: str) -> bool:
+        return address.startswith(("https://", "http://"))
+
+    def fault(self, address: str) -> str:
+        url, secret = urldefrag(address)
+        if wrong := what_is_wrong_with(url):
+            return wrong
+        try:
+            _key(secret)
+        except ValueError:
+            return f"the part behind # is no signing secret: write {PREFIX} and 24 to 64 bytes in base64"
+        return ""
+
+    def shown(self, address: str) -> str:
+        """Paths and queries of webhooks often are secrets."""
+        parts = urlsplit(address)
+        return f"{parts.scheme}://{_host(address)}/…"
+
+    def host(self, address: str) -> str:
+        return _host(address)
+
+    def send(self, address: str, message: Message) -> Outcome:
+        url, secret = urldefrag(address)
+        document = {"type": TYPE, "timestamp": message.at.isoformat(), "data": message.as_json()}
+        body = json.dumps(document, ensure_ascii=False).encode()
+        at = int(time.time())
+        headers = {
+            "Content-Type": "application/json",
+            "webhook-id": f"msg_{message.id}",
+            "webhook-timestamp": str(at),
+        }
+        if secret:
+            headers["webhook-signature"] = signature(_key(secret), f"msg_{message.id}", at, body)
+        return post_outcome(url, body, headers)
+
+
+def signature(key: bytes, id: str, at: int, body: bytes) -> str:
+    mac = hmac.new(key, f"{id}.{at}.".encode() + body, hashlib.sha256).digest()
+    return f"v1,{base64.b64encode(mac).decode()}"
+
+
+def new_secret() -> str:
+    return PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+def post_outcome(url: str, body: bytes, headers: dict[str, str]) -> Outcome:
+    """POST it, and what became of it."""
+    try:
+        answer = post(url, body, headers, connect=CONNECT, whole=WHOLE)
+    except NotHandedOver as error:
+        return NotNow(why=str(error))
+    except CutOff as error:
+        return Unknown(why=f"handed over, and then: {error}")
+    return _outcome(answer)
+
+
+def _outcome(answer: Answer) -> Outcome:
+    why = f"it answered {answer.status}"
+    if 200 <= answer.status < 300:
+        return Sent()
+    if answer.status in GAVE_UP:
+        return Unknown(why=why)
+    if answer.status in LATER or answer.status > 500:
+        return NotNow(why=why, after=answer.after)
+    if 300 <= answer.status < 400:
+        return Refused(why=f"{why}, a redirect: set the address that it leads to")
+    return Refused(why=why)
+
+
+def _host(address: str) -> str:
+    parts = urlsplit(address)
+    return f"{parts.hostname}:{parts.port}" if parts.port else f"{parts.hostname}"
+
+
+def _key(secret: str) -> bytes:
+    if not secret:
+        return b""
+    if not secret.startswith(PREFIX):
+        raise ValueError("no prefix")
+    try:
+        key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except binascii.Error:
+        raise ValueError("no base64") from None
+    if not 24 <= len(key) <= 64:
+        raise ValueError("wrong length")
+    return key
+
+
+CHANNEL = Webhook()

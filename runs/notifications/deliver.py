@@ -1,0 +1,326 @@
+"""Send what is due, and record what became of it.
+
+1. A delivery is claimed (`sending`, with a lease) and that is on disk before a byte leaves: no crash sends a message twice.
+2. Sending happens in threads that know no database; a slow host occupies a few of them, one that is away none (`breaker`).
+3. The outcome is recorded by a compare-and-set on the claim. A claim whose lease ends without one becomes *unknown*, or is
+   sent again where the receiver can tell a repeat.
+4. Before the message was handed over, failures are tried again with back-off, until the second route or the end of patience.
+"""
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from queue import Empty, SimpleQueue
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import structlog
+from cryptography.fernet import InvalidToken
+from django.core.exceptions import ImproperlyConfigured
+from django.db import DatabaseError, transaction
+from django.db.models import F, Q
+from django.db.models.functions import Coalesce, Least, Now
+
+from runs.db.sql import fetch
+from runs.failpoints import failpoint
+from runs.models import Delivery, Notification, Recipient
+from runs.notifications.breaker import Breakers
+from runs.notifications.channels.channel import NotNow, Outcome, Refused, Sent, Unknown, channels
+from runs.notifications.message import Item, Message
+from runs.notifications.plan import lock_planning, plan, take_second_route
+from runs.notifications.recipients import address_of
+from runs.ports import ports
+
+log = structlog.get_logger(__name__)
+
+THREADS = 6
+LEASE = timedelta(minutes=3)  # far longer than any channel takes
+RETRY = timedelta(seconds=5)
+RETRY_MAX = timedelta(minutes=15)
+EXPIRED = 100  # of one look
+BLOCKED = 1.0  # seconds between two looks at what is due and cannot be sent yet
+ENDED = {"due_at": None, "give_up_at": None}
+NO_WORD = "the process that sent it did not say what became of it"
+# What must be on disk before a message leaves: the dispatcher's commits otherwise are not.
+ON_DISK = "SELECT set_config('synchronous_commit', 'on', true)"
+CLAIM = """
+UPDATE runs_delivery SET status = 'sending', claim = %(claim)s::uuid, attempts = attempts + 1, channel = due.channel,
+  due_at = clock_timestamp() + %(lease)s::interval
+FROM (
+  SELECT delivery.id, recipient.channel FROM runs_delivery delivery JOIN runs_recipient recipient ON recipient.id = delivery.recipient_id
+  WHERE delivery.status IN ('pending', 'held') AND delivery.due_at <= (SELECT clock_timestamp())
+    AND recipient.host <> ALL(%(full)s::text[])
+  ORDER BY delivery.is_urgent DESC, delivery.due_at LIMIT 1 FOR UPDATE OF delivery SKIP LOCKED) due
+WHERE runs_delivery.id = due.id
+RETURNING runs_delivery.id
+"""
+EXPIRE = """
+UPDATE runs_delivery SET
+  status = CASE WHEN channel = ANY(%(repeatable)s::text[]) THEN 'pending' ELSE 'unknown' END,
+  due_at = CASE WHEN channel = ANY(%(repeatable)s::text[]) THEN clock_timestamp() END,
+  ended_at = CASE WHEN channel = ANY(%(repeatable)s::text[]) THEN NULL ELSE clock_timestamp() END,
+  error = %(error)s::text
+WHERE id IN (
+  SELECT id FROM runs_delivery WHERE status = 'sending' AND due_at <= (SELECT clock_timestamp())
+  LIMIT %(limit)s::int FOR UPDATE SKIP LOCKED)
+RETURNING id, status
+"""
+NEXT_DUE = """
+SELECT extract(epoch FROM least(
+  (SELECT min(due_at) FROM runs_delivery WHERE status IN ('pending', 'held', 'sending')),
+  (SELECT min(created_at) FROM runs_notification WHERE planned_at IS NULL)) - clock_timestamp())::float8
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A claimed delivery, as a thread sends it."""
+
+    id: UUID
+    claim: UUID
+    channel: str
+    host: str
+    address: str
+    message: Message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    job: Job
+    outcome: Outcome
+
+
+class Deliverer:
+    """Plans, claims and records; call `look` from one thread. `wake` is called from any thread when a result is there."""
+
+    def __init__(self, wake: Callable[[], None] = lambda: None) -> None:
+        self.wake = wake
+        self.results: SimpleQueue[Result] = SimpleQueue()
+        self.breakers = Breakers()
+        self.under_way = 0
+
+    def look(self) -> float:
+        """Do a bounded amount of work; returns the seconds until the next look, infinite if nothing is ahead."""
+        recorded = self._record_all()
+        expire()
+        give_up(self.breakers.away)
+        planned = plan()
+        begun = self._begin()
+        if recorded or planned or begun:
+            return 0.0
+        return self._rest()
+
+    def _record_all(self) -> int:
+        count = 0
+        while True:
+            try:
+                result = self.results.get_nowait()
+            except Empty:
+                return count
+            try:
+                record(result)
+            except (DatabaseError, psycopg.Error):
+                self.results.put(result)  # for the next look, if its lease lasts that long
+                raise
+            except Exception:
+                # One outcome that cannot be recorded must not stop the others: its lease decides.
+                log.exception("delivery.not_recorded", delivery=str(result.job.id))
+            count += 1
+            self.under_way -= 1
+            self.breakers.ended(result.job.host)
+            self._tell_breaker(result)
+
+    def _tell_breaker(self, result: Result) -> None:
+        host = result.job.host
+        match result.outcome:
+            case NotNow(is_away=True, after=after):
+                self.breakers.failed(host, after.total_seconds() if after else None)
+            case Unknown():
+                self.breakers.failed(host)
+            case _:
+                self.breakers.succeeded(host)
+
+    def _begin(self) -> int:
+        count = 0
+        while self.under_way < THREADS:
+            job = claim_next(self.breakers.full)
+            if job is None:
+                break
+            self.under_way += 1
+            count += 1
+            self.breakers.began(job.host)
+            failpoint("before_delivery")
+            threading.Thread(target=self._send, args=[job], name=f"wakeful-delivery-{job.channel}", daemon=True).start()
+        return count
+
+    def _send(self, job: Job) -> None:
+        began = time.monotonic()
+        try:
+            outcome = channels()[job.channel].send(job.address, job.message)
+        except Exception as error:
+            # The boundary of the thread: a bug of a channel, which may have handed the message over.
+            log.exception("delivery.channel_failed", channel=job.channel)
+            outcome = Unknown(why=type(error).__name__)
+        log.info(
+            "delivery.tried",
+            delivery=str(job.id),
+            channel=job.channel,
+            outcome=type(outcome).__name__,
+            seconds=round(time.monotonic() - began, 3),
+        )
+        failpoint("after_delivery")
+        self.results.put(Result(job=job, outcome=outcome))
+        self.wake()
+
+    def _rest(self) -> float:
+        [(seconds,)] = fetch(NEXT_DUE)
+        if seconds is None:
+            return float("inf")
+        # What is due and cannot be sent waits for a host, for a thread, or for another process that plans.
+        return float(seconds) if seconds > 0 else BLOCKED
+
+
+def claim_next(full: Sequence[str]) -> Job | None:
+    """Claim the next delivery to a host that is not full; None if there is none. One that cannot be sent is passed over."""
+    while True:
+        claim = uuid4()
+        with transaction.atomic():
+            fetch(ON_DISK)
+            found = fetch(CLAIM, {"claim": claim, "lease": LEASE, "full": list(full)})
+        if not found:
+            return None
+        failpoint("after_delivery_claim")
+        delivery = Delivery.objects.select_related("recipient").get(pk=found[0][0])
+        if job := _job_of(delivery, claim):
+            return job
+
+
+def _job_of(delivery: Delivery, claim: UUID) -> Job | None:
+    recipient = delivery.recipient
+    if recipient is None:  # removed meanwhile
+        _end(delivery.pk, claim, status="suppressed", reason="the recipient was removed")
+        return None
+    job = Job(
+        id=delivery.pk,
+        claim=claim,
+        channel=delivery.channel,
+        host=recipient.host,
+        address="",
+        message=message_of([delivery])[delivery.pk],
+    )
+    try:
+        return Job(**{**vars(job), "address": address_of(recipient)})
+    except (InvalidToken, ImproperlyConfigured):
+        record(Result(job=job, outcome=NotNow(why="no key in WAKEFUL_ENCRYPTION_KEYS decrypts the address")))
+        return None
+
+
+def message_of(deliveries: Sequence[Delivery]) -> Mapping[UUID, Message]:
+    """What each of these says: its notification and those merged into it."""
+    ids = [delivery.pk for delivery in deliveries]
+    carried = Delivery.objects.filter(Q(pk__in=ids) | Q(merged_into__in=ids)).select_related("notification")
+    items: dict[UUID, list[Item]] = defaultdict(list)
+    for part in carried.order_by("notification_id"):
+        items[part.merged_into_id or part.pk].append(_item(part.notification))
+    return {one.pk: Message(id=one.pk, to=one.name, items=items[one.pk]) for one in deliveries}
+
+
+def _item(notification: Notification) -> Item:
+    return Item(
+        id=notification.pk,
+        text=notification.text,
+        sender=notification.sender,
+        urgency=notification.urgency,
+        topic=notification.topic,
+        link=ports.absolute(notification.link) if notification.link else "",
+        at=notification.created_at,
+    )
+
+
+# Outcomes
+
+
+def record(result: Result) -> bool:
+    """Record what became of it; False if it is this claim's no longer."""
+    job, outcome = result.job, result.outcome
+    match outcome:
+        case Sent():
+            recorded = _end(job.id, job.claim, status="sent", sent_at=Now(), error="")
+            if recorded:
+                Recipient.objects.filter(deliveries=job.id).exclude(failing_since=None).update(failing_since=None)
+        case Refused(why=why):
+            recorded = fail(job.id, Q(claim=job.claim), why)
+        case NotNow(why=why, after=after):
+            recorded = _try_again(job, why, after)
+        case Unknown(why=why) if channels()[job.channel].can_tell_repeats:
+            recorded = _try_again(job, why, None)
+        case Unknown(why=why):
+            recorded = _end(job.id, job.claim, status="unknown", error=why, reason=f"it may have arrived: {why}")
+    if not recorded:
+        log.warning("delivery.late", delivery=str(job.id), outcome=type(outcome).__name__)
+    return recorded
+
+
+def _end(delivery_id: UUID, claim: UUID, *, status: str, **fields: Any) -> bool:
+    # The lease may have ended before this word came: it counts all the same, unless a person or another claim was first.
+    open_ = Delivery.objects.filter(pk=delivery_id, claim=claim, status__in=["sending", "unknown"])
+    return bool(open_.update(status=status, ended_at=Now(), **ENDED, **fields))
+
+
+def _try_again(job: Job, why: str, after: timedelta | None) -> bool:
+    delivery = Delivery.objects.filter(pk=job.id).first()
+    if delivery is None:
+        return False
+    backoff = min(RETRY * 2 ** min(max(delivery.attempts - 1, 0), 20), RETRY_MAX)
+    mine = Delivery.objects.filter(pk=job.id, claim=job.claim, status__in=["sending", "unknown"])
+    if mine.filter(give_up_at__lte=Now()).exists():
+        return fail(job.id, Q(claim=job.claim), f"{why}; given up after {delivery.attempts} tries")
+    due_at = Now() + max(backoff, after or timedelta())
+    again = mine.update(
+        status="pending", error=why, ended_at=None, due_at=Least(due_at, Coalesce(F("give_up_at"), due_at))
+    )
+    return bool(again)
+
+
+def fail(delivery_id: UUID, which: Q, why: str) -> bool:
+    """It fails for good: take the second route if there is one. False if it has changed meanwhile."""
+    with transaction.atomic():
+        lock_planning()  # before any row, as the planner does
+        open_ = Delivery.objects.select_for_update(of=["self"]).select_related("recipient")
+        delivery = open_.filter(which, pk=delivery_id, status__in=["sending", "unknown", "pending", "held"]).first()
+        if delivery is None:
+            return False
+        fields = {"status": "failed", "error": why, "reason": why, "ended_at": Now(), **ENDED}
+        Delivery.objects.filter(pk=delivery_id).update(**fields)
+        Recipient.objects.filter(deliveries=delivery_id, failing_since=None).update(failing_since=Now())
+        if take_second_route(delivery):
+            name = delivery.recipient.second.name if delivery.recipient and delivery.recipient.second else ""
+            Delivery.objects.filter(pk=delivery_id).update(reason=f"{why}; sent to {name} instead")
+    log.warning("delivery.failed", delivery=str(delivery_id), recipient=delivery.name, why=why)
+    return True
+
+
+def expire() -> int:
+    """Claims whose lease has ended: what they sent may have arrived."""
+    repeatable = [name for name, channel in channels().items() if channel.can_tell_repeats]
+    expired = fetch(EXPIRE, {"repeatable": repeatable, "error": NO_WORD, "limit": EXPIRED})
+    unknown = [id for id, status in expired if status == "unknown"]
+    if unknown:
+        Delivery.objects.filter(pk__in=unknown).update(reason=f"it may have arrived: {NO_WORD}")
+        log.warning("delivery.unknown", deliveries=len(unknown))
+    return len(expired)
+
+
+def give_up(away: Sequence[str]) -> int:
+    """Fail what could not be sent for too long; also what waits behind a host that is away and was never tried itself."""
+    late = Delivery.objects.filter(status__in=["pending", "held"], give_up_at__lte=Now(), due_at__lte=Now())
+    late = late.filter(Q(attempts__gt=0) | Q(recipient__host__in=list(away)))
+    count = 0
+    for delivery_id, error in list(late.order_by("due_at").values_list("id", "error")[:EXPIRED]):
+        why = f"{error}; given up" if error else "its host is away; given up"
+        count += fail(delivery_id, Q(status__in=["pending", "held"], give_up_at__lte=Now()), why)
+    return count

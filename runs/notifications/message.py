@@ -1,0 +1,78 @@
+"""What a delivery says: one notification, or several together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from runs.notifications.policy import ORDER
+
+SUBJECT = 120  # characters
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One notification; `link` is an address that works from outside."""
+
+    id: int
+    text: str
+    sender: str
+    urgency: str
+    topic: str
+    link: str
+    at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """`id` is the delivery's: the same whenever this message is sent again."""
+
+    id: UUID
+    to: str
+    items: Sequence[Item]
+
+    @property
+    def urgency(self) -> str:
+        return max((item.urgency for item in self.items), key=ORDER.__getitem__)
+
+    @property
+    def subject(self) -> str:
+        """One line, without control characters: it becomes a header."""
+        line = " ".join("".join(c if c.isprintable() else " " for c in self.items[0].text).split())
+        line = f"{len(self.items)} notifications: {line}" if len(self.items) > 1 else line
+        return line if len(line) <= SUBJECT else f"{line[: SUBJECT - 1]}…"
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(_paragraph(item) for item in self.items)
+
+    @property
+    def at(self) -> datetime:
+        return max(item.at for item in self.items)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "delivery": str(self.id),
+            "to": self.to,
+            "urgency": self.urgency,
+            "subject": self.subject,
+            "text": self.text,
+            "notifications": [
+                {
+                    "id": item.id,
+                    "text": item.text,
+                    "sender": item.sender,
+                    "urgency": item.urgency,
+                    "topic": item.topic,
+                    "link": item.link,
+                    "at": item.at.isoformat(),
+                }
+                for item in self.items
+            ],
+        }
+
+
+def _paragraph(item: Item) -> str:
+    lines = [item.text, item.link, f"— {item.sender}, {item.at:%Y-%m-%d %H:%M} UTC"]
+    return "\n".join(line for line in lines if line)

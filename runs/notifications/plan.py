@@ -1,0 +1,237 @@
+"""Each new notification becomes deliveries, once: one for each recipient, sent, held, merged or suppressed by its rules.
+
+1. One process plans at a time, under an advisory lock, in the order in which the notifications were written.
+2. A notification is locked and has no `planned_at`; deliveries and `planned_at` commit together.
+3. The held delivery of a recipient is locked before anything is merged into it: if it is being sent meanwhile, it is held no
+   longer, and the recipient's rules decide again.
+4. The database's clock decides.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+from django.db import transaction
+from django.db.models.functions import Now
+
+from runs.alarms import topic_of
+from runs.db.sql import database_now, execute, fetch
+from runs.failpoints import failpoint
+from runs.models import Delivery, Notification, Recipient, RecipientGroup
+from runs.notifications.policy import ORDER, History, Hold, Merge, News, Said, Send, Suppress, Verdict, decide
+from runs.notifications.recipients import rules_of, sync_settings
+
+log = structlog.get_logger(__name__)
+
+LOCK = 0x57AE  # of two-integer advisory locks
+TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s::int, 0)"
+WAIT_FOR_LOCK = "SELECT pg_advisory_xact_lock(%s::int, 0)"
+BATCH = 200  # notifications of one transaction
+GIVE_UP = timedelta(days=1)  # without a second route
+KNOWN_SHOWN = 10
+UNKNOWN = "unknown recipient"
+SENT_LAST = """
+SELECT recipient.id, (
+  SELECT CASE WHEN EXISTS (SELECT FROM runs_delivery WHERE recipient_id = recipient.id AND status IN ('pending', 'sending'))
+    THEN clock_timestamp()
+    ELSE (SELECT max(sent_at) FROM runs_delivery WHERE recipient_id = recipient.id AND status = 'sent') END)
+FROM unnest(%s::bigint[]) recipient (id)
+"""
+# Deliveries that may have told it: not those that were suppressed or failed, and not those of an unknown outcome.
+SAID = """
+SELECT DISTINCT ON (delivery.recipient_id, notification.topic)
+  delivery.recipient_id, notification.topic, notification.text, coalesce(carrier.sent_at, delivery.sent_at, delivery.created_at),
+  coalesce(carrier.status, delivery.status) = 'held'
+FROM runs_notification notification
+JOIN runs_delivery delivery ON delivery.notification_id = notification.id
+LEFT JOIN runs_delivery carrier ON carrier.id = delivery.merged_into_id
+WHERE notification.topic = ANY(%(topics)s::text[]) AND notification.topic <> '' AND delivery.recipient_id = ANY(%(recipients)s::bigint[])
+  AND coalesce(carrier.status, delivery.status) IN ('held', 'pending', 'sending', 'sent')
+ORDER BY delivery.recipient_id, notification.topic, notification.id DESC
+"""
+
+
+@dataclass(kw_only=True)
+class Desk:
+    """What a recipient got before, as far as the next decision needs it."""
+
+    recipient: Recipient
+    held: Delivery | None = None
+    last_at: datetime | None = None
+    said: dict[str, Said] = field(default_factory=dict)  # by topic
+
+    def decide(self, news: News, now: datetime) -> Verdict:
+        if news.topic.startswith(topic_of(unreachable(self.recipient), "")):
+            return Suppress(reason="it says that this recipient cannot be reached")
+        held_until = self.held.due_at if self.held else None
+        history = History(last_at=self.last_at, held_until=held_until, said=self.said.get(news.topic))
+        return decide(rules_of(self.recipient), news, history, now)
+
+
+def unreachable(recipient: Recipient) -> str:
+    """The name of the alarm that deliveries to it fail."""
+    return f"unreachable:{recipient.name}"
+
+
+class Planner:
+    """Decides for the notifications of one transaction, and collects the deliveries."""
+
+    def __init__(self, topics: Iterable[str], now: datetime) -> None:
+        self.now = now
+        self.made: list[Delivery] = []
+        recipients = list(Recipient.objects.all())
+        self.by_id = {one.pk: one for one in recipients}
+        self.by_name = {one.name: [one] for one in recipients}
+        for group in RecipientGroup.objects.prefetch_related("members"):
+            self.by_name[group.name] = list(group.members.all())
+        self.desks = {one.pk: Desk(recipient=one) for one in recipients}
+        ids = list(self.desks)
+        held = Delivery.objects.select_for_update().filter(status=Delivery.Status.HELD, recipient__in=ids)
+        for delivery in held.order_by("id"):
+            self.desks[delivery.recipient_id or 0].held = delivery
+        for recipient, last_at in fetch(SENT_LAST, [ids]):
+            self.desks[recipient].last_at = last_at
+        asked = {"topics": sorted(set(topics)), "recipients": ids}
+        for recipient, topic, text, at, is_held in fetch(SAID, asked) if any(topics) else ():
+            self.desks[recipient].said[topic] = Said(text=text, at=at, is_held=is_held)
+
+    def everyone(self) -> list[Recipient]:
+        """Who gets what names no recipient: the one of the settings only as long as there is no other."""
+        found = [one for one in self.by_id.values() if one.gets_all and one.active]
+        return [one for one in found if not one.is_from_settings] or found
+
+    def plan(self, notification: Notification) -> None:
+        found: dict[int, Recipient] = {}
+        for name in notification.to:
+            if name in self.by_name:
+                found |= {one.pk: one for one in self.by_name[name]}
+            else:
+                self._unknown(notification, name)
+        # A name that is misspelled must not cost a message.
+        if not found:
+            found = {one.pk: one for one in self.everyone()}
+        for recipient in found.values():
+            self._deliver(notification, recipient, set(found))
+
+    def _deliver(self, notification: Notification, recipient: Recipient, asked: set[int]) -> None:
+        """To this recipient, or where its rules send it."""
+        desk = self.desks[recipient.pk]
+        news = News(urgency=notification.urgency, topic=notification.topic, text=notification.text)
+        verdict = desk.decide(news, self.now)
+        self.carry_out(desk, [notification], verdict)
+        second = recipient.second_id
+        if isinstance(verdict, Suppress) and verdict.is_rerouted and second is not None and second not in asked:
+            asked.add(second)
+            self._deliver(notification, self.by_id[second], asked)
+
+    def carry_out(self, desk: Desk, notifications: Sequence[Notification], verdict: Verdict, reason: str = "") -> None:
+        """Make the deliveries of notifications that go out together."""
+        if isinstance(verdict, Suppress):
+            for notification in notifications:
+                self._make(desk, notification, status="suppressed", reason=verdict.reason, ended_at=self.now)
+            return
+        rest = list(notifications)
+        if isinstance(verdict, Hold):
+            desk.held = self._make(desk, rest.pop(0), status="held", due_at=verdict.until, reason=verdict.reason)
+        if isinstance(verdict, Send) or desk.held is None:
+            carrier = self._make(desk, rest.pop(0), status="pending", due_at=self.now, reason=reason)
+            desk.last_at = self.now
+        else:
+            carrier = desk.held
+        why = verdict.reason if isinstance(verdict, Merge) else "goes out together with the one before"
+        for notification in rest:
+            self._make(desk, notification, status="merged", merged_into=carrier, reason=why)
+        for notification in notifications:
+            if notification.topic:
+                said = Said(text=notification.text, at=self.now, is_held=carrier.status == Delivery.Status.HELD)
+                desk.said[notification.topic] = said
+
+    def _make(self, desk: Desk, notification: Notification, *, status: str, **fields: Any) -> Delivery:
+        recipient = desk.recipient
+        due_at = fields.get("due_at")
+        delivery = Delivery(
+            notification=notification,
+            recipient=recipient,
+            name=recipient.name,
+            channel=recipient.channel,
+            status=status,
+            is_urgent=notification.urgency == Notification.Urgency.HIGH,
+            give_up_at=due_at + patience(recipient) if due_at else None,
+            created_at=self.now,
+            **fields,
+        )
+        self.made.append(delivery)
+        return delivery
+
+    def _unknown(self, notification: Notification, name: str) -> None:
+        known = sorted(self.by_name)
+        names = ", ".join(known[:KNOWN_SHOWN]) + (", …" if len(known) > KNOWN_SHOWN else "") if known else "none"
+        self.made.append(
+            Delivery(
+                notification=notification,
+                name=name,
+                status=Delivery.Status.SUPPRESSED,
+                reason=f"{UNKNOWN} {name!r}; there are: {names}",
+                created_at=self.now,
+                ended_at=self.now,
+            )
+        )
+
+    def write(self) -> None:
+        # Carriers first: `merged_into` refers to them.
+        Delivery.objects.bulk_create(sorted(self.made, key=lambda one: one.merged_into_id is not None))
+
+
+def patience(recipient: Recipient) -> timedelta:
+    """How long a message to it is tried again before it fails, or takes the second route."""
+    return recipient.second_after if recipient.second_id else GIVE_UP
+
+
+def plan(limit: int = BATCH) -> int:
+    """Plan the next notifications; returns how many. 0 also while another process plans."""
+    with transaction.atomic():
+        [(is_mine,)] = fetch(TRY_LOCK, [LOCK])
+        if not is_mine:
+            return 0
+        unplanned = Notification.objects.select_for_update(skip_locked=True).filter(planned_at=None)
+        notifications = list(unplanned.order_by("created_at", "id")[:limit])
+        if not notifications:
+            return 0
+        sync_settings()
+        planner = Planner([one.topic for one in notifications], database_now())
+        for notification in notifications:
+            planner.plan(notification)
+        planner.write()
+        ids = [one.pk for one in notifications]
+        Notification.objects.filter(pk__in=ids, planned_at=None).update(planned_at=Now())
+        failpoint("before_plan_commit")
+    failpoint("after_plan_commit")
+    return len(notifications)
+
+
+def take_second_route(delivery: Delivery) -> bool:
+    """Plan the message of a delivery that failed for the second route of its recipient, in the caller's transaction, which holds
+    the lock of planning. False: there is no such route, or it has got all of it already."""
+    recipient = delivery.recipient
+    if recipient is None or recipient.second_id is None:
+        return False
+    told = Notification.objects.filter(deliveries__recipient_id=recipient.second_id)
+    carried = Notification.objects.filter(deliveries__in=[delivery.pk, *delivery.merged.values_list("pk", flat=True)])
+    left = list(carried.exclude(pk__in=told.values("pk")).order_by("id").distinct())
+    if not left:
+        return False
+    planner = Planner([], database_now())
+    desk = planner.desks[recipient.second_id]
+    urgency = max((one.urgency for one in left), key=ORDER.__getitem__)
+    verdict = desk.decide(News(urgency=urgency, topic="", text=""), planner.now)
+    planner.carry_out(desk, left, verdict, reason=f"second route of {recipient.name}")
+    planner.write()
+    log.info("delivery.second_route", delivery=str(delivery.pk), recipient=desk.recipient.name)
+    return not isinstance(verdict, Suppress)
+
+
+def lock_planning() -> None:
+    """Wait until no other transaction plans."""
+    execute(WAIT_FOR_LOCK, [LOCK])

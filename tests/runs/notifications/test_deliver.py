@@ -1,0 +1,406 @@
+"""What is sent, sent again, given up and left unknown, with real servers that misbehave."""
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.conf import settings
+from django.db.models import F
+
+from runs.db.sql import database_now
+from runs.models import Delivery, Notification, Recipient
+from runs.notifications import deliver
+from runs.notifications.channels import mail
+from runs.notifications.deliver import Deliverer, claim_next, expire, record
+from runs.notifications.plan import plan
+from tests.support.notifying import delivered, make_due, make_recipient, notify, statuses
+from tests.support.post_office import HookServer, MailServer, taking_hooks, taking_mail, text_of
+
+pytestmark = pytest.mark.django_db
+HALF_AN_HOUR = timedelta(minutes=30)
+OPS = "mailto:ops@example.com"
+
+
+@pytest.fixture
+def smtp(monkeypatch: pytest.MonkeyPatch) -> Iterator[MailServer]:
+    with taking_mail() as server:
+        monkeypatch.setattr(settings, "EMAIL_URL", server.url)
+        yield server
+
+
+@pytest.fixture
+def hook() -> Iterator[HookServer]:
+    with taking_hooks() as server:
+        yield server
+
+
+def one() -> Delivery:
+    return Delivery.objects.get()
+
+
+def test_mail_is_sent_once_and_recorded(smtp: MailServer) -> None:
+    make_recipient(address=OPS)
+    notify("Disk full\nOn host a.", link="https://example.com/a")
+
+    delivered()
+    delivered()
+
+    [letter] = smtp.letters
+    assert (letter["To"], letter["From"]) == ("ops@example.com", "Wakeful <wakeful@example.com>")
+    assert letter["Subject"] == "Disk full On host a."
+    assert text_of(letter).startswith("Disk full\nOn host a.\nhttps://example.com/a\n— greeter, ")
+    assert (one().status, one().attempts) == ("sent", 1)
+    assert one().sent_at is not None
+
+
+def test_held_ones_go_out_together_as_one_message(smtp: MailServer) -> None:
+    make_recipient(address=OPS, spacing=HALF_AN_HOUR)
+    for text in ("first", "second", "third", "fourth"):
+        notify(text)
+    delivered()
+    assert statuses() == ["sent", "held", "merged", "merged"]
+
+    make_due()
+    delivered()
+
+    assert statuses() == ["sent", "sent", "merged", "merged"]
+    assert [letter["Subject"] for letter in smtp.letters] == ["first", "3 notifications: second"]
+    assert [text_of(smtp.letters[1]).count(text) for text in ("second", "third", "fourth")] == [1, 1, 1]
+
+
+def test_mail_that_is_refused_fails_for_good_without_quoting_the_server(smtp: MailServer) -> None:
+    smtp.manner = "refuse"
+    make_recipient(address=OPS)
+    notify()
+
+    delivered()
+
+    assert (one().status, one().error) == ("failed", "the server answered 550")
+    assert Recipient.objects.get().failing_since is not None
+
+
+@pytest.mark.parametrize("manner", ["later", "greylist", "hang up", "closed"])
+def test_mail_that_was_not_taken_is_sent_later(smtp: MailServer, manner: Any) -> None:
+    make_recipient(address=OPS)
+    notify()
+    if manner == "closed":
+        smtp.close()
+    smtp.manner = manner
+
+    delivered()
+    assert (one().status, one().attempts) == ("pending", 1)
+    assert one().due_at and one().error
+
+    smtp.manner = "take"
+    if manner == "closed":
+        smtp.open()
+    make_due()
+    delivered()
+    assert (one().status, one().attempts, len(smtp.letters)) == ("sent", 2, 1)
+
+
+def test_mail_that_was_taken_without_an_answer_is_unknown_and_never_repeated(smtp: MailServer) -> None:
+    smtp.manner = "cut"
+    make_recipient(address=OPS)
+    notify()
+
+    delivered()
+    make_due()
+    delivered(Deliverer())
+
+    assert one().status == "unknown"
+    assert one().reason.startswith("it may have arrived: handed over")
+    assert len(smtp.letters) == 1
+
+
+@pytest.mark.parametrize("manner", ["silent", "drip"])
+def test_a_mail_server_that_takes_too_long_is_left(
+    smtp: MailServer, manner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mail, "PATIENCE", 0.5)
+    smtp.manner = manner
+    make_recipient(address=OPS)
+    notify()
+
+    delivered()
+
+    assert one().status == "unknown"
+
+
+@pytest.mark.parametrize("manner", ["later", "greylist", "hang up", "closed", "cut", "gateway"])
+def test_a_webhook_is_sent_again_also_if_it_may_have_arrived(hook: HookServer, manner: Any) -> None:
+    make_recipient(address=hook.url)
+    notify()
+    if manner == "closed":
+        hook.close()
+    hook.manner = manner
+
+    delivered()
+    assert (one().status, one().attempts) == ("pending", 1)
+
+    hook.manner = "take"
+    if manner == "closed":
+        hook.open()
+    make_due()
+    delivered()
+    assert (one().status, one().attempts) == ("sent", 2)
+    assert set(hook.ids) == {f"msg_{one().pk}"}  # by which a receiver tells a repeat
+    assert len({posted.body for posted in hook.posted}) == 1
+
+
+def test_a_receiver_says_when_to_come_back(hook: HookServer) -> None:
+    hook.manner = "greylist"
+    make_recipient(address=hook.url)
+    notify()
+
+    delivered()
+
+    due_at = one().due_at
+    assert due_at and timedelta(seconds=5) < due_at - database_now() <= timedelta(seconds=7)
+
+
+@pytest.mark.parametrize(
+    ("manner", "why"), [("refuse", "it answered 410"), ("redirect", "it answered 302, a redirect")]
+)
+def test_a_webhook_that_is_refused_fails_for_good(hook: HookServer, manner: Any, why: str) -> None:
+    hook.manner = manner
+    make_recipient(address=hook.url)
+    notify()
+
+    delivered()
+
+    assert one().status == "failed" and one().error.startswith(why)
+
+
+@pytest.mark.parametrize("manner", ["cut", "gateway"])
+def test_slack_cannot_tell_a_repeat(hook: HookServer, manner: Any) -> None:
+    hook.manner = manner
+    make_recipient(address=f"slack+{hook.url}")
+    notify()
+
+    delivered()
+    make_due()
+    delivered()
+
+    assert (one().status, len(hook.posted)) == ("unknown", 1)
+
+
+def test_the_pauses_between_tries_grow(hook: HookServer) -> None:
+    hook.close()
+    make_recipient(address=hook.url)
+    notify()
+    pauses = []
+    for _ in range(4):
+        delivered()
+        due_at = one().due_at
+        assert due_at
+        pauses.append(round((due_at - database_now()).total_seconds()))
+        make_due()
+
+    assert pauses == [5, 10, 20, 40]
+
+
+def test_the_second_route_is_taken_when_the_first_refuses(hook: HookServer) -> None:
+    hook.manner = "refuse"
+    second = make_recipient("night", gets_all=False)
+    make_recipient("day", hook.url, second=second)
+    notify()
+
+    delivered()
+
+    assert statuses(name="day") == ["failed"] and statuses(name="night") == ["sent"]
+    assert Delivery.objects.get(name="day").reason == "it answered 410; sent to night instead"
+    assert Delivery.objects.get(name="night").reason == "second route of day"
+
+
+def test_the_second_route_is_taken_after_its_time_and_the_first_is_left_alone(hook: HookServer) -> None:
+    second = make_recipient("night", gets_all=False)
+    make_recipient("day", hook.url, second=second, second_after=timedelta(minutes=10))
+    notify()
+    hook.close()
+    delivered()
+    assert statuses() == ["pending"]
+    give_up_at = one().give_up_at
+    assert give_up_at and give_up_at - database_now() <= timedelta(minutes=10)
+
+    Delivery.objects.update(give_up_at=database_now(), due_at=database_now())
+    delivered()
+    hook.open()
+    make_due()
+    delivered()
+
+    assert statuses(name="day") == ["failed"] and statuses(name="night") == ["sent"]
+    assert hook.posted == []
+
+
+def test_the_second_route_gets_all_that_was_merged_as_one_message(hook: HookServer, smtp: MailServer) -> None:
+    hook.manner = "refuse"
+    second = make_recipient("night", OPS, gets_all=False, spacing=HALF_AN_HOUR)
+    make_recipient("day", hook.url, second=second, spacing=HALF_AN_HOUR)
+    for text in ("first", "second", "third"):
+        notify(text)
+    delivered()  # the first alone
+    Delivery.objects.filter(status="sent").update(sent_at=F("sent_at") - timedelta(hours=1))
+    make_due()
+    delivered()
+
+    assert statuses(name="night") == ["sent", "sent", "merged"]
+    assert [letter["Subject"] for letter in smtp.letters] == ["first", "2 notifications: second"]
+
+
+def test_what_waits_behind_a_dead_host_takes_the_second_route_untried(hook: HookServer) -> None:
+    hook.close()
+    second = make_recipient("night", gets_all=False)
+    make_recipient("day", hook.url, second=second)
+    deliverer = Deliverer()
+    notify("a")
+    delivered(deliverer)
+    notify("b")
+    plan()
+    Delivery.objects.filter(notification__text="b").update(give_up_at=database_now() - timedelta(seconds=1))
+    deliverer.breakers.retry_at = dict.fromkeys(deliverer.breakers.retry_at, time.monotonic() + 60)
+
+    delivered(deliverer)
+
+    assert statuses(notification__text="b") == ["failed", "sent"]
+    assert Delivery.objects.get(notification__text="b", name="day").attempts == 0
+
+
+def test_what_waited_while_no_process_ran_is_tried_before_it_is_given_up(hook: HookServer) -> None:
+    make_recipient(address=hook.url)
+    notify()
+    plan()
+    Delivery.objects.update(give_up_at=database_now() - timedelta(days=1))
+
+    delivered()
+
+    assert statuses() == ["sent"]
+
+
+def test_a_dead_host_does_not_delay_the_others(
+    hook: HookServer, smtp: MailServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook.manner = "silent"
+    make_recipient("slow", hook.url, gets_all=False)
+    make_recipient("ops", OPS)
+    deliverer = Deliverer()
+    for _ in range(20):
+        notify(to=["slow"])
+    notify("quick")
+    plan()
+
+    while not smtp.letters:
+        deliverer.look()
+        time.sleep(0.01)
+
+    assert deliverer.under_way <= deliver.THREADS
+    assert len(hook.posted) <= 3
+    assert statuses(name="slow").count("sent") == 0
+    hook.gate.set()
+    hook.close()
+
+
+def test_a_message_whose_process_died_is_unknown_or_repeated_when_its_lease_ends(hook: HookServer) -> None:
+    make_recipient("mail", OPS)
+    make_recipient("hook", hook.url)
+    notify()
+    plan()
+    claims = {job.channel for job in (claim_next([]), claim_next([])) if job}
+    assert claims == {"mail", "webhook"}
+
+    make_due()  # their leases as well
+    assert expire() == 2
+
+    assert statuses(name="mail") == ["unknown"] and statuses(name="hook") == ["pending"]
+
+
+def test_a_word_that_comes_after_the_lease_still_counts() -> None:
+    make_recipient("mail", OPS)
+    notify()
+    plan()
+    job = claim_next([])
+    assert job
+    make_due()
+    expire()
+
+    assert record(deliver.Result(job=job, outcome=deliver.Sent()))
+
+    assert statuses() == ["sent"]
+
+
+def test_a_word_of_another_claim_does_not_count() -> None:
+    make_recipient("mail", OPS)
+    notify()
+    plan()
+    job = claim_next([])
+    assert job
+    Delivery.objects.update(claim=uuid4())
+
+    for outcome in (deliver.Sent(), deliver.Refused(why="no"), deliver.NotNow(why="no"), deliver.Unknown(why="no")):
+        assert not record(deliver.Result(job=job, outcome=outcome))
+
+    assert statuses() == ["sending"]
+
+
+def test_a_claim_is_on_disk_before_anything_is_sent(hook: HookServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(
+        deliver, "failpoint", lambda name: seen.append(f"{name} {statuses()}") if name == "before_delivery" else None
+    )
+    make_recipient(address=hook.url)
+    notify()
+
+    delivered()
+
+    assert seen == ["before_delivery ['sending']"]
+
+
+def test_success_ends_the_failing_of_a_recipient(hook: HookServer) -> None:
+    hook.manner = "refuse"
+    make_recipient(address=hook.url)
+    notify()
+    delivered()
+    assert Recipient.objects.exclude(failing_since=None).exists()
+
+    hook.manner = "take"
+    notify()
+    delivered()
+
+    assert not Recipient.objects.exclude(failing_since=None).exists()
+
+
+def test_urgent_messages_go_first(hook: HookServer) -> None:
+    make_recipient(address=hook.url)
+    for number in range(10):
+        notify(str(number))
+    notify("now", urgency="high")
+    plan()
+
+    job = claim_next([])
+
+    assert job and job.message.subject == "now"
+
+
+def test_an_erased_text_is_not_sent(smtp: MailServer) -> None:
+    make_recipient(address=OPS)
+    notify("Ada's number is 7")
+    plan()
+    Notification.objects.update(text="(erased)")
+
+    delivered()
+
+    assert "Ada" not in text_of(smtp.letters[0])
+
+
+def test_an_address_that_no_key_decrypts_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "WAKEFUL_ENCRYPTION_KEYS", [])
+    make_recipient(address="https://example.com/", ciphertext=b"x")
+    notify()
+
+    delivered()
+
+    assert one().status == "pending"
+    assert one().error == "no key in WAKEFUL_ENCRYPTION_KEYS decrypts the address"

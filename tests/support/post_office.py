@@ -1,0 +1,187 @@
+"""Servers that take mail and webhooks, over real sockets, and behave as they are told."""
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from email import message_from_bytes, policy
+from email.message import EmailMessage
+from typing import Literal, cast
+
+Manner = Literal[
+    "take", "refuse", "later", "silent", "cut", "slow", "hang up", "greylist", "drip", "redirect", "gateway"
+]
+
+
+@dataclass
+class Posted:
+    """What a webhook receiver got."""
+
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class Server:
+    """Listens on a port of its own; each connection has a thread. `manner` may change at any time; `closed` refuses."""
+
+    def __init__(self) -> None:
+        self.manner: Manner = "take"
+        self.connections = 0
+        self.gate = threading.Event()  # what is silent is silent until then
+        self.listening = self._listen(0)
+        self.port = self.listening.getsockname()[1]
+
+    def _listen(self, port: int) -> socket.socket:
+        listening = socket.create_server(("127.0.0.1", port))
+        threading.Thread(target=self._accept, args=[listening], daemon=True).start()
+        return listening
+
+    def close(self) -> None:
+        """As a server that was killed: nobody listens."""
+        with suppress(OSError):
+            self.listening.shutdown(socket.SHUT_RDWR)
+        self.listening.close()
+
+    def open(self) -> None:
+        self.listening = self._listen(self.port)
+
+    def _accept(self, listening: socket.socket) -> None:
+        while True:
+            try:
+                peer, _ = listening.accept()
+            except OSError:
+                return
+            self.connections += 1
+            threading.Thread(target=self._serve, args=[peer], daemon=True).start()
+
+    def _serve(self, peer: socket.socket) -> None:
+        with suppress(OSError, ValueError), peer:
+            if self.manner == "hang up":
+                return
+            self.talk(peer)
+
+    def talk(self, peer: socket.socket) -> None:
+        raise NotImplementedError
+
+
+class MailServer(Server):
+    """Manners: `refuse` the receiver for good, `later` (421), `greylist` (451), `cut` after the letter was taken, `silent` after
+    it, `drip` the answer."""
+
+    def __init__(self) -> None:
+        self.letters: list[EmailMessage] = []
+        super().__init__()
+
+    @property
+    def url(self) -> str:
+        return f"smtp://127.0.0.1:{self.port}/?tls=none&from=wakeful@example.com"
+
+    def talk(self, peer: socket.socket) -> None:
+        lines = peer.makefile("rb")
+
+        def say(text: str) -> None:
+            peer.sendall(f"{text}\r\n".encode())
+
+        say("220 here" if self.manner != "later" else "421 not now")
+        for raw in lines:
+            verb = raw.decode().strip().upper()[:4]
+            match verb:
+                case "RCPT" if self.manner == "refuse":
+                    say("550 no such user <ops@example.com>")
+                case "RCPT" if self.manner == "greylist":
+                    say("451 come back")
+                case "DATA":
+                    say("354 go on")
+                    if not self._take(lines, say):
+                        return
+                case "QUIT":
+                    say("221 bye")
+                    return
+                case _:
+                    say("250 well")
+
+    def _take(self, lines: object, say: Callable[[str], None]) -> bool:
+        content = b""
+        for raw in cast("Iterator[bytes]", lines):
+            if raw == b".\r\n":
+                break
+            content += raw.removeprefix(b".") if raw.startswith(b"..") else raw
+        self.letters.append(cast(EmailMessage, message_from_bytes(content, policy=policy.default)))
+        if self.manner == "cut":
+            return False
+        if self.manner in ("silent", "drip"):
+            while self.manner == "drip" and not self.gate.wait(0.05):
+                say("250-wait")
+            self.gate.wait(60)
+            return False
+        say("250 taken")
+        return True
+
+
+STATUSES = {"take": 204, "refuse": 410, "later": 503, "slow": 200, "redirect": 302, "gateway": 504, "greylist": 429}
+
+
+class HookServer(Server):
+    """Manners: `refuse` (410), `later` (503), `greylist` (429 with Retry-After), `gateway` (504), `redirect`, `cut` after the body
+    was read, `silent` after it, `slow`."""
+
+    def __init__(self) -> None:
+        self.posted: list[Posted] = []
+        super().__init__()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/hook"
+
+    @property
+    def ids(self) -> list[str]:
+        return [one.headers["webhook-id"] for one in self.posted]
+
+    def talk(self, peer: socket.socket) -> None:
+        lines = peer.makefile("rb")
+        path = lines.readline().decode().split(" ")[1]
+        headers = {}
+        while (line := lines.readline().decode().strip()) != "":
+            name, _, value = line.partition(": ")
+            headers[name.lower()] = value
+        body = lines.read(int(headers["content-length"]))
+        self.posted.append(Posted(path=path, headers=headers, body=body))
+        if self.manner == "cut":
+            return
+        if self.manner == "silent":
+            self.gate.wait(60)
+            return
+        if self.manner == "slow":
+            time.sleep(0.3)
+        status = STATUSES[self.manner]
+        more = "Retry-After: 7\r\n" if self.manner == "greylist" else ""
+        more += "Location: http://127.0.0.1:1/\r\n" if self.manner == "redirect" else ""
+        peer.sendall(f"HTTP/1.1 {status} x\r\n{more}Content-Length: 0\r\nConnection: close\r\n\r\n".encode())
+
+
+@contextmanager
+def taking_mail() -> Iterator[MailServer]:
+    server = MailServer()
+    try:
+        yield server
+    finally:
+        server.gate.set()
+        server.close()
+
+
+@contextmanager
+def taking_hooks() -> Iterator[HookServer]:
+    server = HookServer()
+    try:
+        yield server
+    finally:
+        server.gate.set()
+        server.close()
+
+
+def text_of(letter: EmailMessage) -> str:
+    return re.sub(r"\r\n", "\n", cast(str, letter.get_content())).strip()
