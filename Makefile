@@ -15,7 +15,7 @@ export PYTHONUNBUFFERED := 1
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-# Clients of model providers besides OpenAI's, and of MCP servers: `make run EXTRAS="anthropic mcp"`.
+# Clients of model providers besides OpenAI's, of MCP servers, and apprise: `make run EXTRAS="anthropic apprise"`.
 run: .venv/runtime $(EXTRAS:%=.venv/extra-%) ## the whole stack with demo data: PostgreSQL, Valkey, web, beat, dispatcher, worker
 	@exec $(PY) manage.py up --demo
 
@@ -74,7 +74,7 @@ lock: ## write the lock files anew from pyproject.toml, with the oldest Python w
 		"requirements-bench.lock -c requirements-dev.lock --extra embedded --extra dev --extra bench"; do set -- $$lock; file=$$1; shift; \
 		CUSTOM_COMPILE_COMMAND="make lock" .wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_ARGS) -o $$file "$$@" pyproject.toml || exit 1; done
-	@for extra in anthropic bedrock google groq mcp mistral; do .wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
+	@for extra in anthropic apprise bedrock google groq mcp mistral; do .wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_ARGS) -c requirements.lock --extra $$extra -o .wakeful/lock/$$extra pyproject.toml && \
 		$(PY) deploy/extras/lock.py .wakeful/lock/$$extra requirements.lock > deploy/extras/$$extra.lock || exit 1; done
 

@@ -11,6 +11,7 @@ from runs.api.agents import AgentResource
 from runs.api.approvals import ApprovalResource
 from runs.api.budgets import BudgetResource
 from runs.api.checklists import ChecklistResource
+from runs.api.notifications import DeliveryResource, NotificationResource, RecipientResource
 from runs.api.queues import QueueResource
 from runs.api.runs import RunResource
 from triggers.api.backfills import BackfillResource
@@ -30,6 +31,9 @@ router.register("budgets", BudgetResource)
 router.register("checklists", ChecklistResource)
 router.register("agents", AgentResource, basename="agent")
 router.register("queues", QueueResource, basename="queue")
+router.register("notifications", NotificationResource)
+router.register("deliveries", DeliveryResource)
+router.register("recipients", RecipientResource)
 router.register("triggers", TriggerResource)
 router.register("schedules", ScheduleResource)
 router.register("backfills", BackfillResource)

@@ -83,8 +83,8 @@ class Look:
     inside: Mapping[str, timedelta]
     outside: timedelta | None
     slow: timedelta | None
-    notifications: timedelta | None
     lease_expiry: timedelta | None
+    notifications: timedelta | None = None  # to plan or to send
     at: datetime = BEGINNING  # the time of this look
     outbox: Mapping[str, timedelta] = field(default_factory=dict)  # of every known topic
     again: timedelta | None = None  # when to look from the beginning, after a look by a hint

@@ -110,6 +110,15 @@ UNFOLD: dict[str, Any] = {
             ],
         },
         {
+            "models": ["runs.notification", "runs.delivery", "runs.recipient", "runs.recipientgroup"],
+            "items": [
+                _tab("Notifications", "runs_notification_changelist", "runs.notification"),
+                _tab("Deliveries", "runs_delivery_changelist", "runs.delivery"),
+                _tab("Recipients", "runs_recipient_changelist", "runs.recipient"),
+                _tab("Groups", "runs_recipientgroup_changelist", "runs.recipientgroup"),
+            ],
+        },
+        {
             "models": ["runs.budget", "runs.modelprice"],
             "items": [
                 _tab("Budgets", "runs_budget_changelist", "runs.budget"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -66,7 +66,7 @@ def create_recipient(*, name: str, address: str, by: str, **rules: Any) -> Recip
         _require_free(name)
         recipient = Recipient(name=name, **_place_of(address))
         _apply(recipient, rules)
-        _write(recipient)
+        recipient.save()
         audit.record(by, "create", recipient, name=name, **_shown(rules))
     return recipient
 
@@ -85,7 +85,7 @@ def change_recipient(recipient_id: int, *, by: str, address: str | None = None, 
             for field, value in _place_of(address).items():
                 setattr(recipient, field, value)
         _apply(recipient, rules)
-        _write(recipient)
+        recipient.save()
         audit.record(by, "change", recipient, address_changed=address is not None, **_shown(rules))
     return recipient
 
@@ -234,19 +234,32 @@ def _apply(recipient: Recipient, rules: Mapping[str, Any]) -> None:
     for field, value in rules.items():
         setattr(recipient, field, value)
     _named(recipient.name)
+    if faults := dict(_faults(recipient)):
+        raise ValidationError(faults)
+
+
+def _faults(recipient: Recipient) -> Iterator[tuple[str, str]]:
+    """Fields, and the fix of each. The constraints of the table say the same."""
     try:
         _zone(recipient.zone)
     except (ZoneInfoNotFoundError, ValueError):
-        raise ValidationError(
-            {"zone": f"{recipient.zone!r} is no time zone; write one such as Europe/Vienna"}
-        ) from None
-
-
-def _write(recipient: Recipient) -> None:
-    recipient.full_clean(
-        exclude=["address", "ciphertext", "channel", "host", "created_at", "second"], validate_unique=False
-    )
-    recipient.save()
+        yield "zone", f"{recipient.zone!r} is no time zone. Write one such as Europe/Vienna."
+    if (recipient.quiet_from is None) != (recipient.quiet_until is None):
+        yield "quiet_until", "Set both quiet hours, or neither."
+    elif recipient.quiet_from is not None and recipient.quiet_from == recipient.quiet_until:
+        yield (
+            "quiet_until",
+            "Quiet hours that end when they begin are none. Set another time, or make the recipient inactive.",
+        )
+    if recipient.digest_hour is not None and not 0 <= recipient.digest_hour <= 23:
+        yield "digest_hour", "Write an hour from 0 to 23."
+    if recipient.least_urgency not in Notification.Urgency.values:
+        yield "least_urgency", "Write low, normal or high."
+    for field in ("spacing", "repeat_after", "second_after"):
+        if getattr(recipient, field) < timedelta():
+            yield field, "Write a duration of 0 or more."
+    if recipient.second is not None and recipient.second.pk == recipient.pk:
+        yield "second", "A recipient cannot be its own second route. Choose another one, or none."
 
 
 def _named(name: str) -> str:

@@ -7,7 +7,19 @@ from django.urls import reverse
 from django.utils import timezone
 
 from runs.actions.checklists import ItemEdit, create_checklist
-from runs.models import Alarm, Attempt, AuditEntry, Budget, ModelPrice, Notification, Run, Worker
+from runs.models import (
+    Alarm,
+    Attempt,
+    AuditEntry,
+    Budget,
+    Delivery,
+    ModelPrice,
+    Notification,
+    Recipient,
+    RecipientGroup,
+    Run,
+    Worker,
+)
 from runs.states import RunStatus
 from tests.support.journals import make_approval, make_step
 from tests.support.runs import make_run
@@ -76,6 +88,8 @@ def make_one_of_each(number: int) -> dict[str, Any]:
     run = make_failed_run(trigger)
     make_step(run, f"step-{number}")
     token: ApiToken = create_token(f"token-{number}", ["runs.view_run"], by="test")[0]
+    told = Notification.objects.create(sender="greeter", text=f"Hello {number}", run_id=run.pk)
+    recipient = Recipient.objects.create(name=f"ops-{number}", address="inbox:ops", channel="inbox")
     return {
         "triggers_source": make_source(f"source-{number}"),
         "triggers_trigger": trigger,
@@ -91,6 +105,11 @@ def make_one_of_each(number: int) -> dict[str, Any]:
         "runs_budget": Budget.objects.create(scope="agent", name=f"agent-{number}", period="day", measure="usd", cap=5),
         "runs_modelprice": ModelPrice.objects.create(model=f"model-{number}", input=1, output=2),
         "runs_alarm": Alarm.objects.create(name=f"alarm-{number}", severity="bad", text="Late.", remedy="Hurry."),
-        "runs_notification": Notification.objects.create(sender="greeter", text=f"Hello {number}", run_id=run.pk),
+        "runs_notification": told,
+        "runs_recipient": recipient,
+        "runs_recipientgroup": RecipientGroup.objects.create(name=f"office-{number}"),
+        "runs_delivery": Delivery.objects.create(
+            notification=told, recipient=recipient, name=recipient.name, status="sent", channel="inbox", sent_at=now
+        ),
         "runs_auditentry": AuditEntry.objects.create(by="test", action="look", kind="run", object_id=str(run.pk)),
     }

@@ -110,7 +110,7 @@ class MailServer(Server):
             if raw == b".\r\n":
                 break
             content += raw.removeprefix(b".") if raw.startswith(b"..") else raw
-        self.letters.append(cast(EmailMessage, message_from_bytes(content, policy=policy.default)))
+        self.letters.append(message_from_bytes(content, policy=policy.default))
         if self.manner == "cut":
             return False
         if self.manner in ("silent", "drip"):

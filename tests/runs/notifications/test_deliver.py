@@ -14,6 +14,7 @@ from runs.db.sql import database_now
 from runs.models import Delivery, Notification, Recipient
 from runs.notifications import deliver
 from runs.notifications.channels import mail
+from runs.notifications.channels.channel import NotNow, Refused, Sent, Unknown
 from runs.notifications.deliver import Deliverer, claim_next, expire, record
 from runs.notifications.plan import plan
 from tests.support.notifying import delivered, make_due, make_recipient, notify, statuses
@@ -326,7 +327,7 @@ def test_a_word_that_comes_after_the_lease_still_counts() -> None:
     make_due()
     expire()
 
-    assert record(deliver.Result(job=job, outcome=deliver.Sent()))
+    assert record(deliver.Result(job=job, outcome=Sent()))
 
     assert statuses() == ["sent"]
 
@@ -339,7 +340,7 @@ def test_a_word_of_another_claim_does_not_count() -> None:
     assert job
     Delivery.objects.update(claim=uuid4())
 
-    for outcome in (deliver.Sent(), deliver.Refused(why="no"), deliver.NotNow(why="no"), deliver.Unknown(why="no")):
+    for outcome in (Sent(), Refused(why="no"), NotNow(why="no"), Unknown(why="no")):
         assert not record(deliver.Result(job=job, outcome=outcome))
 
     assert statuses() == ["sending"]

@@ -1,0 +1,26 @@
+"""The groups viewer, operator and approver may see deliveries and recipients; operators resolve and acknowledge, and send tests.
+A group that was deleted stays so."""
+
+from typing import Any
+
+from django.apps import apps as installed
+from django.contrib.auth.management import create_permissions
+from django.db import migrations
+
+SEEN = ("view_delivery", "view_recipient", "view_recipientgroup")
+DONE = ("resolve_delivery", "acknowledge_delivery", "test_recipient")
+
+
+def give(apps: Any, schema_editor: Any) -> None:
+    database = schema_editor.connection.alias
+    create_permissions(installed.get_app_config("runs"), verbosity=0, using=database, apps=apps)
+    known = apps.get_model("auth", "Permission").objects.using(database).filter(content_type__app_label="runs")
+    groups = apps.get_model("auth", "Group").objects.using(database)
+    for name, codenames in (("viewer", SEEN), ("operator", SEEN + DONE), ("approver", SEEN)):
+        for group in groups.filter(name=name):
+            group.permissions.add(*known.filter(codename__in=codenames))
+
+
+class Migration(migrations.Migration):
+    dependencies = [("config", "0002_login_failures"), ("runs", "0003_notifications")]
+    operations = [migrations.RunPython(give, migrations.RunPython.noop)]
