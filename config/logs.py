@@ -51,6 +51,8 @@ def configuration(*, format: str, level: str) -> dict[str, Any]:
             # Each ring of the doorbell would be two lines; Wakeful logs the runs itself.
             "celery.app.trace": {"level": "WARNING"},
             "celery.worker.strategy": {"level": "WARNING"},
+            # It writes the address of each request, and the path of a webhook is often a secret.
+            "httpx2": {"level": "WARNING"},
             "django.server": {"handlers": [], "propagate": True},
         },
     }

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import Any
 
 import httpx2 as httpx
@@ -52,7 +53,8 @@ async def _post(
     url: str, body: bytes, headers: Mapping[str, str], connect: float, whole: float, progress: _Progress
 ) -> Answer:
     async with asyncio.timeout(whole):
-        async with httpx.AsyncClient(timeout=httpx.Timeout(whole, connect=connect), follow_redirects=False) as client:
+        limits = httpx.Timeout(whole, connect=connect)
+        async with httpx.AsyncClient(verify=_tls(), timeout=limits, follow_redirects=False) as client:
             request = client.build_request(
                 "POST", url, content=body, headers={"User-Agent": "wakeful", **headers}, extensions={"trace": progress}
             )
@@ -61,6 +63,12 @@ async def _post(
                 return Answer(status=response.status_code, after=_pause(response.headers.get("retry-after", "")))
             finally:
                 await response.aclose()
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Reading the certificates takes longer than a request."""
+    return httpx.create_ssl_context()
 
 
 def _pause(said: str) -> timedelta | None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import urldefrag
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cryptography.fernet import InvalidToken
@@ -53,7 +54,11 @@ def address_of(recipient: Recipient) -> str:
     """The whole address. Raises InvalidToken or ImproperlyConfigured if no key can decrypt it."""
     if recipient.is_from_settings:
         return str(settings.WAKEFUL_NOTIFY_TO)
-    return recipient.address if recipient.ciphertext is None else decrypt(recipient.ciphertext).decode()
+    if recipient.ciphertext is None:
+        return recipient.address
+    address = decrypt(recipient.ciphertext).decode()
+    know(*urldefrag(address))
+    return address
 
 
 # What operators do

@@ -244,3 +244,13 @@ def test_a_recipient_is_not_its_own_second_route() -> None:
 
     with pytest.raises(ValidationError, match="own second route"):
         change_recipient(recipient.pk, by="ada", second=recipient)
+
+
+def test_the_address_of_a_webhook_stands_in_no_log(capfd: pytest.CaptureFixture[str]) -> None:
+    with taking_hooks() as server:
+        create_recipient(name="ops", address=f"{server.url}/very-secret", spacing=timedelta(), by="ada")
+        notify()
+        delivered()
+
+    assert server.posted[0].path == "/hook/very-secret"
+    assert "very-secret" not in "".join(capfd.readouterr())

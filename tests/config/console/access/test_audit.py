@@ -16,12 +16,13 @@ from config.api import router
 from config.console.parts.panel import Panel
 from runs.actions.checklists import ItemEdit, create_checklist
 from runs.actions.stop_agents import stop_agents
-from runs.models import NIL, AuditEntry, Budget, ModelPrice
+from runs.models import NIL, AuditEntry, Budget, Delivery, ModelPrice
 from runs.queues.pause import EVERY, pause
 from tests.config.console.test_actions import choose, press
 from tests.support.api import Api
 from tests.support.console import make_failed_run, make_one_of_each, make_schedule, make_source
 from tests.support.journals import make_approval
+from tests.support.notifying import make_recipient, notify
 from tests.support.runs import make_run
 from tests.support.triggers import make_event, make_paused_trigger, make_trigger
 from triggers.models import Decision, Source, Trigger
@@ -71,6 +72,10 @@ def failed() -> Any:
 
 def uncertain() -> Any:
     return make_run(status="uncertain", started_at=timezone.now())
+
+
+def unknown_delivery() -> Any:
+    return Delivery.objects.create(notification=notify(), recipient=make_recipient(), name="ops", status="unknown")
 
 
 def pending() -> Any:
@@ -269,6 +274,9 @@ API: dict[str, Door] = {
     "budgets partial_update": send("patch", "budgets/{}/", {"cap": "6"}, make=budget),
     "budgets destroy": send("delete", "budgets/{}/", None, make=budget),
     "budgets allow": call("budgets/{}/allow/", {"amount": "1"}, make=budget),
+    "deliveries resolve": call("deliveries/{}/resolve/", {"outcome": "arrived"}, make=unknown_delivery),
+    "deliveries acknowledge": call("deliveries/{}/acknowledge/", make=unknown_delivery),
+    "recipients test": call("recipients/{}/test/", make=make_recipient),
     "triggers fire": call("triggers/greeter/fire/", make=make_trigger),
     "triggers pause": call("triggers/greeter/pause/", make=make_trigger),
     "triggers resume": call("triggers/greeter/resume/", make=make_paused_trigger),

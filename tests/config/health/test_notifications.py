@@ -1,0 +1,88 @@
+"""Recipients that cannot be reached, deliveries of unknown outcome and unknown names are problems, and alarms that do not loop."""
+
+import pytest
+
+from config.health.alarms import update_alarms
+from config.health.problems import Problem, problems
+from config.health.situation import look
+from runs.models import Alarm, Delivery, Notification, Recipient
+from tests.config.health.test_metrics import scrape
+from tests.support.notifying import delivered, make_recipient, notify
+from tests.support.post_office import taking_hooks
+
+pytestmark = pytest.mark.django_db
+
+
+def found(name: str) -> Problem | None:
+    return next((problem for problem in problems(look()) if problem.name == name), None)
+
+
+def test_a_recipient_that_cannot_be_reached_is_one_alarm_until_something_arrives() -> None:
+    with taking_hooks() as server:
+        server.manner = "refuse"
+        make_recipient("ops", server.url)
+        notify("a")
+        delivered()
+
+        for _ in range(3):
+            update_alarms()
+            delivered()
+        alarm = Alarm.objects.get(name="unreachable:ops")
+        assert alarm.severity == "bad" and "it answered 410" in alarm.text
+        # Its own notification is not sent where nothing arrives, and its failure is no second alarm.
+        assert len(server.posted) == 1
+        told = Delivery.objects.get(notification__topic__startswith="alarm:unreachable:ops")
+        assert told.reason == "it says that this recipient cannot be reached"
+
+        server.manner = "take"
+        notify("b")
+        delivered()
+        update_alarms()
+    assert Alarm.objects.get(name="unreachable:ops").ended_at is not None
+
+
+def test_with_a_second_route_it_is_a_warning() -> None:
+    with taking_hooks() as server:
+        server.manner = "refuse"
+        make_recipient("ops", server.url, second=make_recipient("night", gets_all=False))
+        notify()
+        delivered()
+
+    problem = found("unreachable:ops")
+    assert problem and problem.severity == "warning" and "night gets them instead" in problem.text
+
+
+def test_deliveries_of_unknown_outcome_are_a_problem_until_they_are_resolved() -> None:
+    make_recipient()
+    notify()
+    delivered()
+    Delivery.objects.update(status="unknown")
+    problem = found("unknown-deliveries")
+    assert problem and problem.text.startswith("1 delivery is of unknown outcome")
+
+    Delivery.objects.update(status="sent")
+    assert found("unknown-deliveries") is None
+
+
+def test_a_name_that_does_not_exist_is_a_problem_until_it_does() -> None:
+    notify(to=["opps"])
+    delivered()
+    assert found("unknown-recipient:opps")
+
+    Recipient.objects.create(name="opps", address="inbox:x", channel="inbox")
+    assert found("unknown-recipient:opps") is None
+
+
+def test_metrics_count_deliveries_by_status() -> None:
+    make_recipient()
+    make_recipient("high", least_urgency="high")
+    notify("a")
+    delivered()
+    notify("b")
+
+    metrics = scrape()
+
+    assert metrics["wakeful_notification_deliveries", "sent"] == 1
+    assert metrics["wakeful_notification_deliveries", "suppressed"] == 1
+    assert metrics["wakeful_notifications_unplanned",] == 1
+    assert Notification.objects.count() == 2
