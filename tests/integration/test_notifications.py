@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.post_office import HookServer, MailServer, taking_hooks, taking_mail
 from tests.support.stack import Stack, StackMaker, eventually
+from tests.support.triggers import make_trigger
 
 INSERT = "INSERT INTO runs_notification (sender, urgency, text) VALUES ('greeter', 'normal', 'Hello') RETURNING id"
 LEASE_ENDS = "UPDATE runs_delivery SET due_at = now() WHERE status = 'sending' RETURNING id"
@@ -30,7 +31,9 @@ def statuses(stack: Stack) -> list[str]:
 
 def test_two_settings_bring_an_agents_message_by_mail(make_stack: StackMaker, smtp: MailServer) -> None:
     env = {"EMAIL_URL": smtp.url, "WAKEFUL_NOTIFY_TO": "mailto:ops@example.com", "WAKEFUL_DEMO": "1"}
-    stack = make_stack(env=env, agents=True)
+    stack = make_stack(env=env)
+    with stack.orm():
+        make_trigger("reminder")
     stack.start("dispatcher")
     stack.start("worker", concurrency=1)
 
