@@ -29,6 +29,7 @@ LOCK = 0x57AE  # of two-integer advisory locks
 TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s::int, 0)"
 WAIT_FOR_LOCK = "SELECT pg_advisory_xact_lock(%s::int, 0)"
 BATCH = 200  # notifications of one transaction
+ROWS = 1_000  # of one statement: it may have 65,535 parameters
 GIVE_UP = timedelta(days=1)  # without a second route
 KNOWN_SHOWN = 10
 UNKNOWN = "unknown recipient"
@@ -181,7 +182,8 @@ class Planner:
 
     def write(self) -> None:
         # Carriers first: `merged_into` refers to them.
-        Delivery.objects.bulk_create(sorted(self.made, key=lambda one: one.merged_into_id is not None))
+        carriers_first = sorted(self.made, key=lambda one: one.merged_into_id is not None)
+        Delivery.objects.bulk_create(carriers_first, batch_size=ROWS)
 
 
 def patience(recipient: Recipient) -> timedelta:

@@ -222,6 +222,16 @@ def test_the_database_refuses_deliveries_that_make_no_sense(wrong: dict[str, Any
         Delivery.objects.create(notification=notification, recipient=recipient, name="ops", **wrong)
 
 
+def test_many_recipients_of_many_notifications_are_planned_at_once() -> None:
+    for number in range(100):
+        make_recipient(str(number), spacing=HALF_AN_HOUR)
+    for number in range(40):
+        notify(str(number))
+
+    assert plan() == 40
+    assert Delivery.objects.count() == 4000
+
+
 def test_a_notification_goes_with_its_deliveries() -> None:
     make_recipient(spacing=HALF_AN_HOUR)
     for text in "abc":
