@@ -58,8 +58,8 @@ INSERT INTO triggers_decision (event_id, trigger_id, replay_id, outcome, reason,
 SELECT event, %(trigger)s::uuid, %(nil)s::uuid, 'overlap', 'a run of its key was live', run, moment + interval '20 ms'
 """
 NOTES = """
-INSERT INTO runs_notification (sender, run_id, urgency, text, created_at)
-SELECT trigger, run, 'normal', 'Invoice ' || n || ' is overdue', moment + interval '35 ms'
+INSERT INTO runs_notification (sender, run_id, urgency, text, created_at, planned_at)
+SELECT trigger, run, 'normal', 'Invoice ' || n || ' is overdue', moment + interval '35 ms', moment + interval '40 ms'
 """
 AUDIT = """
 INSERT INTO runs_auditentry (by, action, kind, object_id, detail, at)

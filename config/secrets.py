@@ -4,16 +4,20 @@ import os
 import re
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urldefrag, urlsplit
 
 from django.conf import settings
+
+from runs.notifications.channels.channel import channel_of
 
 NAMES = re.compile(r"(KEY|KEYS|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS|DSN|URL)$", re.IGNORECASE)
 
 
 def secrets_of_settings() -> Iterator[str]:
     for knob in settings.KNOBS:
-        if knob.secret:
+        if knob.name == "WAKEFUL_NOTIFY_TO":
+            yield from secrets_of_address(knob.value)
+        elif knob.secret:
             yield from texts_in(knob.value)
 
 
@@ -22,6 +26,13 @@ def secrets_of_environment() -> Iterator[str]:
     for name, value in os.environ.items():
         if NAMES.search(name) and not value.startswith("/"):  # the path of a file is none
             yield from passwords_in(value) if name.upper().endswith("URL") else texts_in(value)
+
+
+def secrets_of_address(address: str) -> Iterator[str]:
+    """Of a recipient: the whole address, unless it is shown as a whole, like that of a mailbox."""
+    channel = channel_of(address)
+    if channel is not None and channel.shown(address) != address:
+        yield from (address, *urldefrag(address))
 
 
 def texts_in(value: Any) -> Iterator[str]:

@@ -35,7 +35,7 @@ class MailServer:
         if unknown := set(options) - {"tls", "from"}:
             raise ValueError(f"it has an option {min(unknown)!r}; there are tls and from")
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
-        # A password is not sent over an open line unless somebody says so.
+        # A password is not sent without TLS unless tls=none asks for that.
         usual = "ssl" if parts.scheme == "smtps" else "starttls" if password else "offered"
         tls = options.get("tls", usual)
         if tls not in TLS or (parts.scheme == "smtps" and tls != "ssl"):

@@ -30,8 +30,9 @@ from runs.failpoints import failpoint
 from runs.models import Delivery, Notification, Recipient
 from runs.notifications.breaker import Breakers
 from runs.notifications.channels.channel import NotNow, Outcome, Refused, Sent, Unknown, channels
+from runs.notifications.lock import lock_planning
 from runs.notifications.message import Item, Message
-from runs.notifications.plan import lock_planning, plan, take_second_route
+from runs.notifications.plan import plan, take_second_route
 from runs.notifications.recipients import address_of
 from runs.ports import ports
 
@@ -53,7 +54,7 @@ UPDATE runs_delivery SET status = 'sending', claim = %(claim)s::uuid, attempts =
 FROM (
   SELECT delivery.id, recipient.channel FROM runs_delivery delivery JOIN runs_recipient recipient ON recipient.id = delivery.recipient_id
   WHERE delivery.status IN ('pending', 'held') AND delivery.due_at <= (SELECT clock_timestamp())
-    AND recipient.host <> ALL(%(full)s::text[])
+    AND recipient.host <> ALL(%(full)s::text[]) AND recipient.channel = ANY(%(known)s::text[])
   ORDER BY delivery.is_urgent DESC, delivery.due_at LIMIT 1 FOR UPDATE OF delivery SKIP LOCKED) due
 WHERE runs_delivery.id = due.id
 RETURNING runs_delivery.id
@@ -190,7 +191,9 @@ def claim_next(full: Sequence[str]) -> Job | None:
         claim = uuid4()
         with transaction.atomic():
             fetch(ON_DISK)
-            found = fetch(CLAIM, {"claim": claim, "lease": LEASE, "full": list(full)})
+            # A newer version may have more channels.
+            asked = {"claim": claim, "lease": LEASE, "full": list(full), "known": list(channels())}
+            found = fetch(CLAIM, asked)
         if not found:
             return None
         failpoint("after_delivery_claim")

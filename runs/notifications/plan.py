@@ -17,17 +17,15 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from runs.alarms import topic_of
-from runs.db.sql import database_now, execute, fetch
+from runs.db.sql import database_now, fetch
 from runs.failpoints import failpoint
 from runs.models import Delivery, Notification, Recipient, RecipientGroup
+from runs.notifications.lock import try_lock
 from runs.notifications.policy import ORDER, History, Hold, Merge, News, Said, Send, Suppress, Verdict, decide
 from runs.notifications.recipients import rules_of, sync_settings
 
 log = structlog.get_logger(__name__)
 
-LOCK = 0x57AE  # of two-integer advisory locks
-TRY_LOCK = "SELECT pg_try_advisory_xact_lock(%s::int, 0)"
-WAIT_FOR_LOCK = "SELECT pg_advisory_xact_lock(%s::int, 0)"
 BATCH = 200  # notifications of one transaction
 ROWS = 1_000  # of one statement: it may have 65,535 parameters
 GIVE_UP = timedelta(days=1)  # without a second route
@@ -194,8 +192,7 @@ def patience(recipient: Recipient) -> timedelta:
 def plan(limit: int = BATCH) -> int:
     """Plan the next notifications; returns how many. 0 also while another process plans."""
     with transaction.atomic():
-        [(is_mine,)] = fetch(TRY_LOCK, [LOCK])
-        if not is_mine:
+        if not try_lock():
             return 0
         unplanned = Notification.objects.select_for_update(skip_locked=True).filter(planned_at=None)
         notifications = list(unplanned.order_by("created_at", "id")[:limit])
@@ -232,8 +229,3 @@ def take_second_route(delivery: Delivery) -> bool:
     planner.write()
     log.info("delivery.second_route", delivery=str(delivery.pk), recipient=desk.recipient.name)
     return not isinstance(verdict, Suppress)
-
-
-def lock_planning() -> None:
-    """Wait until no other transaction plans."""
-    execute(WAIT_FOR_LOCK, [LOCK])

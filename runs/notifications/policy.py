@@ -102,7 +102,7 @@ def decide(rules: Rules, news: News, history: History, now: datetime) -> Verdict
     if ORDER[news.urgency] < ORDER[rules.least_urgency]:
         return Suppress(reason=f"urgency {news.urgency} is below {rules.least_urgency}")
     if news.topic and history.said and _is_known(rules, news, history.said, now):
-        return Suppress(reason=f"nothing new about {news.topic!r}")
+        return Suppress(reason="nothing new about its topic")
     if news.is_urgent:
         return Send()
     if history.held_until:

@@ -22,6 +22,7 @@ from runs.encryption import decrypt, encrypt, keys, place_of_key
 from runs.exceptions import IllegalState
 from runs.models import Delivery, Notification, Recipient, RecipientGroup
 from runs.notifications.channels.channel import channel_of, fault_of
+from runs.notifications.lock import lock_planning
 from runs.notifications.policy import QuietHours, Rules
 from runs.notifications.waiting import suppress_waiting
 
@@ -99,6 +100,7 @@ def change_recipient(recipient_id: int, *, by: str, address: str | None = None, 
 def remove_recipient(recipient_id: int, *, by: str) -> None:
     """Its deliveries stay, without it; those that wait are suppressed."""
     with transaction.atomic():
+        lock_planning()
         recipient = Recipient.objects.select_for_update().get(pk=recipient_id)
         if recipient.is_from_settings:
             raise IllegalState(f"the recipient comes from {OF_SETTINGS}: unset it", "from settings")

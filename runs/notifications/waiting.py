@@ -4,12 +4,14 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from runs.models import Delivery
+from runs.notifications.lock import lock_planning
 
 WAITING = (Delivery.Status.PENDING, Delivery.Status.HELD)
 
 
 def suppress_waiting(which: Q, *, reason: str) -> int:
     """Suppress those that wait, and what is merged into them, in the caller's transaction; returns how many."""
+    lock_planning()
     carriers = list(Delivery.objects.select_for_update().filter(which, status__in=WAITING).values_list("id", flat=True))
     ended = {
         "status": Delivery.Status.SUPPRESSED,

@@ -70,6 +70,32 @@ def test_notices_are_kept_in_order_with_their_urgency() -> None:
     ]
 
 
+def test_a_notice_names_its_topic_its_recipients_and_its_link() -> None:
+    run = a_run()
+
+    run.notify("90 %", topic="disk", to="ops", link="https://example.com/d")
+    run.notify("95 %", to=["ops", "ada", "ops"])
+
+    first, second = run.effects.notices
+    assert (first.topic, first.to, first.link) == ("disk", ("ops",), "https://example.com/d")
+    assert (second.topic, second.to, second.link) == ("", ("ops", "ada"), "")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"topic": "x" * 201}, "topic must be a text of at most 200"),
+        ({"topic": 7}, "topic must be a text"),
+        ({"to": [""]}, "must be a name, or names, of recipients"),
+        ({"to": [7]}, "must be a name, or names, of recipients"),
+        ({"link": "javascript:alert(1)"}, "does not begin with https:// or http://"),
+    ],
+)
+def test_a_notice_that_makes_no_sense_is_refused(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        a_run().notify("fire", **wrong)
+
+
 def test_an_unknown_urgency_is_refused() -> None:
     urgency: Any = "panic"
 

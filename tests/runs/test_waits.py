@@ -150,7 +150,8 @@ def test_a_cancelled_wait_is_closed_and_a_requeue_opens_it_again(lab: Lab) -> No
     run = lab.go_on(run)
 
     assert (run.status, Wait.objects.get().status, Wait.objects.get().due_at) == ("waiting", "open", due_at)
-    assert Notification.objects.count() == 1
+    link = f"approval:{Approval.objects.get().pk}"
+    assert list(Notification.objects.values_list("topic", "link")) == [(link, link)]
     decide(Approval.objects.get().id, decision="approve", by="ada")
     assert lab.go_on(run).status == "succeeded"
 

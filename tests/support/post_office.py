@@ -41,7 +41,7 @@ class Server:
         return listening
 
     def close(self) -> None:
-        """As a server that was killed: nobody listens."""
+        """As a killed server: connections are refused."""
         with suppress(OSError):
             self.listening.shutdown(socket.SHUT_RDWR)
         self.listening.close()

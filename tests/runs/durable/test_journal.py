@@ -229,7 +229,7 @@ def test_an_event_of_a_step_is_committed_with_it_and_once(lab: Lab) -> None:
     def body(run: AgentRun) -> None:
         run.emit("plain", {"n": 1})
         run.step("step", lambda: run.emit("inside", {"n": 2}))
-        run.notify("told")
+        run.notify("told", topic="t", to=["ops", "ada"])
         run.sleep("1d")
 
     run = lab.run(body)
@@ -242,7 +242,8 @@ def test_an_event_of_a_step_is_committed_with_it_and_once(lab: Lab) -> None:
         ("inside", f"{run.id}:step/1"),
         ("plain", f"{run.id}:emit plain#1"),
     ]
-    assert Notification.objects.filter(run_id=run.id).count() == 1
+    told = Notification.objects.get(run_id=run.id)
+    assert (told.topic, told.to, told.link, told.planned_at) == ("t", ["ops", "ada"], f"run:{run.id}", None)
 
 
 def test_events_of_two_steps_have_different_names_for_any_keys(lab: Lab) -> None:

@@ -405,3 +405,13 @@ def test_an_address_that_no_key_decrypts_is_tried_again_later(monkeypatch: pytes
 
     assert one().status == "pending"
     assert one().error == "no key in WAKEFUL_ENCRYPTION_KEYS decrypts the address"
+
+
+def test_a_channel_of_a_newer_version_is_left_to_that() -> None:
+    make_recipient()
+    Recipient.objects.update(channel="pigeon")
+    notify()
+
+    delivered()
+
+    assert statuses() == ["pending"]

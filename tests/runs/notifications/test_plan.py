@@ -124,7 +124,7 @@ def test_the_same_text_about_a_topic_is_nothing_new_in_the_same_batch_and_in_the
     planned()
 
     assert statuses() == ["sent", "suppressed", "suppressed", "pending", "pending"]
-    assert {one.reason for one in Delivery.objects.filter(status="suppressed")} == {"nothing new about 'disk'"}
+    assert {one.reason for one in Delivery.objects.filter(status="suppressed")} == {"nothing new about its topic"}
 
 
 def test_what_failed_is_news_when_it_is_said_again() -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a notification: every combination of rules, history and time, also where clocks change."""
+"""The policy, for every combination of rules, history and time, also where clocks change."""
 
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
@@ -144,7 +144,7 @@ def test_the_same_text_about_a_topic_is_nothing_new_however_urgent(urgency: str)
     history = History(said=Said(text="90 %", at=NOON - timedelta(hours=23)))
     news = News(urgency=urgency, topic="disk", text="90 %")
 
-    assert decide(Rules(zone=VIENNA), news, history, NOON) == Suppress(reason="nothing new about 'disk'")
+    assert decide(Rules(zone=VIENNA), news, history, NOON) == Suppress(reason="nothing new about its topic")
     assert decide(Rules(zone=VIENNA), news, history, NOON + timedelta(hours=1)) == Send()
 
 

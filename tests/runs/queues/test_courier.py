@@ -13,11 +13,13 @@ from kombu import Connection
 
 from config.health.problems import problems
 from config.health.situation import look
-from runs.models import Worker
+from runs.models import Delivery, Worker
 from runs.network import broker
+from runs.notifications.deliver import BLOCKED
 from runs.processes.lease import Presence, Trouble
 from runs.queues import courier, doorbell
-from runs.queues.courier import Couriers, Messenger, Ringer
+from runs.queues.courier import Couriers, Messenger, Notifier, Ringer
+from tests.support.notifying import delivered, make_due, make_recipient, notify
 from tests.support.stack import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True, serialized_rollback=True)
@@ -147,7 +149,7 @@ def test_a_courier_that_died_is_replaced(monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert couriers.messenger.is_alive() and couriers.ringer.is_alive()
     eventually(
-        lambda: all(one.left_at is None and one.go_at == courier.NEVER for one in (couriers.ringer, couriers.messenger))
+        lambda: all(one.left_at is None and one.go_at == courier.NEVER for one in (couriers.ringer, couriers.messenger, couriers.notifier))
     )
 
 
@@ -198,3 +200,29 @@ def test_a_ring_that_fails_for_the_database_is_rung_again(monkeypatch: pytest.Mo
     ringer.ring_at = 0.0
     assert ringer.errand() == courier.NEVER  # and then it sleeps
     assert len(rung) == 2
+
+
+def test_the_notifier_sends_what_agents_say_and_then_sleeps() -> None:
+    make_recipient()
+    notify()
+    notifier = Notifier()
+    notifier.start()
+
+    notifier.send()
+
+    eventually(lambda: Delivery.objects.filter(status="sent").exists())
+    eventually(lambda: notifier.left_at is None and notifier.go_at == courier.NEVER)
+    assert notifier.is_alive()
+
+
+def test_the_notifier_rests_while_what_is_due_cannot_be_sent() -> None:
+    make_recipient(address="http://127.0.0.1:1/")
+    notify()
+    notifier = Notifier()
+    delivered(notifier.deliverer)
+    make_due()
+    notifier.deliverer.breakers.retry_at = {"127.0.0.1:1": time.monotonic() + 60}
+
+    assert notifier.errand() == BLOCKED
+    assert 0 < notifier.errand() <= BLOCKED  # however often it is sent
+    connection.close()

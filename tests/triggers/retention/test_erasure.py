@@ -6,13 +6,15 @@ from uuid import uuid4
 
 import pytest
 from django.db import IntegrityError, connection, transaction
+from django.utils import timezone
 
 from runs.actions.requeue import requeue
 from runs.exceptions import IllegalState
-from runs.models import AuditEntry, Notification, OutboxMessage, ProcessedEvent, Run
+from runs.models import AuditEntry, Delivery, Notification, OutboxMessage, ProcessedEvent, Run
 from runs.states import RunStatus
 from tests.runs.test_commands import run_command
 from tests.support.api import Api
+from tests.support.notifying import make_recipient
 from tests.support.old_rows import old_event, old_run
 from tests.support.triggers import hold, make_paused_trigger, make_trigger
 from triggers.accept import Incoming, accept
@@ -39,6 +41,7 @@ def everything_stored() -> str:
             "runs_run",
             "runs_attempt",
             "runs_notification",
+            "runs_delivery",
             "triggers_decision",
             "runs_auditentry",
         ):
@@ -56,7 +59,12 @@ def a_story() -> tuple[Event, Run, Event, Run]:
         cause_run_id=first.id, depth=1,
     )  # fmt: skip
     second = old_run(greeted, result={"to": ADA}, status=RunStatus.FAILED)
-    Notification.objects.create(sender="greeter", run_id=second.id, text=f"{ADA} was here")
+    told = Notification.objects.create(
+        sender="greeter", run_id=second.id, text=f"{ADA} was here", topic=ADA, link=f"https://example.com/{ADA}"
+    )
+    for number, fields in enumerate([{"status": "pending", "due_at": timezone.now()}, {"status": "failed", "error": ADA}]):
+        recipient = make_recipient(str(number))
+        Delivery.objects.create(notification=told, recipient=recipient, name=recipient.name, **fields)
     return came, first, greeted, second
 
 
@@ -308,3 +316,13 @@ def test_the_database_lets_no_payload_come_back() -> None:
     for change in changes:
         with pytest.raises(IntegrityError, match="immutable"), transaction.atomic():
             Event.objects.filter(pk=event.pk).update(**change)
+
+
+def test_a_notification_that_is_erased_is_not_sent() -> None:
+    a_story()
+
+    erase_ada()
+
+    assert {(one.status, one.reason) for one in Delivery.objects.filter(name="0")} == {
+        ("suppressed", "its notification was erased")
+    }

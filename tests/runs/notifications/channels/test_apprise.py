@@ -39,7 +39,7 @@ def test_what_it_logs_says_what_became_of_a_message(manner: Manner, kind: type) 
     assert isinstance(outcome, kind), outcome
 
 
-def test_a_service_that_nobody_runs_was_not_reached() -> None:
+def test_a_service_that_does_not_run_was_not_reached() -> None:
     with taking_hooks() as server:
         server.close()
         outcome = CHANNEL.send(address_of(server), message("a"))
