@@ -149,7 +149,10 @@ def test_a_courier_that_died_is_replaced(monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert couriers.messenger.is_alive() and couriers.ringer.is_alive()
     eventually(
-        lambda: all(one.left_at is None and one.go_at == courier.NEVER for one in (couriers.ringer, couriers.messenger, couriers.notifier))
+        lambda: all(
+            one.left_at is None and one.go_at == courier.NEVER
+            for one in (couriers.ringer, couriers.messenger, couriers.notifier)
+        )
     )
 
 
