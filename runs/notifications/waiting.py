@@ -12,7 +12,8 @@ WAITING = (Delivery.Status.PENDING, Delivery.Status.HELD)
 def suppress_waiting(which: Q, *, reason: str) -> int:
     """Suppress those that wait, and what is merged into them, in the caller's transaction; returns how many."""
     lock_planning()
-    carriers = list(Delivery.objects.select_for_update().filter(which, status__in=WAITING).values_list("id", flat=True))
+    waiting = Delivery.objects.select_for_update(of=["self"]).filter(which, status__in=WAITING)
+    carriers = list(waiting.values_list("id", flat=True))
     ended = {
         "status": Delivery.Status.SUPPRESSED,
         "reason": reason,

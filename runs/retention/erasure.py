@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from django.db.models import Exists, Min, OuterRef, Q
+from django.db.models import Min, Q
 
 from runs.actions.of_event import runs_of_event
 from runs.db.sql import execute, fetch, fetch_column
@@ -63,11 +63,11 @@ def erase_runs(run_ids: Sequence[UUID]) -> int:
     if first:
         # With the index on the time: there is none on the run.
         told = Notification.objects.filter(created_at__gte=first, run_id__among=ids)
+        theirs = Q(notification__created_at__gte=first, notification__run_id__among=ids)
         # One that carries others goes out with those.
-        alone = Q(~Exists(Delivery.objects.filter(merged_into=OuterRef("pk"))), notification__in=told.values("pk"))
-        suppress_waiting(alone, reason="its notification was erased")
+        suppress_waiting(theirs & Q(merged=None), reason="its notification was erased")
         # What a server said of it may quote it.
-        Delivery.objects.filter(notification__in=told.values("pk")).exclude(error="").update(error=ERASED)
+        Delivery.objects.filter(theirs).exclude(error="").update(error=ERASED)
         told.exclude(text=ERASED).update(text=ERASED, topic="", link="")
     return count
 

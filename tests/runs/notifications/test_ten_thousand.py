@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from datetime import time as clock
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from tests.support.post_office import HookServer, taking_hooks
 
 pytestmark = [pytest.mark.django_db(transaction=True, serialized_rollback=True), pytest.mark.chaos]
 MANY = 10_000
-RULES = [
+RULES: list[dict[str, Any]] = [
     {},
     {"spacing": timedelta(minutes=30)},
     {"digest_hour": 8, "zone": "Europe/Vienna"},

@@ -62,9 +62,11 @@ def a_story() -> tuple[Event, Run, Event, Run]:
     told = Notification.objects.create(
         sender="greeter", run_id=second.id, text=f"{ADA} was here", topic=ADA, link=f"https://example.com/{ADA}"
     )
-    for number, fields in enumerate(
-        [{"status": "pending", "due_at": timezone.now()}, {"status": "failed", "error": ADA}]
-    ):
+    states: list[dict[str, Any]] = [
+        {"status": "pending", "due_at": timezone.now()},
+        {"status": "failed", "error": ADA},
+    ]
+    for number, fields in enumerate(states):
         recipient = make_recipient(str(number))
         Delivery.objects.create(notification=told, recipient=recipient, name=recipient.name, **fields)
     return came, first, greeted, second
