@@ -32,7 +32,7 @@ ALTER TABLE runs_delivery RESET (autovacuum_vacuum_scale_factor, autovacuum_vacu
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('runs', '0002_rules'),
+        ('runs', '0003_gates'),
     ]
 
     operations = [

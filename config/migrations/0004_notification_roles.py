@@ -22,5 +22,5 @@ def give(apps: Any, schema_editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("config", "0002_login_failures"), ("runs", "0003_notifications")]
+    dependencies = [("config", "0003_checklist_roles"), ("runs", "0004_notifications")]
     operations = [migrations.RunPython(give, migrations.RunPython.noop)]
