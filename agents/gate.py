@@ -67,8 +67,8 @@ def checked(answer: object, agent: str) -> Fire | Quiet:
 
 
 def _small(value: Any, name: str) -> Any:
-    stored = storable(value, f"the {name} of Fire")
-    size = len(json.dumps(stored, ensure_ascii=False).encode())
+    text = json.dumps(storable(value, f"the {name} of Fire"), ensure_ascii=False)
+    size = len(text.encode())
     if size > MOST_BYTES:
         raise Permanent(f"the {name} of Fire has {size:,} bytes as JSON; use at most {MOST_BYTES:,}")
-    return stored
+    return json.loads(text)  # as each replay of the body reads it

@@ -62,8 +62,8 @@ FIRED = LIMITED.replace("SET ", "SET fired = %(fired)s::jsonb, is_tainted = is_t
 
 
 def must_ask(claim: Claim, agent: Agent) -> bool:
-    """A child run has no trigger: its parent has decided that it begins."""
-    return agent.gate is not None and claim.trigger_id is not None and claim.fired is None
+    """A child run has no trigger: its parent has decided that it begins. A run with a journal began before its agent had a gate."""
+    return agent.gate is not None and claim.trigger_id is not None and claim.fired is None and not claim.has_journal
 
 
 def ask_gate(claim: Claim, agent: Agent) -> Claim | Outcome:

@@ -402,3 +402,32 @@ def test_an_error_after_the_commit_of_an_answer_does_not_undo_it(
     assert (book().quiet, book().fired) == ((1, 0) if isinstance(answer, Quiet) else (0, 1))
     assert [run.result for run in Run.objects.all()] == ([] if isinstance(answer, Quiet) else [["something", None]])
     assert not verify().violated
+
+
+def test_a_run_that_began_before_its_agent_had_a_gate_goes_on(lab: Lab) -> None:
+    def body(run: AgentRun) -> str:
+        run.sleep("1h")
+        return "done"
+
+    watch(lab, lambda run: Quiet("nothing"), body)
+    lab.declare(body, name="watch")  # the version without a gate
+    wake(lab)
+    lab.declare(body, name="watch", gate=lambda run: Quiet("nothing"))
+
+    assert lab.later(Run.objects.get()).result == "done"
+    assert not Gate.objects.exists()
+
+
+def test_a_replay_sees_the_same_data_of_its_gate(lab: Lab) -> None:
+    seen: list[Any] = []
+
+    def body(run: AgentRun) -> None:
+        assert run.fired is not None
+        seen.append(run.fired.data)
+        run.sleep("1h")
+
+    watch(lab, lambda run: Fire("new", data={1: ("a", "b")}), body)
+    wake(lab)
+    lab.later(Run.objects.get())
+
+    assert seen == [{"1": ["a", "b"]}] * 2
