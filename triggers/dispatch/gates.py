@@ -36,6 +36,12 @@ WHERE event.id = ANY(%(events)s::uuid[]) AND trigger.id = %(trigger)s::uuid
 ON CONFLICT (event_id, trigger_id, replay_id) DO UPDATE
   SET outcome = excluded.outcome, reason = excluded.reason, run_id = NULL, created_at = excluded.created_at
 """
+# A gate that answers again is not broken. A quiet run is deleted and reports nothing, so its failures would stand for ever.
+RECOVERED = """
+UPDATE triggers_trigger SET failures_in_a_row = 0 FROM (
+  SELECT trigger_id FROM triggers_gate WHERE trigger_id = %s::uuid AND agent = %s::text AND last_answer = 'failed' FOR UPDATE) gate
+WHERE id = gate.trigger_id AND failures_in_a_row > 0
+"""
 KEEP = """
 UPDATE triggers_gate SET state = %s::jsonb, revision = revision + 1
 WHERE trigger_id = %s::uuid AND agent = %s::text AND revision = %s::bigint
@@ -48,6 +54,7 @@ def last(asked: Asked) -> tuple[Any, int]:
 
 
 def quiet(asked: Asked, reason: str) -> None:
+    execute(RECOVERED, [asked.trigger_id, asked.agent])
     _count(asked, Gate.Answer.QUIET, reason)
     names = {"trigger": asked.trigger_id, "replay": asked.replay_id, "events": list(asked.event_ids), "reason": reason}
     execute(QUIET, names)

@@ -431,3 +431,20 @@ def test_a_replay_sees_the_same_data_of_its_gate(lab: Lab) -> None:
     lab.later(Run.objects.get())
 
     assert seen == [{"1": ["a", "b"]}] * 2
+
+
+def test_quiet_gates_between_failing_ones_end_the_row_of_failures(lab: Lab) -> None:
+    def gate(run: GateRun) -> Quiet:
+        if run.event.data == "fails":
+            raise ConnectionError("the feed is away")
+        return Quiet("nothing new")
+
+    trigger = watch(lab, gate)
+    Trigger.objects.filter(pk=trigger.pk).update(policy={"retries": 0, "pause_after": 2})
+    for data in ("fails", "fine", "fails", "fine"):
+        wake(lab, data=data)
+        OutboxMessage.objects.update(available_at=Now())
+        settle(lab)
+
+    trigger.refresh_from_db()
+    assert (trigger.is_paused, trigger.failures_in_a_row) == (False, 0)
