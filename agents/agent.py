@@ -182,7 +182,12 @@ def _items(
     given = checklist if isinstance(checklist, Mapping) else dict.fromkeys(checklist)
     if isinstance(checklist, str) or not all(isinstance(text, str) and text.strip() for text in given):
         raise DeclarationError(f"agent {name!r}: checklist must be a list of texts, or a mapping of texts to intervals")
-    try:
-        return {text: None if every is None else parse_duration(every) for text, every in given.items()}
-    except ValueError as error:
-        raise DeclarationError(f"agent {name!r}: checklist: {error}") from error
+    items: dict[str, timedelta | None] = {}
+    for text, every in given.items():
+        if text.strip() in items:
+            raise DeclarationError(f"agent {name!r}: checklist: it has {text.strip()!r} twice")
+        try:
+            items[text.strip()] = None if every is None else parse_duration(every)
+        except ValueError as error:
+            raise DeclarationError(f"agent {name!r}: checklist: {error}") from error
+    return items

@@ -36,11 +36,12 @@ def ahead(every: timedelta | None) -> timedelta:
 
 
 def next_due(due_at: datetime, every: timedelta | None, now: datetime) -> datetime:
-    """When an item is due again that was looked at now: the next time of its grid, which is always later than now."""
+    """When an item is due again that was looked at now: the next time of its grid, which is always later than now. A look long
+    before its time (another run has looked at it meanwhile) does not stand for that."""
     if every is None:
         return now
     if due_at > now:
-        return due_at + every
+        return due_at + every if due_at <= now + ahead(every) else due_at
     return due_at + ((now - due_at) // every + 1) * every
 
 

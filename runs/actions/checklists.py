@@ -123,7 +123,14 @@ def sync_checklists(declared: Mapping[str, Sequence[ItemEdit]]) -> list[str]:
 @not_in_atomic_body
 def declare_checklist(agent: str, wanted: Sequence[ItemEdit]) -> bool:
     """Write the items that the code declares, until the first edit of a person: from then on the checklist is theirs. Returns
-    whether anything changed."""
+    whether anything changed; not if a person, or another sync, comes first."""
+    try:
+        return _declare(agent, wanted)
+    except IllegalState:
+        return False
+
+
+def _declare(agent: str, wanted: Sequence[ItemEdit]) -> bool:
     checklist = Checklist.objects.filter(agent=agent, trigger="").first()
     if checklist is None:
         if wanted:
@@ -164,7 +171,8 @@ def _check(items: Sequence[ItemEdit]) -> None:
 
 
 def _write_items(checklist: Checklist, items: Sequence[ItemEdit]) -> None:
-    known = {item.pk: item for item in checklist.items.select_for_update()}
+    # In the order in which runs record outcomes (agents.checklists.of_run), against deadlocks.
+    known = {item.pk: item for item in checklist.items.order_by("id").select_for_update()}
     ids = [item.id for item in items if item.id is not None]
     if unknown := sorted(set(ids) - set(known)):
         raise ValueError(f"the checklist has no item {unknown[0]}; leave out the id of a new item")

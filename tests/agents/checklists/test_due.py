@@ -60,6 +60,15 @@ def test_the_next_time_is_the_first_of_the_grid_that_is_later(due_at: datetime, 
     assert after - every <= max(NOW, due_at)
 
 
+@given(instants, st.timedeltas(timedelta(seconds=1), timedelta(days=366)), st.integers(2, 50))
+def test_more_looks_at_the_same_time_do_not_move_the_next_one(due_at: datetime, every: timedelta, looks: int) -> None:
+    once = again = next_due(due_at, every, NOW)
+    for _ in range(looks):
+        again = next_due(again, every, NOW)
+
+    assert again - once <= every
+
+
 @given(instants)
 def test_an_item_without_an_interval_is_due_at_once_again(due_at: datetime) -> None:
     assert next_due(due_at, None, NOW) == NOW

@@ -1,15 +1,19 @@
 """Edits of checklists: each a revision with its author, refused when another came between, written down in the audit log."""
 
 from datetime import timedelta
+from threading import Thread
+from typing import Any
 
 import pytest
+from django.db import connection, transaction
 from django.db.models.functions import Now
 
-from agents import Agent, registry
+from agents import Agent, AgentRun, agent, registry
 from agents.checklists.history import KEPT, difference
 from agents.checklists.of_run import look
 from agents.exceptions import DeclarationError
 from agents.models import Checklist, ChecklistItem, ChecklistRevision
+from runs.actions import checklists
 from runs.actions.checklists import (
     DAY,
     ItemEdit,
@@ -23,8 +27,10 @@ from runs.actions.checklists import (
     silence_item,
     sync_checklists,
 )
+from runs.db.sql import fetch
 from runs.exceptions import IllegalState
 from runs.models import AuditEntry
+from tests.support.stack import eventually
 
 pytestmark = pytest.mark.django_db
 
@@ -221,3 +227,55 @@ def test_an_agent_without_items_has_no_checklist(monkeypatch: pytest.MonkeyPatch
 def test_a_wrong_declaration_names_its_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DeclarationError, match="agent 'coded': checklist: item 1: the interval"):
         declare(monkeypatch, backups=timedelta())
+
+
+def test_texts_that_differ_in_their_margins_are_the_same_item(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_agents", {})
+    with pytest.raises(DeclarationError, match="'backups' twice"):
+        agent("coded", checklist=["backups", "backups "])
+
+    @agent("coded", checklist={" backups\n": HOUR})
+    def coded(run: AgentRun) -> None: ...
+
+    sync_checklists(declared_checklists())
+    [item] = ChecklistItem.objects.all()
+
+    assert item.text == "backups"
+    assert sync_checklists(declared_checklists()) == []
+    assert ChecklistItem.objects.get() == item
+
+
+def test_an_edit_that_comes_between_a_sync_and_its_write_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    declare(monkeypatch, backups=HOUR)
+    checklist = Checklist.objects.get(agent="coded")
+
+    def beaten(*given: Any, **named: Any) -> Checklist:
+        edit_checklist(checklist.pk, [ItemEdit(text="of a person")], by="ada")
+        return edit_checklist(*given, **named)
+
+    monkeypatch.setattr(checklists, "edit_checklist", beaten)
+
+    assert declare(monkeypatch, backups=HOUR, disk=None) == []
+    assert texts(checklist) == ["of a person"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_edit_locks_items_in_the_order_in_which_runs_record_them() -> None:
+    checklist = create_checklist("ops", items=[ItemEdit(text="a"), ItemEdit(text="b")], by="ada")
+    first, second = checklist.items.order_by("id")
+    ChecklistItem.objects.filter(pk=first.pk).update(position=7)  # it is shown behind the other
+    done: list[Checklist] = []
+
+    def edit() -> None:
+        done.append(edit_checklist(checklist.pk, [ItemEdit(text="c")], by="bob"))
+        connection.close()
+
+    editor = Thread(target=edit)
+    with transaction.atomic():
+        ChecklistItem.objects.select_for_update().get(pk=first.pk)
+        editor.start()
+        eventually(lambda: fetch("SELECT pid FROM pg_locks WHERE NOT granted"))
+        ChecklistItem.objects.select_for_update(nowait=True).get(pk=second.pk)
+    editor.join()
+
+    assert texts(done[0]) == ["c"]
