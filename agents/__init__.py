@@ -12,6 +12,7 @@ from .gate import Fire, Quiet
 from .gate_run import GateRun
 from .heartbeat import Heartbeat
 from .run import AgentRun, Event
+from .tools.toolbox import tool
 
 __all__ = [
     "Agent",
@@ -34,4 +35,5 @@ __all__ = [
     "StepFailed",
     "agent",
     "on",
+    "tool",
 ]

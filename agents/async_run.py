@@ -73,6 +73,11 @@ class AsyncAgentRun:
         self.state = AsyncState(run)
         self.checklist = AsyncChecklist(run)
 
+    @property
+    def plain(self) -> AgentRun:
+        """The run whose methods are not awaitable, for the thread of the database connection."""
+        return self._run
+
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._run, name)
         return partial(in_main_thread, found) if name in AWAITED else found

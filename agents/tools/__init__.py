@@ -1,1 +1,2 @@
-"""Tools for LLM agents that ship with Wakeful: `http` fetches from hosts that you allow."""
+"""Tools for LLM agents: `toolbox` knows them by name. Every other file has one tool, but `http`, which makes such that call hosts
+that you allow."""
