@@ -55,12 +55,14 @@ class Wake:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """A schedule of the agent's own trigger; without `cron` and `every`, the schedule of that name is deleted."""
+    """A schedule of the agent's own trigger; without `cron` and `every`, the schedule of that name is deleted. `spacing`: it must
+    not fire more often than this."""
 
     name: str
     cron: str = ""
     tz: str = "UTC"
     every: timedelta | None = None
+    spacing: timedelta | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

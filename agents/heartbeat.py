@@ -20,6 +20,7 @@ from .budget import Budget
 from .gate import Fire, Gate, Quiet
 from .gate_run import GateRun
 from .on import Length, heartbeat
+from .reminders import Reminder, reminders_of
 from .run import AgentRun
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ class Heartbeat:
         seen = run.checklist.look()
         if seen.silenced_until:
             return Quiet(f"its checklist is silenced until {seen.silenced_until:%Y-%m-%d %H:%M} UTC")
+        if reminders_of(run.events):
+            return Fire("it asked to be woken")
         if seen.items and not seen.due:
             return Quiet("no item is due" + (f" before {seen.next_at:%Y-%m-%d %H:%M} UTC" if seen.next_at else ""))
         if self.gate is not None:
@@ -106,13 +109,13 @@ class Heartbeat:
     def __call__(self, run: AgentRun) -> dict[str, Any]:
         from agents.llm.verdict import TellFailures, outcomes_of, prompt_of
 
-        items = run.checklist.due()
-        if not items and not run.checklist.is_empty():
+        items, reminders = run.checklist.due(), reminders_of(run.events)
+        if not items and not reminders and not run.checklist.is_empty():
             return {"items": []}  # edited since the gate was asked
         verdict = run.llm(
             self.watcher,
-            prompt_of(items, run.now()),
-            untrusted=run.fired.data if run.fired else None,
+            prompt_of(items, run.now(), [reminder.text for reminder in reminders if not reminder.is_tainted]),
+            untrusted=_untrusted(run.fired.data if run.fired else None, reminders),
             deps=run,
             capabilities=[TellFailures()],
         ).output
@@ -131,3 +134,9 @@ class Heartbeat:
         wanted = min((after for after in (asked, due) if after is not None), default=None)
         if wanted is not None:
             run.next_check(wanted, "its verdict asked for it" if wanted == asked else "an item is due then")
+
+
+def _untrusted(fired: Any, reminders: Sequence[Reminder]) -> Any:
+    """What the gate found, and what a tainted run told itself."""
+    tainted = [reminder.text for reminder in reminders if reminder.is_tainted]
+    return {"fired": fired, "reminders": tainted} if tainted else fired

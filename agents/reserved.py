@@ -4,9 +4,10 @@ so every other source refuses them."""
 from collections.abc import Mapping
 
 SIGNAL = "run.signal"
+WAKEUP = "run.wakeup"
 RESERVED: Mapping[str, str] = {
     SIGNAL: "manual",
-    "run.wakeup": "wakeup",
+    WAKEUP: "wakeup",
     "schedule.fired": "schedule",
     "manual.fired": "manual",
 }

@@ -231,11 +231,26 @@ class AgentRun:
         pace = Pace(after=_ahead("next_check", delay), reason=reason)
         self._leave(_place("next_check"), lambda step: self.effects.paces.append(pace))
 
-    def schedule(self, name: str, *, cron: str = "", tz: str = "UTC", every: Duration | None = None) -> None:
-        """Create or change the schedule of that name on this run's own trigger; without `cron` and `every`, delete it."""
+    def schedule(
+        self,
+        name: str,
+        *,
+        cron: str = "",
+        tz: str = "UTC",
+        every: Duration | None = None,
+        spacing: Duration | None = None,
+    ) -> None:
+        """Create or change the schedule of that name on this run's own trigger; without `cron` and `every`, delete it. With
+        `spacing` the run fails if the schedule fires more often than this, or than the rate and the pace of its trigger."""
         if not name or (cron and every is not None):
             raise ValueError(f"schedule({name!r}): give a name, and either cron or every")
-        standing = Standing(name=name, cron=cron, tz=tz, every=None if every is None else parse_duration(every))
+        standing = Standing(
+            name=name,
+            cron=cron,
+            tz=tz,
+            every=None if every is None else parse_duration(every),
+            spacing=None if spacing is None else parse_duration(spacing),
+        )
         self._leave(_place(f"schedule {name}"), lambda step: self.effects.standings.append(standing))
 
     # Its steps

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -107,11 +108,17 @@ class Env:
                 raise ValueError
         return self._keep(name, "", meaning, value)
 
-    def words(self, name: str, default: str, meaning: str = "", *, secret: bool = False) -> list[str]:
+    def words(self, name: str, default: str, meaning: str = "", *, shown: str = "", secret: bool = False) -> list[str]:
         """A comma-separated list; empty items are dropped."""
         with _loud(name, "must be a comma-separated list"):
             value = [word.strip() for word in self._env.str(name, default).split(",") if word.strip()]
-        return self._keep(name, default, meaning, value, secret)
+        return self._keep(name, shown or default, meaning, value, secret)
+
+    def networks(self, name: str, default: str, meaning: str = "") -> list[str]:
+        """Networks such as 10.1.0.0/16, separated by commas."""
+        with _loud(name, "must be networks separated by commas, such as 10.1.0.0/16"):
+            value = [str(ip_network(word)) for word in self.words(name, default)]
+        return self._keep(name, default, meaning, value)
 
     def path(self, name: str, default: Path, meaning: str = "", *, shown: str = "") -> Path:
         """An absolute path; a relative one is taken from the current folder."""

@@ -22,6 +22,9 @@ WAKEFUL_HOME = env.path(
 env.read_file(WAKEFUL_HOME / "env")
 env.take_keys()
 
+# Agents of agents.library that any installation can use, and that the demo shows.
+LIBRARY = "anomaly-explainer, approval-chaser, backlog-heartbeat, daily-digest, deploy-watcher, meeting-prep"
+
 # fmt: off
 # --- The knobs: name, default with unit, meaning. `manage.py doctor --knobs` prints them with their values. ---
 # The servers
@@ -41,6 +44,7 @@ WAKEFUL_PASSWORD_AGAIN = env.duration("WAKEFUL_PASSWORD_AGAIN", "15m", "a login 
 WAKEFUL_PORT = env.count("WAKEFUL_PORT", 8000, "port of the web process, on 127.0.0.1", high=65535)
 WAKEFUL_APPS = env.words("WAKEFUL_APPS", "", "your own Django apps, found through PYTHONPATH")
 WAKEFUL_DEMO = env.flag("WAKEFUL_DEMO", False, "the agents and models of agents.library; `up --demo` sets it")
+WAKEFUL_LIBRARY = env.words("WAKEFUL_LIBRARY", LIBRARY if WAKEFUL_DEMO else "", "agents of agents.library to install, separated by commas", shown="these with WAKEFUL_DEMO: " + LIBRARY)
 WAKEFUL_QUEUES = env.words("WAKEFUL_QUEUES", "default", "queues a worker serves unless told otherwise")
 CELERY_BEAT_SCHEDULER = env.text("CELERY_BEAT_SCHEDULER", "triggers.beat:Scheduler", "what fires schedules; `django_celery_beat.schedulers:DatabaseScheduler` goes back to django-celery-beat's own")
 WAKEFUL_CONCURRENCY = env.count("WAKEFUL_CONCURRENCY", 2, "children of the worker that `manage.py up` starts")
@@ -94,6 +98,12 @@ WAKEFUL_OUTPUT_TOKENS = env.count("WAKEFUL_OUTPUT_TOKENS", 8192, "output tokens 
 WAKEFUL_UNPRICED = env.text("WAKEFUL_UNPRICED", "refuse", "refuse or allow requests to models without a known price where a cap of money applies", choices=("refuse", "allow"))
 WAKEFUL_BUDGET_DAY_USD = env.money("WAKEFUL_BUDGET_DAY_USD", "US dollars that all runs together may spend on models in a day (UTC); empty: no cap")
 WAKEFUL_BUDGET_MONTH_USD = env.money("WAKEFUL_BUDGET_MONTH_USD", "US dollars that all runs together may spend on models in a month (UTC); empty: no cap")
+WAKEFUL_HTTP_ALLOW = env.words("WAKEFUL_HTTP_ALLOW", "", "hosts that the tool http_get and the deploy watcher may read, such as api.example.com, *.example.org or example.com:8443")
+WAKEFUL_HTTP_NETWORKS = env.networks("WAKEFUL_HTTP_NETWORKS", "", "networks of your own that these hosts may be in, such as 10.1.0.0/16")
+WAKEFUL_QUERY_URL = env.text("WAKEFUL_QUERY_URL", "", "PostgreSQL URL of the role that the tool query reads with, here or at a replica; `manage.py query_role` makes one", secret=True)
+WAKEFUL_QUERY_TABLES = env.words("WAKEFUL_QUERY_TABLES", "", "tables and views that the tool query may read, such as shop_order or sales.invoice")
+WAKEFUL_QUERY_ROWS = env.count("WAKEFUL_QUERY_ROWS", 100, "rows of the longest answer of the tool query", high=10_000)
+WAKEFUL_QUERY_TIME = env.duration("WAKEFUL_QUERY_TIME", "5s", "longest time that a query of the tool query takes")
 # Traces and metrics; further standard variables (OTEL_TRACES_SAMPLER, OTEL_RESOURCE_ATTRIBUTES, OTEL_BSP_…) go as well
 OTEL_EXPORTER_OTLP_ENDPOINT = env.text("OTEL_EXPORTER_OTLP_ENDPOINT", "", "URL of an OpenTelemetry collector, such as http://127.0.0.1:4318, that is sent traces and metrics by OTLP over HTTP; empty: off")
 OTEL_EXPORTER_OTLP_HEADERS = env.text("OTEL_EXPORTER_OTLP_HEADERS", "", "headers of what it is sent, such as authorization=Bearer%20…", secret=True)

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from agents import redaction
+from agents import installation, redaction
+from config import facts
 from config.health import alarms
 from config.links import absolute
 from config.secrets import secrets_of_environment, secrets_of_settings
@@ -47,6 +48,7 @@ def connect() -> None:
     ports.slow = {ALARM: alarms.send}
     ports.slow_looks.append(alarms.Watch())
     know_secrets()
+    installation.connect(facts)
     redaction.look_up = lambda: chain(secrets_of_environment(), plain_secrets(), plain_addresses())
 
 

@@ -24,7 +24,7 @@ LEAN = "import agents, sys; sys.exit('django.conf' in sys.modules and 'importing
 # The floors of each room, the lowest first: an entry (a file or a folder) imports only from floors below its own.
 FLOORS = {
     "agents": [
-        "redaction tool_cap",
+        "redaction tool_cap installation",
         "ids durations instants exceptions effects reserved telemetry apps models",
         "guards registry on budget",
         "journal",
@@ -33,7 +33,7 @@ FLOORS = {
         "checklists",
         "llm",
         "run",
-        "async_run gate_run",
+        "async_run gate_run reminders",
         "tools",
         "heartbeat",
         "testing library",

@@ -15,6 +15,8 @@ from agents.journal.concurrent import in_main_thread
 from agents.journal.protocol import Answer, fitting
 from agents.llm.tools import ToolPolicy
 
+ANSWER = "answer"  # the argument of a question that a person fills in
+NO_ANSWER = "No person has answered in time."
 TAINTED = "The run has seen untrusted data, which may have asked for this call."
 
 
@@ -51,10 +53,13 @@ class Approver:
             raise ApprovalRequired
 
     async def resolve(self, ctx: RunContext[Any], requests: DeferredToolRequests) -> DeferredToolResults:
-        """Ask for each call in turn, and wait for the answers without a worker."""
+        """Ask about each call in turn, and wait for the answers without a worker."""
         results = DeferredToolResults()
         for call in requests.approvals:
             results.approvals[call.tool_call_id] = await self._decision(ctx, call)
+        for call in requests.calls:
+            if requests.kind(call.tool_call_id) == "question":
+                results.calls[call.tool_call_id] = await self._reply(ctx, call)
         return results
 
     async def _decision(self, ctx: RunContext[Any], call: ToolCallPart) -> ToolApproved | ToolDenied:
@@ -62,8 +67,6 @@ class Approver:
         self._asked.add(key)
         if self._was_made(call) and not self._was_asked(key):
             return ToolApproved()
-        tool = ctx.tool_manager.get_tool_def(call.tool_name) if ctx.tool_manager else None
-        policy = ToolPolicy.of(call.tool_name, tool.metadata if tool else None)
         try:
             arguments = storable(call.args_as_dict(), "the arguments of the call")
         except Permanent as error:
@@ -75,7 +78,7 @@ class Approver:
             f"{self._agent} wants to call the tool {call.tool_name}",
             arguments=arguments,
             detail=TAINTED if self._is_tainted() else "",
-            expires=policy.expires,
+            expires=_policy_of(ctx, call).expires,
             key=key,
         )
         if not answer:
@@ -84,11 +87,43 @@ class Approver:
         edited = json.loads(json.dumps(answer.arguments))
         return ToolApproved(override_args=edited if answer.decision == "edited" else None)
 
-    def _next_key(self, call: ToolCallPart) -> str:
+    async def _reply(self, ctx: RunContext[Any], call: ToolCallPart) -> str:
+        """What a person says to a question that a tool asks: the text that they enter as `answer`, else their decision."""
+        key = self._next_key(call, ANSWER)
+        self._asked.add(key)
+        asked = call.args_as_dict()
+        answer = await in_main_thread(
+            self._ask,
+            str(asked.get("question") or f"{self._agent} asks by the tool {call.tool_name}"),
+            arguments={**asked, ANSWER: ""},
+            detail=TAINTED if self._is_tainted() else "",
+            expires=_policy_of(ctx, call).expires,
+            key=key,
+        )
+        return reply_of(answer)
+
+    def _next_key(self, call: ToolCallPart, about: str = "") -> str:
         """Some models use the id of a call again in a later turn."""
-        key = wanted = fitting(f"{self._place}: {call.tool_name} {call.tool_call_id}", beside="approval#1234")
+        named = " ".join(filter(None, (call.tool_name, call.tool_call_id, about)))
+        key = wanted = fitting(f"{self._place}: {named}", beside="approval#1234")
         number = 1
         while key in self._asked:
             number += 1
             key = f"{wanted} {number}"
         return key
+
+
+def _policy_of(ctx: RunContext[Any], call: ToolCallPart) -> ToolPolicy:
+    tool = ctx.tool_manager.get_tool_def(call.tool_name) if ctx.tool_manager else None
+    return ToolPolicy.of(call.tool_name, tool.metadata if tool else None)
+
+
+def reply_of(answer: Answer) -> str:
+    """The answer to a question as a text: "eu-west", or "yes", "no: not before Monday"."""
+    if answer.decision == "expired":
+        return NO_ANSWER
+    given = answer.arguments.get(ANSWER, "") if isinstance(answer.arguments, dict) else ""
+    if answer.decision == "edited" and given:
+        return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    said = "no" if answer.decision == "denied" else "yes"
+    return f"{said}: {answer.reason}" if answer.reason else said

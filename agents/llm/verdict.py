@@ -72,13 +72,14 @@ def watcher(
     )
 
 
-def prompt_of(items: Sequence[DueItem], now: datetime) -> str:
-    """The turn's prompt: the time, and the items that are due, numbered."""
+def prompt_of(items: Sequence[DueItem], now: datetime, reminders: Sequence[str] = ()) -> str:
+    """The turn's prompt: the time, what an earlier turn asked to be reminded of, and the items that are due, numbered."""
     time = f"It is {now:%A, %Y-%m-%d %H:%M} UTC."
+    told = [f"You asked to be reminded of this: {text}" for text in reminders]
     if not items:
-        return f"{time} Look for what your instructions name."
+        return "\n".join([time, *(told or ["Look for what your instructions name."])])
     lines = [f"{number}. {item.text}{_before(item)}" for number, item in enumerate(items, start=1)]
-    return "\n".join([time, "Check these items:", *lines])
+    return "\n".join([time, *told, "Check these items:", *lines])
 
 
 def outcomes_of(verdict: Verdict, items: Sequence[DueItem]) -> list[Checked]:

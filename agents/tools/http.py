@@ -20,11 +20,14 @@ from typing import Any
 
 import httpcore2 as httpcore
 import httpx2 as httpx
+from django.conf import settings
 from pydantic_ai import ModelRetry, Tool
 
 from agents.durations import parse_duration
 from agents.exceptions import Permanent
 
+MAX_BYTES = 200_000
+TIMEOUT = "20s"
 READING = frozenset({"GET", "HEAD"})
 KNOWN = frozenset({*READING, "POST", "PUT", "PATCH", "DELETE"})
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -76,8 +79,8 @@ def http_tool(
     allow: Sequence[str],
     *,
     methods: Collection[str] = ("GET",),
-    max_bytes: int = 200_000,
-    timeout: str | float | timedelta = "20s",
+    max_bytes: int = MAX_BYTES,
+    timeout: str | float | timedelta = TIMEOUT,
     max_redirects: int = 3,
     headers: Mapping[str, str] | None = None,
     allow_networks: Iterable[str] = (),
@@ -101,15 +104,7 @@ def http_tool(
 
     async def http(url: str, method: str = "GET", body: str = "") -> dict[str, Any]:
         """Call an HTTP address and read its answer."""
-        try:
-            async with asyncio.timeout(limits.seconds):
-                return _storable(await fetch(limits, url, method.upper(), body))
-        except Refused as refused:
-            raise ModelRetry(f"the call is refused: {refused}") from None
-        except TimeoutError:
-            return _storable({"url": url, "error": f"no answer within {limits.seconds:g} s"})
-        except httpx.HTTPError as error:
-            return _storable({"url": url, "error": f"{type(error).__name__}: {error}"})
+        return await call(limits, url, method, body)
 
     is_reading = limits.methods <= READING
     return Tool(
@@ -118,6 +113,38 @@ def http_tool(
         description=f"Call an HTTP address ({', '.join(sorted(limits.methods))}) at {', '.join(limits.allow)}.",
         metadata={"effect": "read" if is_reading else "at_most_once", "dangerous": not is_reading, "untrusted": True},
     )
+
+
+def allowed_by_settings() -> Limits:
+    """GET at the hosts of WAKEFUL_HTTP_ALLOW, also in the networks of WAKEFUL_HTTP_NETWORKS."""
+    return Limits(
+        allow=tuple(host.lower() for host in settings.WAKEFUL_HTTP_ALLOW),
+        methods=frozenset({"GET"}),
+        max_bytes=MAX_BYTES,
+        seconds=parse_duration(TIMEOUT).total_seconds(),
+        max_redirects=3,
+        headers={},
+        inside=tuple(ipaddress.ip_network(network) for network in settings.WAKEFUL_HTTP_NETWORKS),
+    )
+
+
+async def call(limits: Limits, url: str, method: str = "GET", body: str = "") -> dict[str, Any]:
+    """As a tool answers. ModelRetry: the address is refused."""
+    try:
+        return await answer_of(limits, url, method, body)
+    except Refused as refused:
+        raise ModelRetry(f"the call is refused: {refused}") from None
+
+
+async def answer_of(limits: Limits, url: str, method: str = "GET", body: str = "") -> dict[str, Any]:
+    """The answer, or its `error`, in characters that can be stored. Refused: the address is."""
+    try:
+        async with asyncio.timeout(limits.seconds):
+            return _storable(await fetch(limits, url, method.upper(), body))
+    except TimeoutError:
+        return _storable({"url": url, "error": f"no answer within {limits.seconds:g} s"})
+    except httpx.HTTPError as error:
+        return _storable({"url": url, "error": f"{type(error).__name__}: {error}"})
 
 
 async def fetch(limits: Limits, url: str, method: str, body: str) -> dict[str, Any]:

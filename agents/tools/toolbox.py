@@ -37,23 +37,25 @@ def tool(
     dangerous: bool = False,
     untrusted: bool = False,
     name: str = "",
+    description: str = "",
     expires: str = "",
     requires_approval: bool = False,
 ) -> Callable[[Callable[..., Any]], "Tool[Any]"]:
-    """Declare a function as a tool, under its own name unless `name` says otherwise. The other options: `agents.llm.tools`. Its
-    docstring is what the model is told of it. Raises DeclarationError."""
+    """Declare a function as a tool, under its own name unless `name` says otherwise. The model is told its docstring, or its
+    `description`. The other options: `agents.llm.tools`. Raises DeclarationError."""
     metadata = {"effect": effect, "dangerous": dangerous, "untrusted": untrusted}
 
     def declare(function: Callable[..., Any]) -> "Tool[Any]":
         from pydantic_ai import Tool  # takes most of a second, which a process without tools of its own need not wait
 
         called = name or function.__name__
-        if not function.__doc__:
+        if not (description or function.__doc__):
             raise DeclarationError(f"tool {called!r}: say in its docstring what it does; the model reads that")
         return register(
             Tool(
                 function,
                 name=called,
+                description=description or None,
                 metadata={**metadata, **({"expires": expires} if expires else {})},
                 requires_approval=requires_approval,
             )

@@ -86,6 +86,7 @@ class Approval(models.Model):
     """A question of a run to a person. It can be decided once, while its wait is open, and only for the arguments of its digest."""
 
     OF_TOOLS = "approval:llm "  # begins the keys of waits in which a tool of run.llm asks
+    QUESTIONS = r" answer( \d+)?$"  # ends the keys of those in which it asks for an answer, not for consent
 
     class Decision(models.TextChoices):
         APPROVE = "approve"

@@ -27,6 +27,7 @@ def remove_conversation(run_id: UUID, pending: Sequence[StepEntry]) -> list[Step
     transaction; the entries that are still to be written, without that. The run cannot be replayed after that."""
     Step.objects.filter(run_id=run_id, kind__in=Step.CONVERSATION).update(arguments=None, output=None, error="")
     asked = Approval.objects.filter(wait__run_id=run_id, wait__key__startswith=Approval.OF_TOOLS)
+    asked.filter(wait__key__regex=Approval.QUESTIONS).update(question="")  # the model's words
     asked.update(detail="", arguments=None, digest="", decided_arguments=None, decided_digest="", reason="")
     return [replace(entry, output=None) if entry.kind in Step.CONVERSATION else entry for entry in pending]
 

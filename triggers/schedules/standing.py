@@ -6,6 +6,7 @@ of events, none comes sooner than WAKEFUL_LOOP_RATE spaces its loops; and a trig
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, timedelta
+from itertools import islice, pairwise
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from django.conf import settings
 from django.db.models import Min
 from django.db.models.fields.json import KT
 
+from agents.durations import in_words
 from agents.effects import Effects, Standing
 from agents.exceptions import Permanent
 from runs.attempt.effects import SCHEDULE, WAKEUP
@@ -21,13 +23,14 @@ from runs.audit import record
 from runs.db.patience import Locked, no_longer_than
 from runs.db.sql import database_now
 from runs.models import OutboxMessage
+from triggers.dispatch.flow_control import Intake
 from triggers.exceptions import RuleError
 from triggers.models import Schedule, Trigger
 from triggers.schedules.heartbeats import require_heartbeat
 from triggers.schedules.rows import add_schedule, remove, set_rule
 from triggers.schedules.rules.as_json import parse_rule, rule_as_json
 from triggers.schedules.rules.rows import rule_of
-from triggers.schedules.rules.rule import Rule
+from triggers.schedules.rules.rule import MINUTES_OF_A_DAY, Rule, next_fires
 from triggers.sources.wakeup import drop_wake
 
 log = structlog.get_logger(__name__)
@@ -50,11 +53,14 @@ def check_ahead(trigger_id: UUID | None, effects: Effects) -> None:
     names = [wake.key for wake in effects.wakes]
     if twice := {name for name in names if names.count(name) > 1}:
         raise Permanent(f"this run sets two wakes under the key {min(twice)!r}; give each a key of its own")
-    slug = Trigger.objects.filter(pk=trigger_id).values_list("slug", flat=True).first() or ""
+    trigger = Trigger.objects.filter(pk=trigger_id).only("slug", "policy").first()
+    slug = trigger.slug if trigger else ""
     if effects.paces:
         require_heartbeat(trigger_id, slug)
     for standing in effects.standings:
         _check(standing, slug)
+        if trigger and standing.spacing:
+            _require_spacing(standing, max(standing.spacing, _own_spacing(trigger)))
     _refuse_too_many(trigger_id, slug, effects)
 
 
@@ -66,6 +72,25 @@ def _check(standing: Standing, slug: str) -> None:
         _rule(cron=standing.cron, tz=standing.tz, every=standing.every)
     except RuleError as error:
         raise Permanent(f"schedule {standing.name!r}: {error}") from error
+
+
+def _require_spacing(standing: Standing, spacing: timedelta) -> None:
+    """Looks at two days of a crontab that is dense enough to be refused."""
+    rule = _rule(cron=standing.cron, tz=standing.tz, every=standing.every)
+    fires = list(islice(next_fires(rule, database_now()), MINUTES_OF_A_DAY)) if rule else []
+    if any(after - before < spacing for before, after in pairwise(fires)):
+        raise Permanent(
+            f"schedule {standing.name!r} would fire more often than every {in_words(spacing)}, which is the most that is "
+            "allowed here"
+        )
+
+
+def _own_spacing(trigger: Trigger) -> timedelta:
+    """How often the trigger itself may wake: by its rate, and by the fastest pace of its heartbeats."""
+    rate = Intake.load(trigger.policy).rate
+    paces = Schedule.objects.filter(trigger=trigger, pace_min__isnull=False)
+    fastest: timedelta | None = paces.aggregate(fastest=Min("pace_min"))["fastest"]
+    return max(rate.spacing if rate else timedelta(), fastest or timedelta())
 
 
 def _refuse_too_many(trigger_id: UUID, slug: str, effects: Effects) -> None:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import structlog
 
+from agents.reserved import WAKEUP as EVENT_TYPE
 from runs.attempt.effects import WAKEUP
 from runs.audit import record_about
 from runs.db.sql import fetch
@@ -19,7 +20,6 @@ from triggers.models import Trigger
 log = structlog.get_logger(__name__)
 THERE = "SELECT id FROM triggers_trigger WHERE id = ANY(%s::uuid[])"
 KEEP = f"{THERE} FOR KEY SHARE SKIP LOCKED"
-EVENT_TYPE = "run.wakeup"
 BY = "dispatcher"
 
 

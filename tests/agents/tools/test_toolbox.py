@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pydantic_ai import RunContext
-from pydantic_ai.messages import ModelResponse
 from pydantic_ai import Agent as LlmAgent
+from pydantic_ai import RunContext
 
 from agents import AgentRun, tool
 from agents.agent import Agent
@@ -14,6 +13,8 @@ from agents.exceptions import DeclarationError
 from agents.testing import run_agent
 from agents.tools import toolbox
 from tests.support.llm import Turns
+
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)

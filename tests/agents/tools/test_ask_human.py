@@ -1,0 +1,62 @@
+"""The tool ask_human: the run waits, and the model is told what a person says."""
+
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent as LlmAgent
+
+from agents.journal.protocol import Answer
+from agents.run import AgentRun
+from agents.testing import Unanswered
+from agents.tools import toolbox
+from runs.actions.approve import decide
+from runs.models import Approval
+from tests.support.durable import Lab, lab
+from tests.support.llm import Turns
+from tests.support.tools import call
+
+__all__ = ["lab"]
+pytestmark = pytest.mark.django_db(transaction=True)
+
+KEY = "approval:llm asker#1: ask_human call-0-0 answer"
+ASKED = {"question": "Which region?"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (Answer(decision="edited", arguments={**ASKED, "answer": "eu-west"}), "eu-west"),
+        (Answer(decision="approved", arguments={**ASKED, "answer": ""}), "yes"),
+        (Answer(decision="approved", reason="the cheaper one"), "yes: the cheaper one"),
+        (Answer(decision="denied", reason="not before Monday"), "no: not before Monday"),
+        (Answer(decision="expired"), "No person has answered in time."),
+    ],
+)
+def test_the_model_is_told_the_answer(answer: Answer, told: str) -> None:
+    assert call("ask_human", ASKED, waits={KEY: answer}).told == [told]
+
+
+def test_until_then_the_run_waits() -> None:
+    with pytest.raises(Unanswered, match="Which region"):
+        call("ask_human", ASKED)
+
+
+def test_a_person_answers_a_run_that_is_parked(lab: Lab) -> None:
+    def body(run: AgentRun) -> Any:
+        llm = LlmAgent(Turns([("ask_human", ASKED)], "done").model, name="asker", tools=[toolbox.get("ask_human")])
+        return [
+            str(getattr(part, "content", ""))
+            for message in run.llm(llm, "Go.", deps=run).all_messages()
+            for part in message.parts
+        ]
+
+    run = lab.run(body)
+    assert run.status == "waiting"
+    approval = Approval.objects.get(wait__run=run)
+    assert (approval.question, approval.arguments) == ("Which region?", {**ASKED, "answer": ""})
+    decide(approval.pk, decision="edit", by="ann", arguments={**ASKED, "answer": "eu-west"})
+
+    run = lab.go_on(run)
+
+    assert run.status == "succeeded"
+    assert "eu-west" in run.result

@@ -1,0 +1,28 @@
+"""The tool emit."""
+
+import pytest
+
+from agents.testing import Unanswered
+from tests.support.tools import call
+
+pytestmark = pytest.mark.django_db
+
+
+def test_it_emits_with_its_step() -> None:
+    called = call("emit", {"type": "invoice.checked", "data": {"number": 7}, "subject": "7"})
+
+    [event] = called.done.emitted
+    assert (event.type, event.data, event.subject) == ("invoice.checked", {"number": 7}, "7")
+    assert called.told == ["The event invoice.checked is emitted."]
+
+
+def test_a_reserved_type_is_told_to_the_model_and_emits_nothing() -> None:
+    called = call("emit", {"type": "run.wakeup"})
+
+    assert not called.done.emitted
+    assert "reserved" in called.told[0]
+
+
+def test_a_tainted_run_asks_first() -> None:
+    with pytest.raises(Unanswered, match="wants to call the tool emit"):
+        call("emit", {"type": "refund.requested"}, is_tainted=True)

@@ -1,0 +1,72 @@
+"""The tool schedule: an agent wakes itself again and again, within what its trigger may do."""
+
+from datetime import timedelta
+
+import pytest
+
+from agents.effects import Effects, Standing
+from agents.exceptions import Permanent
+from agents.testing import Unanswered
+from tests.support.tools import call
+from tests.support.triggers import make_trigger
+from triggers.models import Trigger
+from triggers.schedules.standing import check_ahead
+
+pytestmark = pytest.mark.django_db
+
+
+def test_it_sets_and_deletes_a_schedule_of_its_own_trigger() -> None:
+    called = call("schedule", {"name": "look", "cron": "0 9 * * mon-fri", "tz": "Europe/Vienna"}, {"name": "look"})
+
+    made, deleted = called.done.schedules
+    assert (made.name, made.cron, made.tz, made.spacing) == (
+        "look",
+        "0 9 * * mon-fri",
+        "Europe/Vienna",
+        timedelta(minutes=15),
+    )
+    assert (deleted.cron, deleted.every) == ("", None)
+
+
+def test_both_rules_are_too_many() -> None:
+    called = call("schedule", {"name": "look", "cron": "0 9 * * *", "every": "2h"})
+
+    assert not called.done.schedules
+    assert "either cron or every" in called.told[0]
+
+
+def test_a_tainted_run_asks_first() -> None:
+    with pytest.raises(Unanswered, match="wants to call the tool schedule"):
+        call("schedule", {"name": "look", "every": "2h"}, is_tainted=True)
+
+
+@pytest.mark.parametrize(
+    ("rule", "is_allowed"),
+    [
+        ({"every": timedelta(minutes=15)}, True),
+        ({"every": timedelta(minutes=14)}, False),
+        ({"cron": "*/15 * * * *"}, True),
+        ({"cron": "*/10 * * * *"}, False),
+        ({"cron": "0,5 3 1 1 *"}, False),
+        ({"cron": "55 8 * * *"}, True),
+    ],
+)
+def test_it_fires_no_more_often_than_every_15_minutes(rule: dict[str, object], is_allowed: bool) -> None:
+    assert accepts(make_trigger("plain"), Standing(name="look", spacing=timedelta(minutes=15), **rule)) == is_allowed  # type: ignore[arg-type]
+
+
+def test_it_fires_no_more_often_than_the_rate_of_its_trigger() -> None:
+    rated = make_trigger("rated", policy={"rate": "1/h"})
+
+    assert accepts(rated, Standing(name="look", spacing=timedelta(minutes=15), every=timedelta(hours=1)))
+    assert not accepts(rated, Standing(name="look", spacing=timedelta(minutes=15), every=timedelta(minutes=30)))
+    assert accepts(rated, Standing(name="look", every=timedelta(minutes=30)))  # code may
+
+
+def accepts(trigger: Trigger, standing: Standing) -> bool:
+    try:
+        check_ahead(trigger.pk, Effects(standings=[standing]))
+    except Permanent as refused:
+        assert "more often than every" in str(refused)
+        return False
+    return True
