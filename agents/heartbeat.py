@@ -34,9 +34,9 @@ class Heartbeat:
 
     `every` is its interval; with `pacing` (shortest, longest) the verdict and the next due item move its next wake.
     `active_hours` ("mon-fri 08:00-18:00") are in the zone `tz`. `model` names a model ("openai:gpt-5.2"); default:
-    WAKEFUL_MODEL. `tools` are functions or `pydantic_ai.Tool`s. `checklist` is declared as for `@agent`; without any item the
-    agent looks by its `instructions` alone. `gate` is asked where an item is due. `session` names the conversation that its
-    runs belong to. Other options are those of `@agent`. Raises DeclarationError.
+    WAKEFUL_MODEL. `tools` are functions, `pydantic_ai.Tool`s or names of the toolbox. `checklist` is declared as for `@agent`;
+    without any item the agent looks by its `instructions` alone. `gate` is asked where an item is due. `session` names the
+    conversation that its runs belong to. Other options are those of `@agent`. Raises DeclarationError.
     """
 
     def __init__(
@@ -84,14 +84,18 @@ class Heartbeat:
     @property
     def source(self) -> str:
         """What decides how it behaves, for the version of the agent."""
-        tools = [getattr(tool, "__qualname__", None) or getattr(tool, "name", "") for tool in self.tools]
+        tools = [
+            tool if isinstance(tool, str) else getattr(tool, "__qualname__", None) or getattr(tool, "name", "")
+            for tool in self.tools
+        ]
         return repr((self.instructions, self.model, tools, self.session))
 
     @cached_property
     def watcher(self) -> "LlmAgent[Any, Verdict]":
         from agents.llm.verdict import watcher
+        from agents.tools.toolbox import named
 
-        return watcher(self.name, model=self.model, instructions=self.instructions, tools=self.tools)
+        return watcher(self.name, model=self.model, instructions=self.instructions, tools=named(self.tools))
 
     def ask(self, run: GateRun) -> Fire | Quiet:
         """The gate: quiet unless an item is due; then the author's own gate decides."""

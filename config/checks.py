@@ -238,3 +238,19 @@ def retention(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
             hint="Set less than an hour: pruning starts every hour and occupies one child of a worker for this time.",
             id="wakeful.W021",
         )
+
+
+@register
+def tool_query(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
+    if settings.WAKEFUL_QUERY_TABLES and not settings.WAKEFUL_QUERY_URL:
+        yield Warning(
+            "WAKEFUL_QUERY_TABLES is set without WAKEFUL_QUERY_URL: the tool query refuses every call.",
+            hint="Make a role that may read these tables alone, and set the URL that it prints: `manage.py query_role`.",
+            id="wakeful.W034",
+        )
+    if settings.WAKEFUL_QUERY_URL and not settings.WAKEFUL_QUERY_TABLES:
+        yield Warning(
+            "WAKEFUL_QUERY_URL is set without WAKEFUL_QUERY_TABLES: the tool query refuses every call.",
+            hint="Name the tables and views that agents may read, e.g. WAKEFUL_QUERY_TABLES=shop_order,sales.invoice.",
+            id="wakeful.W034",
+        )

@@ -12,7 +12,7 @@ which `run.llm(…, deps=run)` gives it.
 """
 
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -83,6 +83,14 @@ def get(name: str) -> "Tool[Any]":
     """The tool of that name; KeyError if this process has no code for it."""
     _find_built_in()
     return _tools[name]
+
+
+def named(tools: Iterable[Any]) -> list[Any]:
+    """The tools, with those that are given by their names. Permanent: this process has no code for one of these."""
+    _find_built_in()
+    if unknown := [tool for tool in tools if isinstance(tool, str) and tool not in _tools]:
+        raise Permanent(f"there is no tool {', '.join(unknown)}; the tools are: {', '.join(sorted(_tools))}")
+    return [_tools[tool] if isinstance(tool, str) else tool for tool in tools]
 
 
 def all_tools() -> list["Tool[Any]"]:

@@ -24,6 +24,8 @@ KEY = Fernet.generate_key().decode()
         ({"WAKEFUL_NOTIFY_TO": "ops@example.com"}, "wakeful.E032"),
         ({"WAKEFUL_NOTIFY_TO": "mailto:ops@example.com", "EMAIL_URL": ""}, "wakeful.E032"),
         ({"WAKEFUL_URL": "wakeful.example.com"}, "wakeful.E033"),
+        ({"WAKEFUL_QUERY_TABLES": ["shop_order"]}, "wakeful.W034"),
+        ({"WAKEFUL_QUERY_URL": "postgres://reader:x@127.0.0.1/shop"}, "wakeful.W034"),
         ({"WAKEFUL_KEEP_EVENTS": timedelta(days=29)}, "wakeful.E020"),
         ({"WAKEFUL_KEEP_EVENTS": timedelta(days=2)}, "wakeful.W020"),
         ({"WAKEFUL_PRUNE_BUDGET": timedelta(hours=2)}, "wakeful.W021"),

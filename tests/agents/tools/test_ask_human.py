@@ -59,4 +59,4 @@ def test_a_person_answers_a_run_that_is_parked(lab: Lab) -> None:
     run = lab.go_on(run)
 
     assert run.status == "succeeded"
-    assert "eu-west" in run.result
+    assert "eu-west" in str(run.result)

@@ -9,7 +9,7 @@ from pydantic_ai import RunContext
 
 from agents import AgentRun, tool
 from agents.agent import Agent
-from agents.exceptions import DeclarationError
+from agents.exceptions import DeclarationError, Permanent
 from agents.testing import run_agent
 from agents.tools import toolbox
 from tests.support.llm import Turns
@@ -56,6 +56,14 @@ def test_a_declared_tool_is_found_by_its_name_and_knows_its_run() -> None:
     run_agent(Agent(name="desk", body=body, durable=True), may_ask_providers=True)
 
     assert "2 of Ada, asked by desk" in seen[0]
+
+
+def test_tools_are_given_by_name_beside_functions() -> None:
+    [notify, same] = toolbox.named(["notify", len])
+
+    assert (notify, same) == (toolbox.get("notify"), len)
+    with pytest.raises(Permanent, match="there is no tool norify; the tools are: ask_human, emit"):
+        toolbox.named(["norify"])
 
 
 def test_two_tools_of_one_name_are_refused() -> None:

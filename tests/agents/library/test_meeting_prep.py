@@ -1,0 +1,53 @@
+"""Meetings are prepared half an hour ahead, if there is something to prepare from."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pydantic_ai.models.test import TestModel
+
+from agents.exceptions import Permanent
+from agents.library.meeting_prep import meeting_prep
+from agents.testing import AgentResult, assert_replays, run_agent
+
+pytestmark = pytest.mark.django_db
+
+BEGINS = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=3)
+MEETING = {"id": "42", "title": "Budget 2027", "starts_at": BEGINS.isoformat(), "attendees": ["Ada"], "agenda": "Cuts"}
+BRIEF = TestModel(custom_output_args={"brief": "Bring the numbers."})
+
+
+def prepare(data: Any, type: str = "meeting.planned") -> AgentResult:
+    return run_agent(meeting_prep, data=data, type=type, model=BRIEF)
+
+
+def test_people_are_told_half_an_hour_ahead_what_to_know() -> None:
+    done = prepare(MEETING)
+
+    [notice] = done.notifications
+    assert notice.text == f"Budget 2027 begins at {BEGINS:%H:%M} UTC, with Ada.\nBring the numbers."
+    assert timedelta(hours=2, minutes=29) < done.journal.elapsed <= timedelta(hours=2, minutes=30)
+    assert done.is_tainted
+    assert_replays(done)
+
+
+@pytest.mark.parametrize(
+    ("change", "type"),
+    [
+        ({"agenda": ""}, "meeting.planned"),
+        ({}, "meeting.cancelled"),
+        ({"starts_at": (BEGINS - timedelta(days=1)).isoformat()}, "meeting.changed"),
+    ],
+)
+def test_otherwise_it_is_silent_and_asks_no_model(change: dict[str, str], type: str) -> None:
+    done = prepare({**MEETING, **change}, type)
+
+    assert not done.notifications
+    assert not done.result["prepared"]
+    assert not [key for key in done.journal.keys if key.startswith("llm")]
+
+
+@pytest.mark.parametrize("data", [None, {}, {**MEETING, "starts_at": "soon"}, {**MEETING, "title": 7}])
+def test_what_is_no_meeting_fails_for_good(data: Any) -> None:
+    with pytest.raises(Permanent):
+        prepare(data)
