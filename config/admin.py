@@ -4,12 +4,14 @@ import config.console.access.accounts  # noqa: F401
 import config.console.access.audit  # noqa: F401
 import config.console.access.tokens  # noqa: F401
 import config.console.events.page  # noqa: F401
+import config.console.notifications.deliveries  # noqa: F401
+import config.console.notifications.groups  # noqa: F401
+import config.console.notifications.list  # noqa: F401
+import config.console.notifications.recipients  # noqa: F401
 import config.console.operations.agents  # noqa: F401
 import config.console.operations.alarms  # noqa: F401
 import config.console.operations.budgets  # noqa: F401
 import config.console.operations.checklists  # noqa: F401
-import config.console.operations.deliveries  # noqa: F401
-import config.console.operations.notifications  # noqa: F401
 import config.console.operations.queues  # noqa: F401
 import config.console.operations.workers  # noqa: F401
 import config.console.runs.approvals  # noqa: F401

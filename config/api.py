@@ -11,8 +11,9 @@ from runs.api.agents import AgentResource
 from runs.api.approvals import ApprovalResource
 from runs.api.budgets import BudgetResource
 from runs.api.checklists import ChecklistResource
-from runs.api.notifications import DeliveryResource, NotificationResource, RecipientResource
+from runs.api.notifications import DeliveryResource, NotificationResource
 from runs.api.queues import QueueResource
+from runs.api.recipients import RecipientGroupResource, RecipientResource
 from runs.api.runs import RunResource
 from triggers.api.backfills import BackfillResource
 from triggers.api.calendars import CalendarResource
@@ -34,6 +35,7 @@ router.register("queues", QueueResource, basename="queue")
 router.register("notifications", NotificationResource)
 router.register("deliveries", DeliveryResource)
 router.register("recipients", RecipientResource)
+router.register("recipient-groups", RecipientGroupResource)
 router.register("triggers", TriggerResource)
 router.register("schedules", ScheduleResource)
 router.register("backfills", BackfillResource)

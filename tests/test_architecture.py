@@ -65,7 +65,14 @@ FLOORS = {
         "api transfer",
         "management apps",
     ],
-    "config/console": ["theme parts", "access", "runs sources", "operations events", "schedules", "triggers"],
+    "config/console": [
+        "theme parts",
+        "access",
+        "runs sources",
+        "operations events notifications",
+        "schedules",
+        "triggers",
+    ],
 }
 
 

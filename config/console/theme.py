@@ -130,7 +130,17 @@ UNFOLD: dict[str, Any] = {
     "SIDEBAR": {
         "show_search": False,
         "navigation": [
-            {"items": [{"title": "Overview", "icon": "monitor_heart", "link": reverse_lazy("admin:index")}]},
+            {
+                "items": [
+                    {"title": "Overview", "icon": "monitor_heart", "link": reverse_lazy("admin:index")},
+                    {
+                        "title": "Inbox",
+                        "icon": "inbox",
+                        "link": reverse_lazy("inbox"),
+                        "badge": "config.console.parts.inboxes.unread_badge",
+                    },
+                ]
+            },
             {
                 "title": "What wakes agents",
                 "separator": True,

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
@@ -14,10 +13,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agents.checklists.history import difference
-from agents.durations import parse_duration
 from agents.models import Checklist, ChecklistItem, ChecklistRevision
 from runs.actions.checklists import ItemEdit, create_checklist, edit_checklist, silence_checklist
 from runs.api.body import Body
+from runs.api.interval import IntervalField
 from runs.api.resource import NewestFirst, Refusal, Resource
 
 
@@ -75,24 +74,10 @@ class RevisionsSerializer(serializers.Serializer[Any]):
     previous = serializers.CharField(allow_null=True)
 
 
-class IntervalField(serializers.Field[timedelta | None, Any, float | None, Any]):
-    """Seconds, or a text such as "1h"; null: at each run."""
-
-    default_error_messages = {"invalid": "{why}"}
-
-    def to_internal_value(self, data: Any) -> timedelta:
-        if isinstance(data, bool) or not isinstance(data, (int, float, str)):
-            self.fail("invalid", why='Use seconds, or a text such as "1h".')
-        try:
-            return parse_duration(data)
-        except ValueError as error:
-            self.fail("invalid", why=str(error))
-
-
 class ItemBody(Body):
     id = serializers.IntegerField(required=False, default=None, help_text="leave it out of a new item")
     text = serializers.CharField(max_length=2000)
-    every = extend_schema_field({"oneOf": [{"type": "number"}, {"type": "string"}], "nullable": True})(IntervalField)(
+    every = IntervalField(
         required=False, default=None, allow_null=True, help_text='seconds, or a text such as "1h"; null: at each run'
     )
     paused = serializers.BooleanField(required=False, default=False)

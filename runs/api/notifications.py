@@ -1,4 +1,4 @@
-"""Notifications over HTTP: what was said, what became of it at each recipient, and sending a test."""
+"""Notifications over HTTP: what was said, and what became of it at each recipient."""
 
 from typing import Any
 
@@ -11,9 +11,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from runs.api.body import Body
-from runs.api.resource import NewestFirst, Query, Refusal, Resource
-from runs.models import Delivery, Notification, Recipient
-from runs.notifications.recipients import send_test
+from runs.api.resource import Query, Refusal, Resource
+from runs.models import Delivery, Notification
 from runs.notifications.resolve import acknowledge, resolve
 
 
@@ -38,20 +37,6 @@ class DeliverySerializer(serializers.ModelSerializer[Delivery]):
         fields = [
             "id", "notification", "recipient", "channel", "status", "reason", "merged_into", "due_at", "attempts", "error",
             "created_at", "sent_at", "ended_at", "acknowledged_at", "acknowledged_by",
-        ]  # fmt: skip
-        read_only_fields = fields
-
-
-class RecipientSerializer(serializers.ModelSerializer[Recipient]):
-    second = serializers.CharField(
-        source="second.name", allow_null=True, default=None, help_text="name of its second route"
-    )
-
-    class Meta:
-        model = Recipient
-        fields = [
-            "id", "name", "address", "channel", "gets_all", "zone", "quiet_from", "quiet_until", "spacing", "digest_hour",
-            "least_urgency", "repeat_after", "second", "second_after", "silenced_until", "active", "failing_since",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -134,33 +119,3 @@ class DeliveryResource(ListModelMixin, RetrieveModelMixin, Resource):
         """Say that the message was seen; a second time changes nothing."""
         delivery: Delivery = self.get_object()
         return Response(self.get_serializer(acknowledge(delivery.pk, by=str(request.user))).data)
-
-
-class ById(NewestFirst):
-    ordering = "id"
-
-
-class RecipientResource(ListModelMixin, RetrieveModelMixin, Resource):
-    required_permissions = {
-        "list": "runs.view_recipient",
-        "retrieve": "runs.view_recipient",
-        "test": "runs.test_recipient",
-    }
-    serializer_class = RecipientSerializer
-    pagination_class = ById
-    queryset = Recipient.objects.select_related("second").order_by("id")
-
-    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Every recipient with its rules; addresses stand without their secret parts."""
-        return super().list(request, *args, **kwargs)
-
-    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """One recipient."""
-        return super().retrieve(request, *args, **kwargs)
-
-    @extend_schema(request=None, responses={200: DeliverySerializer, 409: Refusal})
-    @action(detail=True, methods=["post"])
-    def test(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Send the recipient a test now, whatever its rules say. The delivery says what becomes of it."""
-        recipient: Recipient = self.get_object()
-        return Response(DeliverySerializer(send_test(recipient.pk, by=str(request.user))).data)

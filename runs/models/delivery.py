@@ -34,7 +34,8 @@ class Delivery(models.Model):
     id = models.UUIDField(primary_key=True, default=new_id)
     # PostgreSQL deletes deliveries with their notification (a migration), so that retention needs one statement.
     notification = models.ForeignKey(Notification, models.CASCADE, related_name="deliveries", db_constraint=False)
-    recipient = models.ForeignKey(Recipient, models.SET_NULL, null=True, related_name="deliveries")
+    # Without an index of its own: `delivery_of_recipient` begins with it.
+    recipient = models.ForeignKey(Recipient, models.SET_NULL, null=True, related_name="deliveries", db_index=False)
     name = models.TextField(help_text="of the recipient, also if there is none of this name")
     channel = models.TextField(default="")
     is_urgent = models.BooleanField(default=False)
@@ -69,6 +70,12 @@ class Delivery(models.Model):
                 fields=["recipient"], name="delivery_under_way", condition=Q(status__in=["pending", "sending"])
             ),
             models.Index(fields=["recipient", "-sent_at"], name="delivery_last_sent", condition=Q(status="sent")),
+            models.Index(fields=["recipient", "-id"], name="delivery_of_recipient"),
+            models.Index(
+                fields=["recipient", "-sent_at"],
+                name="delivery_unread",
+                condition=Q(status="sent", channel="inbox", acknowledged_at=None),
+            ),
             models.Index(fields=["ended_at"], name="delivery_unknown", condition=Q(status="unknown")),
             models.Index(
                 fields=["created_at"], name="delivery_to_unknown_name", condition=Q(recipient=None, status="suppressed")

@@ -10,7 +10,7 @@ from .notification import Notification
 class Recipient(models.Model):
     """A person or a system that notifications are sent to, and the rules for what it gets when.
 
-    `services` in `runs.notifications.recipients` write these rows: a name is also no name of a group, and an address with a
+    `runs.notifications.edit` writes these rows: a name is also no name of a group, and an address with a
     secret is encrypted.
     """
 
@@ -47,7 +47,10 @@ class Recipient(models.Model):
 
     class Meta:
         ordering = ["name"]
-        permissions = [("test_recipient", "Can send a test to a recipient")]
+        permissions = [
+            ("test_recipient", "Can send a test to a recipient"),
+            ("silence_recipient", "Can silence a recipient for a time"),
+        ]
         constraints = [
             models.UniqueConstraint(fields=["name"], name="recipient_name_once"),
             models.UniqueConstraint(
@@ -65,6 +68,15 @@ class Recipient(models.Model):
             models.CheckConstraint(
                 name="recipient_times_not_negative",
                 condition=Q(spacing__gte=timedelta(), repeat_after__gte=timedelta(), second_after__gte=timedelta()),
+            ),
+            # Beyond, the sum with a time might leave the calendar.
+            models.CheckConstraint(
+                name="recipient_times_within_a_year",
+                condition=Q(
+                    spacing__lte=timedelta(days=366),
+                    repeat_after__lte=timedelta(days=366),
+                    second_after__lte=timedelta(days=366),
+                ),
             ),
             models.CheckConstraint(
                 name="recipient_urgency_known", condition=Q(least_urgency__in=["low", "normal", "high"])

@@ -5,8 +5,9 @@
 - `deliver`: sends what is due, outside of any transaction, and records what became of it; `breaker` leaves hosts alone that
   are away.
 - `channels`: one file for each way out. `message` is what they send.
-- `recipients`: addresses, rules and groups, and what operators do to them. `resolve`: what people say about deliveries.
-  `waiting`: deliveries that are called off.
+- `recipients`: addresses and rules as rows say them; `edit`: what operators do to recipients and groups.
+- `resolve`: what people say about deliveries; `inbox`: the messages that a user of the console reads there. `waiting`:
+  deliveries that are called off or put off.
 
 Exactly one outcome is never guessed: a message that was handed over without an answer is *unknown*, and is sent again only
 by a channel whose receiver can tell a repeat, or by a person.

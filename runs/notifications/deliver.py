@@ -9,9 +9,8 @@
 
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -21,7 +20,7 @@ import psycopg
 import structlog
 from cryptography.fernet import InvalidToken
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, DataError, IntegrityError, transaction
 from django.db.models import F, Q
 from django.db.models.functions import Coalesce, Least, Now
 
@@ -29,11 +28,12 @@ from runs.db.sql import fetch
 from runs.failpoints import failpoint
 from runs.models import Delivery, Notification, Recipient
 from runs.notifications.breaker import Breakers
-from runs.notifications.channels.channel import NotNow, Outcome, Refused, Sent, Unknown, channels
+from runs.notifications.carried import carried_by
+from runs.notifications.channels.channel import NotNow, Outcome, Refused, Sent, Unknown, channel_of, channels
 from runs.notifications.lock import lock_planning
-from runs.notifications.message import Item, Message
+from runs.notifications.message import Item, Message, shortened
 from runs.notifications.plan import plan, take_second_route
-from runs.notifications.recipients import address_of
+from runs.notifications.recipients import address_of, sync_settings
 from runs.ports import ports
 
 log = structlog.get_logger(__name__)
@@ -43,6 +43,8 @@ LEASE = timedelta(minutes=3)  # far longer than any channel takes
 RETRY = timedelta(seconds=5)
 RETRY_MAX = timedelta(minutes=15)
 EXPIRED = 100  # of one look
+MOST_ITEMS = 1_000  # notifications that go out as one message
+LARGEST = 500_000  # characters of their texts; mail servers refuse some 10 MB, others less
 BLOCKED = 1.0  # seconds between two looks at what is due and cannot be sent yet
 ENDED = {"due_at": None, "give_up_at": None}
 NO_WORD = "the process that sent it did not say what became of it"
@@ -103,9 +105,13 @@ class Deliverer:
         self.results: SimpleQueue[Result] = SimpleQueue()
         self.breakers = Breakers()
         self.under_way = 0
+        self.has_synced = False
 
     def look(self) -> float:
         """Do a bounded amount of work; returns the seconds until the next look, infinite if nothing is ahead."""
+        if not self.has_synced:
+            sync_settings()  # so that the console shows the recipient before the first notification
+            self.has_synced = True
         recorded = self._record_all()
         expire()
         give_up(self.breakers.away)
@@ -124,11 +130,13 @@ class Deliverer:
                 return count
             try:
                 record(result)
+            except (DataError, IntegrityError):
+                # Not the database's state but this outcome: it must not stop the others. Its lease decides.
+                log.exception("delivery.not_recorded", delivery=str(result.job.id))
             except (DatabaseError, psycopg.Error):
                 self.results.put(result)  # for the next look, if its lease lasts that long
                 raise
             except Exception:
-                # One outcome that cannot be recorded must not stop the others: its lease decides.
                 log.exception("delivery.not_recorded", delivery=str(result.job.id))
             count += 1
             self.under_way -= 1
@@ -151,11 +159,12 @@ class Deliverer:
             job = claim_next(self.breakers.full)
             if job is None:
                 break
+            failpoint("before_delivery")
+            threading.Thread(target=self._send, args=[job], name=f"wakeful-delivery-{job.channel}", daemon=True).start()
+            # Only now: a machine that has no room for a thread must not use up the room for messages.
             self.under_way += 1
             count += 1
             self.breakers.began(job.host)
-            failpoint("before_delivery")
-            threading.Thread(target=self._send, args=[job], name=f"wakeful-delivery-{job.channel}", daemon=True).start()
         return count
 
     def _send(self, job: Job) -> None:
@@ -213,29 +222,41 @@ def _job_of(delivery: Delivery, claim: UUID) -> Job | None:
         channel=delivery.channel,
         host=recipient.host,
         address="",
-        message=message_of([delivery])[delivery.pk],
+        message=message_of(delivery),
     )
     try:
-        return Job(**{**vars(job), "address": address_of(recipient)})
+        address = address_of(recipient)
     except (InvalidToken, ImproperlyConfigured):
         record(Result(job=job, outcome=NotNow(why="no key in WAKEFUL_ENCRYPTION_KEYS decrypts the address")))
         return None
+    channel = channel_of(address)
+    if channel is None or channel.name != job.channel:
+        # Changed since the claim, or the setting since its row was written.
+        sync_settings()
+        record(Result(job=job, outcome=NotNow(why="its address has changed meanwhile")))
+        return None
+    return replace(job, address=address)
 
 
-def message_of(deliveries: Sequence[Delivery]) -> Mapping[UUID, Message]:
-    """What each of these says: its notification and those merged into it."""
-    ids = [delivery.pk for delivery in deliveries]
-    carried = Delivery.objects.filter(Q(pk__in=ids) | Q(merged_into__in=ids)).select_related("notification")
-    items: dict[UUID, list[Item]] = defaultdict(list)
-    for part in carried.order_by("notification_id"):
-        items[part.merged_into_id or part.pk].append(_item(part.notification))
-    return {one.pk: Message(id=one.pk, to=one.name, items=items[one.pk]) for one in deliveries}
+def message_of(delivery: Delivery) -> Message:
+    """What it says: its notification and those merged into it, as far as a server takes so long a message."""
+    carried = carried_by([delivery], most=MOST_ITEMS)[delivery.pk]
+    items: list[Item] = []
+    left = LARGEST
+    for notification in carried.notifications:
+        item = _item(notification)
+        left -= len(item.text)
+        if left < 0 and items:
+            break
+        items.append(item)
+    more = carried.more + len(carried.notifications) - len(items)
+    return Message(id=delivery.pk, to=delivery.name, items=items, more=more)
 
 
 def _item(notification: Notification) -> Item:
     return Item(
         id=notification.pk,
-        text=notification.text,
+        text=shortened(notification.text),
         sender=notification.sender,
         urgency=notification.urgency,
         topic=notification.topic,

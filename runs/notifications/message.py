@@ -9,6 +9,7 @@ from uuid import UUID
 from runs.notifications.policy import ORDER
 
 SUBJECT = 120  # characters
+LONGEST = 20_000  # characters of one text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +27,12 @@ class Item:
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """`id` is the delivery's: the same whenever this message is sent again."""
+    """`id` is the delivery's: the same whenever this message is sent again. `more`: notifications that had no room in it."""
 
     id: UUID
     to: str
     items: Sequence[Item]
+    more: int = 0
 
     @property
     def urgency(self) -> str:
@@ -40,12 +42,14 @@ class Message:
     def subject(self) -> str:
         """One line, without control characters: it becomes a header."""
         line = " ".join("".join(c if c.isprintable() else " " for c in self.items[0].text).split())
-        line = f"{len(self.items)} notifications: {line}" if len(self.items) > 1 else line
+        count = len(self.items) + self.more
+        line = f"{count} notifications: {line}" if count > 1 else line
         return line if len(line) <= SUBJECT else f"{line[: SUBJECT - 1]}…"
 
     @property
     def text(self) -> str:
-        return "\n\n".join(_paragraph(item) for item in self.items)
+        rest = [f"{self.more} more had no room here; the console shows them."] if self.more else []
+        return "\n\n".join([*(_paragraph(item) for item in self.items), *rest])
 
     @property
     def at(self) -> datetime:
@@ -70,7 +74,12 @@ class Message:
                 }
                 for item in self.items
             ],
+            "more": self.more,
         }
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… (shortened; the console shows all of it)"
 
 
 def _paragraph(item: Item) -> str:

@@ -20,6 +20,7 @@ from runs.alarms import topic_of
 from runs.db.sql import database_now, fetch
 from runs.failpoints import failpoint
 from runs.models import Delivery, Notification, Recipient, RecipientGroup
+from runs.notifications.channels.inbox import CHANNEL as INBOX
 from runs.notifications.lock import try_lock
 from runs.notifications.policy import ORDER, History, Hold, Merge, News, Said, Send, Suppress, Verdict, decide
 from runs.notifications.recipients import rules_of, sync_settings
@@ -27,6 +28,7 @@ from runs.notifications.recipients import rules_of, sync_settings
 log = structlog.get_logger(__name__)
 
 BATCH = 200  # notifications of one transaction
+MOST = 20_000  # deliveries after which a transaction takes no more notifications
 ROWS = 1_000  # of one statement: it may have 65,535 parameters
 GIVE_UP = timedelta(days=1)  # without a second route
 KNOWN_SHOWN = 10
@@ -97,9 +99,11 @@ class Planner:
             self.desks[recipient].said[topic] = Said(text=text, at=at, is_held=is_held)
 
     def everyone(self) -> list[Recipient]:
-        """Who gets what names no recipient: the one of the settings only as long as there is no other."""
+        """Who gets what names no recipient. That of the settings does as long as no other one is told: an inbox is only looked
+        at, so it does not count."""
         found = [one for one in self.by_id.values() if one.gets_all and one.active]
-        return [one for one in found if not one.is_from_settings] or found
+        is_replaced = any(one.channel != INBOX.name and not one.is_from_settings for one in found)
+        return [one for one in found if not (one.is_from_settings and is_replaced)]
 
     def plan(self, notification: Notification) -> None:
         found: dict[int, Recipient] = {}
@@ -200,14 +204,17 @@ def plan(limit: int = BATCH) -> int:
             return 0
         sync_settings()
         planner = Planner([one.topic for one in notifications], database_now())
+        ids = []
         for notification in notifications:
             planner.plan(notification)
+            ids.append(notification.pk)
+            if len(planner.made) >= MOST:
+                break
         planner.write()
-        ids = [one.pk for one in notifications]
         Notification.objects.filter(pk__in=ids, planned_at=None).update(planned_at=Now())
         failpoint("before_plan_commit")
     failpoint("after_plan_commit")
-    return len(notifications)
+    return len(ids)
 
 
 def take_second_route(delivery: Delivery) -> bool:

@@ -15,6 +15,8 @@ from runs.models import Delivery
 from runs.notifications.plan import patience
 
 Answer = Literal["arrived", "send_again"]
+# What may have been seen, one way or another.
+SEEN = (Delivery.Status.SENT, Delivery.Status.UNKNOWN, Delivery.Status.FAILED, Delivery.Status.MERGED)
 
 
 @not_in_atomic_body
@@ -46,8 +48,7 @@ def acknowledge(delivery_id: UUID, *, by: str) -> Delivery:
     """Say that the message was seen. A second time changes nothing. IllegalState: nothing was sent yet."""
     with transaction.atomic():
         delivery = _lock(delivery_id)
-        seen = (Delivery.Status.SENT, Delivery.Status.UNKNOWN, Delivery.Status.FAILED, Delivery.Status.MERGED)
-        if delivery.status not in seen:
+        if delivery.status not in SEEN:
             raise IllegalState(
                 f"delivery {delivery_id} is {delivery.status}: there is nothing to see yet", delivery.status
             )
@@ -62,6 +63,8 @@ def acknowledge(delivery_id: UUID, *, by: str) -> Delivery:
 def _send_again(delivery: Delivery, by: str) -> None:
     if delivery.recipient is None:
         raise IllegalState(f"the recipient of delivery {delivery.pk} was removed", delivery.status)
+    if not delivery.recipient.active:
+        raise IllegalState(f"recipient {delivery.recipient.name} is inactive: activate it first", "inactive")
     now = database_now()
     delivery.status, delivery.reason, delivery.ended_at = Delivery.Status.PENDING, f"sent again by {by}", None
     delivery.due_at, delivery.give_up_at, delivery.attempts = now, now + patience(delivery.recipient), 0

@@ -1,10 +1,14 @@
 """Deliveries that wait: what else may happen to them besides being sent."""
 
-from django.db.models import Q
+from django.db.models import Max, Q
 from django.db.models.functions import Now
 
-from runs.models import Delivery
+from runs.db.sql import database_now
+from runs.models import Delivery, Recipient
 from runs.notifications.lock import lock_planning
+from runs.notifications.plan import patience, take_second_route
+from runs.notifications.policy import earliest
+from runs.notifications.recipients import rules_of
 
 WAITING = (Delivery.Status.PENDING, Delivery.Status.HELD)
 
@@ -21,5 +25,33 @@ def suppress_waiting(which: Q, *, reason: str) -> int:
         "give_up_at": None,
         "ended_at": Now(),
     }
-    merged = Delivery.objects.filter(merged_into__in=carriers).update(**ended, merged_into=None)
-    return merged + Delivery.objects.filter(id__in=carriers).update(**ended)
+    merged = Delivery.objects.filter(merged_into__id__among=carriers).update(**ended, merged_into=None)
+    return merged + Delivery.objects.filter(id__among=carriers).update(**ended)
+
+
+def call_off(recipient: Recipient, *, reason: str) -> int:
+    """Suppress what waits for a recipient; urgent messages take the second route, as they do while it is silenced."""
+    lock_planning()
+    if recipient.second_id is not None:
+        urgent = Delivery.objects.select_for_update(of=["self"]).filter(
+            recipient=recipient, status__in=WAITING, is_urgent=True
+        )
+        for delivery in urgent.order_by("id"):
+            take_second_route(delivery)
+    return suppress_waiting(Q(recipient=recipient), reason=reason)
+
+
+def put_off(recipient: Recipient) -> int:
+    """What waits for a recipient and is not urgent goes out as soon as its rules allow it after its silence; if there is none,
+    from now on. In the caller's transaction; returns how many."""
+    lock_planning()
+    now = database_now()
+    theirs = Delivery.objects.filter(recipient=recipient)
+    last_at = theirs.filter(status=Delivery.Status.SENT).aggregate(last_at=Max("sent_at"))["last_at"]
+    is_silenced = recipient.silenced_until is not None and recipient.silenced_until > now
+    begins = recipient.silenced_until if recipient.silenced_until and is_silenced else now
+    at, reason = earliest(rules_of(recipient), last_at, begins)
+    if is_silenced:
+        reason = f"silenced until {begins.astimezone(rules_of(recipient).zone):%Y-%m-%d %H:%M}"
+    waiting = theirs.filter(Q(due_at__lt=at) if is_silenced else Q(due_at__gt=at), status__in=WAITING, is_urgent=False)
+    return waiting.update(due_at=at, give_up_at=at + patience(recipient), reason=reason or "its silence has ended")

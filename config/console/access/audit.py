@@ -25,6 +25,9 @@ PAGES = {
     "backfill": "triggers_backfill",
     "exclusioncalendar": "triggers_exclusioncalendar",
     "apitoken": "triggers_apitoken",
+    "delivery": "runs_delivery",
+    "recipient": "runs_recipient",
+    "recipientgroup": "runs_recipientgroup",
 }
 SHOWN = 50
 

@@ -14,6 +14,7 @@ from unfold.widgets import (
     UnfoldBooleanSwitchWidget,
 )
 
+from config.api import router
 from config.console.access.audit import entries_of
 from config.console.parts.bulk import carry_out
 from config.console.parts.dialogs import attempt, dialog
@@ -24,10 +25,6 @@ from config.console.parts.panel import Panel, acting, allowed, button, column, t
 from config.console.parts.sections import Facts, Notice, Section
 from triggers.models import ApiToken
 from triggers.tokens import ALL, create_token, revoke
-
-# The permissions that the API checks: viewing its objects, sending events, and the models' own actions.
-LOOKED_AT = ("run", "event", "trigger", "schedule", "source")
-PLAIN = ("add_", "change_", "delete_", "view_")
 
 
 class TokenForm(forms.Form):
@@ -138,13 +135,9 @@ def _create(form: TokenForm, request: HttpRequest) -> tuple[ApiToken, str] | Non
 
 
 def _permissions() -> list[tuple[str, str]]:
-    wanted = {"add_event", *(f"view_{model}" for model in LOOKED_AT)}
-    known = Permission.objects.filter(content_type__app_label__in=("runs", "triggers"))
-    rows = known.order_by("content_type__app_label", "codename").values_list(
-        "content_type__app_label", "codename", "name"
-    )
-    return [
-        (f"{app}.{code}", f"{name} ({app}.{code})")
-        for app, code, name in rows
-        if code in wanted or not code.startswith(PLAIN)
-    ]
+    """Those that an action of the API asks for, with their names."""
+    resources: list[Any] = [resource for _, resource, _ in router.registry]
+    asked = {permission for resource in resources for permission in resource.required_permissions.values()}
+    known = Permission.objects.order_by("content_type__app_label", "codename")
+    rows = known.values_list("content_type__app_label", "codename", "name")
+    return [(f"{app}.{code}", f"{name} ({app}.{code})") for app, code, name in rows if f"{app}.{code}" in asked]

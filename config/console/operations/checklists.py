@@ -26,6 +26,7 @@ from agents.durations import in_words, parse_duration
 from agents.models import Checklist, ChecklistItem
 from config.console.access.audit import entries_of
 from config.console.parts.dialogs import attempt, leave
+from config.console.parts.duration_field import short
 from config.console.parts.links import listing, page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.pages import Group, form_page
@@ -70,7 +71,7 @@ class ItemsForm(forms.Form):
         )
         self.fields[f"every_{number}"] = forms.CharField(
             required=False,
-            initial=_short(item.every) if item else "",
+            initial=short(item.every) if item and item.every else "",
             label="Interval",
             widget=UnfoldAdminTextInputWidget,
             help_text="Enter e.g. 30m, 6h or 1d. Empty: at each run.",
@@ -317,14 +318,3 @@ def _ahead(instant: Any) -> Any:
 
 def _interval(text: str) -> timedelta | None:
     return parse_duration(text.strip()) if text.strip() else None
-
-
-def _short(every: timedelta | None) -> str:
-    """As the form reads it: "1h30m"."""
-    if every is None:
-        return ""
-    left, parts = int(every.total_seconds()), []
-    for unit, seconds in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
-        amount, left = divmod(left, seconds)
-        parts += [f"{amount}{unit}"] if amount else []
-    return "".join(parts)

@@ -1,9 +1,10 @@
-"""Counts of approvals and uncertain runs that wait for a person, for the sidebar and the overview."""
+"""Counts of approvals, uncertain runs and unread messages that wait for a person, for the sidebar and the overview."""
 
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
 from runs.models import Run, Wait
+from runs.notifications.inbox import unread
 
 COUNTED = 100  # beyond, a badge says “99+”
 
@@ -23,6 +24,10 @@ def approvals_badge(request: HttpRequest) -> str:
 
 def uncertain_badge(request: HttpRequest) -> str:
     return _badge(uncertain_runs())
+
+
+def unread_badge(request: HttpRequest) -> str:
+    return _badge(unread(request.user.get_username()))
 
 
 def _badge(rows: QuerySet[Model]) -> str:

@@ -26,6 +26,9 @@ NOUNS = [
     "runs_worker",
     "runs_alarm",
     "runs_notification",
+    "runs_delivery",
+    "runs_recipient",
+    "runs_recipientgroup",
     "runs_auditentry",
     "agents_checklist",
     "runs_budget",
@@ -33,6 +36,10 @@ NOUNS = [
 ]
 OTHERS = [
     "/admin/",
+    "/admin/inbox/",
+    "/admin/inbox/?show=all",
+    "/admin/runs/recipient/add/",
+    "/admin/runs/recipientgroup/add/",
     "/admin/coming/",
     "/admin/coming/?view=line",
     "/admin/coming/?view=month",

@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 
-from runs.models import Delivery, Notification
+from runs.models import AuditEntry, Delivery, Notification
 from tests.support.api import Api
 from tests.support.notifying import delivered, make_recipient, notify
 from tests.support.runs import make_run
@@ -69,6 +70,71 @@ def test_a_delivery_is_acknowledged() -> None:
     assert answer.body["acknowledged_by"].startswith("token:ci")
 
 
+def make_user(name: str = "ada") -> None:
+    User.objects.create_user(name, is_staff=True)
+
+
+def test_a_recipient_is_created_changed_silenced_and_deleted() -> None:
+    make_user()
+    make_recipient("night", gets_all=False)
+    api = Api()
+
+    made = api.post("recipients/", {"name": "ops", "address": "inbox:ada", "spacing": "45m", "second": "night"})
+    path = f"recipients/{made.body['id']}/"
+    changed = api.patch(path, {"quiet_from": "22:00", "quiet_until": "07:00", "spacing": 60, "second": None})
+    silenced = api.post(f"{path}silence/", {"length": "1d"})
+    ended = api.post(f"{path}silence/", {"length": None})
+
+    assert (made.status, made.body["spacing"], made.body["second"]) == (201, 2700, "night")
+    assert (changed.body["quiet_from"], changed.body["spacing"], changed.body["second"]) == ("22:00:00", 60, None)
+    assert silenced.body["silenced_until"] and ended.body["silenced_until"] is None
+    assert api.delete(path).status == 204
+    assert api.get(path).status == 404
+    actions = AuditEntry.objects.filter(kind="recipient").order_by("id").values_list("action", flat=True)
+    assert list(actions) == ["create", "change", "change", "change", "remove"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"address": "ops@example.com"}, "address"),
+        ({"zone": "Vienna"}, "zone"),
+        ({"quiet_from": "22:00"}, "quiet_until"),
+        ({"spacing": "often"}, "spacing"),
+        ({"spacing": "9000000d"}, "spacing"),
+        ({"digest_hour": 24}, "digest_hour"),
+        ({"second": "nobody"}, "second"),
+        ({"second": "ops"}, "second"),
+        ({"silenced_until": "9999-12-31T23:59:59Z"}, "silenced_until"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+def test_a_fault_is_answered_under_its_field(body: Any, field: str) -> None:
+    recipient = make_recipient()
+
+    answer = Api().patch(f"recipients/{recipient.pk}/", body)
+
+    assert (answer.status, list(answer.body)) == (400, [field])
+
+
+def test_a_group_is_created_changed_and_deleted() -> None:
+    make_recipient("ops")
+    make_recipient("night")
+    api = Api()
+
+    made = api.post("recipient-groups/", {"name": "office", "members": ["ops", "night"]})
+    path = f"recipient-groups/{made.body['id']}/"
+    unknown = api.patch(path, {"members": ["nobody"]})
+    taken = api.patch(path, {"name": "ops"})
+    changed = api.patch(path, {"members": ["ops"]})
+
+    assert (made.status, made.body["members"]) == (201, ["night", "ops"])
+    assert (unknown.status, list(unknown.body)) == (400, ["members"])
+    assert (taken.status, list(taken.body)) == (400, ["name"])
+    assert changed.body["members"] == ["ops"] and api.get("recipient-groups/").body["results"] == [changed.body]
+    assert api.delete(path).status == 204
+
+
 def test_a_test_is_sent() -> None:
     recipient = make_recipient()
 
@@ -80,7 +146,10 @@ def test_a_test_is_sent() -> None:
     assert Notification.objects.get().text.startswith("This is a test of the recipient ops")
 
 
-@pytest.mark.parametrize("path", ["deliveries/{}/resolve/", "deliveries/{}/acknowledge/", "recipients/{}/test/"])
+@pytest.mark.parametrize(
+    "path",
+    ["deliveries/{}/resolve/", "deliveries/{}/acknowledge/", "recipients/{}/test/", "recipients/{}/silence/"],
+)
 def test_who_may_only_look_changes_nothing(path: str) -> None:
     delivery = unknown()
     pk = delivery.pk if path.startswith("deliveries") else delivery.recipient.pk

@@ -1,5 +1,6 @@
 """What is sent, sent again, given up and left unknown, with real servers that misbehave."""
 
+import json
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -405,6 +406,65 @@ def test_an_address_that_no_key_decrypts_is_tried_again_later(monkeypatch: pytes
 
     assert one().status == "pending"
     assert one().error == "no key in WAKEFUL_ENCRYPTION_KEYS decrypts the address"
+
+
+def test_an_address_that_changes_between_claim_and_sending_is_not_used_by_the_wrong_channel(
+    hook: HookServer, smtp: MailServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipient = make_recipient(address=OPS)
+
+    def change(name: str) -> None:
+        if name == "after_delivery_claim":
+            Recipient.objects.filter(pk=recipient.pk).update(address=hook.url, channel="webhook", host="x")
+
+    notify()
+    with monkeypatch.context() as patched:
+        patched.setattr(deliver, "failpoint", change)
+        delivered()
+    assert (one().status, one().error) == ("pending", "its address has changed meanwhile")
+
+    make_due()
+    delivered()
+    assert (one().status, len(smtp.letters), len(hook.posted)) == ("sent", 0, 1)
+
+
+def test_an_outcome_that_the_database_refuses_does_not_stop_the_others(hook: HookServer) -> None:
+    make_recipient(address=hook.url)
+    make_recipient("ada")
+    deliverer = Deliverer()
+    notify()
+    plan()
+    jobs = [job for job in (claim_next([]), claim_next([])) if job]
+    for job in jobs:
+        deliverer.under_way += 1
+        deliverer.breakers.began(job.host)
+        refused = Refused(why="a\0b") if job.channel == "webhook" else Sent()
+        deliverer.results.put(deliver.Result(job=job, outcome=refused))
+
+    deliverer.look()
+
+    assert statuses(name="ada") == ["sent"] and statuses(name="ops") == ["sending"]  # until its lease ends
+    assert deliverer.under_way == 0
+
+
+def test_a_message_of_many_and_long_texts_has_a_size_that_servers_take(
+    hook: HookServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliver, "LARGEST", 30_000)
+    monkeypatch.setattr(deliver, "MOST_ITEMS", 3)
+    make_recipient(address=hook.url, spacing=HALF_AN_HOUR)
+    for text in ("first", "x" * 25_000, "short", "y" * 25_000, "beyond", "beyond as well"):
+        notify(text)
+    delivered()
+    make_due()
+    delivered()
+
+    data = json.loads(hook.posted[1].body)["data"]
+    assert [told["text"][:5] for told in data["notifications"]] == ["xxxxx", "short"]
+    assert "… (shortened" in data["notifications"][0]["text"]
+    assert data["more"] == 3
+    assert data["subject"].startswith("5 notifications: xxx")
+    assert data["text"].endswith("3 more had no room here; the console shows them.")
 
 
 def test_a_channel_of_a_newer_version_is_left_to_that() -> None:

@@ -1,6 +1,7 @@
 """A notification becomes deliveries once, by the rules of each recipient."""
 
 import threading
+from datetime import time as clock
 from datetime import timedelta
 from typing import Any
 
@@ -173,7 +174,7 @@ def test_the_recipient_of_the_settings_serves_until_there_is_another(monkeypatch
         "mailto:ops@example.com",
         "mail",
     )
-    make_recipient("ada")
+    make_recipient("ada", "https://example.com/")
     notify("b")
 
     assert planned() == [("WAKEFUL_NOTIFY_TO", "pending"), ("ada", "pending")]
@@ -184,6 +185,37 @@ def test_the_recipient_of_the_settings_serves_until_there_is_another(monkeypatch
     plan()
     assert not Delivery.objects.filter(notification__text="c").exists()
     assert not Recipient.objects.get(is_from_settings=True).active
+
+
+def test_an_inbox_does_not_replace_the_recipient_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "EMAIL_URL", "smtp://127.0.0.1")
+    monkeypatch.setattr(settings, "WAKEFUL_NOTIFY_TO", "mailto:ops@example.com")
+    make_recipient("ada", "inbox:ada")
+    notify()
+
+    assert planned() == [("WAKEFUL_NOTIFY_TO", "pending"), ("ada", "pending")]
+
+
+def test_a_zone_that_this_machine_does_not_know_stops_nothing() -> None:
+    make_recipient("ops", zone="Mars/Olympus", quiet_from=clock(0), quiet_until=clock(23, 59))
+    make_recipient("ada")
+    notify()
+
+    plan()
+
+    assert statuses(name="ada") == ["pending"]
+    assert Delivery.objects.get(name="ops").reason == "quiet hours"
+
+
+def test_a_transaction_takes_no_more_notifications_when_it_has_many_deliveries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runs.notifications.plan.MOST", 3)
+    make_recipient("ada")
+    make_recipient("bob")
+    for text in "abc":
+        notify(text)
+
+    assert (plan(), plan(), plan()) == (2, 1, 0)
+    assert len(statuses()) == 6
 
 
 def test_a_secret_of_the_settings_is_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:

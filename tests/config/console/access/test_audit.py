@@ -16,7 +16,7 @@ from config.api import router
 from config.console.parts.panel import Panel
 from runs.actions.checklists import ItemEdit, create_checklist
 from runs.actions.stop_agents import stop_agents
-from runs.models import NIL, AuditEntry, Budget, Delivery, ModelPrice
+from runs.models import NIL, AuditEntry, Budget, Delivery, ModelPrice, RecipientGroup
 from runs.queues.pause import EVERY, pause
 from tests.config.console.test_actions import choose, press
 from tests.support.api import Api
@@ -76,6 +76,14 @@ def uncertain() -> Any:
 
 def unknown_delivery() -> Any:
     return Delivery.objects.create(notification=notify(), recipient=make_recipient(), name="ops", status="unknown")
+
+
+def failed_delivery() -> Any:
+    return Delivery.objects.create(notification=notify(), recipient=make_recipient(), name="ops", status="failed")
+
+
+def recipient_group() -> Any:
+    return RecipientGroup.objects.create(name="office")
 
 
 def pending() -> Any:
@@ -185,6 +193,39 @@ ADMIN: dict[str, Door] = {
     "runs.modelprice add": form("/admin/runs/modelprice/add/", model="own", input="1", output="2"),
     "runs.modelprice edit": button("runs_modelprice", "edit", price, input="1", output="2"),
     "runs.modelprice delete_this": button("runs_modelprice", "remove", price),
+    "runs.recipient add": form(
+        "/admin/runs/recipient/add/",
+        name="pager",
+        address="inbox:ada",
+        zone="UTC",
+        spacing="30m",
+        repeat_after="1d",
+        second_after="10m",
+        least_urgency="low",
+    ),  # fmt: skip
+    "runs.recipient edit": button(
+        "runs_recipient",
+        "edit",
+        make_recipient,
+        name="ops",
+        **{"initial-name": "ops"},
+        zone="Europe/Vienna",
+        spacing="30m",
+        repeat_after="1d",
+        second_after="10m",
+        least_urgency="low",
+    ),  # fmt: skip
+    "runs.recipient test": button("runs_recipient", "test", make_recipient),
+    "runs.recipient silence": button("runs_recipient", "silence", make_recipient, length="1d"),
+    "runs.recipient delete_this": button("runs_recipient", "remove", make_recipient),
+    "runs.recipientgroup add": form("/admin/runs/recipientgroup/add/", name="desk"),
+    "runs.recipientgroup edit": button("runs_recipientgroup", "edit", name="desk"),
+    "runs.recipientgroup delete_this": button("runs_recipientgroup", "remove"),
+    "runs.delivery arrived": button("runs_delivery", "arrived", unknown_delivery),
+    "runs.delivery send_again": button("runs_delivery", "send-again", unknown_delivery),
+    "runs.delivery acknowledge": button("runs_delivery", "acknowledge", unknown_delivery),
+    "runs.delivery acknowledge_chosen": action("runs_delivery", "acknowledge_chosen", unknown_delivery),
+    "runs.delivery send_chosen_again": action("runs_delivery", "send_chosen_again", failed_delivery),
     "triggers.event replay_event": button("triggers_event", "replay_event"),
     "triggers.event replay_chosen": action("triggers_event", "replay_chosen"),
     "triggers.trigger fire_now": button("triggers_trigger", "fire", data="{}"),
@@ -276,7 +317,14 @@ API: dict[str, Door] = {
     "budgets allow": call("budgets/{}/allow/", {"amount": "1"}, make=budget),
     "deliveries resolve": call("deliveries/{}/resolve/", {"outcome": "arrived"}, make=unknown_delivery),
     "deliveries acknowledge": call("deliveries/{}/acknowledge/", make=unknown_delivery),
+    "recipients create": call("recipients/", {"name": "ops", "address": "inbox:ada"}),
+    "recipients partial_update": send("patch", "recipients/{}/", {"digest_hour": 8}, make=make_recipient),
+    "recipients destroy": send("delete", "recipients/{}/", None, make=make_recipient),
+    "recipients silence": call("recipients/{}/silence/", {"length": "1h"}, make=make_recipient),
     "recipients test": call("recipients/{}/test/", make=make_recipient),
+    "recipient-groups create": call("recipient-groups/", {"name": "office"}),
+    "recipient-groups partial_update": send("patch", "recipient-groups/{}/", {"name": "desk"}, make=recipient_group),
+    "recipient-groups destroy": send("delete", "recipient-groups/{}/", None, make=recipient_group),
     "triggers fire": call("triggers/greeter/fire/", make=make_trigger),
     "triggers pause": call("triggers/greeter/pause/", make=make_trigger),
     "triggers resume": call("triggers/greeter/resume/", make=make_paused_trigger),
@@ -324,6 +372,7 @@ COMMANDS: dict[str, Door] = {
     "resolve": command("resolve", "{}", "--outcome", "fail", make=uncertain),
     "approve": command("approve", "{}", "--deny", make=pending),
     "replay": command("replay", "{}", make=make_event),
+    "recipients": command("recipients", "silence", "ops", "1h", make=make_recipient),
     "schedules": command("schedules", "pause", "morning", make=on_schedule),
     "backfill": command("backfill", "morning", "--from", "2025-03-03", "--to", "2025-03-05", make=on_schedule),
     "remind": command("remind", "in 5 minutes", "reminder", "tea"),

@@ -1,0 +1,167 @@
+"""Deliveries: what became of each notification at each recipient, and what a person says about it."""
+
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from unfold.dataclasses import UnfoldAction
+from unfold.enums import ActionVariant
+
+from config.console.access.audit import entries_of
+from config.console.notifications.words import COLOURS, delivery_link, leads_to, text_of
+from config.console.parts.bulk import carry_out
+from config.console.parts.dialogs import attempt, dialog
+from config.console.parts.links import link, page
+from config.console.parts.moments import moment
+from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
+from config.console.parts.sections import Facts, Notice, Section, Table, Text
+from runs.models import Delivery
+from runs.notifications.resolve import SEEN, acknowledge, resolve
+
+PARTS = 100  # merged deliveries shown
+UNKNOWN, FAILED = Delivery.Status.UNKNOWN, Delivery.Status.FAILED
+
+
+@admin.register(Delivery)
+class DeliveryPanel(Panel):
+    """What becomes of each notification at each recipient."""
+
+    list_display = ("when", "status_label", "name", "channel", "text", "reason")
+    list_display_links = ("when", "text")
+    list_filter = ("status", "channel")
+    search_fields = ("name",)
+    search_help_text = "name of a recipient"
+    ordering = ("-id",)
+    list_select_related = ("notification",)
+    actions = ("acknowledge_chosen", "send_chosen_again")
+    actions_detail = ("arrived", "send_again", "acknowledge")
+    has_resolve_permission = allowed("runs.resolve_delivery")
+    has_acknowledge_permission = allowed("runs.acknowledge_delivery")
+
+    when = time_column("when", "created_at")
+
+    @column("status", label=COLOURS)
+    def status_label(self, delivery: Delivery) -> str:
+        return delivery.status
+
+    @column("text")
+    def text(self, delivery: Delivery) -> str:
+        return str(delivery.notification)
+
+    # What people say
+
+    @button(
+        "It arrived",
+        permissions=["resolve"],
+        icon="check",
+        variant=ActionVariant.SUCCESS,
+        dialog=dialog("Did it arrive?", "The delivery counts as sent. It is not sent again.", "It arrived"),
+    )
+    def arrived(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        act = partial(resolve, UUID(object_id), outcome="arrived", by=acting(request))
+        return attempt(request, act, done="It counts as sent.", back=page("runs_delivery", object_id))
+
+    @button(
+        "Send again",
+        permissions=["resolve"],
+        icon="send",
+        url_path="send-again",
+        dialog=dialog(
+            "Send it again?",
+            "One of unknown outcome may have arrived: ask the recipient first, or it arrives twice.",
+            "Send it again",
+        ),
+    )
+    def send_again(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        act = partial(resolve, UUID(object_id), outcome="send_again", by=acting(request))
+        return attempt(request, act, done="It is sent again.", back=page("runs_delivery", object_id))
+
+    @button(
+        "Acknowledge",
+        permissions=["acknowledge"],
+        icon="done_all",
+        dialog=dialog("Acknowledge it?", "This says that the message was seen.", "Acknowledge"),
+    )
+    def acknowledge(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        act = partial(acknowledge, UUID(object_id), by=acting(request))
+        return attempt(request, act, done="Acknowledged.", back=page("runs_delivery", object_id))
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+        delivery = Delivery.objects.filter(pk=object_id).first()
+        shown: set[str] = set()
+        if delivery is not None:
+            shown |= {"arrived"} if delivery.status == UNKNOWN else set()
+            shown |= {"send_again"} if delivery.status in (UNKNOWN, FAILED) else set()
+            shown |= {"acknowledge"} if delivery.status in SEEN and not delivery.acknowledged_at else set()
+        names = {f"runs_delivery_{name}" for name in shown}
+        return [one for one in super().get_actions_detail(request, object_id) if one.action_name in names]
+
+    @admin.action(description="Acknowledge", permissions=["acknowledge"])
+    def acknowledge_chosen(self, request: HttpRequest, queryset: QuerySet[Delivery]) -> None:
+        legal = Q(status__in=SEEN)
+        carry_out(request, queryset, _acknowledge, done="acknowledged", legal=legal, otherwise="nothing was sent yet")
+
+    @admin.action(description="Send again", permissions=["resolve"])
+    def send_chosen_again(self, request: HttpRequest, queryset: QuerySet[Delivery]) -> None:
+        # One of unknown outcome may have arrived: each is a question of its own.
+        otherwise = "only failed ones are sent again together"
+        carry_out(request, queryset, _send_again, done="sent again", legal=Q(status=FAILED), otherwise=otherwise)
+
+    # One delivery
+
+    def sections(self, request: HttpRequest, obj: Delivery) -> list[Section]:
+        told, to = obj.notification, obj.recipient
+        facts = [
+            ("To", link(page("runs_recipient", to.pk), obj.name) if to else obj.name),
+            ("Channel", obj.channel),
+            ("Notification", link(page("runs_notification", told.pk), f"{told.pk}, from {told.sender}")),
+            ("Leads to", leads_to(told)),
+            ("Urgency", told.urgency),
+            ("Made", moment(obj.created_at)),
+            ("Due", obj.due_at and moment(obj.due_at)),
+            ("Given up at", obj.give_up_at and moment(obj.give_up_at)),
+            ("Sent", obj.sent_at and moment(obj.sent_at)),
+            ("Tries", obj.attempts),
+            ("Last error", obj.error),
+            ("Goes out with", delivery_link(obj.merged_into_id, "another one") if obj.merged_into_id else ""),
+            ("Acknowledged", obj.acknowledged_at and moment(obj.acknowledged_at)),
+            ("By", obj.acknowledged_by),
+        ]
+        message = Text(title="Message", text=told.text)
+        return [_notice(obj), message, Facts(rows=facts), *_merged(obj), entries_of("delivery", obj.pk)]
+
+
+def _acknowledge(delivery: Delivery, *, by: str) -> None:
+    acknowledge(delivery.pk, by=by)
+
+
+def _send_again(delivery: Delivery, *, by: str) -> None:
+    resolve(delivery.pk, outcome="send_again", by=by)
+
+
+def _notice(delivery: Delivery) -> Notice:
+    level = {"sent": "good", "failed": "bad", "unknown": "warning"}.get(delivery.status, "info")
+    reason = f": {delivery.reason}" if delivery.reason else ""
+    details = []
+    if delivery.status == UNKNOWN:
+        details = [
+            f"Ask {delivery.name} whether it arrived, and say so here. It is not repeated by itself, because the receiver "
+            "could not tell the second one from the first."
+        ]
+    return Notice(text=f"{delivery.status.capitalize()}{reason}.", level=level, details=details)
+
+
+def _merged(delivery: Delivery) -> list[Section]:
+    parts = list(delivery.merged.select_related("notification").order_by("notification_id")[: PARTS + 1])
+    if not parts:
+        return []
+    rows = [
+        (delivery_link(part.pk, text_of(part.notification)), part.notification.sender, moment(part.created_at))
+        for part in parts[:PARTS]
+    ]
+    note = f"The first {PARTS}." if len(parts) > PARTS else ""
+    title, headers = "Goes out as one message with", ("Text", "From", "When")
+    return [Table(title=title, headers=headers, rows=rows, empty="", note=note)]

@@ -1,0 +1,101 @@
+from functools import partial
+from typing import Any, ClassVar
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from unfold.enums import ActionVariant
+from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget, UnfoldAdminTextInputWidget
+
+from config.console.access.audit import entries_of
+from config.console.notifications.recipient_form import ServiceForm
+from config.console.parts.dialogs import attempt, dialog, leave
+from config.console.parts.links import link, listing, page
+from config.console.parts.pages import form_page
+from config.console.parts.panel import Panel, acting, allowed, button, column
+from config.console.parts.sections import Section, Table
+from runs.models import Recipient, RecipientGroup
+from runs.notifications.edit import change_group, create_group, remove_group
+
+NAMED = 10  # members named in the list
+
+
+class GroupForm(ServiceForm):
+    name = forms.CharField(
+        widget=UnfoldAdminTextInputWidget, help_text="Enter what agents call it in to=, e.g. office."
+    )
+    members = forms.ModelMultipleChoiceField(
+        Recipient.objects.all(), required=False, widget=UnfoldAdminCheckboxSelectMultipleWidget
+    )
+
+
+@admin.register(RecipientGroup)
+class RecipientGroupPanel(Panel):
+    """Recipients that agents address together."""
+
+    list_display: ClassVar[tuple[str, ...]] = ("name", "members_shown")
+    search_fields = ("name",)
+    search_help_text = "name"
+    ordering = ("name",)
+    actions_detail = ("edit", "delete_this")
+    has_add_permission = allowed("runs.add_recipientgroup")
+    has_edit_permission = allowed("runs.change_recipientgroup")
+    has_remove_permission = allowed("runs.delete_recipientgroup")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[RecipientGroup]:
+        groups: QuerySet[RecipientGroup] = super().get_queryset(request).prefetch_related("members")
+        return groups
+
+    @column("members")
+    def members_shown(self, group: RecipientGroup) -> str:
+        names = [member.name for member in group.members.all()]
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        return ", ".join(names[:NAMED]) + more or "none"
+
+    def new(self, request: HttpRequest) -> HttpResponse:
+        form = GroupForm(request.POST or None)
+        if form.is_valid():
+            act = partial(create_group, form.cleaned_data["name"], form.cleaned_data["members"], by=acting(request))
+            made = form.carry_out(act)
+            if made is not None:
+                return leave(request, page("runs_recipientgroup", made.pk))
+        back = listing("runs_recipientgroup")
+        return form_page(self, request, form, title="New group", submit="Create it", back=back)
+
+    @button("Edit", permissions=["edit"], icon="edit", url_path="edit", variant=ActionVariant.PRIMARY)
+    def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        group = get_object_or_404(RecipientGroup, pk=object_id)
+        form = GroupForm(request.POST or None, initial={"name": group.name, "members": group.members.all()})
+        back = page("runs_recipientgroup", group.pk)
+        if form.is_valid():
+            act = partial(change_group, group.pk, **form.cleaned_data, by=acting(request))
+            if form.carry_out(act) is not None:
+                messages.success(request, "Saved.")
+                return leave(request, back)
+        return form_page(self, request, form, title=f"Group {group.name}", submit="Save", back=back, obj=group)
+
+    @button(
+        "Delete",
+        permissions=["remove"],
+        icon="delete",
+        url_path="remove",
+        dialog=dialog("Delete this group?", "Its members stay.", "Delete it"),
+    )
+    def delete_this(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        act = partial(remove_group, int(object_id), by=acting(request))
+        return attempt(request, act, done="Deleted.", back=listing("runs_recipientgroup"))
+
+    def sections(self, request: HttpRequest, obj: RecipientGroup) -> list[Section]:
+        members = obj.members.all()
+        rows = [
+            (link(page("runs_recipient", one.pk), one.name), one.address, "active" if one.active else "inactive")
+            for one in members
+        ]
+        empty = "It has no members: what is sent to it goes to everyone who gets all."
+        title = f"Members of {obj.name}"
+        return [
+            Table(title=title, headers=("Name", "Address", "State"), rows=rows, empty=empty),
+            entries_of("recipientgroup", obj.pk),
+        ]

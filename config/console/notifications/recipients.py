@@ -1,0 +1,243 @@
+"""Recipients: their rules, what they got and why, and a test of each."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any, ClassVar
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from unfold.dataclasses import UnfoldAction
+from unfold.enums import ActionVariant
+from unfold.forms import BaseDialogForm
+from unfold.widgets import UnfoldAdminRadioSelectWidget
+
+from agents.durations import in_words, parse_duration
+from config.console.access.audit import entries_of
+from config.console.notifications.history import history
+from config.console.notifications.recipient_form import RecipientForm
+from config.console.notifications.words import delivery_link, shown_in
+from config.console.parts.dialogs import attempt, dialog, leave
+from config.console.parts.links import joined, link, listing, page
+from config.console.parts.moments import distance
+from config.console.parts.pages import form_page
+from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
+from config.console.parts.sections import Facts, Notice, Section
+from runs.db.sql import database_now
+from runs.models import Delivery, Recipient
+from runs.notifications.edit import (
+    change_recipient,
+    create_recipient,
+    remove_recipient,
+    send_test,
+    silence_for,
+    topic_of_tests,
+)
+from runs.notifications.recipients import OF_SETTINGS, zone_of
+
+LENGTHS = [("1h", "1 hour"), ("1d", "a day"), ("7d", "a week"), ("", "no longer: end the silence")]
+TESTED = timedelta(hours=1)  # a test is shown on top of the page for this long
+OPEN = (Delivery.Status.PENDING, Delivery.Status.SENDING, Delivery.Status.HELD)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveNotice(Notice):
+    """A notice of what is still going on: the page looks again by itself."""
+
+    template: ClassVar[str] = "admin/console/live_notice.html"
+
+
+class SilenceForm(BaseDialogForm):  # type: ignore[misc]
+    length = forms.ChoiceField(
+        choices=LENGTHS, initial="1d", required=False, widget=UnfoldAdminRadioSelectWidget, label="For"
+    )
+
+
+SILENCE = dialog(
+    "Silence it?",
+    "Nothing is sent meanwhile: what is held waits, what comes is suppressed, and urgent messages take the second route.",
+    "Silence",
+    SilenceForm,
+)
+
+
+@admin.register(Recipient)
+class RecipientPanel(Panel):
+    """Who notifications are sent to, and by which rules."""
+
+    list_display = ("name", "address", "state", "gets_all", "least_urgency", "failing")
+    list_filter = ("channel", "active")
+    search_fields = ("name", "address")
+    search_help_text = "name or address"
+    ordering = ("name",)
+    actions_detail = ("test", "silence", "edit", "delete_this")
+    has_add_permission = allowed("runs.add_recipient")
+    has_edit_permission = allowed("runs.change_recipient")
+    has_silence_permission = allowed("runs.silence_recipient")
+    has_test_permission = allowed("runs.test_recipient")
+    has_remove_permission = allowed("runs.delete_recipient")
+
+    failing = time_column("failing since", "failing_since")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Recipient]:
+        recipients: QuerySet[Recipient] = super().get_queryset(request).select_related("second")
+        return recipients
+
+    @column("state", label={"active": "success", "silenced": "warning", "inactive": "default", "failing": "danger"})
+    def state(self, recipient: Recipient) -> str:
+        if not recipient.active:
+            return "inactive"
+        if _is_silenced(recipient):
+            return "silenced"
+        return "failing" if recipient.failing_since else "active"
+
+    # Editing
+
+    def new(self, request: HttpRequest) -> HttpResponse:
+        form = RecipientForm(request.POST or None)
+        if form.is_valid():
+            values = form.cleaned_data
+            made = form.carry_out(lambda: create_recipient(**values, by=acting(request)))
+            if made is not None:
+                messages.success(request, f"Recipient {made.name} is ready. Send it a test.")
+                return leave(request, page("runs_recipient", made.pk))
+        back = listing("runs_recipient")
+        return form_page(self, request, form, title="New recipient", submit="Create it", back=back, groups=form.groups)
+
+    @button("Edit", permissions=["edit"], icon="edit", url_path="edit")
+    def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        recipient = get_object_or_404(Recipient, pk=object_id)
+        form = RecipientForm(request.POST or None, recipient=recipient)
+        back = page("runs_recipient", recipient.pk)
+        if form.is_valid():
+            act = partial(change_recipient, recipient.pk, **form.changes(), by=acting(request))
+            if form.carry_out(act) is not None:
+                messages.success(request, "Saved.")
+                return leave(request, back)
+        title = f"Recipient {recipient.name}"
+        return form_page(self, request, form, title=title, submit="Save", back=back, groups=form.groups, obj=recipient)
+
+    @button(
+        "Delete",
+        permissions=["remove"],
+        icon="delete",
+        url_path="remove",
+        dialog=dialog(
+            "Delete this recipient?", "What was sent to it stays. What waits for it is suppressed.", "Delete it"
+        ),
+    )
+    def delete_this(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        act = partial(remove_recipient, int(object_id), by=acting(request))
+        return attempt(request, act, done="Deleted.", back=listing("runs_recipient"))
+
+    # Silence and tests
+
+    @button(
+        "Send a test",
+        permissions=["test"],
+        icon="send",
+        url_path="test",
+        variant=ActionVariant.PRIMARY,
+        dialog=dialog("Send a test?", "It is sent now, whatever the rules say.", "Send it"),
+    )
+    def test(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        act = partial(send_test, int(object_id), by=acting(request))
+        return attempt(request, act, done="The test is on its way.", back=page("runs_recipient", object_id))
+
+    @button("Silence", permissions=["silence"], icon="notifications_off", url_path="silence", dialog=SILENCE)
+    def silence(self, request: HttpRequest, form: SilenceForm, object_id: str) -> HttpResponse:
+        length = form.cleaned_data["length"]
+        act = partial(silence_for, int(object_id), parse_duration(length) if length else None, by=acting(request))
+        done = "Silenced." if length else "No longer silenced."
+        return attempt(request, act, done=done, back=page("runs_recipient", object_id))
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+        recipient = Recipient.objects.filter(pk=object_id).first()
+        actions = super().get_actions_detail(request, object_id)
+        hidden: set[str] = set()
+        if recipient is not None:
+            hidden |= {"delete_this"} if recipient.is_from_settings else set()
+            hidden |= {"test", "silence"} if not recipient.active else set()
+        return [one for one in actions if one.action_name.removeprefix("runs_recipient_") not in hidden]
+
+    # One recipient
+
+    def sections(self, request: HttpRequest, obj: Recipient) -> list[Section]:
+        return [*_test_of(obj), *_notices(obj), _rules(obj), history(request, obj), entries_of("recipient", obj.pk)]
+
+
+def _is_silenced(recipient: Recipient) -> bool:
+    return recipient.silenced_until is not None and recipient.silenced_until > database_now()
+
+
+def _test_of(recipient: Recipient) -> list[Section]:
+    """How its last test ended."""
+    tests = recipient.deliveries.filter(notification__topic=topic_of_tests(recipient)).order_by("-id")
+    test = tests.first()
+    if test is None or test.created_at < database_now() - TESTED:
+        return []
+    if test.status in OPEN:
+        return [LiveNotice(text="The test is on its way.", details=[test.error] if test.error else [])]
+    details = [delivery_link(test.pk, "The delivery")]
+    if test.status == Delivery.Status.SENT:
+        return [
+            Notice(
+                text=f"The test has arrived, {distance(test.sent_at or test.created_at)}.",
+                level="good",
+                details=details,
+            )
+        ]
+    words = {
+        "failed": ("The test has failed", "bad"),
+        "unknown": ("It is unknown whether the test has arrived", "warning"),
+    }
+    text, level = words.get(test.status, (f"The test is {test.status}", "warning"))
+    return [Notice(text=f"{text}: {test.reason or test.error}.", level=level, details=details)]
+
+
+def _notices(recipient: Recipient) -> list[Section]:
+    zone = zone_of(recipient)
+    if not recipient.active:
+        how = f"Set {OF_SETTINGS}." if recipient.is_from_settings else "Edit it to make it active."
+        return [Notice(text=f"Inactive: it gets nothing. {how}", level="warning")]
+    found: list[Section] = []
+    if _is_silenced(recipient):
+        until = shown_in(zone, recipient.silenced_until)
+        found.append(Notice(text=f"Silenced until {until} ({zone.key}): nothing is sent.", level="warning"))
+    if recipient.failing_since:
+        text = f"Its last deliveries have failed since {shown_in(zone, recipient.failing_since)}."
+        second = f"Recipient {recipient.second.name} gets them instead." if recipient.second else ""
+        found.append(Notice(text=text, level="bad", details=[second or "Correct its address, and send a test."]))
+    return found
+
+
+def _rules(recipient: Recipient) -> Facts:
+    quiet = "none"
+    if recipient.quiet_from is not None and recipient.quiet_until is not None:
+        quiet = f"{recipient.quiet_from:%H:%M} to {recipient.quiet_until:%H:%M}"
+    groups = [link(page("runs_recipientgroup", group.pk), group.name) for group in recipient.groups.order_by("name")]
+    second = recipient.second
+    after = f", after {in_words(recipient.second_after)}"
+    return Facts(
+        rows=[
+            ("Name", recipient.name),
+            ("Address", recipient.address),
+            ("Comes from", OF_SETTINGS if recipient.is_from_settings else ""),
+            ("Channel", recipient.channel),
+            ("Gets what names no recipient", "yes" if recipient.gets_all else "no"),
+            ("Least urgency", recipient.least_urgency),
+            ("Time zone", recipient.zone),
+            ("Quiet hours", quiet),
+            ("Spacing", in_words(recipient.spacing) if recipient.spacing else "none"),
+            ("Daily digest", "none" if recipient.digest_hour is None else f"at {recipient.digest_hour}:00"),
+            ("Repeats the same text after", in_words(recipient.repeat_after) if recipient.repeat_after else "at once"),
+            (
+                "Second route",
+                joined([link(page("runs_recipient", second.pk), second.name), after], "") if second else "none",
+            ),
+            ("Groups", joined(groups) if groups else "none"),
+        ]
+    )

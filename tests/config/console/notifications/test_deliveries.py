@@ -1,0 +1,74 @@
+"""The pages of deliveries: a person says whether one arrived, sends it again, or acknowledges it."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from runs.models import AuditEntry, Delivery
+from tests.config.console.test_actions import choose, press
+from tests.support.console import page_of
+from tests.support.notifying import delivered, make_recipient, notify
+
+pytestmark = pytest.mark.django_db
+
+
+def delivery(status: str, **fields: Any) -> Delivery:
+    recipient = make_recipient(f"ops-{Delivery.objects.count()}")
+    return Delivery.objects.create(
+        notification=notify(planned_at=timezone.now()), recipient=recipient, name=recipient.name, status=status, reason="cut", **fields
+    )
+
+
+def buttons(client: Client, one: Delivery) -> set[str]:
+    page = client.get(page_of("runs_delivery", one)).content.decode()
+    return {name for name in ("arrived", "send-again", "acknowledge") if f"/{one.pk}/{name}" in page}
+
+
+@pytest.mark.parametrize(
+    ("status", "shown"),
+    [
+        ("unknown", {"arrived", "send-again", "acknowledge"}),
+        ("failed", {"send-again", "acknowledge"}),
+        ("suppressed", set()),
+    ],
+)
+def test_a_delivery_has_the_buttons_that_its_status_allows(admin: Client, status: str, shown: set[str]) -> None:
+    assert buttons(admin, delivery(status)) == shown
+
+
+def test_one_of_unknown_outcome_arrived(admin: Client) -> None:
+    one = delivery("unknown")
+    assert "Ask ops-0 whether it arrived" in admin.get(page_of("runs_delivery", one)).content.decode()
+
+    press(admin, "runs_delivery", one, "arrived")
+    again = press(admin, "runs_delivery", one, "arrived")
+
+    one.refresh_from_db()
+    assert (one.status, one.reason) == ("sent", "admin:ada said that it arrived")
+    assert "arrived is for an unknown one" in again.content.decode()
+    assert AuditEntry.objects.filter(action="resolve").count() == 1
+
+
+def test_failed_ones_are_sent_again_together_and_unknown_ones_are_not(admin: Client) -> None:
+    failed, unknown = delivery("failed"), delivery("unknown")
+
+    told = choose(admin, "runs_delivery", "send_chosen_again", failed, unknown)
+    delivered()
+
+    failed.refresh_from_db()
+    unknown.refresh_from_db()
+    assert told == ["1 sent again.", "1 refused: only failed ones are sent again together"]
+    assert (failed.status, unknown.status) == ("sent", "unknown")
+
+
+def test_the_page_of_a_notification_says_what_became_of_it(admin: Client) -> None:
+    one = delivery("failed")
+    lost = notify("to no one")
+    Delivery.objects.filter(notification=lost).delete()
+    lost.planned_at = lost.created_at
+    lost.save()
+
+    assert "ops-0" in admin.get(page_of("runs_notification", one.notification)).content.decode()
+    assert "no one got it" in admin.get(page_of("runs_notification", lost)).content.decode()
