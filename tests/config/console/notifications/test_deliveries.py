@@ -17,7 +17,12 @@ pytestmark = pytest.mark.django_db
 def delivery(status: str, **fields: Any) -> Delivery:
     recipient = make_recipient(f"ops-{Delivery.objects.count()}")
     return Delivery.objects.create(
-        notification=notify(planned_at=timezone.now()), recipient=recipient, name=recipient.name, status=status, reason="cut", **fields
+        notification=notify(planned_at=timezone.now()),
+        recipient=recipient,
+        name=recipient.name,
+        status=status,
+        reason="cut",
+        **fields,
     )
 
 
