@@ -18,6 +18,7 @@ from runs.api.runs import RunResource
 from triggers.api.backfills import BackfillResource
 from triggers.api.calendars import CalendarResource
 from triggers.api.events import EventResource
+from triggers.api.overnight import OvernightResource
 from triggers.api.reminders import ReminderResource
 from triggers.api.schedules import ScheduleResource
 from triggers.api.sources import SourceResource
@@ -42,6 +43,7 @@ router.register("backfills", BackfillResource)
 router.register("calendars", CalendarResource)
 router.register("reminders", ReminderResource, basename="reminder")
 router.register("upcoming", UpcomingResource, basename="upcoming")
+router.register("overnight", OvernightResource, basename="overnight")
 router.register("sources", SourceResource)
 
 urlpatterns = [path("v1/", include(router.urls)), path("schema/", SpectacularAPIView.as_view(), name="schema")]

@@ -9,6 +9,7 @@ from decimal import Decimal, InvalidOperation
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.core.exceptions import ImproperlyConfigured
 from environs import EnvError, FileAwareEnv
@@ -107,6 +108,24 @@ class Env:
             if value is not None and not is_amount(value):
                 raise ValueError
         return self._keep(name, "", meaning, value)
+
+    def hour(self, name: str, default: str, meaning: str = "") -> int | None:
+        """An hour of the day, 0 to 23; empty: None."""
+        with _loud(name, "must be an hour from 0 to 23, or empty"):
+            text = self._env.str(name, default).strip()
+            value = int(text) if text else None
+            if value is not None and not 0 <= value <= 23:
+                raise ValueError
+        return self._keep(name, default, meaning, value)
+
+    def zone(self, name: str, default: str, meaning: str = "") -> ZoneInfo:
+        """A time zone by its IANA name."""
+        with _loud(name, "must be the name of a time zone, such as Europe/Vienna"):
+            try:
+                value = ZoneInfo(self._env.str(name, default))
+            except (ZoneInfoNotFoundError, OSError):
+                raise ValueError from None
+        return self._keep(name, default, meaning, value)
 
     def words(self, name: str, default: str, meaning: str = "", *, shown: str = "", secret: bool = False) -> list[str]:
         """A comma-separated list; empty items are dropped."""

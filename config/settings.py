@@ -57,6 +57,8 @@ WAKEFUL_ALARM_URL = env.text("WAKEFUL_ALARM_URL", "", "URL that alarms are sent 
 EMAIL_URL = env.text("EMAIL_URL", "", "mail server of notifications and of Django's send_mail: smtp://user:password@host:587/?tls=starttls&from=wakeful@example.com, or smtps://…", secret=True)
 WAKEFUL_NOTIFY_TO = env.text("WAKEFUL_NOTIFY_TO", "", "recipient of notifications until there are others: mailto:ops@example.com, https://host/hook#whsec_…, a Slack webhook, inbox:admin, or a URL of apprise", secret=True)
 WAKEFUL_URL = env.text("WAKEFUL_URL", "", "address of this site in links of notifications, such as https://wakeful.example.com", shown="made of ALLOWED_HOSTS, WAKEFUL_HTTPS and WAKEFUL_PORT")
+WAKEFUL_ZONE = env.zone("WAKEFUL_ZONE", "UTC", "time zone of this site, such as Europe/Vienna: of its nights and of the morning digest")
+WAKEFUL_DIGEST_HOUR = env.hour("WAKEFUL_DIGEST_HOUR", "7", "hour of WAKEFUL_ZONE at which a notification sums up the night, if there is something to tell; empty: none")
 WAKEFUL_ALARM_AFTER = env.duration("WAKEFUL_ALARM_AFTER", "1m", "time a fault lasts before it is an alarm")
 WAKEFUL_ALARM_LAG = env.duration("WAKEFUL_ALARM_LAG", "10m", "time a ready run waits for a worker before it is an alarm")
 WAKEFUL_ALARM_PAUSED = env.duration("WAKEFUL_ALARM_PAUSED", "1h", "time a queue is paused before it is an alarm")
@@ -285,7 +287,8 @@ CELERY_RESULT_BACKEND = "django-db"
 CELERY_RESULT_EXPIRES = WAKEFUL_KEEP_RESULTS
 # Beat keeps these as rows that an operator may switch off. One that comes late finds less to do, so none piles up.
 CELERY_BEAT_SCHEDULE = {
-    "wakeful.prune": {"task": "wakeful.prune", "schedule": crontab(minute="17"), "options": {"expire_seconds": 3600}}
+    "wakeful.prune": {"task": "wakeful.prune", "schedule": crontab(minute="17"), "options": {"expire_seconds": 3600}},
+    "wakeful.digest": {"task": "wakeful.digest", "schedule": crontab(minute="0"), "options": {"expire_seconds": 3600}},
 }
 # Celery would close the connection around every task: 3.5 times slower. The doorbell's loop replaces broken ones.
 CELERY_DB_REUSE_MAX = 2**40

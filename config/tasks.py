@@ -7,6 +7,7 @@ from django.db import close_old_connections
 from config.retention import prune as prune_now
 from runs.models import Worker
 from runs.worker import parent
+from triggers.overnight.digest import tell
 
 
 @shared_task(name="wakeful.prune", ignore_result=False)
@@ -16,3 +17,10 @@ def prune() -> dict[str, int]:
     stopping = Worker.objects.filter(id=parent.WORKER_ID, draining_at__isnull=False)
     done = prune_now(budget=settings.WAKEFUL_PRUNE_BUDGET, stop=stopping.exists)
     return {one.name: one.rows for one in done if one.rows}
+
+
+@shared_task(name="wakeful.digest")
+def digest() -> None:
+    """Tell people what ran overnight, once a day, from WAKEFUL_DIGEST_HOUR on."""
+    close_old_connections()
+    tell()

@@ -5,6 +5,7 @@ from django.views.generic import RedirectView
 
 from config.console.access.password_again import password_again
 from config.console.notifications.inbox import inbox
+from config.console.operations.overnight import overnight_page
 from config.console.operations.upcoming import coming
 from config.health import probes
 from config.health.metrics import metrics
@@ -20,6 +21,7 @@ urlpatterns = [
     path("favicon.ico", RedirectView.as_view(url=static("console/icon.svg"))),
     path("admin/coming/", admin.site.admin_view(coming), name="coming"),
     path("admin/inbox/", admin.site.admin_view(inbox), name="inbox"),
+    path("admin/overnight/", admin.site.admin_view(overnight_page), name="overnight"),
     path("admin/password-again/", admin.site.admin_view(password_again), name="password_again"),
     path("admin/", admin.site.urls),
     # With or without the last slash: a redirect would count as a failure with most senders.

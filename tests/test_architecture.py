@@ -61,7 +61,7 @@ FLOORS = {
         "accept events tokens",
         "dispatch sources",
         "schedules retention tasks",
-        "beat declarations upcoming",
+        "beat declarations overnight upcoming",
         "api transfer",
         "management apps",
     ],

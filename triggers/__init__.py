@@ -3,7 +3,7 @@
 - `sources`: where events come from; each ends in `accept`, which records an event once
 - `dispatch`: matches and admits events, which become runs, or decisions with a reason
 - `schedules`: when triggers fire by the clock; `beat` is Celery Beat's scheduler
-- `upcoming`: what wakes next; `events`: recorded events, for runs and agents
+- `upcoming`: what wakes next; `overnight`: what woke; `events`: recorded events, for runs and agents
 - `declarations`: triggers that the code declares; `transfer`: triggers as a file
 - `retention`, `api`, `tokens`, `tasks`, `management`: for operators and API clients
 - `models`, `exceptions`: used by all of them

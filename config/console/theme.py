@@ -67,6 +67,15 @@ def _coming() -> dict[str, Any]:
     }
 
 
+def _overnight() -> dict[str, Any]:
+    return {
+        "title": "What ran overnight",
+        "icon": "bedtime",
+        "link": reverse_lazy("overnight"),
+        "permission": _may_see("runs", "run"),
+    }
+
+
 def _tab(title: str, link: str, model: str) -> dict[str, Any]:
     return {"title": title, "link": reverse_lazy(f"admin:{link}"), "permission": _may_see(*model.split("."))}
 
@@ -157,6 +166,7 @@ UNFOLD: dict[str, Any] = {
                 "separator": True,
                 "items": [
                     _runs("Runs", "play_circle"),
+                    _overnight(),
                     _runs("Failed runs", "error", "failed"),
                     _runs("Uncertain runs", "help", "uncertain", badge="config.console.parts.inboxes.uncertain_badge"),
                     _item(

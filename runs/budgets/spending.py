@@ -1,26 +1,33 @@
 """What was spent, for pages and metrics. Requests and their prices are read from the journals, amounts of caps from windows."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 
 from runs.db.sql import fetch_as
 
 # Entries that a fork copied were paid by the run they came from. An answer that could not be recorded was paid as well.
-TODAY = """
+PAID = """
+SELECT run_id, usage, ended_at FROM runs_step
+WHERE kind = 'model' AND kind IN ('model', 'tool') AND (status = 'done' OR usage IS NOT NULL) AND epoch > 0
+"""
+SPENT = """
 SELECT run.agent, run.trigger, coalesce(step.usage->>'model', '') AS model, count(*) AS requests,
   coalesce(sum((step.usage->>'input_tokens')::bigint), 0)::bigint AS input_tokens,
   coalesce(sum((step.usage->>'output_tokens')::bigint), 0)::bigint AS output_tokens,
   coalesce(sum((step.usage->>'cost')::numeric), 0) AS usd, count(*) FILTER (WHERE step.usage->>'cost' IS NULL) AS unpriced
-FROM runs_step step JOIN runs_run run ON run.id = step.run_id
-WHERE step.kind = 'model' AND step.kind IN ('model', 'tool') AND (step.status = 'done' OR step.usage IS NOT NULL)
-  AND step.epoch > 0 AND step.ended_at >= date_trunc('day', clock_timestamp(), 'UTC')
+FROM ({steps}) step JOIN runs_run run ON run.id = step.run_id
 GROUP BY run.agent, run.trigger, model ORDER BY usd DESC, run.agent, run.trigger, model
 """
+TODAY = SPENT.format(steps=f"{PAID} AND ended_at >= date_trunc('day', clock_timestamp(), 'UTC')")
+BETWEEN = SPENT.format(
+    steps=f"{PAID} AND ended_at >= %(start)s::timestamptz AND ended_at < %(end)s::timestamptz ORDER BY ended_at DESC LIMIT %(most)s::int"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """What requests of an agent's runs, started by a trigger, used of a model since midnight UTC."""
+    """What requests of an agent's runs, started by a trigger, used of a model."""
 
     agent: str
     trigger: str
@@ -33,4 +40,10 @@ class Spent:
 
 
 def spent_today() -> list[Spent]:
+    """Since midnight UTC."""
     return fetch_as(Spent, TODAY)
+
+
+def spent_between(start: datetime, end: datetime, most: int) -> list[Spent]:
+    """Of the last `most` requests that ended in this time."""
+    return fetch_as(Spent, BETWEEN, {"start": start, "end": end, "most": most})

@@ -124,3 +124,21 @@ def test_an_amount_of_money_may_be_empty(monkeypatch: pytest.MonkeyPatch, text: 
     monkeypatch.setenv("WAKEFUL_BUDGET_DAY_USD", text)
 
     assert Env().money("WAKEFUL_BUDGET_DAY_USD") == amount
+
+
+@pytest.mark.parametrize("text", ["24", "-1", "seven"])
+def test_an_hour_is_one_of_the_day_or_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("WAKEFUL_DIGEST_HOUR", text)
+
+    with pytest.raises(ImproperlyConfigured, match="WAKEFUL_DIGEST_HOUR must be an hour from 0 to 23, or empty"):
+        Env().hour("WAKEFUL_DIGEST_HOUR", "7")
+    monkeypatch.setenv("WAKEFUL_DIGEST_HOUR", "")
+    assert Env().hour("WAKEFUL_DIGEST_HOUR", "7") is None
+
+
+@pytest.mark.parametrize("text", ["Vienna", "", "../etc/passwd"])
+def test_a_zone_is_an_iana_name(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("WAKEFUL_ZONE", text)
+
+    with pytest.raises(ImproperlyConfigured, match="WAKEFUL_ZONE must be the name of a time zone"):
+        Env().zone("WAKEFUL_ZONE", "UTC")

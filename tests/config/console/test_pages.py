@@ -40,6 +40,7 @@ OTHERS = [
     "/admin/inbox/?show=all",
     "/admin/runs/recipient/add/",
     "/admin/runs/recipientgroup/add/",
+    "/admin/overnight/",
     "/admin/coming/",
     "/admin/coming/?view=line",
     "/admin/coming/?view=month",

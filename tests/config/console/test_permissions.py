@@ -35,6 +35,7 @@ QUESTIONS = {
     "admin:triggers_schedule_why_search",
     "admin:triggers_trigger_try_filter",
     "coming",
+    "overnight",
 }
 
 
@@ -118,7 +119,8 @@ def pages(rows: dict[str, Any]) -> Iterator[tuple[str, str]]:
                 break
             else:
                 raise AssertionError(f"no address for {name}")
-    yield "coming", reverse("coming")
+    for name in ("coming", "overnight"):
+        yield name, reverse(name)
 
 
 def as_viewer() -> Client:

@@ -1,0 +1,213 @@
+"""The page “What ran overnight”: what agents did since yesterday evening, as a timeline and in figures by agent."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils.safestring import SafeString
+
+from config.console.operations.processes import Gauge
+from config.console.parts.axis import Axis
+from config.console.parts.links import link, listing
+from config.console.parts.sections import Notice, Table
+from config.console.parts.time_field import LocalTime
+from runs.alarms import WAKEFUL
+from runs.budgets.room import amount_in_words
+from runs.db.sql import database_now
+from triggers.exceptions import RuleError
+from triggers.overnight.figures import MOST, SLOTS, Figures, Overnight, Slot, overnight
+from triggers.overnight.night import Night, night_until
+from triggers.schedules.clock import instant_of
+
+LANES = 60  # agents on the timeline
+SHOWN = 500  # agents in the table
+LABELS = 12  # of the axis, at most
+STEPS = [timedelta(hours=hours) for hours in (1, 2, 3, 6, 12, 24)]  # between two labels
+INPUT = "%Y-%m-%dT%H:%M"
+# What a slot shows: the first of these that it has.
+KINDS = {"failed": "a run failed", "spoke": "a notification", "runs": "a run", "quiet": "a quiet gate alone"}
+
+
+class Span(forms.Form):
+    """Times by the clock of this site."""
+
+    to = LocalTime(required=False)
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.fields["from"] = LocalTime(required=False)  # a keyword of Python
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A slot of the timeline in which something happened; positions in percent."""
+
+    kind: str
+    left: float
+    width: float
+    title: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lane:
+    agent: SafeString | str
+    said: str
+    marks: Sequence[Mark]
+
+
+def overnight_page(request: HttpRequest) -> HttpResponse:
+    """The page, for users who may view runs."""
+    if not any(request.user.has_perm(f"runs.{verb}_run") for verb in ("view", "change")):
+        raise PermissionDenied
+    night, fault = _asked(request)
+    found = overnight(night)
+    request.current_app = admin.site.name
+    context = {
+        **admin.site.each_context(request),
+        "title": "What ran overnight",
+        "zone": settings.WAKEFUL_ZONE.key,
+        "start": _local(night.start).strftime(INPUT),
+        "end": _local(night.end).strftime(INPUT),
+        "notices": [*_wrong(fault), *_cut(found)],
+        "gauges": _gauges(found.total),
+        "hours": _hours(night),
+        "lanes": [_lane(one, night) for one in found.agents[:LANES]],
+        "is_cut": len(found.agents) > LANES,
+        "kinds": list(KINDS.items()),
+        "table": _table(found),
+    }
+    return TemplateResponse(request, "admin/console/overnight.html", context)
+
+
+def _asked(request: HttpRequest) -> tuple[Night, str]:
+    """The span that is asked for, or the usual one and what is wrong with the other."""
+    form = Span(request.GET)
+    usual = night_until(database_now(), settings.WAKEFUL_ZONE)
+    if not form.is_valid():
+        return usual, "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
+    start, end = (_instant(form.cleaned_data[name]) for name in ("from", "to"))
+    try:
+        night = night_until(end or usual.end, settings.WAKEFUL_ZONE)
+        return (Night(start=start, end=night.end) if start else night), ""
+    except RuleError as error:
+        return usual, f"{error.field}: {error}"
+
+
+def _instant(at: datetime | None) -> datetime | None:
+    return at if at is None or at.tzinfo else instant_of(at, settings.WAKEFUL_ZONE)
+
+
+def _local(at: datetime) -> datetime:
+    return at.astimezone(settings.WAKEFUL_ZONE)
+
+
+def _wrong(fault: str) -> list[Notice]:
+    return (
+        [Notice(text=f"This is the usual time span. The one asked for is not valid: {fault}.", level="warning")]
+        if fault
+        else []
+    )
+
+
+def _cut(found: Overnight) -> list[Notice]:
+    if not found.cut:
+        return []
+    text = (
+        f"Too low, because only the last {MOST:,} rows are counted: {', '.join(found.cut)}. Choose a shorter time span."
+    )
+    return [Notice(text=text, level="warning")]
+
+
+def _gauges(total: Figures) -> list[Gauge]:
+    sent = total.deliveries
+    kept = sum(sent[status] for status in ("suppressed", "held", "merged"))
+    return [
+        Gauge(label="Woken", value=f"{total.woken:,}", note=f"{total.runs:,} runs"),
+        Gauge(label="Quiet", value=f"{total.quiet:,}", note="gates, without a run"),
+        Gauge(label="Spoke", value=f"{total.spoke:,}", note=f"{sent['sent']:,} messages sent"),
+        Gauge(label="Suppressed", value=f"{kept:,}", note="deliveries suppressed, held or merged"),
+        Gauge(label="Spent", value=amount_in_words("usd", total.usd), note=f"{total.requests:,} model requests"),
+        Gauge(label="Failed", value=f"{total.failed:,}", note="runs", level="bad" if total.failed else ""),
+    ]
+
+
+# The timeline
+
+
+def _hours(night: Night) -> list[tuple[float, str]]:
+    """Labels at full hours of the site's clock."""
+    axis = Axis(night.start, night.end)
+    step = next((step for step in STEPS if (night.end - night.start) / step <= LABELS), STEPS[-1])
+    hours = step // timedelta(hours=1)
+    first = night.start.replace(minute=0, second=0, microsecond=0)
+    count = (night.end - first) // timedelta(hours=1) + 1
+    every = [first + timedelta(hours=number) for number in range(count)]
+    inside = [at for at in every if night.start <= at < night.end and _local(at).hour % hours == 0]
+    return [(axis.at(at), f"{_local(at):%H:%M}" if hours < 24 else f"{_local(at):%a %-d}") for at in inside]
+
+
+def _lane(one: Figures, night: Night) -> Lane:
+    marks = [_mark(number, slot, night) for number, slot in sorted(one.slots.items())]
+    return Lane(agent=_agent(one), said=f"{one.woken:,} woken, {one.spoke:,} spoke", marks=marks)
+
+
+def _mark(number: int, slot: Slot, night: Night) -> Mark:
+    width = (night.end - night.start) / SLOTS
+    start, end = (_local(night.start + width * edge) for edge in (number, number + 1))
+    said = ", ".join(f"{getattr(slot, kind)} {kind}" for kind in KINDS if getattr(slot, kind))
+    kind = next((kind for kind in KINDS if getattr(slot, kind)), "quiet")
+    title = f"{start:%H:%M}–{end:%H:%M}: {said}"
+    return Mark(kind=kind, left=100 * number / SLOTS, width=100 / SLOTS, title=title)
+
+
+# The table
+
+
+def _table(found: Overnight) -> Table:
+    return Table(
+        title="By agent",
+        headers=(
+            "Agent",
+            "Woken",
+            "Quiet",
+            "Failed",
+            "Spoke",
+            "Sent",
+            "Suppressed",
+            "Held",
+            "Merged",
+            "Not sent",
+            "Requests",
+            "Spent",
+        ),
+        rows=[_row(one) for one in found.agents[:SHOWN]],
+        empty="No agent woke.",
+        note=f"The first {SHOWN}." if len(found.agents) > SHOWN else "",
+    )
+
+
+def _row(one: Figures) -> tuple[Any, ...]:
+    sent = one.deliveries
+    spent = amount_in_words("usd", one.usd) + (
+        f", and {one.unpriced:,} requests of unknown price" if one.unpriced else ""
+    )
+    counts = (
+        one.woken,
+        one.quiet,
+        one.failed,
+        one.spoke,
+        *(sent[status] for status in ("sent", "suppressed", "held", "merged")),
+    )
+    numbers = (*counts, sent["failed"] + sent["unknown"], one.requests)
+    return _agent(one), *(f"{number:,}" if number else "–" for number in numbers), spent if one.requests else "–"
+
+
+def _agent(one: Figures) -> SafeString | str:
+    return "Wakeful itself" if one.agent == WAKEFUL else link(listing("runs_run", agent=one.agent), one.agent)

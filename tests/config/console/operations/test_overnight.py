@@ -1,0 +1,96 @@
+"""The page “What ran overnight”."""
+
+from datetime import datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from config.console.operations import overnight
+from runs.models import Notification
+from tests.config.console.conftest import LogIn
+from tests.config.console.test_pages import queries_of
+from tests.support.runs import make_run
+
+PATH = "/admin/overnight/"
+KATHMANDU = ZoneInfo("Asia/Kathmandu")
+DAY = timedelta(days=1)
+
+
+@pytest.fixture(autouse=True)
+def far_away(settings: Any) -> None:
+    settings.WAKEFUL_ZONE = KATHMANDU
+
+
+def shown(client: Client, **query: str) -> Any:
+    answer = client.get(PATH, query)
+    assert answer.status_code == 200
+    return answer.context
+
+
+def around_now() -> dict[str, str]:
+    """As the form of the page says it, by the clock of the site."""
+    now = datetime.now(KATHMANDU)
+    return {"from": f"{now - DAY / 2:%Y-%m-%dT%H:%M}", "to": f"{now + DAY / 2:%Y-%m-%dT%H:%M}"}
+
+
+def test_it_begins_yesterday_evening_by_the_clock_of_the_site(admin: Client) -> None:
+    yesterday = datetime.now(KATHMANDU) - DAY
+
+    assert shown(admin)["start"] == f"{yesterday:%Y-%m-%d}T18:00"
+
+
+def test_the_timeline_shows_the_most_important_of_each_slot(admin: Client) -> None:
+    make_run(status="failed", agent="<clerk>", started_at=timezone.now())
+    Notification.objects.create(sender="<clerk>", text="Hello")
+
+    context = shown(admin, **around_now())
+
+    [lane] = context["lanes"]
+    [mark] = lane.marks
+    assert (mark.kind, 45 < mark.left < 55) == ("failed", True)
+    assert mark.title.endswith(": 1 failed, 1 spoke, 1 runs")
+    assert [words[2:] for _, words in context["hours"]] == [":45"] * 12
+    assert "&lt;clerk&gt;" in admin.get(PATH, around_now()).content.decode()
+
+
+def test_figures_are_in_the_table_and_summed_above_it(admin: Client) -> None:
+    for agent in ("clerk", "clerk", "watch"):
+        make_run(status="succeeded", agent=agent, started_at=timezone.now())
+
+    context = shown(admin, **around_now())
+
+    assert [row[1] for row in context["table"].rows] == ["2", "1"]
+    assert {gauge.label: gauge.value for gauge in context["gauges"]}["Woken"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ({"from": "2026-11-23T07:00", "to": "2026-11-22T07:00"}, "earlier than the end"),
+        ({"from": "soon"}, "from: Enter a date and time"),
+    ],
+)
+def test_a_span_that_is_not_valid_is_said_and_not_used(admin: Client, query: dict[str, str], words: str) -> None:
+    [notice] = shown(admin, **query)["notices"]
+
+    assert words in notice.text
+
+
+def test_many_agents_are_cut_and_cost_the_same(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overnight, "LANES", 1)
+    queries_of(admin, PATH)  # fills what is cached for the life of a process
+    for_none = queries_of(admin, PATH)
+    for number in range(3):
+        make_run(status="succeeded", agent=f"agent-{number}", started_at=timezone.now())
+
+    assert len(shown(admin, **around_now())["lanes"]) == 1
+    assert len(shown(admin, **around_now())["table"].rows) == 3
+    assert queries_of(admin, PATH) == for_none
+
+
+def test_it_takes_permission_to_view_runs(log_in: LogIn) -> None:
+    assert log_in("runs.view_run", name="may").get(PATH).status_code == 200
+    assert log_in("runs.view_alarm", name="may-not").get(PATH).status_code == 403
