@@ -1,0 +1,123 @@
+"""docs/from-cron-to-a-colleague.md, from its first command to its last: its files, its commands, its test."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.stack import ROOT, Process, Stack, StackMaker, eventually
+
+PAGE = (ROOT / "docs" / "from-cron-to-a-colleague.md").read_text()
+SECTIONS = re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]
+FILE = re.compile(r"`~/my-agents/desk/(\w+\.py)`[^`]*?```python\n(.*?)```", re.DOTALL)
+COMMAND = re.compile(r"^\.venv/bin/python manage\.py (.+)$", re.MULTILINE)
+FETCH = re.compile(r"^curl -s http://127\.0\.0\.1:8000(\S+) -H \"Authorization: Bearer \$TOKEN\"$", re.MULTILINE)
+SETTINGS = re.compile(r"^export (.+)$", re.MULTILINE)
+CALM = {"WAKEFUL_ALARM_AFTER": "1h"}  # Beat does not run: no schedule fires while the guide is read
+ENDED = "SELECT agent, result FROM runs_run WHERE %s::uuid = ANY(event_ids) AND status = 'succeeded'"
+DECIDED = "SELECT outcome FROM triggers_decision WHERE event_id = %s"
+
+
+class Reader:
+    """Someone who does what the page says, section by section. `make run` is `restart`."""
+
+    def __init__(self, stack: Stack, app: Path) -> None:
+        self.stack, self.app = stack, app
+        self.worker: Process | None = None
+
+    def section(self, title: str) -> str:
+        [found] = [section for section in SECTIONS if section.partition("\n")[0].endswith(title)]
+        for name, code in FILE.findall(found):
+            (self.app / name).write_text(code)
+        return found
+
+    def commands(self, section: str) -> list[str]:
+        """What its commands print."""
+        return [self.stack.manage(*shlex.split(line)).stdout for line in COMMAND.findall(section)]
+
+    def restart(self) -> None:
+        self.stack.manage("prepare")
+        if self.worker is None:
+            self.stack.start("web")
+            self.stack.start("dispatcher")
+            self.worker = self.stack.start("worker", concurrency=1)
+        else:
+            self.worker.stop()
+            self.worker.restart()
+
+    def ended(self, event: str) -> Any:
+        return eventually(lambda: self.stack.query(ENDED, event.strip()))[0]["result"]
+
+    def decided(self, event: str) -> str:
+        return str(eventually(lambda: self.stack.query(DECIDED, event.strip()))[0]["outcome"])
+
+    def fetch(self, section: str) -> list[Any]:
+        return [self.stack.api("GET", path).json() for path in FETCH.findall(section)]
+
+
+@pytest.fixture
+def reader(make_stack: StackMaker, tmp_path: Path) -> Reader:
+    app = tmp_path / "my-agents" / "desk"
+    app.mkdir(parents=True)
+    (app / "__init__.py").touch()
+    [first, last] = SETTINGS.findall(PAGE)
+    said = dict(word.split("=") for word in [*first.split(), *last.split()])
+    return Reader(make_stack(env={**said, "PYTHONPATH": str(app.parent), "WAKEFUL_DEMO": "1", **CALM}), app)
+
+
+def test_the_guide_works_from_its_first_command_to_its_last(reader: Reader) -> None:
+    stack = reader.stack
+
+    section = reader.section("The same as an agent")
+    making, opening, counting, listing = COMMAND.findall(section)
+    stack.manage(*making.split())
+    reader.restart()
+    assert reader.ended(stack.manage(*shlex.split(opening)).stdout) == {"ticket": 1}
+    assert reader.ended(stack.manage(*counting.split()).stdout) == {"waiting": 1}
+    assert "count-tickets" in stack.manage(*listing.split()).stdout
+    sent = "SELECT channel FROM runs_delivery WHERE status = 'sent'"
+    eventually(lambda: stack.query(sent) == [{"channel": "inbox"}])
+
+    section = reader.section("silence costs nothing")
+    reader.restart()
+    first, second = COMMAND.findall(section)
+    assert reader.ended(stack.manage(*first.split()).stdout) == {"waiting": 1}
+    assert reader.decided(stack.manage(*second.split()).stdout) == "quiet"
+
+    section = reader.section("a heartbeat")
+    reader.restart()
+    [event] = reader.commands(section)
+    assert reader.ended(event)["notify"] is False
+    called = stack.query("SELECT kind FROM runs_step WHERE kind <> 'step' ORDER BY position")
+    assert [row["kind"] for row in called] == ["llm", "model", "tool", "model"]
+
+    section = reader.section("Test it")
+    assert "Ran 2 tests" in stack.manage(*COMMAND.findall(section)[0].split(), "--noinput").stderr
+
+    [deliveries] = reader.fetch(reader.section("The right person at the right time"))
+    assert [one["status"] for one in deliveries["results"]] == ["suppressed", "sent"]
+
+    [night] = reader.fetch(reader.section("What ran overnight"))
+    figures = {one["agent"]: (one["woken"], one["quiet"], one["spoke"]) for one in night["agents"]}
+    assert figures == {"take-ticket": (1, 0, 0), "count-tickets": (3, 1, 2), "desk-watch": (1, 0, 0)}
+
+
+def test_every_block_of_the_guide_is_done_by_the_test() -> None:
+    """What is new on the page is new in the test: each line is one that it does, or one of the shell's."""
+    shell = [
+        r"mkdir -p ~/my-agents/desk",
+        r"touch ~/my-agents/desk/__init__\.py",
+        r"make run",
+        r"export .*",
+        r"TOKEN=\$\(.*\)",
+        r"\*/30 .*",
+    ]
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    lines = [line for language, block in blocks if not language for line in block.splitlines()]
+
+    assert lines
+    done = [COMMAND.pattern, FETCH.pattern, *(f"^{line}$" for line in shell)]
+    assert not [line for line in lines if not any(re.search(pattern, line) for pattern in done)]
+    assert len(FILE.findall(PAGE)) == len(re.findall(r"^```python", PAGE, re.MULTILINE))
