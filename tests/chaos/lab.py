@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from psycopg.rows import dict_row
 from config.health.verify import Invariant, Report, invariants_in, verify
 from config.stack import embedded
 from tests.chaos.load import Delivery, History, Senders
+from tests.support.moved_clock import MovedClock, can_move_clocks
 from tests.support.points import Points
 from tests.support.receiver import Receiver, receiving
 from tests.support.servers import test_servers
@@ -318,14 +318,11 @@ def demand_that_others_go_on(lab: Lab, senders: Senders) -> None:
 
 def skewed_clock(folder: Path, seconds: int) -> dict[str, str]:
     """The environment of a process whose wall clock is wrong; empty where there is no C compiler."""
-    shim = folder / "skew.so"
-    compiler = shutil.which("cc")
-    if not compiler:
+    if not can_move_clocks():
         return {}
-    if not shim.exists():
-        source = Path(__file__).with_name("skew.c")
-        subprocess.run([compiler, "-shared", "-fPIC", "-o", shim, source, "-ldl"], check=True)
-    return {"LD_PRELOAD": str(shim), "LAB_CLOCK_OFF": str(seconds)}
+    clock = MovedClock(folder)
+    clock.move(timedelta(seconds=seconds))
+    return clock.env
 
 
 def servers_of(lab: Lab) -> tuple[embedded.Postgres, embedded.Valkey]:

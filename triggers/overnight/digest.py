@@ -71,9 +71,7 @@ def _parts(one: Figures) -> Iterator[str]:
         yield f"{one.failed:,} failed"
     if one.spoke:
         unsaid = [
-            f"{one.deliveries[status]:,} {status}"
-            for status in ("suppressed", "failed", "unknown")
-            if one.deliveries[status]
+            f"{one.deliveries[status]:,} {status}" for status in ("suppressed", "unknown") if one.deliveries[status]
         ]
         yield _counted(one.spoke, "notification") + (f" ({', '.join(unsaid)})" if unsaid else "")
     if one.requests:
