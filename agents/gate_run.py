@@ -25,14 +25,16 @@ class GateRun:
         trigger: str = "",
         input: Any = None,
         last: Any = None,
+        is_last_tainted: bool = False,
         read_events: Callable[[], list[Event]],
         read_now: Callable[[], datetime],
         is_tainted: bool = False,
     ) -> None:
         self.agent = agent
         self.trigger = trigger
-        self.last = last
         self.is_tainted = is_tainted
+        self._last = last
+        self._is_last_tainted = is_last_tainted
         self.checklist = ChecklistView(agent, trigger)
         self.state = State(agent, leave=_refused, run=self)
         self._input = input
@@ -54,6 +56,12 @@ class GateRun:
         """As `AgentRun.input`."""
         return self.event.data if self._input is None else self._input
 
+    @property
+    def last(self) -> Any:
+        """The state that the last success kept; None: none. One from a gate that had seen untrusted data taints this one."""
+        self.is_tainted |= self._is_last_tainted
+        return self._last
+
     def now(self) -> datetime:
         """The current time of the database, aware UTC."""
         return self._read_now()
@@ -64,7 +72,8 @@ class GateRun:
         return Effects()
 
     def taint(self) -> None:
-        """Say that the gate has seen untrusted data; the run is tainted then. Reading a tainted state value does."""
+        """Say that the gate has seen untrusted data; the run and the gate's state are tainted then. Reading a tainted state
+        value does."""
         self.is_tainted = True
 
     @cached_property

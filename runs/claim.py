@@ -144,6 +144,7 @@ class Claim:
     is_tainted: bool = False
     fired: Fire | None = None  # the answer of its gate, once it is committed
     gate_revision: int = 0  # of the state that the gate had read
+    gate_is_tainted: bool = False  # had it seen untrusted data?
     timeline: str = ""  # of the server that made the claim; "": unknown
     is_named: bool = True  # does the session that claimed it have its name?
     asked: float = field(default_factory=time.monotonic)  # when this process asked for it
@@ -271,7 +272,8 @@ def _claim_of(*, input: str | None, policy: str, fired: str | None, named: str |
 def gate_answer(stored: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a claim that say what its gate answered."""
     answer = Fire(stored["reason"], data=stored["data"], state=stored["state"])
-    return {"fired": answer, "gate_revision": stored["revision"]}
+    read = {"gate_revision": stored["revision"], "gate_is_tainted": stored.get("is_tainted", False)}
+    return {"fired": answer, **read}
 
 
 def _claim_limited(queue: str, parameters: Mapping[str, Any]) -> list[Claim]:

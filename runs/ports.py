@@ -82,11 +82,20 @@ class Asked:
     replay_id: UUID
 
 
+@dataclass(frozen=True, kw_only=True)
+class Last:
+    """The state of a gate; had the gate that gave it seen untrusted data? And the revision that it had when a gate read it."""
+
+    state: Any = None
+    is_tainted: bool = False
+    revision: int
+
+
 class Gates(Protocol):
     """The book of the triggers' gates; `quiet`, `fired` and `keep` write in the caller's transaction."""
 
-    def last(self, asked: Asked, /) -> tuple[Any, int]:
-        """The state that the last success kept (None: none), and its revision."""
+    def last(self, asked: Asked, /) -> Last:
+        """The state that the last success kept (None: none)."""
 
     def quiet(self, asked: Asked, reason: str, /) -> None:
         """Count a quiet answer, and write it as the decision on each of the events."""
@@ -97,8 +106,8 @@ class Gates(Protocol):
     def failed(self, asked: Asked, error: str, /) -> None:
         """Count a gate that raised or hung."""
 
-    def keep(self, trigger_id: UUID, agent: str, state: Any, revision: int, /) -> bool:
-        """Keep a state, if none was kept since this revision."""
+    def keep(self, trigger_id: UUID, agent: str, new: Last, /) -> bool:
+        """Keep a state, if none was kept since its revision."""
 
 
 class AbsoluteLink(Protocol):

@@ -43,7 +43,7 @@ from runs.db.sql import database_now, fetch
 from runs.exceptions import DeadlineExceeded, GateWasQuiet, RunLost
 from runs.failpoints import failpoint
 from runs.models import Attempt
-from runs.ports import Asked, ports
+from runs.ports import Asked, Last, ports
 from runs.states import RunStatus
 from runs.transitions.leave import ON_ITS_TIMELINE, leave
 from runs.transitions.outcome import Outcome
@@ -73,7 +73,7 @@ def ask_gate(claim: Claim, agent: Agent) -> Claim | Outcome:
     seconds = min(settings.WAKEFUL_GATE_TIMEOUT.total_seconds(), claim.policy.timeout)
     try:
         _limit(claim, LIMITED, seconds)
-        last, revision = ports.gates.last(asked)
+        last = ports.gates.last(asked)
         answer, is_tainted = _answer(claim, agent, last, seconds)
     except (RunLost, *CONNECTION_ERRORS):
         raise
@@ -81,7 +81,7 @@ def ask_gate(claim: Claim, agent: Agent) -> Claim | Outcome:
         return _failed(as_permanent(error, gate_writing_refused), claim, asked)
     failpoint("after_gate")
     if isinstance(answer, Fire):
-        return _fire(claim, asked, answer, revision, is_tainted)
+        return _fire(claim, asked, answer, last.revision, is_tainted)
     _end_quietly(claim, asked, answer)
     raise GateWasQuiet
 
@@ -95,16 +95,18 @@ def keep_state(claim: Claim) -> None:
     """Keep the state of the gate that let this run begin; call it in the transaction of the success, before its fence."""
     if claim.fired is None or claim.fired.state is None or claim.trigger_id is None:
         return
-    if not ports.gates.keep(claim.trigger_id, claim.agent, claim.fired.state, claim.gate_revision):
+    new = Last(state=claim.fired.state, is_tainted=claim.gate_is_tainted, revision=claim.gate_revision)
+    if not ports.gates.keep(claim.trigger_id, claim.agent, new):
         log.info("gate.state_not_kept", run=str(claim.run_id), trigger=claim.trigger)
 
 
-def _answer(claim: Claim, agent: Agent, last: Any, seconds: float) -> tuple[Fire | Quiet, bool]:
+def _answer(claim: Claim, agent: Agent, last: Last, seconds: float) -> tuple[Fire | Quiet, bool]:
     run = GateRun(
         agent=claim.agent,
         trigger=claim.trigger,
         input=claim.input,
-        last=last,
+        last=last.state,
+        is_last_tainted=last.is_tainted,
         read_events=lambda: ports.read_events(claim.event_ids),
         read_now=database_now,
         is_tainted=claim.is_tainted,
@@ -120,11 +122,11 @@ def _answer(claim: Claim, agent: Agent, last: Any, seconds: float) -> tuple[Fire
 def _fire(claim: Claim, asked: Asked, answer: Fire, revision: int, is_tainted: bool) -> Claim:
     with transaction.atomic():
         ports.gates.fired(asked, answer.reason)
-        fired = Jsonb({**asdict(answer), "revision": revision})
+        fired = Jsonb({**asdict(answer), "revision": revision, "is_tainted": is_tainted})
         _limit(claim, FIRED, claim.policy.timeout, fired=fired, is_tainted=is_tainted)
         failpoint("before_gate_commit")
     failpoint("after_gate_commit")
-    return replace(claim, fired=answer, gate_revision=revision, is_tainted=is_tainted)
+    return replace(claim, fired=answer, gate_revision=revision, gate_is_tainted=is_tainted, is_tainted=is_tainted)
 
 
 def _limit(claim: Claim, statement: str, seconds: float, **more: Any) -> None:

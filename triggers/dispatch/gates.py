@@ -1,17 +1,15 @@
 """The book of the gates: the answers of each trigger's gate, its state, and decisions on events for which it was quiet. A port of
 `runs`, which asks the gates (`runs.attempt.gate`)."""
 
-from typing import Any
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
 from runs.db.sql import execute, fetch
-from runs.ports import Asked
+from runs.ports import Asked, Last
 from triggers.models import Gate
 
 REASON_LENGTH = 500
-LAST = "SELECT state::text, revision FROM triggers_gate WHERE trigger_id = %s::uuid AND agent = %s::text"
 COUNT = """
 INSERT INTO triggers_gate AS gate (trigger_id, agent, revision, quiet, fired, failed, in_a_row, last_answer, last_reason, last_at)
 SELECT id, %(agent)s::text, 0, (%(answer)s::text = 'quiet')::int, (%(answer)s::text = 'fired')::int, (%(answer)s::text = 'failed')::int,
@@ -20,6 +18,7 @@ FROM triggers_trigger WHERE id = %(trigger)s::uuid
 ON CONFLICT (trigger_id) DO UPDATE SET
   agent = excluded.agent,
   state = CASE WHEN gate.agent = excluded.agent THEN gate.state END,
+  is_tainted = gate.is_tainted AND gate.agent = excluded.agent,
   revision = gate.revision + (gate.agent <> excluded.agent)::int,
   quiet = excluded.quiet + CASE WHEN gate.agent = excluded.agent THEN gate.quiet ELSE 0 END,
   fired = excluded.fired + CASE WHEN gate.agent = excluded.agent THEN gate.fired ELSE 0 END,
@@ -43,14 +42,16 @@ UPDATE triggers_trigger SET failures_in_a_row = 0 FROM (
 WHERE id = gate.trigger_id AND failures_in_a_row > 0
 """
 KEEP = """
-UPDATE triggers_gate SET state = %s::jsonb, revision = revision + 1
+UPDATE triggers_gate SET state = %s::jsonb, is_tainted = %s::boolean, revision = revision + 1
 WHERE trigger_id = %s::uuid AND agent = %s::text AND revision = %s::bigint
 """
 
 
-def last(asked: Asked) -> tuple[Any, int]:
-    rows = Gate.objects.filter(trigger_id=asked.trigger_id, agent=asked.agent).values_list("state", "revision")
-    return rows.first() or (None, _revision(asked.trigger_id))
+def last(asked: Asked) -> Last:
+    gate = Gate.objects.filter(trigger_id=asked.trigger_id, agent=asked.agent).first()
+    if gate is None:
+        return Last(revision=_revision(asked.trigger_id))
+    return Last(state=gate.state, is_tainted=gate.is_tainted, revision=gate.revision)
 
 
 def quiet(asked: Asked, reason: str) -> None:
@@ -68,8 +69,8 @@ def failed(asked: Asked, error: str) -> None:
     _count(asked, Gate.Answer.FAILED, error)
 
 
-def keep(trigger_id: UUID, agent: str, state: Any, revision: int) -> bool:
-    return execute(KEEP, [Jsonb(state), trigger_id, agent, revision]) == 1
+def keep(trigger_id: UUID, agent: str, new: Last) -> bool:
+    return execute(KEEP, [Jsonb(new.state), new.is_tainted, trigger_id, agent, new.revision]) == 1
 
 
 def _count(asked: Asked, answer: Gate.Answer, reason: str) -> None:

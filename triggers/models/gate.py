@@ -15,6 +15,7 @@ class Gate(models.Model):
     trigger = models.OneToOneField(Trigger, models.CASCADE, primary_key=True)
     agent = models.TextField(help_text="whose gate; another agent's gate begins without state and counts")
     state = models.JSONField(null=True)
+    is_tainted = models.BooleanField(db_default=False, help_text="the gate that gave the state had seen untrusted data")
     revision = models.PositiveBigIntegerField(default=0, help_text="rises with each state that is kept")
     quiet = models.PositiveBigIntegerField(default=0)
     fired = models.PositiveBigIntegerField(default=0)
