@@ -2,9 +2,9 @@
 
 Erased: data, body, headers, subject and body error of the events; input, result, error, traceback, journal and key of their
 runs and of runs whose wait they ended; the same of these runs' children and forks, and of parents that received their
-results; the texts of these runs' notifications and names in their audit entries; and the same for events that those runs
-emitted or received as signals, down the causal chain. Kept: ids, types, times, states and the ledger, so that nothing is
-processed twice and the history remains readable.
+results; the texts of these runs' notifications and checklist items, and names in their audit entries; reasons of gates; and
+the same for events that those runs emitted or received as signals, down the causal chain. Kept: ids, types, times, states and
+the ledger, so that nothing is processed twice and the history remains readable.
 
 An event that is still needed or has a live run is not erased, and neither is any event that led to it, so that a later
 erasure finds it again. Agents must erase their own state and what their code wrote elsewhere.
@@ -32,7 +32,7 @@ from triggers.dispatch.expressions import Question, Unaffordable, compile_expres
 from triggers.dispatch.match import subject_of
 from triggers.dispatch.payload import Payload
 from triggers.dispatch.pending import item_of
-from triggers.models import Decision, Event
+from triggers.models import Decision, Event, Gate
 from triggers.retention.payloads import not_needed
 
 MARK = "erased:"
@@ -234,7 +234,18 @@ def _erase_together(event_ids: Sequence[UUID], traces: Traces, erasure: Erasure)
             )  # fmt: skip
         # A reason may quote a value from the event.
         quotes = Q(outcome=Decision.Outcome.ERROR) | Q(outcome=Decision.Outcome.QUIET)
-        Decision.objects.filter(quotes, event__id__among=sorted(free)).update(reason=ERASED)
+        decisions = Decision.objects.filter(quotes, event__id__among=sorted(free))
+        gates = {*decisions.values_list("trigger_id", flat=True), *_triggers_of(_runs(free, traces))}
+        Gate.objects.filter(trigger__id__among=sorted(gates)).update(last_reason=ERASED)
+        decisions.update(reason=ERASED)
+
+
+def _triggers_of(run_ids: Sequence[UUID]) -> set[UUID]:
+    runs = (
+        Run.objects.filter(id__among=some, trigger_id__isnull=False).values_list("trigger_id", flat=True).distinct()
+        for some in pieces(run_ids)
+    )
+    return {id for some in runs for id in some if id is not None}
 
 
 def _without_live(event_ids: Sequence[UUID], traces: Traces) -> list[UUID]:

@@ -12,6 +12,12 @@ from runs.retention.erasure import ERASED
 REMOVE_REASONS = """
 UPDATE triggers_decision SET reason = %(erased)s WHERE event_id = ANY(%(ids)s::uuid[]) AND outcome IN ('error', 'quiet')
 """
+# The page of a trigger shows the newest reason: it goes with its event, unless the gate has answered to another one since.
+REMOVE_LAST_REASONS = """
+UPDATE triggers_gate gate SET last_reason = %(erased)s FROM triggers_decision decision
+WHERE decision.event_id = ANY(%(ids)s::uuid[]) AND decision.outcome = 'quiet' AND decision.trigger_id = gate.trigger_id
+  AND gate.last_at <= decision.created_at
+"""
 REMOVE = """
 UPDATE triggers_event SET data = NULL, body = NULL, headers = NULL, payload_removed_at = clock_timestamp(),
   data_error = CASE data_error WHEN '' THEN '' ELSE %(erased)s END
@@ -48,5 +54,6 @@ def not_needed(event_ids: Sequence[UUID], *, but_by_runs_before: datetime | None
 def remove_payloads(event_ids: Sequence[UUID]) -> int:
     """Remove data, body and headers of events, and reasons that quote them, in the caller's transaction; returns the count."""
     parameters = {"ids": list(event_ids), "erased": ERASED}
+    execute(REMOVE_LAST_REASONS, parameters)
     execute(REMOVE_REASONS, parameters)
     return execute(REMOVE, parameters)

@@ -10,6 +10,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models.functions import Now
 from psycopg import sql
 
+from agents.models import Checklist, ChecklistItem
 from config.retention import prune
 from runs.actions.cancel import cancel
 from runs.actions.fork import fork
@@ -20,7 +21,7 @@ from runs.states import RunStatus
 from tests.support.journals import make_approval, make_child, make_step, make_wait
 from tests.support.old_rows import ago, old_event, old_run
 from tests.support.triggers import make_trigger
-from triggers.models import Decision, Event
+from triggers.models import Decision, Event, Gate
 from triggers.retention.erasure import Selection, erase, erase_event
 
 pytestmark = pytest.mark.django_db
@@ -31,6 +32,11 @@ SELECT table_name, column_name FROM information_schema.columns JOIN information_
 WHERE table_schema = 'public' AND table_type = 'BASE TABLE'
   AND data_type IN ('text', 'character varying', 'json', 'jsonb', 'bytea', 'ARRAY')
 """
+
+
+def make_item(text: str, run: Run, **said: Any) -> None:
+    checklist, _ = Checklist.objects.get_or_create(agent="greeter")
+    ChecklistItem.objects.create(checklist=checklist, text=text, position=0, last_run_id=run.id, **said)
 
 
 def places_of(text: str) -> set[str]:
@@ -80,9 +86,10 @@ def a_story(*, days: float, subject: str = "", key: str = "", is_signalled: bool
     Decision.objects.create(
         event=came, trigger=make_trigger(), replay_id=UUID(NIL), outcome=Decision.Outcome.ERROR, reason=f"no key {MARK}"
     )
-    Decision.objects.create(
-        event=came, trigger=make_trigger("gated"), replay_id=UUID(NIL), outcome="quiet", reason=f"seen {MARK}"
-    )
+    gated = make_trigger("gated")
+    Gate.objects.create(trigger=gated, agent="greeter", last_answer="quiet", last_reason=f"seen {MARK}", last_at=Now())
+    Decision.objects.create(event=came, trigger=gated, replay_id=UUID(NIL), outcome="quiet", reason=f"seen {MARK}")
+    make_item("mails", run, last_text=f"{MARK} waits for a reply")
     Run.objects.update(finished_at=ago(days=days))
     OutboxMessage.objects.all().delete()  # delivered
     return came
