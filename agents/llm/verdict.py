@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from math import ceil, isfinite
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 from pydantic_ai import Agent, RunContext, ToolDefinition
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ToolFailed
@@ -21,12 +22,27 @@ it, "failed" if you could not check it. A failed item does not end the work: go 
 Set "notify" only if a person should know something now, and write the whole message in "text": it is all they see."""
 
 
+LONGEST_CHECK = 366 * 1440  # minutes
+
+
+def _cut(most: int) -> BeforeValidator:
+    """A text that is too long is no reason to lose the turn, with the outcomes of all other items."""
+    return BeforeValidator(lambda said: f"{said[: most - 1]}…" if isinstance(said, str) and len(said) > most else said)
+
+
+def _bounded(said: Any) -> Any:
+    is_number = isinstance(said, (int, float)) and not isinstance(said, bool) and isfinite(said)
+    return min(max(ceil(said), 1), LONGEST_CHECK) if is_number else said
+
+
 class ItemVerdict(BaseModel):
     """How the look at one item ended."""
 
     item: int = Field(description="the number of the item")
     outcome: ItemOutcome
-    text: str = Field(default="", max_length=1000, description="what there is to say of it, or why it failed")
+    text: Annotated[str, _cut(1000)] = Field(
+        default="", max_length=1000, description="what there is to say of it, or why it failed"
+    )
 
 
 class Verdict(BaseModel):
@@ -34,10 +50,12 @@ class Verdict(BaseModel):
 
     notify: bool = Field(description="whether a person should be told now")
     urgency: Urgency = "normal"
-    text: str = Field(default="", max_length=4000, description="the message; empty if notify is false")
+    text: Annotated[str, _cut(4000)] = Field(
+        default="", max_length=4000, description="the message; empty if notify is false"
+    )
     items: list[ItemVerdict] = Field(default_factory=list, description="one for each numbered item")
-    next_check: int | None = Field(
-        default=None, ge=1, le=366 * 1440, description="minutes until the next check is worthwhile; null: as planned"
+    next_check: Annotated[int | None, BeforeValidator(_bounded)] = Field(
+        default=None, ge=1, le=LONGEST_CHECK, description="minutes until the next check is worthwhile; null: as planned"
     )
 
     @model_validator(mode="after")
@@ -78,7 +96,12 @@ def prompt_of(items: Sequence[DueItem], now: datetime, reminders: Sequence[str] 
     told = [f"You asked to be reminded of this: {text}" for text in reminders]
     if not items:
         return "\n".join([time, *(told or ["Look for what your instructions name."])])
-    lines = [f"{number}. {item.text}{_before(item)}" for number, item in enumerate(items, start=1)]
+    # Indented, so that no line of a text looks like another item.
+    texts = ["\n   ".join(item.text.splitlines()) for item in items]
+    lines = [
+        f"{number}. {text}{_before(item)}"
+        for number, (text, item) in enumerate(zip(texts, items, strict=True), start=1)
+    ]
     return "\n".join([time, *told, "Check these items:", *lines])
 
 
