@@ -39,6 +39,7 @@ class Agent:
     timeout: timedelta | None = None
     retries: int = 3
     pause_after: int = 10
+    incident_after: int | None = None
     key_limit: int = 1
     rate: str = ""
     overflow: Overflow = "delay"
@@ -84,6 +85,7 @@ def agent(
     timeout: str | float | timedelta | None = None,
     retries: int = 3,
     pause_after: int = 10,
+    incident_after: int | None = None,
     key_limit: int = 1,
     rate: str = "",
     overflow: Overflow = "delay",
@@ -110,7 +112,8 @@ def agent(
     key is live (default: "skip" for schedules, "queue" with a key, else "allow"). `priority` 0 is most urgent, 9 least.
     `timeout` ("30s") defaults to WAKEFUL_ATOMIC_TIMEOUT; for a durable agent it limits the time between two waits and
     defaults to WAKEFUL_DURABLE_TIMEOUT. `retries` come after the first attempt. The trigger pauses after `pause_after`
-    failed runs in a row (0: never).
+    failed runs in a row (0: never). `incident_after` failed runs with one cause, without a success between, open an incident
+    (default: WAKEFUL_INCIDENT_AFTER; 0: none do).
 
     These limits count per key, or for the whole trigger if it has no key. `key_limit`: runs of a key at the same time.
     `rate` ("10/h", "100/15m"): most starts in any such span; `overflow` delays the others, or drops them with a recorded
@@ -125,8 +128,8 @@ def agent(
     """
     if not 0 <= priority <= 9:
         raise DeclarationError(f"agent {name!r}: priority {priority} is not between 0 (most urgent) and 9")
-    if retries < 0 or pause_after < 0:
-        raise DeclarationError(f"agent {name!r}: retries and pause_after must not be negative")
+    if min(retries, pause_after, incident_after or 0) < 0:
+        raise DeclarationError(f"agent {name!r}: retries, pause_after and incident_after must not be negative")
     if hold_key and not durable:
         raise DeclarationError(f"agent {name!r}: hold_key requires durable=True, because only durable agents can wait")
     if not keep_content and not durable:
@@ -157,6 +160,7 @@ def agent(
                 timeout=None if timeout is None else parse_duration(timeout),
                 retries=retries,
                 pause_after=pause_after,
+                incident_after=incident_after,
                 key_limit=key_limit,
                 rate=rate,
                 overflow=overflow,

@@ -81,6 +81,15 @@ class StateValue:
     is_tainted: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class ItemLook:
+    """How the look at an item of a checklist ended, if it failed or follows a failure; `error` is empty if it did not fail."""
+
+    item: int
+    text: str
+    error: str = ""
+
+
 @dataclass
 class Effects:
     emissions: list[Emission] = field(default_factory=list)
@@ -90,6 +99,7 @@ class Effects:
     standings: list[Standing] = field(default_factory=list)
     paces: list[Pace] = field(default_factory=list)
     values: list[StateValue] = field(default_factory=list)
+    looks: list[ItemLook] = field(default_factory=list)
 
     def extend(self, others: "Effects") -> None:
         for name, left in vars(others).items():

@@ -99,7 +99,7 @@ class AgentRun:
         self.trigger = trigger
         self.fired = fired  # the answer of the gate; None: it was not asked
         self.state = State(agent, self._leave, self._value, self)
-        self.checklist = RunChecklist(agent, trigger, id, self._leave, self._value)
+        self.checklist = RunChecklist(agent, trigger, id, self._leave, self._value, lambda: self.effects)
         self._input = input
         self._read_events = read_events
         self._journal = journal

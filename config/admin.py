@@ -12,6 +12,7 @@ import config.console.operations.agents  # noqa: F401
 import config.console.operations.alarms  # noqa: F401
 import config.console.operations.budgets  # noqa: F401
 import config.console.operations.checklists  # noqa: F401
+import config.console.operations.incidents  # noqa: F401
 import config.console.operations.queues  # noqa: F401
 import config.console.operations.workers  # noqa: F401
 import config.console.runs.approvals  # noqa: F401

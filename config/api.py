@@ -11,6 +11,7 @@ from runs.api.agents import AgentResource
 from runs.api.approvals import ApprovalResource
 from runs.api.budgets import BudgetResource
 from runs.api.checklists import ChecklistResource
+from runs.api.incidents import IncidentResource
 from runs.api.notifications import DeliveryResource, NotificationResource
 from runs.api.queues import QueueResource
 from runs.api.recipients import RecipientGroupResource, RecipientResource
@@ -33,6 +34,7 @@ router.register("budgets", BudgetResource)
 router.register("checklists", ChecklistResource)
 router.register("agents", AgentResource, basename="agent")
 router.register("queues", QueueResource, basename="queue")
+router.register("incidents", IncidentResource)
 router.register("notifications", NotificationResource)
 router.register("deliveries", DeliveryResource)
 router.register("recipients", RecipientResource)

@@ -10,13 +10,18 @@ from runs.api.approval_links import approval_link
 from runs.models import Approval
 from triggers.overnight.digest import TOPIC as OVERNIGHT
 
-PAGES = {"run": "admin:runs_run_change", "alarm": "admin:runs_alarm_change", "approval": "admin:runs_approval_change"}
+PAGES = {
+    "run": "admin:runs_run_change",
+    "alarm": "admin:runs_alarm_change",
+    "incident": "admin:runs_incident_change",
+    "approval": "admin:runs_approval_change",
+}
 LOCAL = {"127.0.0.1", "localhost", "[::1]", "testserver", "*"}
 
 
 def absolute(link: str) -> str:
-    """`run:<id>`, `alarm:<id>`, `approval:<id>` and `overnight:<its end>` become addresses of this site: that of an open approval
-    is the signed one, which decides without a login. Other links stay as they are."""
+    """`run:<id>`, `alarm:<id>`, `incident:<id>`, `approval:<id>` and `overnight:<its end>` become addresses of this site: that of an
+    open approval is the signed one, which decides without a login. Other links stay as they are."""
     kind, _, pk = link.partition(":")
     if kind == OVERNIGHT:
         return f"{site()}{reverse('overnight')}?{urlencode({'to': pk})}"

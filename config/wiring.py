@@ -12,6 +12,7 @@ from config.secrets import secrets_of_environment, secrets_of_settings
 from runs.alarms import TOPIC as ALARM
 from runs.attempt.children import CHILD_FINISHED, children_finished, stop_orphans
 from runs.attempt.effects import EMITTED, PACE, SCHEDULE, WAKEUP
+from runs.incidents.items import LOOKED_AT, items_looked_at
 from runs.notifications.recipients import plain_addresses
 from runs.ports import ports
 from triggers.dispatch import gates
@@ -43,6 +44,7 @@ def connect() -> None:
         WAKEUP: wake,
         SCHEDULE: set_standing,
         PACE: set_pace,
+        LOOKED_AT: items_looked_at,
     }
     ports.outside = {PERIODIC_TASK: send_periodic_task}
     ports.slow = {ALARM: alarms.send}

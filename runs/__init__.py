@@ -5,7 +5,7 @@
 - `executor`, `attempt`, `durable`: the body runs, and its outcome is recorded
 - `transitions`: how a run leaves a state, in one statement each
 - `waits`, `timers`, `outbox`: what runs wait for, what falls due, what leaves; `chores` is the list of it
-- `notifications`: what agents tell people, and what becomes of it
+- `notifications`: what agents tell people, and what becomes of it; `incidents`: what fails, told once
 - `processes`, `queues`, `network`: which processes are alive, doorbells, the broker
 - `actions`, `api`, `shadow`, `retention`: what operators do to runs
 - `ports`: what runs need from the rooms above; `db`, `models`: what all stands on; `encryption`: secrets at rest

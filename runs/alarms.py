@@ -1,5 +1,6 @@
 """Alarms: each problem is reported once when it begins and once when it ends, even if many processes notice it."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
 from uuid import UUID
@@ -24,6 +25,19 @@ BEGIN = """
 INSERT INTO runs_alarm (name, severity, text, remedy) VALUES (%s::text, %s::text, %s::text, %s::text)
 ON CONFLICT (name) WHERE ended_at IS NULL DO NOTHING RETURNING id
 """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """The beginning or the end of an alarm or an incident, for WAKEFUL_ALARM_URL."""
+
+    name: str
+    state: str
+    severity: str
+    text: str
+    remedy: str = ""
+    began_at: datetime
+    ended_at: datetime | None = None
 
 
 def topic_of(name: str, alarm_id: int | str) -> str:
@@ -56,7 +70,7 @@ def begin(
             link=f"{TOPIC}:{alarm_id}",
         )
         nudge_dispatcher()
-        _send(Alarm.objects.get(pk=alarm_id), "began")
+        _post(Alarm.objects.get(pk=alarm_id), "began")
     log.warning("alarm.began", alarm=name, text=text)
     return True
 
@@ -76,21 +90,35 @@ def end(name: str) -> bool:
             link=f"{TOPIC}:{alarm.pk}",
         )
         nudge_dispatcher()
-        _send(alarm, "ended")
+        _post(alarm, "ended")
     log.info("alarm.ended", alarm=name, lasted=lasted)
     return True
 
 
-def _send(alarm: Alarm, state: str) -> None:
+def _post(alarm: Alarm, state: str) -> None:
+    report = Report(
+        name=alarm.name,
+        state=state,
+        severity=alarm.severity,
+        text=alarm.text,
+        remedy=alarm.remedy,
+        began_at=alarm.began_at,
+        ended_at=alarm.ended_at,
+    )
+    post(report, key=f"{alarm.pk}:{state}")
+
+
+def post(report: Report, *, key: str) -> None:
+    """Send a report to WAKEFUL_ALARM_URL, if it is set, after the commit of the caller's transaction."""
     if not settings.WAKEFUL_ALARM_URL:
         return
     payload = {
-        "alarm": alarm.name,
-        "state": state,
-        "severity": alarm.severity,
-        "text": alarm.text,
-        "remedy": alarm.remedy,
-        "began_at": alarm.began_at.isoformat(),
-        "ended_at": alarm.ended_at.isoformat() if alarm.ended_at else None,
+        "alarm": report.name,
+        "state": report.state,
+        "severity": report.severity,
+        "text": report.text,
+        "remedy": report.remedy,
+        "began_at": report.began_at.isoformat(),
+        "ended_at": report.ended_at.isoformat() if report.ended_at else None,
     }
-    OutboxMessage.objects.create(topic=TOPIC, key=f"{alarm.pk}:{state}", payload=payload)
+    OutboxMessage.objects.create(topic=TOPIC, key=key, payload=payload)

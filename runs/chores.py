@@ -9,6 +9,7 @@ from django.conf import settings
 from runs import outbox, timers, waits
 from runs.budgets import wake
 from runs.failpoints import failpoint
+from runs.incidents.tell import tell_due
 from runs.processes.rescue import Rescuer
 from runs.timers import Look, is_due
 
@@ -32,6 +33,7 @@ class Chores:
         self.mend_at = 0.0
         self.budgets_at = 0.0
         self.budget_waits = wake.Round()
+        self.incidents_at = 0.0
 
     def __iter__(self) -> Iterator[Chore]:
         yield Chore(name="end waits", is_due=lambda look: is_due(look.wait), do=lambda _: waits.end_due(BATCH))
@@ -39,6 +41,9 @@ class Chores:
         yield Chore(name="wake runs", is_due=lambda look: is_due(look.due), do=self._wake)
         yield Chore(name="mend keys", is_due=lambda _: time.monotonic() >= self.mend_at, do=self._mend)
         yield Chore(name="budgets", is_due=lambda _: time.monotonic() >= self.budgets_at, do=self._budgets)
+        yield Chore(
+            name="tell incidents", is_due=lambda _: time.monotonic() >= self.incidents_at, do=self._tell_incidents
+        )
         yield Chore(name="deliver messages", is_due=lambda look: bool(_topics(look)), do=self._deliver)
         yield Chore(
             name="rescue runs",
@@ -63,6 +68,11 @@ class Chores:
     def _budgets(self, look: Look) -> int:
         self.budgets_at = time.monotonic() + settings.WAKEFUL_SAFETY_LOOK.total_seconds()
         return self.budget_waits.chore()
+
+    def _tell_incidents(self, look: Look) -> int:
+        self.incidents_at = time.monotonic() + settings.WAKEFUL_SAFETY_LOOK.total_seconds()
+        tell_due()
+        return 0
 
     def _deliver(self, look: Look) -> int:
         return outbox.deliver_inside(BATCH, _topics(look))

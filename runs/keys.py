@@ -11,6 +11,7 @@ from runs.db.sql import execute, fetch, fetch_as, fetch_column
 from runs.states import LIVE_SQL
 
 LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 0))"
+LOCK_ALL = "SELECT pg_advisory_xact_lock(hashtextextended(key, 0)) FROM unnest(%s::text[]) AS wanted(key)"
 TRY_LOCK = """
 SELECT key FROM unnest(%s::text[]) WITH ORDINALITY AS wanted(key, position)
 WHERE pg_try_advisory_xact_lock(hashtextextended(key, 0))
@@ -115,6 +116,11 @@ class KeyState:
 def lock(key: str) -> None:
     """Take a key's lock until the transaction ends."""
     execute(LOCK, [key])
+
+
+def lock_all(keys: Iterable[str]) -> None:
+    """Take the locks of keys until the transaction ends, in their order, so that two such calls cannot block each other."""
+    execute(LOCK_ALL, [sorted(set(keys))])
 
 
 def try_lock(keys: Iterable[str]) -> set[str]:

@@ -1,5 +1,5 @@
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from random import uniform
 from typing import Any
@@ -10,7 +10,7 @@ from agents import registry
 from agents.agent import Agent
 
 TEXTS = frozenset({"queue", "overlap"})
-WHOLE = frozenset({"priority", "retries", "pause_after"})
+WHOLE = frozenset({"priority", "retries", "pause_after", "incident_after"})
 NATURE = ("durable", "hold_key", "keep_content")
 
 
@@ -26,6 +26,7 @@ class Policy:
     backoff_factor: float = 3
     backoff_max: float = 900
     pause_after: int = 10
+    incident_after: int = field(default_factory=lambda: int(settings.WAKEFUL_INCIDENT_AFTER))
     overlap: str = "allow"
     durable: bool = False
     hold_key: bool = False
@@ -82,7 +83,9 @@ def nature_of(agent: str) -> dict[str, bool]:
 
 def declared_by(agent: Agent) -> dict[str, Any]:
     """The policy fields of an agent's declaration that an operator may override."""
+    incident_after = {} if agent.incident_after is None else {"incident_after": agent.incident_after}
     return {
+        **incident_after,
         "queue": agent.queue,
         "priority": agent.priority,
         "timeout": agent.timeout.total_seconds() if agent.timeout else 0,

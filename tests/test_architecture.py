@@ -43,7 +43,7 @@ FLOORS = {
         "db network encryption",
         "models keys",
         "alarms audit enqueue transcript spans",
-        "transitions outbox notifications",
+        "transitions outbox notifications incidents",
         "waits processes",
         "queues timers",
         "claim",

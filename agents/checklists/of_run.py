@@ -1,12 +1,13 @@
 """`run.checklist`: the items that are due together, and how the look at each ended."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
 from agents.checklists.due import due_together, first_due, next_due
+from agents.effects import Effects, ItemLook
 from agents.exceptions import describe
 from agents.guards.storable import storable
 from agents.journal.protocol import Place
@@ -122,12 +123,15 @@ class ChecklistView:
 class RunChecklist:
     """The checklist as a body sees it: read once, and written with the run or the step."""
 
-    def __init__(self, agent: str, trigger: str, run_id: UUID, leave: Leave, value: Value) -> None:
+    def __init__(
+        self, agent: str, trigger: str, run_id: UUID, leave: Leave, value: Value, effects: Callable[[], Effects]
+    ) -> None:
         self._agent = agent
         self._trigger = trigger
         self._run_id = run_id
         self._leave = leave
         self._value = value
+        self._effects = effects
 
     def due(self) -> list[DueItem]:
         """The items that are due together; in a durable run the same on every replay."""
@@ -150,7 +154,10 @@ class RunChecklist:
             for one in checked
         ]
         if written:
-            self._leave(Place(name="checked", is_numbered=True), lambda step: _write(written, self._run_id))
+            self._leave(Place(name="checked", is_numbered=True), lambda step: self._write(written))
+
+    def _write(self, checked: Sequence[Checked]) -> None:
+        self._effects().looks.extend(_write(checked, self._run_id))
 
     def each(self, check: Callable[[DueItem], str | None]) -> list[Checked]:
         """Call `check` for each due item, and record how each ended. `check` returns a text if there is something to say; an
@@ -180,7 +187,8 @@ def _checked(item: DueItem, check: Callable[[DueItem], str | None]) -> Checked:
     return Checked(item.id, "news", said) if said else Checked(item.id, "ok")
 
 
-def _write(checked: Sequence[Checked], run_id: UUID) -> None:
+def _write(checked: Sequence[Checked], run_id: UUID) -> Iterator[ItemLook]:
+    """Write them; yields those that failed, or succeeded after a failure."""
     from django.db.models.functions import Now
 
     from agents.models import ChecklistItem
@@ -191,6 +199,9 @@ def _write(checked: Sequence[Checked], run_id: UUID) -> None:
         ChecklistItem.objects.filter(id__in=by_item).order_by("id").select_for_update(of=("self",)).annotate(now=Now())
     ):
         one = by_item[item.pk]
+        if one.outcome == "failed" or item.failures_in_a_row:
+            error = (one.text or "no reason was given") if one.outcome == "failed" else ""
+            yield ItemLook(item=item.pk, text=item.text, error=error)
         item.last_outcome, item.last_text, item.last_checked_at, item.last_run_id = (
             one.outcome, one.text, item.now, run_id,
         )  # fmt: skip

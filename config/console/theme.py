@@ -182,6 +182,7 @@ UNFOLD: dict[str, Any] = {
                     _item("Budgets", "savings", "runs.budget"),
                     _agents(),
                     _item("Checklists", "checklist", "agents.checklist"),
+                    _item("Incidents", "report", "runs.incident", badge="config.console.parts.inboxes.incidents_badge"),
                     _item("Alarms", "notification_important", "runs.alarm"),
                     _item("Notifications", "notifications", "runs.notification"),
                     _item("Audit log", "history", "runs.auditentry"),

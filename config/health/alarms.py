@@ -10,9 +10,10 @@ from django.conf import settings
 from django.db import DatabaseError
 
 from config.health.problems import NO_DISPATCHER, problems
-from config.health.situation import look
+from config.health.situation import BROKEN_SHOWN, Situation, look
 from runs import alarms
-from runs.models import Worker
+from runs.incidents.note import Failed, Succeeded, Thing, note
+from runs.models import Incident, Worker
 from runs.network import outgoing
 from runs.processes.alive import alive
 
@@ -42,14 +43,30 @@ class Watch:
 
 
 def update_alarms() -> None:
-    """Begin an alarm for each new problem and end the alarms of problems that are over."""
+    """Begin an alarm for each new problem, end the alarms of problems that are over, and note sources that fail."""
     now = look()
+    note_sources(now)
     wrong = {problem.name: problem for problem in problems(now)}
     for name in set(now.alarms) - set(wrong):
         alarms.end(name)
     for problem in wrong.values():
         if problem.is_alarm and problem.name not in now.alarms:
             alarms.begin(problem.name, severity=problem.severity, text=problem.text, remedy=problem.remedy)
+
+
+def note_sources(now: Situation) -> None:
+    """A source fails while it refuses deliveries, and succeeds once its sender is authenticated again."""
+    found: list[Failed | Succeeded] = [
+        Failed(thing=_source(one.slug), error=one.reason, in_all=one.count) for one in now.refused
+    ]
+    if len(found) <= BROKEN_SHOWN:  # of more than that, only some are known
+        over = set(now.failing_sources) - {one.slug for one in now.refused}
+        found += [Succeeded(thing=_source(slug)) for slug in sorted(over)]
+    note(found)
+
+
+def _source(slug: str) -> Thing:
+    return Thing(kind=Incident.Kind.SOURCE, subject=slug, name=slug, after=settings.WAKEFUL_INCIDENT_AFTER)
 
 
 def stand_in() -> None:

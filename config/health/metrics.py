@@ -83,6 +83,9 @@ DELIVERIES_LATE = """
 SELECT coalesce(greatest(extract(epoch FROM clock_timestamp() - min(due_at)), 0), 0)::float8
 FROM runs_delivery WHERE status IN ('pending', 'held', 'sending')
 """
+INCIDENTS = """
+SELECT kind, count(*) FROM runs_incident WHERE opened_at IS NOT NULL AND closed_at IS NULL GROUP BY kind
+"""
 PAUSED_TRIGGERS = "SELECT count(*) FROM triggers_trigger WHERE enabled AND paused_at IS NOT NULL"
 
 
@@ -138,6 +141,7 @@ class DatabaseCollector(Collector):
             labels=("source", "status"),
         )
         yield _gauge("wakeful_triggers_paused", "Enabled triggers that are paused", fetch(PAUSED_TRIGGERS))
+        yield _gauge("wakeful_incidents_open", "Incidents that are open", fetch(INCIDENTS), labels=("kind",))
         yield _gauge(
             "wakeful_notifications_unplanned",
             "Notifications that no recipient was found for yet",

@@ -8,7 +8,7 @@ from decimal import Decimal
 from django.conf import settings
 
 from agents.durations import in_words
-from config.health.situation import BROKEN_SHOWN, COUNTED, FAILING_SHOWN, LATE, Process, Situation, Transaction
+from config.health.situation import BROKEN_SHOWN, COUNTED, LATE, PAUSED_SHOWN, Process, Situation, Transaction
 from runs.actions.stop_agents import EVERY
 from runs.budgets.room import amount_in_words
 from runs.models import Alarm, Worker
@@ -17,6 +17,7 @@ from triggers.dispatch.erring import COUNTED as ERRORS_COUNTED
 
 BAD, WARNING = Alarm.Severity.BAD, Alarm.Severity.WARNING
 AT_ONCE = timedelta()
+NEVER = timedelta.max  # of problems that people are told of as incidents
 OUR_SCHEDULER = "triggers.beat:Scheduler"
 NAMED = 5  # things of a kind that a sentence names
 
@@ -93,10 +94,11 @@ def problems(now: Situation) -> list[Problem]:
         *_refusing(now),
         *_unknown_topics(now),
         *_triggers(now),
+        *_incidents(now),
         *_erring(now),
         *_unnamed("offers", BAD, now.unmoved, BROKEN_SHOWN, "Offers of events that keep failing"),
         *_unnamed("refusing", WARNING, now.refused, BROKEN_SHOWN, "Sources that refuse deliveries"),
-        *_unnamed("failing", WARNING, now.failing, FAILING_SHOWN, "Triggers whose last runs failed"),
+        *_unnamed("paused-triggers", BAD, now.paused, PAUSED_SHOWN, "Triggers that paused after failed runs"),
         *_unnamed("trigger-errors", WARNING, now.erring, BROKEN_SHOWN, "Triggers at which events ended in an error"),
         *_parked(now),
         *_budgets(now),
@@ -435,25 +437,40 @@ def _refusing(now: Situation) -> Iterator[Problem]:
             remedy="Compare the sender's secret with the source's: open the source, then “Enter a secret” or “New secret”. "
             "If the refused deliveries come from a stranger, do nothing: the sender's next delivery ends this warning.",
             lasted=timedelta(seconds=source.last),
+            alarm_after=NEVER,
         )
 
 
 def _triggers(now: Situation) -> Iterator[Problem]:
-    for one in now.failing[:FAILING_SHOWN]:
+    for one in now.paused[:PAUSED_SHOWN]:
         yield Problem(
-            name=f"failing:{one.slug}",
-            severity=WARNING,
-            text=f"The last {one.failures} runs of trigger {one.slug} failed.",
-            remedy="Read the error of its latest run, fix the cause, then requeue the failed runs.",
+            name=f"trigger-paused:{one.slug}",
+            severity=BAD,
+            text=f"Trigger {one.slug} has been paused for {_span(one.seconds)}: {one.reason}. Its events are kept.",
+            remedy="Fix the cause, then resume the trigger and choose whether its held events run or are dropped.",
+            lasted=timedelta(seconds=one.seconds),
         )
-        if one.paused is not None:
-            yield Problem(
-                name=f"trigger-paused:{one.slug}",
-                severity=BAD,
-                text=f"Trigger {one.slug} has been paused for {_span(one.paused)}: {one.paused_reason}. Its events are kept.",
-                remedy="Fix the cause, then resume the trigger and choose whether its held events run or are dropped.",
-                lasted=timedelta(seconds=one.paused),
-            )
+
+
+def _incidents(now: Situation) -> Iterator[Problem]:
+    found = now.incidents
+    if found.count:
+        more = ", …" if found.count > len(found.names) else ""
+        yield Problem(
+            name="incidents",
+            severity=WARNING,
+            text=f"{_count(found.count, 'incident')} open: {', '.join(found.names)}{more}.",
+            remedy="Open “Incidents”: read the cause of each, fix it, then requeue the failed runs in one step.",
+            alarm_after=NEVER,
+        )
+    if found.untold:
+        yield Problem(
+            name="many-incidents",
+            severity=BAD,
+            text=f"{found.untold:,} more incidents have opened in the last hour than the {settings.WAKEFUL_INCIDENT_MESSAGES} "
+            "that people are told of one by one.",
+            remedy="Many things fail at once: look for a cause that they share, such as a service that is away.",
+        )
 
 
 def _erring(now: Situation) -> Iterator[Problem]:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from django.conf import settings
-
 from runs.alarms import is_raised
 from runs.db.sql import fetch
 from runs.outbox import EVERYTHING_IS_PAUSED
@@ -19,6 +17,7 @@ from runs.queues.state import QUEUES, QueueState, parameters
 from triggers.dispatch.erring import COUNTED as ERRORS_COUNTED
 from triggers.dispatch.erring import ERRING, LATELY
 from triggers.dispatch.failures import EVENTS, WINDOWS
+from triggers.dispatch.run_failures import SAID_OF_PAUSE
 from triggers.sources.webhooks.views import MATCH_NOTED_EVERY
 
 T = TypeVar("T")
@@ -26,7 +25,7 @@ T = TypeVar("T")
 COUNTED = 10_000  # counts stop here; an exact number above it has no use
 STOPPED_SHOWN = 20
 BROKEN_SHOWN = 20  # schedules, sources, triggers; one more is read, to see whether there are more
-FAILING_SHOWN = 1000
+PAUSED_SHOWN = 1000
 SLOT_TRANSACTIONS, SLOT_BYTES = 1_000_000, 2**30  # the maximum that an inactive replication slot may retain
 OFFER_FAILURES = 2  # failures in a row to move an offer; more are a problem
 NEAR_CAP = 0.8  # share of a cap from which on its budget is a problem
@@ -107,11 +106,17 @@ SELECT json_build_object(
       coalesce(pg_wal_lsn_diff(pg_current_wal_insert_lsn(), restart_lsn), 0)::bigint AS bytes
     FROM pg_replication_slots WHERE NOT active) slot
     WHERE slot.transactions > %(slot_transactions)s::bigint OR slot.bytes > %(slot_bytes)s::bigint),
-  'failing', (SELECT coalesce(json_agg(failing), '[]') FROM (
-    SELECT slug, failures_in_a_row AS failures, paused_reason,
-      extract(epoch FROM clock_timestamp() - paused_at)::float8 AS paused
-    FROM triggers_trigger WHERE enabled AND failures_in_a_row >= %(failures)s::int
-    ORDER BY {is_raised("'failing:' || triggers_trigger.slug")} DESC, slug LIMIT %(failing)s::int) failing),
+  'paused', (SELECT coalesce(json_agg(paused), '[]') FROM (
+    SELECT slug, paused_reason AS reason, extract(epoch FROM clock_timestamp() - paused_at)::float8 AS seconds
+    FROM triggers_trigger WHERE enabled AND paused_at IS NOT NULL AND paused_reason LIKE %(by_failures)s
+    ORDER BY {is_raised("'trigger-paused:' || triggers_trigger.slug")} DESC, slug LIMIT %(paused)s::int) paused),
+  'incidents', (SELECT json_build_object('count', count(*), 'names', coalesce((array_agg(name ORDER BY id DESC))[:5], '{{}}'),
+      'untold', count(*) FILTER (
+        WHERE told = '' AND tell_at IS NULL AND opened_at > (SELECT clock_timestamp()) - interval '1 hour'))
+    FROM (SELECT id, kind || ' ' || name AS name, told, tell_at, opened_at FROM runs_incident
+          WHERE opened_at IS NOT NULL AND closed_at IS NULL ORDER BY id DESC LIMIT %(counted)s::int) incident),
+  'failing_sources', (SELECT coalesce(json_agg(DISTINCT subject), '[]') FROM runs_incident
+    WHERE kind = 'source' AND in_a_row > 0),
   'erring', (SELECT coalesce(json_agg(erring), '[]') FROM ({ERRING}) erring),
   'refused', (SELECT coalesce(json_agg(refusing), '[]') FROM (
     SELECT source.slug, refused.count, refused.reason,
@@ -124,7 +129,9 @@ SELECT json_build_object(
     JOIN triggers_source source ON source.id = refused.source_id AND source.enabled
     CROSS JOIN LATERAL (SELECT max(last_matched_at) AS at FROM triggers_secret WHERE source_id = source.id) proven
     WHERE refused.last_at > proven.at + %(noted_every)s::interval
-    ORDER BY {is_raised("'refusing:' || source.slug")} DESC, source.slug LIMIT %(broken)s::int) refusing),
+    ORDER BY EXISTS (SELECT FROM runs_incident incident
+      WHERE incident.kind = 'source' AND incident.subject = source.slug AND incident.in_a_row > 0) DESC, source.slug
+    LIMIT %(broken)s::int) refusing),
   'stops', (SELECT coalesce(json_agg(stop), '[]') FROM (
     SELECT agent, stopped_by AS by, reason, extract(epoch FROM clock_timestamp() - stopped_at)::float8 AS seconds
     FROM runs_agentstop ORDER BY agent LIMIT %(broken)s::int) stop),
@@ -254,13 +261,21 @@ class BudgetWaits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Failing:
-    """A trigger whose latest runs failed; `paused` is seconds ago."""
+class PausedTrigger:
+    """A trigger that paused itself, so many seconds ago."""
 
     slug: str
-    failures: int
-    paused_reason: str
-    paused: float | None
+    reason: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenIncidents:
+    """Their count and the newest names; `untold`: those of the last hour that opened without a message of their own."""
+
+    count: int = 0
+    names: list[str] = field(default_factory=list)
+    untold: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -378,7 +393,9 @@ class Situation:
     broken: list[Broken] = field(default_factory=list)
     transaction: Transaction | None = None
     slots: list[Slot] = field(default_factory=list)
-    failing: list[Failing]
+    paused: list[PausedTrigger] = field(default_factory=list)
+    incidents: OpenIncidents = OpenIncidents()
+    failing_sources: list[str] = field(default_factory=list)
     erring: list[Erring] = field(default_factory=list)
     refused: list[Refusing] = field(default_factory=list)
     stops: list[Stop] = field(default_factory=list)
@@ -425,10 +442,10 @@ def look() -> Situation:
             "counted": COUNTED,
             "late": LATE,
             "broken": BROKEN_SHOWN + 1,
-            "failing": FAILING_SHOWN + 1,
+            "paused": PAUSED_SHOWN + 1,
+            "by_failures": SAID_OF_PAUSE.format("%"),
             "lately": LATELY,
             "errors_counted": ERRORS_COUNTED,
-            "failures": settings.WAKEFUL_ALARM_FAILURES,
             "slot_transactions": SLOT_TRANSACTIONS,
             "slot_bytes": SLOT_BYTES,
             "noted_every": MATCH_NOTED_EVERY,
@@ -443,7 +460,8 @@ def look() -> Situation:
             "processes": _each(Process, seen["processes"]),
             "queues": _each(QueueState, seen["queues"]),
             "slots": _each(Slot, seen["slots"]),
-            "failing": _each(Failing, seen["failing"]),
+            "paused": _each(PausedTrigger, seen["paused"]),
+            "incidents": OpenIncidents(**seen["incidents"]),
             "erring": _each(Erring, seen["erring"]),
             "broken": _each(Broken, seen["broken"]),
             "undispatchable": _each(Undispatchable, seen["undispatchable"]),

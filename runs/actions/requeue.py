@@ -1,18 +1,37 @@
+from collections.abc import Sequence
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F, Value
-from django.db.models.functions import Now
 
 from agents.guards.atomic import not_in_atomic_body
 from runs import audit, keys
 from runs.db.nudge import nudge_dispatcher
-from runs.db.sequence import next_value
+from runs.db.sql import execute, fetch_column
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
 from runs.models import ProcessedEvent, Run
-from runs.states import REQUEUEABLE, RunStatus
+from runs.states import RunStatus
 from runs.transitions.lock import lock_run
+
+# Those that another run continues, or whose events have been processed.
+SETTLED = """
+SELECT run.id FROM runs_run run WHERE run.id = ANY(%s::uuid[]) AND (
+  EXISTS (SELECT FROM runs_run fork WHERE fork.forked_from_id = run.id)
+  OR EXISTS (
+    SELECT FROM runs_processedevent done
+    WHERE done.event_id = ANY(run.event_ids) AND done.consumer = run.trigger AND done.replay_id = run.replay_id))
+"""
+# At the end of the queue, in the order that they had.
+PUT_BACK = """
+UPDATE runs_run SET
+  status = 'queued', status_reason = %(reason)s::text, seq = place.seq, turn = NULL, slot = NULL,
+  ready_at = CASE WHEN key IS NULL THEN clock_timestamp() END,
+  attempt = 0, epoch = epoch + 1, cancel_requested_at = NULL, finished_at = NULL, error = '', result = NULL
+FROM (
+  SELECT id, nextval('runs_run_seq') AS seq
+  FROM (SELECT id FROM runs_run WHERE id = ANY(%(ids)s::uuid[]) ORDER BY seq) in_order) place
+WHERE runs_run.id = place.id AND status IN ('failed', 'cancelled') AND payload_removed_at IS NULL
+"""
 
 
 @not_in_atomic_body
@@ -34,28 +53,32 @@ def requeue(run_id: UUID, *, by: str) -> Run:
             )
         if run.payload_removed_at:
             raise IllegalState(f"run {run_id} cannot be requeued: retention or erasure removed its payload", run.status)
-        requeued = Run.objects.filter(pk=run_id, status__in=REQUEUEABLE, payload_removed_at=None).update(
-            status=RunStatus.QUEUED,
-            status_reason=f"requeued by {by}",
-            seq=next_value("runs_run_seq"),
-            turn=None,
-            ready_at=None if run.key else Now(),
-            slot=None,
-            attempt=0,
-            epoch=F("epoch") + 1,
-            cancel_requested_at=None,
-            finished_at=None,
-            error=Value(""),
-            result=None,
-        )
-        if not requeued:
+        if not _put_back([run], by):
             raise IllegalState(
                 f"run {run_id} is {run.status}; only failed and cancelled runs can be requeued", run.status
             )
-        if run.key:
-            keys.promote([run.key])
         audit.record(by, "requeue", run, was=run.status)
         failpoint("before_requeue_commit")
-        nudge_dispatcher()
     run.refresh_from_db()
     return run
+
+
+def requeue_failed(run_ids: Sequence[UUID], *, by: str) -> int:
+    """Requeue those of these runs that are failed and that `requeue` would take, in the caller's transaction; returns how many."""
+    # All keys first, in their order, as everywhere: against deadlocks.
+    keys.lock_all(key for key in Run.objects.filter(id__in=run_ids).values_list("key", flat=True) if key)
+    found = Run.objects.select_for_update().filter(id__in=run_ids, status=RunStatus.FAILED, payload_removed_at=None)
+    runs = list(found.only("id", "key", "status").order_by("id"))
+    settled = set(fetch_column(SETTLED, [[run.pk for run in runs]]))
+    going = [run for run in runs if run.pk not in settled]
+    if not going:
+        return 0
+    audit.record_each(by, "requeue", going, was=RunStatus.FAILED)
+    return _put_back(going, by)
+
+
+def _put_back(runs: Sequence[Run], by: str) -> int:
+    requeued = execute(PUT_BACK, {"ids": [run.pk for run in runs], "reason": f"requeued by {by}"})
+    keys.promote(run.key for run in runs if run.key)
+    nudge_dispatcher()
+    return requeued

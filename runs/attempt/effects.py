@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from agents.effects import Effects, Emission, Pace, Standing, Wake
+from agents.effects import Effects, Emission, ItemLook, Pace, Standing, Wake
 from agents.guards.storable import storable
 from agents.models import taint_values
 from runs.attempt.children import enqueue_children, runs_of
 from runs.claim import Claim
+from runs.incidents.items import LOOKED_AT
 from runs.ports import ports
 from runs.transitions.outcome import NoticeRow, Outbound
 
@@ -42,6 +43,7 @@ def rows_of(claim: Claim, effects: Effects) -> Rows:
             *(_wakeup(claim, wake) for wake in effects.wakes),
             *(_schedule(claim, standing) for standing in effects.standings),
             *(_pace(claim, pace) for pace in effects.paces[-1:]),
+            *([_looked_at(claim, effects.looks)] if effects.looks else []),
         ],
         notices=[
             NoticeRow(
@@ -97,6 +99,12 @@ def _schedule(claim: Claim, standing: Standing) -> Outbound:
 def _pace(claim: Claim, pace: Pace) -> Outbound:
     payload = {"after": pace.after.total_seconds(), "reason": pace.reason}
     return _to_trigger(claim, PACE, storable(payload, "the reason of next_check"))
+
+
+def _looked_at(claim: Claim, looks: Sequence[ItemLook]) -> Outbound:
+    run = str(claim.run_id)
+    payload = {"run": run, "agent": claim.agent, "looks": [vars(look) for look in looks]}
+    return Outbound(topic=LOOKED_AT, key=run, payload=payload)
 
 
 def _to_trigger(claim: Claim, topic: str, payload: dict[str, Any], due_in: timedelta = timedelta()) -> Outbound:

@@ -3,6 +3,7 @@ from .alarm import Alarm
 from .audit import AuditEntry
 from .budget import Budget, BudgetWindow, Reservation
 from .delivery import Delivery
+from .incident import CoveredRun, Incident
 from .model_price import ModelPrice
 from .notification import Notification
 from .outbox import OutboxMessage
@@ -25,7 +26,9 @@ __all__ = [
     "AuditEntry",
     "Budget",
     "BudgetWindow",
+    "CoveredRun",
     "Delivery",
+    "Incident",
     "ModelPrice",
     "Notification",
     "OutboxMessage",

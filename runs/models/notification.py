@@ -21,7 +21,9 @@ class Notification(models.Model):
         default="", db_default="", help_text="what it is about; the same text about it is sent once"
     )
     link = models.TextField(
-        default="", db_default="", help_text="an address, or run:<id>, approval:<id>, alarm:<id> for pages of this site"
+        default="",
+        db_default="",
+        help_text="an address, or run:<id>, approval:<id>, alarm:<id>, incident:<id> for pages of this site",
     )
     to = ArrayField(
         models.TextField(),

@@ -7,9 +7,11 @@ from django.db.models import Min, Q
 
 from runs.actions.of_event import runs_of_event
 from runs.db.sql import execute, fetch, fetch_column
+from runs.incidents.tell import LINK as INCIDENT
 from runs.models import Approval, Delivery, Notification, Run, Wait
 from runs.notifications.waiting import suppress_waiting
 from runs.retention import family
+from runs.retention.incidents import erase_incidents
 from runs.retention.payloads import remove_payloads
 from runs.retention.removal import REMOVING
 
@@ -62,8 +64,10 @@ def erase_runs(run_ids: Sequence[UUID]) -> int:
     first = finished.aggregate(first=Min("created_at"))["first"]
     if first:
         # With the index on the time: there is none on the run.
-        told = Notification.objects.filter(created_at__gte=first, run_id__among=ids)
-        theirs = Q(notification__created_at__gte=first, notification__run_id__among=ids)
+        incidents = erase_incidents(ids, replaced_by=ERASED)
+        topics = [f"{INCIDENT}:{incident}" for incident in incidents]
+        told = Notification.objects.filter(Q(run_id__among=ids) | Q(topic__in=topics), created_at__gte=first)
+        theirs = Q(notification__in=told.values("pk"))
         # One that carries others goes out with those.
         suppress_waiting(theirs & Q(merged=None), reason="its notification was erased")
         # What a server said of it may quote it.

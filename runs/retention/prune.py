@@ -9,8 +9,9 @@ from django.conf import settings
 from runs.db.sql import execute, fetch
 from runs.models import Run
 from runs.retention.family import readers
+from runs.retention.incidents import remove_errors
 from runs.retention.payloads import remove_payloads
-from runs.retention.sweep import Step, Walk, few, oldest
+from runs.retention.sweep import Deletion, Step, Walk, few, oldest
 
 PAYLOADS = "runs.payload"
 LAG = timedelta(hours=1)  # within it, most runs have finished after their event, whose time is in their id
@@ -28,12 +29,16 @@ DELETE = [
     "DELETE FROM runs_wait WHERE run_id = ANY(%s::uuid[])",
     "DELETE FROM runs_reservation WHERE run_id = ANY(%s::uuid[])",
     "DELETE FROM runs_budgetwindow WHERE run_id <> '00000000-0000-0000-0000-000000000000' AND run_id = ANY(%s::uuid[])",
+    "DELETE FROM runs_coveredrun WHERE run_id = ANY(%s::uuid[])",
     "DELETE FROM runs_run WHERE id = ANY(%s::uuid[])",
 ]
 LONG_STOPPED = """
 stopped_at < clock_timestamp() - %(keep)s::interval
 AND NOT EXISTS (SELECT FROM runs_run run WHERE run.worker_id = runs_worker.id AND run.status = 'running')
 """
+# Open ones as well: what has not failed for so long is gone, or paused.
+INCIDENT_IS_OLD = "last_at < (SELECT clock_timestamp()) - %(keep)s::interval"
+SAYS_ERROR = f"{INCIDENT_IS_OLD} AND error <> ''"
 WINDOW_IS_OLD = "ends_at < clock_timestamp() - %(keep)s::interval"
 
 
@@ -48,11 +53,24 @@ def steps() -> list[Step]:
         ),
         Walk(name="runs", table=table, keep=runs, judge=old, portion=affordable, remove=delete_runs, lag=LAG),
         oldest("notifications", "runs_notification", at="created_at", keep=runs),
+        incident_payloads(payloads),
+        few("incidents", "runs_incident", key="id", which=INCIDENT_IS_OLD, keep=runs),
         few("budget windows", "runs_budgetwindow", key="id", which=WINDOW_IS_OLD, keep=runs),
         few("workers", "runs_worker", key="id", which=LONG_STOPPED, keep=runs),
         oldest("alarms", "runs_alarm", at="ended_at", keep=audit),
         oldest("audit", "runs_auditentry", at="at", keep=audit),
     ]  # fmt: skip
+
+
+def incident_payloads(keep: timedelta) -> Deletion:
+    """Remove the errors of incidents; the class of the exception stays."""
+    found = f"SELECT id FROM runs_incident WHERE {SAYS_ERROR} LIMIT %(limit)s::int FOR UPDATE SKIP LOCKED"  # noqa: S608  (our own parts)
+    return Deletion(
+        name="incidents.payload",
+        keep=keep,
+        delete=remove_errors(f"id IN ({found})", replaced_by=""),
+        which=f"SELECT count(*) FROM runs_incident WHERE {SAYS_ERROR}",  # noqa: S608
+    )
 
 
 def old(ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:

@@ -12,7 +12,9 @@ from runs.models import (
     Attempt,
     AuditEntry,
     Budget,
+    CoveredRun,
     Delivery,
+    Incident,
     ModelPrice,
     Notification,
     Recipient,
@@ -80,6 +82,17 @@ def make_source(slug: str = "billing", **fields: Any) -> Source:
     return Source.objects.create(slug=slug, **{"kind": "github", **fields})
 
 
+def make_incident(trigger: str, *runs: Run, **fields: Any) -> Incident:
+    """An open one of a trigger, which covers these runs."""
+    counted = {"count": len(runs), "in_a_row": len(runs)}
+    incident = Incident.objects.create(
+        kind="trigger", subject=trigger, name=trigger, agent=trigger, fingerprint="f", cause="RuntimeError: no",
+        error="RuntimeError: no", opened_at=timezone.now(), **{**counted, **fields},
+    )  # fmt: skip
+    CoveredRun.objects.bulk_create(CoveredRun(incident=incident, run_id=run.pk) for run in runs)
+    return incident
+
+
 def make_one_of_each(number: int) -> dict[str, Any]:
     """A row for every page of the console, by the page's noun."""
     now = timezone.now()
@@ -105,6 +118,7 @@ def make_one_of_each(number: int) -> dict[str, Any]:
         "runs_budget": Budget.objects.create(scope="agent", name=f"agent-{number}", period="day", measure="usd", cap=5),
         "runs_modelprice": ModelPrice.objects.create(model=f"model-{number}", input=1, output=2),
         "runs_alarm": Alarm.objects.create(name=f"alarm-{number}", severity="bad", text="Late.", remedy="Hurry."),
+        "runs_incident": make_incident(f"greeter-{number}", run),
         "runs_notification": told,
         "runs_recipient": recipient,
         "runs_recipientgroup": RecipientGroup.objects.create(name=f"office-{number}"),

@@ -1,14 +1,16 @@
-"""Count failed runs of triggers, from the outbox, and pause a trigger that reaches its limit."""
+"""Count failed runs of triggers, from the outbox, pause a trigger that reaches its limit, and note incidents."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 import structlog
+from django.conf import settings
 from django.db.models.functions import Now
 
 from runs import alarms
-from runs.models import Alarm
+from runs.incidents.note import Failed, Succeeded, Thing, note
+from runs.models import Alarm, Incident
 from runs.policy import Policy
 from runs.ports import PutOff
 from runs.states import RunStatus
@@ -16,15 +18,47 @@ from triggers.models import Trigger
 
 log = structlog.get_logger(__name__)
 
+Kind = Incident.Kind
+SAID_OF_PAUSE = "{} failed runs in a row"
+URGENT = 2  # the priority up to which an incident of a trigger is urgent
+
 
 def count_failures(payloads: Sequence[dict[str, Any]]) -> None:
-    """Update each trigger's failures in a row; pause a trigger that reaches its limit."""
+    """Update each trigger's failures in a row; pause a trigger that reaches its limit, and note what failed and succeeded."""
+    counted = [payload for payload in payloads if payload["status"] != RunStatus.CANCELLED]
     ended: dict[str, list[dict[str, Any]]] = {}
-    for payload in payloads:
-        if payload["trigger"] and payload["status"] != RunStatus.CANCELLED:
+    for payload in counted:
+        if payload["trigger"]:
             ended.setdefault(payload["trigger"], []).append(payload)
-    for trigger in locked_triggers(ended):
-        _count(trigger, ended[str(trigger.id)])
+    triggers = {str(trigger.id): trigger for trigger in locked_triggers(ended)}
+    for id, trigger in triggers.items():
+        _count(trigger, ended[id])
+    things = {id: _thing_of(trigger) for id, trigger in triggers.items()}
+    note([_noted(payload, things.get(payload["trigger"])) for payload in counted])
+
+
+def _noted(payload: Mapping[str, Any], thing: Thing | None) -> Failed | Succeeded:
+    thing = thing or _thing_of_agent(payload["agent"])
+    if payload["status"] == RunStatus.SUCCEEDED:
+        return Succeeded(thing=thing)
+    return Failed(thing=thing, error=payload["error"], run_id=UUID(payload["run"]), is_covered=True)
+
+
+def _thing_of(trigger: Trigger) -> Thing:
+    policy = _policy(trigger)
+    return Thing(
+        kind=Kind.TRIGGER,
+        subject=trigger.slug,
+        name=trigger.slug,
+        agent=trigger.agent,
+        after=policy.incident_after,
+        urgency="high" if policy.priority <= URGENT else "normal",
+    )
+
+
+def _thing_of_agent(agent: str) -> Thing:
+    """Of a run that another run spawned, or whose trigger is gone."""
+    return Thing(kind=Kind.AGENT, subject=agent, name=agent, agent=agent, after=settings.WAKEFUL_INCIDENT_AFTER)
 
 
 def locked_triggers(wanted: Mapping[str, Sequence[dict[str, Any]]]) -> list[Trigger]:
@@ -43,7 +77,7 @@ def _count(trigger: Trigger, ended: Sequence[dict[str, Any]]) -> None:
     failures = trigger.failures_in_a_row
     for payload in ended:
         failures = failures + 1 if payload["status"] == RunStatus.FAILED else 0
-        limit = _pause_after(trigger)
+        limit = _policy(trigger).pause_after
         if limit and failures >= limit and not trigger.is_paused:
             pause_loudly(trigger, failures, payload)
             trigger.refresh_from_db()
@@ -52,15 +86,15 @@ def _count(trigger: Trigger, ended: Sequence[dict[str, Any]]) -> None:
         Trigger.objects.filter(pk=trigger.pk).update(failures_in_a_row=failures)
 
 
-def _pause_after(trigger: Trigger) -> int:
+def _policy(trigger: Trigger) -> Policy:
     try:
-        return Policy.load(trigger.policy).pause_after
+        return Policy.load(trigger.policy)
     except ValueError:
-        return Policy().pause_after  # dispatch records the fault
+        return Policy()  # dispatch records the fault
 
 
 def pause_loudly(trigger: Trigger, failures: int, payload: dict[str, Any]) -> None:
-    reason = f"{failures} failed runs in a row"
+    reason = SAID_OF_PAUSE.format(failures)
     if not Trigger.objects.filter(pk=trigger.pk, paused_at=None).update(paused_at=Now(), paused_reason=reason):
         return
     alarms.begin(

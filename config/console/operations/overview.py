@@ -9,9 +9,10 @@ from django.db.models import Min, QuerySet
 from django.db.models.functions import Now
 from django.http import HttpRequest
 
+from config.console.operations.incidents import newest_open
 from config.console.operations.processes import notices
 from config.console.operations.upcoming import soonest
-from config.console.parts.inboxes import pending_approvals, uncertain_runs
+from config.console.parts.inboxes import open_incidents, pending_approvals, uncertain_runs
 from config.console.parts.links import link, listing, page, run_link
 from config.console.parts.moments import distance, moment
 from config.console.parts.sections import Section, Table
@@ -92,6 +93,7 @@ def _tiles() -> list[Tile]:
         _tile("Runs delayed", due, listing(runs, place="due"), note="retries, rate limits"),
         _tile("Runs blocked behind a key", blocked, listing(runs, place="blocked")),
         _tile("Failed in 24 h", failed, listing(runs, status__exact="failed", finished="24h"), level="bad"),
+        _tile("Open incidents", open_incidents(), listing("runs_incident", status="open"), level="bad"),
         _tile("Approvals to decide", pending_approvals(), listing("runs_approval"), level="warning"),
         _tile("Uncertain runs", uncertain_runs(), listing(runs, status__exact="uncertain"), level="bad"),
         _tile("Paused triggers", paused, listing("triggers_trigger", state="paused"), level="bad"),
@@ -118,7 +120,7 @@ def _tile(label: str, rows: QuerySet[Any], url: str, *, note: str = "", level: s
 
 
 def _sections(request: HttpRequest) -> Sequence[Section]:
-    return [_paused_triggers(), _failed_runs(), *_missed_fires(), soonest(request, SHOWN)]
+    return [newest_open(SHOWN), _paused_triggers(), _failed_runs(), *_missed_fires(), soonest(request, SHOWN)]
 
 
 def _paused_triggers() -> Table:

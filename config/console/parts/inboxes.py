@@ -1,9 +1,9 @@
-"""Counts of approvals, uncertain runs and unread messages that wait for a person, for the sidebar and the overview."""
+"""Counts of what waits for a person: approvals, uncertain runs, incidents and unread messages, for the sidebar and the overview."""
 
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
-from runs.models import Run, Wait
+from runs.models import Incident, Run, Wait
 from runs.notifications.inbox import unread
 
 COUNTED = 100  # beyond, a badge says “99+”
@@ -18,6 +18,10 @@ def uncertain_runs() -> QuerySet[Run]:
     return Run.objects.extra(where=["runs_run.status = 'uncertain'"])
 
 
+def open_incidents() -> QuerySet[Incident]:
+    return Incident.objects.filter(opened_at__isnull=False, closed_at=None)
+
+
 def approvals_badge(request: HttpRequest) -> str:
     return _badge(pending_approvals())
 
@@ -28,6 +32,10 @@ def uncertain_badge(request: HttpRequest) -> str:
 
 def unread_badge(request: HttpRequest) -> str:
     return _badge(unread(request.user.get_username()))
+
+
+def incidents_badge(request: HttpRequest) -> str:
+    return _badge(open_incidents())
 
 
 def _badge(rows: QuerySet[Model]) -> str:

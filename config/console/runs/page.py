@@ -6,6 +6,7 @@ from uuid import UUID
 
 from django.http import HttpRequest
 from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from agents import telemetry
 from config.console.access.audit import entries_of
@@ -29,7 +30,7 @@ from config.console.runs.words import (
     took,
     trigger_of,
 )
-from runs.models import NIL, Approval, Attempt, Notification, ProcessedEvent, Run, Wait
+from runs.models import NIL, Approval, Attempt, CoveredRun, Notification, ProcessedEvent, Run, Wait
 from runs.states import LIVE, REQUEUEABLE, RunStatus
 from triggers.models import Event
 
@@ -159,6 +160,7 @@ def _facts(run: Run, events: list[Event]) -> Facts:
             ("Key", run.key and run.key.partition(":")[2]),
             ("Child of", run.parent_id and run_link(run.parent_id)),
             ("Fork of", run.forked_from_id and run_link(run.forked_from_id)),
+            ("Incident", _incident_link(run)),
             ("Caused by run", joined(causes) if causes else ""),
             ("First event of the chain", event_link(run.root_id) if run.depth else ""),
             ("Depth in the chain", run.depth or ""),
@@ -167,6 +169,11 @@ def _facts(run: Run, events: list[Event]) -> Facts:
             ("Replay", "" if str(run.replay_id) == NIL else run.replay_id),
         ]
     )
+
+
+def _incident_link(run: Run) -> SafeString | str:
+    covered = CoveredRun.objects.filter(run_id=run.pk).values_list("incident_id", "incident__cause").first()
+    return link(page("runs_incident", covered[0]), covered[1]) if covered else ""
 
 
 def _attempts(attempts: list[Attempt]) -> Table:

@@ -29,7 +29,9 @@ OVERLAPS = {
     Trigger.Overlap.QUEUE: "queue: one run after the other, in order",
     Trigger.Overlap.CANCEL_PREVIOUS: "cancel_previous: the live run is cancelled, the latest event wins",
 }
-EXECUTION = ("queue", "priority", "timeout", "retries", "backoff", "backoff_factor", "backoff_max", "pause_after")
+EXECUTION = (
+    "queue", "priority", "timeout", "retries", "backoff", "backoff_factor", "backoff_max", "pause_after", "incident_after",
+)  # fmt: skip
 INTAKE = ("rate", "overflow", "debounce", "batch", "max_wait")
 POLICY = (*EXECUTION, *INTAKE)
 COLUMNS = ("enabled", "source", "filter", "input", "key", "key_limit", "overlap")
@@ -182,6 +184,12 @@ class TriggerForm(MatchForm):
         widget=UnfoldAdminIntegerFieldWidget,
         label="Pause after",
         help_text="Pause the trigger after this many failed runs in a row. 0: never.",
+    )
+    incident_after = forms.IntegerField(
+        min_value=0,
+        widget=UnfoldAdminIntegerFieldWidget,
+        label="Incident after",
+        help_text="Open an incident after this many failed runs with one cause, without a success between. 0: never.",
     )
 
     def clean_tools(self) -> list[str] | None:

@@ -37,6 +37,7 @@ NEW_TRIGGER = {
     "backoff_factor": "3",
     "backoff_max": "900",
     "pause_after": "10",
+    "incident_after": "2",
 }
 
 

@@ -13,10 +13,10 @@ from config.health import problems, situation
 from config.health.alarms import Watch, stand_in, update_alarms
 from config.health.situation import look
 from runs import alarms, outbox
-from runs.models import NIL, Alarm, Notification, OutboxMessage, Worker
+from runs.models import NIL, Alarm, Incident, Notification, OutboxMessage, Worker
 from tests.support.hooks import make_source
 from tests.support.triggers import make_event, make_trigger
-from triggers.models import Decision, Offer, RefusedDelivery
+from triggers.models import Decision, Offer, RefusedDelivery, Source
 
 pytestmark = pytest.mark.django_db
 
@@ -108,27 +108,26 @@ def ends_in_an_error(slug: str) -> None:
     Decision.objects.create(event=make_event(), trigger=make_trigger(slug), replay_id=NIL, outcome="error")
 
 
-def fails(slug: str) -> None:
-    make_trigger(slug, failures_in_a_row=1000)
+def is_paused(slug: str) -> None:
+    make_trigger(slug, paused_at=timezone.now(), paused_reason="10 failed runs in a row")
 
 
 def cannot_be_offered(slug: str) -> None:
     Offer.objects.create(trigger=make_trigger(slug), outcome="held", failures=10, error="no room")
 
 
-def refuses(slug: str) -> None:
+def refuses(slug: str, count: int) -> None:
     source = make_source(slug)
     source.secrets.update(last_matched_at=LONG_AGO)
-    RefusedDelivery.objects.create(source=source, hour=timezone.now(), reason="signature", status=401)
+    RefusedDelivery.objects.create(source=source, hour=timezone.now(), reason="signature", status=401, count=count)
 
 
 @pytest.mark.parametrize(
     ("make_wrong", "named", "more"),
     [
         (ends_in_an_error, "trigger-errors:{}", "trigger-errors"),
-        (fails, "failing:{}", "failing"),
+        (is_paused, "trigger-paused:{}", "paused-triggers"),
         (cannot_be_offered, "offer:{}:held", "offers"),
-        (refuses, "refusing:{}", "refusing"),
     ],
 )
 def test_one_more_of_a_kind_than_are_told_of_ends_no_alarm_of_another(
@@ -136,7 +135,7 @@ def test_one_more_of_a_kind_than_are_told_of_ends_no_alarm_of_another(
 ) -> None:
     for module in (situation, problems):
         monkeypatch.setattr(module, "BROKEN_SHOWN", 2)
-        monkeypatch.setattr(module, "FAILING_SHOWN", 2)
+        monkeypatch.setattr(module, "PAUSED_SHOWN", 2)
     processes("dispatcher", "worker", "beat")
 
     make_wrong("mine")
@@ -149,6 +148,32 @@ def test_one_more_of_a_kind_than_are_told_of_ends_no_alarm_of_another(
     update_alarms()
     assert set(Alarm.objects.filter(ended_at=None).values_list("name", flat=True)) == {*both, more}
     assert not Alarm.objects.exclude(ended_at=None).exists()
+
+
+def test_a_source_that_refuses_is_an_incident_until_its_sender_is_known_again() -> None:
+    processes("dispatcher", "worker", "beat")
+    refuses("mine", count=2)
+    refuses("yours", count=1)
+
+    update_alarms()
+    update_alarms()
+
+    incident = Incident.objects.get(subject="mine")
+    assert (incident.kind, incident.status, incident.count, incident.cause) == ("source", "open", 2, "signature")
+    assert Incident.objects.get(subject="yours").status == "noticed"
+    assert not Alarm.objects.exists()
+    assert texts() == ["Source mine: 2 refused deliveries in a row. signature"]
+
+    RefusedDelivery.objects.filter(source__slug="mine").update(count=7)
+    update_alarms()
+    incident.refresh_from_db()
+    assert incident.count == 7
+
+    Source.objects.get(slug="mine").secrets.update(last_matched_at=timezone.now())
+    update_alarms()
+    incident.refresh_from_db()
+    assert incident.status == "closed"
+    assert len(texts()) == 2
 
 
 def test_one_that_was_not_told_of_is_when_another_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,8 @@ from config.health.problems import Problem, problems
 from config.health.situation import (
     Broken,
     Erring,
-    Failing,
+    OpenIncidents,
+    PausedTrigger,
     Process,
     Situation,
     Slot,
@@ -64,7 +65,6 @@ def make_situation(*, without: str = "", **fields: Any) -> Situation:
         "processes": [make_process(kind) for kind in kinds],
         "unseen": dict.fromkeys(kinds, 1.0),
         "queues": [make_queue("*"), make_queue()],
-        "failing": [],
         "alarms": [],
     }
     return Situation(**{**values, **fields})
@@ -182,9 +182,14 @@ def test_workers_that_are_all_stopping_are_as_good_as_none() -> None:
             "URLError: refused",
         ),
         (
-            {"failing": [Failing(slug="greeter", failures=4, paused_reason="", paused=None)]},
-            "failing:greeter",
-            "The last 4 runs of trigger greeter failed.",
+            {"paused": [PausedTrigger(slug="greeter", reason="10 failed runs in a row", seconds=60.0)]},
+            "trigger-paused:greeter",
+            "Trigger greeter has been paused for 1 min: 10 failed runs in a row.",
+        ),
+        (
+            {"incidents": OpenIncidents(count=7, names=["trigger a", "item disk"])},
+            "incidents",
+            "7 incidents are open: trigger a, item disk, ….",
         ),
         (
             {"erring": [Erring(slug="greeter", count=1, reason="no such key: revenue", last=120.0)]},
@@ -253,15 +258,6 @@ def test_while_everything_is_paused_nothing_that_waits_is_a_problem_of_its_own()
 
     assert problem.name == "paused:*"
     assert "manage.py resume" in problem.remedy
-
-
-def test_a_trigger_that_paused_itself_is_told_beside_its_failures() -> None:
-    failing = Failing(slug="greeter", failures=10, paused_reason="10 failed runs in a row", paused=60.0)
-
-    assert [problem.name for problem in problems(make_situation(failing=[failing]))] == [
-        "trigger-paused:greeter",
-        "failing:greeter",
-    ]
 
 
 @pytest.mark.parametrize(("age", "is_alarm"), [(30.0, False), (61.0, True)])

@@ -14,7 +14,10 @@ pytestmark = pytest.mark.django_db
 
 
 def ended(trigger: Trigger, *statuses: str) -> list[dict[str, Any]]:
-    return [{"run": str(uuid4()), "trigger": str(trigger.id), "status": status, "error": "boom"} for status in statuses]
+    return [
+        {"run": str(uuid4()), "agent": trigger.agent, "trigger": str(trigger.id), "status": status, "error": "boom"}
+        for status in statuses
+    ]
 
 
 def test_failures_in_a_row_are_counted_and_a_success_ends_them() -> None:
@@ -46,7 +49,7 @@ def test_the_trigger_that_reaches_its_limit_pauses_loudly() -> None:
     trigger.refresh_from_db()
     assert trigger.is_paused
     assert trigger.paused_reason == "3 failed runs in a row"
-    notification = Notification.objects.get()
+    notification = Notification.objects.get(topic__startswith="alarm:")
     assert (notification.urgency, notification.sender) == ("high", trigger.slug)
     assert "boom" in notification.text
 

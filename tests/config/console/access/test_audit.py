@@ -16,11 +16,11 @@ from config.api import router
 from config.console.parts.panel import Panel
 from runs.actions.checklists import ItemEdit, create_checklist
 from runs.actions.stop_agents import stop_agents
-from runs.models import NIL, AuditEntry, Budget, Delivery, ModelPrice, RecipientGroup
+from runs.models import NIL, AuditEntry, Budget, Delivery, Incident, ModelPrice, RecipientGroup
 from runs.queues.pause import EVERY, pause
 from tests.config.console.test_actions import choose, press
 from tests.support.api import Api
-from tests.support.console import make_failed_run, make_one_of_each, make_schedule, make_source
+from tests.support.console import make_failed_run, make_incident, make_one_of_each, make_schedule, make_source
 from tests.support.journals import make_approval
 from tests.support.notifying import make_recipient, notify
 from tests.support.runs import make_run
@@ -147,6 +147,10 @@ def budget() -> Budget:
     return Budget.objects.create(scope="installation", period="day", measure="usd", cap=5)
 
 
+def incident() -> Incident:
+    return make_incident("greeter")
+
+
 def price() -> ModelPrice:
     return ModelPrice.objects.create(model="own", input=2, output=3)
 
@@ -184,6 +188,8 @@ ADMIN: dict[str, Door] = {
     "agents.checklist add": form("/admin/agents/checklist/add/", agent="heartbeat", trigger=""),
     "agents.checklist edit": button("agents_checklist", "edit", checklist, revision="1", text_1="disk", place_1="1"),
     "agents.checklist silence": button("agents_checklist", "silence", checklist, what="", length="1d"),
+    "runs.incident requeue_runs": button("runs_incident", "requeue_runs", upto="99"),
+    "runs.incident close_this": button("runs_incident", "close_this"),
     "runs.budget add": form(
         "/admin/runs/budget/add/", scope="installation", period="day", measure="usd", at_cap="wait", cap="5"
     ),
@@ -321,6 +327,8 @@ API: dict[str, Door] = {
     "recipients partial_update": send("patch", "recipients/{}/", {"digest_hour": 8}, make=make_recipient),
     "recipients destroy": send("delete", "recipients/{}/", None, make=make_recipient),
     "recipients silence": call("recipients/{}/silence/", {"length": "1h"}, make=make_recipient),
+    "incidents requeue": call("incidents/{}/requeue/", make=incident),
+    "incidents close": call("incidents/{}/close/", make=incident),
     "recipients test": call("recipients/{}/test/", make=make_recipient),
     "recipient-groups create": call("recipient-groups/", {"name": "office"}),
     "recipient-groups partial_update": send("patch", "recipient-groups/{}/", {"name": "desk"}, make=recipient_group),

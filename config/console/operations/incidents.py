@@ -1,0 +1,226 @@
+"""Incidents: what fails and why, what people were told, and its runs, requeued in one step."""
+
+from functools import partial
+from typing import Any, ClassVar
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils.safestring import SafeString
+from unfold.dataclasses import UnfoldAction
+from unfold.enums import ActionVariant
+from unfold.forms import BaseDialogForm
+
+from agents.durations import in_words
+from agents.models import ChecklistItem
+from config.console.access.audit import entries_of
+from config.console.parts.dialogs import attempt, dialog, leave
+from config.console.parts.filters import ConditionFilter
+from config.console.parts.links import link, page, run_link
+from config.console.parts.moments import moment
+from config.console.parts.panel import Panel, acting, allowed, button, column, is_list, time_column
+from config.console.parts.sections import Facts, Notice, Section, Table, Text
+from config.console.runs.words import first_line
+from runs.actions.incidents import (
+    IN_STATUS,
+    Requeued,
+    close_incident,
+    failed_runs,
+    last_covered,
+    requeue_incident,
+)
+from runs.incidents.tell import topic_of, words_of
+from runs.models import Incident, Notification, Run
+from triggers.models import Source, Trigger
+
+SHOWN = 20  # runs, notifications
+COLOURS = {"open": "danger", "closed": "default", "noticed": "info"}
+
+
+class RequeueForm(BaseDialogForm):  # type: ignore[misc]
+    """`upto`: the last failure when the dialog was opened. A form that is sent twice requeues no run again that failed again."""
+
+    upto = forms.IntegerField(widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.initial = {"upto": last_covered(int(self.object_id))}
+
+
+REQUEUE = dialog(
+    "Requeue its failed runs?",
+    "Runs all of them again, with all their attempts, in the order in which they failed. Recorded steps are not repeated.",
+    "Requeue them",
+    RequeueForm,
+)
+CLOSE = dialog(
+    "Close this incident?", "It opens again if the failures go on. Its runs stay as they are.", "Close the incident"
+)
+
+
+class StatusFilter(ConditionFilter):
+    title = "status"
+    parameter_name = "status"
+    conditions: ClassVar = {status: (status, which) for status, which in IN_STATUS.items()}
+
+
+@admin.register(Incident)
+class IncidentPanel(Panel):
+    """Failures of one thing with one cause."""
+
+    list_display = ("thing", "status_label", "cause", "count", "first", "last")
+    list_display_links = ("thing", "cause")
+    list_filter = (StatusFilter, "kind")
+    search_fields = ("name", "agent", "cause")
+    search_help_text = "name, agent or cause"
+    ordering = ("-id",)
+    actions_detail = ("requeue_runs", "close_this")
+    has_requeue_permission = allowed("runs.requeue_run")
+    has_close_permission = allowed("runs.close_incident")
+
+    first = time_column("first failure", "first_at")
+    last = time_column("last failure", "last_at")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Incident]:
+        found: QuerySet[Incident] = super().get_queryset(request)
+        shows_noticed = request.GET.get("status") == "noticed" or not is_list(request)
+        return found if shows_noticed else found.exclude(opened_at=None)
+
+    @column("what fails")
+    def thing(self, incident: Incident) -> str:
+        return words_of(incident)[0]
+
+    @column("status", label=COLOURS)
+    def status_label(self, incident: Incident) -> str:
+        return incident.status
+
+    @button(
+        "Requeue its failed runs", permissions=["requeue"], icon="replay", variant=ActionVariant.PRIMARY, dialog=REQUEUE
+    )
+    def requeue_runs(self, request: HttpRequest, form: RequeueForm, object_id: str) -> HttpResponse:
+        done = requeue_incident(int(object_id), upto=form.cleaned_data["upto"], by=acting(request))
+        _say(request, done)
+        return leave(request, page("runs_incident", object_id))
+
+    @button("Close", permissions=["close"], icon="check", dialog=CLOSE)
+    def close_this(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        act, back = partial(close_incident, int(object_id), by=acting(request)), page("runs_incident", object_id)
+        return attempt(request, act, done="Closed.", back=back)
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+        incident = Incident.objects.filter(pk=object_id).first()
+        if incident is None:
+            return []
+        possible = {
+            "runs_incident_requeue_runs": bool(failed_runs(incident.pk, 1)),
+            "runs_incident_close_this": incident.is_open,
+        }
+        actions = super().get_actions_detail(request, object_id)
+        return [action for action in actions if possible[action.action_name]]
+
+    def sections(self, request: HttpRequest, obj: Incident) -> list[Section]:
+        error = [Text(title="Last error", text=obj.error)] if obj.error else []
+        covers = [_runs(obj)] if obj.covered.exists() else []
+        return [_notice(obj), _facts(obj), *error, *covers, _told(obj), entries_of("incident", obj.pk)]
+
+
+def _say(request: HttpRequest, done: Requeued) -> None:
+    messages.success(request, f"{done.runs:,} requeued.")
+    if done.refused:
+        messages.warning(request, f"{done.refused:,} refused: see the page of each run.")
+    if done.left:
+        messages.warning(request, "There are more: requeue again for the rest.")
+
+
+def _notice(incident: Incident) -> Notice:
+    thing, failures = words_of(incident)
+    if incident.is_open:
+        text = f"{thing}: {incident.in_a_row:,} {failures} since the last success."
+        return Notice(text=text, level="bad", details=[incident.cause])
+    if incident.closed_at:
+        by = f"Closed by {incident.closed_by}" if incident.closed_by else f"{thing} succeeded again"
+        text = f"{by} after {in_words(incident.closed_at - (incident.opened_at or incident.first_at))}."
+        return Notice(text=text, level="good", details=[incident.cause])
+    return Notice(text=f"{thing}: too few {failures} in a row for an incident.", details=[incident.cause])
+
+
+def _facts(incident: Incident) -> Facts:
+    return Facts(
+        rows=[
+            ("What fails", _thing_link(incident)),
+            ("Agent", incident.agent),
+            ("Failures", f"{incident.count:,}"),
+            ("First failure", moment(incident.first_at)),
+            ("Last failure", moment(incident.last_at)),
+            ("First run", incident.first_run_id and run_link(incident.first_run_id)),
+            ("Last run", incident.last_run_id and run_link(incident.last_run_id)),
+            ("Opened", incident.opened_at and moment(incident.opened_at)),
+            ("Closed", incident.closed_at and moment(incident.closed_at)),
+            ("Opened again", f"{incident.reopened:,} times" if incident.reopened else ""),
+            ("Next message", incident.tell_at and moment(incident.tell_at)),
+        ]
+    )
+
+
+def _thing_link(incident: Incident) -> SafeString | str:
+    name, _ = words_of(incident)
+    kinds: dict[str, tuple[str, Any]] = {
+        Incident.Kind.TRIGGER: ("triggers_trigger", Trigger.objects.filter(slug=incident.subject)),
+        Incident.Kind.SOURCE: ("triggers_source", Source.objects.filter(slug=incident.subject)),
+    }
+    if incident.kind == Incident.Kind.ITEM:
+        checklist = ChecklistItem.objects.filter(pk=incident.subject).values_list("checklist_id", flat=True).first()
+        return link(page("agents_checklist", checklist), name) if checklist else name
+    if incident.kind in kinds:
+        noun, found = kinds[incident.kind]
+        pk = found.values_list("pk", flat=True).first()
+        return link(page(noun, pk), name) if pk else name
+    return name
+
+
+def _runs(incident: Incident) -> Table:
+    newest = list(incident.covered.order_by("-id").values_list("run_id", flat=True)[:SHOWN])
+    runs = Run.objects.only("id", "status", "finished_at", "error").in_bulk(newest)
+    covered = incident.covered.count()
+    return Table(
+        title=f"Runs that it covers: {covered:,}",
+        headers=("Run", "Status", "Finished", "Error"),
+        rows=[
+            (run_link(run.pk), run.status, moment(run.finished_at), first_line(run.error))
+            for run in (runs[id] for id in newest if id in runs)
+        ],
+        empty="Retention has deleted them.",
+        note=f"The last {SHOWN}." if covered > SHOWN else "",
+    )
+
+
+def _told(incident: Incident) -> Table:
+    told = Notification.objects.filter(topic=topic_of(incident)).order_by("-id")[:SHOWN]
+    without = "One of many that opened at once: the alarm many-incidents stands for it."
+    return Table(
+        title="What people were told",
+        headers=("When", "Urgency", "Message"),
+        rows=[(moment(one.created_at), one.urgency, link(page("runs_notification", one.pk), one.text)) for one in told],
+        empty=without if incident.opened_at and not incident.told and not incident.tell_at else "Nothing yet.",
+    )
+
+
+def newest_open(most: int) -> Table:
+    """For the overview: those that are open, newest first."""
+    found = Incident.objects.filter(IN_STATUS["open"]).order_by("-id")[:most]
+    return Table(
+        title="Open incidents",
+        headers=("What fails", "Cause", "Failures", "First", "Last"),
+        rows=[
+            (
+                link(page("runs_incident", one.pk), words_of(one)[0]),
+                one.cause,
+                f"{one.count:,}",
+                moment(one.first_at),
+                moment(one.last_at),
+            )
+            for one in found
+        ],
+        empty="No incident is open.",
+    )

@@ -1,0 +1,116 @@
+"""Incidents over HTTP: what fails and why, requeueing what an incident covers, and closing one."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from runs.actions.incidents import IN_STATUS, close_incident, failed_runs, last_covered, requeue_incident
+from runs.api.body import Body
+from runs.api.resource import Query, Refusal, Resource
+from runs.models import Incident
+
+FAILED_SHOWN = 100
+
+
+class IncidentSerializer(serializers.ModelSerializer[Incident]):
+    status = serializers.ChoiceField(sorted(IN_STATUS), read_only=True)
+
+    class Meta:
+        model = Incident
+        fields = [
+            "id", "status", "kind", "subject", "name", "agent", "cause", "error", "urgency", "count", "in_a_row",
+            "first_at", "last_at", "first_run_id", "last_run_id", "opened_at", "closed_at", "closed_by", "reopened",
+            "told", "told_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class OneIncidentSerializer(IncidentSerializer):
+    covered = serializers.SerializerMethodField(help_text="runs that it covers, whatever became of them")
+    failed = serializers.SerializerMethodField(help_text="the first 100 of them that are still failed")
+    last_covered = serializers.SerializerMethodField(help_text="identifies the last failure; see requeue")
+
+    class Meta(IncidentSerializer.Meta):
+        fields = [*IncidentSerializer.Meta.fields, "covered", "failed", "last_covered"]
+        read_only_fields = fields
+
+    def get_covered(self, incident: Incident) -> int:
+        return incident.covered.count()
+
+    def get_failed(self, incident: Incident) -> list[str]:
+        return [str(run) for run in failed_runs(incident.pk, FAILED_SHOWN)]
+
+    def get_last_covered(self, incident: Incident) -> int:
+        return last_covered(incident.pk)
+
+
+class IncidentQuery(Query):
+    status = serializers.ChoiceField(sorted(IN_STATUS), required=False)
+    kind = serializers.ChoiceField(Incident.Kind.choices, required=False)
+    subject = serializers.CharField(
+        required=False, help_text="slug of a trigger or source, name of an agent, id of an item"
+    )
+
+
+class RequeueBody(Body):
+    upto = serializers.IntegerField(
+        required=False,
+        default=None,
+        help_text="`last_covered` of the incident when you looked: with it, a repeated request requeues no run again that has "
+        "failed again",
+    )
+
+
+class RequeuedSerializer(serializers.Serializer[Any]):
+    runs = serializers.IntegerField(help_text="requeued")
+    refused = serializers.IntegerField(help_text="their work is done or goes on elsewhere, or their payload is gone")
+    left = serializers.BooleanField(help_text="there was no time for more: repeat the request")
+
+
+class IncidentResource(Resource):
+    """Failures of one thing with one cause."""
+
+    required_permissions = {
+        "list": "runs.view_incident",
+        "retrieve": "runs.view_incident",
+        "requeue": "runs.requeue_run",
+        "close": "runs.close_incident",
+    }
+    serializer_class = IncidentSerializer
+    queryset = Incident.objects.all()
+
+    def get_queryset(self) -> QuerySet[Incident]:
+        return Incident.objects.order_by("-id")
+
+    @extend_schema(parameters=[IncidentQuery])
+    def list(self, request: Request) -> Response:
+        """Incidents, newest first; without `status`, those that are or were open."""
+        asked = IncidentQuery.read(request)
+        status = asked.pop("status", None)
+        found = self.get_queryset().filter(IN_STATUS[status] if status else ~IN_STATUS["noticed"], **asked)
+        page = self.paginate_queryset(found) or []
+        return self.get_paginated_response(IncidentSerializer(page, many=True).data)
+
+    @extend_schema(responses=OneIncidentSerializer)
+    def retrieve(self, request: Request, pk: str) -> Response:
+        """One incident, with the runs that it covers."""
+        return Response(OneIncidentSerializer(self.get_object()).data)
+
+    @extend_schema(request=RequeueBody, responses=RequeuedSerializer)
+    @action(detail=True, methods=["post"])
+    def requeue(self, request: Request, pk: str) -> Response:
+        """Requeue the runs that it covers and that are still failed, within 20 s."""
+        body = RequeueBody.read(request)
+        done = requeue_incident(self.get_object().pk, upto=body["upto"], by=str(request.user))
+        return Response(RequeuedSerializer(done).data)
+
+    @extend_schema(request=None, responses={200: OneIncidentSerializer, 409: Refusal})
+    @action(detail=True, methods=["post"])
+    def close(self, request: Request, pk: str) -> Response:
+        """Close an open incident whose thing will not succeed by itself."""
+        return Response(OneIncidentSerializer(close_incident(self.get_object().pk, by=str(request.user))).data)

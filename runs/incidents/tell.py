@@ -1,0 +1,125 @@
+"""What people are told of incidents, and how often.
+
+- One message when an incident opens, one all-clear when it is closed.
+- It opens again within WAKEFUL_INCIDENT_COOLDOWN of its end: the same incident. From then on people are told its state at most once
+  per cooldown, and only if it differs from what they were told last.
+- WAKEFUL_INCIDENT_MESSAGES incidents an hour open with a message of their own. One alarm stands for the others, which get no
+  all-clear either (`config.health.problems`).
+"""
+
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q
+
+from agents.durations import in_words
+from runs import alarms
+from runs.db.nudge import nudge_dispatcher
+from runs.db.sql import database_now
+from runs.incidents.lock import lock
+from runs.models import Incident, Notification
+
+BATCH = 500  # incidents of one look; the next one goes on
+HOUR = timedelta(hours=1)
+LINK = "incident"  # with its id, also the topic
+SAID_LENGTH = 500  # characters of an error
+Kind, Told = Incident.Kind, Incident.Told
+# A thing, and its failures.
+WORDS = {
+    Kind.TRIGGER: ("Trigger {name}", "failed runs"),
+    Kind.AGENT: ("Agent {name}", "failed runs"),
+    Kind.ITEM: ("“{name}” of the checklist of {agent}", "failed looks"),
+    Kind.SOURCE: ("Source {name}", "refused deliveries"),
+}
+
+
+def topic_of(incident: Incident) -> str:
+    return f"{LINK}:{incident.pk}"
+
+
+def tell_due() -> int:
+    """Tell people of the incidents whose time has come; returns how many. Costs one query if there is none."""
+    if not Incident.objects.filter(tell_at__lte=database_now()).exists():
+        return 0
+    with transaction.atomic():
+        lock()
+        return tell()
+
+
+def tell() -> int:
+    """As `tell_due`, in the caller's transaction, which holds the lock of incidents."""
+    now = database_now()
+    due = Incident.objects.select_for_update().filter(tell_at__lte=now).order_by("tell_at", "id")[:BATCH]
+    incidents = list(due)
+    if not incidents:
+        return 0
+    since = now - HOUR
+    begun = Incident.objects.filter(told_at__gt=since).filter(Q(opened_at__gt=since) | Q(reopened__gt=0))
+    left = max(settings.WAKEFUL_INCIDENT_MESSAGES - begun.count(), 0)
+    fresh = [incident for incident in incidents if incident.is_open]
+    for incident in fresh[:left]:
+        _say(incident, Told.OPEN, now)
+    for incident in incidents:
+        if not incident.is_open:
+            _say(incident, Told.CLOSED, now)
+    untold = Incident.objects.filter(pk__in=[incident.pk for incident in fresh[left:]])
+    untold.exclude(told="").update(tell_at=now + settings.WAKEFUL_INCIDENT_COOLDOWN)
+    untold.filter(told="").update(tell_at=None)
+    nudge_dispatcher()
+    return len(incidents)
+
+
+def _say(incident: Incident, state: Incident.Told, now: datetime) -> None:
+    again = bool(incident.told)
+    incident.told, incident.told_at, incident.tell_at = state, now, None
+    incident.save(update_fields=["told", "told_at", "tell_at"])
+    is_open = state == Told.OPEN
+    text = opened(incident, again=again) if is_open else closed(incident)
+    Notification.objects.create(
+        sender=incident.agent or incident.name,
+        run_id=incident.last_run_id,
+        urgency=incident.urgency if is_open else Notification.Urgency.LOW,
+        text=text,
+        topic=topic_of(incident),
+        link=topic_of(incident),
+    )
+    alarms.post(
+        alarms.Report(
+            name=topic_of(incident),
+            state="began" if is_open else "ended",
+            severity="warning",
+            text=text,
+            began_at=incident.opened_at or now,
+            ended_at=incident.closed_at,
+        ),
+        key=f"{topic_of(incident)}:{incident.reopened}:{state}",
+    )
+
+
+def opened(incident: Incident, *, again: bool = False) -> str:
+    thing, failures = words_of(incident)
+    if again:
+        begins = f"{thing} fails again: {incident.count:,} {failures} in all"
+    else:
+        begins = f"{thing}: {incident.in_a_row:,} {failures} in a row"
+    return f"{begins}. {said(incident.error) or incident.cause}"
+
+
+def closed(incident: Incident) -> str:
+    thing, failures = words_of(incident)
+    lasted = in_words((incident.closed_at or incident.last_at) - (incident.opened_at or incident.first_at))
+    ends = f"{thing}: closed by {incident.closed_by}" if incident.closed_by else f"{thing} succeeds again"
+    requeue = " Its failed runs can be requeued in one step." if incident.covered.exists() else ""
+    return f"{ends}, after {lasted} with {incident.count:,} {failures}. The cause was: {incident.cause}.{requeue}"
+
+
+def words_of(incident: Incident) -> tuple[str, str]:
+    thing, failures = WORDS[Kind(incident.kind)]
+    return thing.format(name=incident.name, agent=incident.agent), failures
+
+
+def said(error: str) -> str:
+    """The first line of an error."""
+    line = next((line for line in error.splitlines() if line.strip()), "").strip()
+    return line if len(line) <= SAID_LENGTH else f"{line[: SAID_LENGTH - 1]}…"

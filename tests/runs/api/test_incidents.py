@@ -1,0 +1,56 @@
+"""Incidents over HTTP."""
+
+import pytest
+
+from runs.models import Incident, Run
+from tests.support.api import Api
+from tests.support.console import make_failed_run, make_incident
+from tests.support.incidents import fail
+from tests.support.triggers import make_trigger
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_list_shows_what_is_or_was_open_and_filters() -> None:
+    fail(1, name="noticed")
+    fail(2, name="open")
+    make_incident("closed", closed_at="2026-01-01T00:00Z")
+
+    def found(**query: str) -> set[str]:
+        return {
+            one["name"]
+            for one in Api(["runs.view_incident"], name="-".join(query.values()) or "all")
+            .get("incidents/", **query)
+            .body["results"]
+        }
+
+    assert found() == {"open", "closed"}
+    assert found(status="noticed") == {"noticed"}
+    assert found(status="open", kind="trigger", subject="open") == {"open"}
+    assert Api(["runs.view_incident"], name="x").get("incidents/", status="lost").status == 400
+
+
+def test_one_incident_names_its_failed_runs_and_requeues_them() -> None:
+    run = make_failed_run(make_trigger())
+    incident = make_incident("greeter", run)
+    api = Api(["runs.view_incident", "runs.requeue_run"])
+
+    seen = api.get(f"incidents/{incident.pk}/").body
+    assert (seen["status"], seen["covered"], seen["failed"]) == ("open", 1, [str(run.pk)])
+
+    asked = {"upto": seen["last_covered"]}
+    assert api.post(f"incidents/{incident.pk}/requeue/", asked).body == {"runs": 1, "refused": 0, "left": False}
+    assert api.post(f"incidents/{incident.pk}/requeue/", asked).body == {"runs": 0, "refused": 0, "left": False}
+    assert Run.objects.get().status == "queued"
+
+
+def test_each_action_needs_its_permission() -> None:
+    incident = make_incident("greeter")
+    viewer = Api(["runs.view_incident"])
+
+    assert viewer.post(f"incidents/{incident.pk}/requeue/").status == 403
+    assert viewer.post(f"incidents/{incident.pk}/close/").status == 403
+    closer = Api(["runs.close_incident"], name="closer")
+    assert closer.post(f"incidents/{incident.pk}/close/").body["closed_by"] == "token:closer"
+    assert closer.post(f"incidents/{incident.pk}/close/").status == 409
+    assert Incident.objects.get().status == "closed"
