@@ -10,7 +10,16 @@ from runs.chores import Chores
 from runs.ports import ports
 from runs.timers import Look
 
-NAMES = ["end waits", "look back", "wake runs", "mend keys", "budgets", "deliver messages", "rescue runs"]
+NAMES = [
+    "end waits",
+    "look back",
+    "wake runs",
+    "mend keys",
+    "budgets",
+    "tell incidents",
+    "deliver messages",
+    "rescue runs",
+]
 IDLE = Look(
     ready=False, lost=False, due=None, wait=None, look_back=None, inside={}, outside=None, slow=None, lease_expiry=None
 )
@@ -19,7 +28,7 @@ NOW = timedelta()
 
 def due_of(look: Look) -> list[str]:
     chores = Chores()
-    chores.mend_at = chores.budgets_at = float("inf")
+    chores.mend_at = chores.budgets_at = chores.incidents_at = float("inf")
     return [chore.name for chore in chores if chore.is_due(look)]
 
 
