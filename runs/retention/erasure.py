@@ -63,10 +63,9 @@ def erase_runs(run_ids: Sequence[UUID]) -> int:
     finished.exclude(key=None).update(key=None)
     first = finished.aggregate(first=Min("created_at"))["first"]
     if first:
+        topics = [f"{INCIDENT}:{incident}" for incident in erase_incidents(ids, replaced_by=ERASED)]
         # With the index on the time: there is none on the run.
-        incidents = erase_incidents(ids, replaced_by=ERASED)
-        topics = [f"{INCIDENT}:{incident}" for incident in incidents]
-        told = Notification.objects.filter(Q(run_id__among=ids) | Q(topic__in=topics), created_at__gte=first)
+        told = Notification.objects.filter(Q(run_id__among=ids) | Q(topic__among=topics), created_at__gte=first)
         theirs = Q(notification__in=told.values("pk"))
         # One that carries others goes out with those.
         suppress_waiting(theirs & Q(merged=None), reason="its notification was erased")
