@@ -12,8 +12,9 @@ from runs.models import Approval, Attempt, Run, Step, Wait
 
 
 def remove_payloads(run_ids: Sequence[UUID]) -> list[UUID]:
-    """Remove input, result, error, the answer of the gate, journal contents and texts on checklist items of finished runs, in the caller's transaction;
-    return the runs that had a payload. They can no longer be requeued or forked. Live runs are left alone."""
+    """Remove input, result, error, the answer of the gate, journal contents and texts on checklist items of finished runs, in the
+    caller's transaction; return the runs that had a payload. They can no longer be requeued or forked. Live runs are left
+    alone."""
     runs = Run.objects.finished().filter(id__among=run_ids, payload_removed_at=None)
     # Locked, so that this waits for a requeue, and then leaves that run alone.
     ids = list(runs.order_by("id").select_for_update().values_list("id", flat=True))
