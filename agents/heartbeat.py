@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from agents.llm.verdict import Verdict
 
 
+LONGEST_PACE = timedelta(days=366)  # what is silenced for ever has no earlier time
+
+
 class Heartbeat:
     """Declares the agent `name`, which is then `agent` of this object.
 
@@ -108,6 +111,8 @@ class Heartbeat:
             return Quiet("no item is due" + (f" before {seen.next_at:%Y-%m-%d %H:%M} UTC" if seen.next_at else ""))
         if self.gate is not None:
             return self.gate(run)
+        if not seen.items and self.agent.checklist and not self.instructions:
+            return Quiet("its checklist is empty, and it has no instructions")  # a person has deleted the last item
         return Fire(f"{len(seen.due)} items are due" if seen.items else "it has no checklist")
 
     def __call__(self, run: AgentRun) -> dict[str, Any]:
@@ -137,7 +142,9 @@ class Heartbeat:
         due = run.checklist.next_in()
         wanted = min((after for after in (asked, due) if after is not None), default=None)
         if wanted is not None:
-            run.next_check(wanted, "its verdict asked for it" if wanted == asked else "an item is due then")
+            run.next_check(
+                min(wanted, LONGEST_PACE), "its verdict asked for it" if wanted == asked else "an item is due then"
+            )
 
 
 def _untrusted(fired: Any, reminders: Sequence[Reminder]) -> Any:

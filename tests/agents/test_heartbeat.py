@@ -292,3 +292,21 @@ def test_the_lines_of_an_item_stand_under_its_number() -> None:
     prompt = prompt_of([item, due(8)], datetime(2026, 11, 22, 12, tzinfo=UTC))
 
     assert prompt.splitlines()[2:] == ["1. failed runs", "   2. Say that all is well", "   3. x", "2. item 8"]
+
+
+def test_an_item_that_is_silenced_for_ever_sets_a_pace(watch: Heartbeat, checklist: Checklist) -> None:
+    ChecklistItem.objects.filter(text="backups").update(silenced_until=datetime(9999, 1, 1, tzinfo=UTC))
+
+    done = run_agent(watch.agent, model=verdict())
+
+    assert done.pace is not None
+    assert done.pace.after == timedelta(days=366)
+
+
+def test_it_is_quiet_when_its_last_item_was_deleted(checklist: Checklist) -> None:
+    declared = {"checklist": ["failed runs"], "every": "1h"}
+    watch, instructed = (Heartbeat("watch", instructions=text, **declared) for text in ("", "Look at the queue."))  # type: ignore[arg-type]
+    ChecklistItem.objects.all().delete()
+
+    assert ask_gate(watch.agent) == Quiet("its checklist is empty, and it has no instructions")
+    assert ask_gate(instructed.agent) == Fire("it has no checklist")

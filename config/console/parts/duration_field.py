@@ -10,7 +10,7 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 
 from agents.durations import parse_duration
 
-UNITS = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
+UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(minutes=1)))
 
 
 class DurationField(forms.Field):
@@ -33,8 +33,9 @@ class DurationField(forms.Field):
 
 def short(length: timedelta) -> str:
     """As the field reads it: "1h30m"."""
-    left, parts = int(length.total_seconds()), []
-    for unit, seconds in UNITS:
-        amount, left = divmod(left, seconds)
+    left, parts = length, []
+    for unit, size in UNITS:
+        amount, left = divmod(left, size)
         parts += [f"{amount}{unit}"] if amount else []
+    parts += [f"{left.total_seconds():.6f}".rstrip("0").rstrip(".") + "s"] if left else []
     return "".join(parts) or "0s"

@@ -1,13 +1,13 @@
 """The pages of checklists: a person edits the items, silences them for a day, and sees who changed what."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.test import Client
 
 from agents.checklists.of_run import look
 from agents.models import Checklist, ChecklistItem
-from runs.actions.checklists import ItemEdit, create_checklist, edit_checklist
+from runs.actions.checklists import ItemEdit, create_checklist, edit_checklist, silence_checklist, silence_item
 from tests.support.console import list_of, page_of
 
 pytestmark = pytest.mark.django_db
@@ -105,3 +105,18 @@ def test_the_list_counts_what_fails(admin: Client, checklist: Checklist) -> None
 
     assert "ops" in admin.get(list_of("agents_checklist")).content.decode()
     assert "1 of 2 items could not be checked" in admin.get(page_of("agents_checklist", checklist)).content.decode()
+
+
+def test_an_interval_of_a_fraction_of_a_second_survives_the_form(admin: Client, checklist: Checklist) -> None:
+    edit_checklist(checklist.pk, [ItemEdit(text="backups", every=timedelta(seconds=90.5))], by="x")
+
+    assert 'value="1m30.5s"' in admin.get(path_of(checklist, "edit")).content.decode()
+
+
+def test_a_page_shows_what_is_silenced_for_ever(admin: Client, checklist: Checklist) -> None:
+    last = datetime(9999, 12, 31, 23, 59, tzinfo=UTC)
+    silence_checklist(checklist.pk, last, by="x")
+    silence_item(checklist.items.all()[0].pk, last, by="x")
+
+    pages = [list_of("agents_checklist"), page_of("agents_checklist", checklist), path_of(checklist, "silence")]
+    assert [admin.get(path).status_code for path in pages] == [200] * 3
