@@ -1,4 +1,4 @@
-"""Makes the database role that the tool `query` reads with, or prints the SQL for whoever may make roles."""
+"""Makes the database role that the tool `query` reads with, or prints its SQL for an administrator of the database."""
 
 from argparse import ArgumentParser
 from secrets import token_urlsafe
