@@ -7,10 +7,11 @@ from .agent import Agent, agent
 from .async_run import AsyncAgentRun
 from .budget import Budget
 from .checklists.of_run import Checked, DueItem
-from .exceptions import ApprovalExpired, ChildFailed, Permanent, Retry, StepFailed
+from .exceptions import ApprovalExpired, ChildFailed, Permanent, Retry, SessionBusy, StepFailed
 from .gate import Fire, Quiet
 from .gate_run import GateRun
 from .heartbeat import Heartbeat
+from .memory import Note
 from .run import AgentRun, Event
 from .tools.toolbox import tool
 
@@ -29,9 +30,11 @@ __all__ = [
     "Fire",
     "GateRun",
     "Heartbeat",
+    "Note",
     "Permanent",
     "Quiet",
     "Retry",
+    "SessionBusy",
     "StepFailed",
     "agent",
     "on",

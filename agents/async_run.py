@@ -10,6 +10,7 @@ from agents.checklists.of_run import Checked, DueItem
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread
 from agents.journal.engine import Journal
 from agents.journal.protocol import Effect
+from agents.memory import Note
 
 from .run import AgentRun, Duration, step_request
 
@@ -38,6 +39,25 @@ class AsyncState:
 
     async def set(self, name: str, value: Any) -> None:
         await in_main_thread(self._state.set, name, value)
+
+
+class AsyncMemory:
+    """`run.memory`, awaitable."""
+
+    def __init__(self, run: AgentRun) -> None:
+        self._memory = run.memory
+
+    async def get(self, key: str) -> Note | None:
+        return await in_main_thread(self._memory.get, key)
+
+    async def search(self, text: str, limit: int = 10) -> list[Note]:
+        return await in_main_thread(self._memory.search, text, limit)
+
+    async def put(self, key: str, text: str, *, revision: int | None = None) -> int:
+        return await in_main_thread(self._memory.put, key, text, revision=revision)
+
+    async def delete(self, key: str, *, revision: int | None = None) -> bool:
+        return await in_main_thread(self._memory.delete, key, revision=revision)
 
 
 class AsyncChecklist:
@@ -71,6 +91,7 @@ class AsyncAgentRun:
         self._journal = journal
         self._steps = ConcurrentSteps(journal)
         self.state = AsyncState(run)
+        self.memory = AsyncMemory(run)
         self.checklist = AsyncChecklist(run)
 
     @property
@@ -104,7 +125,7 @@ class AsyncAgentRun:
             if begun.is_recorded:
                 return begun.output
             if not iscoroutinefunction(body):
-                with self._run.state.undone_by_failure():
+                with self._run.state.undone_by_failure(), self._run.memory.undone_by_failure():
                     return await in_main_thread(self._journal.perform, begun, partial(body, *arguments))
             return await self._steps.run(begun, partial(body, *arguments))
 

@@ -74,9 +74,10 @@ class Pace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StateValue:
-    """A state value that was written while the run was not tainted."""
+class Written:
+    """A value of the agent's state, or a note of its memory, that was written while the run was not tainted."""
 
+    kind: Literal["value", "note"]
     name: str
     is_tainted: bool = False
 
@@ -98,7 +99,7 @@ class Effects:
     wakes: list[Wake] = field(default_factory=list)
     standings: list[Standing] = field(default_factory=list)
     paces: list[Pace] = field(default_factory=list)
-    values: list[StateValue] = field(default_factory=list)
+    written: list[Written] = field(default_factory=list)
     looks: list[ItemLook] = field(default_factory=list)
 
     def extend(self, others: "Effects") -> None:
@@ -110,11 +111,16 @@ class Effects:
         self.emissions = [replace(emission, is_tainted=True) for emission in self.emissions]
         self.children = [replace(child, is_tainted=True) for child in self.children]
         self.wakes = [replace(wake, is_tainted=True) for wake in self.wakes]
-        self.values = [replace(value, is_tainted=True) for value in self.values]
+        self.written = [replace(one, is_tainted=True) for one in self.written]
 
     @property
-    def tainted_values(self) -> list[str]:
-        return [value.name for value in self.values if value.is_tainted]
+    def tainted(self) -> dict[str, list[str]]:
+        """The names of the values and the keys of the notes that the commit has tainted."""
+        found: dict[str, list[str]] = {"values": [], "notes": []}
+        for one in self.written:
+            if one.is_tainted:
+                found[f"{one.kind}s"].append(one.name)
+        return found
 
     def __bool__(self) -> bool:
         return any(vars(self).values())

@@ -7,6 +7,7 @@ AgentError
 ├── LockRefused      the open transaction would hold the locks of a service until its end
 ├── StepFailed       a step raised; the same on every replay
 ├── ChildFailed      a child run that this run waited for did not succeed
+├── SessionBusy      another run held the session for too long
 └── ApprovalExpired  no decision before the deadline of an approval with on_expiry="fail"
 DeclarationError     an agent's declaration is invalid
 """
@@ -72,6 +73,10 @@ class ChildFailed(AgentError):
         self.run_id = run_id
         self.status = status
         self.error = error
+
+
+class SessionBusy(AgentError):
+    """Another run has held the session for longer than WAKEFUL_SESSION_WAIT."""
 
 
 class ApprovalExpired(AgentError):

@@ -15,8 +15,11 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from agents.sessions.names import checked_name
+
 from .agent import Agent, agent
 from .budget import Budget
+from .exceptions import DeclarationError, Permanent
 from .gate import Fire, Gate, Quiet
 from .gate_run import GateRun
 from .on import Length, heartbeat
@@ -39,7 +42,8 @@ class Heartbeat:
     `active_hours` ("mon-fri 08:00-18:00") are in the zone `tz`. `model` names a model ("openai:gpt-5.2"); default:
     WAKEFUL_MODEL. `tools` are functions, `pydantic_ai.Tool`s or names of the toolbox. `checklist` is declared as for `@agent`;
     without any item the agent looks by its `instructions` alone. `gate` is asked where an item is due. `session` names the
-    conversation that its runs belong to. Other options are those of `@agent`. Raises DeclarationError.
+    conversation that its runs go on with; without it each begins a fresh one. Other options are those of `@agent`. Raises
+    DeclarationError.
     """
 
     def __init__(
@@ -61,6 +65,10 @@ class Heartbeat:
         **options: Any,
     ) -> None:
         self.name = name
+        try:
+            checked_name(session or "fresh")
+        except Permanent as error:
+            raise DeclarationError(f"agent {name!r}: {error}") from None
         self.pacing = pacing
         self.model = model
         self.tools = tuple(tools)
@@ -127,6 +135,7 @@ class Heartbeat:
             untrusted=_untrusted(run.fired.data if run.fired else None, reminders),
             deps=run,
             capabilities=[TellFailures()],
+            session=self.session or None,
         ).output
         run.checklist.record(*outcomes_of(verdict, items))
         if verdict.notify:

@@ -32,6 +32,7 @@ from .effects import Child, Effects, Emission, Notice, Pace, Standing, Urgency, 
 from .exceptions import ApprovalExpired, ChildFailed, Permanent
 from .gate import Fire
 from .ids import child_id
+from .memory import Memory
 from .reserved import SIGNAL, is_reserved, refusal
 from .state import State
 
@@ -99,6 +100,7 @@ class AgentRun:
         self.trigger = trigger
         self.fired = fired  # the answer of the gate; None: it was not asked
         self.state = State(agent, self._leave, self._value, self)
+        self.memory = Memory(agent, self._leave, self._value, self)
         self.checklist = RunChecklist(agent, trigger, id, self._leave, self._value, lambda: self.effects)
         self._input = input
         self._read_events = read_events
@@ -277,7 +279,7 @@ class AgentRun:
         if begun.is_recorded:
             output: T = begun.output
             return output
-        with self.state.undone_by_failure():
+        with self.state.undone_by_failure(), self.memory.undone_by_failure():
             done: T = journal.perform(begun, partial(body, *arguments))
         return done
 

@@ -2,7 +2,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from agents.effects import Effects, StateValue
+from agents.effects import Effects, Written
 from agents.guards.storable import storable
 from agents.journal.protocol import Place
 
@@ -22,7 +22,24 @@ class Writer(Protocol):
     def taint(self) -> None: ...
 
 
-class State:
+class Revisions:
+    """The revisions that a run has read and written, by name."""
+
+    def __init__(self) -> None:
+        self._revisions: dict[str, int] = {}
+
+    @contextmanager
+    def undone_by_failure(self) -> Iterator[None]:
+        """Encloses a step: if it fails, the values it has set count as not set."""
+        seen = dict(self._revisions)
+        try:
+            yield
+        except BaseException:
+            self._revisions = seen
+            raise
+
+
+class State(Revisions):
     """An agent's values between runs, by name; read and written in the transaction of the run, or of a durable run's step."""
 
     def __init__(
@@ -32,11 +49,11 @@ class State:
         value: Value = lambda name, draw: draw(),
         run: Writer | None = None,
     ) -> None:
+        super().__init__()
         self._agent = agent
         self._leave = leave
         self._value = value
         self._run = run
-        self._revisions: dict[str, int] = {}
 
     def get(self, name: str, default: Any = None) -> Any:
         """The last committed value, or the one that this run has set; in a durable run the same value on every replay. A value
@@ -52,16 +69,6 @@ class State:
         self._leave(Place(name=f"set state {name}", is_numbered=True), lambda step: self._write(name, value))
         if name in self._revisions:
             self._revisions[name] += 1
-
-    @contextmanager
-    def undone_by_failure(self) -> Iterator[None]:
-        """Encloses a step: if it fails, the values it has set count as not set."""
-        seen = dict(self._revisions)
-        try:
-            yield
-        except BaseException:
-            self._revisions = seen
-            raise
 
     def _read(self, name: str) -> list[Any] | None:
         row = self._rows().filter(name=name).values_list("value", "revision", "is_tainted").first()
@@ -92,7 +99,7 @@ class State:
         if not written:
             raise StateConflict(f"state {name!r} of agent {self._agent!r} was changed by another run")
         if self._run and not written_as["is_tainted"]:
-            self._run.effects.values.append(StateValue(name=name))
+            self._run.effects.written.append(Written(kind="value", name=name))
 
     def _rows(self) -> Any:
         from .models import AgentState

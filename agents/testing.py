@@ -196,7 +196,7 @@ def run_agent(
     if agent.durable:
         with standing_in(StandIn(model=model, may_ask_providers=may_ask_providers)):
             return _run_durable(agent, attempt, journal, waits or {}, crash_after)
-    from agents.models import taint_values
+    from agents.models import taint_written
 
     run = AgentRun(**journal.run, attempt=attempt)
     with transaction.atomic():
@@ -207,7 +207,7 @@ def run_agent(
         check_effects(run.effects)
         if run.is_tainted:
             run.effects.taint()
-        taint_values(agent.name, run.effects.tainted_values)
+        taint_written(agent.name, **run.effects.tainted)
     return _result(agent, result, run.effects, [], journal)
 
 
@@ -260,7 +260,7 @@ def _run_durable(
         execution = engine.Journal(store)
         run = AgentRun(**journal.run, attempt=attempt, journal=execution)
         try:
-            with connection.execute_wrapper(_writes_refused(execution)):
+            with connection.execute_wrapper(_writes_refused(execution, store)):
                 result = storable(agent(AsyncAgentRun(run, execution) if agent.is_async else run), "its result")
             execution.require_end()
             break
@@ -344,11 +344,11 @@ class _TestStore(MemoryStore):
         self._journal.elapsed += slept
 
 
-def _writes_refused(journal: engine.Journal) -> Callable[..., Any]:
+def _writes_refused(journal: engine.Journal, store: MemoryStore) -> Callable[..., Any]:
     """Refuse writes as PostgreSQL does in production; the transaction of a test would allow them."""
 
     def refused(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
-        if not journal.may_write:
+        if not (journal.may_write or store.is_writing):
             refuse_write(text_of(sql))
         return execute(sql, params, many, context)
 

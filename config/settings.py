@@ -94,6 +94,7 @@ WAKEFUL_MAX_CHILDREN = env.count("WAKEFUL_MAX_CHILDREN", 1000, "runs that one ru
 WAKEFUL_MAX_WAKES = env.count("WAKEFUL_MAX_WAKES", 100, "wakes and schedules that the runs of one trigger may have set ahead")
 WAKEFUL_MAX_DEPTH = env.count("WAKEFUL_MAX_DEPTH", 8, "links of a causal chain of events and runs")
 WAKEFUL_LOOP_RATE = env.text("WAKEFUL_LOOP_RATE", "20/1m", "events from one trigger's runs that may wake a trigger of their own causal chain")
+WAKEFUL_SESSION_WAIT = env.duration("WAKEFUL_SESSION_WAIT", "1d", "longest time a run waits for a session that another run holds; it fails after that")
 WAKEFUL_FAILPOINTS = env.text("WAKEFUL_FAILPOINTS", "", "fault tests only: named points where a process dies or sleeps")
 # LLM agents
 WAKEFUL_MODEL = env.text("WAKEFUL_MODEL", "builtin" if WAKEFUL_DEMO else "", "model of LLM agents that name none, such as openai:gpt-5.2 or anthropic:claude-sonnet-4-6; builtin: deterministic, for demos", shown="builtin with WAKEFUL_DEMO")

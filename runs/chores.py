@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
-from runs import outbox, timers, waits
+from runs import outbox, sessions, timers, waits
 from runs.budgets import wake
 from runs.failpoints import failpoint
 from runs.incidents.tell import tell_due
@@ -40,6 +40,9 @@ class Chores:
         yield Chore(name="look back", is_due=lambda look: is_due(look.look_back), do=lambda _: waits.look_back())
         yield Chore(name="wake runs", is_due=lambda look: is_due(look.due), do=self._wake)
         yield Chore(name="mend keys", is_due=lambda _: time.monotonic() >= self.mend_at, do=self._mend)
+        yield Chore(
+            name="hand over sessions", is_due=lambda look: look.free_session, do=lambda _: sessions.hand_over_free()
+        )
         yield Chore(name="budgets", is_due=lambda _: time.monotonic() >= self.budgets_at, do=self._budgets)
         yield Chore(
             name="tell incidents", is_due=lambda _: time.monotonic() >= self.incidents_at, do=self._tell_incidents

@@ -21,7 +21,7 @@ from agents.guards.storable import storable
 from agents.journal.engine import Journal
 from agents.journal.entries import StepEntry
 from agents.tool_cap import narrowed
-from runs import waits
+from runs import sessions, waits
 from runs.attempt.clean_session import clean, noticing_changes, reset_settings
 from runs.attempt.deadline import deadline, run_within
 from runs.attempt.effects import rows_of
@@ -297,6 +297,8 @@ def look_back(claim: Claim, kind: Wait.Kind) -> None:
             waits.look_back(claim.run_id)
         elif kind == Wait.Kind.BUDGET:
             budget_waits.look_of_run(claim.run_id)
+        elif kind == Wait.Kind.SESSION:
+            sessions.hand_over_free()
 
 
 def open_session(claim: Claim, *, begins: bool = False) -> None:

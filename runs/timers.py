@@ -15,6 +15,7 @@ from runs.db.sql import execute, fetch, fetch_as
 from runs.outbox import EVERYTHING_IS_PAUSED
 from runs.ports import known_topics, ports
 from runs.processes.lease import patience
+from runs.waits import FOR_FREE_SESSION
 
 log = structlog.get_logger(__name__)
 
@@ -35,6 +36,7 @@ SELECT clock_timestamp() AS at,
        WHERE message.topic = known.topic AND available_at >= %(since)s::timestamptz) - clock_timestamp())::float8 AS due_in
      FROM unnest(%(topics)s::text[]) AS known(topic)) first WHERE due_in IS NOT NULL) AS outbox,
   {EVERYTHING_IS_PAUSED} AS is_paused,
+  NOT %(is_hinted)s::boolean AND EXISTS (SELECT {FOR_FREE_SESSION}) AS free_session,
   least((SELECT min(created_at) FROM runs_notification WHERE planned_at IS NULL AND created_at >= %(since)s::timestamptz),
     (SELECT min(due_at) FROM runs_delivery WHERE status IN ('pending', 'held', 'sending') AND due_at >= %(since)s::timestamptz))
     - clock_timestamp() AS notifications,
@@ -85,6 +87,7 @@ class Look:
     slow: timedelta | None
     lease_expiry: timedelta | None
     notifications: timedelta | None = None  # to plan or to send
+    free_session: bool = False  # a run waits for a session that no live run holds
     at: datetime = BEGINNING  # the time of this look
     outbox: Mapping[str, timedelta] = field(default_factory=dict)  # of every known topic
     again: timedelta | None = None  # when to look from the beginning, after a look by a hint
@@ -133,7 +136,7 @@ def everything_is_due() -> Look:
     times: dict[str, Any] = dict.fromkeys(
         ("due", "wait", "look_back", "outside", "slow", "notifications", "lease_expiry"), now
     )
-    return Look(ready=True, lost=True, inside=inside, **times)
+    return Look(ready=True, lost=True, free_session=True, inside=inside, **times)
 
 
 def look() -> Look:

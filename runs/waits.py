@@ -139,6 +139,12 @@ CROSS JOIN LATERAL (
   LIMIT {most}) found
 LIMIT {most}
 """
+# Waits for a session that no live run holds.
+FOR_FREE_SESSION = """
+FROM runs_wait wait LEFT JOIN agents_session session ON session.name = wait.asked->>'session'
+LEFT JOIN runs_run holder ON holder.id = session.run_id AND holder.status IN {live}
+WHERE wait.status = 'open' AND wait.kind = 'session' AND holder.id IS NULL
+""".replace("{live}", LIVE_SQL)
 # Other kinds of waits cannot end before they are written.
 LOOKED_BACK_FOR = (Wait.Kind.EVENT, Wait.Kind.CHILDREN)
 UNLOOKED = """

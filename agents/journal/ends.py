@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from agents.exceptions import describe
 from agents.journal.entries import NewWait, StepEntry
-from agents.journal.protocol import BudgetRequest
+from agents.journal.protocol import BudgetRequest, SessionRequest
 
 
 class Interrupted(BaseException):
@@ -20,7 +20,9 @@ class Waiting(Interrupted):
     """The run waits for something that has not happened yet."""
 
     def __init__(self, wait: NewWait, entries: Sequence[StepEntry]) -> None:
-        super().__init__(wait.request.reason if isinstance(wait.request, BudgetRequest) else wait.key, entries)
+        request = wait.request
+        reason = request.reason if isinstance(request, BudgetRequest | SessionRequest) else wait.key
+        super().__init__(reason, entries)
         self.wait = wait
 
 

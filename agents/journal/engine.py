@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NoReturn
 
+from agents.durations import in_words
 from agents.effects import Effects
-from agents.exceptions import Permanent, Retry, StepFailed, describe, is_permanent
+from agents.exceptions import Permanent, Retry, SessionBusy, StepFailed, describe, is_permanent
 from agents.guards.network import network_refused
 from agents.guards.storable import shown, storable
 from agents.journal.canonical import as_read
@@ -30,6 +31,7 @@ from agents.journal.protocol import (
     Ended,
     Kind,
     Place,
+    SessionRequest,
     StepRequest,
     WaitRequest,
     fitting,
@@ -87,6 +89,7 @@ class Journal:
         self.places = Places()
         self.pending: list[StepEntry] = []  # values that are not committed yet
         self.end: Interrupted | None = None  # once set, the body may not go on
+        self.session = ""  # that the run holds
         self.lock = threading.RLock()
 
     # What the body sees
@@ -222,6 +225,32 @@ class Journal:
                 ends = self._value(f"{RESULTS}{key}", known.is_keyed, known.ends)
             return [Ended(**end) for end in ends]
         return came
+
+    def hold(self, session: str, call: str) -> None:
+        """Hold a session for the turn of this call; wait for it where another run holds it. SessionBusy: it waited too long."""
+        if self.session:
+            raise Permanent(
+                f"run.llm(session={session!r}) while another call takes a turn in session {self.session!r}: a run takes one turn "
+                "at a time; await the other call first"
+            )
+        for number in count(1):
+            try:
+                busy = self.store.hold(session)
+            except Exception as error:
+                self._lost(error)
+            if busy is None:
+                self.session = session
+                return
+            place = Place(name="session", key=fitting(f"{number} {call}", "session"))
+            request = SessionRequest(place=place, session=session, reason=busy.reason, timeout=busy.at_most)
+            if self.wait(request) is EXPIRED:
+                raise SessionBusy(f"{busy.reason}; this run has waited for {in_words(busy.at_most)}")
+
+    def let_go(self) -> None:
+        """The turn is over: another run may take the next one."""
+        session, self.session = self.session, ""
+        if session:
+            self.store.let_go(session)
 
     def require_wanted(self) -> None:
         """Before something that costs: may the run go on?"""

@@ -13,6 +13,7 @@ from agents.journal.protocol import (
     ChildrenRequest,
     EventRequest,
     Kind,
+    SessionRequest,
     TimeRequest,
     WaitRequest,
 )
@@ -120,3 +121,5 @@ def sought_by(request: WaitRequest) -> tuple[str, ...]:
             return ("children", *map(str, request.children))
         case BudgetRequest():
             return ("budget",)
+        case SessionRequest():
+            return ("session",)

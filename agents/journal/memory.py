@@ -50,6 +50,7 @@ class MemoryStore(Store):
         self.steps: dict[str, RecordedStep] = steps
         self.waits: dict[str, RecordedWait] = waits
         self.left = Effects()  # of the steps that ran
+        self.is_writing = False  # on its own account
         self._outside = Nesting()
 
     @contextmanager
@@ -58,10 +59,12 @@ class MemoryStore(Store):
             yield
 
     def write(self, entries: Sequence[StepEntry], effects: Effects) -> bool:
-        from agents.models import taint_values
+        from agents.models import taint_written
 
         check_effects(effects)
-        taint_values(self.agent, effects.tainted_values)
+        self.is_writing = True
+        taint_written(self.agent, **effects.tainted)
+        self.is_writing = False
         self.left.extend(effects)
         self.steps.update({entry.key: _recorded(entry) for entry in entries})
         return False

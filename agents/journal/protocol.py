@@ -121,7 +121,17 @@ class BudgetRequest:
     until: datetime | None = None
 
 
-WaitRequest = TimeRequest | EventRequest | ApprovalRequest | ChildrenRequest | BudgetRequest
+@dataclass(frozen=True, kw_only=True)
+class SessionRequest:
+    """Wait until no other run takes a turn in this session."""
+
+    place: Place
+    session: str
+    reason: str
+    timeout: timedelta
+
+
+WaitRequest = TimeRequest | EventRequest | ApprovalRequest | ChildrenRequest | BudgetRequest | SessionRequest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,8 @@ one of tests, `runs.shadow.store` the one of shadow runs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Protocol
 
 from agents.effects import Effects
@@ -10,6 +12,14 @@ from agents.journal.budget import UNLIMITED, Cost, Limits, Refusal
 from agents.journal.ends import Interrupted
 from agents.journal.entries import NewWait, RecordedStep, RecordedWait, StepEntry
 from agents.journal.protocol import StepRequest, WaitRequest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Busy:
+    """Another run holds the session, or is next; wait for it at most so long."""
+
+    reason: str
+    at_most: timedelta
 
 
 class Store(Protocol):
@@ -20,6 +30,7 @@ class Store(Protocol):
     max_entries: int
     is_binding: bool = True  # the body must ask for the recorded entries in their order
     is_tainted: bool = False  # the body has seen untrusted data; the next commit says so of its run
+    keeps_turns: bool = True  # the turns of sessions are written
 
     steps: Mapping[str, RecordedStep]
     waits: Mapping[str, RecordedWait]
@@ -88,6 +99,14 @@ class Store(Protocol):
 
     def give_back(self, key: str) -> None:
         """Free what is set aside for a step: it failed at no cost."""
+        return None
+
+    def hold(self, session: str) -> Busy | None:
+        """Hold the session for a turn, until `let_go`; or why that has to wait."""
+        return None
+
+    def let_go(self, session: str) -> None:
+        """The turn is over. Within a transaction: once that is committed."""
         return None
 
     def answer(self, wait: NewWait) -> "RecordedWait | Interrupted | None":

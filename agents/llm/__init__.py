@@ -3,6 +3,7 @@
 Reading order:
 - `call`: one call of `run.llm`, from the prompt to the result.
 - `durability`: each model request and tool call becomes a step of the run's journal.
+- `turn`: a call as a turn in a named session.
 - `prompts`: what a request says to the model, kept with its step for the transcript.
 - `models`: which model serves an agent, by its own choice or by WAKEFUL_MODEL. `builtin` is the model of the demo.
 - `tools`: what a tool says of itself (effect, dangerous) and who may use it.

@@ -3,41 +3,51 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from secrets import token_hex
 from typing import Any, Literal, TypedDict
 from uuid import UUID
 
 from asgiref.sync import async_to_sync
 from pydantic_ai import Agent, UsageLimits
+from pydantic_ai.capabilities import ReinjectSystemPrompt
 from pydantic_ai.durable_exec import replay_scope
 from pydantic_ai.messages import ModelMessage, UserContent
+from pydantic_ai.models import Model
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.settings import ModelSettings
 
 from agents.exceptions import Permanent
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread
 from agents.journal.engine import Journal
-from agents.journal.protocol import Answer, Place
+from agents.journal.protocol import Answer, Effect, Place
 from agents.llm import secrets
 from agents.llm.approvals import Approver
 from agents.llm.durability import Durability, StepBackend
 from agents.llm.main_thread import MainThread
 from agents.llm.models import model_for
 from agents.llm.stand_in import asking
+from agents.llm.turn import Turn
 from agents.llm.untrusted import fenced
 from agents.telemetry import instrumentation
 from agents.tool_cap import narrowed
 
 Prompt = str | Sequence[UserContent] | None
+SUMMARISE = """\
+You shorten a conversation of agents that goes on later. Write what the next turns need: facts, decisions, open questions, what \
+people were told and asked for. Leave out greetings and what no longer matters. At most 300 words, as plain text."""
 
 
 class LlmOptions(TypedDict, total=False):
-    """Besides `tools` (the names of those that this call may use) and `llm_in_flight` ("repeat", or "park": a request that
-    was in flight at a crash is not made again, a person decides), options of `pydantic_ai.Agent.run`."""
+    """Besides `tools` (the names of those that this call may use), `session` (the name of the conversation that the call goes
+    on with; default: a fresh one) and `llm_in_flight` ("repeat", or "park": a request that was in flight at a crash is not
+    made again, a person decides), options of `pydantic_ai.Agent.run`."""
 
     tools: Sequence[str] | None
+    session: str | None
     llm_in_flight: Literal["repeat", "park"]
     output_type: Any
     message_history: Sequence[ModelMessage] | None
@@ -76,6 +86,9 @@ class LlmCall:
         """Run the LLM agent to its result; what the journal has of it is neither asked nor paid again."""
         given: dict[str, Any] = dict(options)
         tools, in_flight = given.pop("tools", None), given.pop("llm_in_flight", "repeat")
+        session = given.pop("session", None)
+        if session is not None and (prompt is None or given.get("message_history") is not None):
+            raise Permanent("run.llm: session= needs a prompt, and is the history itself: leave out message_history")
         if in_flight not in ("repeat", "park"):
             raise Permanent(f'run.llm: llm_in_flight {in_flight!r} is not "repeat" or "park"')
         if untrusted is not None and not isinstance(prompt, str):
@@ -91,6 +104,7 @@ class LlmCall:
                 "model": model.model_id,
                 "prompt": prompt if isinstance(prompt, str) else None,
                 "untrusted": untrusted is not None,
+                **({"session": session} if session is not None else {}),
             },
             kind="llm",
         )
@@ -100,8 +114,37 @@ class LlmCall:
             self._context.taint()
         if untrusted is not None:
             prompt = fenced(str(prompt), untrusted, opening["mark"])
+        context = self._context
+        turn = None
+        if session is not None:
+            whose: Any = {"agent": context.agent, "run_id": context.run_id}
+            turn = Turn(session, self._steps, call=place, **whose, taint=context.taint)
+        async with turn.given_up_by_failure() if turn else nullcontext():
+            past = await turn.begin(partial(self._summarise, place)) if turn else None
+            if past is not None:
+                given["message_history"] = past
+                # The history has no system prompts, so that each agent speaks with its own.
+                given["capabilities"] = [ReinjectSystemPrompt(), *(given.get("capabilities") or ())]
+            effect: Effect = "at_most_once" if in_flight == "park" else "idempotent"
+            backend = StepBackend(place, self._name, self._steps, effect, past)
+            durability = self._durability(place, opening["began"], model, backend, narrowed(context.tools, tools))
+            given["capabilities"] = [*(given.get("capabilities") or ()), *instrumentation(), durability]
+            with (
+                replay_scope(),
+                self._agent.override(model=model),
+                Agent.using_thread_executor(MainThread()),
+                asking(),
+            ):
+                async with model:
+                    result: AgentRunResult[Any] = await self._agent.run(prompt, deps=deps, infer_name=False, **given)
+            if turn:
+                await turn.record(result.new_messages(), context.is_tainted)
+            return result
+
+    def _durability(
+        self, place: str, began: str, model: Model, backend: StepBackend, tools: frozenset[str] | None
+    ) -> Durability:
         store = self._steps.journal.store
-        backend = StepBackend(place, self._name, self._steps, "at_most_once" if in_flight == "park" else "idempotent")
         approver = Approver(
             self._context.agent,
             place,
@@ -110,27 +153,26 @@ class LlmCall:
             was_asked=lambda key: f"approval:{key}" in store.waits,
             was_made=backend.was_made,
         )
-        durability = Durability(
+        return Durability(
             model=model,
             call=place,
-            began=datetime.fromisoformat(opening["began"]),
+            began=datetime.fromisoformat(began),
             run_id=str(self._context.run_id),
             agent_name=self._name,
             backend=backend,
             approver=approver,
-            tools=narrowed(self._context.tools, tools),
+            tools=tools,
             taint=self._context.taint,
         )
-        given["capabilities"] = [*(given.get("capabilities") or ()), *instrumentation(), durability]
-        with (
-            replay_scope(),
-            self._agent.override(model=model),
-            Agent.using_thread_executor(MainThread()),
-            asking(),
-        ):
-            async with model:
-                result: AgentRunResult[Any] = await self._agent.run(prompt, deps=deps, infer_name=False, **given)
-                return result
+
+    async def _summarise(self, place: str, text: str, is_tainted: bool) -> str:
+        """Ask the agent's own model for a summary of old turns, in steps of its own."""
+        writer: Agent[None, str] = Agent(
+            self._agent.model, name="summary", instructions=SUMMARISE, defer_model_check=True
+        )
+        call = LlmCall(self._steps, self._context, writer, key=place)
+        prompt = "Summarise this conversation." if is_tainted else f"Summarise this conversation.\n\n{text}"
+        return str((await call.run(prompt, text if is_tainted else None, None, {})).output)
 
 
 def run_sync(

@@ -3,7 +3,7 @@ tools is a step. A replay is handed what is recorded, so it pays for nothing and
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -34,7 +34,7 @@ from pydantic_ai.durable_exec import (
     record_durable_unit,
 )
 from pydantic_ai.exceptions import ModelRetry, ToolFailed, ToolFailedError, ToolRetryError
-from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.messages import ModelMessage, ToolCallPart
 from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
@@ -79,12 +79,19 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
     """Hands each unit of an LLM agent to the journal. What a request to a model gave is recorded beside the fingerprint of
     its prompt."""
 
-    def __init__(self, call: str, agent_name: str, steps: ConcurrentSteps, model_effect: Effect) -> None:
+    def __init__(
+        self,
+        call: str,
+        agent_name: str,
+        steps: ConcurrentSteps,
+        model_effect: Effect,
+        session: Sequence[ModelMessage] | None = None,
+    ) -> None:
         super().__init__(agent_name=agent_name, config=UnitConfig(model_effect))
         self._call = call
         self._steps = steps
         self._numbers: dict[str, int] = {}
-        self._prompts = Prompts()
+        self._prompts = Prompts(session)
         self._drifted: list[str] = []
 
     async def execute(

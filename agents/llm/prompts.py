@@ -27,9 +27,11 @@ NOT_KEPT = frozenset({"extra_headers", "extra_body", "timeout"})
 
 
 class Prompts:
-    """The requests of one call, in their order. Each is kept as what it adds to the one before."""
+    """The requests of one call, in their order. Each is kept as what it adds to the one before. The history of a named session
+    is not kept: the session has it."""
 
-    def __init__(self) -> None:
+    def __init__(self, session: Sequence[ModelMessage] | None = None) -> None:
+        self._session = session
         self.journaled: set[tuple[str, str]] = set()  # calls (tool, id) whose results their own steps keep
         self._messages = 0
         self._fingerprint = ""
@@ -49,7 +51,9 @@ class Prompts:
             "settings": {name: value for name, value in (settings or {}).items() if name not in NOT_KEPT},
         }
         parts = [part for message in messages[begins:] for part in _parts(message)]
-        if not self._messages:
+        if not self._messages and self._session is not None:
+            parts = _behind(self._session, parts)
+        elif not self._messages:
             _mark_history(messages, parts)
         self._messages = len(messages)
         kept = [part for part in parts if (part.get("tool"), part.get("call")) not in self.journaled]
@@ -65,6 +69,14 @@ class Prompts:
 def _mark_history(messages: Sequence[ModelMessage], parts: list[dict[str, Any]]) -> None:
     for part in parts[: sum(len(list(_parts(message))) for message in messages[:-1])]:
         part["history"] = True
+
+
+def _behind(session: Sequence[ModelMessage], parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The parts after those of the session. System prompts, which stand before them, are the agent's own. Counted by parts:
+    messages on the border are merged."""
+    own = [part for part in parts if part["kind"] == "system"]
+    others = [part for part in parts if part["kind"] != "system"]
+    return [*own, *others[sum(len(list(_parts(message))) for message in session) :]]
 
 
 def _instructions(messages: Sequence[ModelMessage], parameters: ModelRequestParameters) -> str:

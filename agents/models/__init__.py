@@ -1,4 +1,16 @@
 from .checklist import Checklist, ChecklistItem, ChecklistRevision
-from .state import AgentState, taint_values
+from .memory import MemoryNote
+from .session import Session, SessionTurn
+from .state import AgentState
+from .taint import taint_written
 
-__all__ = ["AgentState", "Checklist", "ChecklistItem", "ChecklistRevision", "taint_values"]
+__all__ = [
+    "AgentState",
+    "Checklist",
+    "ChecklistItem",
+    "ChecklistRevision",
+    "MemoryNote",
+    "Session",
+    "SessionTurn",
+    "taint_written",
+]

@@ -1,5 +1,3 @@
-from collections.abc import Sequence
-
 from django.db import models
 from django.db.models.functions import Now
 
@@ -19,9 +17,3 @@ class AgentState(models.Model):
 
     def __str__(self) -> str:
         return f"{self.agent}.{self.name}"
-
-
-def taint_values(agent: str, names: Sequence[str]) -> None:
-    """Call in the transaction that wrote the values."""
-    if names:
-        AgentState.objects.filter(agent=agent, name__in=names).update(is_tainted=True)

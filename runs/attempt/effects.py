@@ -7,7 +7,7 @@ from typing import Any
 
 from agents.effects import Effects, Emission, ItemLook, Pace, Standing, Wake
 from agents.guards.storable import storable
-from agents.models import taint_values
+from agents.models import taint_written
 from runs.attempt.children import enqueue_children, runs_of
 from runs.claim import Claim
 from runs.incidents.items import LOOKED_AT
@@ -36,7 +36,7 @@ def rows_of(claim: Claim, effects: Effects) -> Rows:
     if effects.wakes or effects.standings or effects.paces:
         ports.check_ahead(claim.trigger_id, effects)
     enqueue_children(claim, effects.children)
-    taint_values(claim.agent, effects.tainted_values)
+    taint_written(claim.agent, **effects.tainted)
     return Rows(
         outbound=[
             *(emitted(claim, emission) for emission in effects.emissions),

@@ -11,7 +11,14 @@ from uuid_utils.compat import uuid7
 from agents.exceptions import describe
 from agents.journal.ends import Lost, Parked, Released, TriedAgain, Waiting
 from agents.journal.entries import NewWait
-from agents.journal.protocol import ApprovalRequest, BudgetRequest, ChildrenRequest, EventRequest, TimeRequest
+from agents.journal.protocol import (
+    ApprovalRequest,
+    BudgetRequest,
+    ChildrenRequest,
+    EventRequest,
+    SessionRequest,
+    TimeRequest,
+)
 from runs.attempt.failure import outcome_of
 from runs.budgets.wake import asked_of
 from runs.claim import Claim
@@ -111,6 +118,9 @@ def _entry(wait: NewWait) -> WaitEntry:
             return WaitEntry(kind=Wait.Kind.CHILDREN, duration=request.timeout, children=request.children, **place)
         case BudgetRequest() as request:
             return WaitEntry(kind=Wait.Kind.BUDGET, until=request.until, asked=asked_of(request), **place)
+        case SessionRequest() as request:
+            asked = {"session": request.session, "reason": request.reason}
+            return WaitEntry(kind=Wait.Kind.SESSION, duration=request.timeout, asked=asked, **place)
 
 
 def _asked(wait: WaitEntry, claim: Claim, *, is_new: bool) -> Sequence[NoticeRow]:

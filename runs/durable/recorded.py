@@ -60,6 +60,8 @@ class RecordedWait:
                 return ("children", *map(str, self.children))
             case Wait.Kind.BUDGET:
                 return ("budget",)
+            case Wait.Kind.SESSION:
+                return ("session",)
         return ("time",)
 
     @property

@@ -12,7 +12,8 @@ from agents.effects import Effects
 from agents.journal.budget import Cost, Limits, Refusal
 from agents.journal.ends import Interrupted, Lost
 from agents.journal.entries import RecordedStep, StepEntry
-from agents.journal.store import Store
+from agents.journal.store import Busy, Store
+from runs import sessions
 from runs.attempt.clean_session import reset_settings
 from runs.attempt.deadline import seconds_left, step_deadline
 from runs.attempt.effects import rows_of
@@ -118,6 +119,12 @@ class DatabaseStore(Store):
     def give_back(self, key: str) -> None:
         if self.reservations.give_back(key):
             wake.look_after_step()
+
+    def hold(self, session: str) -> Busy | None:
+        return sessions.hold(self.claim, session)
+
+    def let_go(self, session: str) -> None:
+        sessions.let_go(self.claim, session)
 
     def is_wanted_back(self) -> bool:
         return progress.is_wanted_back(self.claim)

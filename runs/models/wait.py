@@ -15,6 +15,7 @@ class Wait(models.Model):
         APPROVAL = "approval"
         CHILDREN = "children"
         BUDGET = "budget"
+        SESSION = "session"
 
     class Status(models.TextChoices):
         OPEN = "open"
@@ -42,7 +43,8 @@ class Wait(models.Model):
     look_error = models.TextField(db_default="", help_text="why the last of them failed")
     asked = models.JSONField(
         null=True,
-        help_text="of a wait for budget: what the step may cost at most, and the budget that has no room for it",
+        help_text="of a wait for budget: what the step may cost at most, and the budget that has no room for it; of a wait "
+        "for a session: its name, and who held it",
     )
     created_at = models.DateTimeField(db_default=Now())
     ended_at = models.DateTimeField(null=True)
@@ -52,7 +54,8 @@ class Wait(models.Model):
             models.UniqueConstraint(fields=["run", "key"], name="wait_once"),
             models.UniqueConstraint(fields=["run"], name="wait_one_open", condition=Q(status="open")),
             models.CheckConstraint(
-                name="wait_kind_known", condition=Q(kind__in=["time", "event", "approval", "children", "budget"])
+                name="wait_kind_known",
+                condition=Q(kind__in=["time", "event", "approval", "children", "budget", "session"]),
             ),
             models.CheckConstraint(
                 name="wait_ended_has_time",
@@ -75,6 +78,7 @@ class Wait(models.Model):
             ),
             models.Index(fields=["id"], name="wait_for_approval", condition=Q(status="open", kind="approval")),
             models.Index(fields=["id"], name="wait_for_budget", condition=Q(status="open", kind="budget")),
+            models.Index(fields=["id"], name="wait_for_session", condition=Q(status="open", kind="session")),
             models.Index(fields=["event_id"], name="wait_by_event", condition=Q(event_id__isnull=False)),
         ]
 

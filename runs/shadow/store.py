@@ -24,6 +24,7 @@ from agents.journal.protocol import (
     BudgetRequest,
     ChildrenRequest,
     EventRequest,
+    SessionRequest,
     StepRequest,
     TimeRequest,
     WaitRequest,
@@ -37,7 +38,7 @@ from runs.db.sql import execute
 from runs.durable import recorded
 from runs.models import Step
 
-STATES = "state "  # prefix of the names of values read from the agent's state
+READ_NOW = ("state ", "note ", "notes#")  # prefixes of the names of values read from the agent's state and memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +71,7 @@ class Stopped(Interrupted):
 
 class ShadowStore(Store):
     is_binding = False  # today's code may ask for other things, in another order
+    keeps_turns = False  # nor does it hold a session
 
     def __init__(self, claim: Claim, origin: UUID | None) -> None:
         steps, waits = recorded.read(origin) if origin else ([], [])
@@ -101,8 +103,8 @@ class ShadowStore(Store):
 
     def value(self, key: str) -> RecordedStep | None:
         known = self.steps.get(key)
-        # The agent's state is read now, because steps of this shadow run write it.
-        if known and (known.effect != Step.Effect.VALUE or key.startswith(STATES)):
+        # The agent's state and memory are read now, because steps of this shadow run write them.
+        if known and (known.effect != Step.Effect.VALUE or key.startswith(READ_NOW)):
             known = None
         if not key.startswith(RESULTS):
             self._note(key, "value", "journal" if known else "drawn")
@@ -242,6 +244,8 @@ def wanted(request: WaitRequest) -> str:
             return f"{len(request.children)} child runs{_at_most(request.timeout)}"
         case BudgetRequest():
             return f"room in the {request.reason}"
+        case SessionRequest():
+            return f"session {request.session}"
 
 
 def _asked(request: WaitRequest) -> Any:

@@ -43,7 +43,7 @@ class WaitEntry:
     event_source: str = ""
     match: Mapping[str, Any] | None = None
     children: Sequence[UUID] = ()
-    asked: Mapping[str, Any] | None = None  # of a wait for budget
+    asked: Mapping[str, Any] | None = None  # of a wait for budget or a session
     approval: ApprovalEntry | None = None
 
 

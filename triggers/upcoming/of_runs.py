@@ -99,6 +99,8 @@ def _waited_for(wait: Wait) -> str:
             return f"its wait for {len(wait.children)} children times out"
         case Wait.Kind.BUDGET:
             return "the next window of its budget begins"
+        case Wait.Kind.SESSION:
+            return f"its wait for session {(wait.asked or {}).get('session', '')} times out"
     what = f"signal {(wait.match or {}).get('name')}" if wait.event_type == SIGNAL else wait.event_type
     return f"its wait for {what} times out"
 

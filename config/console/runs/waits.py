@@ -60,6 +60,8 @@ def _what(wait: Wait, still_running: int | None) -> str | SafeString:
             return _children(len(wait.children), still_running)
         case Wait.Kind.BUDGET:
             return format_html("budget: {}", (wait.asked or {}).get("budget", ""))
+        case Wait.Kind.SESSION:
+            return format_html("session <code>{}</code>", (wait.asked or {}).get("session", ""))
     if wait.event_type == SIGNAL:
         return format_html("signal <code>{}</code>", (wait.match or {}).get("name", ""))
     source = source_in(wait.match_shape)

@@ -1,0 +1,117 @@
+"""The history of a session. Writing is for the run that holds the session, in the transaction of a step."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from agents.guards.storable import storable
+from agents.models import Session, SessionTurn
+from agents.sessions.messages import as_text, loaded
+from agents.sessions.size import surplus
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage
+
+SUMMARY_LENGTH = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """What a run is given of the turns before its own."""
+
+    summary: str
+    is_summary_tainted: bool
+    messages: "Sequence[ModelMessage]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surplus:
+    """The turns up to number `through` are too many. `text` is what a model is to summarise: the summary so far and those
+    turns; None where they are dropped."""
+
+    through: int
+    text: str | None
+    is_tainted: bool
+
+
+def newest(session: str) -> dict[str, Any]:
+    """The number of its newest turn, and whether a run that reads it is tainted."""
+    known = Session.objects.filter(name=session).first()
+    if known is None:
+        return {"through": 0, "is_tainted": False}
+    given = known.turns.filter(messages__isnull=False, is_tainted=True)
+    is_tainted = given.exists() or (bool(known.summary) and known.is_summary_tainted)
+    return {"through": known.last_number, "is_tainted": is_tainted}
+
+
+def read(session: str, through: int) -> History:
+    """The summary, and the turns up to this number."""
+    known = Session.objects.filter(name=session).first()
+    if known is None:
+        return History(summary="", is_summary_tainted=False, messages=[])
+    turns = known.turns.filter(messages__isnull=False, number__lte=through).values_list("messages", flat=True)
+    return History(
+        summary=known.summary,
+        is_summary_tainted=known.is_summary_tainted,
+        messages=[message for stored in turns for message in loaded(stored or ())],
+    )
+
+
+def surplus_of(session: str) -> Surplus | None:
+    """What must be taken out before the next turn. Where a model summarises, it is half of what may stay, so that it is not
+    asked at each turn."""
+    known = Session.objects.filter(name=session).first()
+    if known is None:
+        return None
+    turns = list(known.turns.filter(messages__isnull=False).values_list("number", "characters"))
+    sizes = [characters for _, characters in turns]
+    count = surplus(sizes, known.most_turns, known.most_characters)
+    if not count:
+        return None
+    if known.overflow == Session.Overflow.DROP:
+        return Surplus(through=turns[count - 1][0], text=None, is_tainted=False)
+    count = surplus(sizes, known.most_turns // 2 or 1, known.most_characters // 2)
+    going = known.turns.filter(messages__isnull=False, number__lte=turns[count - 1][0])
+    before = [f"Summary so far: {known.summary}"] if known.summary else []
+    text = "\n\n".join([*before, *(as_text(turn.messages or ()) for turn in going)])
+    return Surplus(
+        through=turns[count - 1][0],
+        text=text[: known.most_characters],
+        is_tainted=(bool(before) and known.is_summary_tainted) or any(turn.is_tainted for turn in going),
+    )
+
+
+def take_out(session: str, going: Surplus, summary: str | None) -> None:
+    """Take the surplus out of what runs are given; with a summary, that is what is left of it."""
+    known = _locked(session)
+    turns = known.turns.filter(messages__isnull=False, number__lte=going.through)
+    turns.update(messages=None, characters=0, is_summarised=summary is not None)
+    if summary is not None:
+        known.summary = storable(summary, "the summary of a session")[:SUMMARY_LENGTH]
+        known.is_summary_tainted = going.is_tainted
+        known.save(update_fields=["summary", "is_summary_tainted"])
+
+
+def append(session: str, messages: Sequence[dict[str, Any]], *, run_id: UUID, agent: str, is_tainted: bool) -> int:
+    """Write a turn; return its number."""
+    known = _locked(session)
+    known.last_number += 1
+    known.save(update_fields=["last_number"])
+    stored = storable(list(messages), "the turn of a session")
+    SessionTurn.objects.create(
+        session=known,
+        number=known.last_number,
+        run_id=run_id,
+        agent=agent,
+        messages=stored,
+        characters=len(json.dumps(stored, ensure_ascii=False)),
+        is_tainted=is_tainted,
+    )
+    return known.last_number
+
+
+def _locked(session: str) -> Session:
+    Session.objects.get_or_create(name=session)
+    return Session.objects.select_for_update(no_key=True).get(name=session)
