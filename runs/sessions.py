@@ -58,7 +58,6 @@ def hold(claim: Claim, session: str) -> Busy | None:
             return None
         if busy := _busy(session, holder) or _behind(session, claim):
             return busy
-        execute(CREATE, {"name": session})
         if not execute(TAKE, _fence(claim, session)):
             raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
         failpoint("before_hold_commit")
@@ -106,8 +105,13 @@ def _fence(claim: Claim, session: str) -> dict[str, Any]:
 
 
 def _locked(session: str) -> UUID | None:
+    """Lock the session, which is made where there is none; who holds it."""
     found = fetch_column(LOCK, {"name": session})
-    return found[0] if found else None
+    if not found:
+        execute(CREATE, {"name": session})
+        found = fetch_column(LOCK, {"name": session})  # another run may have made and taken it first
+    holder: UUID | None = found[0]
+    return holder
 
 
 def _busy(session: str, holder: UUID | None) -> Busy | None:

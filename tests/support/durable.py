@@ -11,7 +11,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from agents import Agent, registry
-from runs import outbox, timers, waits
+from runs import outbox, sessions, timers, waits
 from runs.claim import Claim, claim_next
 from runs.db.sql import execute as execute_sql
 from runs.executor import execute
@@ -65,7 +65,7 @@ class Lab:
 
     def look(self) -> bool:
         done = dispatch(Rules()).dispatched + timers.wake_due(100) + waits.end_due(100) + outbox.deliver_inside(100)
-        return bool(done)
+        return bool(done + sessions.hand_over_free())
 
     def later(self, run: Run) -> Run:
         """What it waits for by time is due, and so is its backoff."""

@@ -1,0 +1,305 @@
+"""One run at a time takes a turn in a session. The others wait in a row, without a worker, and a run that has ended holds nothing."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.models import F
+
+from agents import AgentRun, AsyncAgentRun, Permanent
+from agents.models import Session
+from runs import executor, sessions, timers
+from runs.actions.approve import decide
+from runs.actions.cancel import cancel
+from runs.actions.requeue import requeue
+from runs.actions.resolve import resolve
+from runs.chores import Chores
+from runs.claim import Claim
+from runs.durable.store import DatabaseStore
+from runs.exceptions import RunLost
+from runs.models import Approval, Run, Step, Wait
+from runs.states import FINISHED
+from tests.support.conversing import Listener, turns
+from tests.support.durable import Lab, lab
+from tests.support.runs import make_run
+from tests.support.triggers import make_event, make_trigger
+from triggers.dispatch.shadow import shadow_event
+
+pytestmark = pytest.mark.django_db(transaction=True)
+__all__ = ["lab"]
+
+
+class Died(BaseException):
+    pass
+
+
+@pytest.fixture
+def listener() -> Listener:
+    return Listener()
+
+
+def says(listener: Listener, *prompts: str, asks: bool = False) -> Callable[[AgentRun], list[str]]:
+    def body(run: AgentRun) -> list[str]:
+        llm = listener.agent(asks=asks)
+        return [str(run.llm(llm, prompt, session="ops").output) for prompt in prompts]
+
+    return body
+
+
+def start(lab: Lab, name: str, body: Callable[..., Any], **policy: Any) -> Run:
+    """A run of an agent of this name, which is ready."""
+    lab.declare(body, name)
+    return make_run(event_id=make_event().id, trigger=name, policy={"retries": 0, "durable": True, **policy})
+
+
+def holding(lab: Lab, listener: Listener, name: str = "first") -> Run:
+    """A run that waits for a person in the middle of its turn."""
+    run = lab.go_on(start(lab, name, says(listener, "look one", asks=True)))
+    assert (run.status, Session.objects.get().run_id) == ("waiting", run.id)
+    return run
+
+
+def approve(run: Run) -> None:
+    decide(Approval.objects.get(wait__run=run).pk, decision="approve", by="test")
+
+
+def work(lab: Lab) -> None:
+    """What workers do, without a dispatcher."""
+    while lab.claim_and_execute():
+        pass
+
+
+def again(run: Run) -> Run:
+    return Run.objects.get(pk=run.pk)
+
+
+def test_a_turn_frees_the_session_in_its_own_commit(lab: Lab, listener: Listener) -> None:
+    run = lab.go_on(start(lab, "first", says(listener, "one", "two")))
+
+    assert run.result == ["re: one", "re: two"]
+    assert Session.objects.get().run_id is None
+    assert [turn.run_id for turn in turns()] == [run.id, run.id]
+    entries = Step.objects.filter(run=run, key__endswith=":turn").order_by("position")
+    assert [(entry.effect, entry.output) for entry in entries] == [("transactional", 1), ("transactional", 2)]
+    assert "re: one" not in str(list(Step.objects.filter(key="llm talker#2:request 1").values_list("arguments")))
+
+
+def test_a_second_run_waits_without_a_worker_until_the_turn_is_recorded(lab: Lab, listener: Listener) -> None:
+    first = holding(lab, listener)
+    second = lab.go_on(start(lab, "second", says(listener, "two")))
+
+    wait = Wait.objects.get(run=second)
+    assert (second.status, wait.kind, wait.status) == ("waiting", "session", "open")
+    assert second.status_reason == f"session 'ops' is held by run {first.id} of agent 'first', which is waiting"
+    assert wait.due_at is not None
+
+    approve(first)
+    lab.go_on(first)
+
+    assert (again(first).status, again(second).status) == ("succeeded", "succeeded")
+    assert listener.heard[-1][:1] == ["> look one"] and listener.heard[-1][-1] == "> two"
+    assert [turn.run_id for turn in turns()] == [first.id, second.id]
+
+
+def test_those_who_wait_have_their_turn_in_the_order_in_which_they_came(lab: Lab, listener: Listener) -> None:
+    first = holding(lab, listener)
+    others = [lab.go_on(start(lab, f"r{number}", says(listener, f"{number}"))) for number in range(3)]
+
+    approve(first)
+    lab.go_on(first)
+
+    assert [turn.run_id for turn in turns()] == [first.id, *(other.id for other in others)]
+
+
+def test_a_run_that_comes_while_the_session_changes_hands_waits_behind_the_others(
+    lab: Lab, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = holding(lab, listener)
+    second = lab.go_on(start(lab, "second", says(listener, "two")))
+    # The process of the first dies after the commit of its turn.
+    monkeypatch.setattr(sessions, "_hand_over_after_commit", lambda session: None)
+    approve(first)
+    work(lab)
+    assert (again(first).status, again(second).status) == ("succeeded", "waiting")
+
+    third = start(lab, "third", says(listener, "three"))
+    work(lab)
+    assert again(third).status == "waiting"
+
+    lab.go_on(third)
+    assert [turn.run_id for turn in turns()] == [first.id, second.id, third.id]
+
+
+def fails(run: AgentRun) -> None:
+    raise RuntimeError("no")
+
+
+def ends_by_cancel(lab: Lab, run: Run) -> None:
+    cancel(run.id, by="test")
+
+
+def ends_by_failure(lab: Lab, run: Run) -> None:
+    lab.declare(fails, run.agent)
+    approve(run)
+
+
+def ends_by_a_person(lab: Lab, run: Run) -> None:
+    lab.declare(lambda run: run.sleep(1), run.agent)
+    approve(run)
+    work(lab)
+    assert again(run).status == "uncertain"
+    assert not timers.look().free_session  # parked, it is live
+    resolve(run.id, outcome="fail", by="test")
+
+
+@pytest.mark.parametrize("end", [ends_by_cancel, ends_by_failure, ends_by_a_person])
+def test_a_run_that_has_ended_without_its_turn_holds_nothing(
+    lab: Lab, listener: Listener, end: Callable[[Lab, Run], None]
+) -> None:
+    first = holding(lab, listener)
+    second = lab.go_on(start(lab, "second", says(listener, "two")))
+    assert not timers.look().free_session
+
+    end(lab, first)
+    work(lab)
+    look = timers.look()
+    handed_over = [chore.do(look) for chore in Chores() if chore.name == "hand over sessions" and chore.is_due(look)]
+
+    assert again(first).status in FINISHED
+    assert handed_over == [1]
+    assert Session.objects.get().run_id == second.id
+    assert lab.go_on(second).status == "succeeded"
+    assert listener.heard[-1] == ["> two"]
+
+
+def test_a_session_that_is_let_go_while_a_run_begins_to_wait_is_not_missed(
+    lab: Lab, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = holding(lab, listener)
+    record = executor.record
+
+    def meanwhile(claim: Claim, outcome: Any) -> None:
+        if outcome.wait and outcome.wait.kind == "session":
+            cancel(first.id, by="test")
+        record(claim, outcome)
+
+    monkeypatch.setattr(executor, "record", meanwhile)
+    second = start(lab, "second", says(listener, "two"))
+    lab.claim_and_execute()
+
+    assert again(second).status == "queued"
+    assert lab.go_on(second).status == "succeeded"
+
+
+def test_a_wait_for_a_session_is_bounded(lab: Lab, listener: Listener, settings: Any) -> None:
+    settings.WAKEFUL_SESSION_WAIT = timedelta(hours=2)
+    first = holding(lab, listener)
+    second = lab.go_on(start(lab, "second", says(listener, "two")))
+
+    second = lab.later(second)
+
+    assert (second.status, Wait.objects.get(run=second).status) == ("failed", "expired")
+    assert "SessionBusy" in second.error and f"held by run {first.id}" in second.error and "2 h" in second.error
+
+    approve(first)
+    lab.go_on(first)
+    requeue(second.id, by="test")
+    assert lab.go_on(second).status == "succeeded"
+
+
+@pytest.mark.parametrize("entry", ["request 1", "turn"])
+def test_a_run_that_dies_over_its_turn_keeps_the_session_and_takes_it_once(
+    lab: Lab, listener: Listener, monkeypatch: pytest.MonkeyPatch, entry: str
+) -> None:
+    commit = DatabaseStore._write
+
+    def write(store: DatabaseStore, entries: Any, effects: Any) -> bool:
+        if any(one.key.endswith(entry) for one in entries):
+            raise Died
+        return commit(store, entries, effects)
+
+    def die(*given: Any) -> None:
+        raise Died
+
+    run = start(lab, "first", says(listener, "one"))
+    with monkeypatch.context() as patch:
+        patch.setattr(DatabaseStore, "_write", write)
+        patch.setattr(executor, "record", die)
+        with pytest.raises(Died):
+            lab.claim_and_execute()
+    Run.objects.filter(pk=run.pk).update(pid=-1)
+    second = start(lab, "second", says(listener, "two"))
+    work(lab)
+    assert again(second).status == "waiting"
+
+    lab.crash(run)
+
+    assert [turn.run_id for turn in turns()] == [run.id, second.id]
+    assert listener.heard[-1] == ["> one", "re: one", "> two"]
+
+
+def test_a_claim_that_has_lost_its_run_takes_and_frees_no_session(lab: Lab, listener: Listener) -> None:
+    run = start(lab, "first", says(listener, "one"))
+    lost = lab.claim()
+    assert lost
+    Run.objects.filter(pk=run.pk).update(epoch=lost.epoch + 1)
+
+    with pytest.raises(RunLost):
+        sessions.hold(lost, "ops")
+    Session.objects.create(name="ops", run_id=run.id)
+    with pytest.raises(Permanent):
+        sessions.let_go(lost, "ops")
+    assert Session.objects.get().run_id == run.id
+
+
+def test_of_runs_that_come_to_a_new_session_at_once_exactly_one_holds_it(lab: Lab, listener: Listener) -> None:
+    claims = []
+    for number in range(4):
+        start(lab, f"r{number}", says(listener, "one"))
+        claims.append(lab.claim())
+        Run.objects.filter(status="running").update(pid=F("pid") - 1)
+    barrier, held = threading.Barrier(len(claims)), []
+
+    def take(claim: Claim | None) -> None:
+        assert claim
+        connection.ensure_connection()
+        barrier.wait(timeout=10)
+        if sessions.hold(claim, "ops") is None:
+            held.append(claim.run_id)
+        connection.close()
+
+    threads = [threading.Thread(target=take, args=[claim]) for claim in claims]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert held == [Session.objects.get().run_id]
+
+
+def test_two_calls_side_by_side_in_a_run_keep_the_hold_of_the_first(lab: Lab, listener: Listener) -> None:
+    async def body(run: AsyncAgentRun) -> Any:
+        calls = [run.llm(listener.agent(), name, session="ops", key=name) for name in ("one", "two")]
+        return [type(end).__name__ for end in await asyncio.gather(*calls, return_exceptions=True)]
+
+    run = lab.go_on(start(lab, "first", body))
+
+    assert (run.status, run.result) == ("succeeded", ["AgentRunResult", "Permanent"])
+    assert len(turns()) == 1 and Session.objects.get().run_id is None
+
+
+def test_a_shadow_run_reads_the_history_and_takes_no_turn(lab: Lab, listener: Listener) -> None:
+    event, trigger = make_event(), make_trigger("durable")
+    lab.declare(says(listener, "one", "two"))
+    lab.go_on(make_run(event_id=event.id, trigger="durable", trigger_id=trigger.pk, policy={"durable": True}))
+    busy = holding(lab, listener)
+
+    tried = shadow_event(event, trigger, by="test")
+
+    assert (tried.outcome, tried.error, tried.result) == ("succeeds", "", ["re: one", "re: two"])
+    assert [turn.number for turn in turns()] == [1, 2]
+    assert Session.objects.get().run_id == busy.id
