@@ -72,7 +72,7 @@ class Memory(Revisions):
 
     def get(self, key: str) -> Note | None:
         """The note of this key; in a durable run the same on every replay."""
-        found = self._value(f"note {_key(key)}", lambda: self._found(key__exact=key))
+        found = self._value(f"note {checked_key(key)}", lambda: self._found(key__exact=key))
         self._revisions[key] = found[0]["revision"] if found else 0
         return self._read(found)[0] if found else None
 
@@ -85,9 +85,7 @@ class Memory(Revisions):
     def put(self, key: str, text: str, *, revision: int | None = None) -> int:
         """Write the note, and return its new revision. StateConflict (a retry): it does not have this `revision` (0: there is
         none yet); by default the one that this run has read, if it has. ValueError: it is too long, or there are too many."""
-        storable(text, f"note {_key(key)!r}")
-        if not text.strip() or len(text) > TEXT_LENGTH:
-            raise ValueError(f"note {key!r} has {len(text):,} characters; write 1 to {TEXT_LENGTH:,}")
+        checked_text(checked_key(key), text)
         seen = self._revisions.get(key) if revision is None else revision
         place = Place(name=f"put note {key}", is_numbered=True)
         written: int = self._leave(place, lambda step: self._write(key, storable(text, "a note"), seen))
@@ -96,7 +94,7 @@ class Memory(Revisions):
 
     def delete(self, key: str, *, revision: int | None = None) -> bool:
         """Delete the note; was there one? StateConflict (a retry): as for `put`."""
-        seen = self._revisions.get(_key(key)) if revision is None else revision
+        seen = self._revisions.get(checked_key(key)) if revision is None else revision
         place = Place(name=f"delete note {key}", is_numbered=True)
         gone: bool = self._leave(place, lambda step: self._delete(key, seen))
         self._revisions[key] = 0
@@ -187,8 +185,17 @@ def _search(agent: str, text: str, limit: int) -> list[dict[str, Any]]:
     return [note_of(row).dump() for row in searched(MemoryNote.objects.filter(agent=agent), text)[:limit]]
 
 
-def _key(key: str) -> str:
+def checked_key(key: str) -> str:
+    """ValueError: that is no key of a note."""
     if not isinstance(key, str) or not key.strip() or len(key) > KEY_LENGTH:
         raise ValueError(f"the key of a note is a text of 1 to {KEY_LENGTH} characters, not {str(key)[:200]!r}")
     storable(key, "the key of a note")
     return key
+
+
+def checked_text(key: str, text: str) -> str:
+    """ValueError: the text is empty or too long."""
+    if not isinstance(text, str) or not text.strip() or len(text) > TEXT_LENGTH:
+        raise ValueError(f"note {key!r}: write a text of 1 to {TEXT_LENGTH:,} characters")
+    storable(text, f"note {key!r}")
+    return text

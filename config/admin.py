@@ -13,7 +13,9 @@ import config.console.operations.alarms  # noqa: F401
 import config.console.operations.budgets  # noqa: F401
 import config.console.operations.checklists  # noqa: F401
 import config.console.operations.incidents  # noqa: F401
+import config.console.operations.memory  # noqa: F401
 import config.console.operations.queues  # noqa: F401
+import config.console.operations.sessions  # noqa: F401
 import config.console.operations.workers  # noqa: F401
 import config.console.runs.approvals  # noqa: F401
 import config.console.runs.list  # noqa: F401

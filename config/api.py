@@ -12,10 +12,12 @@ from runs.api.approvals import ApprovalResource
 from runs.api.budgets import BudgetResource
 from runs.api.checklists import ChecklistResource
 from runs.api.incidents import IncidentResource
+from runs.api.memory import MemoryResource
 from runs.api.notifications import DeliveryResource, NotificationResource
 from runs.api.queues import QueueResource
 from runs.api.recipients import RecipientGroupResource, RecipientResource
 from runs.api.runs import RunResource
+from runs.api.sessions import SessionResource
 from triggers.api.backfills import BackfillResource
 from triggers.api.calendars import CalendarResource
 from triggers.api.events import EventResource
@@ -39,6 +41,8 @@ router.register("notifications", NotificationResource)
 router.register("deliveries", DeliveryResource)
 router.register("recipients", RecipientResource)
 router.register("recipient-groups", RecipientGroupResource)
+router.register("sessions", SessionResource)
+router.register("memory", MemoryResource)
 router.register("triggers", TriggerResource)
 router.register("schedules", ScheduleResource)
 router.register("backfills", BackfillResource)

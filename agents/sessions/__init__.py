@@ -1,6 +1,6 @@
 """Named sessions: a history of turns that runs share, across runs and agents.
 
-- `names`: what a session may be called
+- `names`, `limits`: what a session may be called, and how long it may be
 - `size`: how many old turns must go; pure
 - `messages`: which part of a call's messages its turn keeps, and a turn as text
 - `history`: reads the history of a session, appends a turn, takes old turns out

@@ -8,13 +8,12 @@ from uuid import UUID
 
 from agents.guards.storable import storable
 from agents.models import Session, SessionTurn
+from agents.sessions.limits import SUMMARY_LENGTH
 from agents.sessions.messages import as_text, loaded
 from agents.sessions.size import surplus
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
-
-SUMMARY_LENGTH = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -183,6 +183,8 @@ UNFOLD: dict[str, Any] = {
                     _agents(),
                     _item("Checklists", "checklist", "agents.checklist"),
                     _item("Incidents", "report", "runs.incident", badge="config.console.parts.inboxes.incidents_badge"),
+                    _item("Sessions", "forum", "agents.session"),
+                    _item("Memory", "psychology", "agents.memorynote"),
                     _item("Alarms", "notification_important", "runs.alarm"),
                     _item("Notifications", "notifications", "runs.notification"),
                     _item("Audit log", "history", "runs.auditentry"),

@@ -30,6 +30,18 @@ ERASE_AUDIT = """
 UPDATE runs_auditentry SET detail = detail - '{step,name,digest}'::text[]
 WHERE kind = %(kind)s AND object_id = ANY(%(ids)s::text[]) AND detail ?| '{step,name,digest}'::text[]
 """
+# What a run has said to a session was given to each turn behind it. The summary goes if it includes such a turn.
+ERASE_TURNS = """
+WITH erased AS (
+  SELECT session_id, min(number) AS first, bool_or(is_summarised) AS is_summarised
+  FROM agents_sessionturn WHERE run_id = ANY(%(ids)s::uuid[]) GROUP BY session_id
+), gone AS (
+  DELETE FROM agents_sessionturn turn USING erased WHERE turn.session_id = erased.session_id AND turn.number >= erased.first
+)
+UPDATE agents_session SET summary = '', is_summary_tainted = false, revision = revision + 1
+FROM erased WHERE id = erased.session_id AND erased.is_summarised
+"""
+ERASE_NOTES = "DELETE FROM agents_memorynote WHERE run_id = ANY(%(ids)s::uuid[])"
 KEYS = [ERASE_KEYS.format(table=table) for table in ("runs_step", "runs_wait")]
 
 
@@ -49,13 +61,15 @@ def holders(event_ids: Sequence[UUID]) -> dict[UUID, set[UUID]]:
 
 
 def erase_runs(run_ids: Sequence[UUID]) -> int:
-    """Remove payload, keys (which may be personal data) and notifications of finished runs, in the caller's transaction; return
-    how many had a payload. Live runs are left alone."""
+    """Remove payload, keys (which may be personal data), notifications, notes of the memory and turns in sessions of finished
+    runs, in the caller's transaction; return how many had a payload. Live runs are left alone."""
     count = len(remove_payloads(run_ids))
     finished = Run.objects.finished().filter(id__among=run_ids)
     ids = list(finished.values_list("id", flat=True))
     for statement in KEYS:
         execute(statement, [ids])
+    for statement in (ERASE_TURNS, ERASE_NOTES):
+        execute(statement, {"ids": ids})
     approvals = Approval.objects.filter(wait__run__id__among=ids).values_list("id", flat=True)
     fetch(f"SELECT {REMOVING}")
     for kind, objects in (("run", ids), ("approval", approvals)):

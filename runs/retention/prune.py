@@ -12,6 +12,7 @@ from runs.retention.family import readers
 from runs.retention.incidents import remove_errors
 from runs.retention.payloads import remove_payloads
 from runs.retention.sweep import Deletion, Step, Walk, few, oldest
+from runs.states import LIVE_SQL
 
 PAYLOADS = "runs.payload"
 LAG = timedelta(hours=1)  # within it, most runs have finished after their event, whose time is in their id
@@ -39,6 +40,14 @@ AND NOT EXISTS (SELECT FROM runs_run run WHERE run.worker_id = runs_worker.id AN
 # Open ones as well: what has not failed for so long is gone, or paused.
 INCIDENT_IS_OLD = "last_at < (SELECT clock_timestamp()) - %(keep)s::interval"
 SAYS_ERROR = f"{INCIDENT_IS_OLD} AND error <> ''"
+TURN_IS_OLD = "at < clock_timestamp() - %(keep)s::interval"
+# Its summary goes with it.
+SESSION_IS_OLD = """
+used_at < clock_timestamp() - %(keep)s::interval
+AND NOT EXISTS (SELECT FROM agents_sessionturn turn WHERE turn.session_id = agents_session.id)
+AND NOT EXISTS (SELECT FROM runs_run run WHERE run.id = agents_session.run_id AND run.status IN {live})
+AND NOT EXISTS (SELECT FROM runs_wait WHERE status = 'open' AND kind = 'session' AND asked->>'session' = agents_session.name)
+""".replace("{live}", LIVE_SQL)
 WINDOW_IS_OLD = "ends_at < clock_timestamp() - %(keep)s::interval"
 
 
@@ -55,6 +64,8 @@ def steps() -> list[Step]:
         oldest("notifications", "runs_notification", at="created_at", keep=runs),
         incident_payloads(payloads),
         few("incidents", "runs_incident", key="id", which=INCIDENT_IS_OLD, keep=runs),
+        few("session turns", "agents_sessionturn", key="id", which=TURN_IS_OLD, keep=payloads),
+        few("agent sessions", "agents_session", key="id", which=SESSION_IS_OLD, keep=payloads),
         few("budget windows", "runs_budgetwindow", key="id", which=WINDOW_IS_OLD, keep=runs),
         few("workers", "runs_worker", key="id", which=LONG_STOPPED, keep=runs),
         oldest("alarms", "runs_alarm", at="ended_at", keep=audit),

@@ -1,6 +1,7 @@
 """Two agents on one named session, workers killed: one writer at a time, and a history that is never torn."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,10 @@ def start_runs(stack: Stack, wire: Wire, count: int) -> None:
 
 def has_sung(stack: Stack, count: int) -> bool:
     return stack.query("SELECT count(*) FROM runs_run WHERE status = 'succeeded'") == [{"count": count}]
+
+
+def goes_on(stack: Stack, wire: Wire, came: int) -> bool:
+    return len(wire.requests) > came or has_sung(stack, 40)
 
 
 def kill(worker: Process) -> int:
@@ -106,7 +111,7 @@ def test_a_history_of_forty_turns_is_whole_after_many_kills(running: Stack, wire
     while not has_sung(running, 40):
         for worker in workers:
             came = len(wire.requests)
-            eventually(lambda came=came: len(wire.requests) > came or has_sung(running, 40), timeout=120)
+            eventually(partial(goes_on, running, wire, came), timeout=120)
             if kills < 10:
                 kill(worker)
                 kills += 1

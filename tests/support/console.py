@@ -2,11 +2,14 @@
 
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 from django.urls import reverse
 from django.utils import timezone
 
+from agents.models import Session, SessionTurn
 from runs.actions.checklists import ItemEdit, create_checklist
+from runs.actions.memory import create_note
 from runs.models import (
     Alarm,
     Attempt,
@@ -93,6 +96,14 @@ def make_incident(trigger: str, *runs: Run, **fields: Any) -> Incident:
     return incident
 
 
+def make_session(number: int) -> Session:
+    session = Session.objects.create(name=f"session-{number}", summary="about disks", last_number=1)
+    said = [{"kind": "request", "parts": [{"part_kind": "user-prompt", "content": f"hello {number}"}]}]
+    whose: dict[str, Any] = {"run_id": uuid4(), "agent": "greeter"}
+    SessionTurn.objects.create(session=session, number=1, messages=said, characters=90, **whose)
+    return session
+
+
 def make_one_of_each(number: int) -> dict[str, Any]:
     """A row for every page of the console, by the page's noun."""
     now = timezone.now()
@@ -115,6 +126,8 @@ def make_one_of_each(number: int) -> dict[str, Any]:
         "runs_approval": make_approval(make_run(status="waiting"), status="open", arguments={"n": number}),
         "runs_worker": make_worker(),
         "agents_checklist": create_checklist(f"agent-{number}", items=[ItemEdit(text="backups")], by="test"),
+        "agents_session": make_session(number),
+        "agents_memorynote": create_note(f"agent-{number}", "disk", "db-1 fills up", by="test"),
         "runs_budget": Budget.objects.create(scope="agent", name=f"agent-{number}", period="day", measure="usd", cap=5),
         "runs_modelprice": ModelPrice.objects.create(model=f"model-{number}", input=1, output=2),
         "runs_alarm": Alarm.objects.create(name=f"alarm-{number}", severity="bad", text="Late.", remedy="Hurry."),

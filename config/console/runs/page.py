@@ -106,6 +106,11 @@ def _waiting(wait: Wait) -> Notice:
             reason = (wait.asked or {}).get("reason", "")
             details = [reason, link(listing("runs_budget"), "Raise a cap, or allow more once")]
             return Notice(text=waiting_for(wait), level="warning", details=details)
+        case Wait.Kind.SESSION:
+            reason = (wait.asked or {}).get("reason", "")
+            return Notice(
+                text=waiting_for(wait), details=[reason, link(listing("agents_session"), "Open the sessions")]
+            )
     return Notice(text=waiting_for(wait), details=["Meanwhile it occupies no process and no place in a queue."])
 
 

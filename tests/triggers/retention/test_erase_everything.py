@@ -3,14 +3,14 @@ the catalogue, so one that comes later is searched as well."""
 
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from django.db import IntegrityError, connection, transaction
 from django.db.models.functions import Now
 from psycopg import sql
 
-from agents.models import Checklist, ChecklistItem
+from agents.models import Checklist, ChecklistItem, MemoryNote, Session, SessionTurn
 from config.retention import prune
 from runs.actions.cancel import cancel
 from runs.actions.fork import fork
@@ -83,6 +83,13 @@ def a_story(*, days: float, subject: str = "", key: str = "", is_signalled: bool
     Notification.objects.filter(run_id=copy.id).update(text="asks again")  # a notification is kept as long as its run
     if key:
         Notification.objects.create(sender="greeter", run_id=run.id, text=f"{MARK} was here")
+    session = Session.objects.create(name=f"story-{came.pk}", summary=MARK, last_number=2, used_at=ago(days=days))
+    whose: dict[str, Any] = {"session": session, "agent": "greeter", "at": ago(days=days)}
+    told = {"messages": [{"said": MARK}], "characters": 20}
+    SessionTurn.objects.create(number=1, run_id=run.id, is_summarised=True, characters=0, **whose)
+    SessionTurn.objects.create(number=2, run_id=uuid4(), **told, **whose)  # of another run, which was given the first
+    if key:
+        MemoryNote.objects.create(agent="greeter", key=MARK, text=f"{MARK} was here", run_id=run.id)
     Decision.objects.create(
         event=came, trigger=make_trigger(), replay_id=UUID(NIL), outcome=Decision.Outcome.ERROR, reason=f"no key {MARK}"
     )

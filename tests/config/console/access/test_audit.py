@@ -15,12 +15,20 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from config.api import router
 from config.console.parts.panel import Panel
 from runs.actions.checklists import ItemEdit, create_checklist
+from runs.actions.memory import create_note
 from runs.actions.stop_agents import stop_agents
 from runs.models import NIL, AuditEntry, Budget, Delivery, Incident, ModelPrice, RecipientGroup
 from runs.queues.pause import EVERY, pause
 from tests.config.console.test_actions import choose, press
 from tests.support.api import Api
-from tests.support.console import make_failed_run, make_incident, make_one_of_each, make_schedule, make_source
+from tests.support.console import (
+    make_failed_run,
+    make_incident,
+    make_one_of_each,
+    make_schedule,
+    make_session,
+    make_source,
+)
 from tests.support.journals import make_approval
 from tests.support.notifying import make_recipient, notify
 from tests.support.runs import make_run
@@ -143,6 +151,14 @@ def checklist() -> Any:
     return create_checklist("ops", items=[ItemEdit(text="backups")], by="test")
 
 
+def session() -> Any:
+    return make_session(1)
+
+
+def note() -> Any:
+    return create_note("greeter", "disk", "db-1 fills up", by="test")
+
+
 def budget() -> Budget:
     return Budget.objects.create(scope="installation", period="day", measure="usd", cap=5)
 
@@ -190,6 +206,21 @@ ADMIN: dict[str, Door] = {
     "agents.checklist silence": button("agents_checklist", "silence", checklist, what="", length="1d"),
     "runs.incident requeue_runs": button("runs_incident", "requeue_runs", upto="99"),
     "runs.incident close_this": button("runs_incident", "close_this"),
+    "agents.session edit": button(
+        "agents_session",
+        "edit",
+        session,
+        revision="0",
+        summary="x",
+        most_turns="5",
+        most_characters="900",
+        overflow="drop",
+    ),
+    "agents.session remove_one": button("agents_session", "remove-turn", session, turn="1"),
+    "agents.session clear": button("agents_session", "clear", session),
+    "agents.memorynote add": form("/admin/agents/memorynote/add/", agent="heartbeat", key="disk", text="full"),
+    "agents.memorynote edit": button("agents_memorynote", "edit", note, revision="1", text="full", trusted="on"),
+    "agents.memorynote remove": button("agents_memorynote", "remove", note),
     "runs.budget add": form(
         "/admin/runs/budget/add/", scope="installation", period="day", measure="usd", at_cap="wait", cap="5"
     ),
@@ -317,6 +348,10 @@ API: dict[str, Door] = {
     "agents start": call("agents/all/start/", make=stopped),
     "checklists create": call("checklists/", {"agent": "ops", "items": [{"text": "disk"}]}),
     "checklists partial_update": send("patch", "checklists/{}/", {"items": []}, make=checklist),
+    "sessions clear": call("sessions/session-1/clear/", make=session),
+    "memory create": call("memory/", {"agent": "greeter", "key": "disk", "text": "full"}),
+    "memory partial_update": send("patch", "memory/{}/", {"text": "fuller"}, make=note),
+    "memory destroy": send("delete", "memory/{}/", None, make=note),
     "budgets create": call("budgets/", {"scope": "installation", "period": "day", "measure": "usd", "cap": "5"}),
     "budgets partial_update": send("patch", "budgets/{}/", {"cap": "6"}, make=budget),
     "budgets destroy": send("delete", "budgets/{}/", None, make=budget),
