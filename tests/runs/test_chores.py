@@ -17,6 +17,8 @@ NAMES = [
     "mend keys",
     "budgets",
     "tell incidents",
+    "hand over sessions",
+    "budgets",
     "deliver messages",
     "rescue runs",
 ]
@@ -44,6 +46,7 @@ def test_the_chores_are_these_in_this_order() -> None:
         (replace(IDLE, look_back=NOW), ["look back"]),
         (replace(IDLE, due=NOW), ["wake runs"]),
         (replace(IDLE, inside={"event": NOW}), ["deliver messages"]),
+        (replace(IDLE, free_session=True), ["hand over sessions"]),
         (replace(IDLE, lost=True), ["rescue runs"]),
         (replace(IDLE, lease_expiry=NOW), ["rescue runs"]),
         (replace(IDLE, wait=timedelta(seconds=1), due=timedelta(hours=1), inside={"event": timedelta(days=1)}), []),
