@@ -15,10 +15,9 @@ NAMES = [
     "look back",
     "wake runs",
     "mend keys",
-    "budgets",
-    "tell incidents",
     "hand over sessions",
     "budgets",
+    "tell incidents",
     "deliver messages",
     "rescue runs",
 ]

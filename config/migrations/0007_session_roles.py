@@ -19,5 +19,5 @@ def grant(apps: Any, schema_editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("config", "0005_recipient_roles"), ("agents", "0003_sessions_and_memory")]
+    dependencies = [("config", "0006_incident_roles"), ("agents", "0003_sessions_and_memory")]
     operations = [migrations.RunPython(grant, migrations.RunPython.noop)]

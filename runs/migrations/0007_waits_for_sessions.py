@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('runs', '0005_recipients'),
+        ('runs', '0006_incidents'),
     ]
 
     operations = [
