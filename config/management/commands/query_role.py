@@ -10,7 +10,9 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connection, transaction
 from psycopg import errors, sql
 
+from runs.audit import record_about
 from runs.db.sql import fetch, fetch_column
+from runs.management.operator import operator
 
 ROLE = "wakeful_query"
 CONNECTIONS = 20  # of all workers together
@@ -57,6 +59,7 @@ class Command(BaseCommand):
             with transaction.atomic(), connection.cursor() as cursor:
                 for statement in statements:
                     cursor.execute(statement)
+                record_about(operator(), "grant", "database_role", role, tables=settings.WAKEFUL_QUERY_TABLES)
         except DatabaseError as error:
             if not isinstance(error.__cause__, errors.InsufficientPrivilege):
                 raise

@@ -14,6 +14,7 @@ from pydantic_ai.exceptions import ToolFailed
 
 from agents.library.models import Invoice
 from agents.tools import toolbox
+from runs.models import AuditEntry
 from tests.support.tools import call
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -50,6 +51,12 @@ def make_role() -> str:
 def ask(sql: str) -> dict[str, Any]:
     answer: dict[str, Any] = asyncio.run(toolbox.get("query").function(sql))  # type: ignore[arg-type]
     return answer
+
+
+def test_the_grant_is_in_the_audit_log() -> None:
+    granted = AuditEntry.objects.get(kind="database_role", action="grant")
+
+    assert (granted.object_id, granted.detail) == (ROLE, {"tables": [TABLE]})
 
 
 def test_a_model_reads_an_allowed_table_as_data_of_strangers() -> None:

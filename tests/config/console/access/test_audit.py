@@ -433,6 +433,7 @@ OTHER_COMMANDS = {
     "migrate",
     "dispatcher",
     "rotate_keys",
+    "query_role",
     "erase",
     "import_triggers",
     "shadow",
