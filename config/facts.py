@@ -1,6 +1,5 @@
 """The facts about this installation that agents may ask for (`agents.installation`)."""
 
-import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -13,6 +12,7 @@ from config.health.problems import BAD, problems
 from config.health.situation import look
 from config.links import site
 from runs.db.sql import fetch, fetch_as
+from runs.incidents.cause import cause_of
 from runs.models import Approval, Wait
 from runs.models.run import UNPARSED
 from runs.queues.pause import EVERY
@@ -34,8 +34,6 @@ SELECT agent, count(*) AS runs, count(*) FILTER (WHERE status = 'failed') AS fai
 ) run
 GROUP BY agent ORDER BY agent
 """
-# What differs between two errors of one cause.
-PARTICULAR = re.compile(r"""'[^']{1,200}'|"[^"]{1,200}"|[0-9a-fA-F-]{8,}|\d+(\.\d+)?""")
 
 
 def failed_runs(within: timedelta, most: int = 20) -> list[FailedRuns]:
@@ -44,12 +42,6 @@ def failed_runs(within: timedelta, most: int = 20) -> list[FailedRuns]:
         groups.setdefault((agent, cause_of(error)), []).append((id, error, finished_at))
     found = [_failed(agent, cause, runs) for (agent, cause), runs in groups.items()]
     return sorted(found, key=lambda group: -group.count)[:most]
-
-
-def cause_of(error: str) -> str:
-    """The first line of an error without what is particular to one run."""
-    lines = error.strip().splitlines()
-    return PARTICULAR.sub("…", lines[0])[:200] if lines else "no error is recorded"
 
 
 def _failed(agent: str, cause: str, runs: Sequence[tuple[UUID, str, datetime]]) -> FailedRuns:
