@@ -10,11 +10,14 @@ from runs.ports import Asked, Last
 from triggers.models import Gate
 
 REASON_LENGTH = 500
-COUNT = """
+# All gates of a trigger write its row. A child that freezes with the row's lock would make the others miss their deadlines, so
+# PostgreSQL ends its session.
+IF_AWAKE = "set_config('idle_in_transaction_session_timeout', '5s', true) IS NOT NULL"
+COUNT = f"""
 INSERT INTO triggers_gate AS gate (trigger_id, agent, revision, quiet, fired, failed, in_a_row, last_answer, last_reason, last_at)
 SELECT id, %(agent)s::text, 0, (%(answer)s::text = 'quiet')::int, (%(answer)s::text = 'fired')::int, (%(answer)s::text = 'failed')::int,
        1, %(answer)s::text, %(reason)s::text, clock_timestamp()
-FROM triggers_trigger WHERE id = %(trigger)s::uuid
+FROM triggers_trigger WHERE id = %(trigger)s::uuid AND {IF_AWAKE}
 ON CONFLICT (trigger_id) DO UPDATE SET
   agent = excluded.agent,
   state = CASE WHEN gate.agent = excluded.agent THEN gate.state END,
@@ -25,7 +28,7 @@ ON CONFLICT (trigger_id) DO UPDATE SET
   failed = excluded.failed + CASE WHEN gate.agent = excluded.agent THEN gate.failed ELSE 0 END,
   in_a_row = CASE WHEN (gate.agent, gate.last_answer) = (excluded.agent, excluded.last_answer) THEN gate.in_a_row + 1 ELSE 1 END,
   last_answer = excluded.last_answer, last_reason = excluded.last_reason, last_at = excluded.last_at
-"""
+"""  # noqa: S608  (our own parts)
 # An event that joined a run, was collected or resumed has a decision that names the run, which is gone now.
 QUIET = """
 INSERT INTO triggers_decision (event_id, trigger_id, replay_id, outcome, reason)
@@ -41,10 +44,10 @@ UPDATE triggers_trigger SET failures_in_a_row = 0 FROM (
   SELECT trigger_id FROM triggers_gate WHERE trigger_id = %s::uuid AND agent = %s::text AND last_answer = 'failed' FOR UPDATE) gate
 WHERE id = gate.trigger_id AND failures_in_a_row > 0
 """
-KEEP = """
+KEEP = f"""
 UPDATE triggers_gate SET state = %s::jsonb, is_tainted = %s::boolean, revision = revision + 1
-WHERE trigger_id = %s::uuid AND agent = %s::text AND revision = %s::bigint
-"""
+WHERE trigger_id = %s::uuid AND agent = %s::text AND revision = %s::bigint AND {IF_AWAKE}
+"""  # noqa: S608  (our own parts)
 
 
 def last(asked: Asked) -> Last:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import Group
@@ -20,9 +21,11 @@ from runs.actions.cancel import cancel
 from runs.actions.fork import fork
 from runs.actions.requeue import requeue
 from runs.attempt import gate as gates
+from runs.db.sql import fetch
 from runs.exceptions import RunLost
 from runs.executor import execute
 from runs.models import Attempt, Notification, OutboxMessage, ProcessedEvent, Run
+from runs.ports import Asked, Last, ports
 from runs.retention.payloads import remove_payloads
 from tests.support.durable import Lab, lab
 from tests.support.triggers import make_event, make_trigger
@@ -464,3 +467,23 @@ def test_a_state_from_untrusted_data_taints_who_reads_it(lab: Lab) -> None:
     wake(lab, data="clock")
 
     assert [run.result for run in Run.objects.order_by("seq")] == [False, True, True, True]
+
+
+def test_a_process_that_stands_still_with_the_book_of_a_gate_loses_its_session(lab: Lab) -> None:
+    watch(lab, lambda run: Fire("new", state=1))
+    wake(lab)
+    about = Asked(trigger_id=book().trigger_id, agent="watch", event_ids=(), replay_id=uuid4())
+    writes: list[Callable[[], Any]] = [
+        lambda: ports.gates.quiet(about, "no"),
+        lambda: ports.gates.fired(about, "yes"),
+        lambda: ports.gates.keep(about.trigger_id, "watch", Last(state=2, revision=1)),
+    ]
+    found = []
+    for write in writes:
+        with transaction.atomic():
+            write()
+            found.append(fetch("SELECT current_setting('idle_in_transaction_session_timeout')")[0][0])
+
+    # The other children of the worker wait for its row, and their deadlines come.
+    assert found == ["5s"] * 3
+    assert book().state == 2
