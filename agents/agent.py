@@ -65,7 +65,10 @@ class Agent:
 
     @cached_property
     def version(self) -> str:
-        """A fingerprint of the body's source, recorded with each run. Empty if the source is not available."""
+        """A fingerprint of the body's source, recorded with each run. Empty if the source is not available. A prompt agent has
+        one of its definition."""
+        if said := getattr(self.body, "version", ""):
+            return str(said)
         try:
             source = getattr(self.body, "source", "") or getsource(self.body)
             return sha256(source.encode()).hexdigest()[:12]

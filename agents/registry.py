@@ -1,5 +1,7 @@
-"""The agents that this process has code for, by name. Importing the `agents.py` of each installed app fills it."""
+"""The agents that this process knows, by name: those in code, and the prompt agents. Importing the `agents.py` of each installed app
+fills it; `agents.prompt_agents.catalog` adds the others."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from .exceptions import DeclarationError
@@ -8,6 +10,7 @@ if TYPE_CHECKING:
     from .agent import Agent
 
 _agents: dict[str, "Agent"] = {}
+_prompt_agents: Mapping[str, "Agent"] = {}
 
 
 def register(agent: "Agent") -> "Agent":
@@ -24,10 +27,21 @@ def register(agent: "Agent") -> "Agent":
     return agent
 
 
+def know_prompt_agents(agents: Mapping[str, "Agent"]) -> None:
+    """These are all prompt agents now. An agent in code keeps its name, so a deploy may bring one that a prompt agent has."""
+    global _prompt_agents
+    _prompt_agents = agents
+
+
 def get(name: str) -> "Agent":
-    """The agent of that name; KeyError if this process has no code for it."""
-    return _agents[name]
+    """The agent of that name; KeyError if this process does not know one."""
+    return _agents[name] if name in _agents else _prompt_agents[name]
 
 
 def all_agents() -> list["Agent"]:
+    known = {**_prompt_agents, **_agents}
+    return [known[name] for name in sorted(known)]
+
+
+def agents_in_code() -> list["Agent"]:
     return [_agents[name] for name in sorted(_agents)]

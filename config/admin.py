@@ -17,6 +17,7 @@ import config.console.operations.memory  # noqa: F401
 import config.console.operations.queues  # noqa: F401
 import config.console.operations.sessions  # noqa: F401
 import config.console.operations.workers  # noqa: F401
+import config.console.prompt_agents.page  # noqa: F401
 import config.console.runs.approvals  # noqa: F401
 import config.console.runs.list  # noqa: F401
 import config.console.schedules.backfills.list  # noqa: F401

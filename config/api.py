@@ -22,6 +22,7 @@ from triggers.api.backfills import BackfillResource
 from triggers.api.calendars import CalendarResource
 from triggers.api.events import EventResource
 from triggers.api.overnight import OvernightResource
+from triggers.api.prompt_agents import PromptAgentResource
 from triggers.api.reminders import ReminderResource
 from triggers.api.schedules import ScheduleResource
 from triggers.api.sources import SourceResource
@@ -43,6 +44,7 @@ router.register("recipients", RecipientResource)
 router.register("recipient-groups", RecipientGroupResource)
 router.register("sessions", SessionResource)
 router.register("memory", MemoryResource)
+router.register("prompt-agents", PromptAgentResource)
 router.register("triggers", TriggerResource)
 router.register("schedules", ScheduleResource)
 router.register("backfills", BackfillResource)

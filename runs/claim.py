@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import DataError, IntegrityError, OperationalError, transaction
 
 from agents.gate import Fire
+from agents.prompt_agents.definition import PREFIX
 from runs.db import ready
 from runs.db.patience import is_locked
 from runs.db.ready import IS_PAUSED, IS_STOPPED
@@ -71,12 +72,14 @@ UPDATE runs_run SET
   claimed_at = clock_timestamp(), started_at = coalesce(started_at, clock_timestamp()),
   deadline_at = clock_timestamp() + make_interval(secs => coalesce({timeout}, %(timeout)s::float8) + %(hard)s::float8),
   attempt = attempt + 1, epoch = epoch + 1, claim = gen_random_uuid(),
-  version = (%(versions)s::text[])[array_position(%(agents)s::text[], agent)],
+  version = CASE WHEN started_at IS NOT NULL AND starts_with(begun_version, '{prompt}') THEN begun_version
+    ELSE (%(versions)s::text[])[array_position(%(agents)s::text[], agent)] END,
   begun_version = CASE WHEN started_at IS NULL THEN (%(versions)s::text[])[array_position(%(agents)s::text[], agent)] ELSE begun_version END
 FROM best WHERE runs_run.id = best.id
 RETURNING runs_run.id AS run_id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, chain, key,
-  slot, key_limit, parent_id, replay_id, claim AS id, has_journal, is_tainted, fired, runs_timeline() AS timeline, {named} AS named
-""".replace("{timeout}", TIMEOUT)
+  slot, key_limit, parent_id, replay_id, claim AS id, has_journal, is_tainted, fired, begun_version,
+  runs_timeline() AS timeline, {named} AS named
+""".replace("{timeout}", TIMEOUT).replace("{prompt}", PREFIX)
 # Fewer children than MANY are between claim and commit at the same moment.
 FEW, MANY = "8", "256"
 CLAIM = BEST + TAKE
@@ -142,6 +145,7 @@ class Claim:
     replay_id: UUID = UUID(NIL)
     has_journal: bool = False
     is_tainted: bool = False
+    begun_version: str = ""  # of its agent; a prompt agent's run keeps it
     fired: Fire | None = None  # the answer of its gate, once it is committed
     gate_revision: int = 0  # of the state that the gate had read
     gate_is_tainted: bool = False  # had it seen untrusted data?

@@ -13,13 +13,14 @@ import structlog
 from django.db import DataError, IntegrityError, connection, transaction
 from structlog.contextvars import bound_contextvars
 
-from agents import AgentRun, AsyncAgentRun, Permanent, registry, telemetry
+from agents import Agent, AgentRun, AsyncAgentRun, Permanent, telemetry
 from agents.effects import Effects
 from agents.exceptions import describe
 from agents.guards.atomic import atomic_body
 from agents.guards.storable import storable
 from agents.journal.engine import Journal
 from agents.journal.entries import StepEntry
+from agents.prompt_agents import catalog
 from agents.tool_cap import narrowed
 from runs import sessions, waits
 from runs.attempt.clean_session import clean, noticing_changes, reset_settings
@@ -127,10 +128,10 @@ def attempt(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> Ou
         return released("the database was away before the body began")
     if claim.unreadable is not None:
         return unread(claim, claim.unreadable)
-    agent = registry.get(claim.agent)
-    run_body = run_durable if agent.durable else run_atomic
     try:
         try:
+            agent = agent_of(claim)
+            run_body = run_durable if agent.durable else run_atomic
             if must_ask(claim, agent):
                 passed = ask_gate(claim, agent)
                 if not isinstance(passed, Claim):
@@ -158,6 +159,11 @@ def outcome_unless_committed(error: BaseException, claim: Claim, *, is_tainted: 
         log.warning("run.error_after_commit", run=str(claim.run_id), agent=claim.agent, exc_info=True)
         return None
     return replace(outcome_of(error, claim), is_tainted=is_tainted)
+
+
+def agent_of(claim: Claim) -> Agent:
+    """Permanent: it is a prompt agent, and the version that the run began with is gone."""
+    return catalog.begun(claim.agent, claim.begun_version)
 
 
 def run_of(claim: Claim, journal: Journal | None = None) -> AgentRun:
@@ -200,7 +206,7 @@ def commit_with_body(claim: Claim, run: AgentRun, claim_another: ClaimAnother, a
         before = len(connection.run_on_commit)
         # In this order: a late SIGALRM in the exit of `atomic_body` would leave its refusal on for the next run.
         with noticing_changes(), atomic_body(claim.agent):
-            result = run_within(registry.get(claim.agent), run, claim.policy.timeout)
+            result = run_within(agent_of(claim), run, claim.policy.timeout)
         failpoint("after_body")
         reset_settings(claim.session_name)
         hooks = hooks_after(before)
@@ -263,7 +269,7 @@ def has_journal(claim: Claim) -> bool:
 
 def run_durable(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -> Outcome | None:
     """Replay the body to the end of its journal, and go on. An outcome: the run waits, is parked, failed or will be retried."""
-    agent = registry.get(claim.agent)
+    agent = agent_of(claim)
     with read_only(claim.session_name, *recorded.queries_of(claim.run_id)) as rows:
         store = DatabaseStore(claim, *recorded.of_rows(*rows))
         journal = Journal(store)

@@ -9,6 +9,7 @@ from celery import shared_task
 from django.db import close_old_connections, connection
 
 from agents import registry
+from agents.prompt_agents import catalog
 from runs.claim import Claim, claim_along, claim_next, settle
 from runs.db import nudge
 from runs.db.away import CONNECTION_ERRORS
@@ -28,8 +29,9 @@ def doorbell(queue: str, format: int = relay.FORMAT, *newer: object, **newest: o
 
     It ignores further arguments of a newer version: PostgreSQL decides what there is to do."""
     worker_id = parent.WORKER_ID
-    agents = {agent.name: agent.version for agent in registry.all_agents()}
     close_old_connections()
+    with_patience(catalog.refresh)
+    agents = {agent.name: agent.version for agent in registry.all_agents()}
     with_patience(lambda: settle(worker_id))
     slice_ends = time.monotonic() + SLICE
 

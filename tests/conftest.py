@@ -40,7 +40,9 @@ if _hands_out:
     for name in ("DJANGO_SETTINGS_MODULE", *_env):
         del os.environ[name]
 
-from runs import timers  # noqa: E402  (they need the settings)
+from agents import registry  # noqa: E402  (they need the settings)
+from agents.prompt_agents import catalog  # noqa: E402
+from runs import timers  # noqa: E402
 from runs.db import ready  # noqa: E402
 from tests.support.stack import PATIENCE, Stack, StackMaker, Template  # noqa: E402
 from tests.support.wire import Wire, providing  # noqa: E402
@@ -68,6 +70,14 @@ def no_hints(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slow looks leave hints for later ones, for a second: on a busy machine one test would change the order of another's claims."""
     for hint in (ready.hints, timers.since, pending.first):
         monkeypatch.setattr(hint, "slow", float("inf"))
+
+
+@pytest.fixture(autouse=True)
+def no_prompt_agents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process keeps those that it has read; a test begins without any."""
+    monkeypatch.setattr(registry, "_prompt_agents", {})
+    monkeypatch.setattr(catalog, "_kept", {})
+    monkeypatch.setattr(catalog, "_looked_at", float("-inf"))
 
 
 @pytest.fixture(scope="session")

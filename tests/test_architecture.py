@@ -35,7 +35,8 @@ FLOORS = {
         "run",
         "async_run gate_run reminders",
         "tools",
-        "heartbeat",
+        "watch",
+        "heartbeat prompt_agents",
         "testing library",
     ],
     "runs": [
@@ -62,6 +63,7 @@ FLOORS = {
         "dispatch sources",
         "schedules retention tasks",
         "beat declarations overnight upcoming",
+        "prompt_agents",
         "api transfer",
         "management apps",
     ],
@@ -72,6 +74,7 @@ FLOORS = {
         "operations events notifications",
         "schedules",
         "triggers",
+        "prompt_agents",
     ],
 }
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 from agents.checklists.due import due_together, first_due, next_due
@@ -12,6 +12,9 @@ from agents.exceptions import describe
 from agents.guards.storable import storable
 from agents.journal.protocol import Place
 from agents.state import Leave, Value
+
+if TYPE_CHECKING:
+    from agents.models import ChecklistItem
 
 ItemOutcome = Literal["ok", "news", "failed"]
 OUTCOMES = ("ok", "news", "failed")
@@ -67,6 +70,7 @@ class Look:
 
     due: Sequence[DueItem]
     items: int
+    awake: Sequence[DueItem] = ()  # neither paused nor silenced, due or not
     now: datetime | None = None
     next_at: datetime | None = None
     silenced_until: datetime | None = None
@@ -90,19 +94,20 @@ def look(agent: str, trigger: str) -> Look:
     awake = [item for item in items if item.paused_at is None]
     for item in awake:
         item.due_at = max(item.due_at, item.silenced_until or item.due_at)
-    due = [
-        DueItem(
-            id=item.pk,
-            text=item.text,
-            every=item.every,
-            last_outcome=item.last_outcome,
-            last_checked_at=item.last_checked_at,
-            failures=item.failures_in_a_row,
-        )
-        for item in due_together(awake, now)
-    ]
+    due = [_seen(item) for item in due_together(awake, now)]
     next_at = first_due([item for item in awake if item.every])
-    return Look(due=due, items=len(items), now=now, next_at=next_at)
+    return Look(due=due, items=len(items), awake=[_seen(item) for item in awake], now=now, next_at=next_at)
+
+
+def _seen(item: "ChecklistItem") -> DueItem:
+    return DueItem(
+        id=item.pk,
+        text=item.text,
+        every=item.every,
+        last_outcome=item.last_outcome,
+        last_checked_at=item.last_checked_at,
+        failures=item.failures_in_a_row,
+    )
 
 
 class ChecklistView:
@@ -136,6 +141,11 @@ class RunChecklist:
     def due(self) -> list[DueItem]:
         """The items that are due together; in a durable run the same on every replay."""
         found = self._value("checklist", lambda: [item.dump() for item in look(self._agent, self._trigger).due])
+        return [DueItem.load(item) for item in found]
+
+    def awake(self) -> list[DueItem]:
+        """The items that are neither paused nor silenced, due or not."""
+        found = self._value("checklist awake", lambda: [item.dump() for item in look(self._agent, self._trigger).awake])
         return [DueItem.load(item) for item in found]
 
     def is_empty(self) -> bool:

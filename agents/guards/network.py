@@ -15,13 +15,14 @@ PROCESSES = frozenset({"subprocess.Popen", "os.system", "os.posix_spawn", "os.ex
 # A context variable: other threads of the process (error trackers, exporters) may use the network.
 _refusal: ContextVar[str | None] = ContextVar("network_refusal", default=None)
 _everywhere: str | None = None
+_everywhere_refused: frozenset[str] = frozenset()
 _installed = False
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    if event in CALLS and (refusal := _refusal.get() or _everywhere) is not None:
+    if event in CALLS and (refusal := _refusal.get()) is not None:
         raise NetworkRefused(refusal.format(event=event))
-    if event in PROCESSES and _everywhere is not None:
+    if event in _everywhere_refused and _everywhere is not None:
         raise NetworkRefused(_everywhere.format(event=event))
 
 
@@ -33,15 +34,15 @@ def _install() -> None:
 
 
 @contextmanager
-def outside_refused(text: str) -> Iterator[None]:
-    """Within, no thread of this process may connect or start a process; `{event}` in the text names the attempt."""
-    global _everywhere
+def outside_refused(text: str, *, network: bool = True) -> Iterator[None]:
+    """Within, no thread of this process may start a process, or with `network` connect; `{event}` in the text names the attempt."""
+    global _everywhere, _everywhere_refused
     _install()
-    _everywhere = text
+    _everywhere, _everywhere_refused = text, PROCESSES | CALLS if network else PROCESSES
     try:
         yield
     finally:
-        _everywhere = None
+        _everywhere, _everywhere_refused = None, frozenset()
 
 
 @contextmanager

@@ -1,10 +1,20 @@
 """The model of the demo: deterministic, without a network, free of charge. It fills the schema that is asked of it with
-what it finds in the prompt, so that an agent can be seen at work without a key."""
+what it finds in the prompt, so that an agent can be seen at work without a key. Asked for a verdict, it calls the tools that only
+read, and tells what they say: it cannot judge, and says so."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
-from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, UserPromptPart
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.tools import ToolDefinition
 
@@ -13,6 +23,11 @@ WORDS = re.compile(r"[a-z]+")
 LINE = 200  # characters; a longer text is a letter
 ABOUT = re.compile(r"(?:write|draft) an? (\w+ of) this (\w+)\.?", re.IGNORECASE)  # "Write a reminder of this invoice."
 SAID = {"customer", "number"}  # in the greeting and the first sentence
+VERDICT = {"notify", "items", "text", "next_check"}
+ITEM = re.compile(r"^(\d+)\. ", re.MULTILINE)
+FENCED = re.compile(r"<untrusted-data[^>]*>\n(.*)\n</untrusted-data", re.DOTALL)
+NOTHING = {"", "[]", "{}", "null", "None", "0", "false"}
+HONEST = "From the built-in model, which does not judge (set WAKEFUL_MODEL for one that does). The tools say:"
 FACT = re.compile(r'^\s*"(\w+)": "?([^"\n]+?)"?,?$', re.MULTILINE)  # of an object in JSON
 
 
@@ -29,11 +44,52 @@ def _answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         if isinstance(part, UserPromptPart) and isinstance(part.content, str)
     )
     turns = sum(isinstance(message, ModelResponse) for message in messages)
+    if _is_verdict(info):
+        readers = [tool for tool in info.function_tools if _only_reads(tool)]
+        if turns < len(readers):
+            return ModelResponse(parts=[ToolCallPart(readers[turns].name, {})])
+        return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, _verdict(prompt, messages))])
     if turns < len(info.function_tools):
         return ModelResponse(parts=[_call(info.function_tools[turns], prompt)])
     if info.output_tools:
         return ModelResponse(parts=[_call(info.output_tools[0], prompt)])
     return ModelResponse(parts=[TextPart(f"(built-in model) {_first_line(prompt)}")])
+
+
+def _is_verdict(info: AgentInfo) -> bool:
+    """Is the answer `agents.llm.verdict.Verdict`?"""
+    return (
+        len(info.output_tools) == 1
+        and info.output_tools[0].parameters_json_schema.get("properties", {}).keys() >= VERDICT
+    )
+
+
+def _only_reads(tool: ToolDefinition) -> bool:
+    return (tool.metadata or {}).get("effect") == "read" and not tool.parameters_json_schema.get("required")
+
+
+def _verdict(prompt: str, messages: list[ModelMessage]) -> dict[str, Any]:
+    """It has something to say if a tool has. Every item is said to be so, or to be unchecked where there is no such tool."""
+    said = [line for message in messages if isinstance(message, ModelRequest) for line in _told(message)]
+    items = [int(number) for number in ITEM.findall(prompt)]
+    if not any(has_news for has_news, _ in said):
+        why = "the tools say nothing" if said else "the built-in model has no tool that only reads, and cannot judge"
+        outcome = "ok" if said else "failed"
+        return {"notify": False, "items": [{"item": item, "outcome": outcome, "text": why} for item in items]}
+    told = "\n".join(text for has_news, text in said if has_news)
+    news = [{"item": item, "outcome": "news", "text": "see the message"} for item in items]
+    return {"notify": True, "text": f"{HONEST}\n{told}"[:4000], "items": news}
+
+
+def _told(message: ModelRequest) -> Iterator[tuple[bool, str]]:
+    """What each tool has said, and whether that is something."""
+    for part in message.parts:
+        if not isinstance(part, ToolReturnPart):
+            continue
+        text = part.model_response_str()
+        inner = FENCED.search(text)
+        found = (inner[1] if inner else text).strip()
+        yield found not in NOTHING, f"{part.tool_name}: {found[:1000]}"
 
 
 def _call(tool: ToolDefinition, prompt: str) -> ToolCallPart:

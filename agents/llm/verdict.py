@@ -16,7 +16,7 @@ from agents.effects import Urgency
 from agents.exceptions import StepFailed
 
 INSTRUCTIONS = """\
-You keep watch. A clock has woken you; most of the time there is nothing to say, and saying nothing is a good answer.
+You keep watch. A clock or an event has woken you; most of the time there is nothing to say, and saying nothing is a good answer.
 Check every numbered item with your tools, and report each: "ok" if there is nothing to say, "news" if a person should know of \
 it, "failed" if you could not check it. A failed item does not end the work: go on with the others.
 Set "notify" only if a person should know something now, and write the whole message in "text": it is all they see."""

@@ -1,5 +1,6 @@
 from .checklist import Checklist, ChecklistItem, ChecklistRevision
 from .memory import MemoryNote
+from .prompt_agent import PromptAgent, PromptAgentVersion
 from .session import Session, SessionTurn
 from .state import AgentState
 from .taint import taint_written
@@ -10,6 +11,8 @@ __all__ = [
     "ChecklistItem",
     "ChecklistRevision",
     "MemoryNote",
+    "PromptAgent",
+    "PromptAgentVersion",
     "Session",
     "SessionTurn",
     "taint_written",

@@ -99,6 +99,11 @@ def all_tools() -> list["Tool[Any]"]:
     return [_tools[name] for name in sorted(_tools)]
 
 
+def names() -> frozenset[str]:
+    """Of every tool, without importing the built-in ones: each file has the tool that it is named after."""
+    return _files() | _tools.keys()
+
+
 def run_of(ctx: "RunContext[Any]") -> AgentRun:
     """The run that calls a tool: the sync one, since a tool's effects belong to its step."""
     run = ctx.deps.plain if isinstance(ctx.deps, AsyncAgentRun) else ctx.deps

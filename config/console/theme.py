@@ -162,6 +162,13 @@ UNFOLD: dict[str, Any] = {
                 ],
             },
             {
+                "title": "Agents without code",
+                "separator": True,
+                "items": [
+                    _item("Prompt agents", "edit_note", "agents.promptagent"),
+                ],
+            },
+            {
                 "title": "What they do",
                 "separator": True,
                 "items": [

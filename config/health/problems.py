@@ -7,7 +7,9 @@ from decimal import Decimal
 
 from django.conf import settings
 
+from agents import registry
 from agents.durations import in_words
+from agents.tools import toolbox
 from config.health.situation import BROKEN_SHOWN, COUNTED, LATE, PAUSED_SHOWN, Process, Situation, Transaction
 from runs.actions.stop_agents import EVERY
 from runs.budgets.room import amount_in_words
@@ -103,6 +105,7 @@ def problems(now: Situation) -> list[Problem]:
         *_parked(now),
         *_budgets(now),
         *_notifications(now),
+        *_prompt_agents(now),
         *_unnamed("unreachable", BAD, now.unreachable, BROKEN_SHOWN, "Recipients that notifications cannot be sent to"),
         *_unnamed("budgets", WARNING, now.budgets, BROKEN_SHOWN, "Budgets near their cap"),
     ]
@@ -328,7 +331,7 @@ def _queues(now: Situation) -> Iterator[Problem]:
         if queue.is_paused:
             yield _paused(queue, f"Queue {queue.name} has been")
         elif queue.homeless and queue.homeless_seconds > LATE.total_seconds() and now.alive(Worker.Kind.WORKER):
-            yield _homeless(queue)
+            yield _homeless(queue, now)
         elif queue.children and queue.oldest_seconds > settings.WAKEFUL_ALARM_LAG.total_seconds():
             yield _lag(queue)
 
@@ -348,14 +351,20 @@ def _paused(queue: QueueState, subject: str) -> Problem:
     )
 
 
-def _homeless(queue: QueueState) -> Problem:
+def _homeless(queue: QueueState, now: Situation) -> Problem:
     agents = ", ".join(queue.homeless_agents[:5])
+    deleted = [one.name for one in now.prompt_agents if one.is_deleted and one.name in queue.homeless_agents]
+    gone = (
+        f" Deleted prompt agents: {', '.join(deleted[:NAMED])}; restore them to let their runs go on."
+        if deleted
+        else ""
+    )
     return _fault(
         name=f"homeless:{queue.name}",
         text=f"{_count(queue.homeless, 'run')} waiting in queue {queue.name!r} and cannot start: no live worker serves the "
         f"queue and has the code of {agents}.",
         remedy=f"Start a worker that has the agent's app in WAKEFUL_APPS and {queue.name!r} among its queues, "
-        "or cancel the runs.",
+        f"or cancel the runs.{gone}",
         seconds=queue.homeless_seconds,
     )
 
@@ -559,6 +568,28 @@ def _notifications(now: Situation) -> Iterator[Problem]:
             text=f"Agents have sent notifications to {name!r} in the last day, and no recipient or group has that name.",
             remedy="Create the recipient or group, or correct `to=` in the agent.",
         )
+
+
+def _prompt_agents(now: Situation) -> Iterator[Problem]:
+    in_code = {agent.name for agent in registry.agents_in_code()}
+    tools = toolbox.names()
+    for one in now.prompt_agents:
+        if one.is_deleted:
+            continue
+        if one.name in in_code:
+            yield Problem(
+                name=f"prompt-agent-name:{one.name}",
+                severity=BAD,
+                text=f"The code has an agent {one.name!r}, so the prompt agent of this name starts no more runs.",
+                remedy="Rename the agent in code, or delete the prompt agent.",
+            )
+        if gone := [tool for tool in one.tools if tool not in tools]:
+            yield Problem(
+                name=f"prompt-agent-tools:{one.name}",
+                severity=BAD,
+                text=f"Prompt agent {one.name!r} names tools that are not registered: {', '.join(gone[:NAMED])}. Its runs fail.",
+                remedy="Take them from its tools, or install the app that registers them (WAKEFUL_APPS).",
+            )
 
 
 def _span(seconds: float) -> str:

@@ -162,6 +162,10 @@ SELECT json_build_object(
     ORDER BY {is_raised("'unreachable:' || recipient.name")} DESC, recipient.name LIMIT %(broken)s::int) one),
   'unknown_deliveries', (SELECT count(*) FROM (
     SELECT FROM runs_delivery WHERE status = 'unknown' LIMIT %(counted)s::int) unknown),
+  'prompt_agents', (SELECT coalesce(json_agg(json_build_object('name', agent.name, 'is_deleted', agent.deleted_at IS NOT NULL,
+      'tools', version.definition->'tools') ORDER BY agent.name), '[]')
+    FROM agents_promptagent agent JOIN agents_promptagentversion version
+      ON version.agent_id = agent.id AND version.number = agent.newest),
   'unknown_names', (SELECT coalesce(json_agg(name ORDER BY name), '[]') FROM (
     SELECT DISTINCT name FROM (
       SELECT name FROM runs_delivery WHERE recipient_id IS NULL AND status = 'suppressed' AND reason LIKE 'unknown recipient%%'
@@ -372,6 +376,15 @@ class Stop:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MadeAgent:
+    """A prompt agent, with the tools that its newest version names."""
+
+    name: str
+    is_deleted: bool
+    tools: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Situation:
     """Ages are in seconds, None if nothing waits; a negative lateness lies in the future."""
 
@@ -409,6 +422,7 @@ class Situation:
     unreachable: list[Unreachable] = field(default_factory=list)
     unknown_deliveries: int = 0
     unknown_names: list[str] = field(default_factory=list)
+    prompt_agents: list[MadeAgent] = field(default_factory=list)
     failover: Failover | None = None
     alarms: list[str]
 
@@ -467,6 +481,7 @@ def look() -> Situation:
             "undispatchable": _each(Undispatchable, seen["undispatchable"]),
             "unmoved": _each(Unmoved, seen["unmoved"]),
             "unreachable": _each(Unreachable, seen["unreachable"]),
+            "prompt_agents": _each(MadeAgent, seen["prompt_agents"]),
             "looks": LooksOwed(**seen["looks"]),
             "budgets": _each(NearCap, seen["budgets"]),
             "budget_waits": BudgetWaits(**seen["budget_waits"]),

@@ -104,7 +104,7 @@ def declared_checklists() -> dict[str, list[ItemEdit]]:
     """The checklists that the code declares, by agent. DeclarationError names each wrong one."""
     found: dict[str, list[ItemEdit]] = {}
     problems = []
-    for agent in registry.all_agents():
+    for agent in registry.agents_in_code():
         found[agent.name] = [ItemEdit(text=text, every=every) for text, every in agent.checklist.items()]
         try:
             _check(found[agent.name])

@@ -42,7 +42,7 @@ def declared() -> Iterator[Declared]:
     for period, cap in (("day", settings.WAKEFUL_BUDGET_DAY_USD), ("month", settings.WAKEFUL_BUDGET_MONTH_USD)):
         if cap is not None:
             yield Declared(("installation", "", period, "usd"), cap)
-    for agent in registry.all_agents():
+    for agent in registry.agents_in_code():
         if agent.budget:
             for period, measure, cap in agent.budget.caps():
                 yield Declared(("agent", agent.name, period, measure), cap, agent.budget.at_cap)

@@ -1,6 +1,7 @@
 """The windows of a run's budgets: found, made and locked. Windows are locked in the order of their ids."""
 
 from collections.abc import Collection, Iterable, Sequence
+from decimal import Decimal
 from uuid import UUID
 
 from runs.budgets.room import Cap
@@ -55,6 +56,10 @@ MAKE_OF_TIME = MAKE.replace(
 LOCK = """
 SELECT id FROM runs_budgetwindow WHERE id = ANY(%s::bigint[]) ORDER BY id FOR NO KEY UPDATE
 """
+SPEND = """
+UPDATE runs_budgetwindow win SET spent = win.spent + used.amount
+FROM unnest(%s::bigint[], %s::numeric[]) AS used(window_id, amount) WHERE win.id = used.window_id
+"""
 LOCK_OF_BUDGETS = """
 SELECT id FROM runs_budgetwindow WHERE budget_id = ANY(%s::bigint[]) ORDER BY id FOR NO KEY UPDATE
 """
@@ -92,3 +97,8 @@ def make(missing: Sequence[Cap]) -> None:
     for cap in missing:
         made = MAKE_OF_RUN if cap.period == "run" else MAKE_OF_TIME
         execute(made, {"budget": cap.budget, "run": cap.run_id, "starts": cap.starts_at, "ends": cap.ends_at})
+
+
+def spend(used: Sequence[tuple[int, Decimal]]) -> None:
+    """What was used in these windows without a reservation. Lock them first."""
+    execute(SPEND, [[window for window, _ in used], [amount for _, amount in used]])

@@ -56,6 +56,12 @@ def open_row(
     return row.id
 
 
+def know_agents(worker_id: UUID, *, agents: Sequence[str], durable_agents: Sequence[str]) -> None:
+    """Prompt agents came or went: from now on the worker may claim runs of these."""
+    Worker.objects.filter(id=worker_id, stopped_at=None).update(agents=agents, durable_agents=durable_agents)
+    nudge_dispatcher()
+
+
 def drain(worker_id: UUID) -> None:
     """Let a worker claim no more runs."""
     Worker.objects.filter(id=worker_id, draining_at=None).update(draining_at=Now())

@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
 from django.db.backends.signals import connection_created
 
-from agents import Agent, AsyncAgentRun, Retry, registry
+from agents import Agent, AsyncAgentRun, Retry
 from agents.effects import Effects
 from agents.exceptions import Permanent, StepFailed, describe
 from agents.guards.atomic import atomic_body
@@ -23,6 +23,7 @@ from agents.guards.network import outside_refused
 from agents.guards.storable import storable
 from agents.journal.ends import TriedAgain
 from agents.journal.engine import Journal
+from agents.prompt_agents import catalog
 from runs.attempt import effects
 from runs.attempt.deadline import run_within
 from runs.attempt.failure import as_permanent, trace
@@ -33,13 +34,15 @@ from runs.exceptions import DeadlineExceeded, IllegalState
 from runs.executor import run_of
 from runs.shadow.recorder import Recorder, Statement, TableChange
 from runs.shadow.store import ShadowStore, Stop, Stopped, Taken, obstacle_of
+from runs.shadow.trial import TrialStore
 
 LIMIT = 30.0  # seconds, of the body
+TRIAL_LIMIT = 60.0  # models take their time
 SESSION = "wakeful:shadow"
 REFUSED = "a shadow run makes no calls and starts no process ({event}): make the call in a step with another effect"
 LIMITS = """
 SELECT set_config('lock_timeout', '1s', true), set_config('statement_timeout', '30s', true),
-       set_config('idle_in_transaction_session_timeout', '40s', true), set_config('application_name', %s::text, true)
+       set_config('idle_in_transaction_session_timeout', %s::text, true), set_config('application_name', %s::text, true)
 """
 
 
@@ -76,17 +79,23 @@ class Shadow:
         return asdict(self)
 
 
-def shadow(claim: Claim, origin: UUID | None = None) -> Shadow:
-    """Execute a run with this claim as a shadow run. The journal of the run `origin` answers its calls and waits.
+def shadow(claim: Claim, origin: UUID | None = None, *, trial: TrialStore | None = None) -> Shadow:
+    """Execute a run with this claim as a shadow run. The journal of the run `origin` answers its calls and waits. A `trial` makes
+    some calls itself.
 
     Call it in the main thread of a process of its own, outside of transactions. Raises IllegalState for an unknown agent.
     """
     agent = _agent(claim)
+    limit = LIMIT if trial is None else TRIAL_LIMIT
     tried = Shadow(agent=agent.name, trigger=claim.trigger, version=agent.version, run_id=claim.run_id, origin=origin)
-    with outside_refused(REFUSED), _other_databases_refused(), read_only(SESSION), _rolled_back():
+    network = outside_refused(REFUSED, network=trial is None)
+    with network, _other_databases_refused(), read_only(SESSION), _rolled_back(limit):
         recorder, began = Recorder(), time.monotonic()
         with connection.execute_wrapper(recorder):
-            (_try_durable if agent.durable else _try_atomic)(agent, claim, tried)
+            if agent.durable:
+                _try_durable(agent, claim, tried, trial or ShadowStore(claim, origin), limit)
+            else:
+                _try_atomic(agent, claim, tried)
         tried.seconds = time.monotonic() - began
         tried.changes, tried.statements = recorder.changes(), recorder.statements
         tried.statement_count = recorder.count
@@ -95,7 +104,7 @@ def shadow(claim: Claim, origin: UUID | None = None) -> Shadow:
 
 def _agent(claim: Claim) -> Agent:
     try:
-        return registry.get(claim.agent)
+        return catalog.begun(claim.agent, claim.begun_version)
     except KeyError:
         raise IllegalState(f"This process has no code for agent {claim.agent!r}.", status="no_code") from None
 
@@ -123,11 +132,11 @@ class _Undone(Exception):
 
 
 @contextmanager
-def _rolled_back() -> Iterator[None]:
+def _rolled_back(limit: float) -> Iterator[None]:
     # The on_commit hooks are discarded too. Other sessions of this process are read-only, because they are not rolled back.
     try:
         with writing():
-            fetch(LIMITS, [SESSION])
+            fetch(LIMITS, [f"{limit + 10:g}s", SESSION])
             yield
             raise _Undone
     except _Undone:
@@ -139,23 +148,24 @@ def _try_atomic(agent: Agent, claim: Claim, tried: Shadow) -> None:
     try:
         with transaction.atomic():
             with atomic_body(agent.name):
-                result = run_within(agent, run, _seconds(claim))
+                result = run_within(agent, run, min(claim.policy.timeout, LIMIT))
             effects.check(claim, run.effects)
             connection.check_constraints()
             tried.result = storable(result, "its result")
         tried.left = run.effects
     except BaseException as error:
-        _tell(error, claim, tried)
+        _tell(error, agent, claim, tried, LIMIT)
 
 
-def _try_durable(agent: Agent, claim: Claim, tried: Shadow) -> None:
-    store = ShadowStore(claim, tried.origin)
+def _try_durable(agent: Agent, claim: Claim, tried: Shadow, store: ShadowStore, limit: float) -> None:
     journal = Journal(store)
     run = run_of(claim, journal)
     tried.entries, tried.left = store.taken, store.left
     try:
         with store.body():
-            result = run_within(agent, AsyncAgentRun(run, journal) if agent.is_async else run, _seconds(claim))
+            result = run_within(
+                agent, AsyncAgentRun(run, journal) if agent.is_async else run, min(claim.policy.timeout, limit)
+            )
             journal.require_end()
         tried.result = storable(result, "its result")
     except BaseException as error:
@@ -163,7 +173,7 @@ def _try_durable(agent: Agent, claim: Claim, tried: Shadow) -> None:
         if isinstance(end, TriedAgain):
             store.commit(end.entries, Effects(), at="")
             end = _retry(end)
-        _tell(end, claim, tried)
+        _tell(end, agent, claim, tried, limit)
     else:
         tried.not_asked = store.not_asked
 
@@ -175,22 +185,18 @@ def _retry(end: TriedAgain) -> Retry:
     return retry
 
 
-def _seconds(claim: Claim) -> float:
-    return min(claim.policy.timeout, LIMIT)
-
-
-def _tell(error: BaseException, claim: Claim, tried: Shadow) -> None:
+def _tell(error: BaseException, agent: Agent, claim: Claim, tried: Shadow, limit: float) -> None:
     """Set the outcome of a body that raised."""
     if isinstance(error, Stopped):
         tried.outcome, tried.stop = Outcome.STOPS, error.stop
-    elif isinstance(error, DeadlineExceeded) and claim.policy.timeout > LIMIT:
+    elif isinstance(error, DeadlineExceeded) and claim.policy.timeout > limit:
         tried.outcome = Outcome.STOPS
-        tried.stop = Stop(kind="limit", said=f"a shadow run ends after {LIMIT:g} s")
+        tried.stop = Stop(kind="limit", said=f"a shadow run ends after {limit:g} s")
     elif obstacle := obstacle_of(error):
         tried.outcome, tried.stop = Outcome.STOPS, Stop(kind="lock", said=obstacle)
     elif isinstance(error, KeyboardInterrupt) and not isinstance(error, DeadlineExceeded):
         raise error
     else:
-        error = as_permanent(error) if registry.get(claim.agent).durable else error
+        error = as_permanent(error) if agent.durable else error
         tried.outcome = Outcome.RETRIES if isinstance(error, Retry) else Outcome.FAILS
         tried.error, tried.traceback = describe(error), trace(error)

@@ -182,6 +182,7 @@ class ShadowStore(Store):
     @contextmanager
     def body(self) -> Iterator[None]:
         """Within, only transactional steps may write."""
+        self._outside = Nesting()
         self._body.begin()
         try:
             yield

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import uuid4
@@ -19,7 +20,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import Error as DjangoDatabaseError
 from django.db import connection
 
-from agents import registry
+from agents import Agent, registry
+from agents.prompt_agents import catalog
 from runs.db.listen import set_timeouts
 from runs.db.migrated import wait_for_migrations
 from runs.db.readable import readable
@@ -96,19 +98,19 @@ class Parent(bootsteps.StartStopStep):
             for name in worker.app.amqp.queues.consume_from
             if name.startswith(QUEUE_PREFIX)
         ]
-        agents = registry.all_agents()
         wait_for_migrations()
+        catalog.refresh(at_once=True)
+        agents = registry.all_agents()
         timeline.notice_failover()  # before this incarnation, which belongs to the new timeline
         lease.open_row(
             Worker.Kind.WORKER,
             id=WORKER_ID,
             concurrency=worker.concurrency,
-            agents=[agent.name for agent in agents],
-            durable_agents=[agent.name for agent in agents if agent.durable],
             queues=queues,
+            **names_of(agents),
         )
         connection.close()
-        Parent.watch = Watch(worker)
+        Parent.watch = Watch(worker, agents)
         Parent.watch.start()
 
 
@@ -127,9 +129,10 @@ def end_incarnation(**kwargs: Any) -> None:
 class Watch(threading.Thread):
     """Blocks until a child dies, the lease must be renewed, or a shutdown begins."""
 
-    def __init__(self, worker: Any) -> None:
+    def __init__(self, worker: Any, agents: Sequence[Agent] = ()) -> None:
         super().__init__(name="wakeful-parent", daemon=True)
         self.worker = worker
+        self.known = names_of(agents)  # the agents that this worker's row names
         self.children: dict[int, int] = {}  # pid → a descriptor that becomes readable when the child dies
         self.renew_at = 0.0
         self.kill_at: float | None = None
@@ -227,6 +230,15 @@ class Watch(threading.Thread):
                 self.stop_run(run, FENCE_CANCELLED, CANCELLED)
             elif run.stopped:
                 self.stop_run(run, FENCE_STOPPED, STOPPED)
+        self.learn()
+
+    def learn(self) -> None:
+        """Say in this worker's row which prompt agents there are now. Its children look themselves."""
+        catalog.refresh()
+        known = names_of(registry.all_agents())
+        if known != self.known:
+            lease.know_agents(WORKER_ID, **known)
+            self.known = known
 
     def take_orphan(self, running: Running) -> None:
         """Hand on the run of a child that started and died between two looks."""
@@ -280,6 +292,14 @@ class Watch(threading.Thread):
             with contextlib.suppress(ChildProcessError):  # the pool has reaped it
                 os.waitpid(pid, os.WNOHANG)
         leave_process(lambda: os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]]))  # noqa: S606 (its own command line)
+
+
+def names_of(agents: Sequence[Agent]) -> dict[str, list[str]]:
+    """As the row of a worker names them."""
+    return {
+        "agents": [agent.name for agent in agents],
+        "durable_agents": [agent.name for agent in agents if agent.durable],
+    }
 
 
 def leave_process(leave: Any) -> None:

@@ -7,6 +7,7 @@ from django.db import transaction
 
 from agents import registry
 from agents.guards.atomic import not_in_atomic_body
+from agents.prompt_agents import catalog
 from runs.audit import record
 from triggers.declarations.sync import COLUMNS, declared_schedule
 from triggers.dispatch.expressions import ExpressionError, compile_expression
@@ -26,6 +27,7 @@ def create_trigger(slug: str, *, agent: str, by: str, **fields: Any) -> Trigger:
     """Create a trigger that no code declares. Invalid names each wrong field."""
     trigger = Trigger(slug=slug, agent=agent, **fields)
     problems = [*slug_problems(slug)]
+    catalog.refresh(at_once=True)
     if not agent:
         problems.append("agent: is missing; name the agent to wake")
     elif agent not in {known.name for known in registry.all_agents()}:

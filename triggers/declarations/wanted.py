@@ -55,7 +55,7 @@ def wanted_triggers() -> list[Wanted]:
     """The triggers that all registered agents declare. DeclarationError lists all errors, each with agent and fix."""
     wanted: list[Wanted] = []
     problems: list[str] = []
-    for agent in registry.all_agents():
+    for agent in registry.agents_in_code():
         for number, declaration in enumerate(agent.triggers, start=1):
             try:
                 wanted.append(_wanted(agent, declaration, number))

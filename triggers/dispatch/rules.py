@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
+from agents.prompt_agents import catalog
 from runs.db.sql import fetch
 from runs.policy import Policy, nature_of
 from triggers.dispatch.expressions import compile_each
@@ -41,6 +42,7 @@ class Rules:
         if self.version is None or fetch(VERSION) != self.version:
             # Read the version first, so that the rows are at least as new; store it last, so that a failed read is repeated.
             version, rows = fetch(VERSION), _rows()
+            catalog.refresh(at_once=True)  # a new prompt agent comes with its triggers
             if self.version is None or version[0][-1] != self.version[0][-1]:
                 self.index, self.rows = Index([]), {}
             edited = _edited(self.rows, rows)

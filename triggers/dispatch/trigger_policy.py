@@ -6,6 +6,7 @@ from typing import Any
 
 from agents import registry
 from agents.agent import Agent
+from agents.prompt_agents import catalog
 from runs.policy import NATURE, Policy, declared_by
 from triggers.dispatch.flow_control import Intake
 from triggers.exceptions import RuleError
@@ -34,6 +35,7 @@ def policy_of(agent: Agent) -> dict[str, Any]:
 
 def policy_for(agent: str) -> dict[str, Any]:
     """The initial policy of a trigger of this agent. RuleError for the field `agent` names the installed agents."""
+    catalog.refresh(at_once=True)
     try:
         return policy_of(registry.get(agent))
     except KeyError:

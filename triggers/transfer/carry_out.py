@@ -12,12 +12,16 @@ from django.db import transaction
 from django.db.models import Model
 
 from agents.guards.atomic import not_in_atomic_body
+from agents.models import PromptAgent
+from agents.prompt_agents.definition import Definition
 from runs.db.sql import fetch
 from runs.exceptions import IllegalState
 from triggers.declarations.overrides import EDITABLE, create_trigger, override
 from triggers.declarations.sync import LOCK, TAKE_LOCK
 from triggers.exceptions import Invalid, RuleError
 from triggers.models import ExclusionCalendar, Schedule, Source, Trigger
+from triggers.prompt_agents.as_json import exported, read
+from triggers.prompt_agents.edit import create_prompt_agent, edit_prompt_agent, set_budget, set_checklist
 from triggers.schedules.calendars import change_calendar, create_calendar
 from triggers.schedules.edit import (
     create_schedule,
@@ -97,6 +101,7 @@ class _Importing:
     def carry_out(self, content: Mapping[str, Any]) -> None:
         steps = {
             "sources": self._source,
+            "prompt_agents": self._prompt_agent,
             "triggers": self._trigger,
             "calendars": self._calendar,
             "schedules": self._schedule,
@@ -107,9 +112,9 @@ class _Importing:
                 try:
                     with transaction.atomic():
                         carry_out(name, entry)
-                except (Invalid, RuleError) as error:
+                except (Invalid, RuleError, IllegalState) as error:
                     self.refused.add((kind, name))
-                    self.problems += [f"{kind[:-1]} {name}: {problem}" for problem in _said(error)]
+                    self.problems += [f"{kind[:-1].replace('_', ' ')} {name}: {problem}" for problem in _said(error)]
 
     def _source(self, slug: str, entry: Entry) -> None:
         source = Source.objects.filter(slug=slug).first()
@@ -128,6 +133,22 @@ class _Importing:
             change_source(source, {name: given[name] for name in changed}, by=self.by)
             self.done.changed(f"source {slug}", changed)
 
+    def _prompt_agent(self, name: str, entry: Entry) -> None:
+        given = read(entry)
+        agent = PromptAgent.objects.filter(name=name, deleted_at=None).first()
+        if agent is None:
+            create_prompt_agent(name, given.over(), checklist=given.checklist or (), budget=given.budget, by=self.by)
+            self.done.made(f"prompt agent {name}", {key: value for key, value in entry.items() if key != "name"})
+            return
+        here = exported(agent)
+        changed = {key: (here[key], value) for key, value in entry.items() if here[key] != value}
+        if changed:
+            edit_prompt_agent(agent.pk, given.over(Definition.load(here)), by=self.by)
+            set_budget(name, given.budget, by=self.by)
+            if "checklist" in changed:
+                set_checklist(name, given.checklist or (), by=self.by)
+            self.done.changed(f"prompt agent {name}", changed)
+
     def _trigger(self, slug: str, entry: Entry) -> None:
         trigger = self.triggers.get(slug)
         if entry.get("declared") and (trigger is None or trigger.declared is None):
@@ -136,6 +157,9 @@ class _Importing:
         given = {name: entry[name] for name in EDITABLE if name in entry}
         if ("sources", given.get("source")) in self.refused:
             del given["source"]
+        if ("prompt_agents", entry.get("agent")) in self.refused:
+            self.refused.add(("triggers", slug))
+            return
         if trigger is None:
             agent = entry.get("agent", "")
             self.triggers[slug] = create_trigger(slug, agent=agent, **given, by=self.by)
@@ -226,8 +250,10 @@ def _differences(given: Entry, here: Model) -> Differences:
     return {name: (getattr(here, name), value) for name, value in given.items() if getattr(here, name) != value}
 
 
-def _said(error: Invalid | RuleError) -> Sequence[str]:
+def _said(error: Invalid | RuleError | IllegalState) -> Sequence[str]:
     if isinstance(error, Invalid):
         return error.problems
+    if isinstance(error, IllegalState):
+        return [str(error)]
     is_named = not error.field or error.field == "when" or str(error).startswith(error.field)
     return [str(error) if is_named else f"{error.field}: {error}"]

@@ -11,6 +11,10 @@ from triggers.transfer.export import FORMAT, VERSION
 RULE = ("cron", "tz", "every", "at", "solar", "latitude", "longitude")
 FIELDS: dict[str, dict[str, Any]] = {
     "sources": {"slug": str, "kind": str, "enabled": bool, "settings": dict},
+    "prompt_agents": {
+        "name": str, "instructions": str, "model": str, "tools": list, "session": str, "notify": bool, "notify_to": list,
+        "emit": str, "ask_first": bool, "checklist": list, "budget": dict,
+    },
     "triggers": {
         "slug": str, "agent": str, "declared": bool, "enabled": bool, "source": str, "types": list, "filter": str,
         "input": dict, "key": str, "key_limit": int, "overlap": str, "policy": dict, "tools": (list, type(None)),
@@ -21,7 +25,7 @@ FIELDS: dict[str, dict[str, Any]] = {
         "at": str, "solar": str, "latitude": (int, float), "longitude": (int, float), **dict.fromkeys(NAMES, object),
     },
 }  # fmt: skip
-NAMED_BY = {"sources": "slug", "triggers": "slug", "calendars": "slug", "schedules": "name"}
+NAMED_BY = {"sources": "slug", "prompt_agents": "name", "triggers": "slug", "calendars": "slug", "schedules": "name"}
 Entry = Mapping[str, Any]
 
 

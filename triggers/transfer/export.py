@@ -1,4 +1,5 @@
-"""Triggers, their schedules with their exclusion calendars, and their sources as a file that another system can import.
+"""Triggers, their schedules with their exclusion calendars, their sources and prompt agents as a file that another system can
+import.
 
 For a trigger that the code declares, the file holds only the fields that operators have changed: the rest comes with the
 code. The file contains no secrets, tokens, state or history.
@@ -8,9 +9,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from agents.models import PromptAgent
 from triggers.declarations.sync import COLUMNS
 from triggers.exceptions import RuleError
 from triggers.models import ExclusionCalendar, Schedule, Source, Trigger
+from triggers.prompt_agents.as_json import exported
 from triggers.schedules.edit import is_declared
 from triggers.schedules.preview import is_past
 from triggers.schedules.rows import RELATED, VANISHED
@@ -52,10 +55,14 @@ def export_triggers(slugs: Collection[str] = ()) -> Export:
     calendars = ExclusionCalendar.objects.order_by("slug")
     if slugs:
         calendars = calendars.filter(schedules__id__among=[schedule.pk for schedule in schedules]).distinct()
+    agents = PromptAgent.objects.filter(deleted_at=None).order_by("name")
+    if slugs:
+        agents = agents.filter(name__in={trigger.agent for trigger in kept})
     content = {
         "format": FORMAT,
         "version": VERSION,
         "sources": [_source(source) for source in sources],
+        "prompt_agents": [exported(agent) for agent in agents],
         "calendars": [{"slug": calendar.slug, "days": calendar.days} for calendar in calendars],
         "triggers": [_trigger(trigger) for trigger in kept],
         "schedules": [entry for schedule in schedules if (entry := _schedule(schedule, notes))],

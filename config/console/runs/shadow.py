@@ -14,7 +14,7 @@ from agents.durations import in_words
 from config.console.parts.links import run_link
 from config.console.parts.panel import acting
 from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
-from config.console.runs.shadow_process import NotTried, try_in_a_process
+from runs.shadow.process import NotTried, report_of
 from runs.shadow.shadow import Outcome
 from triggers.dispatch.shadow import Candidate
 from triggers.models import Event
@@ -46,8 +46,9 @@ class ShadowForm(forms.Form):
 def tried(request: HttpRequest, event: Event, form: ShadowForm) -> list[Section]:
     """Execute the shadow run and show its report."""
     wanted: UUID | None = form.cleaned_data["run"]
+    command = ["shadow", str(event.pk), "--trigger", form.cleaned_data["trigger"], "--by", acting(request)]
     try:
-        return told(try_in_a_process(event.pk, trigger=form.cleaned_data["trigger"], run_id=wanted, by=acting(request)))
+        return told(report_of([*command, *(["--run", str(wanted)] if wanted else [])]))
     except NotTried as why_not:
         return [Notice(level="bad", text=str(why_not))]
 

@@ -14,6 +14,8 @@ from config.console.schedules.words import in_zone
 from triggers.exceptions import RuleError
 from triggers.schedules.preview import preview
 from triggers.schedules.rules.crontab import Cron
+from triggers.schedules.rules.rule import Rule
+from triggers.schedules.terms.policy import SchedulePolicy
 
 AHEAD = 10  # fires
 
@@ -41,12 +43,17 @@ def _preview(form: RuleForm, *, tells_errors: bool) -> Preview:
 def _told(form: RuleForm, url: str) -> Preview:
     rule, policy = form.agreed
     try:
-        fires = preview(rule, policy, AHEAD)
+        return preview_of_rule(rule, policy, form.zone, url=url)
     except RuleError as wrong:
         form.refuse(wrong)
         return Preview(url=url, wrong=wrong_with(form))
+
+
+def preview_of_rule(rule: Rule, policy: SchedulePolicy, zone: ZoneInfo, *, url: str) -> Preview:
+    """RuleError: it would never fire."""
+    fires = preview(rule, policy, AHEAD)
     # The text may name its zone itself.
-    zone = rule.zone if isinstance(rule, Cron) else form.zone
+    zone = rule.zone if isinstance(rule, Cron) else zone
     return Preview(
         url=url,
         words=capfirst(rule.words),

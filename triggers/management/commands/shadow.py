@@ -1,9 +1,5 @@
 import json
-import os
-import sys
 from argparse import ArgumentParser
-from contextlib import redirect_stdout
-from threading import Timer
 from typing import Any
 from uuid import UUID
 
@@ -14,10 +10,9 @@ from runs.exceptions import IllegalState
 from runs.management.operator import operator
 from runs.shadow.shadow import LIMIT, Outcome, Shadow
 from triggers.dispatch.shadow import candidates, shadow_event
+from triggers.management.last_resort import ending_with_the_process
 from triggers.management.named import event_named, trigger_named
 from triggers.models import Event, Trigger
-
-HARD_LIMIT = LIMIT + 4.0  # seconds; then the process ends itself, even if the body cannot be interrupted
 
 
 class Command(BaseCommand):
@@ -57,16 +52,8 @@ class Command(BaseCommand):
                 self._tell(one)
 
     def _try(self, event: Event, trigger: Trigger, run: UUID | None, by: str) -> Shadow:
-        last_resort = Timer(HARD_LIMIT, _give_up)
-        last_resort.daemon = True
-        if getattr(self, "_called_from_command_line", False):
-            last_resort.start()
-        # Keep the agent's own output out of the report.
-        with redirect_stdout(sys.stderr):
-            tried = shadow_event(event, trigger, by=by, run_id=run)
-        if tried.stop is None or tried.stop.kind != "limit":
-            last_resort.cancel()
-        return tried
+        with ending_with_the_process(self, LIMIT):
+            return shadow_event(event, trigger, by=by, run_id=run)
 
     def _tell(self, tried: Shadow) -> None:
         self.stdout.write(f"{tried.trigger}: {in_words(tried)} ({tried.seconds:.2f} s; rolled back)")
@@ -83,13 +70,6 @@ class Command(BaseCommand):
                 self.stdout.write(f"  {name}: {one}")
         if tried.traceback:
             self.stdout.write(tried.traceback)
-
-
-def _give_up() -> None:
-    os.write(
-        2, f"CommandError: It did not stop within {HARD_LIMIT:g} s and was ended. Its work was rolled back.\n".encode()
-    )
-    os._exit(1)
 
 
 def in_words(tried: Shadow) -> str:

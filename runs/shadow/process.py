@@ -1,18 +1,18 @@
-"""A shadow run in its own process, because it interrupts its body by signal, blocks the network for the whole process and
-may have to be killed."""
+"""A shadow run in its own process, because it interrupts its body by signal, may block the network for the whole process and may have
+to be killed."""
 
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from threading import BoundedSemaphore
 from typing import Any
-from uuid import UUID
 
 from django.conf import settings
 
 from runs.exceptions import RunError
 
-PATIENCE = 60.0  # seconds; a shadow run normally ends itself earlier
+PATIENCE = 90.0  # seconds; a shadow run normally ends itself earlier
 AT_ONCE = BoundedSemaphore(2)  # per web process; each is a process with the whole project in memory
 
 
@@ -20,14 +20,13 @@ class NotTried(RunError):
     """The shadow run was not executed; the message gives the reason to the user."""
 
 
-def try_in_a_process(event_id: UUID, *, trigger: str, run_id: UUID | None, by: str) -> dict[str, Any]:
-    """The report of `manage.py shadow` for the event and the trigger. Raises NotTried."""
-    command = [sys.executable, str(settings.BASE_DIR / "manage.py"), "shadow", str(event_id), "--trigger", trigger]
-    command += ["--json", "--by", by, *(["--run", str(run_id)] if run_id else [])]
+def report_of(command: Sequence[str]) -> dict[str, Any]:
+    """The report of a command of `manage.py` that executes one shadow run. Raises NotTried."""
+    words = [sys.executable, str(settings.BASE_DIR / "manage.py"), *command, "--json"]
     if not AT_ONCE.acquire(blocking=False):
-        raise NotTried("Two shadow runs are in progress. Try again when one has ended, within half a minute.")
+        raise NotTried("Two shadow runs are in progress. Try again when one has ended, within a minute.")
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
     except subprocess.TimeoutExpired:
         raise NotTried(
             f"The shadow run did not end within {PATIENCE:g} s and was killed. Its work was rolled back."

@@ -1,0 +1,49 @@
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+
+class PromptAgent(models.Model):
+    """An agent that people made without code. Its versions say what it does; its triggers, checklist and budgets are those of any
+    agent of its name."""
+
+    name = models.TextField(unique=True)
+    newest = models.PositiveIntegerField(
+        default=1, help_text="number of its newest version, with which runs begin; edits compare it"
+    )
+    deleted_at = models.DateTimeField(null=True, help_text="since then no run of it starts or goes on")
+    deleted_by = models.TextField(default="", blank=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        default_permissions = ("view", "change")
+        permissions = [("try_promptagent", "Can try prompt agents")]
+        constraints = [
+            models.CheckConstraint(name="prompt_agent_name", condition=Q(name__regex=r"^[a-z0-9][-a-z0-9_]{0,99}$"))
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.deleted_at is not None
+
+
+class PromptAgentVersion(models.Model):
+    """What a prompt agent does, as one edit left it. It never changes, because runs that began with it end with it."""
+
+    agent = models.ForeignKey(PromptAgent, models.PROTECT, related_name="versions", db_index=False)
+    number = models.PositiveIntegerField()
+    fingerprint = models.TextField(help_text="of the definition; the version that runs record")
+    definition = models.JSONField(help_text="see agents.prompt_agents.definition")
+    by = models.TextField()
+    at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        default_permissions = ()
+        ordering = ["-number"]
+        constraints = [models.UniqueConstraint(fields=["agent", "number"], name="prompt_agent_version_once")]
+
+    def __str__(self) -> str:
+        return f"version {self.number} of {self.agent_id}"

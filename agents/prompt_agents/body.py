@@ -1,0 +1,135 @@
+"""What a run of a prompt agent does: the look of any watching agent, with the tools of the toolbox and an answer that people chose.
+
+A tick of a schedule looks at the items that are due. Any other event, a manual fire or a trial looks at all of them, and the event
+is data of strangers for the model.
+"""
+
+import json
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from agents.agent import Agent
+from agents.checklists.of_run import DueItem
+from agents.effects import Urgency
+from agents.exceptions import Permanent
+from agents.gate import Fire, Quiet
+from agents.gate_run import GateRun
+from agents.prompt_agents.definition import Definition
+from agents.run import AgentRun, Event
+from agents.tools import toolbox
+from agents.watch import Watch
+
+if TYPE_CHECKING:
+    from pydantic_ai import Agent as LlmAgent
+
+    from agents.llm.verdict import Verdict
+
+OF_CLOCKS = ("schedule.fired", "run.wakeup")
+MOST_CHARACTERS = 50_000  # of the events of a run, in its prompt
+DECISION_STANDS = "1d"
+URGENCIES: tuple[Urgency, ...] = ("low", "normal", "high")
+
+
+def agent_of(name: str, definition: Definition) -> Agent:
+    """The durable agent that a version of a prompt agent is."""
+    body = Body(name, definition)
+    return Agent(name=name, body=body, durable=True, hold_key=True, gate=body.ask)
+
+
+class Body(Watch):
+    def __init__(self, name: str, definition: Definition) -> None:
+        super().__init__(
+            name,
+            model=definition.model or None,
+            session=definition.session,
+            instructions=definition.instructions,
+        )
+        self.definition = definition
+        self.version = definition.version
+
+    @cached_property
+    def watcher(self) -> "LlmAgent[Any, Verdict]":
+        from agents.llm.verdict import watcher
+
+        tools = [_tool(self.name, tool) for tool in self.definition.tools]
+        return watcher(self.name, model=self.model, instructions=self.instructions, tools=tools)
+
+    def ask(self, run: GateRun) -> Fire | Quiet:
+        if _is_of_clock(run.event) or run.checklist.look().silenced_until:
+            return super().ask(run)
+        return Fire(f"an event of type {run.event.type}")
+
+    def items(self, run: AgentRun) -> list[DueItem]:
+        return run.checklist.due() if self.needs_items(run) else run.checklist.awake()
+
+    def needs_items(self, run: AgentRun) -> bool:
+        is_of_clock = bool(run.events) and all(_is_of_clock(event) for event in run.events)
+        return is_of_clock and not run.checklist.is_empty()
+
+    def found(self, run: AgentRun) -> Any:
+        given = [_told(event) for event in run.events if not _is_of_clock(event) and event.data is not None]
+        if not run.events and run.input is not None:
+            given = [run.input]  # of the run that spawned it
+        return _cut(given) if given else None
+
+    def tell(self, run: AgentRun, verdict: "Verdict") -> None:
+        said = self._decided(run, {"text": verdict.text, "urgency": verdict.urgency})
+        if said is None:
+            return
+        if self.definition.notify:
+            run.notify(said["text"], urgency=said["urgency"], to=self.definition.notify_to)
+        if self.definition.emit:
+            items = [one.model_dump() for one in verdict.items]
+            run.emit(self.definition.emit, {"agent": self.name, **said, "items": items})
+
+    def _decided(self, run: AgentRun, said: dict[str, Any]) -> dict[str, Any] | None:
+        """The text and urgency to send, as a person may have edited them; None: a person denied it, or nobody decided in time."""
+        if not self.definition.ask_first:
+            return said
+        doing = [f"emit an event {self.definition.emit}"] if self.definition.emit else []
+        if self.definition.notify:
+            doing.insert(0, "notify " + (", ".join(self.definition.notify_to) or "people"))
+        answer = run.ask_approval(
+            f"May {self.name} {' and '.join(doing)}?", detail=said["text"], arguments=said, expires=DECISION_STANDS
+        )
+        if not answer:
+            return None
+        return _checked(answer.arguments, self.name)
+
+
+def _tool(agent: str, name: str) -> Any:
+    try:
+        return toolbox.get(name)
+    except KeyError:
+        known = ", ".join(tool.name for tool in toolbox.all_tools()) or "none"
+        raise Permanent(
+            f"prompt agent {agent!r} may use the tool {name!r}, which is not registered. Take it from the agent's tools, or "
+            f"install the app that registers it. Registered: {known}"
+        ) from None
+
+
+def _is_of_clock(event: Event) -> bool:
+    return event.type in OF_CLOCKS
+
+
+def _told(event: Event) -> dict[str, Any]:
+    return {"type": event.type, "source": event.source, "subject": event.subject, "data": event.data}
+
+
+def _cut(given: list[Any]) -> Any:
+    text = json.dumps(given, ensure_ascii=False, indent=1, default=str)
+    if len(text) <= MOST_CHARACTERS:
+        return given
+    return f"{text[:MOST_CHARACTERS]}\n(cut off after {MOST_CHARACTERS:,} of {len(text):,} characters)"
+
+
+def _checked(edited: Any, agent: str) -> dict[str, Any]:
+    """A person may have edited what is sent. Permanent: it cannot be sent so."""
+    said = edited if isinstance(edited, dict) else {}
+    text, urgency = said.get("text"), said.get("urgency")
+    if not isinstance(text, str) or not text.strip() or urgency not in URGENCIES:
+        raise Permanent(
+            f'prompt agent {agent!r}: the approved arguments are {edited!r}; they must be {{"text": "…", "urgency": "low", '
+            '"normal" or "high"}'
+        )
+    return {"text": text, "urgency": urgency}

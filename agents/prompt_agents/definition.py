@@ -1,0 +1,77 @@
+"""A version of a prompt agent, and its faults."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from hashlib import sha256
+from typing import Any
+
+from agents.reserved import is_reserved, refusal
+
+LENGTHS = {"instructions": 20_000, "model": 200, "session": 100, "emit": 200}
+MOST_NAMES = 50  # of tools, and of recipients
+NAME_LENGTH = 200
+PREFIX = "prompt:"  # of the version of a prompt agent, which is no fingerprint of code
+
+
+@dataclass(frozen=True, kw_only=True)
+class Definition:
+    """What a prompt agent does. `model` "": WAKEFUL_MODEL. `tools` are names of the toolbox. If its verdict has something to say, it
+    notifies people (`notify_to`; none: those who get what names no recipient) and emits an event of the type `emit`, with
+    `ask_first` only after a person has approved that."""
+
+    instructions: str
+    model: str = ""
+    tools: tuple[str, ...] = ()
+    session: str = ""
+    notify: bool = True
+    notify_to: tuple[str, ...] = ()
+    emit: str = ""
+    ask_first: bool = False
+
+    @classmethod
+    def load(cls, stored: Mapping[str, Any]) -> "Definition":
+        """Read the JSON of a version. Unknown keys, of another version of Wakeful, are ignored."""
+        known: dict[str, Any] = {field.name: stored[field.name] for field in fields(cls) if field.name in stored}
+        for name, value in known.items():
+            known[name] = tuple(value) if isinstance(value, list) else value
+        return cls(**known)
+
+    def dump(self) -> dict[str, Any]:
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    @property
+    def version(self) -> str:
+        """The same for the same definition, as the version of an agent in code follows its source."""
+        text = json.dumps(self.dump(), sort_keys=True, ensure_ascii=False)
+        return PREFIX + sha256(text.encode()).hexdigest()[:12]
+
+    def faults(self) -> Iterator[str]:
+        """Each names a field and its fix."""
+        for name, most in LENGTHS.items():
+            value = getattr(self, name)
+            if not isinstance(value, str) or len(value) > most:
+                yield f"{name}: must be a text of at most {most:,} characters"
+            elif "\x00" in value:
+                yield f"{name}: must not contain NUL characters"
+        for name in ("tools", "notify_to"):
+            value = getattr(self, name)
+            if not isinstance(value, tuple) or not all(_is_name(each) for each in value) or len(value) > MOST_NAMES:
+                yield f"{name}: must be a list of at most {MOST_NAMES} names"
+            elif len(set(value)) < len(value):
+                yield f"{name}: names something twice"
+        for name in ("notify", "ask_first"):
+            if not isinstance(getattr(self, name), bool):
+                yield f"{name}: must be true or false"
+        if isinstance(self.instructions, str) and not self.instructions.strip():
+            yield "instructions: are missing; write what the agent is to look for"
+        if isinstance(self.emit, str) and is_reserved(self.emit):
+            yield f"emit: {refusal(self.emit)}"
+        if self.notify_to and not self.notify:
+            yield "notify_to: names recipients, but notify is off"
+        if self.ask_first and not self.notify and not self.emit:
+            yield "ask_first: there is nothing to ask about; switch notify on, or give the type of an event to emit"
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= NAME_LENGTH and "\x00" not in value

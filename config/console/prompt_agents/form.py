@@ -1,0 +1,298 @@
+"""The forms of prompt agents: what one does, and when it wakes."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from unfold.widgets import (
+    UnfoldAdminCheckboxSelectMultipleWidget,
+    UnfoldAdminDecimalFieldWidget,
+    UnfoldAdminSelectWidget,
+    UnfoldAdminTextareaWidget,
+    UnfoldAdminTextInputWidget,
+    UnfoldBooleanSwitchWidget,
+)
+
+from agents.budget import Budget as Caps
+from agents.llm.tools import ToolPolicy
+from agents.prompt_agents.definition import Definition
+from agents.tools import toolbox
+from config.console.parts.pages import Group
+from config.console.parts.sections import Section
+from config.console.schedules.policy_fields import ZONES
+from config.console.triggers.form import AIMED, ExpressionField
+from runs.actions.checklists import ItemEdit
+from runs.models import Recipient, RecipientGroup
+from triggers.exceptions import Invalid, RuleError
+from triggers.models import Source
+from triggers.prompt_agents.wakes import OnEvents, OnSchedule, When, read_sentence
+from triggers.schedules.rules.rule import Rule
+from triggers.schedules.rules.words import read_rule
+
+CAPS = {"run_usd": "each run", "day_usd": "a day"}
+
+
+class WakeForm(forms.Form):
+    """When an agent wakes: a schedule in words, event types, or a source."""
+
+    when = forms.CharField(
+        required=False,
+        max_length=200,
+        label="Schedule",
+        widget=UnfoldAdminTextInputWidget(
+            attrs={"placeholder": "every weekday at 08:00", "autocomplete": "off", "spellcheck": "false"}
+        ),
+        help_text="Enter words or a crontab: <code>every weekday at 08:00</code> · <code>every 30m</code> · "
+        "<code>0 8 * * mon-fri</code>.",
+    )
+    tz = forms.ChoiceField(
+        label="Zone", choices=ZONES, initial="UTC", widget=UnfoldAdminSelectWidget, help_text="Applies to the schedule."
+    )
+    types = forms.CharField(
+        required=False,
+        label="Event types",
+        widget=UnfoldAdminTextInputWidget,
+        help_text="Enter globs, e.g. <code>invoice.* customer.created</code>. The agent gets each event as data from outside.",
+    )
+    source = forms.ChoiceField(
+        required=False,
+        label="Source",
+        widget=UnfoldAdminSelectWidget,
+        help_text="Choose a webhook source to wake on its events alone. Without types: on all of them.",
+    )
+    filter = ExpressionField(
+        required=False,
+        label="Filter",
+        help_text="Enter a CEL expression, e.g. <code>event.data.amount &gt; 100</code>. Empty: every such event.",
+    )
+
+    class Media:
+        js = (forms.Script("console/own_zone.js", defer=True),)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not self.is_bound:
+            self.fields["tz"].widget.attrs["data-own-zone"] = ""
+        slugs = Source.objects.exclude(slug__in=AIMED).order_by("slug").values_list("slug", flat=True)
+        self.fields["source"].choices = [("", "any"), *((slug, slug) for slug in slugs)]  # type: ignore[attr-defined]
+        self.rule: Rule | None = None
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        try:
+            self.rule = self.read_rule(cleaned)
+        except RuleError as wrong:
+            self.add_error(wrong.field if wrong.field in self.fields else "when", f"{wrong}.")
+        return cleaned
+
+    def read_rule(self, cleaned: dict[str, Any]) -> Rule | None:
+        """RuleError: the schedule makes no sense."""
+        return read_rule(cleaned["when"], cleaned.get("tz") or "UTC") if cleaned.get("when") else None
+
+    def wakes(self) -> list[When]:
+        """Of a valid form."""
+        given, found = self.cleaned_data, list[When]()
+        if self.rule:
+            found.append(OnSchedule(rule=self.rule))
+        if given["types"] or given["source"]:
+            types = given["types"].replace(",", " ").split() or ["*"]
+            found.append(OnEvents(types=types, source=given["source"], filter=given["filter"]))
+        return found
+
+    def when_groups(self, *preview: Section) -> list[Group]:
+        events = [self[name] for name in ("types", "source", "filter")]
+        return [
+            Group(title="When it wakes", fields=[self["when"], self["tz"]], sections=preview),
+            Group(title="Events", fields=events, folded=True, said="also on events or deliveries of a webhook"),
+        ]
+
+
+class DefinitionForm(forms.Form):
+    """What an agent does."""
+
+    instructions = forms.CharField(
+        max_length=20_000,
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 5}),
+        label="Instructions",
+        help_text="Write what it is to look for and what you want to be told.",
+    )
+    tools = forms.MultipleChoiceField(
+        required=False,
+        widget=UnfoldAdminCheckboxSelectMultipleWidget,
+        label="Tools",
+        help_text="Choose what it may use. Without tools it knows only its instructions and the event. A dangerous tool asks a "
+        "person first once the run has seen data from outside.",
+    )
+    model = forms.CharField(
+        required=False,
+        max_length=200,
+        widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off", "spellcheck": "false"}),
+        label="Model",
+        help_text="Enter e.g. <code>openai:gpt-5.2</code>. Empty: the model of WAKEFUL_MODEL.",
+    )
+    session = forms.CharField(
+        required=False,
+        max_length=100,
+        widget=UnfoldAdminTextInputWidget,
+        label="Session",
+        help_text="Name a conversation that its runs share. Empty: each run begins without memory of the last.",
+    )
+    notify = forms.BooleanField(
+        required=False,
+        initial=True,
+        widget=UnfoldBooleanSwitchWidget,
+        label="Notify",
+        help_text="Notify people if its verdict has something to say.",
+    )
+    notify_to = forms.MultipleChoiceField(
+        required=False,
+        widget=UnfoldAdminCheckboxSelectMultipleWidget,
+        label="Recipients",
+        help_text="Choose recipients or groups. None: those who get what names no recipient.",
+    )
+    emit = forms.CharField(
+        required=False,
+        max_length=200,
+        widget=UnfoldAdminTextInputWidget,
+        label="Emit an event",
+        help_text="Enter its type, e.g. <code>triage.finding</code>, to pass the verdict on to other agents. Empty: none.",
+    )
+    ask_first = forms.BooleanField(
+        required=False,
+        widget=UnfoldBooleanSwitchWidget,
+        label="Ask first",
+        help_text="Let a person approve the message, and edit it, before it is sent.",
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        known = [(tool.name, in_words(tool)) for tool in toolbox.all_tools()]
+        gone = set(self.initial.get("tools", ())) - {name for name, _ in known}
+        known += [(name, f"{name}: not registered any more; take it away") for name in sorted(gone)]
+        self.fields["tools"].choices = known  # type: ignore[attr-defined]
+        names = [
+            *Recipient.objects.filter(active=True).order_by("name").values_list("name", flat=True),
+            *RecipientGroup.objects.order_by("name").values_list("name", flat=True),
+        ]
+        names += sorted(set(self.initial.get("notify_to", ())) - set(names))
+        self.fields["notify_to"].choices = [(name, name) for name in names]  # type: ignore[attr-defined]
+
+    def definition(self) -> Definition:
+        """Of a valid form."""
+        given = self.cleaned_data
+        return Definition(
+            instructions=given["instructions"].strip(),
+            tools=tuple(given["tools"]),
+            model=given["model"].strip(),
+            session=given["session"].strip(),
+            notify=given["notify"],
+            notify_to=tuple(given["notify_to"]),
+            emit=given["emit"].strip(),
+            ask_first=given["ask_first"],
+        )
+
+    def refuse(self, wrong: Invalid) -> None:
+        """Show each fault at its field."""
+        for problem in wrong.problems:
+            field, _, text = problem.partition(": ")
+            self.add_error(field if field in self.fields else None, f"{text or problem}.")
+
+    def definition_groups(self) -> list[Group]:
+        return [
+            Group(title="What it may use", fields=[self["tools"]]),
+            Group(title="Its answer", fields=[self[name] for name in ("notify", "notify_to", "emit", "ask_first")]),
+            Group(title="Model", fields=[self["model"], self["session"]], folded=True, said="model and session"),
+        ]
+
+
+class NewForm(DefinitionForm, WakeForm):
+    name = forms.CharField(
+        max_length=100,
+        widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off", "spellcheck": "false"}),
+        help_text="Permanent name, e.g. <code>morning-triage</code>.",
+    )
+    checklist = forms.CharField(
+        required=False,
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 3}),
+        label="Checklist",
+        help_text="Enter one item per line that it looks at each time. Intervals and pauses: on its checklist, later.",
+    )
+    run_usd = forms.DecimalField(
+        required=False, min_value=0, widget=UnfoldAdminDecimalFieldWidget, label="Budget of a run (US dollars)"
+    )
+    day_usd = forms.DecimalField(
+        required=False,
+        min_value=0,
+        widget=UnfoldAdminDecimalFieldWidget,
+        label="Budget of a day (US dollars)",
+        help_text="A run that has no budget left waits for more.",
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["instructions"].help_text = (
+            "Write what it is to look for and what you want to be told. You may begin with when: "
+            "<code>every weekday at 8 look at failed runs and tell me what to fix first</code>."
+        )
+
+    def read_rule(self, cleaned: dict[str, Any]) -> Rule | None:
+        """The schedule of its field, else the one that its instructions begin with."""
+        if cleaned.get("when"):
+            return super().read_rule(cleaned)
+        rule, rest = read_sentence(cleaned.get("instructions", ""), cleaned.get("tz") or "UTC")
+        if rule and not rest:
+            raise RuleError("the instructions say only when; say what it is to do, too", field="instructions")
+        if rule:
+            cleaned["instructions"] = rest
+        return rule
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean()
+        try:
+            self.caps()
+        except ValueError as error:
+            raise ValidationError(str(error)) from None
+        return cleaned
+
+    def items(self) -> list[ItemEdit]:
+        lines = [line.strip() for line in self.cleaned_data["checklist"].splitlines()]
+        return [ItemEdit(text=line) for line in dict.fromkeys(lines) if line]
+
+    def caps(self) -> Caps | None:
+        given: dict[str, Decimal] = {
+            name: self.cleaned_data[name] for name in CAPS if self.cleaned_data.get(name) is not None
+        }
+        return Caps(**given) if given else None  # type: ignore[arg-type]
+
+    def groups(self, *preview: Section) -> list[Group]:
+        return [
+            Group(fields=[self["name"], self["instructions"]]),
+            *self.when_groups(*preview),
+            Group(title="Checklist", fields=[self["checklist"]]),
+            *self.definition_groups(),
+            Group(title="Budget", fields=[self[name] for name in CAPS], folded=True, said="a cap on what it spends"),
+        ]
+
+
+class EditForm(DefinitionForm):
+    version = forms.IntegerField(widget=forms.HiddenInput)
+
+    def groups(self) -> Sequence[Group]:
+        return [Group(fields=[self["instructions"]]), *self.definition_groups()]
+
+
+def in_words(tool: Any) -> str:
+    """The tool with what it may do."""
+    policy = ToolPolicy.of(tool.name, tool.metadata)
+    traits = [policy.effect.replace("_", " ")]
+    traits += ["dangerous"] if policy.dangerous else []
+    traits += ["always asks first"] if tool.requires_approval else []
+    traits += ["brings data from outside"] if policy.untrusted else []
+    return f"{tool.name} ({', '.join(traits)}): {_first_sentence(tool.description or '')}"
+
+
+def _first_sentence(text: str) -> str:
+    said = " ".join(text.split())
+    return said.partition(". ")[0].removesuffix(".") + "."

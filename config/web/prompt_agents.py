@@ -1,0 +1,24 @@
+"""Let the pages and the API know the prompt agents of this moment."""
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from django.http import HttpRequest, HttpResponse
+
+from agents.prompt_agents import catalog
+from runs.db.away import CONNECTION_ERRORS
+
+PLACES = ("/admin/", "/api/")  # senders of webhooks do not wait for it
+
+
+class KnowPromptAgents:
+    """Middleware: a look at most once a second. While the database is away, the view says so."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.path.startswith(PLACES):
+            with suppress(*CONNECTION_ERRORS):
+                catalog.refresh()
+        return self.get_response(request)

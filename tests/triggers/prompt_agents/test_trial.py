@@ -1,0 +1,121 @@
+"""A trial asks the model and shows what would be sent; it sends and keeps nothing, and what it spends counts."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from agents import tool
+from agents.budget import Budget as Caps
+from agents.llm.stand_in import StandIn, standing_in
+from agents.models import ChecklistItem
+from runs.actions.checklists import ItemEdit
+from runs.exceptions import IllegalState
+from runs.models import AuditEntry, BudgetWindow, Notification, Run
+from runs.shadow.shadow import Outcome
+from tests.support.prompt_agents import make_prompt_agent
+from triggers.models import Event, Trigger
+from triggers.prompt_agents.edit import delete_prompt_agent
+from triggers.prompt_agents.trial import try_prompt_agent
+from triggers.prompt_agents.wakes import OnEvents
+
+pytestmark = pytest.mark.django_db(transaction=True)
+NEWS = {"notify": True, "urgency": "high", "text": "Fix billing first", "items": [{"item": 1, "outcome": "news"}]}
+
+
+class Scripted:
+    """A model that makes its calls one after the other; the last is the verdict. `offered`: the tools that it may call."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = [("final_result", NEWS)]
+        self.offered: list[str] = []
+
+    def answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        self.offered = [one.name for one in info.function_tools]
+        name, given = self.calls[sum(isinstance(message, ModelResponse) for message in messages)]
+        return ModelResponse(parts=[ToolCallPart(name, given)])
+
+
+@pytest.fixture
+def model() -> Iterator[Scripted]:
+    scripted = Scripted()
+    with standing_in(StandIn(model=FunctionModel(scripted.answer, model_name="scripted"))):
+        yield scripted
+
+
+def left() -> tuple[int, ...]:
+    return Run.objects.count(), Event.objects.count(), Notification.objects.count()
+
+
+def test_it_shows_the_verdict_and_sends_nothing(model: Scripted) -> None:
+    model.calls.insert(0, ("failed_runs", {}))
+    agent = make_prompt_agent(tools=("failed_runs",), checklist=[ItemEdit(text="failed runs")], emit="triage.done")
+
+    tried = try_prompt_agent(agent, by="bob")
+
+    assert (tried.outcome, tried.error) == (Outcome.SUCCEEDS, "")
+    assert tried.result["text"] == "Fix billing first"
+    assert [notice.text for notice in tried.left.notices] == ["Fix billing first"]
+    assert [emission.type for emission in tried.left.emissions] == ["triage.done"]
+    assert left() == (0, 0, 0)
+    assert ChecklistItem.objects.get().last_outcome == ""
+    entry = AuditEntry.objects.get(action="try")
+    assert (entry.by, entry.detail["version"]) == ("bob", 1)
+
+
+def test_it_asks_first_where_the_agent_would(model: Scripted) -> None:
+    tried = try_prompt_agent(make_prompt_agent(ask_first=True), by="bob")
+
+    assert tried.outcome == Outcome.STOPS
+    assert tried.stop is not None
+    assert "May triage notify people?" in tried.stop.said
+    assert tried.stop.arguments == {"text": "Fix billing first", "urgency": "high"}
+
+
+def test_a_tool_that_acts_outside_is_not_called(model: Scripted) -> None:
+    called = []
+
+    @tool(effect="at_most_once")
+    def refund(invoice: int) -> str:
+        """Refund an invoice."""
+        called.append(invoice)
+        return "done"
+
+    model.calls.insert(0, ("refund", {"invoice": 7}))
+
+    tried = try_prompt_agent(make_prompt_agent(tools=("refund",)), by="bob")
+
+    assert tried.outcome == Outcome.STOPS
+    assert called == []
+
+
+def test_the_tools_that_an_operator_allows_its_trigger_are_all_that_it_has(model: Scripted) -> None:
+    agent = make_prompt_agent(tools=("failed_runs",), when=[OnEvents(types=["a.b"])])
+    Trigger.objects.update(tools=[])
+
+    try_prompt_agent(agent, by="bob")
+
+    assert model.offered == []
+
+
+def test_what_it_spends_counts_and_a_used_up_budget_stops_it(model: Scripted) -> None:
+    agent = make_prompt_agent(budget=Caps(day_requests=1))
+
+    first = try_prompt_agent(agent, by="bob")
+    second = try_prompt_agent(agent, by="bob")
+
+    assert (first.outcome, second.outcome) == (Outcome.SUCCEEDS, Outcome.STOPS)
+    assert second.stop is not None
+    assert "1 requests spent" in second.stop.said
+    assert BudgetWindow.objects.get().spent == 1
+
+
+def test_a_deleted_one_is_not_tried(model: Scripted) -> None:
+    agent = make_prompt_agent()
+    delete_prompt_agent(agent.pk, by="bob")
+    agent.refresh_from_db()
+
+    with pytest.raises(IllegalState, match="is deleted"):
+        try_prompt_agent(agent, by="bob")
