@@ -27,6 +27,7 @@ from runs.models import (
 )
 from runs.states import RunStatus
 from tests.support.journals import make_approval, make_step
+from tests.support.prompt_agents import make_prompt_agent
 from tests.support.runs import make_run
 from tests.support.triggers import make_event, make_trigger
 from triggers.models import ApiToken, Schedule, Source, Trigger
@@ -128,6 +129,7 @@ def make_one_of_each(number: int) -> dict[str, Any]:
         "agents_checklist": create_checklist(f"agent-{number}", items=[ItemEdit(text="backups")], by="test"),
         "agents_session": make_session(number),
         "agents_memorynote": create_note(f"agent-{number}", "disk", "db-1 fills up", by="test"),
+        "agents_promptagent": make_prompt_agent(f"agent-{number + 100}"),
         "runs_budget": Budget.objects.create(scope="agent", name=f"agent-{number}", period="day", measure="usd", cap=5),
         "runs_modelprice": ModelPrice.objects.create(model=f"model-{number}", input=1, output=2),
         "runs_alarm": Alarm.objects.create(name=f"alarm-{number}", severity="bad", text="Late.", remedy="Hurry."),

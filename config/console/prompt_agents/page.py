@@ -8,6 +8,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db.models import CharField, Count, OuterRef, Prefetch, QuerySet, Subquery
 from django.db.models.fields.json import KeyTextTransform
 from django.http import HttpRequest, HttpResponse
@@ -89,6 +90,8 @@ class PromptAgentPanel(Panel):
         return [preview, *super().get_urls()]
 
     def preview_view(self, request: HttpRequest) -> HttpResponse:
+        if not self.has_add_permission(request):
+            raise PermissionDenied
         return respond(request, preview_asked(request))
 
     # The list

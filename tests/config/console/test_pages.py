@@ -31,6 +31,7 @@ NOUNS = [
     "runs_recipientgroup",
     "runs_auditentry",
     "agents_checklist",
+    "agents_promptagent",
     "runs_budget",
     "runs_modelprice",
 ]
@@ -51,6 +52,7 @@ OTHERS = [
     "/admin/runs/queue/default/limit/",
     "/admin/runs/budget/spending/",
     "/admin/agents/checklist/add/",
+    "/admin/agents/promptagent/add/",
     "/admin/runs/budget/add/",
     "/admin/runs/modelprice/add/",
     "/admin/triggers/source/add/",

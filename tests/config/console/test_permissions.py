@@ -21,6 +21,7 @@ pytestmark = pytest.mark.django_db
 PANELS = list(admin.site._registry.items())
 # Pages on which a POST is read as a question: they show something and change nothing.
 QUESTIONS = {
+    "admin:agents_promptagent_checklist",  # leads there
     "admin:runs_agentstop_agents",
     "admin:runs_agentstop_change",
     "admin:runs_agentstop_changelist",

@@ -31,9 +31,11 @@ from tests.support.console import (
 )
 from tests.support.journals import make_approval
 from tests.support.notifying import make_recipient, notify
+from tests.support.prompt_agents import make_prompt_agent
 from tests.support.runs import make_run
 from tests.support.triggers import make_event, make_paused_trigger, make_trigger
 from triggers.models import Decision, Source, Trigger
+from triggers.prompt_agents.edit import delete_prompt_agent
 from triggers.schedules.calendars import create_calendar
 from triggers.schedules.edit import pause_schedule
 
@@ -159,6 +161,14 @@ def note() -> Any:
     return create_note("greeter", "disk", "db-1 fills up", by="test")
 
 
+def prompt_agent() -> Any:
+    return make_prompt_agent()
+
+
+def deleted_prompt_agent() -> Any:
+    return delete_prompt_agent(make_prompt_agent().pk, by="test")
+
+
 def budget() -> Budget:
     return Budget.objects.create(scope="installation", period="day", measure="usd", cap=5)
 
@@ -221,6 +231,15 @@ ADMIN: dict[str, Door] = {
     "agents.memorynote add": form("/admin/agents/memorynote/add/", agent="heartbeat", key="disk", text="full"),
     "agents.memorynote edit": button("agents_memorynote", "edit", note, revision="1", text="full", trusted="on"),
     "agents.memorynote remove": button("agents_memorynote", "remove", note),
+    "agents.promptagent add": form(
+        "/admin/agents/promptagent/add/", name="triage", instructions="Look.", tz="UTC", notify="on"
+    ),
+    "agents.promptagent edit": button(
+        "agents_promptagent", "edit", prompt_agent, instructions="Look.", notify="on", version="1"
+    ),
+    "agents.promptagent wake": button("agents_promptagent", "wake", prompt_agent, when="every 30m", tz="UTC"),
+    "agents.promptagent delete_agent": button("agents_promptagent", "delete-agent", prompt_agent),
+    "agents.promptagent restore": button("agents_promptagent", "restore", deleted_prompt_agent),
     "runs.budget add": form(
         "/admin/runs/budget/add/", scope="installation", period="day", measure="usd", at_cap="wait", cap="5"
     ),
@@ -325,6 +344,9 @@ ELSEWHERE = {
     "triggers.trigger try_filter",
     "triggers.event shadow_event",  # in a process of its own: tests/triggers/dispatch/test_shadow.py
     "runs.run shadow_run",  # leads to the same
+    "agents.promptagent try_now",  # in a process of its own: tests/triggers/prompt_agents/test_trial.py
+    "agents.promptagent checklist",  # these lead to its checklist
+    "agents.promptagent silence",
     "django_celery_beat.periodictask add",
     "django_celery_beat.periodictask change",
     *(
@@ -352,6 +374,12 @@ API: dict[str, Door] = {
     "memory create": call("memory/", {"agent": "greeter", "key": "disk", "text": "full"}),
     "memory partial_update": send("patch", "memory/{}/", {"text": "fuller"}, make=note),
     "memory destroy": send("delete", "memory/{}/", None, make=note),
+    "prompt-agents create": call("prompt-agents/", {"name": "triage", "instructions": "Look."}),
+    "prompt-agents partial_update": send(
+        "patch", "prompt-agents/triage/", {"instructions": "Look twice."}, make=prompt_agent
+    ),
+    "prompt-agents destroy": send("delete", "prompt-agents/triage/", None, make=prompt_agent),
+    "prompt-agents restore": call("prompt-agents/triage/restore/", make=deleted_prompt_agent),
     "budgets create": call("budgets/", {"scope": "installation", "period": "day", "measure": "usd", "cap": "5"}),
     "budgets partial_update": send("patch", "budgets/{}/", {"cap": "6"}, make=budget),
     "budgets destroy": send("delete", "budgets/{}/", None, make=budget),
@@ -396,6 +424,8 @@ ELSEWHERE_OF_THE_API = {
     "events create",
     "runs transcript",
     "checklists revisions",
+    "prompt-agents versions",
+    "prompt-agents try_now",  # in a process of its own: tests/triggers/prompt_agents/test_trial.py
     "schedules preview",
     "schedules fires",
     "schedules why",
@@ -419,6 +449,7 @@ COMMANDS: dict[str, Door] = {
     "schedules": command("schedules", "pause", "morning", make=on_schedule),
     "backfill": command("backfill", "morning", "--from", "2025-03-03", "--to", "2025-03-05", make=on_schedule),
     "remind": command("remind", "in 5 minutes", "reminder", "tea"),
+    "prompt_agent": command("prompt_agent", "create", "triage", "--says", "every weekday at 8 look at failed runs"),
     "sync_agents": command("sync_agents"),
     "prepare": command("prepare"),
     "prune": command("prune", "--budget", "1s"),
