@@ -5,10 +5,11 @@ from collections.abc import Mapping
 
 SIGNAL = "run.signal"
 WAKEUP = "run.wakeup"
+TICK = "schedule.fired"
 RESERVED: Mapping[str, str] = {
     SIGNAL: "manual",
     WAKEUP: "wakeup",
-    "schedule.fired": "schedule",
+    TICK: "schedule",
     "manual.fired": "manual",
 }
 PREFIX = "wakeful."  # for future types, so that no sender's type collides with one

@@ -5,7 +5,6 @@ is data of strangers for the model.
 """
 
 import json
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from agents.agent import Agent
@@ -15,16 +14,17 @@ from agents.exceptions import Permanent
 from agents.gate import Fire, Quiet
 from agents.gate_run import GateRun
 from agents.prompt_agents.definition import Definition
+from agents.reminders import FIELD
+from agents.reserved import TICK, WAKEUP
 from agents.run import AgentRun, Event
-from agents.tools import toolbox
 from agents.watch import Watch
 
 if TYPE_CHECKING:
-    from pydantic_ai import Agent as LlmAgent
-
     from agents.llm.verdict import Verdict
 
-OF_CLOCKS = ("schedule.fired", "run.wakeup")
+OF_CLOCKS = (TICK, WAKEUP)
+# The data that a wake has of the tick or of the reminder before it.
+OF_TICK = frozenset({"schedule", "nominal", "due", FIELD})
 MOST_CHARACTERS = 50_000  # of the events of a run, in its prompt
 DECISION_STANDS = "1d"
 URGENCIES: tuple[Urgency, ...] = ("low", "normal", "high")
@@ -41,18 +41,12 @@ class Body(Watch):
         super().__init__(
             name,
             model=definition.model or None,
+            tools=definition.tools,
             session=definition.session,
             instructions=definition.instructions,
         )
         self.definition = definition
         self.version = definition.version
-
-    @cached_property
-    def watcher(self) -> "LlmAgent[Any, Verdict]":
-        from agents.llm.verdict import watcher
-
-        tools = [_tool(self.name, tool) for tool in self.definition.tools]
-        return watcher(self.name, model=self.model, instructions=self.instructions, tools=tools)
 
     def ask(self, run: GateRun) -> Fire | Quiet:
         if _is_of_clock(run.event) or run.checklist.look().silenced_until:
@@ -67,7 +61,7 @@ class Body(Watch):
         return is_of_clock and not run.checklist.is_empty()
 
     def found(self, run: AgentRun) -> Any:
-        given = [_told(event) for event in run.events if not _is_of_clock(event) and event.data is not None]
+        given = [_told(event) for event in run.events if _has_data(event)]
         if not run.events and run.input is not None:
             given = [run.input]  # of the run that spawned it
         return _cut(given) if given else None
@@ -97,19 +91,15 @@ class Body(Watch):
         return _checked(answer.arguments, self.name)
 
 
-def _tool(agent: str, name: str) -> Any:
-    try:
-        return toolbox.get(name)
-    except KeyError:
-        known = ", ".join(tool.name for tool in toolbox.all_tools()) or "none"
-        raise Permanent(
-            f"prompt agent {agent!r} may use the tool {name!r}, which is not registered. Take it from the agent's tools, or "
-            f"install the app that registers it. Registered: {known}"
-        ) from None
-
-
 def _is_of_clock(event: Event) -> bool:
     return event.type in OF_CLOCKS
+
+
+def _has_data(event: Event) -> bool:
+    """Has it data from outside? A wake has that of the event before it."""
+    if event.type == WAKEUP and isinstance(event.data, dict):
+        return not event.data.keys() <= OF_TICK
+    return event.type != TICK and event.data is not None
 
 
 def _told(event: Event) -> dict[str, Any]:

@@ -142,9 +142,7 @@ def test_it_has_the_tools_that_it_names_and_no_others() -> None:
 
 @pytest.mark.django_db
 def test_a_tool_that_is_gone_fails_the_run_and_is_named() -> None:
-    with pytest.raises(
-        Permanent, match="prompt agent 'triage' may use the tool 'failed_runs', which is not registered"
-    ):
+    with pytest.raises(Permanent, match="there is no tool failed_runs"):
         run_agent(triage(tools=("failed_runs",)), model=says(**NEWS), type=TICK)
 
 
@@ -171,6 +169,19 @@ def test_a_tick_is_no_data_and_taints_nothing() -> None:
 
     assert "untrusted-data" not in prompted.said
     assert not done.is_tainted
+
+
+@pytest.mark.django_db
+def test_a_wake_that_it_asked_for_brings_its_reminder_and_the_event_before_it() -> None:
+    prompted = Prompted()
+    tick = {"schedule": "triage", "nominal": "…", "due": "…"}
+
+    done = run(triage(), prompted.model, type="run.wakeup", data={**tick, "reminder": "look at the deploy"})
+    assert "look at the deploy" in prompted.said
+    assert not done.is_tainted
+    done = run(triage(), prompted.model, type="run.wakeup", data={"number": 7, "reminder": "look at invoice"})
+    assert '"number": 7' in prompted.said
+    assert done.is_tainted
 
 
 @pytest.mark.django_db
