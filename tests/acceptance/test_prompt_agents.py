@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Page, expect
-from pytest_django.fixtures import SettingsWrapper
+from pytest_django import Settings
 
 from tests.acceptance.test_operators_day import log_in
 from tests.support.post_office import MailServer, taking_mail
@@ -31,15 +31,15 @@ def fire(stack: Stack, trigger: str, data: str | None = None) -> str:
 
 @pytest.mark.browser
 def test_a_sentence_becomes_an_agent_that_is_tried_and_speaks_up(
-    make_stack: StackMaker, smtp: MailServer, page: Page, settings: SettingsWrapper
+    make_stack: StackMaker, smtp: MailServer, page: Page, settings: Settings
 ) -> None:
     settings.EMAIL_URL = smtp.url
     stack = make_stack(env={**SHOP, "EMAIL_URL": smtp.url, "WAKEFUL_MODEL": "builtin"})
     stack.manage("prepare")
     with stack.orm():
-        from runs.notifications.recipients import create_recipient
+        from runs.notifications.edit import create_recipient, open_inbox
 
-        create_recipient(name="ada", address="inbox:admin", by="test")
+        open_inbox("admin", by="test")
         create_recipient(name="ops", address="mailto:ops@example.com", by="test")
     stack.up()
     fire(stack, "failing")
@@ -52,7 +52,7 @@ def test_a_sentence_becomes_an_agent_that_is_tried_and_speaks_up(
     page.locator("[name=name]").fill("morning-triage")
     page.locator("[name=instructions]").fill(SENTENCE)
     page.locator("[name=checklist]").fill("Which failed run is to be fixed first?")
-    page.get_by_label(re.compile("^failed_runs")).check()
+    page.locator("[name=tools][value=failed_runs]").check()
     expect(page.get_by_text("At 08:00, Monday through Friday").first).to_be_visible()
     page.get_by_role("button", name="Create the agent").click()
     expect(page.get_by_text("look at failed runs and tell me what to fix first").first).to_be_visible()
@@ -72,7 +72,9 @@ def test_a_sentence_becomes_an_agent_that_is_tried_and_speaks_up(
     eventually(lambda: smtp.letters)
     assert "the switch is not fixed" in str(smtp.letters[0].get_content())
     arrived = "SELECT name FROM runs_delivery WHERE status = 'sent' ORDER BY name"
-    eventually(lambda: [row["name"] for row in stack.query(arrived)] == ["ada", "ops"])
+    eventually(lambda: [row["name"] for row in stack.query(arrived)] == ["admin", "ops"])
+    page.goto(f"{stack.url}/admin/inbox/")
+    expect(page.get_by_text("the switch is not fixed").first).to_be_visible()
 
     # Edited: a new version with what changed.
     back_to(page, stack)
@@ -107,8 +109,7 @@ def back_to(page: Page, stack: Stack) -> None:
 
 def test_workers_learn_of_agents_while_they_run_and_a_run_keeps_its_version(make_stack: StackMaker, wire: Wire) -> None:
     """A run of version 1 waits for a person while version 2 is written: it ends as version 1 would, and the next begins with 2."""
-    verdict = {"notify": True, "text": "Fix billing first", "items": []}
-    wire.script("first", [Call("final_result", **verdict)])
+    wire.script("first", [Call("final_result", notify=True, text="Fix billing first", items=[])])
     wire.script("second", [Call("final_result", notify=False, items=[])])
     stack = make_stack(env={**wire.env, "WAKEFUL_MODEL": "openai-chat:gpt-4o", "WAKEFUL_LEASE_RENEW": "0.75s"})
     stack.manage("prepare")
@@ -131,7 +132,6 @@ def test_workers_learn_of_agents_while_they_run_and_a_run_keeps_its_version(make
     [approval] = stack.api("GET", "/api/v1/approvals/").json()["results"]
     stack.api("POST", f"/api/v1/approvals/{approval['id']}/decide/", {"decision": "approve"})
     eventually(lambda: [run for run in stack.query(RUNS, "triage") if run["status"] == "succeeded"])
-    eventually(lambda: stack.query("SELECT text FROM runs_notification WHERE sender = 'triage'"))
     fire(stack, "triage", "[script second two]")
     eventually(lambda: [run["status"] for run in stack.query(RUNS, "triage")] == ["succeeded"] * 2)
 
@@ -141,7 +141,8 @@ def test_workers_learn_of_agents_while_they_run_and_a_run_keeps_its_version(make
     assert (wire.asked("one"), wire.asked("two")) == ({0: 1}, {0: 1})
     assert "Look once." in str(wire.of("one")[0].body["messages"])
     assert "Look twice." in str(wire.of("two")[0].body["messages"])
-    assert len(stack.query("SELECT id FROM runs_notification WHERE sender = 'triage'")) == 1
+    said = "SELECT id FROM runs_notification WHERE text = 'Fix billing first'"
+    assert len(stack.query(said)) == 1
 
     # Deleted: its runs wait, and the reason is shown.
     assert stack.api("DELETE", "/api/v1/prompt-agents/triage/").status == 204
