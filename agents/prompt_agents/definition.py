@@ -6,7 +6,9 @@ from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from typing import Any
 
+from agents.exceptions import Permanent
 from agents.reserved import is_reserved, refusal
+from agents.sessions.names import checked_name
 
 LENGTHS = {"instructions": 20_000, "model": 200, "session": 100, "emit": 200}
 MOST_NAMES = 50  # of tools, and of recipients
@@ -65,6 +67,10 @@ class Definition:
                 yield f"{name}: must be true or false"
         if isinstance(self.instructions, str) and not self.instructions.strip():
             yield "instructions: are missing; write what the agent is to look for"
+        try:
+            checked_name(self.session or "fresh")
+        except Permanent as error:
+            yield f"session: {error}"
         if isinstance(self.emit, str) and is_reserved(self.emit):
             yield f"emit: {refusal(self.emit)}"
         if self.notify_to and not self.notify:

@@ -10,7 +10,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from agents import tool
 from agents.budget import Budget as Caps
 from agents.llm.stand_in import StandIn, standing_in
-from agents.models import ChecklistItem
+from agents.models import ChecklistItem, SessionTurn
 from runs.actions.checklists import ItemEdit
 from runs.exceptions import IllegalState
 from runs.models import AuditEntry, BudgetWindow, Notification, Run
@@ -110,6 +110,13 @@ def test_what_it_spends_counts_and_a_used_up_budget_stops_it(model: Scripted) ->
     assert second.stop is not None
     assert "1 requests spent" in second.stop.said
     assert BudgetWindow.objects.get().spent == 1
+
+
+def test_a_trial_leaves_the_session_as_it_is(model: Scripted) -> None:
+    tried = try_prompt_agent(make_prompt_agent(session="ops"), by="bob")
+
+    assert (tried.outcome, tried.error) == (Outcome.SUCCEEDS, "")
+    assert not SessionTurn.objects.exists()
 
 
 def test_a_deleted_one_is_not_tried(model: Scripted) -> None:

@@ -18,5 +18,5 @@ def grant(apps: Any, schema_editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("config", "0005_recipient_roles"), ("agents", "0003_prompt_agents")]
+    dependencies = [("config", "0007_session_roles"), ("agents", "0004_prompt_agents")]
     operations = [migrations.RunPython(grant, migrations.RunPython.noop)]

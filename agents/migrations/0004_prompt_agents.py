@@ -20,7 +20,7 @@ DROP FUNCTION agents_refuse_version_change();
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('agents', '0002_checklists'),
+        ('agents', '0003_sessions_and_memory'),
     ]
 
     operations = [
