@@ -189,7 +189,12 @@ UNFOLD: dict[str, Any] = {
                     _item("Budgets", "savings", "runs.budget"),
                     _agents(),
                     _item("Checklists", "checklist", "agents.checklist"),
-                    _item("Incidents", "report", "runs.incident", badge="config.console.parts.inboxes.incidents_badge"),
+                    _item(
+                        "Incidents",
+                        "crisis_alert",
+                        "runs.incident",
+                        badge="config.console.parts.inboxes.incidents_badge",
+                    ),
                     _item("Sessions", "forum", "agents.session"),
                     _item("Memory", "psychology", "agents.memorynote"),
                     _item("Alarms", "notification_important", "runs.alarm"),

@@ -21,6 +21,7 @@ BAD, WARNING = Alarm.Severity.BAD, Alarm.Severity.WARNING
 AT_ONCE = timedelta()
 NEVER = timedelta.max  # of problems that people are told of as incidents
 OUR_SCHEDULER = "triggers.beat:Scheduler"
+INCIDENTS = "incidents"  # the problem that some are open
 NAMED = 5  # things of a kind that a sentence names
 
 # The effect of a dispatcher's thread that hangs.
@@ -466,7 +467,7 @@ def _incidents(now: Situation) -> Iterator[Problem]:
     if found.count:
         more = ", …" if found.count > len(found.names) else ""
         yield Problem(
-            name="incidents",
+            name=INCIDENTS,
             severity=WARNING,
             text=f"{_count(found.count, 'incident')} open: {', '.join(found.names)}{more}.",
             remedy="Open “Incidents”: read the cause of each, fix it, then requeue the failed runs in one step.",

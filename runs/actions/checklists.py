@@ -20,6 +20,7 @@ from agents.models import Checklist, ChecklistItem
 from runs.audit import record
 from runs.db.sql import database_now
 from runs.exceptions import IllegalState
+from runs.incidents.items import items_removed
 
 CODE = "code"  # the author of declared items
 MOST_ITEMS = 100
@@ -59,10 +60,11 @@ def edit_checklist(checklist_id: int, items: Sequence[ItemEdit], *, by: str, rev
     _check(items)
     with transaction.atomic():
         checklist = _lock(checklist_id, revision)
-        before = checklist.items.count()
+        before = list(checklist.items.values_list("id", flat=True))
         _write_items(checklist, items)
         write_revision(checklist, by)
-        record(by, "edit", checklist, revision=checklist.revision, items=len(items), items_before=before)
+        record(by, "edit", checklist, revision=checklist.revision, items=len(items), items_before=len(before))
+        items_removed(set(before) - {item.id for item in items}, by=by)
     return checklist
 
 

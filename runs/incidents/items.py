@@ -1,6 +1,6 @@
 """Items of checklists that could not be looked at, from the messages that runs leave in the transaction of the look."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +15,12 @@ NAME_LENGTH = 200
 
 def items_looked_at(payloads: Sequence[Mapping[str, Any]]) -> None:
     note([one for payload in payloads for one in _ended(payload)])
+
+
+def items_removed(ids: Iterable[int], *, by: str) -> None:
+    """Close the incidents of items that are deleted, in the caller's transaction."""
+    things = [Thing(kind=Incident.Kind.ITEM, subject=str(id), name="") for id in ids]
+    note([Succeeded(thing=thing, by=by) for thing in things])
 
 
 def _ended(payload: Mapping[str, Any]) -> Iterator[Failed | Succeeded]:

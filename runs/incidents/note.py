@@ -75,7 +75,10 @@ class Failed:
 
 @dataclass(frozen=True, kw_only=True)
 class Succeeded:
+    """`by`: nothing succeeded; this person removed the thing."""
+
     thing: Thing
+    by: str = ""
 
 
 def note(ended: Sequence[Failed | Succeeded]) -> None:
@@ -90,7 +93,7 @@ def note(ended: Sequence[Failed | Succeeded]) -> None:
             if isinstance(one, Failed):
                 book.fail(one)
             else:
-                book.succeed(one.thing)
+                book.succeed(one)
         book.write()
         tell()
 
@@ -135,8 +138,8 @@ class Book:
         if failed.run_id and failed.is_covered:
             self.covers[failed.run_id] = incident
 
-    def succeed(self, thing: Thing) -> None:
-        of_thing = self.incidents[thing.key]
+    def succeed(self, succeeded: Succeeded) -> None:
+        of_thing = self.incidents[succeeded.thing.key]
         for incident in [one for one in of_thing.values() if one.in_a_row]:
             if incident.status == "noticed":
                 del of_thing[incident.fingerprint]
@@ -144,7 +147,7 @@ class Book:
                 continue
             if incident.is_open:
                 self.closed.append(incident)
-            incident.succeed(now=self.now, cooldown=settings.WAKEFUL_INCIDENT_COOLDOWN)
+            incident.succeed(now=self.now, cooldown=settings.WAKEFUL_INCIDENT_COOLDOWN, by=succeeded.by)
             self.changed[id(incident)] = incident
 
     def _incident(self, failed: Failed) -> Incident:

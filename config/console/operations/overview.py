@@ -18,7 +18,7 @@ from config.console.parts.moments import distance, moment
 from config.console.parts.sections import Section, Table
 from config.console.runs.list import BLOCKED
 from config.console.runs.words import first_line, trigger_of
-from config.health.problems import problems
+from config.health.problems import INCIDENTS, problems
 from config.health.situation import look
 from runs.models import Run
 from runs.states import RunStatus
@@ -54,8 +54,9 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wrong() -> list[Section]:
-    # The banner shows pauses.
-    return notices([problem for problem in problems(look()) if not problem.name.startswith("paused:")])
+    # The banner shows pauses, and a table the incidents.
+    shown = [problem for problem in problems(look()) if not problem.name.startswith(("paused:", INCIDENTS))]
+    return notices(shown)
 
 
 def _may_see(request: HttpRequest) -> bool:

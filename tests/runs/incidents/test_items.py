@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from agents import AgentRun
-from agents.models import ChecklistItem
+from agents.models import Checklist, ChecklistItem
 from runs import outbox
-from runs.actions.checklists import ItemEdit, create_checklist
+from runs.actions.checklists import ItemEdit, create_checklist, edit_checklist
 from runs.claim import Claim
 from runs.executor import execute
 from runs.incidents.items import LOOKED_AT
@@ -65,6 +65,18 @@ def test_looks_that_succeed_leave_no_message(look: Callable[..., None]) -> None:
 
     assert not OutboxMessage.objects.filter(topic=LOOKED_AT).exists()
     assert not Incident.objects.exists()
+
+
+def test_an_item_that_is_deleted_closes_its_incident(look: Callable[..., None]) -> None:
+    for _ in range(2):
+        look("disk")
+    checklist, backups = Checklist.objects.get(), ChecklistItem.objects.get(text="backups")
+
+    edit_checklist(checklist.pk, [ItemEdit(id=backups.pk, text="backups")], by="ada")
+
+    incident = Incident.objects.get()
+    assert (incident.status, incident.closed_by) == ("closed", "ada")
+    assert told()[1].startswith("“disk” of the checklist of greeter: closed by ada, after ")
 
 
 def test_a_run_that_is_rolled_back_notes_nothing(look: Callable[..., None]) -> None:
