@@ -58,7 +58,7 @@ def test_the_page_costs_the_same_for_one_process_and_for_many(admin: Client) -> 
         make_worker()
         make_run()
 
-    assert queries() == for_one < 8
+    assert queries() == for_one < 9
 
 
 @pytest.mark.parametrize(("name", "queue"), [("all", EVERY), ("default", "default")])
