@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
+from django.core.exceptions import ObjectDoesNotExist
 from django.core.exceptions import ValidationError as InvalidValue
 from django.db import DataError
 from django.db.models import QuerySet
@@ -79,4 +80,8 @@ class Resource(GenericViewSet[Any]):
                 status=status.HTTP_503_SERVICE_UNAVAILABLE,
                 headers={"Retry-After": RETRY_AFTER},
             )
+        if isinstance(error, ObjectDoesNotExist):
+            return super().handle_exception(
+                NotFound()
+            )  # deleted since the request began, such as a run with a quiet gate
         return super().handle_exception(error)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
+from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
@@ -12,6 +13,7 @@ from config.console.parts.panel import acting
 from runs.exceptions import RunError
 
 AT_ONCE = 1_000  # objects per click: each is one transaction, and the request must end in time
+GONE = "it is gone"  # such as a run whose gate was quiet since the page was made
 
 
 def carry_out(
@@ -36,6 +38,8 @@ def carry_out(
             count += 1
         except RunError as refusal:
             refused[str(refusal)] += 1
+        except ObjectDoesNotExist:
+            refused[GONE] += 1
     tell(request, done, count, +refused)
     if count == AT_ONCE:
         messages.warning(request, f"Only the first {AT_ONCE:,} were processed; repeat the action for the rest.")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
+from django.core.exceptions import ObjectDoesNotExist
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.utils.text import capfirst
@@ -26,6 +27,8 @@ def attempt(request: HttpRequest, act: Callable[[], object], *, done: str, back:
         act()
     except RunError as refusal:
         messages.error(request, str(refusal))
+    except ObjectDoesNotExist:
+        messages.error(request, "It is gone.")
     else:
         messages.success(request, done)
     return leave(request, back)
@@ -51,6 +54,9 @@ def submit(
         return render(request, "unfold/helpers/dialog.html", context)
     except RunError as refusal:
         messages.error(request, str(refusal))
+        return leave(request, back)
+    except ObjectDoesNotExist:
+        messages.error(request, "It is gone.")
         return leave(request, back)
     messages.success(request, done)
     return leave(request, to or back)

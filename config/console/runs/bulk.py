@@ -11,6 +11,7 @@ from typing import Any
 from django import forms
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Count, Max, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 
@@ -93,7 +94,7 @@ def _batch(
     for run in runs:
         try:
             deed.act(run, by=acting(request))
-        except RunError:
+        except (RunError, ObjectDoesNotExist):
             refused += 1
     so_far = {
         **so_far,

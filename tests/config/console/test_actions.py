@@ -8,6 +8,7 @@ from django.test import Client
 
 from runs.models import NIL, AuditEntry, ProcessedEvent, Run
 from runs.states import RunStatus
+from runs.transitions.stop import stop
 from tests.config.console.conftest import LogIn
 from tests.support.console import list_of, make_failed_run, page_of
 from tests.support.old_rows import old_event, old_run
@@ -150,3 +151,31 @@ def test_erase_of_a_subject_tells_what_is_still_needed(admin: Client) -> None:
     assert f"Not erased, because still in use: {left.pk} (1 in total). Try again later." in map(
         str, answer.context["messages"]
     )
+
+
+def take_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a run is cancelled, the gates of all others are quiet."""
+
+    def stopped(run: Run, by: str) -> bool:
+        Run.objects.exclude(pk=run.pk).filter(status=RunStatus.QUEUED).delete()
+        return stop(run, by)
+
+    monkeypatch.setattr("runs.actions.cancel.stop", stopped)
+
+
+def test_runs_that_are_gone_by_then_hold_up_no_others(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    take_the_others(monkeypatch)
+    runs = [make_run() for _ in range(3)]
+
+    told = choose(admin, "runs_run", "cancel_chosen", *runs)
+
+    assert told == ["1 cancelled; those that are running stop within seconds.", "2 refused: it is gone"]
+
+
+def test_a_run_that_is_gone_by_then_is_told(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run()
+    monkeypatch.setattr("runs.actions.cancel.stop", lambda run, by: not Run.objects.filter(pk=run.pk).delete())
+
+    answer = press(admin, "runs_run", run, "cancel_run")
+
+    assert "It is gone." in [str(message) for message in answer.context["messages"]]

@@ -150,3 +150,10 @@ def test_a_waiting_request_is_answered_at_the_first_look_after_the_end(monkeypat
 
     assert answer.body["status"] == "cancelled"
     assert len(pauses) == 3 and sum(pauses) < 0.25
+
+
+def test_a_run_that_is_gone_by_then_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make_run()
+    monkeypatch.setattr("runs.actions.cancel.stop", lambda run, by: not Run.objects.filter(pk=run.pk).delete())
+
+    assert Api().post(f"runs/{run.id}/cancel/").status == 404

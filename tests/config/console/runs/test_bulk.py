@@ -7,6 +7,7 @@ from django.test import Client
 
 from config.console.runs import bulk
 from runs.models import Run
+from tests.config.console.test_actions import take_the_others
 from tests.support.console import list_of, make_failed_run
 from tests.support.runs import make_run
 from tests.support.triggers import make_trigger
@@ -100,3 +101,15 @@ def test_those_that_are_refused_are_counted_and_hold_nothing_up(admin: Client, m
     assert messages[0] == "1 requeued."
     assert messages[1].startswith("1 refused")
     assert Run.objects.get(pk=fine.pk).status == "queued"
+
+
+def test_runs_that_are_gone_by_then_are_counted_as_refused(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(3):
+        make_run()
+    answer = ask(admin, "cancel_chosen")
+    take_the_others(monkeypatch)
+    go_on(admin, "cancel_chosen", answer)
+
+    told = [str(message) for message in admin.get(list_of("runs_run")).context["messages"]]
+    assert told[0].startswith("1 cancelled")
+    assert told[1] == "2 refused: see the page of each run."
