@@ -153,10 +153,12 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """A call of `run.llm`. `steps`: what was asked of toolsets before the first turn of this page."""
+    """A call of `run.llm`. `steps`: what was asked of toolsets before the first turn of this page. `session`: whose history the
+    call went on with; empty for a fresh one."""
 
     key: str
     model: str
+    session: str
     is_untrusted: bool
     began: datetime
     turns: Sequence[Turn]
@@ -234,6 +236,7 @@ class _Reader:
         return Call(
             key=opening.key,
             model=said.get("model", ""),
+            session=said.get("session", ""),
             is_untrusted=said.get("untrusted", False),
             began=opening.started_at,
             turns=[self._turn(request, tools, said.get("mark", "")) for request, tools in turns],

@@ -83,6 +83,7 @@ class TurnSerializer(serializers.Serializer[object]):
 class CallSerializer(serializers.Serializer[object]):
     key = serializers.CharField()
     model = serializers.CharField(help_text="the one that was chosen")
+    session = serializers.CharField(help_text="whose history it went on with; empty: it was a fresh call")
     is_untrusted = serializers.BooleanField(help_text="it was given data of strangers")
     began = serializers.DateTimeField()
     turns = TurnSerializer(many=True)

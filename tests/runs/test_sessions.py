@@ -23,6 +23,7 @@ from runs.durable.store import DatabaseStore
 from runs.exceptions import RunLost
 from runs.models import Approval, Run, Step, Wait
 from runs.states import FINISHED
+from runs.transcript import transcript_of
 from tests.support.conversing import Listener, turns
 from tests.support.durable import Lab, lab
 from tests.support.runs import make_run
@@ -85,6 +86,7 @@ def test_a_turn_frees_the_session_in_its_own_commit(lab: Lab, listener: Listener
     assert [turn.run_id for turn in turns()] == [run.id, run.id]
     entries = Step.objects.filter(run=run, key__endswith=":turn").order_by("position")
     assert [(entry.effect, entry.output) for entry in entries] == [("transactional", 1), ("transactional", 2)]
+    assert [call.session for call in transcript_of(run).calls] == ["ops", "ops"]
     assert "re: one" not in str(list(Step.objects.filter(key="llm talker#2:request 1").values_list("arguments")))
 
 

@@ -150,6 +150,7 @@ def _call(call: Call, entry_url: str) -> CallView:
         about=[
             call.model,
             moment(call.began),
+            *([f"turn in session {call.session}"] if call.session else []),
             *(["given untrusted data"] if call.is_untrusted else []),
         ],
         steps=[_tool(step, entry_url) for step in call.steps],
