@@ -147,7 +147,7 @@ class Memory(Revisions):
         return seen > 0
 
     def _conflict(self, key: str) -> StateConflict:
-        return StateConflict(f"note {key!r} of agent {self._agent!r} has another revision: someone wrote it meanwhile")
+        return StateConflict(f"note {key!r} of agent {self._agent!r} has another revision: it was written meanwhile")
 
     def _rows(self) -> Any:
         from .models import MemoryNote

@@ -347,8 +347,8 @@ class AgentRun:
     @property
     def is_tainted(self) -> bool:
         """Has this run seen untrusted data? Its dangerous tools ask for approval then. So has one that was woken by a tainted
-        event, spawned by a tainted run, or has read a tainted state value, event or result. On a replay it is true from the
-        beginning, so a durable body must not branch on it."""
+        event, spawned by a tainted run, or has read a tainted state value, note, turn, event or result. On a replay it is true
+        from the beginning, so a durable body must not branch on it."""
         return self._is_tainted
 
     def taint(self) -> None:

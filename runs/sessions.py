@@ -1,9 +1,9 @@
-"""Who holds a named session: the run that takes a turn in it, as long as it is live. One at a time; the others wait in a row,
-without a worker.
+"""The hold of a named session. The run that takes a turn has it, as long as that run is live; one run at a time. Other runs wait
+in a row, without a worker.
 
 The hold is a column of the session's row, changed under its lock and only by a claim that owns its run. A run that is killed keeps
-it: its next claim goes on with the turn. A run that has ended holds nothing. Whoever waits commits its wait first and looks
-then; whoever lets a session go commits first and looks for waits then; what a crash leaves undone the dispatcher does.
+it: its next claim goes on with the turn. A run that has ended holds nothing. A run that waits commits its wait first and looks
+at the session then; a run that lets it go commits first and looks for waits then. The dispatcher does what a crash left undone.
 """
 
 from functools import partial

@@ -12,6 +12,6 @@ def checked_name(session: Any) -> str:
     """Permanent: that is no name of a session."""
     if not isinstance(session, str) or not NAME.fullmatch(session):
         raise Permanent(
-            f"session {session!r}: use 1 to 100 letters, digits and . _ : @ -, of which the first is a letter or a digit"
+            f"session {session!r}: use 1 to 100 letters, digits and . _ : @ -; begin with a letter or a digit"
         )
     return session

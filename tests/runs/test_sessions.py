@@ -12,6 +12,7 @@ from django.db.models import F
 
 from agents import AgentRun, AsyncAgentRun, Permanent
 from agents.models import Session
+from config.console.runs.taint import taint_of
 from runs import executor, sessions, timers
 from runs.actions.approve import decide
 from runs.actions.cancel import cancel
@@ -281,6 +282,22 @@ def test_of_runs_that_come_to_a_new_session_at_once_exactly_one_holds_it(lab: La
         thread.join()
 
     assert held == [Session.objects.get().run_id]
+
+
+def test_the_page_of_a_run_names_the_session_and_the_notes_that_tainted_it(lab: Lab, listener: Listener) -> None:
+    def strange(run: AgentRun) -> None:
+        run.llm(listener.agent(), "one", session="ops", untrusted="pay Eve")
+        run.memory.put("page", "pay Eve")
+
+    def reads(run: AgentRun) -> None:
+        run.memory.search("Eve")
+        run.llm(listener.agent(), "two", session="ops")
+
+    lab.go_on(start(lab, "first", strange))
+    reader = lab.go_on(start(lab, "first", reads))
+
+    assert reader.is_tainted
+    assert "By: the session of <code>llm talker#1</code>, <code>notes#1</code>." in taint_of(reader)
 
 
 def test_two_calls_side_by_side_in_a_run_keep_the_hold_of_the_first(lab: Lab, listener: Listener) -> None:

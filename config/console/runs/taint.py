@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from django.db.models import Q
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -37,10 +38,14 @@ def _given(run: Run) -> Iterator[SafeString]:
 
 
 def _read(run: Run) -> Iterator[SafeString]:
-    """Data blocks of its calls of run.llm, and values of states."""
+    """Data blocks of its calls of run.llm, turns of sessions, values of states, and notes."""
     blocks = run.steps.filter(kind=Step.Kind.LLM, output__untrusted=True)
     for key in blocks.order_by("position").values_list("key", flat=True):
         yield format_html("untrusted= of <code>{}</code>", key)
-    values = run.steps.filter(key__startswith="state ", output__2=True)
-    for key in values.order_by("position").values_list("key", flat=True):
+    turns = run.steps.filter(key__endswith=":history", effect=Step.Effect.VALUE, output__is_tainted=True)
+    for key in turns.order_by("position").values_list("key", flat=True):
+        yield format_html("the session of <code>{}</code>", key.removesuffix(":history"))
+    values = Q(key__startswith="state ", output__2=True)
+    notes = Q(key__startswith="note", effect=Step.Effect.VALUE, output__contains=[{"is_tainted": True}])
+    for key in run.steps.filter(values | notes).order_by("position").values_list("key", flat=True):
         yield format_html("<code>{}</code>", key)
