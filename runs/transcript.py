@@ -293,6 +293,8 @@ class _Reader:
 
     def _tool_call(self, call: str, part: Mapping[str, Any], step: Step | None, *, is_output: bool) -> ToolCall:
         tool, call_id, given = part["tool_name"], part["tool_call_id"], _arguments(part)
+        if question := self._approval(f"approval:{call}: {tool} {call_id} {Approval.ANSWER}"):
+            return _asked_of_a_person(call, question, part, step)
         approval = self._approval(f"approval:{call}: {tool} {call_id}")
         about: dict[str, Any] = {"approval": approval.pk, "decision": approval.decision} if approval else {}
         if step is None:
@@ -333,6 +335,31 @@ def _performed(call: str, step: Step) -> ToolCall:
         began=step.started_at,
         ended=step.ended_at,
     )
+
+
+def _asked_of_a_person(call: str, question: Approval, part: Mapping[str, Any], step: Step | None) -> ToolCall:
+    """A call whose result is what a person answers: the step of the tool has only deferred it."""
+    about = (
+        vars(_performed(call, step))
+        if step
+        else {"key": "", "tool": part["tool_name"], "call_id": part["tool_call_id"]}
+    )
+    is_open = question.wait.status == "open"
+    given = {
+        "arguments": _shown_json(_arguments(part)),
+        "status": "open" if is_open else "done",
+        "result": None if is_open else _shown_json(_reply(question)),
+        "approval": question.pk,
+        "decision": question.decision,
+    }
+    return ToolCall(**{**about, **given})
+
+
+def _reply(question: Approval) -> str:
+    decided = question.decided_arguments if isinstance(question.decided_arguments, dict) else {}
+    if question.decision == Approval.Decision.EDIT:
+        return str(decided.get(Approval.ANSWER, ""))
+    return ": ".join(filter(None, (question.status, question.reason)))
 
 
 def _asked(step: Step) -> dict[str, Any]:

@@ -51,6 +51,7 @@ class DecisionForm(forms.Form):
 
     decision = forms.ChoiceField(choices=CHOICES, widget=forms.HiddenInput)
     arguments = forms.CharField(required=False, strip=False)
+    answer = forms.CharField(required=False, max_length=4000)
     reason = forms.CharField(required=False, max_length=1000)
 
     def __init__(self, approval: Approval, *args: Any, **kwargs: Any) -> None:
@@ -59,7 +60,9 @@ class DecisionForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         given: dict[str, Any] = self.cleaned_data
-        decision, text = given.get("decision"), given.pop("arguments", "")
+        decision, text, answer = given.get("decision"), given.pop("arguments", ""), given.pop("answer", "")
+        if self.approval.is_question:
+            return self._with_answer(given, answer)
         if decision == "edit":
             given["arguments"] = _arguments(text)
         elif decision == "approve" and text and self._has_edited(text):
@@ -68,6 +71,13 @@ class DecisionForm(forms.Form):
                 "You have edited the arguments. Approve with edited arguments, or restore the original ones."
             )
         return given
+
+    def _with_answer(self, given: dict[str, Any], answer: str) -> dict[str, Any]:
+        if given.get("decision") == "edit" and not answer:
+            raise forms.ValidationError("Enter an answer.")
+        if given.get("decision") == "approve" and answer:
+            raise forms.ValidationError("You have entered an answer. Send it, or clear it.")
+        return {**given, "arguments": self.approval.answered(answer)} if given.get("decision") == "edit" else given
 
     def _has_edited(self, text: str) -> bool:
         asked = self.approval.arguments
@@ -128,7 +138,7 @@ def _page(request: HttpRequest, approval: Approval, form: DecisionForm | None, s
         "approval": approval,
         "state": state,
         "form": form,
-        "asked": None if approval.arguments is None else as_text(approval.arguments),
+        "asked": None if approval.arguments is None or approval.is_question else as_text(approval.arguments),
         "edited": form.data.get("arguments", "") if form else None,
     }
     response = render(request, "approvals/decide.html", context, status=status)

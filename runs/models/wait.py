@@ -1,3 +1,6 @@
+import re
+from typing import Any
+
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
@@ -91,6 +94,7 @@ class Approval(models.Model):
 
     OF_TOOLS = "approval:llm "  # begins the keys of waits in which a tool of run.llm asks
     QUESTIONS = r" answer( \d+)?$"  # ends the keys of those in which it asks for an answer, not for consent
+    ANSWER = "answer"  # the argument that the answer stands in
 
     class Decision(models.TextChoices):
         APPROVE = "approve"
@@ -130,6 +134,18 @@ class Approval(models.Model):
 
     def __str__(self) -> str:
         return self.question
+
+    @property
+    def is_question(self) -> bool:
+        """Does it ask for an answer in words? That is an edit of its argument `answer`."""
+        key = self.wait.key
+        is_of_tool = key.startswith(self.OF_TOOLS) and re.search(self.QUESTIONS, key) is not None
+        return is_of_tool and isinstance(self.arguments, dict) and self.ANSWER in self.arguments
+
+    def answered(self, text: str) -> dict[str, Any]:
+        """The arguments with this answer."""
+        asked = self.arguments if isinstance(self.arguments, dict) else {}
+        return {**asked, self.ANSWER: text}
 
     @property
     def status(self) -> str:

@@ -60,6 +60,15 @@ def make_asking_run(**fields: Any) -> Approval:
     return make_approval(run, status="open", question="Refund?", arguments=ARGUMENTS, digest=digest)
 
 
+def make_question() -> Approval:
+    """A run that waits for the answer to a question of its model."""
+    asked = {"question": "Which region?", Approval.ANSWER: ""}
+    made = make_approval(make_run(status=RunStatus.WAITING), status="open", question="Which region?", arguments=asked)
+    made.wait.key = "approval:llm clerk#1: ask_human call-1 answer"
+    made.wait.save(update_fields=["key"])
+    return made
+
+
 def make_child(parent: Run, *, status: str = RunStatus.SUCCEEDED, **fields: Any) -> Run:
     """A run that another one has spawned."""
     values = {"agent": "child", "event_ids": [], "parent_id": parent.id, "root_id": parent.root_id, **fields}

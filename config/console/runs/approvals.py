@@ -85,6 +85,12 @@ class EditForm(ApproveForm):
     field_order = ("digest", "arguments", "reason")
 
 
+class AnswerForm(ApproveForm):
+    answer = forms.CharField(max_length=4000, widget=UnfoldAdminTextareaWidget(attrs={"rows": 4}))
+    field_order = ("digest", "answer", "reason")
+
+
+ANSWER = dialog("Answer?", "The run continues, and its model is told the answer.", "Send the answer", AnswerForm)
 APPROVE = dialog("Approve?", "The run continues with the arguments as shown.", "Approve", ApproveForm)
 EDIT = dialog("Approve with other arguments?", "The run continues with these arguments.", "Approve these", EditForm)
 DENY = dialog("Deny?", "The run continues and receives the denial.", "Deny", ApproveForm)
@@ -98,7 +104,7 @@ class ApprovalPanel(Panel):
     list_display_links = ("status_label", "question_shown")
     list_filter = (StatusFilter,)
     list_select_related = ("wait__run",)
-    actions_detail = ("approve", "edit", "deny")
+    actions_detail = ("answer", "approve", "edit", "deny")
 
     # Lists
 
@@ -144,6 +150,11 @@ class ApprovalPanel(Panel):
 
     has_decide_permission = allowed("runs.decide_approval")
 
+    @button("Answer", permissions=["decide"], icon="chat", variant=ActionVariant.PRIMARY, dialog=ANSWER)
+    def answer(self, request: HttpRequest, form: AnswerForm, object_id: str) -> HttpResponse:
+        done = "Answered: the run continues."
+        return self._decide(request, ANSWER, form, object_id, "edit", field="answer", done=done)
+
     @button("Approve", permissions=["decide"], icon="check", variant=ActionVariant.SUCCESS, dialog=APPROVE)
     def approve(self, request: HttpRequest, form: ApproveForm, object_id: str) -> HttpResponse:
         return self._decide(
@@ -177,7 +188,7 @@ class ApprovalPanel(Panel):
                 UUID(object_id),
                 decision=decision,
                 by=acting(request),
-                arguments=said.get("arguments"),
+                arguments=form.approval.answered(said["answer"]) if "answer" in said else said.get("arguments"),
                 reason=said["reason"],
                 digest=said["digest"],
             )
@@ -188,8 +199,10 @@ class ApprovalPanel(Panel):
         approval = Approval.objects.select_related("wait").filter(pk=object_id).first()
         if approval is None or approval.status != PENDING:
             return []
-        actions = super().get_actions_detail(request, object_id)
-        return [one for one in actions if approval.arguments is not None or one.action_name != "runs_approval_edit"]
+        # A question is answered, or said yes or no to; its arguments are the question itself.
+        left_out = "edit" if approval.is_question or approval.arguments is None else ""
+        hidden = {f"runs_approval_{left_out}", *([] if approval.is_question else ["runs_approval_answer"])}
+        return [one for one in super().get_actions_detail(request, object_id) if one.action_name not in hidden]
 
     # One approval
 
@@ -197,13 +210,19 @@ class ApprovalPanel(Panel):
         sections: list[Section] = [_notice(obj)]
         if obj.detail:
             sections.append(Text(title="Details", text=obj.detail))
-        if obj.arguments is not None:
+        if obj.arguments is not None and not obj.is_question:
             sections.append(
                 Text(title="Arguments", text=pretty(obj.arguments), note="The agent uses them if you approve.")
             )
         if obj.decision == Approval.Decision.EDIT:
-            sections.append(Text(title="Approved arguments", text=pretty(obj.decided_arguments)))
+            sections.append(_edited(obj))
         return [*sections, _facts(obj), entries_of("approval", obj.pk)]
+
+
+def _edited(approval: Approval) -> Text:
+    if approval.is_question and isinstance(approval.decided_arguments, dict):
+        return Text(title="Answer", text=str(approval.decided_arguments.get(Approval.ANSWER, "")))
+    return Text(title="Approved arguments", text=pretty(approval.decided_arguments))
 
 
 def _notice(approval: Approval) -> Notice:

@@ -10,7 +10,8 @@ from agents.run import AgentRun
 from agents.testing import Unanswered
 from agents.tools import toolbox
 from runs.actions.approve import decide
-from runs.models import Approval
+from runs.models import Approval, Run
+from runs.transcript import ToolCall, transcript_of
 from tests.support.durable import Lab, lab
 from tests.support.llm import Turns
 from tests.support.tools import call
@@ -54,9 +55,16 @@ def test_a_person_answers_a_run_that_is_parked(lab: Lab) -> None:
     assert run.status == "waiting"
     approval = Approval.objects.get(wait__run=run)
     assert (approval.question, approval.arguments) == ("Which region?", {**ASKED, "answer": ""})
+    assert [call.status for call in tool_calls(run)] == ["open"]
     decide(approval.pk, decision="edit", by="ann", arguments={**ASKED, "answer": "eu-west"})
 
     run = lab.go_on(run)
 
     assert run.status == "succeeded"
     assert "eu-west" in str(run.result)
+    [shown] = tool_calls(run)
+    assert (shown.status, shown.result, shown.approval) == ("done", "eu-west", approval.pk)
+
+
+def tool_calls(run: Run) -> list[ToolCall]:
+    return [call for one in transcript_of(run).calls for turn in one.turns for call in turn.tool_calls]

@@ -14,7 +14,7 @@ from runs.actions.cancel import cancel
 from runs.api.approval_links import approval_link, signer
 from runs.models import Approval, Run, Wait
 from runs.retention.payloads import remove_payloads
-from tests.support.journals import ARGUMENTS, make_approval, make_asking_run
+from tests.support.journals import ARGUMENTS, make_approval, make_asking_run, make_question
 from tests.support.runs import make_run
 
 pytestmark = pytest.mark.django_db
@@ -221,3 +221,29 @@ def test_a_link_is_valid_for_its_own_question_only() -> None:
     Approval.objects.update(digest="0" * 64)
 
     assert Client().post(link, {"decision": "approve"}).status_code == 404
+
+
+def test_a_question_is_answered_in_words() -> None:
+    asked = make_question()
+
+    page = Client().get(approval_link(asked)).content.decode()
+    assert "Which region?" in page and 'name="answer"' in page and 'name="arguments"' not in page
+    assert Client().post(approval_link(asked), {"decision": "edit", "answer": ""}).status_code == 400
+    assert Client().post(approval_link(asked), {"decision": "approve", "answer": "eu-west"}).status_code == 400
+    assert Approval.objects.get().status == "pending"
+    Client().post(approval_link(asked), {"decision": "edit", "answer": "eu-west"})
+
+    answered = Approval.objects.get()
+    assert (answered.status, answered.decided_arguments) == (
+        "edited",
+        {"question": "Which region?", "answer": "eu-west"},
+    )
+
+
+@pytest.mark.parametrize(("decision", "status"), [("approve", "approved"), ("deny", "denied")])
+def test_a_question_is_answered_with_yes_or_no(decision: str, status: str) -> None:
+    asked = make_question()
+
+    Client().post(approval_link(asked), {"decision": decision, "reason": "the cheaper one"})
+
+    assert (Approval.objects.get().status, Approval.objects.get().reason) == (status, "the cheaper one")

@@ -29,7 +29,7 @@ from tests.support.console import (
     make_session,
     make_source,
 )
-from tests.support.journals import make_approval
+from tests.support.journals import make_approval, make_question
 from tests.support.notifying import make_recipient, notify
 from tests.support.prompt_agents import make_prompt_agent
 from tests.support.runs import make_run
@@ -207,6 +207,7 @@ ADMIN: dict[str, Door] = {
     "runs.run resolve_run": button("runs_run", "resolve_run", uncertain, outcome="fail"),
     "runs.approval approve": button("runs_approval", "approve"),
     "runs.approval edit": button("runs_approval", "edit", arguments="{}"),
+    "runs.approval answer": button("runs_approval", "answer", make_question, answer="eu-west"),
     "runs.approval deny": button("runs_approval", "deny"),
     "runs.queue pause": form("/admin/runs/queue/all/pause/", reason="x"),
     "runs.queue resume": change("/admin/runs/queue/all/resume/", paused_queues),

@@ -12,7 +12,7 @@ from runs.models import Approval, AuditEntry, Run
 from runs.states import RunStatus
 from tests.config.console.test_actions import press
 from tests.support.console import list_of, page_of
-from tests.support.journals import make_approval, make_step, make_wait
+from tests.support.journals import make_approval, make_question, make_step, make_wait
 from tests.support.runs import make_run
 from tests.support.triggers import make_event
 
@@ -174,3 +174,23 @@ def test_page_says_until_when_and_what_comes_after(admin: Client) -> None:
 @pytest.mark.parametrize("form", ["approve", "edit", "deny"])
 def test_the_form_of_an_approval_that_is_gone_is_not_found(admin_client: Client, form: str) -> None:
     assert admin_client.get(f"/admin/runs/approval/{uuid4()}/{form}/").status_code == 404
+
+
+def test_a_question_of_a_model_has_a_button_for_the_answer(approver: Client) -> None:
+    plain, question = asked(arguments={"cents": 5}), make_question()
+
+    assert ["Answer" in buttons_of(approver, one) for one in (plain, question)] == [False, True]
+    assert ["Edit and approve" in buttons_of(approver, one) for one in (plain, question)] == [True, False]
+    press(approver, NOUN, question, "answer", answer="eu-west", digest=question.digest)
+
+    question.refresh_from_db()
+    assert question.status == "edited"
+    assert question.decided_arguments == {"question": "Which region?", "answer": "eu-west"}
+    assert "eu-west" in approver.get(page_of(NOUN, question)).content.decode()
+
+
+def buttons_of(client: Client, approval: Approval) -> list[str]:
+    page = client.get(page_of(NOUN, approval)).content.decode()
+    return [
+        name for name in ("Answer", "Approve", "Edit and approve", "Deny") if f"{name}\n" in page or f">{name}<" in page
+    ]
