@@ -3,6 +3,7 @@
 import difflib
 import json
 from collections.abc import Iterator
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -30,11 +31,12 @@ from config.console.parts.moments import moment
 from config.console.parts.pages import form_page
 from config.console.parts.panel import Panel, acting, allowed, button, column
 from config.console.parts.previews import is_asked, respond
-from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
+from config.console.parts.sections import Facts, Notice, Section, Table, Text
 from config.console.prompt_agents.form import EditForm, NewForm, WakeForm, in_words
 from config.console.prompt_agents.preview import preview_asked, preview_of
 from config.console.runs.shadow import told
 from config.console.triggers.page import in_words as wakes_in_words
+from runs.budgets.room import PERIODS, amount_in_words
 from runs.models import Run
 from runs.shadow.process import NotTried, report_of
 from triggers.exceptions import Invalid, RuleError
@@ -312,7 +314,7 @@ def _facts(agent: PromptAgent, definition: Definition) -> Facts:
     sends = [*(["notify " + (", ".join(definition.notify_to) or "everyone")] if definition.notify else [])]
     sends += [f"emit {definition.emit}"] if definition.emit else []
     first = "after a person has approved it" if definition.ask_first and sends else ""
-    caps = ", ".join(f"{amount} {name.replace('_', ' in ', 1)}" for name, amount in caps_of(agent.name).items())
+    caps = ", ".join(_cap(name, amount) for name, amount in caps_of(agent.name).items())
     return Facts(
         rows=[
             ("Name", agent.name),
@@ -323,6 +325,12 @@ def _facts(agent: PromptAgent, definition: Definition) -> Facts:
             ("Budget", link(listing("runs_budget", q=agent.name), caps or "none")),
         ]
     )
+
+
+def _cap(name: str, amount: str) -> str:
+    """Such as "$1.00 a day"."""
+    period, _, measure = name.partition("_")
+    return amount_in_words(measure, Decimal(amount)) + f" {PERIODS[period]}"
 
 
 def _triggers(agent: PromptAgent) -> Table:
@@ -353,8 +361,8 @@ def _triggers(agent: PromptAgent) -> Table:
 
 def _tools(definition: Definition) -> Table:
     known = {tool.name: tool for tool in toolbox.all_tools()}
-    rows = [(name, in_words(known[name]) if name in known else "not registered") for name in definition.tools]
-    return Table(title="Tools", headers=("Name", "What it may do"), rows=rows, empty="None.")
+    rows = [(in_words(known[name]) if name in known else f"{name}: not registered",) for name in definition.tools]
+    return Table(title="Tools", headers=("Tool",), rows=rows, empty="None.")
 
 
 def _runs(agent: PromptAgent) -> Table:
@@ -377,7 +385,7 @@ def _versions(agent: PromptAgent) -> Table:
         before = definitions.get(one.number - 1)
         found = changes(before, definitions[one.number]) if before else []
         rows += [
-            (*(head if number == 0 else ("", "", "")), change.what, *_cells(change))
+            (*(head if number == 0 else ("", "", "")), change.what.replace("_", " "), *_cells(change))
             for number, change in enumerate(found)
         ] or [(*head, "created" if one.number == 1 else "", "", "")]
     return Table(
@@ -392,7 +400,13 @@ def _versions(agent: PromptAgent) -> Table:
 def _cells(change: Change) -> tuple[str, str]:
     """Of long texts, the lines that differ."""
     if change.what != "instructions":
-        return pretty(change.before), pretty(change.after)
+        return _shown(change.before), _shown(change.after)
     lines = list(difflib.ndiff(change.before.splitlines(), change.after.splitlines()))
     removed, added = ("\n".join(line[2:] for line in lines if line.startswith(sign)) for sign in "-+")
     return removed, added
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(value) if isinstance(value, list) else str(value)

@@ -1,0 +1,117 @@
+"""A prompt agent's pages: made in words, previewed, edited from the version that was seen, deleted and restored."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from agents.models import Checklist, PromptAgent
+from agents.prompt_agents.definition import Definition
+from runs.models import Budget
+from tests.config.console.conftest import LogIn
+from tests.support.console import page_of
+from tests.support.prompt_agents import SAYS, make_prompt_agent
+from triggers.models import Trigger
+from triggers.prompt_agents.edit import delete_prompt_agent, edit_prompt_agent, newest_of
+
+NEW = "/admin/agents/promptagent/add/"
+GIVEN: dict[str, Any] = {
+    "name": "triage",
+    "instructions": f"every weekday at 8 {SAYS}",
+    "tz": "Europe/Vienna",
+    "notify": "on",
+    "tools": ["failed_runs"],
+    "checklist": "Are there failed runs?\n\nIs the disk full?",
+    "day_usd": "1",
+}
+
+
+def errors_of(answer: Any) -> dict[str, list[str]]:
+    return dict(answer.context["form"].errors)
+
+
+def test_a_sentence_makes_an_agent_with_its_schedule(admin: Client) -> None:
+    answer = admin.post(NEW, GIVEN, follow=True)
+
+    agent = PromptAgent.objects.get()
+    assert newest_of(agent).definition["instructions"] == SAYS
+    assert newest_of(agent).by == "admin:ada"
+    assert str(Trigger.objects.get(agent="triage").schedules.get().task.crontab.timezone) == "Europe/Vienna"
+    items = Checklist.objects.get(agent="triage").items.values_list("text", flat=True)
+    assert list(items) == ["Are there failed runs?", "Is the disk full?"]
+    assert Budget.objects.get(name="triage").cap == 1
+    page = answer.content.decode()
+    assert "At 08:00, Monday through Friday" in page
+    assert "$1.00 a day" in page
+
+
+def test_the_schedule_is_shown_before_anything_is_made(admin: Client) -> None:
+    shown = admin.post("/admin/agents/promptagent/preview/", GIVEN).content.decode()
+    asked = admin.post(NEW, {**GIVEN, "_preview": "1"}).content.decode()
+
+    assert "At 08:00, Monday through Friday" in shown
+    assert "At 08:00, Monday through Friday" in asked
+    assert not PromptAgent.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"name": "Triage"}, "name"),
+        ({"instructions": "every weekday at 8"}, "instructions"),
+        ({"when": "now and then"}, "when"),
+        ({"tools": ["gone"]}, "tools"),
+        ({"emit": "run.signal"}, "emit"),
+        ({"types": "a.b", "filter": "event."}, "filter"),
+    ],
+)
+def test_a_fault_stands_at_its_field(admin: Client, wrong: dict[str, Any], field: str) -> None:
+    answer = admin.post(NEW, {**GIVEN, **wrong})
+
+    assert list(errors_of(answer)) == [field]
+    assert not PromptAgent.objects.exists()
+
+
+def test_an_edit_of_a_version_that_is_not_the_newest_is_refused(admin: Client) -> None:
+    agent = make_prompt_agent()
+    edit_prompt_agent(agent.pk, Definition(instructions="Look twice."), by="bob")
+    edit = {"instructions": "Look thrice.", "notify": "on", "version": "1"}
+
+    answer = admin.post(f"/admin/agents/promptagent/{agent.pk}/edit/", edit, follow=True)
+
+    assert "was edited meanwhile" in answer.content.decode()
+    assert newest_of(PromptAgent.objects.get()).definition["instructions"] == "Look twice."
+
+
+def test_a_page_shows_what_each_version_changed_and_the_tools_that_are_gone(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = make_prompt_agent(tools=("failed_runs",))
+    edit_prompt_agent(agent.pk, Definition(instructions="Look twice.", tools=("failed_runs",)), by="bob")
+    monkeypatch.setattr("agents.tools.toolbox.all_tools", list)
+
+    page = admin.get(page_of("agents_promptagent", agent)).content.decode()
+
+    assert "Look twice." in page
+    assert SAYS in page
+    assert "It may use failed_runs, which is not registered: its runs fail." in page
+
+
+def test_a_deleted_one_offers_to_be_restored_and_nothing_else(admin: Client) -> None:
+    agent = make_prompt_agent()
+    delete_prompt_agent(agent.pk, by="bob")
+
+    page = admin.get(page_of("agents_promptagent", agent)).content.decode()
+
+    assert "Restore it to let them" in page
+    assert f"/admin/agents/promptagent/{agent.pk}/try/" not in page
+    assert f"/admin/agents/promptagent/{agent.pk}/restore/" in page
+
+
+def test_operators_see_them_and_only_administrators_make_and_try_them(log_in: LogIn) -> None:
+    agent = make_prompt_agent()
+    client = log_in("agents.view_promptagent")
+
+    assert client.get(page_of("agents_promptagent", agent)).status_code == 200
+    for path in (NEW, *(f"/admin/agents/promptagent/{agent.pk}/{name}/" for name in ("edit", "try", "wake"))):
+        assert client.post(path).status_code == 403
