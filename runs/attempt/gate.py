@@ -71,12 +71,10 @@ def ask_gate(claim: Claim, agent: Agent) -> Claim | Outcome:
     owns the run."""
     asked = asked_of(claim)
     seconds = min(settings.WAKEFUL_GATE_TIMEOUT.total_seconds(), claim.policy.timeout)
+    _limit(claim, LIMITED, seconds)
+    last = ports.gates.last(asked)
     try:
-        _limit(claim, LIMITED, seconds)
-        last = ports.gates.last(asked)
         answer, is_tainted = _answer(claim, agent, last, seconds)
-    except (RunLost, *CONNECTION_ERRORS):
-        raise
     except BaseException as error:
         return _failed(as_permanent(error, gate_writing_refused), claim, asked)
     failpoint("after_gate")

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import Group
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
@@ -487,3 +487,34 @@ def test_a_process_that_stands_still_with_the_book_of_a_gate_loses_its_session(l
     # The other children of the worker wait for its row, and their deadlines come.
     assert found == ["5s"] * 3
     assert book().state == 2
+
+
+def test_a_query_of_a_gate_that_takes_too_long_counts_as_its_failure(lab: Lab) -> None:
+    def gate(run: GateRun) -> Quiet:
+        raise OperationalError("canceling statement due to statement timeout")
+
+    watch(lab, gate)
+    wake(lab)
+
+    assert Run.objects.get().status_reason == "its gate failed; attempts used up (1)"
+    assert (book().failed, book().last_reason) == (
+        1,
+        "OperationalError: canceling statement due to statement timeout",
+    )
+
+
+def test_a_gate_whose_session_is_ended_is_asked_again(lab: Lab) -> None:
+    asked: list[int] = []
+
+    def gate(run: GateRun) -> Quiet:
+        asked.append(1)
+        if len(asked) == 1:
+            fetch("SELECT pg_terminate_backend(pg_backend_pid())")
+        return Quiet("nothing new")
+
+    trigger = watch(lab, gate)
+    Trigger.objects.filter(pk=trigger.pk).update(policy={"retries": 1})
+    wake(lab)
+    run = lab.later(Run.objects.get())
+
+    assert (run.status, run.result, len(asked)) == ("succeeded", {"quiet": "nothing new"}, 2)
