@@ -1,7 +1,7 @@
 """Delete a run whose gate was quiet, at its first claim. The place of its key goes to the next run, in the same statement."""
 
 from runs import keys
-from runs.db.nudge import nudge_dispatcher
+from runs.db.nudge import nudge_dispatcher, nudge_later
 from runs.db.sql import fetch
 from runs.transitions.leave import ON_ITS_TIMELINE, PROMOTED
 from runs.transitions.outcome import Ticket
@@ -29,4 +29,6 @@ def withdraw(ticket: Ticket) -> bool:
     for (has_promoted,) in gone:
         if has_promoted:
             nudge_dispatcher()
+        else:
+            nudge_later()  # its queue may have a limit, which held up runs of other workers
     return bool(gone)

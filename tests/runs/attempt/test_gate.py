@@ -21,6 +21,7 @@ from runs.actions.cancel import cancel
 from runs.actions.fork import fork
 from runs.actions.requeue import requeue
 from runs.attempt import gate as gates
+from runs.db import nudge
 from runs.db.sql import fetch
 from runs.exceptions import RunLost
 from runs.executor import execute
@@ -518,3 +519,15 @@ def test_a_gate_whose_session_is_ended_is_asked_again(lab: Lab) -> None:
     run = lab.later(Run.objects.get())
 
     assert (run.status, run.result, len(asked)) == ("succeeded", {"quiet": "nothing new"}, 2)
+
+
+def test_a_quiet_gate_tells_the_dispatcher_that_its_queue_has_room(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch(lab, lambda run: Quiet("no"))
+    make_event()
+    lab.look()
+    monkeypatch.setattr(nudge, "_owed", False)
+
+    lab.claim_and_execute()
+
+    # A worker with code for other agents may wait for the limit of the queue.
+    assert nudge._owed
