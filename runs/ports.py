@@ -76,6 +76,7 @@ class RecordSignal(Protocol):
 class Asked:
     """What a gate is asked about: the events of a run of this trigger, in this replay."""
 
+    run_id: UUID
     trigger_id: UUID
     agent: str
     event_ids: Sequence[UUID]

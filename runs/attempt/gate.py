@@ -86,7 +86,13 @@ def ask_gate(claim: Claim, agent: Agent) -> Claim | Outcome:
 
 def asked_of(claim: Claim) -> Asked:
     assert claim.trigger_id is not None  # noqa: S101  (must_ask)
-    return Asked(trigger_id=claim.trigger_id, agent=claim.agent, event_ids=claim.event_ids, replay_id=claim.replay_id)
+    return Asked(
+        run_id=claim.run_id,
+        trigger_id=claim.trigger_id,
+        agent=claim.agent,
+        event_ids=claim.event_ids,
+        replay_id=claim.replay_id,
+    )
 
 
 def keep_state(claim: Claim) -> None:

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from runs.db.nudge import nudge_later
 from runs.db.sql import execute, fetch
 from runs.ports import Asked, Last
 from triggers.models import Gate
@@ -38,11 +39,13 @@ WHERE event.id = ANY(%(events)s::uuid[]) AND trigger.id = %(trigger)s::uuid
 ON CONFLICT (event_id, trigger_id, replay_id) DO UPDATE
   SET outcome = excluded.outcome, reason = excluded.reason, run_id = NULL, created_at = excluded.created_at
 """
-# A gate that answers again is not broken. A quiet run is deleted and reports nothing, so its failures would stand for ever.
+# A gate that answers again is not broken. Its run is deleted and tells nothing, so the row of failures and the incident would
+# stay until another run succeeds. On the same grid as the ends of runs, so that it comes behind those before it.
 RECOVERED = """
-UPDATE triggers_trigger SET failures_in_a_row = 0 FROM (
-  SELECT trigger_id FROM triggers_gate WHERE trigger_id = %s::uuid AND agent = %s::text AND last_answer = 'failed' FOR UPDATE) gate
-WHERE id = gate.trigger_id AND failures_in_a_row > 0
+INSERT INTO runs_outboxmessage (topic, key, payload, attempts, last_error, available_at)
+SELECT 'run.finished', %(run)s::text, jsonb_build_object('run', %(run)s::text, 'agent', agent, 'trigger', trigger_id::text,
+  'status', 'succeeded', 'error', ''), 0, '', date_bin('500 ms', clock_timestamp(), 'epoch') + interval '500 ms'
+FROM triggers_gate WHERE trigger_id = %(trigger)s::uuid AND agent = %(agent)s::text AND last_answer = 'failed' FOR UPDATE
 """
 KEEP = f"""
 UPDATE triggers_gate SET state = %s::jsonb, is_tainted = %s::boolean, revision = revision + 1
@@ -58,7 +61,8 @@ def last(asked: Asked) -> Last:
 
 
 def quiet(asked: Asked, reason: str) -> None:
-    execute(RECOVERED, [asked.trigger_id, asked.agent])
+    if execute(RECOVERED, {"run": asked.run_id, "trigger": asked.trigger_id, "agent": asked.agent}):
+        nudge_later()
     _count(asked, Gate.Answer.QUIET, reason)
     names = {"trigger": asked.trigger_id, "replay": asked.replay_id, "events": list(asked.event_ids), "reason": reason}
     execute(QUIET, names)

@@ -25,7 +25,7 @@ from runs.db import nudge
 from runs.db.sql import fetch
 from runs.exceptions import RunLost
 from runs.executor import execute
-from runs.models import Attempt, Notification, OutboxMessage, ProcessedEvent, Run
+from runs.models import Attempt, Incident, Notification, OutboxMessage, ProcessedEvent, Run
 from runs.ports import Asked, Last, ports
 from runs.retention.payloads import remove_payloads
 from tests.support.durable import Lab, lab
@@ -473,7 +473,7 @@ def test_a_state_from_untrusted_data_taints_who_reads_it(lab: Lab) -> None:
 def test_a_process_that_stands_still_with_the_book_of_a_gate_loses_its_session(lab: Lab) -> None:
     watch(lab, lambda run: Fire("new", state=1))
     wake(lab)
-    about = Asked(trigger_id=book().trigger_id, agent="watch", event_ids=(), replay_id=uuid4())
+    about = Asked(run_id=uuid4(), trigger_id=book().trigger_id, agent="watch", event_ids=(), replay_id=uuid4())
     writes: list[Callable[[], Any]] = [
         lambda: ports.gates.quiet(about, "no"),
         lambda: ports.gates.fired(about, "yes"),
@@ -531,3 +531,22 @@ def test_a_quiet_gate_tells_the_dispatcher_that_its_queue_has_room(lab: Lab, mon
 
     # A worker with code for other agents may wait for the limit of the queue.
     assert nudge._owed
+
+
+def test_a_quiet_gate_closes_the_incident_of_its_failures(lab: Lab) -> None:
+    def gate(run: GateRun) -> Quiet:
+        if run.event.data == "fails":
+            raise ConnectionError("the feed is away")
+        return Quiet("nothing new")
+
+    trigger = watch(lab, gate)
+    Trigger.objects.filter(pk=trigger.pk).update(policy={"retries": 0, "incident_after": 2})
+    found = []
+    for data in ("fails", "fails", "fine"):
+        wake(lab, data=data)
+        OutboxMessage.objects.filter(topic="run.finished").update(available_at=Now())
+        settle(lab)
+        found.append([incident.is_open for incident in Incident.objects.all()])
+
+    assert found == [[False], [True], [False]]
+    assert Incident.objects.get().status == "closed"
