@@ -27,7 +27,7 @@ def kept(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:
     that has no result gets one that says so."""
     own = [_without_instructions(message) for message in messages]
     whole = repair_messages([message for message in own if message.parts])
-    dumped: list[dict[str, Any]] = ModelMessagesTypeAdapter.dump_python(whole, mode="json")
+    dumped: list[dict[str, Any]] = ModelMessagesTypeAdapter.dump_python(whole, mode="json", exclude_none=True)
     return dumped
 
 

@@ -52,7 +52,7 @@ class EditForm(forms.Form):
         max_value=MOST_CHARACTERS,
         widget=UnfoldAdminIntegerFieldWidget,
         label="Most characters",
-        help_text="Of these turns as JSON. Four characters are about one token.",
+        help_text="Of these turns, as JSON.",
     )
     overflow = forms.ChoiceField(
         choices=Session.Overflow.choices,
