@@ -581,8 +581,9 @@ def _prompt_agents(now: Situation) -> Iterator[Problem]:
             yield Problem(
                 name=f"prompt-agent-name:{one.name}",
                 severity=BAD,
-                text=f"The code has an agent {one.name!r}, so the prompt agent of this name starts no more runs.",
-                remedy="Rename the agent in code, or delete the prompt agent.",
+                text=f"The code has an agent {one.name!r}, so the prompt agent of this name starts no more runs: its triggers wake "
+                "the agent in code.",
+                remedy="Rename the agent in code, or delete the prompt agent, which disables its triggers.",
             )
         if gone := [tool for tool in one.tools if tool not in tools]:
             yield Problem(

@@ -78,22 +78,22 @@ def test_a_sentence_becomes_an_agent_that_is_tried_and_speaks_up(
 
     # Edited: a new version with what changed.
     back_to(page, stack)
-    page.get_by_role("link", name="Edit", exact=True).click()
+    page.get_by_role("link", name=re.compile("Edit$")).click()
     page.locator("[name=instructions]").fill("look at failed runs and name the worst")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("row", name=re.compile("^2 admin:admin .* instructions .* name the worst"))).to_be_visible()
 
     # Its checklist is edited.
-    page.get_by_role("link", name="Checklist", exact=True).click()
-    page.get_by_role("link", name="Edit", exact=True).click()
+    page.get_by_role("link", name=re.compile("Checklist$")).click()
+    page.get_by_role("link", name=re.compile("Edit$")).click()
     page.locator("[name=text_2]").fill("Is the newest backup older than a day?")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("row").filter(has_text="Is the newest backup").first).to_be_visible()
 
     # Silenced for a day: the next wake is quiet.
     back_to(page, stack)
-    page.get_by_role("link", name="Silence", exact=True).click()
-    page.get_by_role("button", name="Silence").click()
+    page.get_by_role("link", name=re.compile("Silence$")).click()
+    page.get_by_role("button", name="Silence", exact=True).click()
     expect(page.get_by_text("Silenced until").first).to_be_visible()
     event = fire(stack, "morning-triage")
     quiet = "SELECT reason FROM triggers_decision WHERE event_id = %s AND outcome = 'quiet'"

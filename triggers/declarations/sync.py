@@ -14,6 +14,7 @@ from django_celery_beat.models import PeriodicTask
 
 from agents.exceptions import DeclarationError
 from agents.guards.atomic import not_in_atomic_body
+from agents.models import PromptAgent
 from agents.tool_cap import narrowed
 from runs.audit import record_about
 from runs.db.sql import fetch
@@ -54,6 +55,7 @@ def sync(by: str = "sync_agents") -> list[Change]:
         fetch(TAKE_LOCK, [LOCK])
         known = {trigger.slug: trigger for trigger in Trigger.objects.select_for_update(no_key=True)}
         wanted = [each.as_first_seen(known.get(each.slug)) for each in wanted]
+        wanted, left = _without_those_of_prompt_agents(wanted, known)
         _refuse_taken(wanted, known)
         changes = [_sync_one(each, known.get(each.slug)) for each in wanted]
         slugs = {each.slug for each in wanted}
@@ -64,7 +66,23 @@ def sync(by: str = "sync_agents") -> list[Change]:
         ]
         changed = [change for change in changes if change]
         _record(changed, by)
-    return changed
+    return [*changed, *left]
+
+
+def _without_those_of_prompt_agents(
+    wanted: Sequence[Wanted], known: Mapping[str, Trigger]
+) -> tuple[list[Wanted], list[Change]]:
+    """A prompt agent that has the name of an agent in code is a problem that people solve (`config.health.problems`); until then it
+    has its trigger, and the deploy goes on."""
+    made = set(PromptAgent.objects.filter(deleted_at=None).values_list("name", flat=True))
+    taken = {
+        each.slug
+        for each in wanted
+        if each.columns["agent"] in made and (trigger := known.get(each.slug)) and trigger.declared is None
+    }
+    why = "a prompt agent has this name: rename the agent in code, or delete the prompt agent"
+    left = [Change(slug=slug, action="left alone", fields=[why]) for slug in sorted(taken)]
+    return [each for each in wanted if each.slug not in taken], left
 
 
 def _record(changes: Sequence[Change], by: str) -> None:

@@ -301,7 +301,10 @@ def _notices(agent: PromptAgent, definition: Definition) -> Iterator[Notice]:
     if agent.is_deleted:
         yield Notice(text="Deleted: no run of it starts or goes on. Restore it to let them.", level="warning")
     if agent.name in {one.name for one in registry.agents_in_code()}:
-        yield Notice(text="An agent in code has this name, and runs instead of it. Rename one of them.", level="bad")
+        yield Notice(
+            text="An agent in code has this name, and its triggers wake that one. Rename it, or delete this one.",
+            level="bad",
+        )
     known = {tool.name for tool in toolbox.all_tools()}
     if gone := [name for name in definition.tools if name not in known]:
         yield Notice(

@@ -257,6 +257,22 @@ def test_a_deploy_leaves_its_checklist_triggers_and_budget_alone() -> None:
 
 
 @pytest.mark.django_db
+def test_a_deploy_with_an_agent_of_its_name_goes_on_and_says_so() -> None:
+    from agents import agent, on
+    from triggers.declarations.sync import sync
+
+    make_prompt_agent(when=[MORNING])
+    agent("triage", triggers=[on.event("a.b")])(lambda run: None)
+
+    [left] = [change for change in sync() if change.slug == "triage"]
+
+    assert str(left) == (
+        "left alone triage (a prompt agent has this name: rename the agent in code, or delete the prompt agent)"
+    )
+    assert Trigger.objects.get(slug="triage").declared is None
+
+
+@pytest.mark.django_db
 def test_an_unknown_agent_wakes_by_nothing() -> None:
     with pytest.raises(Invalid, match="no agent 'gone' is installed"):
         add_wake("gone", OnEvents(types=["a.b"]), by="ada")
