@@ -67,7 +67,7 @@ class TryForm(forms.Form):
     data = JsonField(  # type: ignore[assignment]
         required=False,
         label="Data",
-        help_text="Enter JSON to try it on, as if of an event. Empty: as if woken by the clock.",
+        help_text="Enter JSON to try it on, as if of an event. Empty: without an event.",
     )
 
 
