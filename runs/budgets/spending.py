@@ -16,11 +16,15 @@ SELECT run.agent, run.trigger, coalesce(step.usage->>'model', '') AS model, coun
   coalesce(sum((step.usage->>'input_tokens')::bigint), 0)::bigint AS input_tokens,
   coalesce(sum((step.usage->>'output_tokens')::bigint), 0)::bigint AS output_tokens,
   coalesce(sum((step.usage->>'cost')::numeric), 0) AS usd, count(*) FILTER (WHERE step.usage->>'cost' IS NULL) AS unpriced
-FROM ({steps}) step JOIN runs_run run ON run.id = step.run_id
+FROM ({steps}) step {run}
 GROUP BY run.agent, run.trigger, model ORDER BY usd DESC, run.agent, run.trigger, model
 """
-TODAY = SPENT.format(steps=f"{PAID} AND ended_at >= date_trunc('day', clock_timestamp(), 'UTC')")
+RUN = "JOIN runs_run run ON run.id = step.run_id"
+# A look at the primary key for each request: at most so many, however large the table of runs is.
+RUN_OF_EACH = "CROSS JOIN LATERAL (SELECT agent, trigger FROM runs_run WHERE id = step.run_id OFFSET 0) run"
+TODAY = SPENT.format(run=RUN, steps=f"{PAID} AND ended_at >= date_trunc('day', clock_timestamp(), 'UTC')")
 BETWEEN = SPENT.format(
+    run=RUN_OF_EACH,
     steps=f"{PAID} AND ended_at >= %(start)s::timestamptz AND ended_at < %(end)s::timestamptz ORDER BY ended_at DESC LIMIT %(most)s::int"
 )
 

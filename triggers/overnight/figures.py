@@ -51,7 +51,7 @@ SELECT {SENDER} AS agent, newest.status, count(*)
 FROM (
   SELECT notification_id, status FROM runs_delivery WHERE id >= %(first)s::uuid AND id < %(last)s::uuid
   ORDER BY id DESC LIMIT %(most)s::int) newest
-JOIN runs_notification notification ON notification.id = newest.notification_id
+CROSS JOIN LATERAL (SELECT topic, sender FROM runs_notification WHERE id = newest.notification_id OFFSET 0) notification
 GROUP BY agent, newest.status
 """  # noqa: S608  (our own parts)
 
