@@ -25,7 +25,7 @@ RUN_OF_EACH = "CROSS JOIN LATERAL (SELECT agent, trigger FROM runs_run WHERE id 
 TODAY = SPENT.format(run=RUN, steps=f"{PAID} AND ended_at >= date_trunc('day', clock_timestamp(), 'UTC')")
 BETWEEN = SPENT.format(
     run=RUN_OF_EACH,
-    steps=f"{PAID} AND ended_at >= %(start)s::timestamptz AND ended_at < %(end)s::timestamptz ORDER BY ended_at DESC LIMIT %(most)s::int"
+    steps=f"{PAID} AND ended_at >= %(start)s::timestamptz AND ended_at < %(end)s::timestamptz ORDER BY ended_at DESC LIMIT %(most)s::int",
 )
 
 

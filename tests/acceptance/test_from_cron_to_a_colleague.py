@@ -38,12 +38,13 @@ class Reader:
         return [self.stack.manage(*shlex.split(line)).stdout for line in COMMAND.findall(section)]
 
     def restart(self) -> None:
-        self.stack.manage("prepare")
         if self.worker is None:
+            self.stack.manage("prepare")
             self.stack.start("web")
             self.stack.start("dispatcher")
             self.worker = self.stack.start("worker", concurrency=1)
         else:
+            self.stack.manage("sync_agents")
             self.worker.stop()
             self.worker.restart()
 
@@ -91,17 +92,34 @@ def test_the_guide_works_from_its_first_command_to_its_last(reader: Reader) -> N
     [event] = reader.commands(section)
     assert reader.ended(event)["notify"] is False
     called = stack.query("SELECT kind FROM runs_step WHERE kind <> 'step' ORDER BY position")
-    assert [row["kind"] for row in called] == ["llm", "model", "tool", "model"]
+    assert [row["kind"] for row in called] == ["llm", "model", "tool", "model", "tool", "model", "tool", "model"]
 
     section = reader.section("Test it")
     assert "Ran 2 tests" in stack.manage(*COMMAND.findall(section)[0].split(), "--noinput").stderr
 
-    [deliveries] = reader.fetch(reader.section("The right person at the right time"))
-    assert [one["status"] for one in deliveries["results"]] == ["suppressed", "sent"]
+    section = reader.section("The right person at the right time")
+    eventually(lambda: reader.fetch(section)[0]["results"][0]["status"] == "suppressed")
+    _, tested = reader.commands(section)
+    assert "ada" in tested
+    [deliveries] = reader.fetch(section)
+    assert [(one["recipient"], one["status"]) for one in deliveries["results"]] == [
+        ("ada", "sent"),
+        ("WAKEFUL_NOTIFY_TO", "suppressed"),
+        ("WAKEFUL_NOTIFY_TO", "sent"),
+    ]
+
+    section = reader.section("When something fails")
+    *failing, repaired = reader.commands(section)
+    assert reader.ended(repaired) == {"ticket": 2}
+    [incident] = eventually(lambda: [one for one in reader.fetch(section)[0]["results"] if one["status"] == "closed"])
+    assert (incident["name"], incident["count"], len(failing)) == ("take-ticket", 2, 2)
 
     [night] = reader.fetch(reader.section("What ran overnight"))
-    figures = {one["agent"]: (one["woken"], one["quiet"], one["spoke"]) for one in night["agents"]}
-    assert figures == {"take-ticket": (1, 0, 0), "count-tickets": (3, 1, 2), "desk-watch": (1, 0, 0)}
+    figures = {one["agent"]: (one["woken"], one["quiet"], one["failed"], one["spoke"]) for one in night["agents"]}
+    assert figures["count-tickets"] == (3, 1, 0, 2)
+    assert figures["take-ticket"] == (4, 0, 2, 0)
+    assert figures["desk-watch"] == (1, 0, 0, 0)
+    assert night["total"]["incidents"] == 1
 
 
 def test_every_block_of_the_guide_is_done_by_the_test() -> None:

@@ -49,6 +49,7 @@ SELECT (SELECT count(*) FROM triggers_event WHERE dispatched_at IS NULL)
      + (SELECT count(*) FROM runs_run WHERE status = 'running' OR status = 'queued' AND coalesce(due_at <= clock_timestamp(), true))
      + (SELECT count(*) FROM runs_wait WHERE status = 'open' AND due_at <= clock_timestamp())
      + (SELECT count(*) FROM runs_outboxmessage WHERE available_at <= clock_timestamp())
+     + (SELECT count(*) FROM runs_incident WHERE tell_at <= clock_timestamp())
      + (SELECT count(*) FROM runs_notification WHERE planned_at IS NULL)
      + (SELECT count(*) FROM runs_delivery WHERE status = 'sending'
          OR status IN ('pending', 'held') AND (name = 'pager' AND due_at <= clock_timestamp() OR give_up_at <= clock_timestamp()))
@@ -60,6 +61,7 @@ SELECT min(at) AS at FROM (
   UNION ALL SELECT due_at FROM runs_run WHERE status = 'queued'
   UNION ALL SELECT due_at FROM runs_wait WHERE status = 'open'
   UNION ALL SELECT available_at FROM runs_outboxmessage
+  UNION ALL SELECT tell_at FROM runs_incident
   UNION ALL SELECT due_at FROM runs_delivery
   UNION ALL SELECT give_up_at FROM runs_delivery WHERE status IN ('pending', 'held', 'sending')) ahead
 WHERE at > clock_timestamp()
@@ -204,15 +206,20 @@ def test_a_night(night: Simulation, hook: HookServer) -> None:
     assert stack.query("SELECT count(*) AS n FROM runs_step WHERE kind = 'llm'") == [{"n": gate["fired"]}]
     assert night.wire.asked("all") == {0: gate["fired"], 1: LOOKS}
 
-    # Three notifications, and a digest in the morning.
-    digest = eventually(lambda: stack.query("SELECT text FROM runs_notification WHERE topic LIKE 'overnight:%%'"))
-    night.run(MORNING + timedelta(minutes=9))
+    # Three notifications, one incident of the item that fails, with one all-clear, and a digest in the morning.
     spoken = stack.query("SELECT text FROM runs_notification WHERE sender = 'nightwatch' AND topic = '' ORDER BY id")
     assert [row["text"] for row in spoken] == [TICKET, DEPLOY, PAYMENTS]
+    [incident] = stack.query("SELECT * FROM runs_incident")
+    assert (incident["kind"], incident["count"], incident["told"]) == ("item", LOOKS - 1, "closed")
+    opened, closed = stack.query("SELECT text FROM runs_notification WHERE topic LIKE 'incident:%%' ORDER BY id")
+    assert "2 failed looks in a row. the server does not answer" in opened["text"]
+    assert "succeeds again" in closed["text"]
+    [digest] = eventually(lambda: stack.query("SELECT text FROM runs_notification WHERE topic LIKE 'overnight:%%'"))
 
     # All arrived once, by the second route, and in quiet hours only what is urgent.
+    night.run(MORNING + timedelta(minutes=35))
     said = [item["text"] for post in hook.posted for item in json.loads(post.body)["data"]["notifications"]]
-    assert said == [TICKET, PAYMENTS, DEPLOY, digest[0]["text"]]
+    assert said == [TICKET, opened["text"], PAYMENTS, DEPLOY, closed["text"], digest["text"]]
     sent = stack.query("SELECT name, sent_at, is_urgent FROM runs_delivery WHERE status = 'sent' ORDER BY sent_at")
     assert {row["name"] for row in sent} == {"pager"}
     assert [row["is_urgent"] for row in sent if is_quiet(row["sent_at"])] == [True]
@@ -220,9 +227,9 @@ def test_a_night(night: Simulation, hook: HookServer) -> None:
     # The page and the digest say the same.
     with stack.orm():
         [watch] = [one for one in overnight(night_until(MORNING, VIENNA)).agents if one.agent == "nightwatch"]
-    assert (watch.woken, watch.quiet, watch.failed) == (WAKES, gate["quiet"], 0)
+    assert (watch.woken, watch.quiet, watch.failed, watch.incidents) == (WAKES, gate["quiet"], 0, 1)
     assert (watch.spoke, watch.requests, watch.deliveries["sent"]) == (NEWS, gate["fired"] + LOOKS, NEWS)
-    assert f"nightwatch: {WAKES} wakes ({watch.quiet} quiet), {NEWS} notifications, " in digest[0]["text"]
+    assert f"nightwatch: {WAKES} wakes ({watch.quiet} quiet), 1 incident, {NEWS} notifications, " in digest["text"]
 
 
 def is_quiet(at: datetime) -> bool:

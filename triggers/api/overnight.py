@@ -17,7 +17,7 @@ from triggers.overnight.figures import SLOTS, Figures, Overnight, overnight
 from triggers.overnight.night import LONGEST, Night, night_until
 
 MOST = 500  # agents
-COUNTS = ("woken", "runs", "quiet", "failed", "spoke", "requests", "tokens", "unpriced")
+COUNTS = ("woken", "runs", "quiet", "failed", "spoke", "incidents", "requests", "tokens", "unpriced")
 
 
 class OvernightQuery(Query):
@@ -35,6 +35,7 @@ class FiguresSerializer(serializers.Serializer[Any]):
     quiet = serializers.IntegerField()
     failed = serializers.IntegerField(help_text="of these runs")
     spoke = serializers.IntegerField(help_text="notifications")
+    incidents = serializers.IntegerField(help_text="that opened")
     deliveries = serializers.DictField(
         child=serializers.IntegerField(),
         help_text=f"what became of notifications so far: {', '.join(Delivery.Status.values)}",
@@ -53,6 +54,7 @@ class SlotSerializer(serializers.Serializer[Any]):
     quiet = serializers.IntegerField()
     failed = serializers.IntegerField()
     spoke = serializers.IntegerField()
+    incidents = serializers.IntegerField()
 
 
 class AgentOvernightSerializer(FiguresSerializer):

@@ -69,6 +69,8 @@ def _parts(one: Figures) -> Iterator[str]:
         yield _counted(one.woken, "wake") + (f" ({one.quiet:,} quiet)" if one.quiet else "")
     if one.failed:
         yield f"{one.failed:,} failed"
+    if one.incidents:
+        yield _counted(one.incidents, "incident")
     if one.spoke:
         unsaid = [
             f"{one.deliveries[status]:,} {status}" for status in ("suppressed", "unknown") if one.deliveries[status]

@@ -15,6 +15,7 @@ from runs.alarms import TOPIC as ALARM
 from runs.alarms import WAKEFUL
 from runs.budgets.spending import spent_between
 from runs.db.sql import fetch
+from runs.incidents.tell import LINK as INCIDENT
 from triggers.overnight.night import Night
 
 MOST = 100_000  # rows of a table
@@ -36,8 +37,10 @@ FROM (
 JOIN triggers_trigger trigger ON trigger.id = newest.trigger_id
 GROUP BY trigger.agent, slot
 """  # noqa: S608  (our own parts)
-# The sender of an alarm about a trigger is the trigger's slug.
-SENDER = f"CASE WHEN starts_with(topic, '{ALARM}:') THEN '{WAKEFUL}' ELSE sender END"
+# The sender of an alarm about a trigger is the trigger's slug, and of an incident its agent.
+SENDER = (
+    f"CASE WHEN starts_with(topic, '{ALARM}:') OR starts_with(topic, '{INCIDENT}:') THEN '{WAKEFUL}' ELSE sender END"
+)
 SPOKEN = f"""
 SELECT {SENDER} AS agent, {SLOT % "created_at"} AS slot, count(*)
 FROM (
@@ -54,6 +57,15 @@ FROM (
 CROSS JOIN LATERAL (SELECT topic, sender FROM runs_notification WHERE id = newest.notification_id OFFSET 0) notification
 GROUP BY agent, newest.status
 """  # noqa: S608  (our own parts)
+# An incident that opened in the span has failed in it. One of a source has no agent.
+INCIDENTS = f"""
+SELECT coalesce(nullif(agent, ''), '{WAKEFUL}') AS agent, {SLOT % "opened_at"} AS slot, count(*),
+  count(*) FILTER (WHERE opened_at >= to_timestamp(%(start)s::float8) AND opened_at < to_timestamp(%(end)s::float8))
+FROM (
+  SELECT agent, opened_at FROM runs_incident WHERE last_at >= to_timestamp(%(start)s::float8)
+  ORDER BY last_at DESC LIMIT %(most)s::int) newest
+GROUP BY 1, slot
+"""  # noqa: S608  (our own parts)
 
 
 @dataclass(kw_only=True)
@@ -64,6 +76,7 @@ class Slot:
     quiet: int = 0
     failed: int = 0
     spoke: int = 0
+    incidents: int = 0
 
 
 @dataclass(kw_only=True)
@@ -76,6 +89,7 @@ class Figures:
     quiet: int = 0
     failed: int = 0
     spoke: int = 0
+    incidents: int = 0
     deliveries: Counter[str] = field(default_factory=Counter)
     requests: int = 0
     tokens: int = 0
@@ -91,7 +105,7 @@ class Figures:
     @property
     def is_worth_telling(self) -> bool:
         """Did it do more than run well and be quiet?"""
-        return bool(self.failed or self.spoke or self.requests)
+        return bool(self.failed or self.spoke or self.incidents or self.requests)
 
     def count(self, slot: int, **counts: int) -> None:
         """Add to the figures and to a slot."""
@@ -113,7 +127,18 @@ class Overnight:
     def total(self) -> Figures:
         total = Figures(agent="")
         for one in self.agents:
-            for name in ("runs", "quiet", "failed", "spoke", "deliveries", "requests", "tokens", "usd", "unpriced"):
+            for name in (
+                "runs",
+                "quiet",
+                "failed",
+                "spoke",
+                "incidents",
+                "deliveries",
+                "requests",
+                "tokens",
+                "usd",
+                "unpriced",
+            ):
                 setattr(total, name, getattr(total, name) + getattr(one, name))
         return total
 
@@ -138,10 +163,12 @@ def asked_of(night: Night) -> dict[str, Any]:
 def overnight(night: Night) -> Overnight:
     found = Count()
     read = {**dict(_count(found, asked_of(night))), "spent": _spent(found, night)}
-    agents = [one for one in found.values() if one.woken or one.spoke or one.deliveries or one.requests]
+    agents = [one for one in found.values() if one.woken or one.is_worth_telling or one.deliveries]
     return Overnight(
         night=night,
-        agents=sorted(agents, key=lambda one: (-one.failed, -one.spoke, -one.usd, -one.woken, one.agent)),
+        agents=sorted(
+            agents, key=lambda one: (-one.incidents, -one.failed, -one.spoke, -one.usd, -one.woken, one.agent)
+        ),
         cut=[name for name, rows in read.items() if rows >= MOST],
     )
 
@@ -160,6 +187,11 @@ def _count(found: Count, asked: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     for agent, slot, spoke in rows:
         found[agent].count(slot, spoke=spoke)
     yield "spoke", sum(row[2] for row in rows)
+    rows = fetch(INCIDENTS, asked)
+    for agent, slot, _, incidents in rows:
+        if incidents:
+            found[agent].count(slot, incidents=incidents)
+    yield "incidents", sum(row[2] for row in rows)
     rows = fetch(DELIVERED, asked)
     for agent, status, number in rows:
         found[agent].deliveries[status] += number

@@ -32,7 +32,13 @@ LABELS = 12  # of the axis, at most
 STEPS = [timedelta(hours=hours) for hours in (1, 2, 3, 6, 12, 24)]  # between two labels
 INPUT = "%Y-%m-%dT%H:%M"
 # What a slot shows: the first of these that it has.
-KINDS = {"failed": "a run failed", "spoke": "a notification", "runs": "a run", "quiet": "a quiet gate alone"}
+KINDS = {
+    "incidents": "an incident opened",
+    "failed": "a run failed",
+    "spoke": "a notification",
+    "runs": "a run",
+    "quiet": "a quiet gate alone",
+}
 
 
 class Span(forms.Form):
@@ -132,9 +138,16 @@ def _gauges(total: Figures) -> list[Gauge]:
         Gauge(label="Woken", value=f"{total.woken:,}", note=f"{total.runs:,} runs"),
         Gauge(label="Quiet", value=f"{total.quiet:,}", note="gates, without a run"),
         Gauge(label="Spoke", value=f"{total.spoke:,}", note=f"{sent['sent']:,} messages sent"),
-        Gauge(label="Suppressed", value=f"{kept:,}", note="deliveries suppressed, held or merged"),
+        Gauge(label="Suppressed", value=f"{kept:,}", note="and held, merged"),
         Gauge(label="Spent", value=amount_in_words("usd", total.usd), note=f"{total.requests:,} model requests"),
         Gauge(label="Failed", value=f"{total.failed:,}", note="runs", level="bad" if total.failed else ""),
+        Gauge(
+            label="Incidents",
+            value=f"{total.incidents:,}",
+            note="opened",
+            level="bad" if total.incidents else "",
+            url=listing("runs_incident"),
+        ),
     ]
 
 
@@ -178,6 +191,7 @@ def _table(found: Overnight) -> Table:
             "Woken",
             "Quiet",
             "Failed",
+            "Incidents",
             "Spoke",
             "Sent",
             "Suppressed",
@@ -202,6 +216,7 @@ def _row(one: Figures) -> tuple[Any, ...]:
         one.woken,
         one.quiet,
         one.failed,
+        one.incidents,
         one.spoke,
         *(sent[status] for status in ("sent", "suppressed", "held", "merged")),
     )

@@ -13,7 +13,7 @@ from django.utils import timezone
 from agents.ids import first_id_at
 from runs.alarms import begin
 from runs.db.sql import execute, fetch
-from runs.models import NIL, Delivery, Notification
+from runs.models import NIL, Delivery, Incident, Notification
 from tests.support.journals import make_step
 from tests.support.notifying import make_recipient
 from tests.support.runs import make_run
@@ -21,7 +21,7 @@ from tests.support.triggers import make_event, make_trigger
 from triggers.exceptions import RuleError
 from triggers.models import Decision, Trigger
 from triggers.overnight import figures
-from triggers.overnight.figures import DELIVERED, QUIET, SPOKEN, WOKEN, Figures, asked_of, overnight
+from triggers.overnight.figures import DELIVERED, INCIDENTS, QUIET, SPOKEN, WOKEN, Figures, asked_of, overnight
 from triggers.overnight.night import Night, last_night, night_until
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -65,7 +65,7 @@ def test_runs_and_quiet_gates_are_what_woke() -> None:
     watched = found["watch"]
     assert (watched.woken, watched.runs, watched.quiet, watched.failed) == (4, 3, 1, 1)
     assert {number: vars(slot) for number, slot in watched.slots.items()} == {
-        23: {"runs": 3, "quiet": 1, "failed": 1, "spoke": 0}
+        23: {"runs": 3, "quiet": 1, "failed": 1, "spoke": 0, "incidents": 0}
     }
 
 
@@ -84,6 +84,28 @@ def test_notifications_are_counted_with_what_became_of_them() -> None:
 
     assert (found["watch"].spoke, dict(found["watch"].deliveries)) == (3, {"sent": 1, "suppressed": 1, "held": 1})
     assert found["wakeful"].spoke == 1
+
+
+@pytest.mark.django_db
+def test_an_incident_counts_when_it_opened_and_its_messages_are_wakefuls_own() -> None:
+    now = timezone.now()
+    for number, opened_at in enumerate((now, now - DAY, None)):
+        Incident.objects.create(
+            kind="trigger",
+            subject=f"t-{number}",
+            name="t",
+            agent="clerk",
+            fingerprint="x",
+            cause="x",
+            opened_at=opened_at,
+        )
+    Incident.objects.create(kind="source", subject="shop", name="shop", fingerprint="x", cause="x", opened_at=now)
+    Notification.objects.create(sender="clerk", text="It fails", topic="incident:1")
+
+    found = counted()
+
+    assert (found["clerk"].incidents, found["clerk"].spoke) == (1, 0)
+    assert (found["wakeful"].incidents, found["wakeful"].spoke) == (1, 1)
 
 
 @pytest.mark.django_db
@@ -141,6 +163,7 @@ def test_a_night_begins_the_evening_before_and_is_no_longer_than_a_week() -> Non
         (QUIET, "decision_once"),
         (SPOKEN, "notification_newest"),
         (DELIVERED, "runs_delivery_pkey"),
+        (INCIDENTS, "incident_last"),
     ],
 )
 def test_each_figure_reads_an_index_from_its_end_backwards(statement: str, index: str) -> None:
