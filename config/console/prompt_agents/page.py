@@ -164,7 +164,7 @@ class PromptAgentPanel(Panel):
         title = f"Edit {agent.name}"
         return form_page(self, request, form, title=title, submit="Save", back=back, obj=agent, groups=form.groups())
 
-    @button("Wake it", permissions=["edit"], icon="alarm_add", url_path="wake")
+    @button("Add a trigger", permissions=["edit"], icon="alarm_add", url_path="wake")
     def wake(self, request: HttpRequest, object_id: str) -> HttpResponse:
         agent = get_object_or_404(PromptAgent, pk=object_id, deleted_at=None)
         form = WakeForm(request.POST or None)
@@ -181,7 +181,7 @@ class PromptAgentPanel(Panel):
                     messages.success(request, f"Triggers: {', '.join(made)}.")
                     return leave(request, back)
         groups = form.when_groups(preview_of(form))
-        title = f"When {agent.name} wakes, too"
+        title = f"Add a trigger to {agent.name}"
         return form_page(self, request, form, title=title, submit="Add", back=back, obj=agent, groups=groups)
 
     @button("Checklist", permissions=["view"], icon="checklist", url_path="checklist")
@@ -358,7 +358,7 @@ def _triggers(agent: PromptAgent) -> Table:
         title="When it wakes",
         headers=("Trigger", "State", "Wakes on", "Next fire"),
         rows=rows,
-        empty="Never by itself. Use Wake it.",
+        empty="Never by itself. Use Add a trigger.",
     )
 
 
