@@ -42,16 +42,14 @@ def test_until_then_the_run_waits() -> None:
         call("ask_human", ASKED)
 
 
-def test_a_person_answers_a_run_that_is_parked(lab: Lab) -> None:
-    def body(run: AgentRun) -> Any:
-        llm = LlmAgent(Turns([("ask_human", ASKED)], "done").model, name="asker", tools=[toolbox.get("ask_human")])
-        return [
-            str(getattr(part, "content", ""))
-            for message in run.llm(llm, "Go.", deps=run).all_messages()
-            for part in message.parts
-        ]
+def ask(run: AgentRun) -> Any:
+    llm = LlmAgent(Turns([("ask_human", ASKED)], "done").model, name="asker", tools=[toolbox.get("ask_human")])
+    messages = run.llm(llm, "Go.", deps=run).all_messages()
+    return [str(getattr(part, "content", "")) for message in messages for part in message.parts]
 
-    run = lab.run(body)
+
+def test_a_person_answers_a_run_that_is_parked(lab: Lab) -> None:
+    run = lab.run(ask)
     assert run.status == "waiting"
     approval = Approval.objects.get(wait__run=run)
     assert (approval.question, approval.arguments) == ("Which region?", {**ASKED, "answer": ""})
@@ -64,6 +62,16 @@ def test_a_person_answers_a_run_that_is_parked(lab: Lab) -> None:
     assert "eu-west" in str(run.result)
     [shown] = tool_calls(run)
     assert (shown.status, shown.result, shown.approval) == ("done", "eu-west", approval.pk)
+
+
+def test_where_no_content_is_kept_the_question_goes_with_it(lab: Lab) -> None:
+    run = lab.run(ask, declared={"keep_content": False}, policy={"keep_content": False})
+    decide(Approval.objects.get(wait__run=run).pk, decision="approve", by="ann", reason="the cheaper one")
+
+    assert lab.go_on(run).status == "succeeded"
+
+    left = Approval.objects.get(wait__run=run)
+    assert (left.question, left.arguments, left.reason, left.decided_by) == ("", None, "", "ann")
 
 
 def tool_calls(run: Run) -> list[ToolCall]:
