@@ -87,7 +87,7 @@ class EditForm(ApproveForm):
 
 class AnswerForm(ApproveForm):
     answer = forms.CharField(max_length=4000, widget=UnfoldAdminTextareaWidget(attrs={"rows": 4}))
-    field_order = ("digest", "answer", "reason")
+    reason = forms.CharField(required=False, widget=forms.HiddenInput)
 
 
 ANSWER = dialog("Answer?", "The run continues, and its model is told the answer.", "Send the answer", AnswerForm)
@@ -242,7 +242,8 @@ def _notice(approval: Approval) -> Notice:
     level = {"approved": "good", "edited": "good", "denied": "bad"}.get(status, "info")
     by = f" by {approval.decided_by}" if approval.decided_by else ""
     reason = [f"Reason: {approval.reason}"] if approval.reason else []
-    return Notice(text=f"{status.capitalize()}{by}: {approval.question}", level=level, details=reason)
+    word = "answered" if approval.is_question and status == "edited" else status
+    return Notice(text=f"{word.capitalize()}{by}: {approval.question}", level=level, details=reason)
 
 
 def _facts(approval: Approval) -> Facts:

@@ -186,7 +186,8 @@ def test_a_question_of_a_model_has_a_button_for_the_answer(approver: Client) -> 
     question.refresh_from_db()
     assert question.status == "edited"
     assert question.decided_arguments == {"question": "Which region?", "answer": "eu-west"}
-    assert "eu-west" in approver.get(page_of(NOUN, question)).content.decode()
+    page = approver.get(page_of(NOUN, question)).content.decode()
+    assert "eu-west" in page and "Answered by admin:ann" in page
 
 
 def buttons_of(client: Client, approval: Approval) -> list[str]:
