@@ -6,11 +6,15 @@ A run begins with the newest version that its process knows, and ends with that 
 import time
 from collections.abc import Mapping, Sequence
 
+import structlog
+
 from agents import registry
 from agents.agent import Agent
 from agents.exceptions import Permanent
 from agents.prompt_agents.body import agent_of
 from agents.prompt_agents.definition import PREFIX, Definition
+
+log = structlog.get_logger(__name__)
 
 LOOKS_APART = 1.0  # seconds
 KEPT = 500  # versions that this process has at hand
@@ -19,6 +23,7 @@ Key = tuple[str, str]  # name and version
 # Replaced, never changed: the threads of a process share it, and a lock might be held at the moment of a fork.
 _kept: Mapping[Key, Agent] = {}
 _looked_at = float("-inf")
+_unreadable: set[Key] = set()  # those that the log names already
 
 
 def refresh(*, at_once: bool = False) -> None:
@@ -43,7 +48,9 @@ def begun(name: str, version: str) -> Agent:
     if (known := _kept.get(key)) is not None:
         return known
     if not (found := _read([key])):
-        raise Permanent(f"the version {version} of prompt agent {name!r}, with which this run began, does not exist")
+        raise Permanent(
+            f"the version {version} of prompt agent {name!r}, with which this run began, does not exist or cannot be read"
+        )
     _keep(found)
     return found[key]
 
@@ -62,15 +69,21 @@ def _read(keys: Sequence[Key]) -> dict[Key, Agent]:
 
     if not keys:
         return {}
-    wanted = set(keys)
+    wanted, found = set(keys), dict[Key, Agent]()
     rows = PromptAgentVersion.objects.filter(
         agent__name__in={name for name, _ in keys}, fingerprint__in={version for _, version in keys}
     ).values_list("agent__name", "fingerprint", "definition")
-    return {
-        (name, version): agent_of(name, Definition.load(definition))
-        for name, version, definition in rows
-        if (name, version) in wanted
-    }
+    for name, version, definition in rows:
+        if (name, version) not in wanted:
+            continue
+        try:
+            found[name, version] = agent_of(name, Definition.load(definition))
+        except Exception:
+            # SQL or another version wrote it. It must not keep this process from the other agents.
+            if (name, version) not in _unreadable:
+                log.exception("prompt_agent.unreadable", agent=name, version=version)
+            _unreadable.add((name, version))
+    return found
 
 
 def _keep(agents: Mapping[Key, Agent]) -> None:

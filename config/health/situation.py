@@ -163,7 +163,8 @@ SELECT json_build_object(
   'unknown_deliveries', (SELECT count(*) FROM (
     SELECT FROM runs_delivery WHERE status = 'unknown' LIMIT %(counted)s::int) unknown),
   'prompt_agents', (SELECT coalesce(json_agg(json_build_object('name', agent.name, 'is_deleted', agent.deleted_at IS NOT NULL,
-      'tools', version.definition->'tools') ORDER BY agent.name), '[]')
+      'tools', CASE jsonb_typeof(version.definition->'tools') WHEN 'array' THEN version.definition->'tools' ELSE '[]' END)
+      ORDER BY agent.name), '[]')
     FROM agents_promptagent agent JOIN agents_promptagentversion version
       ON version.agent_id = agent.id AND version.number = agent.newest),
   'unknown_names', (SELECT coalesce(json_agg(name ORDER BY name), '[]') FROM (

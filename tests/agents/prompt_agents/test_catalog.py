@@ -60,6 +60,21 @@ def test_a_version_that_is_gone_is_named() -> None:
         catalog.begun("triage", "prompt:0")
 
 
+def test_a_version_that_cannot_be_read_keeps_no_process_from_the_others() -> None:
+    agent = make_prompt_agent("broken")
+    make_prompt_agent()
+    PromptAgentVersion.objects.create(agent=agent, number=2, fingerprint="prompt:1", definition={"mood": 1}, by="sql")
+    agent.newest = 2
+    agent.save()
+
+    catalog.refresh(at_once=True)
+
+    assert registry.get("triage").durable
+    assert "broken" not in {one.name for one in registry.all_agents()}
+    with pytest.raises(Permanent, match="cannot be read"):
+        catalog.begun("broken", "prompt:1")
+
+
 def test_an_agent_in_code_keeps_its_name() -> None:
     began = newest_of(make_prompt_agent()).fingerprint
     in_code = registry.register(Agent(name="triage", body=lambda run: None))
