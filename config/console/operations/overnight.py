@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from typing import Any
 
 from django import forms
@@ -155,7 +155,7 @@ def _gauges(total: Figures) -> list[Gauge]:
 
 
 def _hours(night: Night) -> list[tuple[float, str]]:
-    """Labels at full hours of the site's clock."""
+    """Labels of the axis, at full hours."""
     axis = Axis(night.start, night.end)
     step = next((step for step in STEPS if (night.end - night.start) / step <= LABELS), STEPS[-1])
     hours = step // timedelta(hours=1)
@@ -163,7 +163,12 @@ def _hours(night: Night) -> list[tuple[float, str]]:
     count = (night.end - first) // timedelta(hours=1) + 1
     every = [first + timedelta(hours=number) for number in range(count)]
     inside = [at for at in every if night.start <= at < night.end and _local(at).hour % hours == 0]
-    return [(axis.at(at), f"{_local(at):%H:%M}" if hours < 24 else f"{_local(at):%a %-d}") for at in inside]
+    return [(axis.at(at), _label(_local(at))) for at in inside]
+
+
+def _label(local: datetime) -> str:
+    """Midnight is named after its day."""
+    return f"{local:%a %-d}" if local.time() == time() else f"{local:%H:%M}"
 
 
 def _lane(one: Figures, night: Night) -> Lane:

@@ -56,6 +56,16 @@ def test_the_timeline_shows_the_most_important_of_each_slot(admin: Client) -> No
     assert "&lt;clerk&gt;" in admin.get(PATH, around_now()).content.decode()
 
 
+def test_midnight_is_named_after_its_day(admin: Client, settings: Any) -> None:
+    settings.WAKEFUL_ZONE = ZoneInfo("Europe/Vienna")
+
+    hours = shown(admin, **{"from": "2026-11-22T18:00", "to": "2026-11-23T06:00"})["hours"]
+
+    assert [words for _, words in hours][5:8] == ["23:00", "Mon 23", "01:00"]
+    week = shown(admin, **{"from": "2026-11-16T00:00", "to": "2026-11-23T00:00"})["hours"]
+    assert [words for _, words in week][:2] == ["Mon 16", "Tue 17"]
+
+
 def test_figures_are_in_the_table_and_summed_above_it(admin: Client) -> None:
     for agent in ("clerk", "clerk", "watch"):
         make_run(status="succeeded", agent=agent, started_at=timezone.now())
