@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from django.db.models import Min, Q
+from django.db.models import Exists, Min, OuterRef, Q
 
 from runs.actions.of_event import runs_of_event
 from runs.db.sql import execute, fetch, fetch_column
@@ -80,7 +80,7 @@ def erase_runs(run_ids: Sequence[UUID]) -> int:
         topics = [f"{INCIDENT}:{incident}" for incident in erase_incidents(ids, replaced_by=ERASED)]
         # With the index on the time: there is none on the run.
         told = Notification.objects.filter(Q(run_id__among=ids) | Q(topic__among=topics), created_at__gte=first)
-        theirs = Q(notification__in=told.values("pk"))
+        theirs = Q(Exists(told.filter(pk=OuterRef("notification_id"))))
         # One that carries others goes out with those.
         suppress_waiting(theirs & Q(merged=None), reason="its notification was erased")
         # What a server said of it may quote it.
