@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from django.contrib.auth import get_user_model
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.db import transaction
 
@@ -21,8 +20,10 @@ from runs.db.sql import database_now
 from runs.encryption import encrypt
 from runs.exceptions import IllegalState
 from runs.models import Delivery, Notification, Recipient, RecipientGroup
-from runs.notifications.channels import inbox
 from runs.notifications.channels.channel import channel_of, fault_of
+from runs.notifications.channels.inbox import CHANNEL as INBOX
+from runs.notifications.channels.inbox import PREFIX
+from runs.notifications.inbox import has_reader
 from runs.notifications.lock import lock_planning
 from runs.notifications.recipients import OF_SETTINGS
 from runs.notifications.waiting import call_off, put_off
@@ -103,7 +104,7 @@ def silence_for(recipient_id: int, length: timedelta | None, *, by: str) -> Reci
 @not_in_atomic_body
 def open_inbox(username: str, *, by: str) -> Recipient:
     """A recipient that is the inbox of this user of the console, and gets what names no recipient; the one there is, if any."""
-    address = f"{inbox.PREFIX}{username}"
+    address = f"{PREFIX}{username}"
     with transaction.atomic():
         lock_planning()
         if found := Recipient.objects.filter(address=address, active=True).first():
@@ -211,8 +212,12 @@ def _place_of(address: str) -> Mapping[str, Any]:
     channel, fault = channel_of(address), fault_of(address)
     if fault or channel is None:
         raise ValidationError({"address": f"This address cannot be used: {fault}."})
-    if channel.name == inbox.CHANNEL.name:
-        _require_user(address.removeprefix(inbox.PREFIX))
+    if channel.name == INBOX.name and not has_reader(address):
+        raise ValidationError(
+            {
+                "address": f"The console has no user {address.removeprefix(PREFIX)!r}. Enter inbox: and the name of a user."
+            }
+        )
     shown = channel.shown(address)
     ciphertext = None
     if shown != address:
@@ -222,14 +227,6 @@ def _place_of(address: str) -> Mapping[str, Any]:
         except ImproperlyConfigured as error:
             raise ValidationError({"address": str(error)}) from None
     return {"address": shown, "ciphertext": ciphertext, "channel": channel.name, "host": channel.host(address)}
-
-
-def _require_user(username: str) -> None:
-    # Whatever is sent to the inbox of no one counts as sent, and no one reads it.
-    if not get_user_model().objects.filter(username=username, is_active=True, is_staff=True).exists():
-        raise ValidationError(
-            {"address": f"The console has no user {username!r}. Enter inbox: and the name of a user."}
-        )
 
 
 def _apply(recipient: Recipient, rules: Mapping[str, Any]) -> None:

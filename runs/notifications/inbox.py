@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from django.contrib.auth import get_user_model
 from django.db import transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
@@ -12,6 +13,12 @@ from runs.models import Delivery, Recipient
 from runs.notifications.channels.inbox import CHANNEL, PREFIX
 
 AT_ONCE = 10_000  # messages acknowledged by one click
+
+
+def has_reader(address: str) -> bool:
+    """Whether this inbox belongs to a user who may log in. Whatever is sent to another one counts as sent, and no one reads it."""
+    username = address.removeprefix(PREFIX)
+    return get_user_model().objects.filter(username=username, is_active=True, is_staff=True).exists()
 
 
 def inboxes_of(username: str) -> QuerySet[Recipient]:

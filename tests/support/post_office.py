@@ -1,7 +1,11 @@
-"""Servers that take mail and webhooks, over real sockets, and behave as they are told."""
+"""Servers that take mail and webhooks, over real sockets, and behave as they are told: in threads of the test, or each as a
+process that can be killed (`ServerProcess`)."""
 
+import json
 import re
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,7 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email import message_from_bytes, policy
 from email.message import EmailMessage
-from typing import Literal, cast
+from pathlib import Path
+from typing import Any, Literal, cast
 
 Manner = Literal[
     "take", "refuse", "later", "silent", "cut", "slow", "hang up", "greylist", "drip", "redirect", "gateway"
@@ -28,11 +33,11 @@ class Posted:
 class Server:
     """Listens on a port of its own; each connection has a thread. `manner` may change at any time; `closed` refuses."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.manner: Manner = "take"
         self.connections = 0
         self.gate = threading.Event()  # what is silent is silent until then
-        self.listening = self._listen(0)
+        self.listening = self._listen(port)
         self.port = self.listening.getsockname()[1]
 
     def _listen(self, port: int) -> socket.socket:
@@ -67,14 +72,17 @@ class Server:
     def talk(self, peer: socket.socket) -> None:
         raise NotImplementedError
 
+    def took(self, id: str, text: str) -> None:
+        """It has got a message, and has not answered yet."""
+
 
 class MailServer(Server):
     """Manners: `refuse` the receiver for good, `later` (421), `greylist` (451), `cut` after the letter was taken, `silent` after
-    it, `drip` the answer."""
+    it, `drip` the answer, `slow`."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.letters: list[EmailMessage] = []
-        super().__init__()
+        super().__init__(port)
 
     @property
     def url(self) -> str:
@@ -110,9 +118,13 @@ class MailServer(Server):
             if raw == b".\r\n":
                 break
             content += raw.removeprefix(b".") if raw.startswith(b"..") else raw
-        self.letters.append(message_from_bytes(content, policy=policy.default))
+        letter = message_from_bytes(content, policy=policy.default)
+        self.letters.append(letter)
+        self.took(str(letter["Message-ID"]), text_of(letter))
         if self.manner == "cut":
             return False
+        if self.manner == "slow":
+            time.sleep(0.3)
         if self.manner in ("silent", "drip"):
             while self.manner == "drip" and not self.gate.wait(0.05):
                 say("250-wait")
@@ -129,9 +141,9 @@ class HookServer(Server):
     """Manners: `refuse` (410), `later` (503), `greylist` (429 with Retry-After), `gateway` (504), `redirect`, `cut` after the body
     was read, `silent` after it, `slow`."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.posted: list[Posted] = []
-        super().__init__()
+        super().__init__(port)
 
     @property
     def url(self) -> str:
@@ -150,6 +162,7 @@ class HookServer(Server):
             headers[name.lower()] = value
         body = lines.read(int(headers["content-length"]))
         self.posted.append(Posted(path=path, headers=headers, body=body))
+        self.took(headers.get("webhook-id", ""), _said(json.loads(body)))
         if self.manner == "cut":
             return
         if self.manner == "silent":
@@ -185,3 +198,67 @@ def taking_hooks() -> Iterator[HookServer]:
 
 def text_of(letter: EmailMessage) -> str:
     return re.sub(r"\r\n", "\n", cast(str, letter.get_content())).strip()
+
+
+def _said(document: dict[str, Any]) -> str:
+    """The text of a signed webhook, or of one for Slack."""
+    return str(document.get("data", document)["text"])
+
+
+# As processes
+
+
+class ServerProcess:
+    """A server in a process of its own. Its manner is a file that it reads each time; what it takes is on disk before it
+    answers, so a killed one tells what it had got."""
+
+    def __init__(self, kind: Literal["mail", "hook"], folder: Path) -> None:
+        self.kind, self.folder = kind, folder
+        folder.mkdir()
+        self.behave("take")
+        self.port = 0
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", __name__, self.kind, str(self.folder), str(self.port)]
+        self.process = subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout
+        with self.process.stdout as said:
+            self.port = int(said.readline())
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def behave(self, manner: Manner) -> None:
+        draft = self.folder / "draft"
+        draft.write_text(manner)
+        draft.rename(self.folder / "manner")
+
+    @property
+    def taken(self) -> list[tuple[str, str]]:
+        """Id and text of each message, in the order in which they came."""
+        log = self.folder / "taken"
+        return [tuple(json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def _serve(kind: str, folder: Path, port: int) -> None:
+    class OfFiles(MailServer if kind == "mail" else HookServer):  # type: ignore[misc]
+        @property
+        def manner(self) -> str:
+            return (folder / "manner").read_text()
+
+        @manner.setter
+        def manner(self, manner: str) -> None:
+            pass
+
+        def took(self, id: str, text: str) -> None:
+            with (folder / "taken").open("a") as log:
+                log.write(json.dumps([id, text]) + "\n")
+
+    print(OfFiles(port).port, flush=True)
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

@@ -71,7 +71,8 @@ def history(request: HttpRequest, recipient: Recipient) -> Section:
 def _reason(delivery: Delivery) -> Any:
     if delivery.merged_into_id:
         return format_html("{}: {}", delivery.reason, delivery_link(delivery.merged_into_id, "the message"))
-    return delivery.reason or delivery.error or "–"
+    why = [delivery.reason, delivery.error if delivery.error not in delivery.reason else ""]
+    return "; ".join(filter(None, why)) or "–"
 
 
 def _filters(counts: dict[str, int], chosen: str) -> SafeString:

@@ -22,12 +22,12 @@ from config.console.notifications.recipient_form import RecipientForm
 from config.console.notifications.words import delivery_link, shown_in
 from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.links import joined, link, listing, page
-from config.console.parts.moments import distance
 from config.console.parts.pages import form_page
 from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
 from config.console.parts.sections import Facts, Notice, Section
 from runs.db.sql import database_now
 from runs.models import Delivery, Recipient
+from runs.notifications.channels.inbox import CHANNEL as INBOX
 from runs.notifications.edit import (
     change_recipient,
     create_recipient,
@@ -36,6 +36,7 @@ from runs.notifications.edit import (
     silence_for,
     topic_of_tests,
 )
+from runs.notifications.inbox import has_reader
 from runs.notifications.recipients import OF_SETTINGS, zone_of
 
 LENGTHS = [("1h", "1 hour"), ("1d", "a day"), ("7d", "a week"), ("", "no longer: end the silence")]
@@ -179,13 +180,16 @@ def _test_of(recipient: Recipient) -> list[Section]:
     test = tests.first()
     if test is None or test.created_at < database_now() - TESTED:
         return []
+    zone = zone_of(recipient)
     if test.status in OPEN:
-        return [LiveNotice(text="The test is on its way.", details=[test.error] if test.error else [])]
+        tried = f"The last try failed: {test.error}. It is tried again until {shown_in(zone, test.give_up_at)}."
+        text = "The test has not arrived yet." if test.error else "The test is on its way."
+        return [LiveNotice(text=text, details=[tried] if test.error else [])]
     details = [delivery_link(test.pk, "The delivery")]
     if test.status == Delivery.Status.SENT:
         return [
             Notice(
-                text=f"The test has arrived, {distance(test.sent_at or test.created_at)}.",
+                text=f"The test has arrived at {shown_in(zone, test.sent_at)} ({zone.key}).",
                 level="good",
                 details=details,
             )
@@ -207,6 +211,9 @@ def _notices(recipient: Recipient) -> list[Section]:
     if _is_silenced(recipient):
         until = shown_in(zone, recipient.silenced_until)
         found.append(Notice(text=f"Silenced until {until} ({zone.key}): nothing is sent.", level="warning"))
+    if recipient.channel == INBOX.name and not has_reader(recipient.address):
+        text = "Its user does not exist, is inactive, or may not log in: no one reads what is sent to it."
+        found.append(Notice(text=text, level="bad", details=["Set another address, or activate the user."]))
     if recipient.failing_since:
         text = f"Its last deliveries have failed since {shown_in(zone, recipient.failing_since)}."
         second = f"Recipient {recipient.second.name} gets them instead." if recipient.second else ""

@@ -125,7 +125,7 @@ def test_a_test_says_that_it_arrived_or_why_not(admin: Client) -> None:
         assert "The test is on its way." in text_of(admin, recipient)
 
         delivered()
-        assert "The test has arrived, " in text_of(admin, recipient)
+        assert "The test has arrived at " in text_of(admin, recipient)
 
         hook.manner = "refuse"
         press(admin, "runs_recipient", recipient, "test")
@@ -171,6 +171,16 @@ def test_the_history_is_read_page_by_page(admin: Client, monkeypatch: pytest.Mon
         query = dict([older[1].split("=")])
 
     assert seen == [["five", "four"], ["three", "two"], ["one"]]
+
+
+def test_the_inbox_of_a_user_who_has_left_is_called_that(admin: Client) -> None:
+    recipient = make_recipient(address="inbox:ada")
+    assert "no one reads" not in text_of(admin, recipient)
+
+    Recipient.objects.update(address="inbox:bob")
+    recipient.refresh_from_db()
+
+    assert "no one reads what is sent to it" in text_of(admin, recipient)
 
 
 def test_an_operator_silences_and_tests_and_does_not_edit(log_in: LogIn) -> None:
