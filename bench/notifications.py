@@ -2,7 +2,6 @@
 everything adds up, recipient by recipient."""
 
 import sys
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,11 +50,13 @@ SELECT name, count(*) AS count FROM (
 GROUP BY name
 """
 BECAME = "SELECT name, status, count(*) AS count FROM runs_delivery GROUP BY name, status"
-UNPLANNED = "SELECT FROM runs_notification WHERE planned_at IS NULL LIMIT 1"
-WAITING = "SELECT FROM runs_delivery WHERE status IN ('pending', 'sending') LIMIT 1"
+UNPLANNED = "SELECT 1 FROM runs_notification WHERE planned_at IS NULL LIMIT 1"
+WAITING = "SELECT 1 FROM runs_delivery WHERE status IN ('pending', 'held', 'sending') LIMIT 1"
 NIGHT_IS_OVER = "UPDATE runs_delivery SET due_at = now() WHERE status = 'held' RETURNING id"
 TIMES = """
-SELECT extract(epoch FROM max(planned_at) - min(planned_at))::float8 AS planned FROM runs_notification
+SELECT extract(epoch FROM max(planned_at) - min(planned_at))::float8 AS planned,
+  extract(epoch FROM (SELECT max(sent_at) FROM runs_delivery) - min(planned_at))::float8 AS sent
+FROM runs_notification
 """
 
 Say = Callable[[str], None]
@@ -77,14 +78,12 @@ def measured(stack: Stack, hook: ServerProcess, say: Say) -> tuple[Counter[str],
     stack.query(ADD_RECIPIENTS, address, RECIPIENTS, IN_THE_GROUP)
     stack.query(TELL, NOTIFICATIONS)
     say(f"notifications: {NOTIFICATIONS:,} for {RECIPIENTS} recipients")
-    began = time.monotonic()
     stack.start("dispatcher")
     eventually(lambda: not stack.query(UNPLANNED), timeout=PATIENCE)
-    [times] = stack.query(TIMES)
     planned = sum(outcomes(stack).values(), Counter[str]())
     stack.query(NIGHT_IS_OVER)
     eventually(lambda: not stack.query(WAITING), timeout=PATIENCE)
-    sent_in = time.monotonic() - began
+    [times] = stack.query(TIMES)
     by_name = outcomes(stack)
     asked = {row["name"]: row["count"] for row in stack.query(ASKED)}
     assert {name: counts.total() for name, counts in by_name.items()} == asked, "a recipient's deliveries do not add up"
@@ -93,7 +92,7 @@ def measured(stack: Stack, hook: ServerProcess, say: Say) -> tuple[Counter[str],
         "SELECT count(*) AS count FROM runs_delivery WHERE channel = 'webhook' AND status = 'sent'"
     )
     assert len(ids) == len(set(ids)) == through_hook[0]["count"], "a message arrived twice, or not at all"
-    return planned, sum(by_name.values(), Counter[str]()), float(times["planned"]), sent_in
+    return planned, sum(by_name.values(), Counter[str]()), times["planned"], times["sent"]
 
 
 def outcomes(stack: Stack) -> dict[str, Counter[str]]:
@@ -111,7 +110,7 @@ def table(planned: Counter[str], final: Counter[str], planned_in: float, sent_in
     yield f"| deliveries, which add up for each recipient | {final.total():,}: {said} |"
     yield f"| held until the end of the night | {planned['held']:,} |"
     yield f"| deliveries planned, per second | {final.total() / planned_in:,.0f} |"
-    yield f"| messages sent, per second, from the start of the dispatcher | {final['sent'] / sent_in:,.0f} |"
+    yield f"| messages sent, per second, beginning with the planning | {final['sent'] / sent_in:,.0f} |"
 
 
 def main() -> None:

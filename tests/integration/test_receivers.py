@@ -49,7 +49,7 @@ class Office:
             lambda: (
                 len(
                     self.stack.query(
-                        "SELECT FROM runs_delivery JOIN runs_notification told ON told.id = notification_id "
+                        "SELECT 1 FROM runs_delivery JOIN runs_notification told ON told.id = notification_id "
                         "WHERE text = %s AND status = 'pending' AND attempts > 0",
                         text,
                     )
