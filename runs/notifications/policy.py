@@ -122,7 +122,7 @@ def earliest(rules: Rules, last_at: datetime | None, now: datetime) -> tuple[dat
     at, reason = now, ""
     if rules.digest_hour is not None:
         at, reason = next_digest(rules.digest_hour, rules.zone, now), "daily digest"
-    elif last_at and now < last_at + rules.spacing:
+    elif rules.spacing and last_at and now < last_at + rules.spacing:
         at, reason = last_at + rules.spacing, f"spacing of {in_words(rules.spacing)}"
     if rules.quiet and is_quiet(rules.quiet, rules.zone, at):
         return quiet_end(rules.quiet, rules.zone, at), f"{reason}, then quiet hours" if reason else "quiet hours"

@@ -72,8 +72,8 @@ class Server:
     def talk(self, peer: socket.socket) -> None:
         raise NotImplementedError
 
-    def took(self, id: str, text: str) -> None:
-        """It has got a message, and has not answered yet."""
+    def took(self, id: str, content: str) -> None:
+        """It takes a letter or the body of a webhook, and has not answered yet."""
 
 
 class MailServer(Server):
@@ -162,17 +162,19 @@ class HookServer(Server):
             headers[name.lower()] = value
         body = lines.read(int(headers["content-length"]))
         self.posted.append(Posted(path=path, headers=headers, body=body))
-        self.took(headers.get("webhook-id", ""), _said(json.loads(body)))
-        if self.manner == "cut":
+        manner = self.manner
+        if manner in ("cut", "silent") or STATUSES[manner] < 300:
+            self.took(headers.get("webhook-id", ""), body.decode())
+        if manner == "cut":
             return
-        if self.manner == "silent":
+        if manner == "silent":
             self.gate.wait(60)
             return
-        if self.manner == "slow":
+        if manner == "slow":
             time.sleep(0.3)
-        status = STATUSES[self.manner]
-        more = "Retry-After: 7\r\n" if self.manner == "greylist" else ""
-        more += "Location: http://127.0.0.1:1/\r\n" if self.manner == "redirect" else ""
+        more = "Retry-After: 7\r\n" if manner == "greylist" else ""
+        more += "Location: http://127.0.0.1:1/\r\n" if manner == "redirect" else ""
+        status = STATUSES[manner]
         peer.sendall(f"HTTP/1.1 {status} x\r\n{more}Content-Length: 0\r\nConnection: close\r\n\r\n".encode())
 
 
@@ -252,7 +254,8 @@ def _serve(kind: str, folder: Path, port: int) -> None:
         def manner(self, manner: str) -> None:
             pass
 
-        def took(self, id: str, text: str) -> None:
+        def took(self, id: str, content: str) -> None:
+            text = content if kind == "mail" else _said(json.loads(content))
             with (folder / "taken").open("a") as log:
                 log.write(json.dumps([id, text]) + "\n")
 

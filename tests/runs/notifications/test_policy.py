@@ -167,6 +167,12 @@ def test_spacing_counts_from_the_last_message() -> None:
     assert verdict == Hold(until=NOON + timedelta(minutes=20), reason="spacing of 30 min")
 
 
+def test_without_spacing_a_message_on_its_way_holds_nothing() -> None:
+    a_moment_later = History(last_at=NOON + timedelta(microseconds=1))  # the time of asking, while one is on its way
+
+    assert decide(Rules(zone=VIENNA), News(urgency="low", topic="", text="a"), a_moment_later, NOON) == Send()
+
+
 def test_a_digest_comes_at_its_hour_and_after_quiet_hours() -> None:
     news = News(urgency="normal", topic="", text="a")
     early = Rules(zone=VIENNA, digest_hour=5, quiet=NIGHT)
