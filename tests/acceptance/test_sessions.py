@@ -8,6 +8,7 @@ from typing import Any
 import psutil
 import pytest
 
+from agents.models import Session
 from tests.support.points import Points
 from tests.support.stack import Process, Stack, StackMaker, eventually
 from tests.support.wire import Call, Slow, Turn, Wire, providing
@@ -32,6 +33,7 @@ def running(make_stack: StackMaker, wire: Wire) -> Stack:
     stack.manage("sync_agents")
     with stack.orm():
         ensure_token("test", stack.env["WAKEFUL_API_TOKEN"], ["*"])
+        Session.objects.create(name="choir", most_characters=1_000_000)  # no turn is dropped
     stack.start("web")
     stack.start("dispatcher")
     return stack
