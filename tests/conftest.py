@@ -74,10 +74,12 @@ def no_hints(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def no_prompt_agents(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process keeps those that it has read; a test begins without any."""
+    """A process keeps those that it has read; a test begins without any, and looks once: how many queries a page costs must not
+    depend on the second of its look."""
     monkeypatch.setattr(registry, "_prompt_agents", {})
     monkeypatch.setattr(catalog, "_kept", {})
     monkeypatch.setattr(catalog, "_looked_at", float("-inf"))
+    monkeypatch.setattr(catalog, "LOOKS_APART", float("inf"))
 
 
 @pytest.fixture(scope="session")
