@@ -278,6 +278,10 @@ SPECTACULAR_SETTINGS = {
         "ApprovalStatus": "runs.actions.select.ApprovalStatus",
         "StepStatus": "runs.models.Step.Status",
         "WaitStatus": "runs.models.Wait.Status",
+        "DeliveryStatus": "runs.models.Delivery.Status",
+        "IncidentStatus": "runs.actions.incidents.STATUSES",
+        "IncidentKind": "runs.models.Incident.Kind",
+        "Urgency": "runs.models.Notification.Urgency",
     },
 }
 

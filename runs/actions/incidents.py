@@ -26,6 +26,7 @@ IN_STATUS = {
     "open": Q(opened_at__isnull=False, closed_at=None),
     "closed": Q(closed_at__isnull=False),
 }
+STATUSES = sorted(IN_STATUS)
 FAILED = """
 SELECT covered.id, covered.run_id FROM runs_coveredrun covered JOIN runs_run run ON run.id = covered.run_id
 WHERE covered.incident_id = %(incident)s::bigint AND covered.id > %(after)s::bigint AND covered.id <= %(upto)s::bigint

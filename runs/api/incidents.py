@@ -9,7 +9,7 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from runs.actions.incidents import IN_STATUS, close_incident, failed_runs, last_covered, requeue_incident
+from runs.actions.incidents import IN_STATUS, STATUSES, close_incident, failed_runs, last_covered, requeue_incident
 from runs.api.body import Body
 from runs.api.resource import Query, Refusal, Resource
 from runs.models import Incident
@@ -18,7 +18,7 @@ FAILED_SHOWN = 100
 
 
 class IncidentSerializer(serializers.ModelSerializer[Incident]):
-    status = serializers.ChoiceField(sorted(IN_STATUS), read_only=True)
+    status = serializers.ChoiceField(STATUSES, read_only=True)
 
     class Meta:
         model = Incident
@@ -50,7 +50,7 @@ class OneIncidentSerializer(IncidentSerializer):
 
 
 class IncidentQuery(Query):
-    status = serializers.ChoiceField(sorted(IN_STATUS), required=False)
+    status = serializers.ChoiceField(STATUSES, required=False)
     kind = serializers.ChoiceField(Incident.Kind.choices, required=False)
     subject = serializers.CharField(
         required=False, help_text="slug of a trigger or source, name of an agent, id of an item"

@@ -13,7 +13,7 @@ from runs.actions.sessions import clear_session
 from runs.api.resource import NewestFirst, Refusal, Resource
 
 
-class TurnSerializer(serializers.ModelSerializer[SessionTurn]):
+class SessionTurnSerializer(serializers.ModelSerializer[SessionTurn]):
     class Meta:
         model = SessionTurn
         fields = ["number", "run_id", "agent", "at", "is_tainted", "characters", "messages"]
@@ -34,7 +34,7 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
 
 
 class SessionWithTurnsSerializer(SessionSerializer):
-    history = TurnSerializer(many=True, source="given", help_text="the turns, oldest first")
+    history = SessionTurnSerializer(many=True, source="given", help_text="the turns, oldest first")
 
     class Meta(SessionSerializer.Meta):
         fields = [*SessionSerializer.Meta.fields, "history"]

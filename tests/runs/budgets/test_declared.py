@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 
 def declare(monkeypatch: pytest.MonkeyPatch, budget: Declared | None) -> None:
     clerk = Agent(name="clerk", body=lambda run: None, durable=True, budget=budget)
-    monkeypatch.setattr(registry, "all_agents", lambda: [clerk])
+    monkeypatch.setattr(registry, "agents_in_code", lambda: [clerk])
 
 
 def caps() -> dict[tuple[str, str, str], Decimal | None]:
