@@ -30,14 +30,15 @@ DECISION_STANDS = "1d"
 URGENCIES: tuple[Urgency, ...] = ("low", "normal", "high")
 
 
-def agent_of(name: str, definition: Definition) -> Agent:
-    """The durable agent that a version of a prompt agent is."""
-    body = Body(name, definition)
+def agent_of(name: str, definition: Definition, version: str = "") -> Agent:
+    """The durable agent that a version of a prompt agent is. `version` is the stored one: another version of Wakeful, whose
+    definitions have other fields, would compute another."""
+    body = Body(name, definition, version)
     return Agent(name=name, body=body, durable=True, hold_key=True, gate=body.ask)
 
 
 class Body(Watch):
-    def __init__(self, name: str, definition: Definition) -> None:
+    def __init__(self, name: str, definition: Definition, version: str = "") -> None:
         super().__init__(
             name,
             model=definition.model or None,
@@ -46,12 +47,13 @@ class Body(Watch):
             instructions=definition.instructions,
         )
         self.definition = definition
-        self.version = definition.version
+        self.version = version or definition.version
 
     def ask(self, run: GateRun) -> Fire | Quiet:
-        if _is_of_clock(run.event) or run.checklist.look().silenced_until:
+        others = [event for event in run.events if not _is_of_clock(event)]
+        if not others or run.checklist.look().silenced_until:
             return super().ask(run)
-        return Fire(f"an event of type {run.event.type}")
+        return Fire(f"an event of type {others[-1].type}")
 
     def items(self, run: AgentRun) -> list[DueItem]:
         return run.checklist.due() if self.needs_items(run) else run.checklist.awake()

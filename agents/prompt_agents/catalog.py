@@ -77,7 +77,7 @@ def _read(keys: Sequence[Key]) -> dict[Key, Agent]:
         if (name, version) not in wanted:
             continue
         try:
-            found[name, version] = agent_of(name, Definition.load(definition))
+            found[name, version] = agent_of(name, Definition.load(definition), version)
         except Exception:
             # SQL or another version wrote it. It must not keep this process from the other agents.
             if (name, version) not in _unreadable:

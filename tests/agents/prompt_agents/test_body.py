@@ -1,7 +1,8 @@
 """What a run of a prompt agent does: its tools, its answer, and what woke it."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db.models.functions import Now
@@ -13,11 +14,13 @@ from pydantic_ai.models.test import TestModel
 from agents import AgentRun, Fire, Quiet, tool
 from agents.agent import Agent
 from agents.exceptions import Permanent
+from agents.gate_run import GateRun
 from agents.journal.protocol import Answer
 from agents.llm.builtin import builtin_model
 from agents.models import Checklist, ChecklistItem
 from agents.prompt_agents.body import MOST_CHARACTERS, agent_of
 from agents.prompt_agents.definition import Definition
+from agents.run import Event
 from agents.testing import AgentResult, ask_gate, assert_replays, run_agent
 
 HOUR = timedelta(hours=1)
@@ -257,3 +260,16 @@ def test_the_built_in_model_is_silent_if_the_tools_are() -> None:
         return []
 
     assert run(triage(tools=("failed_runs",)), builtin_model(), type=TICK).notifications == []
+
+
+def test_an_event_is_looked_at_although_a_tick_came_after_it(checklist: Checklist) -> None:
+    ChecklistItem.objects.update(due_at=Now() + HOUR)
+    events = [
+        Event(id=uuid4(), type=type, source="test", time=datetime.now(UTC), data=None)
+        for type in ("invoice.overdue", TICK)
+    ]
+    run = GateRun(
+        agent="triage", trigger="triage", read_events=lambda: events, read_now=lambda: datetime.now(UTC)
+    )
+
+    assert triage().gate(run) == Fire("an event of type invoice.overdue")  # type: ignore[misc]

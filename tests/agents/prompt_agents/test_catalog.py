@@ -7,7 +7,7 @@ from django.test.utils import CaptureQueriesContext
 from agents import registry
 from agents.agent import Agent
 from agents.exceptions import Permanent
-from agents.models import PromptAgentVersion
+from agents.models import PromptAgent, PromptAgentVersion
 from agents.prompt_agents import catalog
 from agents.prompt_agents.definition import Definition
 from tests.support.prompt_agents import make_prompt_agent
@@ -90,3 +90,16 @@ def test_the_database_refuses_to_change_a_version() -> None:
 
     with pytest.raises(IntegrityError, match="immutable"), transaction.atomic():
         PromptAgentVersion.objects.update(definition={})
+
+
+def test_a_version_that_another_wakeful_wrote_keeps_its_fingerprint() -> None:
+    agent = make_prompt_agent()
+    newer = {**Definition(instructions="Look twice.").dump(), "field_of_another_version": 1}
+    PromptAgentVersion.objects.create(agent=agent, number=2, fingerprint="prompt:newer", definition=newer, by="ada")
+    PromptAgent.objects.update(newest=2)
+
+    catalog.refresh(at_once=True)
+
+    assert registry.get("triage").version == "prompt:newer"
+    catalog._kept = {}
+    assert catalog.begun("triage", "prompt:newer").version == "prompt:newer"
