@@ -94,7 +94,9 @@ async def _answer(sql: str, seconds: float) -> dict[str, Any]:
             f"SELECT left(to_jsonb(asked)::text, {ROW}) FROM (\n{sql}\n) AS asked LIMIT {settings.WAKEFUL_QUERY_ROWS + 1}",  # noqa: S608
             binary=True,
         )
-        return _bounded([row for (row,) in await cursor.fetchall()])
+        rows = [row for (row,) in await cursor.fetchall()]
+        await connection.rollback()  # a read-only transaction may notify listeners, once it is committed
+        return _bounded(rows)
 
 
 def _bounded(rows: list[str]) -> dict[str, Any]:

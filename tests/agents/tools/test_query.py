@@ -186,3 +186,13 @@ def test_the_command_names_tables_that_are_not_there(settings: Any) -> None:
 def test_a_session_of_the_role_is_read_only_without_the_tool(settings: Any) -> None:
     with psycopg.connect(settings.WAKEFUL_QUERY_URL) as session, pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
         session.execute("CREATE TEMP TABLE t (i int)")
+
+
+def test_a_query_notifies_no_listener(settings: Any) -> None:
+    with psycopg.connect(settings.WAKEFUL_QUERY_URL, autocommit=True) as listener:
+        listener.execute("LISTEN eyes")
+
+        ask("SELECT pg_notify('eyes', 'from a model')::text AS it")
+        listener.execute("SELECT pg_notify('eyes', 'from the test')")
+
+        assert [told.payload for told in listener.notifies(timeout=5, stop_after=1)] == ["from the test"]
