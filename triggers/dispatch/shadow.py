@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from agents.ids import run_id
+from agents.prompt_agents import catalog
 from runs.actions.of_event import runs_of_event
 from runs.audit import record
 from runs.claim import Claim, gate_answer
@@ -49,6 +50,7 @@ def shadow_event(event: Event, trigger: Trigger, *, by: str, run_id: UUID | None
     The journal of the run `run_id`, or of the trigger's newest run on the event, answers calls and waits; the shadow run also
     gets the other events of that run. Raises PayloadRemoved, NotWanted and IllegalState.
     """
+    catalog.refresh(at_once=True)
     rule, origin = _rule(trigger), _origin(event, trigger, run_id)
     events = _events(event, origin)
     _require_payloads(events)

@@ -23,6 +23,7 @@ def try_prompt_agent(agent: PromptAgent, *, data: Any = None, by: str) -> Shadow
     Call it in the main thread of a process of its own, outside of transactions."""
     if agent.is_deleted:
         raise IllegalState(f"Prompt agent {agent} is deleted. Restore it first.", status="deleted")
+    catalog.refresh(at_once=True)
     claim = _claim(agent, data)
     trial = TrialStore(claim)
     try:

@@ -1,13 +1,14 @@
 """A trial asks the model and shows what would be sent; it sends and keeps nothing, and what it spends counts."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from agents import tool
+from agents import registry, tool
 from agents.budget import Budget as Caps
 from agents.llm.stand_in import StandIn, standing_in
 from agents.models import ChecklistItem, SessionTurn
@@ -16,7 +17,10 @@ from runs.exceptions import IllegalState
 from runs.models import AuditEntry, BudgetWindow, Notification, Run
 from runs.shadow.shadow import Outcome
 from tests.support.prompt_agents import make_prompt_agent
+from tests.support.triggers import make_event
+from triggers.dispatch.shadow import shadow_event
 from triggers.models import Event, Trigger
+from triggers.prompt_agents import trial
 from triggers.prompt_agents.edit import delete_prompt_agent
 from triggers.prompt_agents.trial import try_prompt_agent
 from triggers.prompt_agents.wakes import OnEvents
@@ -126,3 +130,28 @@ def test_a_deleted_one_is_not_tried(model: Scripted) -> None:
 
     with pytest.raises(IllegalState, match="is deleted"):
         try_prompt_agent(agent, by="bob")
+
+
+@pytest.mark.parametrize("when", [[], [OnEvents(types=["a.b"])]])
+def test_a_process_that_has_not_looked_knows_how_long_it_may_take(
+    model: Scripted, monkeypatch: pytest.MonkeyPatch, settings: Any, when: list[Any]
+) -> None:
+    settings.WAKEFUL_DURABLE_TIMEOUT = timedelta(minutes=15)
+    agent = make_prompt_agent(when=when)
+    registry.know_prompt_agents({})
+    claims = []
+    monkeypatch.setattr(trial, "shadow", lambda claim, **given: claims.append(claim))
+
+    try_prompt_agent(agent, by="bob")
+
+    assert [(one.policy.durable, one.policy.timeout) for one in claims] == [(True, 900)]
+
+
+def test_an_event_is_tried_again_by_a_process_that_has_not_looked(model: Scripted) -> None:
+    make_prompt_agent(when=[OnEvents(types=["a.b"])])
+    event = make_event(type="a.b")
+    registry.know_prompt_agents({})
+
+    tried = shadow_event(event, Trigger.objects.get(), by="bob")
+
+    assert tried.outcome == Outcome.STOPS  # at its model, which a shadow run does not ask
