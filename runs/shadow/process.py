@@ -20,13 +20,13 @@ class NotTried(RunError):
     """The shadow run was not executed; the message gives the reason to the user."""
 
 
-def report_of(command: Sequence[str]) -> dict[str, Any]:
-    """The report of a command of `manage.py` that executes one shadow run. Raises NotTried."""
+def report_of(command: Sequence[str], *, given: str = "") -> dict[str, Any]:
+    """The report of a command of `manage.py` that executes one shadow run, with `given` on its standard input. Raises NotTried."""
     words = [sys.executable, str(settings.BASE_DIR / "manage.py"), *command, "--json"]
     if not AT_ONCE.acquire(blocking=False):
         raise NotTried("Two shadow runs are in progress. Try again when one has ended, within a minute.")
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        done = subprocess.run(words, input=given, capture_output=True, text=True, timeout=PATIENCE, check=False)
     except subprocess.TimeoutExpired:
         raise NotTried(
             f"The shadow run did not end within {PATIENCE:g} s and was killed. Its work was rolled back."

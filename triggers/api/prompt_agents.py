@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.decorators import action
-from rest_framework.exceptions import ValidationError
+from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -23,7 +23,7 @@ from runs.exceptions import IllegalState
 from runs.shadow.process import NotTried, report_of
 from triggers.exceptions import Invalid, RuleError
 from triggers.models import Trigger
-from triggers.prompt_agents.as_json import exported, read
+from triggers.prompt_agents.as_json import Given, caps_of, exported, read
 from triggers.prompt_agents.edit import (
     changes,
     create_prompt_agent,
@@ -186,6 +186,7 @@ class PromptAgentResource(Resource):
         body = NewPromptAgentBody.read(request)
         with _faults():
             given = read(body)
+            _require_caps(request, body["name"], given)
             made = create_prompt_agent(
                 body["name"], given.over(), when=given.when, checklist=given.checklist or (), budget=given.budget,
                 by=str(request.user),
@@ -199,6 +200,7 @@ class PromptAgentResource(Resource):
         version = body.pop("version")
         with _faults(), transaction.atomic():
             given = read(body)
+            _require_caps(request, name, given)
             definition = given.over(Definition.load(newest_of(agent).definition))
             agent = edit_prompt_agent(agent.pk, definition, by=by, version=agent.newest if version is None else version)
             set_budget(agent.name, given.budget, by=by)
@@ -224,10 +226,9 @@ class PromptAgentResource(Resource):
     def try_now(self, request: Request, name: str) -> Response:
         """Ask its model now, and see the verdict and what would be sent. Takes up to a minute, and costs what the model costs."""
         body, agent = TryBody.read(request), self.get_object()
-        command = ["prompt_agent", "try", agent.name, "--by", str(request.user)]
-        data = [] if body["data"] is None else ["--data", json.dumps(body["data"])]
+        command = ["prompt_agent", "try", agent.name, "--by", str(request.user), "--data", "-"]
         try:
-            report = report_of([*command, *data])
+            report = report_of(command, given=json.dumps(body["data"]))
         except NotTried as why:
             raise IllegalState(str(why), status="not_tried") from None
         return Response(TrialSerializer(report).data)
@@ -243,6 +244,12 @@ class PromptAgentResource(Resource):
 
     def _shown(self, agent: PromptAgent) -> Response:
         return Response(PromptAgentSerializer(agent).data)
+
+
+def _require_caps(request: Request, name: str, given: Given) -> None:
+    """Who makes agents may cap them. To change caps that there are is to raise a budget."""
+    if given.budget and caps_of(name) and not request.user.has_perm("runs.raise_budget"):
+        raise PermissionDenied
 
 
 @contextmanager

@@ -112,7 +112,7 @@ class _Importing:
                 try:
                     with transaction.atomic():
                         carry_out(name, entry)
-                except (Invalid, RuleError, IllegalState) as error:
+                except (ValueError, IllegalState) as error:  # Invalid and RuleError are such, too
                     self.refused.add((kind, name))
                     self.problems += [f"{kind[:-1].replace('_', ' ')} {name}: {problem}" for problem in _said(error)]
 
@@ -250,10 +250,10 @@ def _differences(given: Entry, here: Model) -> Differences:
     return {name: (getattr(here, name), value) for name, value in given.items() if getattr(here, name) != value}
 
 
-def _said(error: Invalid | RuleError | IllegalState) -> Sequence[str]:
+def _said(error: ValueError | IllegalState) -> Sequence[str]:
     if isinstance(error, Invalid):
         return error.problems
-    if isinstance(error, IllegalState):
+    if not isinstance(error, RuleError):
         return [str(error)]
     is_named = not error.field or error.field == "when" or str(error).startswith(error.field)
     return [str(error) if is_named else f"{error.field}: {error}"]

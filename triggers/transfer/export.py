@@ -9,6 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from agents import registry
 from agents.models import PromptAgent
 from triggers.declarations.sync import COLUMNS
 from triggers.exceptions import RuleError
@@ -42,7 +43,9 @@ def export_triggers(slugs: Collection[str] = ()) -> Export:
         if unknown := sorted(set(slugs) - {trigger.slug for trigger in triggers}):
             raise Trigger.DoesNotExist(", ".join(unknown))
     notes: list[str] = []
-    kept = [trigger for trigger in triggers if not _has_vanished(trigger, notes)]
+    deleted = set(PromptAgent.objects.exclude(deleted_at=None).values_list("name", flat=True))
+    deleted -= {agent.name for agent in registry.agents_in_code()}
+    kept = [trigger for trigger in triggers if not _is_left_out(trigger, deleted, notes)]
     schedules = (
         Schedule.objects.filter(trigger__id__among=[trigger.pk for trigger in kept])
         .select_related(*RELATED)
@@ -70,11 +73,15 @@ def export_triggers(slugs: Collection[str] = ()) -> Export:
     return Export(content=content, notes=notes)
 
 
-def _has_vanished(trigger: Trigger, notes: list[str]) -> bool:
-    vanished = VANISHED in (trigger.declared or {})
-    if vanished:
+def _is_left_out(trigger: Trigger, deleted: Collection[str], notes: list[str]) -> bool:
+    """Another system has nothing that such a trigger could wake."""
+    if VANISHED in (trigger.declared or {}):
         notes.append(f"trigger {trigger.slug} is skipped: its declaration is gone")
-    return vanished
+        return True
+    if trigger.agent in deleted:
+        notes.append(f"trigger {trigger.slug} is skipped: its prompt agent is deleted")
+        return True
+    return False
 
 
 def _source(source: Source) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from unfold.widgets import (
 )
 
 from agents.budget import Budget as Caps
+from agents.exceptions import DeclarationError
 from agents.llm.tools import ToolPolicy
 from agents.prompt_agents.definition import Definition
 from agents.tools import toolbox
@@ -27,6 +28,7 @@ from runs.actions.checklists import ItemEdit
 from runs.models import Recipient, RecipientGroup
 from triggers.exceptions import Invalid, RuleError
 from triggers.models import Source
+from triggers.prompt_agents.as_json import caps_of
 from triggers.prompt_agents.wakes import OnEvents, OnSchedule, When, read_sentence
 from triggers.schedules.rules.rule import Rule
 from triggers.schedules.rules.words import read_rule
@@ -230,8 +232,9 @@ class NewForm(DefinitionForm, WakeForm):
         help_text="A run that has no budget left waits for more.",
     )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, may_raise: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.may_raise = may_raise
         self.fields["instructions"].help_text = (
             "Write what it is to look for and what you want to be told. You may begin with when: "
             "<code>every weekday at 8 look at failed runs and tell me what to fix first</code>."
@@ -251,9 +254,10 @@ class NewForm(DefinitionForm, WakeForm):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean()
         try:
-            self.caps()
-        except ValueError as error:
-            raise ValidationError(str(error)) from None
+            if self.caps() and caps_of(cleaned.get("name", "")) and not self.may_raise:
+                raise ValidationError("A deleted agent of this name has caps, which you may not change.")
+        except DeclarationError as error:
+            raise ValidationError(f"{error}.".removeprefix("budget: ")) from None
         return cleaned
 
     def items(self) -> list[ItemEdit]:

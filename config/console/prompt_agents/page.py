@@ -10,6 +10,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
+from django.db import transaction
 from django.db.models import CharField, Count, OuterRef, Prefetch, QuerySet, Subquery
 from django.db.models.fields.json import KeyTextTransform
 from django.http import HttpRequest, HttpResponse
@@ -37,6 +38,7 @@ from config.console.prompt_agents.preview import preview_asked, preview_of
 from config.console.runs.shadow import told
 from config.console.triggers.page import in_words as wakes_in_words
 from runs.budgets.room import PERIODS, amount_in_words
+from runs.exceptions import IllegalState
 from runs.models import Run
 from runs.shadow.process import NotTried, report_of
 from triggers.exceptions import Invalid, RuleError
@@ -133,7 +135,7 @@ class PromptAgentPanel(Panel):
     # Making and changing
 
     def new(self, request: HttpRequest) -> HttpResponse:
-        form = NewForm(request.POST or None)
+        form = NewForm(request.POST or None, may_raise=request.user.has_perm("runs.raise_budget"))
         if form.is_valid() and not is_asked(request) and (made := _create(form, acting(request))):
             messages.success(request, f"{made.name} is ready. Try it.")
             return leave(request, page("agents_promptagent", made.pk))
@@ -174,7 +176,8 @@ class PromptAgentPanel(Panel):
                 form.add_error("when", "Enter a schedule, event types or a source.")
             else:
                 try:
-                    made = [add_wake(agent.name, one, by=acting(request)).slug for one in wanted]
+                    with transaction.atomic():
+                        made = [add_wake(agent.name, one, by=acting(request)).slug for one in wanted]
                 except (Invalid, RuleError) as wrong:
                     form.add_error(None, f"{wrong}.")
                 else:
@@ -269,14 +272,15 @@ def _create(form: NewForm, by: str) -> PromptAgent | None:
         form.add_error("when", f"{wrong}.")
     except ValueError as wrong:
         form.add_error("checklist", f"{wrong}.")
+    except IllegalState as wrong:
+        form.add_error(None, str(wrong))
     return None
 
 
 def _tried(agent: PromptAgent, data: Any, by: str) -> list[Section]:
     """The report of a trial: first the verdict, then what a shadow run always shows."""
-    given = [] if data is None else ["--data", json.dumps(data)]
     try:
-        report = report_of(["prompt_agent", "try", agent.name, "--by", by, *given])
+        report = report_of(["prompt_agent", "try", agent.name, "--by", by, "--data", "-"], given=json.dumps(data))
     except NotTried as why_not:
         return [Notice(level="bad", text=str(why_not))]
     verdict, left = report["result"], report["left"]
@@ -404,8 +408,10 @@ def _cells(change: Change) -> tuple[str, str]:
     """Of long texts, the lines that differ."""
     if change.what != "instructions":
         return _shown(change.before), _shown(change.after)
-    lines = list(difflib.ndiff(change.before.splitlines(), change.after.splitlines()))
-    removed, added = ("\n".join(line[2:] for line in lines if line.startswith(sign)) for sign in "-+")
+    before, after = change.before.splitlines(), change.after.splitlines()
+    # Not ndiff, which compares each line with each, character by character: seconds for a long text.
+    lines = list(difflib.unified_diff(before, after, n=0, lineterm=""))[2:]
+    removed, added = ("\n".join(line[1:] for line in lines if line.startswith(sign)) for sign in "-+")
     return removed, added
 
 

@@ -2,19 +2,22 @@
 
 import io
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 
+from agents.budget import Budget as Caps
 from agents.models import Checklist, PromptAgent
 from tests.support.api import Api
 from tests.support.console import make_source
 from tests.support.prompt_agents import SAYS, make_prompt_agent
 from triggers.models import Schedule, Trigger
-from triggers.prompt_agents.as_json import exported
+from triggers.prompt_agents.as_json import caps_of, exported
 from triggers.prompt_agents.edit import delete_prompt_agent, newest_of
+from triggers.prompt_agents.wakes import OnEvents
 from triggers.transfer.carry_out import import_triggers
 from triggers.transfer.check import ImportRefused
 from triggers.transfer.export import export_triggers
@@ -195,3 +198,65 @@ def _forget_all() -> None:
     Trigger.objects.all().delete()
     Checklist.objects.all().delete()
     Budget.objects.all().delete()
+
+
+# Between systems, and within limits
+
+
+def test_a_deleted_one_stays_behind_with_its_triggers() -> None:
+    agent = make_prompt_agent(when=[OnEvents(types=["a.b"])])
+    delete_prompt_agent(agent.pk, by="ada")
+
+    export = export_triggers()
+
+    assert export.content["triggers"] == []
+    assert export.notes == ["trigger triage is skipped: its prompt agent is deleted"]
+
+
+def test_a_wrong_item_of_a_checklist_refuses_the_file() -> None:
+    entry = {"name": "triage", "instructions": SAYS, "checklist": ["x" * 2001]}
+    content = {"format": "wakeful triggers", "version": 1, "prompt_agents": [entry]}
+
+    with pytest.raises(ImportRefused, match="prompt agent triage: item 1: the text must have"):
+        import_triggers(content, by="ada")
+
+    assert not PromptAgent.objects.exists()
+
+
+def test_an_edit_by_a_file_is_whole_or_not_at_all(tmp_path: Path) -> None:
+    make_prompt_agent()
+    file = tmp_path / "triage.json"
+    file.write_text(json.dumps({"instructions": "Look twice.", "checklist": ["x" * 2001]}))
+
+    with pytest.raises(CommandError, match="item 1"):
+        command("edit", "triage", str(file))
+
+    assert newest_of(PromptAgent.objects.get()).definition["instructions"] == SAYS
+
+
+def test_caps_that_there_are_change_by_those_who_may_raise_budgets() -> None:
+    make_prompt_agent(budget=Caps(day_usd="1"))
+    author = Api(["agents.change_promptagent"], name="author")
+
+    assert author.patch("prompt-agents/triage/", {"budget": {"day_usd": "1000"}}).status == 403
+    assert author.delete("prompt-agents/triage/").status == 204
+    assert author.post("prompt-agents/", {**WHOLE, "when": [], "budget": {"day_usd": "1000"}}).status == 403
+    assert caps_of("triage") == {"day_usd": "1"}
+    assert author.post("prompt-agents/", {**WHOLE, "name": "other", "when": []}).status == 201
+
+
+def test_the_data_of_a_trial_is_no_argument_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An argument may have 128 KiB at most, and every user of the machine sees it."""
+    make_prompt_agent()
+    data, seen = {"text": "x" * 200_000}, {}
+
+    def run(words: list[str], **options: Any) -> Any:
+        seen.update(words=words, **options)
+        report = {"outcome": "stops", "error": "", "stop": None, "result": None, "left": {}, "seconds": 1.0}
+        return subprocess.CompletedProcess(words, 0, json.dumps([report]), "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+
+    assert Api().post("prompt-agents/triage/try/", {"data": data}).status == 200
+    assert seen["words"][-3:] == ["--data", "-", "--json"]
+    assert json.loads(seen["input"]) == data

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import transaction
 from rest_framework.utils.encoders import JSONEncoder
 
 from agents.models import PromptAgent
@@ -69,7 +70,7 @@ class Command(BaseCommand):
             actions.add_parser(action, help=text).add_argument("name", metavar="NAME")
         trial = actions.add_parser("try", help="ask its model now, and show what it would send")
         trial.add_argument("name", metavar="NAME")
-        trial.add_argument("--data", metavar="JSON", type=json_argument, help="as if of an event")
+        trial.add_argument("--data", metavar="JSON", type=_json, help="as if of an event; - reads it from the standard input")
         for one in actions.choices.values():
             one.add_argument("--by", default="", help="acting user, for the audit log (default: you)")
             one.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
@@ -112,12 +113,13 @@ class Command(BaseCommand):
         agent, said = _named(name), read(_content(file))
         if said.when:
             raise CommandError("when: cannot be edited here; edit the triggers and schedules of the agent")
-        edited = edit_prompt_agent(
-            agent.pk, said.over(Definition.load(newest_of(agent).definition)), by=self.by, version=agent.newest
-        )
-        set_budget(name, said.budget, by=self.by)
-        if said.checklist is not None:
-            set_checklist(name, said.checklist, by=self.by)
+        with transaction.atomic():
+            edited = edit_prompt_agent(
+                agent.pk, said.over(Definition.load(newest_of(agent).definition)), by=self.by, version=agent.newest
+            )
+            set_budget(name, said.budget, by=self.by)
+            if said.checklist is not None:
+                set_checklist(name, said.checklist, by=self.by)
         self._say(edited, f"{name} has version {edited.newest}")
 
     def list_all(self, **given: Any) -> None:
@@ -173,6 +175,10 @@ def _named(name: str) -> PromptAgent:
     if agent is None:
         raise CommandError(f"There is no prompt agent {name!r}. `manage.py prompt_agent list` shows them.")
     return agent
+
+
+def _json(text: str) -> Any:
+    return json_argument(sys.stdin.read() if text == "-" else text)
 
 
 def _content(file: str) -> dict[str, Any]:

@@ -1,18 +1,21 @@
 """A prompt agent's pages: made in words, previewed, edited from the version that was seen, deleted and restored."""
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from django.test import Client
 
+from agents.budget import Budget as Caps
 from agents.models import Checklist, PromptAgent
 from agents.prompt_agents.definition import Definition
+from config.console.prompt_agents.page import _cells
 from runs.models import Budget
 from tests.config.console.conftest import LogIn
 from tests.support.console import page_of
 from tests.support.prompt_agents import SAYS, make_prompt_agent
 from triggers.models import Trigger
-from triggers.prompt_agents.edit import delete_prompt_agent, edit_prompt_agent, newest_of
+from triggers.prompt_agents.edit import Change, delete_prompt_agent, edit_prompt_agent, newest_of
 
 NEW = "/admin/agents/promptagent/add/"
 GIVEN: dict[str, Any] = {
@@ -115,3 +118,46 @@ def test_operators_see_them_and_only_administrators_make_and_try_them(log_in: Lo
     assert client.get(page_of("agents_promptagent", agent)).status_code == 200
     for path in (NEW, *(f"/admin/agents/promptagent/{agent.pk}/{name}/" for name in ("edit", "try", "wake"))):
         assert client.post(path).status_code == 403
+
+
+def test_triggers_are_added_together_or_not_at_all(admin: Client) -> None:
+    agent = make_prompt_agent()
+    both = {"when": "every weekday at 8:00", "tz": "UTC", "types": "a.b", "filter": "event."}
+
+    answer = admin.post(f"/admin/agents/promptagent/{agent.pk}/wake/", both)
+
+    assert errors_of(answer)
+    assert not Trigger.objects.filter(agent="triage").exists()
+
+
+@pytest.mark.parametrize("amount", ["10000000000000", "0.00000000001"])
+def test_an_amount_that_is_no_cap_is_said(admin: Client, amount: str) -> None:
+    answer = admin.post(NEW, {**GIVEN, "day_usd": amount})
+
+    assert "is not an amount from 0 to a trillion" in str(errors_of(answer))
+
+
+def test_that_there_are_too_many_is_said(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triggers.prompt_agents.edit.MOST", 0)
+
+    assert "Delete one first" in str(errors_of(admin.post(NEW, GIVEN)))
+
+
+def test_caps_of_a_deleted_one_are_changed_by_those_who_may_raise_budgets(log_in: LogIn) -> None:
+    agent = make_prompt_agent(budget=Caps(day_usd="0.5"))
+    delete_prompt_agent(agent.pk, by="bob")
+
+    answer = log_in("agents.view_promptagent", "agents.change_promptagent").post(NEW, GIVEN)
+
+    assert "has caps, which you may not change" in str(errors_of(answer))
+    assert Budget.objects.get(name="triage").cap == Decimal("0.5")
+
+
+def test_of_long_instructions_the_lines_that_differ_are_shown() -> None:
+    before = [f"{number}. Look at queue {number} of the shop." for number in range(300)]
+    after = [line.replace("queue", "table") if number % 2 else line for number, line in enumerate(before)]
+
+    removed, added = _cells(Change(what="instructions", before="\n".join(before), after="\n".join(after)))
+
+    assert removed.splitlines() == before[1::2]
+    assert added.splitlines() == after[1::2]
