@@ -583,7 +583,8 @@ def _prompt_agents(now: Situation) -> Iterator[Problem]:
                 severity=BAD,
                 text=f"The code has an agent {one.name!r}, so the prompt agent of this name starts no more runs: its triggers wake "
                 "the agent in code.",
-                remedy="Rename the agent in code, or delete the prompt agent, which disables its triggers.",
+                remedy="Rename the agent in code, or delete the prompt agent, which disables its triggers, and run "
+                "`manage.py sync_agents`.",
             )
         if gone := [tool for tool in one.tools if tool not in tools]:
             yield Problem(

@@ -56,6 +56,7 @@ def sync(by: str = "sync_agents") -> list[Change]:
         known = {trigger.slug: trigger for trigger in Trigger.objects.select_for_update(no_key=True)}
         wanted = [each.as_first_seen(known.get(each.slug)) for each in wanted]
         wanted, left = _without_those_of_prompt_agents(wanted, known)
+        _take_over(wanted, known)
         _refuse_taken(wanted, known)
         changes = [_sync_one(each, known.get(each.slug)) for each in wanted]
         slugs = {each.slug for each in wanted}
@@ -83,6 +84,16 @@ def _without_those_of_prompt_agents(
     why = "a prompt agent has this name: rename the agent in code, or delete the prompt agent"
     left = [Change(slug=slug, action="left alone", fields=[why]) for slug in sorted(taken)]
     return [each for each in wanted if each.slug not in taken], left
+
+
+def _take_over(wanted: Sequence[Wanted], known: Mapping[str, Trigger]) -> None:
+    """A trigger that a deleted prompt agent has left is the code's from now on, if it has the name: no person can delete it."""
+    deleted = set(PromptAgent.objects.exclude(deleted_at=None).values_list("name", flat=True))
+    for each in wanted:
+        trigger = known.get(each.slug)
+        if trigger and trigger.declared is None and trigger.agent == each.columns["agent"] and trigger.agent in deleted:
+            row = _row(trigger, _own_schedule(trigger))
+            trigger.declared = {**row, VANISHED: {"trigger": True, "schedule": "rule" in row}}
 
 
 def _record(changes: Sequence[Change], by: str) -> None:
@@ -150,14 +161,16 @@ def _in_words(rule: Rule) -> str:
 
 def _adopt_edits(trigger: Trigger, schedule: Schedule | None) -> None:
     """Fields that differ from the last sync were edited by an operator, who owns them from now on."""
-    row = {name: getattr(trigger, name) for name in COLUMNS}
-    if schedule:
-        row |= {"rule": _row_rule(schedule), **SchedulePolicy.of(schedule).dump()}
-    declared = trigger.declared or {}
+    row, declared = _row(trigger, schedule), trigger.declared or {}
     edited = {name for name, value in row.items() if name in declared and declared[name] != value}
     if not _beyond(declared.get("tools"), trigger.tools):
         edited -= {"tools"}  # the code has asked for more since, and no operator has allowed it yet
     trigger.overrides = sorted({*trigger.overrides, *edited})
+
+
+def _row(trigger: Trigger, schedule: Schedule | None) -> dict[str, Any]:
+    row = {name: getattr(trigger, name) for name in COLUMNS}
+    return row | {"rule": _row_rule(schedule), **SchedulePolicy.of(schedule).dump()} if schedule else row
 
 
 def _row_rule(schedule: Schedule) -> Any:
@@ -231,7 +244,9 @@ def _come_back(trigger: Trigger, was_on: Mapping[str, bool]) -> None:
 
 def declared_schedule(trigger: Trigger) -> Schedule | None:
     """The schedule that the code declares. The trigger may have others, added by operators and by its runs."""
-    if "rule" not in (trigger.declared or {}):
-        return None
+    return _own_schedule(trigger) if "rule" in (trigger.declared or {}) else None
+
+
+def _own_schedule(trigger: Trigger) -> Schedule | None:
     others = trigger.schedules.exclude(task__name__startswith=f"{trigger.slug}/")
     return others.select_related(*rows.RELATED).order_by("id").first()

@@ -26,6 +26,7 @@ from triggers.exceptions import Invalid
 from triggers.models import Schedule, Trigger
 from triggers.prompt_agents.wakes import When, add_wake
 from triggers.schedules.edit import pause_schedule
+from triggers.schedules.rows import VANISHED
 
 NAME = re.compile(r"[a-z0-9][-a-z0-9_]{0,99}")
 MOST = 200  # prompt agents: every process reads their names again and again
@@ -82,16 +83,13 @@ def edit_prompt_agent(agent_id: int, definition: Definition, *, by: str, version
 
 @not_in_atomic_body
 def delete_prompt_agent(agent_id: int, *, by: str) -> PromptAgent:
-    """Its triggers are disabled and its schedules paused. Runs that are queued or waiting stay as they are until it is restored, or
-    they are cancelled. IllegalState: it is deleted."""
+    """Its triggers are disabled and its schedules paused; not those of an agent in code that has its name. Runs that are queued or
+    waiting stay as they are until it is restored, or they are cancelled. IllegalState: it is deleted."""
     with transaction.atomic():
         agent = _lock(agent_id)
         if agent.is_deleted:
             raise IllegalState(f"Prompt agent {agent} is deleted already.", status="deleted")
-        for trigger in Trigger.objects.filter(agent=agent.name, enabled=True).order_by("slug"):
-            override(trigger, {"enabled": False}, by)
-        for schedule in Schedule.objects.filter(trigger__agent=agent.name, task__enabled=True).order_by("id"):
-            pause_schedule(schedule, by=by, note="its prompt agent was deleted")
+        _disable_triggers(agent, by)
         agent.deleted_at, agent.deleted_by = database_now(), by
         agent.save(update_fields=["deleted_at", "deleted_by"])
         record(by, "delete", agent, name=agent.name)
@@ -107,8 +105,10 @@ def restore_prompt_agent(agent_id: int, *, by: str) -> PromptAgent:
         if not agent.is_deleted:
             raise IllegalState(f"Prompt agent {agent} is not deleted.", status="active")
         _require_right(list(_in_code(agent.name)))
+        _require_room()
         agent.deleted_at, agent.deleted_by = None, ""
         agent.save(update_fields=["deleted_at", "deleted_by"])
+        _disable_triggers(agent, by)  # one that a person has enabled since: the dispatcher knows it as that of no agent
         record(by, "restore", agent, name=agent.name)
     return agent
 
@@ -157,8 +157,7 @@ def changes(before: Definition, after: Definition) -> list[Change]:
 
 
 def _add(name: str, definition: Definition, by: str) -> PromptAgent:
-    if PromptAgent.objects.filter(deleted_at=None).count() >= MOST:
-        raise IllegalState(f"There are {MOST} prompt agents, the most there may be. Delete one first.", status="full")
+    _require_room()
     agent, is_new = PromptAgent.objects.get_or_create(name=name)
     if not is_new:
         agent = _lock(agent.pk)
@@ -166,9 +165,26 @@ def _add(name: str, definition: Definition, by: str) -> PromptAgent:
             raise Invalid([f"name: a prompt agent {name!r} exists; edit it, or choose another name"])
         agent.newest, agent.deleted_at, agent.deleted_by = agent.newest + 1, None, ""
         agent.save(update_fields=["newest", "deleted_at", "deleted_by"])
+        _disable_triggers(agent, by)
     _write_version(agent, definition, by)
     catalog.refresh(at_once=True)  # its triggers need it
     return agent
+
+
+def _require_room() -> None:
+    if PromptAgent.objects.filter(deleted_at=None).count() >= MOST:
+        raise IllegalState(f"There are {MOST} prompt agents, the most there may be. Delete one first.", status="full")
+
+
+def _disable_triggers(agent: PromptAgent, by: str) -> None:
+    """All but those that the code declares: an agent in code has the name, and they wake that one."""
+    triggers = Trigger.objects.filter(agent=agent.name).order_by("slug")
+    theirs = [one for one in triggers if one.declared is None or VANISHED in one.declared]
+    for trigger in theirs:
+        if trigger.enabled:
+            override(trigger, {"enabled": False}, by)
+    for schedule in Schedule.objects.filter(trigger__in=theirs, task__enabled=True).order_by("id"):
+        pause_schedule(schedule, by=by, note="its prompt agent was deleted")
 
 
 def _write_version(agent: PromptAgent, definition: Definition, by: str) -> None:

@@ -18,6 +18,7 @@ from runs.models import AuditEntry, Budget
 from tests.support.console import make_source
 from tests.support.prompt_agents import SAYS, make_prompt_agent
 from tests.support.triggers import make_trigger
+from triggers.declarations.overrides import override
 from triggers.dispatch.rules import Rules
 from triggers.exceptions import Invalid, RuleError
 from triggers.models import Schedule, Trigger
@@ -285,3 +286,61 @@ def test_create_takes_the_name_of_its_author() -> None:
     create_prompt_agent("triage", Definition(instructions="x"), by="admin:ada")
 
     assert set(AuditEntry.objects.values_list("by", flat=True)) == {"admin:ada"}
+
+
+@pytest.mark.django_db
+def test_a_restored_one_counts_towards_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = make_prompt_agent()
+    delete_prompt_agent(agent.pk, by="bob")
+    monkeypatch.setattr(edit, "MOST", 1)
+    make_prompt_agent("other")
+
+    with pytest.raises(IllegalState, match="There are 1 prompt agents"):
+        restore_prompt_agent(agent.pk, by="bob")
+
+
+@pytest.mark.django_db
+def test_a_trigger_that_was_enabled_while_its_agent_was_deleted_is_disabled_by_its_return() -> None:
+    agent = make_prompt_agent(when=[OnEvents(types=["a.b"])])
+    delete_prompt_agent(agent.pk, by="bob")
+    override(Trigger.objects.get(slug="triage"), {"enabled": True}, "bob")
+
+    restore_prompt_agent(agent.pk, by="bob")
+
+    assert not Trigger.objects.get(slug="triage").enabled
+
+
+@pytest.mark.django_db
+def test_its_deletion_leaves_the_triggers_of_an_agent_in_code_of_its_name_on() -> None:
+    from agents import agent, on
+    from triggers.declarations.sync import sync
+
+    made = make_prompt_agent(when=[MORNING])
+    agent("triage", triggers=[on.every("1h", slug="of-code")])(lambda run: None)
+    sync()
+
+    delete_prompt_agent(made.pk, by="bob")
+
+    assert list(Trigger.objects.filter(agent="triage", enabled=True).values_list("slug", flat=True)) == ["of-code"]
+    assert Schedule.objects.get(trigger__slug="of-code").task.enabled
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("was", [[MORNING], [OnEvents(types=["x.y"])]])
+@pytest.mark.parametrize("rule", ["", "1h"])
+def test_code_takes_over_the_trigger_that_a_deleted_one_has_left(was: list[Any], rule: str) -> None:
+    from agents import agent, on
+    from triggers.declarations.sync import sync
+
+    made = make_prompt_agent(when=was)
+    declared = on.every(rule, slug="triage") if rule else on.event("a.b", slug="triage")
+    agent("triage", triggers=[declared])(lambda run: None)
+    delete_prompt_agent(made.pk, by="bob")
+
+    sync()
+
+    trigger = Trigger.objects.get(slug="triage")
+    assert (trigger.enabled, trigger.overrides) == (True, [])
+    assert trigger.types == ([] if rule else ["a.b"])
+    assert [one.task.enabled for one in trigger.schedules.all()] == ([True] if rule else [])
+    assert sync() == []
