@@ -268,8 +268,6 @@ def test_an_event_is_looked_at_although_a_tick_came_after_it(checklist: Checklis
         Event(id=uuid4(), type=type, source="test", time=datetime.now(UTC), data=None)
         for type in ("invoice.overdue", TICK)
     ]
-    run = GateRun(
-        agent="triage", trigger="triage", read_events=lambda: events, read_now=lambda: datetime.now(UTC)
-    )
+    run = GateRun(agent="triage", trigger="triage", read_events=lambda: events, read_now=lambda: datetime.now(UTC))
 
     assert triage().gate(run) == Fire("an event of type invoice.overdue")  # type: ignore[misc]

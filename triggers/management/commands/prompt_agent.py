@@ -70,7 +70,9 @@ class Command(BaseCommand):
             actions.add_parser(action, help=text).add_argument("name", metavar="NAME")
         trial = actions.add_parser("try", help="ask its model now, and show what it would send")
         trial.add_argument("name", metavar="NAME")
-        trial.add_argument("--data", metavar="JSON", type=_json, help="as if of an event; - reads it from the standard input")
+        trial.add_argument(
+            "--data", metavar="JSON", type=_json, help="as if of an event; - reads it from the standard input"
+        )
         for one in actions.choices.values():
             one.add_argument("--by", default="", help="acting user, for the audit log (default: you)")
             one.add_argument("--json", action="store_true", dest="as_json", help="print JSON")

@@ -120,16 +120,6 @@ def test_operators_see_them_and_only_administrators_make_and_try_them(log_in: Lo
         assert client.post(path).status_code == 403
 
 
-def test_triggers_are_added_together_or_not_at_all(admin: Client) -> None:
-    agent = make_prompt_agent()
-    both = {"when": "every weekday at 8:00", "tz": "UTC", "types": "a.b", "filter": "event."}
-
-    answer = admin.post(f"/admin/agents/promptagent/{agent.pk}/wake/", both)
-
-    assert errors_of(answer)
-    assert not Trigger.objects.filter(agent="triage").exists()
-
-
 @pytest.mark.parametrize("amount", ["10000000000000", "0.00000000001"])
 def test_an_amount_that_is_no_cap_is_said(admin: Client, amount: str) -> None:
     answer = admin.post(NEW, {**GIVEN, "day_usd": amount})
