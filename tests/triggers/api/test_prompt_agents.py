@@ -248,11 +248,19 @@ def test_caps_that_there_are_change_by_those_who_may_raise_budgets() -> None:
 def test_the_data_of_a_trial_is_no_argument_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """An argument may have 128 KiB at most, and every user of the machine sees it."""
     make_prompt_agent()
-    data, seen = {"text": "x" * 200_000}, {}
+    data = {"text": "x" * 200_000}
+    seen: dict[str, Any] = {}
 
     def run(words: list[str], **options: Any) -> Any:
         seen.update(words=words, **options)
-        report = {"outcome": "stops", "error": "", "stop": None, "result": None, "left": {}, "seconds": 1.0}
+        report: dict[str, Any] = {
+            "outcome": "stops",
+            "error": "",
+            "stop": None,
+            "result": None,
+            "left": {},
+            "seconds": 1.0,
+        }
         return subprocess.CompletedProcess(words, 0, json.dumps([report]), "")
 
     monkeypatch.setattr(subprocess, "run", run)
