@@ -52,6 +52,11 @@ class Breakers:
         return [host for host in self.retry_at if self.is_away(host)]
 
     @property
+    def busy(self) -> list[str]:
+        """Hosts that a message is on its way to."""
+        return [host for host, count in self.under_way.items() if host and count]
+
+    @property
     def full(self) -> list[str]:
         """Hosts that get no more messages now."""
         return [host for host in {*self.retry_at, *self.under_way} if host and not self.room(host)]

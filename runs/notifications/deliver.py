@@ -34,6 +34,7 @@ from runs.notifications.lock import lock_planning
 from runs.notifications.message import Item, Message, shortened
 from runs.notifications.plan import plan, take_second_route
 from runs.notifications.recipients import address_of, sync_settings
+from runs.notifications.waiting import call_off
 from runs.ports import ports
 
 log = structlog.get_logger(__name__)
@@ -156,7 +157,9 @@ class Deliverer:
     def _begin(self) -> int:
         count = 0
         while self.under_way < THREADS:
-            job = claim_next(self.breakers.full)
+            # Hosts that have no message under way go first: slow ones must not keep all threads from the others.
+            busy, full = self.breakers.busy, self.breakers.full
+            job = (claim_next([*full, *busy]) if busy else None) or claim_next(full)
             if job is None:
                 break
             failpoint("before_delivery")
@@ -215,6 +218,12 @@ def _job_of(delivery: Delivery, claim: UUID) -> Job | None:
     recipient = delivery.recipient
     if recipient is None:  # removed meanwhile
         _end(delivery.pk, claim, status="suppressed", reason="the recipient was removed")
+        return None
+    if not recipient.active:  # made inactive while an attempt was under way, or by the settings
+        with transaction.atomic():
+            lock_planning()
+            Delivery.objects.filter(pk=delivery.pk, claim=claim, status="sending").update(status="pending")
+            call_off(recipient, reason="the recipient is inactive")
         return None
     job = Job(
         id=delivery.pk,
@@ -321,8 +330,7 @@ def fail(delivery_id: UUID, which: Q, why: str) -> bool:
         fields = {"status": "failed", "error": why, "reason": why, "ended_at": Now(), **ENDED}
         Delivery.objects.filter(pk=delivery_id).update(**fields)
         Recipient.objects.filter(deliveries=delivery_id, failing_since=None).update(failing_since=Now())
-        if take_second_route(delivery):
-            name = delivery.recipient.second.name if delivery.recipient and delivery.recipient.second else ""
+        if name := take_second_route(delivery):
             Delivery.objects.filter(pk=delivery_id).update(reason=f"{why}; sent to {name} instead")
     log.warning("delivery.failed", delivery=str(delivery_id), recipient=delivery.name, why=why)
     return True

@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 from django.db import transaction
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from runs.alarms import topic_of
@@ -31,6 +32,7 @@ BATCH = 200  # notifications of one transaction
 MOST = 20_000  # deliveries after which a transaction takes no more notifications
 ROWS = 1_000  # of one statement: it may have 65,535 parameters
 GIVE_UP = timedelta(days=1)  # without a second route
+MOST_SAID = 10_000  # notifications about a topic that are read
 KNOWN_SHOWN = 10
 UNKNOWN = "unknown recipient"
 SENT_LAST = """
@@ -41,16 +43,20 @@ SELECT recipient.id, (
 FROM unnest(%s::bigint[]) recipient (id)
 """
 # Deliveries that may have told it: not those that were suppressed or failed, and not those of an unknown outcome.
+# Read backwards to the first of them: a topic may have a long history.
 SAID = """
-SELECT DISTINCT ON (delivery.recipient_id, notification.topic)
-  delivery.recipient_id, notification.topic, notification.text, coalesce(carrier.sent_at, delivery.sent_at, delivery.created_at),
-  coalesce(carrier.status, delivery.status) = 'held'
-FROM runs_notification notification
-JOIN runs_delivery delivery ON delivery.notification_id = notification.id
-LEFT JOIN runs_delivery carrier ON carrier.id = delivery.merged_into_id
-WHERE notification.topic = ANY(%(topics)s::text[]) AND notification.topic <> '' AND delivery.recipient_id = ANY(%(recipients)s::bigint[])
-  AND coalesce(carrier.status, delivery.status) IN ('held', 'pending', 'sending', 'sent')
-ORDER BY delivery.recipient_id, notification.topic, notification.id DESC
+SELECT recipient.id, topic.name, said.text, said.at, said.is_held
+FROM unnest(%(topics)s::text[]) topic (name) CROSS JOIN unnest(%(recipients)s::bigint[]) recipient (id)
+CROSS JOIN LATERAL (
+  SELECT notification.text, coalesce(carrier.sent_at, delivery.sent_at, delivery.created_at) AS at,
+    coalesce(carrier.status, delivery.status) = 'held' AS is_held
+  FROM (
+    SELECT id, text FROM runs_notification WHERE topic = topic.name AND topic <> '' ORDER BY id DESC LIMIT %(most)s::int) notification
+  CROSS JOIN LATERAL (
+    SELECT * FROM runs_delivery WHERE notification_id = notification.id AND recipient_id = recipient.id OFFSET 0) delivery
+  LEFT JOIN runs_delivery carrier ON carrier.id = delivery.merged_into_id
+  WHERE coalesce(carrier.status, delivery.status) IN ('held', 'pending', 'sending', 'sent')
+  ORDER BY notification.id DESC LIMIT 1) said
 """
 
 
@@ -94,7 +100,7 @@ class Planner:
             self.desks[delivery.recipient_id or 0].held = delivery
         for recipient, last_at in fetch(SENT_LAST, [ids]):
             self.desks[recipient].last_at = last_at
-        asked = {"topics": sorted(set(topics)), "recipients": ids}
+        asked = {"topics": sorted(set(topics)), "recipients": ids, "most": MOST_SAID}
         for recipient, topic, text, at, is_held in fetch(SAID, asked) if any(topics) else ():
             self.desks[recipient].said[topic] = Said(text=text, at=at, is_held=is_held)
 
@@ -217,22 +223,36 @@ def plan(limit: int = BATCH) -> int:
     return len(ids)
 
 
-def take_second_route(delivery: Delivery) -> bool:
+def take_second_route(delivery: Delivery) -> str:
     """Plan the message of a delivery that failed for the second route of its recipient, in the caller's transaction, which holds
-    the lock of planning. False: there is no such route, or it has got all of it already."""
+    the lock of planning. Returns the name of the recipient that gets it; empty if there is no such route, or if it has got all of
+    it already."""
     recipient = delivery.recipient
     if recipient is None or recipient.second_id is None:
-        return False
-    told = Notification.objects.filter(deliveries__recipient_id=recipient.second_id)
-    carried = Notification.objects.filter(deliveries__in=[delivery.pk, *delivery.merged.values_list("pk", flat=True)])
-    left = list(carried.exclude(pk__in=told.values("pk")).order_by("id").distinct())
-    if not left:
-        return False
+        return ""
+    carried = Delivery.objects.filter(Q(pk=delivery.pk) | Q(merged_into=delivery.pk))
+    ids = list(carried.values_list("notification_id", flat=True))
     planner = Planner([], database_now())
-    desk = planner.desks[recipient.second_id]
-    urgency = max((one.urgency for one in left), key=ORDER.__getitem__)
-    verdict = desk.decide(News(urgency=urgency, topic="", text=""), planner.now)
-    planner.carry_out(desk, left, verdict, reason=f"second route of {recipient.name}")
+    tried = {recipient.pk}
+    name = ""
+    while recipient.second_id is not None and recipient.second_id not in tried:
+        tried.add(recipient.second_id)
+        desk = planner.desks[recipient.second_id]
+        told = Delivery.objects.filter(recipient=desk.recipient, notification__id__among=ids)
+        new = set(ids) - set(told.values_list("notification_id", flat=True))
+        left = list(Notification.objects.filter(id__among=sorted(new)).order_by("id"))
+        if not left:
+            break
+        urgency = max((one.urgency for one in left), key=ORDER.__getitem__)
+        verdict = desk.decide(News(urgency=urgency, topic="", text=""), planner.now)
+        planner.carry_out(desk, left, verdict, reason=f"second route of {recipient.name}")
+        recipient = desk.recipient
+        if not isinstance(verdict, Suppress):
+            name = recipient.name
+            break
+        if not verdict.is_rerouted:
+            break
     planner.write()
-    log.info("delivery.second_route", delivery=str(delivery.pk), recipient=desk.recipient.name)
-    return not isinstance(verdict, Suppress)
+    if name:
+        log.info("delivery.second_route", delivery=str(delivery.pk), recipient=name)
+    return name

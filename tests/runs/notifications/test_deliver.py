@@ -9,14 +9,14 @@ from uuid import uuid4
 
 import pytest
 from django.conf import settings
-from django.db.models import F
+from django.db.models import F, Q
 
-from runs.db.sql import database_now
+from runs.db.sql import database_now, execute
 from runs.models import Delivery, Notification, Recipient
 from runs.notifications import deliver
 from runs.notifications.channels import mail
 from runs.notifications.channels.channel import NotNow, Refused, Sent, Unknown
-from runs.notifications.deliver import Deliverer, claim_next, expire, record
+from runs.notifications.deliver import Deliverer, claim_next, expire, fail, record
 from runs.notifications.plan import plan
 from tests.support.notifying import delivered, make_due, make_recipient, notify, statuses
 from tests.support.post_office import HookServer, MailServer, taking_hooks, taking_mail, text_of
@@ -251,6 +251,87 @@ def test_the_second_route_gets_all_that_was_merged_as_one_message(hook: HookServ
 
     assert statuses(name="night") == ["sent", "sent", "merged"]
     assert [letter["Subject"] for letter in smtp.letters] == ["first", "2 notifications: second"]
+
+
+def test_an_urgent_message_passes_a_second_route_that_is_silenced(hook: HookServer) -> None:
+    hook.manner = "refuse"
+    third = make_recipient("boss", gets_all=False)
+    until = database_now() + timedelta(hours=1)
+    second = make_recipient("night", gets_all=False, second=third, silenced_until=until)
+    make_recipient("day", hook.url, second=second)
+    notify("a", urgency="high")
+    notify("b")
+
+    delivered()
+
+    assert statuses(name="night") == ["suppressed", "suppressed"]
+    assert statuses(name="boss") == ["sent"]
+    assert Delivery.objects.get(name="day", is_urgent=True).reason.endswith("sent to boss instead")
+
+
+def test_a_message_that_carries_more_than_a_statement_has_parameters_can_fail() -> None:
+    make_recipient("day", "https://127.0.0.1:1/", second=make_recipient("night", gets_all=False))
+    notify()
+    plan()
+    carrier = one()
+    execute(
+        """
+        INSERT INTO runs_delivery (id, notification_id, merged_into_id, name, channel, is_urgent, status, reason, attempts, error,
+          acknowledged_by)
+        SELECT gen_random_uuid(), %s::bigint, %s::uuid, 'day', 'webhook', false, 'merged', 'held', 0, '', ''
+        FROM generate_series(1, 66000)
+        """,
+        [carrier.notification_id, carrier.pk],
+    )
+
+    assert fail(carrier.pk, Q(), "it is away")
+
+    assert statuses(name="night") == ["pending"]
+
+
+def test_an_attempt_that_was_under_way_when_its_recipient_became_inactive_is_the_last(hook: HookServer) -> None:
+    hook.manner = "later"
+    recipient = make_recipient(address=hook.url)
+    notify()
+    delivered()
+    assert statuses() == ["pending"]
+
+    Recipient.objects.filter(pk=recipient.pk).update(active=False)
+    make_due()
+    delivered()
+
+    assert (statuses(), one().reason, len(hook.posted)) == (["suppressed"], "the recipient is inactive", 1)
+
+
+def test_what_waits_for_the_recipient_of_the_settings_ends_with_the_setting(
+    hook: HookServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook.manner = "later"
+    monkeypatch.setattr(settings, "WAKEFUL_NOTIFY_TO", hook.url)
+    notify()
+    delivered()
+    monkeypatch.setattr(settings, "WAKEFUL_NOTIFY_TO", "")
+    make_due()
+
+    delivered()
+
+    assert (statuses(), len(hook.posted)) == (["suppressed"], 1)
+
+
+def test_slow_hosts_do_not_keep_the_last_thread_from_others(hook: HookServer) -> None:
+    make_recipient("slow", hook.url, gets_all=False)
+    make_recipient("quick", gets_all=False)
+    notify(to=["slow"])
+    notify(to=["quick"])
+    plan()
+    Delivery.objects.filter(name="slow").update(due_at=database_now() - HALF_AN_HOUR)
+    deliverer = Deliverer()
+    deliverer.breakers.began(Recipient.objects.get(name="slow").host)
+    deliverer.under_way = deliver.THREADS - 1
+
+    deliverer.look()
+
+    assert (statuses(name="slow"), statuses(name="quick")) == (["pending"], ["sending"])
 
 
 def test_what_waits_behind_a_dead_host_takes_the_second_route_untried(hook: HookServer) -> None:

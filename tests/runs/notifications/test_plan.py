@@ -1,5 +1,6 @@
 """A notification becomes deliveries once, by the rules of each recipient."""
 
+import json
 import threading
 from datetime import time as clock
 from datetime import timedelta
@@ -9,9 +10,9 @@ import pytest
 from django.conf import settings
 from django.db import IntegrityError, connection, transaction
 
-from runs.db.sql import database_now
+from runs.db.sql import database_now, execute, fetch
 from runs.models import Delivery, Notification, Recipient, RecipientGroup
-from runs.notifications.plan import plan
+from runs.notifications.plan import SAID, plan
 from tests.support.notifying import make_recipient, notify, statuses
 from tests.support.stack import eventually
 
@@ -326,3 +327,28 @@ def _waits_for_a_lock() -> bool:
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
         return bool(cursor.fetchone()[0])
+
+
+def test_what_was_said_about_a_topic_is_found_without_reading_its_history() -> None:
+    ids = [make_recipient(name, gets_all=False).pk for name in ("ada", "bob")]
+    execute(
+        """
+        WITH told AS (
+          INSERT INTO runs_notification (sender, urgency, text, topic, planned_at)
+          SELECT 'watch', 'normal', 'text ' || n, 'disk', clock_timestamp() FROM generate_series(1, 3000) n RETURNING id)
+        INSERT INTO runs_delivery (id, notification_id, recipient_id, name, channel, is_urgent, status, reason, attempts, error,
+          acknowledged_by, sent_at)
+        SELECT gen_random_uuid(), told.id, recipient, 'r', 'inbox', false, 'sent', '', 1, '', '', clock_timestamp()
+        FROM told CROSS JOIN unnest(%s::bigint[]) recipient
+        """,
+        [ids],
+    )
+    execute("ANALYZE runs_notification")
+    execute("ANALYZE runs_delivery")
+    asked = {"topics": ["disk"], "recipients": ids, "most": 10_000}
+
+    [(plan_of,)] = fetch(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {SAID}", asked)
+
+    top = (plan_of if isinstance(plan_of, list) else json.loads(plan_of))[0]["Plan"]
+    assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < 100
+    assert {row[2] for row in fetch(SAID, asked)} == {"text 3000"}
