@@ -48,7 +48,8 @@ class Apprise:
 
         def notify() -> None:
             with log:
-                done.append(bool(service.notify(body=message.text, title=message.subject, notify_type=kind)))
+                # As plain text: where a service shows HTML or Markdown, apprise escapes what strangers wrote.
+                done.append(bool(service.notify(message.text, message.subject, notify_type=kind, body_format="text")))
 
         try:
             service, kind = _service(address), import_module("apprise").NotifyType(KINDS[message.urgency])

@@ -2,6 +2,7 @@
 such as Mattermost's. Slack cannot tell a repeat, so a message that may have arrived is not sent again."""
 
 import json
+import re
 from typing import ClassVar
 from urllib.parse import urlsplit
 
@@ -12,6 +13,9 @@ from runs.notifications.message import Message
 
 HOSTS = ("https://hooks.slack.com/", "https://hooks.slack-gov.com/")
 LONGEST = 30_000  # characters; Slack refuses 40,000
+# Others than Slack read `@all` and `[text](address)`: a space without width ends both.
+BEFORE = re.compile(r"(?<![\w.+-])@(?=\w)|\](?=[(\[])")
+UNSEEN = "\u200b"
 
 
 class Slack:
@@ -44,6 +48,7 @@ def _url(address: str) -> str:
 def _escaped(text: str) -> str:
     """A text of strangers must not mention a channel or hide a link."""
     text = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    text = BEFORE.sub(r"\g<0>" + UNSEEN, text)
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -59,3 +59,11 @@ def test_a_service_that_takes_too_long_is_left(monkeypatch: pytest.MonkeyPatch) 
 def test_an_address_that_apprise_does_not_know_is_refused() -> None:
     assert fault_of("nosuchservice://x").startswith("apprise knows no such service")
     assert fault_of("json://127.0.0.1/hook") == ""
+
+
+def test_html_of_strangers_is_text_where_a_service_shows_html() -> None:
+    with taking_hooks() as server:
+        CHANNEL.send(f"{address_of(server)}&format=html", message("<a href='https://evil.example'>Approve</a>"))
+
+    told = json.loads(server.posted[0].body)["message"]
+    assert "<a" not in told and "&lt;a" in told

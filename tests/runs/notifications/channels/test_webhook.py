@@ -68,6 +68,17 @@ def test_slack_gets_a_text_that_mentions_no_one() -> None:
     assert json.loads(server.posted[0].body)["text"].startswith("&lt;!channel&gt; look &amp; see")
 
 
+def test_markdown_of_strangers_mentions_no_one_and_hides_no_link_at_a_host_that_is_not_slack() -> None:
+    with taking_hooks() as server:
+        address = f"slack+{server.url}"
+        channel = channel_of(address)
+        assert channel
+        channel.send(address, message("@all [Approve](https://evil.example), ask ada@example.com"))
+
+    text = json.loads(server.posted[0].body)["text"]
+    assert "@all" not in text and "](" not in text and "ada@example.com" in text
+
+
 @pytest.mark.parametrize("manner", ["refuse", "later"])
 def test_slack_says_what_it_does_with_it(manner: str) -> None:
     with taking_hooks() as server:
