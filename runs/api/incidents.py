@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import BigIntegerField, QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.decorators import action
@@ -15,6 +15,7 @@ from runs.api.resource import Query, Refusal, Resource
 from runs.models import Incident
 
 FAILED_SHOWN = 100
+BIGGEST = BigIntegerField.MAX_BIGINT
 
 
 class IncidentSerializer(serializers.ModelSerializer[Incident]):
@@ -61,6 +62,8 @@ class RequeueBody(Body):
     upto = serializers.IntegerField(
         required=False,
         default=None,
+        min_value=0,
+        max_value=BIGGEST,
         help_text="`last_covered` of the incident when you looked: with it, a repeated request requeues no run again that has "
         "failed again",
     )

@@ -19,6 +19,7 @@ from runs.models import Incident
 log = structlog.get_logger(__name__)
 
 MOST_CAUSES = 5  # of one thing at a time; further ones are counted together
+MOST_CLOSED = 50  # of one thing, the last ones, that may open again: a stranger may choose what an error says
 ERROR_LENGTH = 2_000
 LOGGED = 5
 COVERED_AT_ONCE = 1_000  # rows of a statement
@@ -29,10 +30,11 @@ SELECT DISTINCT current.id FROM unnest(%(kinds)s::text[], %(subjects)s::text[]) 
 CROSS JOIN LATERAL (
   SELECT id FROM runs_incident incident
   WHERE incident.kind = thing.kind AND incident.subject = thing.subject AND in_a_row > 0
-  UNION ALL
-  SELECT id FROM runs_incident incident
-  WHERE incident.kind = thing.kind AND incident.subject = thing.subject
-    AND closed_at > (SELECT clock_timestamp()) - %(cooldown)s::interval
+  UNION ALL (
+    SELECT id FROM runs_incident incident
+    WHERE incident.kind = thing.kind AND incident.subject = thing.subject
+      AND closed_at > (SELECT clock_timestamp()) - %(cooldown)s::interval
+    ORDER BY closed_at DESC LIMIT %(most)s::int)
   OFFSET 0) current
 """
 COVER = """
@@ -100,9 +102,8 @@ def note(ended: Sequence[Failed | Succeeded]) -> None:
 
 def _current(things: Iterable[tuple[str, str]]) -> list[int]:
     kinds, subjects = zip(*sorted(things), strict=True)
-    return fetch_column(
-        CURRENT, {"kinds": list(kinds), "subjects": list(subjects), "cooldown": settings.WAKEFUL_INCIDENT_COOLDOWN}
-    )
+    asked = {"kinds": list(kinds), "subjects": list(subjects), "cooldown": settings.WAKEFUL_INCIDENT_COOLDOWN}
+    return fetch_column(CURRENT, {**asked, "most": MOST_CLOSED})
 
 
 class Book:

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
-from django.db.models import QuerySet
+from django.db.models import BigIntegerField, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
@@ -41,7 +41,7 @@ COLOURS = {"open": "danger", "closed": "default", "noticed": "info"}
 class RequeueForm(BaseDialogForm):  # type: ignore[misc]
     """`upto`: the last failure when the dialog was opened. A form that is sent twice requeues no run again that failed again."""
 
-    upto = forms.IntegerField(widget=forms.HiddenInput)
+    upto = forms.IntegerField(min_value=0, max_value=BigIntegerField.MAX_BIGINT, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -44,6 +44,13 @@ def test_one_incident_names_its_failed_runs_and_requeues_them() -> None:
     assert Run.objects.get().status == "queued"
 
 
+@pytest.mark.parametrize("upto", [-1, 2**63])
+def test_no_failure_has_such_a_number(upto: int) -> None:
+    incident = make_incident("greeter")
+
+    assert Api(["runs.requeue_run"]).post(f"incidents/{incident.pk}/requeue/", {"upto": upto}).status == 400
+
+
 def test_each_action_needs_its_permission() -> None:
     incident = make_incident("greeter")
     viewer = Api(["runs.view_incident"])

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from runs.incidents import note as notes
 from runs.incidents.cause import OTHER
 from runs.incidents.note import MOST_CAUSES, Failed, Succeeded, note
 from runs.models import CoveredRun, Incident, Notification
@@ -179,6 +180,17 @@ def test_ten_thousand_failed_runs_are_one_incident(django_assert_max_num_queries
 
     assert (the_incident().count, the_incident().covered.count()) == (10_000, 10_000)
     assert len(told()) == 1
+
+
+def test_few_of_the_incidents_that_may_open_again_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notes, "MOST_CLOSED", 3)
+    for letter in "abcdefgh":
+        fail(2, error=f"Error {letter}")
+        succeed()
+
+    assert len(notes._current([thing().key])) == 3
+    fail(2, error="Error h")
+    assert Incident.objects.get(cause="Error h").status == "open"
 
 
 @pytest.mark.parametrize("many", [1_000, pytest.param(10_000, marks=pytest.mark.chaos)])
