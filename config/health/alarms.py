@@ -3,19 +3,24 @@ dispatcher is alive, web processes begin that one alarm."""
 
 import json
 import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
 from django.conf import settings
 from django.db import DatabaseError
+from django.db.models import Max
 
 from config.health.problems import NO_DISPATCHER, problems
 from config.health.situation import BROKEN_SHOWN, Situation, look
 from runs import alarms
+from runs.db.sql import database_now
 from runs.incidents.note import Failed, Succeeded, Thing, note
 from runs.models import Incident, Worker
 from runs.network import outgoing
 from runs.processes.alive import alive
+from triggers.models import Source
 
 log = structlog.get_logger(__name__)
 
@@ -56,13 +61,36 @@ def update_alarms() -> None:
 
 def note_sources(now: Situation) -> None:
     """A source fails while it refuses deliveries, and succeeds once its sender is authenticated again."""
+    slugs = {one.slug for one in now.refused}
+    closed = _latest("closed_at", slugs)
+    at = database_now() if closed else None
     found: list[Failed | Succeeded] = [
-        Failed(thing=_source(one.slug), error=one.reason, in_all=one.count) for one in now.refused
+        Failed(thing=_source(one.slug), error=one.reason, in_all=one.count)
+        for one in now.refused
+        # What was refused before a person closed the incident does not open it again.
+        if at is None or one.slug not in closed or closed[one.slug] < at - timedelta(seconds=one.last)
     ]
-    if len(found) <= BROKEN_SHOWN:  # of more than that, only some are known
-        over = set(now.failing_sources) - {one.slug for one in now.refused}
-        found += [Succeeded(thing=_source(slug)) for slug in sorted(over)]
+    if len(now.refused) <= BROKEN_SHOWN:  # of more than that, only some are known
+        found += _over(set(now.failing_sources) - slugs)
     note(found)
+
+
+def _over(slugs: set[str]) -> Iterator[Succeeded]:
+    """A sender that only fell silent has not succeeded."""
+    failed = _latest("last_at", slugs)
+    enabled = Source.objects.filter(slug__in=slugs, enabled=True)
+    proven = dict(enabled.values_list("slug").annotate(at=Max("secrets__last_matched_at")))
+    for slug in sorted(slugs):
+        if slug not in proven:
+            yield Succeeded(thing=_source(slug), by=alarms.WAKEFUL)  # it is removed or disabled
+        elif proven[slug] and slug in failed and proven[slug] > failed[slug]:
+            yield Succeeded(thing=_source(slug))
+
+
+def _latest(column: str, slugs: set[str]) -> dict[str, datetime]:
+    """By source; of those that have an incident with it."""
+    of_sources = Incident.objects.filter(kind=Incident.Kind.SOURCE, subject__in=slugs).exclude(**{column: None})
+    return dict(of_sources.values_list("subject").annotate(at=Max(column)))
 
 
 def _source(slug: str) -> Thing:

@@ -554,6 +554,14 @@ def _notifications(now: Situation) -> Iterator[Problem]:
             "succeeds.",
             lasted=timedelta(seconds=one.seconds),
         )
+    for unread in now.unread_inboxes[:BROKEN_SHOWN]:
+        yield Problem(
+            name=f"unread-inbox:{unread.name}",
+            severity=WARNING,
+            text=f"No user can read what is sent to recipient {unread.name} ({unread.address}): there is no active user of this name "
+            "who may log in to the admin.",
+            remedy="Give the recipient another address, delete it, or create the user.",
+        )
     if now.unknown_deliveries:
         yield Problem(
             name="unknown-deliveries",

@@ -160,6 +160,11 @@ SELECT json_build_object(
     FROM runs_recipient recipient LEFT JOIN runs_recipient second ON second.id = recipient.second_id AND second.active
     WHERE recipient.failing_since IS NOT NULL AND recipient.active
     ORDER BY {is_raised("'unreachable:' || recipient.name")} DESC, recipient.name LIMIT %(broken)s::int) one),
+  'unread_inboxes', (SELECT coalesce(json_agg(one), '[]') FROM (
+    SELECT recipient.name, recipient.address FROM runs_recipient recipient
+    WHERE recipient.channel = 'inbox' AND recipient.active AND NOT EXISTS (
+      SELECT FROM auth_user WHERE 'inbox:' || username = recipient.address AND is_active AND is_staff)
+    ORDER BY {is_raised("'unread-inbox:' || recipient.name")} DESC, recipient.name LIMIT %(broken)s::int) one),
   'unknown_deliveries', (SELECT count(*) FROM (
     SELECT FROM runs_delivery WHERE status = 'unknown' LIMIT %(counted)s::int) unknown),
   'prompt_agents', (SELECT coalesce(json_agg(json_build_object('name', agent.name, 'is_deleted', agent.deleted_at IS NOT NULL,
@@ -367,6 +372,14 @@ class Unreachable:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UnreadInbox:
+    """A recipient that is the inbox of no user who may log in."""
+
+    name: str
+    address: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Stop:
     """An agent that an operator has stopped; `*` stands for all."""
 
@@ -421,6 +434,7 @@ class Situation:
     undispatchable: list[Undispatchable] = field(default_factory=list)
     unmoved: list[Unmoved] = field(default_factory=list)
     unreachable: list[Unreachable] = field(default_factory=list)
+    unread_inboxes: list[UnreadInbox] = field(default_factory=list)
     unknown_deliveries: int = 0
     unknown_names: list[str] = field(default_factory=list)
     prompt_agents: list[MadeAgent] = field(default_factory=list)
@@ -482,6 +496,7 @@ def look() -> Situation:
             "undispatchable": _each(Undispatchable, seen["undispatchable"]),
             "unmoved": _each(Unmoved, seen["unmoved"]),
             "unreachable": _each(Unreachable, seen["unreachable"]),
+            "unread_inboxes": _each(UnreadInbox, seen["unread_inboxes"]),
             "prompt_agents": _each(MadeAgent, seen["prompt_agents"]),
             "looks": LooksOwed(**seen["looks"]),
             "budgets": _each(NearCap, seen["budgets"]),

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 from typing import Any
@@ -13,6 +14,8 @@ from config.health import problems, situation
 from config.health.alarms import Watch, stand_in, update_alarms
 from config.health.situation import look
 from runs import alarms, outbox
+from runs.actions.incidents import close_incident
+from runs.db.sql import database_now
 from runs.models import NIL, Alarm, Incident, Notification, OutboxMessage, Worker
 from tests.support.hooks import make_source
 from tests.support.triggers import make_event, make_trigger
@@ -174,6 +177,37 @@ def test_a_source_that_refuses_is_an_incident_until_its_sender_is_known_again() 
     incident.refresh_from_db()
     assert incident.status == "closed"
     assert len(texts()) == 2
+
+
+def test_a_source_whose_sender_fell_silent_has_not_succeeded() -> None:
+    processes("dispatcher", "worker", "beat")
+    refuses("mine", count=2)
+    update_alarms()
+
+    RefusedDelivery.objects.update(hour=timezone.now() - timedelta(days=2))
+    update_alarms()
+    assert (Incident.objects.get().status, len(texts())) == ("open", 1)
+
+    Source.objects.filter(slug="mine").update(enabled=False)
+    update_alarms()
+    assert texts()[1].startswith("Source mine: closed by wakeful, after ")
+
+
+def test_an_incident_of_a_source_that_a_person_closed_opens_again_only_with_new_refusals() -> None:
+    processes("dispatcher", "worker", "beat")
+    refuses("mine", count=2)
+    update_alarms()
+    incident = Incident.objects.get()
+    close_incident(incident.pk, by="ada")
+
+    update_alarms()
+    incident.refresh_from_db()
+    assert (incident.status, incident.count) == ("closed", 2)
+
+    RefusedDelivery.objects.update(count=3, last_at=database_now())
+    update_alarms()
+    incident.refresh_from_db()
+    assert incident.status == "open"
 
 
 def test_one_that_was_not_told_of_is_when_another_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

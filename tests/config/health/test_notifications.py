@@ -1,6 +1,7 @@
 """Recipients that cannot be reached, deliveries of unknown outcome and unknown names are problems, and alarms that do not loop."""
 
 import pytest
+from django.contrib.auth import get_user_model
 
 from config.health.alarms import update_alarms
 from config.health.problems import Problem, problems
@@ -86,3 +87,15 @@ def test_metrics_count_deliveries_by_status() -> None:
     assert metrics["wakeful_notification_deliveries", "suppressed"] == 1
     assert metrics["wakeful_notifications_unplanned",] == 1
     assert Notification.objects.count() == 2
+
+
+def test_an_inbox_that_no_user_can_read_is_a_problem() -> None:
+    ada = get_user_model().objects.create_user("ada", is_staff=True)
+    make_recipient("ada", "inbox:ada")
+    assert found("unread-inbox:ada") is None
+
+    ada.is_active = False
+    ada.save()
+    assert found("unread-inbox:ada")
+    ada.delete()
+    assert found("unread-inbox:ada")
