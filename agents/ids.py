@@ -18,8 +18,8 @@ def run_id(trigger_id: UUID, event_id: UUID, replay_id: UUID) -> UUID:
 
 
 def first_id_at(instant: datetime) -> UUID:
-    """The lowest id that an event accepted in that millisecond, or one of its runs, can have."""
-    return UUID(int=int(instant.timestamp() * 1000) << 80)
+    """The lowest id that an event accepted in that millisecond, or one of its runs, can have. No id is of a time before 1970."""
+    return UUID(int=max(int(instant.timestamp() * 1000), 0) << 80)
 
 
 def ids_beside(event_id: UUID) -> tuple[UUID, UUID]:

@@ -24,12 +24,17 @@ def absolute(link: str) -> str:
     open approval is the signed one, which decides without a login. Other links stay as they are."""
     kind, _, pk = link.partition(":")
     if kind == OVERNIGHT:
-        return f"{site()}{reverse('overnight')}?{urlencode({'to': pk})}"
+        return site() + overnight_page(pk)
     if kind not in PAGES:
         return link
     if kind == "approval" and (approval := Approval.objects.filter(pk=UUID(pk), decision="").first()):
         return site() + approval_link(approval)
     return site() + reverse(PAGES[kind], args=[pk])
+
+
+def overnight_page(end: str) -> str:
+    """The page of the night that ended then."""
+    return f"{reverse('overnight')}?{urlencode({'to': end})}"
 
 
 def site() -> str:

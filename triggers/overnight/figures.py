@@ -41,11 +41,13 @@ GROUP BY trigger.agent, slot
 SENDER = (
     f"CASE WHEN starts_with(topic, '{ALARM}:') OR starts_with(topic, '{INCIDENT}:') THEN '{WAKEFUL}' ELSE sender END"
 )
+# Without digests: one that is written after 18:00 lies in the next span, and would be the news of the next digest.
 SPOKEN = f"""
 SELECT {SENDER} AS agent, {SLOT % "created_at"} AS slot, count(*)
 FROM (
   SELECT sender, topic, created_at FROM runs_notification
   WHERE created_at >= to_timestamp(%(start)s::float8) AND created_at < to_timestamp(%(end)s::float8)
+    AND NOT starts_with(topic, 'overnight:')
   ORDER BY created_at DESC LIMIT %(most)s::int) newest
 GROUP BY agent, slot
 """  # noqa: S608  (our own parts)

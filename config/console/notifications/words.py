@@ -9,7 +9,9 @@ from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 
 from config.console.parts.links import link, page
+from config.links import overnight_page
 from runs.models import Notification
+from triggers.overnight.digest import TOPIC as OVERNIGHT
 
 COLOURS = {
     "sent": "success",
@@ -26,6 +28,7 @@ PAGES = {
     "run": ("runs_run", "its run"),
     "alarm": ("runs_alarm", "the alarm"),
     "approval": ("runs_approval", "the approval"),
+    "incident": ("runs_incident", "the incident"),
 }
 SHOWN = 200  # characters of a text in a table
 
@@ -49,6 +52,8 @@ def leads_to(notification: Notification) -> SafeString | str:
     if kind in PAGES and pk:
         noun, words = PAGES[kind]
         return link(page(noun, pk), words)
+    if kind == OVERNIGHT:
+        return link(overnight_page(pk), "what ran overnight")
     if notification.link.startswith(("https://", "http://")):
         return format_html('<a class="text-link" href="{}" rel="noreferrer">{}</a>', notification.link, "its link")
     return ""

@@ -51,3 +51,9 @@ def test_invalid_input_is_400_and_named(query: dict[str, str], field: str) -> No
 def test_it_takes_permission_to_view_runs() -> None:
     assert Api(["runs.view_run"], name="may").get("overnight/").status == 200
     assert Api(["triggers.view_event"], name="may-not").get("overnight/").status == 403
+
+
+def test_a_span_before_all_ids_is_empty() -> None:
+    answer = Api().get("overnight/", to="1960-01-01T09:00")
+
+    assert (answer.status, answer.body["agents"]) == (200, [])

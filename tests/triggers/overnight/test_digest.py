@@ -1,6 +1,6 @@
 """The morning digest: once a day, for people who get it, if there is something to tell."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from threading import Barrier, Thread
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -129,3 +129,16 @@ def test_two_workers_write_it_once() -> None:
         worker.join()
 
     assert len(told()) == 1
+
+
+def test_a_digest_of_the_evening_is_no_news_for_the_next(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    settings.WAKEFUL_DIGEST_HOUR = 20
+    evening = MORNING.replace(hour=19)  # 20:00 in Vienna
+    make_recipient()
+    spoken()
+    at(monkeypatch, evening)
+    assert tell()
+    Notification.objects.filter(topic__startswith="overnight:").update(created_at=evening)
+
+    at(monkeypatch, evening + timedelta(days=1))
+    assert not tell()

@@ -143,3 +143,15 @@ def test_the_inbox_is_read_page_by_page(admin: Client, monkeypatch: pytest.Monke
 
     assert re.findall(r"number (\d)", first) == ["0", "1"]
     assert re.findall(r"number (\d)", second) == ["2"]
+
+
+def test_messages_of_incidents_and_digests_lead_to_their_pages(admin: Client) -> None:
+    make_recipient("ada", "inbox:ada")
+    notify("It fails", link="incident:7")
+    notify("The night", link="overnight:2026-11-23T06:00:00+00:00")
+    delivered()
+
+    page = shown(admin)
+
+    assert "/admin/runs/incident/7/change/" in page
+    assert "/admin/overnight/?to=2026-11-23T06%3A00%3A00%2B00%3A00" in page
