@@ -23,6 +23,7 @@ TEXT_LENGTH = 4_000
 MOST_NOTES = 1_000  # of an agent
 MOST_FOUND = 50
 MOST_WORDS = 20  # of a search
+WORD_LENGTH = 200  # characters of a word that are sought
 WORD = re.compile(r"[^\W_]+")
 
 
@@ -174,7 +175,8 @@ def searched(rows: Any, text: str) -> Any:
     words = list(dict.fromkeys(WORD.findall(text.lower())))[:MOST_WORDS]
     if not words:
         return rows.order_by("-updated_at", "-id")
-    query = SearchQuery(" | ".join(f"{word}:*" for word in words), search_type="raw", config="simple")
+    # PostgreSQL refuses a word of more than 2,046 bytes.
+    query = SearchQuery(" | ".join(f"{word[:WORD_LENGTH]}:*" for word in words), search_type="raw", config="simple")
     found = rows.filter(words=query).annotate(rank=SearchRank(F("words"), query))
     return found.order_by("-rank", "-updated_at", "-id")
 

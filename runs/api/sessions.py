@@ -57,7 +57,7 @@ class SessionResource(Resource):
     pagination_class = ByName
     queryset = Session.objects.order_by("name")
     lookup_field = "name"
-    lookup_value_regex = "[^/]+"
+    lookup_value_regex = "[A-Za-z0-9._:@-]+"
 
     def get_queryset(self) -> QuerySet[Session]:
         given = Q(turns__messages__isnull=False)

@@ -63,6 +63,25 @@ def test_the_rule_and_the_summary_of_a_session_are_edited() -> None:
             edit_session(session.pk, summary="", **{**RULE, **wrong}, by="ann")
 
 
+def test_an_edit_of_the_rule_leaves_an_untrusted_summary_untrusted() -> None:
+    session = make_session(1)
+    Session.objects.update(summary=" about\ndisks\n", is_summary_tainted=True)
+
+    edited = edit_session(session.pk, summary="about\r\ndisks", **RULE, by="ann")  # as a browser sends it
+
+    assert (edited.summary, edited.is_summary_tainted, edited.most_turns) == (" about\ndisks\n", True, 5)
+
+
+def test_odd_names_and_words_are_refused_or_not_found() -> None:
+    api = Api()
+
+    assert api.client.get("/api/v1/sessions/a%00b/").status_code == 404
+    assert api.client.post("/api/v1/sessions/a%00b/clear/").status_code == 404
+    assert api.get("memory/", search="a" * 3000).body["results"] == []
+    assert api.get("memory/", search="ü½²\x00" * 99).status == 400
+    assert api.get("memory/99999999999999999999/").status == 404
+
+
 def test_a_turn_is_removed_once() -> None:
     session = make_session(1)
 
