@@ -25,6 +25,11 @@ WHERE topic IN ('event', 'wakeup') AND said.run = ANY(%s::text[])
 ERASE_KEYS = """
 UPDATE {table} SET key = split_part(key, ':', 1) || ':(erased)#' || position WHERE run_id = ANY(%s::uuid[]) AND is_keyed
 """
+# The name of these has the key of a note.
+ERASE_NOTE_KEYS = """
+UPDATE runs_step SET key = substring(key FROM '^(?:put |delete )?note ') || '(erased)#' || position
+WHERE run_id = ANY(%s::uuid[]) AND NOT is_keyed AND key ~ '^(put |delete )?note '
+"""
 # Entries of earlier versions have these; new ones have positions. A digest would reveal one of few possible values.
 ERASE_AUDIT = """
 UPDATE runs_auditentry SET detail = detail - '{step,name,digest}'::text[]
@@ -33,16 +38,25 @@ WHERE kind = %(kind)s AND object_id = ANY(%(ids)s::text[]) AND detail ?| '{step,
 # What a run has said to a session was given to each turn behind it. The summary goes if it includes such a turn.
 ERASE_TURNS = """
 WITH erased AS (
-  SELECT session_id, min(number) AS first, bool_or(is_summarised) AS is_summarised
-  FROM agents_sessionturn WHERE run_id = ANY(%(ids)s::uuid[]) GROUP BY session_id
+  SELECT session_id, min(number) AS first FROM agents_sessionturn WHERE run_id = ANY(%(ids)s::uuid[]) GROUP BY session_id
 ), gone AS (
   DELETE FROM agents_sessionturn turn USING erased WHERE turn.session_id = erased.session_id AND turn.number >= erased.first
+  RETURNING turn.session_id, turn.is_summarised
+), changed AS (
+  SELECT session_id, bool_or(is_summarised) AS is_summarised FROM gone GROUP BY session_id
 )
-UPDATE agents_session SET summary = '', is_summary_tainted = false, revision = revision + 1
-FROM erased WHERE id = erased.session_id AND erased.is_summarised
+UPDATE agents_session SET revision = revision + 1,
+  summary = CASE WHEN changed.is_summarised THEN '' ELSE summary END,
+  is_summary_tainted = is_summary_tainted AND NOT changed.is_summarised
+FROM changed WHERE id = changed.session_id
+"""
+# First, as every other writer of turns; the next statement sees what those have committed.
+LOCK_SESSIONS = """
+SELECT id FROM agents_session
+WHERE id IN (SELECT session_id FROM agents_sessionturn WHERE run_id = ANY(%(ids)s::uuid[])) ORDER BY id FOR NO KEY UPDATE
 """
 ERASE_NOTES = "DELETE FROM agents_memorynote WHERE run_id = ANY(%(ids)s::uuid[])"
-KEYS = [ERASE_KEYS.format(table=table) for table in ("runs_step", "runs_wait")]
+KEYS = [*(ERASE_KEYS.format(table=table) for table in ("runs_step", "runs_wait")), ERASE_NOTE_KEYS]
 
 
 def holders(event_ids: Sequence[UUID]) -> dict[UUID, set[UUID]]:
@@ -68,6 +82,8 @@ def erase_runs(run_ids: Sequence[UUID]) -> int:
     ids = list(finished.values_list("id", flat=True))
     for statement in KEYS:
         execute(statement, [ids])
+    Wait.objects.filter(run__id__among=ids, kind=Wait.Kind.SESSION).update(asked=None)  # the name may be personal data
+    fetch(LOCK_SESSIONS, {"ids": ids})
     for statement in (ERASE_TURNS, ERASE_NOTES):
         execute(statement, {"ids": ids})
     approvals = Approval.objects.filter(wait__run__id__among=ids).values_list("id", flat=True)

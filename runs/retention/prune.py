@@ -41,6 +41,12 @@ AND NOT EXISTS (SELECT FROM runs_run run WHERE run.worker_id = runs_worker.id AN
 INCIDENT_IS_OLD = "last_at < (SELECT clock_timestamp()) - %(keep)s::interval"
 SAYS_ERROR = f"{INCIDENT_IS_OLD} AND error <> ''"
 TURN_IS_OLD = "at < clock_timestamp() - %(keep)s::interval"
+# Of a turn in a summary that is in use, the row stays as long as its run does: by it an erasure finds the summary.
+SAYS_NO_MORE = f"""
+{TURN_IS_OLD} AND NOT (is_summarised AND EXISTS (
+  SELECT FROM agents_session session
+  WHERE session.id = session_id AND session.summary <> '' AND session.used_at >= clock_timestamp() - %(keep)s::interval))
+"""
 # Its summary goes with it.
 SESSION_IS_OLD = """
 used_at < clock_timestamp() - %(keep)s::interval
@@ -64,7 +70,8 @@ def steps() -> list[Step]:
         oldest("notifications", "runs_notification", at="created_at", keep=runs),
         incident_payloads(payloads),
         few("incidents", "runs_incident", key="id", which=INCIDENT_IS_OLD, keep=runs),
-        few("session turns", "agents_sessionturn", key="id", which=TURN_IS_OLD, keep=payloads),
+        few("session turns", "agents_sessionturn", key="id", which=SAYS_NO_MORE, keep=payloads),
+        few("summarised turns", "agents_sessionturn", key="id", which=TURN_IS_OLD, keep=runs),
         few("agent sessions", "agents_session", key="id", which=SESSION_IS_OLD, keep=payloads),
         few("budget windows", "runs_budgetwindow", key="id", which=WINDOW_IS_OLD, keep=runs),
         few("workers", "runs_worker", key="id", which=LONG_STOPPED, keep=runs),

@@ -8,9 +8,10 @@ import pytest
 
 from agents.models import MemoryNote, Session, SessionTurn
 from config.retention import prune
+from runs.models import Step, Wait
 from runs.retention.erasure import erase_runs
 from runs.states import RunStatus
-from tests.support.journals import make_wait
+from tests.support.journals import make_step, make_wait
 from tests.support.old_rows import ago
 from tests.support.runs import make_run
 
@@ -75,3 +76,41 @@ def test_an_erasure_takes_a_summary_that_includes_a_turn_of_the_run() -> None:
 
     assert left() == {"ops": []}
     assert Session.objects.get().summary == ""
+
+
+def test_an_erasure_takes_a_summary_that_includes_a_turn_behind_one_of_the_run() -> None:
+    run = make_run(status=RunStatus.SUCCEEDED)
+    session = make_session("ops", used=0, turns={3: 0})
+    make_turn(session, 1, run.id, messages=None)  # dropped, but the second was given it
+    make_turn(session, 2, uuid4(), messages=None, is_summarised=True)
+
+    erase_runs([run.id])
+
+    assert left() == {"ops": []}
+    assert (Session.objects.get().summary, Session.objects.get().revision) == ("", 1)
+
+
+def test_the_row_of_a_summarised_turn_stays_while_the_summary_is_used(settings: Any) -> None:
+    settings.WAKEFUL_KEEP_PAYLOADS, settings.WAKEFUL_KEEP_RUNS = timedelta(days=30), timedelta(days=90)
+    session = make_session("used", used=1, turns={3: 40})
+    make_turn(session, 1, uuid4(), messages=None, is_summarised=True, at=ago(days=91))
+    make_turn(session, 2, uuid4(), messages=None, is_summarised=True, at=ago(days=40))
+    old = make_session("old", used=40, turns={})
+    make_turn(old, 1, uuid4(), messages=None, is_summarised=True, at=ago(days=40))
+
+    prune()
+
+    assert left() == {"used": [2]}
+
+
+def test_an_erasure_takes_the_keys_of_notes_and_the_names_of_sessions_from_journals() -> None:
+    run = make_run(status=RunStatus.SUCCEEDED)
+    for position, key in enumerate(("note ada@home#1", "put note ada@home:1#1", "delete note ada#1", "denote ada")):
+        make_step(run, key, position=position)
+    make_wait(run, "session", status="done", asked={"session": "ada", "reason": "ada"})
+
+    erase_runs([run.id])
+
+    keys = ["note (erased)#0", "put note (erased)#1", "delete note (erased)#2", "denote ada"]
+    assert list(Step.objects.filter(run=run).order_by("position").values_list("key", flat=True)) == keys
+    assert Wait.objects.get(run=run).asked is None
