@@ -23,7 +23,7 @@ from pydantic_ai.settings import ModelSettings
 from agents.exceptions import Permanent
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread
 from agents.journal.engine import Journal
-from agents.journal.protocol import Answer, Effect, Place
+from agents.journal.protocol import Answer, Effect, Place, fitting
 from agents.llm import secrets
 from agents.llm.approvals import Approver
 from agents.llm.durability import Durability, StepBackend
@@ -170,7 +170,7 @@ class LlmCall:
         writer: Agent[None, str] = Agent(
             self._agent.model, name="summary", instructions=SUMMARISE, defer_model_check=True
         )
-        call = LlmCall(self._steps, self._context, writer, key=place)
+        call = LlmCall(self._steps, self._context, writer, key=fitting(place, beside="llm summary:request 99"))
         prompt = "Summarise this conversation." if is_tainted else f"Summarise this conversation.\n\n{text}"
         return str((await call.run(prompt, text if is_tainted else None, None, {})).output)
 

@@ -1,8 +1,10 @@
 """A call of run.llm as a turn in a named session. It holds the session from its look at the history until its own turn is
 committed, in one transaction with the journal's entry; so a replay neither repeats nor loses a turn."""
 
+from asyncio import CancelledError
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from secrets import token_hex
 from typing import Any
@@ -12,7 +14,7 @@ import structlog
 from pydantic_ai.exceptions import AgentRunError
 from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart
 
-from agents.exceptions import StepFailed
+from agents.exceptions import Permanent, StepFailed
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread
 from agents.journal.protocol import Place, StepRequest
 from agents.llm.untrusted import fenced
@@ -45,19 +47,18 @@ class Turn:
 
     @asynccontextmanager
     async def given_up_by_failure(self) -> AsyncIterator[None]:
-        """Encloses the call: if it fails, its turn is not recorded, and another run may take the next one."""
+        """Encloses the call: if it fails, or its caller gives it up, its turn is not recorded, and another run may take the next
+        one."""
         try:
             yield
-        except Exception:
-            if self._holds:
-                await in_main_thread(self._journal.let_go)
+        except (Exception, CancelledError):
+            await in_main_thread(self._give_up)
             raise
 
     async def begin(self, summarise: Summarise) -> list[ModelMessage]:
         """Hold the session, and return its history, which has the size that the session allows."""
         if not self._is_recorded:
-            await in_main_thread(self._journal.hold, self._session, self._call)
-            self._holds = True
+            await in_main_thread(self._hold)
             await self._shorten(summarise)
         _, newest = await in_main_thread(
             self._journal.named_value, Place(name=self._call, key="history"), partial(history.newest, self._session)
@@ -65,6 +66,8 @@ class Turn:
         if newest["is_tainted"]:
             self._taint()
         given = await in_main_thread(history.read, self._session, newest["through"])
+        if given.is_tainted:  # since the entry: another run took a turn, and this one was requeued
+            self._taint()
         return [*_summary(given.summary, given.is_summary_tainted), *given.messages]
 
     async def record(self, messages: Sequence[ModelMessage], is_tainted: Callable[[], bool]) -> None:
@@ -81,6 +84,16 @@ class Turn:
 
         await self._step(TURN, act)
 
+    def _hold(self) -> None:
+        self._journal.hold(self._session, self._call)
+        self._holds = True
+
+    def _give_up(self) -> None:
+        """In the main thread, behind a hold whose caller did not wait for it."""
+        if self._holds and not self._journal.end:  # interrupted, the run goes on with its turn
+            self._holds = False
+            self._journal.let_go()
+
     @property
     def _is_recorded(self) -> bool:
         known = self._journal.store.steps.get(f"{self._call}:{TURN}")
@@ -90,6 +103,11 @@ class Turn:
         going = await in_main_thread(history.surplus_of, self._session)
         if going is None or not self._journal.store.keeps_turns:
             return
+        # The summary that the journal may have is of the surplus that was there first.
+        _, first = await in_main_thread(self._journal.named_value, Place(name=self._call, key="surplus"), going.dump)
+        if first["revision"] != going.revision:
+            return
+        going = replace(going, through=first["through"], is_tainted=first["is_tainted"] or going.is_tainted)
         summary = await self._summary_of(going, summarise)
         await self._step("shorten", partial(history.take_out, self._session, going, summary))
 
@@ -98,8 +116,9 @@ class Turn:
             return None
         try:
             return await summarise(going.text, going.is_tainted)
-        except (StepFailed, AgentRunError) as error:
-            # The session must not stand still because a model refuses to summarise it: what is too much is dropped.
+        except (StepFailed, AgentRunError, Permanent) as error:
+            # The session must not stand still because a model refuses to summarise it, or a budget never has room for that: what
+            # is too much is dropped.
             log.warning("session.not_summarised", session=self._session, error=str(error)[:500])
             return None
 

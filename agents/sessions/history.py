@@ -23,16 +23,21 @@ class History:
     summary: str
     is_summary_tainted: bool
     messages: "Sequence[ModelMessage]"
+    is_tainted: bool  # whether a run that reads it is tainted
 
 
 @dataclass(frozen=True, kw_only=True)
 class Surplus:
     """The turns up to number `through` are too many. `text` is what a model is to summarise: the summary so far and those
-    turns; None where they are dropped."""
+    turns; None where they are dropped. `revision` is the session's."""
 
     through: int
     text: str | None
     is_tainted: bool
+    revision: int
+
+    def dump(self) -> dict[str, Any]:
+        return {"through": self.through, "is_tainted": self.is_tainted, "revision": self.revision}
 
 
 def newest(session: str) -> dict[str, Any]:
@@ -49,12 +54,14 @@ def read(session: str, through: int) -> History:
     """The summary, and the turns up to this number."""
     known = Session.objects.filter(name=session).first()
     if known is None:
-        return History(summary="", is_summary_tainted=False, messages=[])
-    turns = known.turns.filter(messages__isnull=False, number__lte=through).values_list("messages", flat=True)
+        return History(summary="", is_summary_tainted=False, messages=[], is_tainted=False)
+    given = known.turns.filter(messages__isnull=False, number__lte=through)
+    turns = list(given.values_list("messages", "is_tainted"))
     return History(
         summary=known.summary,
         is_summary_tainted=known.is_summary_tainted,
-        messages=[message for stored in turns for message in loaded(stored or ())],
+        messages=[message for stored, _ in turns for message in loaded(stored or ())],
+        is_tainted=(bool(known.summary) and known.is_summary_tainted) or any(is_tainted for _, is_tainted in turns),
     )
 
 
@@ -70,7 +77,7 @@ def surplus_of(session: str) -> Surplus | None:
     if not count:
         return None
     if known.overflow == Session.Overflow.DROP:
-        return Surplus(through=turns[count - 1][0], text=None, is_tainted=False)
+        return Surplus(through=turns[count - 1][0], text=None, is_tainted=False, revision=known.revision)
     count = surplus(sizes, known.most_turns // 2 or 1, known.most_characters // 2)
     going = known.turns.filter(messages__isnull=False, number__lte=turns[count - 1][0])
     before = [f"Summary so far: {known.summary}"] if known.summary else []
@@ -79,12 +86,16 @@ def surplus_of(session: str) -> Surplus | None:
         through=turns[count - 1][0],
         text=text[: known.most_characters],
         is_tainted=(bool(before) and known.is_summary_tainted) or any(turn.is_tainted for turn in going),
+        revision=known.revision,
     )
 
 
 def take_out(session: str, going: Surplus, summary: str | None) -> None:
-    """Take the surplus out of what runs are given; with a summary, that is what is left of it."""
+    """Take the surplus out of what runs are given; with a summary, that is what is left of it. An edit or an erasure that came
+    since then stands: the next turn looks again."""
     known = _locked(session)
+    if known.revision != going.revision:
+        return
     turns = known.turns.filter(messages__isnull=False, number__lte=going.through)
     turns.update(messages=None, characters=0, is_summarised=summary is not None)
     if summary is not None:

@@ -9,6 +9,8 @@ from pydantic_ai.messages import ModelRequest, UserPromptPart
 
 from agents import AgentRun, AsyncAgentRun, Permanent
 from agents.agent import Agent
+from agents.journal.budget import Limits, Refusal
+from agents.journal.memory import MemoryStore
 from agents.models import Session, SessionTurn
 from agents.sessions.messages import loaded, said_in
 from agents.sessions.size import surplus
@@ -267,6 +269,32 @@ def test_turns_that_cannot_be_summarised_are_dropped(listener: Listener) -> None
     assert done.result == ["re: three"]
     assert listener.heard[-1] == ["> two", "re: two", "> three"]
     assert Session.objects.get().summary == ""
+
+
+def test_turns_are_dropped_that_no_budget_lets_a_model_summarise(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_session(most_turns=1, overflow="summarise")
+    say(listener.agent(), "one", "two")
+
+    def reserve(store: MemoryStore, key: str, cost: Any) -> Refusal | None:
+        return Refusal(budget="b", reason="too much for a run", is_final=True) if "summary" in key else None
+
+    monkeypatch.setattr(MemoryStore, "limits", lambda store: Limits(measures=frozenset({"requests"})))
+    monkeypatch.setattr(MemoryStore, "reserve", reserve)
+    done = say(listener.agent(), "three")
+
+    assert done.result == ["re: three"]
+    assert listener.heard[-1] == ["> two", "re: two", "> three"]
+
+
+def test_a_call_with_a_long_key_has_its_turns_summarised(listener: Listener) -> None:
+    make_session(most_turns=1, overflow="summarise")
+    say(listener.agent(), "one", "two")
+
+    assert say(listener.agent(), "three", key="k" * 175).result == ["re: three"]
+
+    assert Session.objects.get().summary
 
 
 def test_people_read_a_turn(listener: Listener) -> None:
