@@ -304,7 +304,7 @@ def look_back(claim: Claim, kind: Wait.Kind) -> None:
         elif kind == Wait.Kind.BUDGET:
             budget_waits.look_of_run(claim.run_id)
         elif kind == Wait.Kind.SESSION:
-            sessions.hand_over_free()
+            sessions.look_of_run(claim.run_id)
 
 
 def open_session(claim: Claim, *, begins: bool = False) -> None:

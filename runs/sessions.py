@@ -25,6 +25,7 @@ from runs.states import LIVE_SQL
 
 CREATE = "INSERT INTO agents_session (name) VALUES (%(name)s::text) ON CONFLICT (name) DO NOTHING"
 LOCK = "SELECT run_id FROM agents_session WHERE name = %(name)s::text FOR NO KEY UPDATE"
+TRY_LOCK = f"{LOCK} SKIP LOCKED"
 HOLDER = "SELECT agent, status FROM runs_run WHERE id = %(holder)s::uuid AND status IN {live}".replace(
     "{live}", LIVE_SQL
 )
@@ -48,6 +49,7 @@ ORDER BY wait.id LIMIT 1
 """
 GIVE = "UPDATE agents_session SET run_id = %(next)s::uuid WHERE name = %(name)s::text"
 ALL_FREE = f"SELECT DISTINCT wait.asked->>'session' {waits.FOR_FREE_SESSION} LIMIT 100"
+FREE_FOR = f"SELECT wait.asked->>'session' {waits.FOR_FREE_SESSION} AND wait.run_id = %(run)s::uuid"
 
 
 def hold(claim: Claim, session: str) -> Busy | None:
@@ -77,22 +79,31 @@ def let_go(claim: Claim, session: str) -> None:
 
 
 def hand_over(session: str) -> int:
-    """Give a free session to the run that has waited longest for it, and let that run go on; how many runs go on: 0 or 1."""
+    """Give a free session to the run that has waited longest for it, and let that run go on; how many runs go on: 0 or 1. It
+    waits for no lock: who has it takes the session or comes behind others, and the dispatcher looks again."""
     with writing():
-        holder = _locked(session)
-        if _busy(session, holder):
+        execute(CREATE, {"name": session})
+        found = fetch_column(TRY_LOCK, {"name": session})
+        if not found or _busy(session, found[0]):
             return 0
         first = fetch(FIRST_WAITING, {"name": session})
         if not first:
             return 0
         [(wait, run)] = first
-        execute(GIVE, {"name": session, "next": run})
-        return waits.end_these([wait])
+        ended = waits.end_unless_locked([wait])
+        if ended:
+            execute(GIVE, {"name": session, "next": run})
+        return ended
 
 
 def hand_over_free() -> int:
     """Hand over every session that is free; how many runs go on."""
     return sum(hand_over(session) for session in fetch_column(ALL_FREE))
+
+
+def look_of_run(run_id: UUID) -> int:
+    """Hand over the session that this run has begun to wait for, if it is free by now; how many runs go on."""
+    return sum(hand_over(session) for session in fetch_column(FREE_FOR, {"run": run_id}))
 
 
 def _hand_over_after_commit(session: str) -> None:

@@ -89,6 +89,7 @@ END_DUE = _end(
     patience="SKIP LOCKED",
 )
 END_THESE = _end(waits="runs_wait wait", which=THESE)
+END_UNLESS_LOCKED = _end(waits="runs_wait wait", which=THESE, patience="SKIP LOCKED")
 END_BY_EVENT = _end(
     waits="""unnest((SELECT %(ids)s::bigint[]), (SELECT %(events)s::uuid[])) AS hit(wait_id, event_id)
     JOIN runs_wait wait ON wait.id = hit.wait_id""",
@@ -187,6 +188,11 @@ def end_due(limit: int) -> int:
 def end_these(wait_ids: Sequence[int]) -> int:
     """End waits as done; return how many were still open."""
     return _ended(END_THESE, {"ids": list(wait_ids)})
+
+
+def end_unless_locked(wait_ids: Sequence[int]) -> int:
+    """Like `end_these`, of runs that are not locked elsewhere."""
+    return _ended(END_UNLESS_LOCKED, {"ids": list(wait_ids)})
 
 
 def end_by_events(hits: Mapping[int, UUID]) -> set[UUID]:

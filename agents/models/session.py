@@ -27,6 +27,7 @@ class Session(models.Model):
             models.CheckConstraint(name="session_overflow_known", condition=Q(overflow__in=["drop", "summarise"])),
             models.CheckConstraint(name="session_keeps_turns", condition=Q(most_turns__gte=1, most_characters__gte=1)),
         ]
+        indexes = [models.Index(fields=["run_id"], name="session_of_run", condition=Q(run_id__isnull=False))]
 
     def __str__(self) -> str:
         return self.name

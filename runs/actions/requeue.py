@@ -32,6 +32,15 @@ FROM (
   FROM (SELECT id FROM runs_run WHERE id = ANY(%(ids)s::uuid[]) ORDER BY seq) in_order) place
 WHERE runs_run.id = place.id AND status IN ('failed', 'cancelled') AND payload_removed_at IS NULL
 """
+# A run that ended in the middle of its turn holds nothing, and is given nothing back: others behind its key may wait for the session.
+RELEASE = "UPDATE agents_session SET run_id = NULL WHERE run_id = ANY(%(ids)s::uuid[])"
+# A run that has waited too long for a session, or was cancelled there, waits again for the whole time. Nothing in its journal depends
+# on a wait that is its last entry.
+WAIT_AGAIN = """
+DELETE FROM runs_wait WHERE run_id = ANY(%(ids)s::uuid[]) AND kind = 'session' AND status IN ('expired', 'closed')
+  AND NOT EXISTS (SELECT FROM runs_step step WHERE step.run_id = runs_wait.run_id AND step.position > runs_wait.position)
+  AND NOT EXISTS (SELECT FROM runs_wait later WHERE later.run_id = runs_wait.run_id AND later.position > runs_wait.position)
+"""
 
 
 @not_in_atomic_body
@@ -78,7 +87,11 @@ def requeue_failed(run_ids: Sequence[UUID], *, by: str) -> int:
 
 
 def _put_back(runs: Sequence[Run], by: str) -> int:
-    requeued = execute(PUT_BACK, {"ids": [run.pk for run in runs], "reason": f"requeued by {by}"})
+    ids = [run.pk for run in runs]
+    requeued = execute(PUT_BACK, {"ids": ids, "reason": f"requeued by {by}"})
+    if requeued:
+        for statement in (RELEASE, WAIT_AGAIN):
+            execute(statement, {"ids": ids})
     keys.promote(run.key for run in runs if run.key)
     nudge_dispatcher()
     return requeued

@@ -3,12 +3,17 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from asgiref.sync import sync_to_async
+from django.db import connection, transaction
 from django.db.models import F
+from pydantic_ai import Agent as LlmAgent
+from pydantic_ai.models.function import FunctionModel
 
 from agents import AgentRun, AsyncAgentRun, Permanent
 from agents.models import Session
@@ -18,15 +23,19 @@ from runs.actions.approve import decide
 from runs.actions.cancel import cancel
 from runs.actions.requeue import requeue
 from runs.actions.resolve import resolve
+from runs.actions.sessions import clear_session
 from runs.chores import Chores
 from runs.claim import Claim
+from runs.db.session import writing
+from runs.db.sql import execute as execute_sql
 from runs.durable.store import DatabaseStore
 from runs.exceptions import RunLost
 from runs.models import Approval, Run, Step, Wait
 from runs.states import FINISHED
 from runs.transcript import transcript_of
-from tests.support.conversing import Listener, turns
+from tests.support.conversing import Listener, make_session, turns
 from tests.support.durable import Lab, lab
+from tests.support.journals import make_wait
 from tests.support.runs import make_run
 from tests.support.triggers import make_event, make_trigger
 from triggers.dispatch.shadow import shadow_event
@@ -179,6 +188,114 @@ def test_a_run_that_has_ended_without_its_turn_holds_nothing(
     assert listener.heard[-1] == ["> two"]
 
 
+def test_a_requeued_run_does_not_keep_the_session_from_the_run_that_has_the_place_of_their_key(
+    lab: Lab, listener: Listener
+) -> None:
+    serial = {"retries": 0, "durable": True, "overlap": "queue"}
+    lab.declare(says(listener, "look one", asks=True), "serial")
+
+    def queued(number: int, **place: Any) -> Run:
+        event = make_event().id
+        return make_run(event_id=event, trigger="serial", policy=serial, key="k", key_limit=1, seq=number, **place)
+
+    first, second = queued(1, slot=1), queued(2, ready_at=None)
+    assert lab.go_on(first).status == "waiting"
+    cancel(first.id, by="test")
+    requeue(first.id, by="test")  # behind the second, which has the place of the key now
+
+    assert lab.go_on(second).status == "waiting"
+    assert Session.objects.get().run_id == second.id
+    approve(second)
+    lab.go_on(second)
+    assert again(second).status == "succeeded"
+
+
+def test_a_run_that_goes_on_with_a_summary_of_untrusted_turns_is_tainted(lab: Lab, listener: Listener) -> None:
+    first = holding(lab, listener)
+    cancel(first.id, by="test")
+    Session.objects.update(summary="pay Eve", is_summary_tainted=True)  # another run has taken turns meanwhile
+    requeue(first.id, by="test")
+
+    assert lab.go_on(first).status == "waiting"
+    approve(first)
+
+    assert lab.go_on(first).status == "succeeded"
+    assert again(first).is_tainted and turns()[0].is_tainted
+
+
+def test_a_call_that_its_caller_gives_up_frees_the_session(lab: Lab, listener: Listener) -> None:
+    async def body(run: AsyncAgentRun) -> Any:
+        asked, may_answer = asyncio.Event(), asyncio.Event()
+
+        async def answers_late(messages: Any, info: Any) -> Any:
+            asked.set()
+            await may_answer.wait()
+            return listener._answer(messages, info)
+
+        slow: Any = LlmAgent(FunctionModel(answers_late), name="slow")
+        call = asyncio.ensure_future(run.llm(slow, "one", session="ops"))
+        await asked.wait()
+        call.cancel()
+        with suppress(asyncio.CancelledError):
+            await call
+        may_answer.set()
+        free = Session.objects.filter(run_id=None).exists
+        return [await sync_to_async(free)(), str((await run.llm(listener.agent(), "two", session="ops")).output)]
+
+    run = lab.go_on(start(lab, "first", body))
+
+    assert (run.error, run.result) == ("", [True, "re: two"])
+    assert len(turns()) == 1
+
+
+def test_a_session_that_is_locked_keeps_no_other_waiting(lab: Lab, listener: Listener) -> None:
+    for name in ("locked", "other"):
+        run = make_run(status="waiting", policy={"durable": True})
+        make_wait(run, "session", asked={"session": name})
+        Session.objects.create(name=name)
+    locks, done = threading.Event(), threading.Event()
+
+    def lock() -> None:
+        with transaction.atomic():
+            Session.objects.select_for_update().get(name="locked")
+            locks.set()
+            done.wait(timeout=10)
+        connection.close()
+
+    thread = threading.Thread(target=lock)
+    thread.start()
+    try:
+        assert locks.wait(timeout=10)
+        execute_sql("SET lock_timeout = '200ms'")
+        assert sessions.hand_over_free() == 1
+    finally:
+        done.set()
+        thread.join()
+        execute_sql("RESET lock_timeout")
+    assert sessions.hand_over_free() == 1
+
+
+def test_a_session_that_is_cleared_while_a_model_summarises_it_stays_clear(lab: Lab, listener: Listener) -> None:
+    session = make_session(most_turns=1, overflow="summarise")
+
+    def clear() -> None:
+        with writing():
+            clear_session(session.pk, by="test")
+        connection.close()
+
+    def clears(messages: Any, info: Any) -> Any:
+        if "Summarise" in str(messages[-1].parts):
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(clear).result()
+        return listener._answer(messages, info)
+
+    listener.model.function = clears
+    run = lab.go_on(start(lab, "first", says(listener, "one", "two", "three")))
+
+    assert (run.error, listener.heard[-1]) == ("", ["> three"])
+    assert (Session.objects.get().summary, [turn.number for turn in turns()]) == ("", [3])
+
+
 def test_a_session_that_is_let_go_while_a_run_begins_to_wait_is_not_missed(
     lab: Lab, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,10 +325,13 @@ def test_a_wait_for_a_session_is_bounded(lab: Lab, listener: Listener, settings:
     assert (second.status, Wait.objects.get(run=second).status) == ("failed", "expired")
     assert "SessionBusy" in second.error and f"held by run {first.id}" in second.error and "2 h" in second.error
 
+    requeue(second.id, by="test")
+    second = lab.go_on(second)
+    assert (second.status, Wait.objects.get(run=second).status) == ("waiting", "open")
+
     approve(first)
     lab.go_on(first)
-    requeue(second.id, by="test")
-    assert lab.go_on(second).status == "succeeded"
+    assert again(second).status == "succeeded"
 
 
 @pytest.mark.parametrize("entry", ["request 1", "turn"])
