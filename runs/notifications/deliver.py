@@ -24,7 +24,7 @@ from django.db import DatabaseError, DataError, IntegrityError, transaction
 from django.db.models import F, Q
 from django.db.models.functions import Coalesce, Least, Now
 
-from runs.db.sql import fetch
+from runs.db.sql import database_now, fetch
 from runs.failpoints import failpoint
 from runs.models import Delivery, Notification, Recipient
 from runs.notifications.breaker import Breakers
@@ -34,7 +34,7 @@ from runs.notifications.lock import lock_planning
 from runs.notifications.message import Item, Message, shortened
 from runs.notifications.plan import plan, take_second_route
 from runs.notifications.recipients import address_of, sync_settings
-from runs.notifications.waiting import call_off
+from runs.notifications.waiting import call_off, put_off
 from runs.ports import ports
 
 log = structlog.get_logger(__name__)
@@ -219,11 +219,15 @@ def _job_of(delivery: Delivery, claim: UUID) -> Job | None:
     if recipient is None:  # removed meanwhile
         _end(delivery.pk, claim, status="suppressed", reason="the recipient was removed")
         return None
-    if not recipient.active:  # made inactive while an attempt was under way, or by the settings
+    if not recipient.active or (_is_silenced(recipient) and not delivery.is_urgent):
+        # Since an attempt that was under way, or by the settings.
         with transaction.atomic():
             lock_planning()
             Delivery.objects.filter(pk=delivery.pk, claim=claim, status="sending").update(status="pending")
-            call_off(recipient, reason="the recipient is inactive")
+            if recipient.active:
+                put_off(recipient)
+            else:
+                call_off(recipient, reason="the recipient is inactive")
         return None
     job = Job(
         id=delivery.pk,
@@ -245,6 +249,10 @@ def _job_of(delivery: Delivery, claim: UUID) -> Job | None:
         record(Result(job=job, outcome=NotNow(why="its address has changed meanwhile")))
         return None
     return replace(job, address=address)
+
+
+def _is_silenced(recipient: Recipient) -> bool:
+    return recipient.silenced_until is not None and recipient.silenced_until > database_now()
 
 
 def message_of(delivery: Delivery) -> Message:

@@ -303,6 +303,22 @@ def test_an_attempt_that_was_under_way_when_its_recipient_became_inactive_is_the
     assert (statuses(), one().reason, len(hook.posted)) == (["suppressed"], "the recipient is inactive", 1)
 
 
+def test_an_attempt_that_was_under_way_when_its_recipient_was_silenced_is_repeated_after_the_silence(
+    hook: HookServer,
+) -> None:
+    hook.manner = "later"
+    recipient = make_recipient(address=hook.url)
+    notify()
+    delivered()
+    until = database_now() + timedelta(hours=1)
+    Recipient.objects.filter(pk=recipient.pk).update(silenced_until=until)
+    make_due()
+
+    delivered()
+
+    assert (statuses(), one().due_at, len(hook.posted)) == (["pending"], until, 1)
+
+
 def test_what_waits_for_the_recipient_of_the_settings_ends_with_the_setting(
     hook: HookServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
