@@ -68,6 +68,7 @@ def reader(make_stack: StackMaker, tmp_path: Path) -> Reader:
     return Reader(make_stack(env={**said, "PYTHONPATH": str(app.parent), "WAKEFUL_DEMO": "1", **CALM}), app)
 
 
+@pytest.mark.chaos
 def test_the_guide_works_from_its_first_command_to_its_last(reader: Reader) -> None:
     stack = reader.stack
 

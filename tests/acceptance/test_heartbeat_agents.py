@@ -110,6 +110,7 @@ def test_a_model_is_asked_once_for_each_gate_that_fires(watch: Watch) -> None:
     watch.verify()
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("point", [*KILLED_BEFORE, "after_gate_commit"])
 def test_a_kill_between_gate_and_run_asks_the_model_once(watch: Watch, point: str) -> None:
     watch.items(f"[script look {point}] Are there failed runs?")
@@ -126,6 +127,7 @@ def test_a_kill_between_gate_and_run_asks_the_model_once(watch: Watch, point: st
     watch.verify()
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("point", [*KILLED_BEFORE, "after_gate_commit"])
 def test_a_kill_around_a_quiet_answer_counts_it_once(watch: Watch, point: str) -> None:
     watch.up("dispatcher")
@@ -167,6 +169,7 @@ def test_an_item_that_always_fails_leaves_the_others_alone(watch: Watch) -> None
     watch.verify()
 
 
+@pytest.mark.chaos
 def test_a_gate_that_hangs_is_killed_and_shown_and_the_next_one_is_asked(watch: Watch) -> None:
     watch.up("dispatcher")
 

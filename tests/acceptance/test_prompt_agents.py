@@ -107,6 +107,7 @@ def back_to(page: Page, stack: Stack) -> None:
     page.goto(f"{stack.url}/admin/agents/promptagent/{agent['id']}/change/")
 
 
+@pytest.mark.chaos
 def test_workers_learn_of_agents_while_they_run_and_a_run_keeps_its_version(make_stack: StackMaker, wire: Wire) -> None:
     """A run of version 1 waits for a person while version 2 is written: it ends as version 1 would, and the next begins with 2."""
     wire.script("first", [Call("final_result", notify=True, text="Fix billing first", items=[])])

@@ -87,6 +87,7 @@ def assert_history_is_whole(stack: Stack, wire: Wire, count: int) -> list[dict[s
     return turns
 
 
+@pytest.mark.chaos
 def test_two_agents_share_a_history_while_their_workers_are_killed(running: Stack, wire: Wire) -> None:
     workers = [running.start("worker", concurrency=3) for _ in range(2)]
     start_runs(running, wire, 4)
