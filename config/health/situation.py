@@ -172,13 +172,14 @@ SELECT json_build_object(
       ORDER BY agent.name), '[]')
     FROM agents_promptagent agent JOIN agents_promptagentversion version
       ON version.agent_id = agent.id AND version.number = agent.newest),
-  'unknown_names', (SELECT coalesce(json_agg(name ORDER BY name), '[]') FROM (
-    SELECT DISTINCT name FROM (
-      SELECT name FROM runs_delivery WHERE recipient_id IS NULL AND status = 'suppressed' AND reason LIKE 'unknown recipient%%'
-        AND created_at > (SELECT clock_timestamp()) - interval '1 day' LIMIT %(counted)s::int) lately
-    WHERE NOT EXISTS (SELECT FROM runs_recipient known WHERE known.name = lately.name)
-      AND NOT EXISTS (SELECT FROM runs_recipientgroup known WHERE known.name = lately.name)
-    ORDER BY name LIMIT %(broken)s::int) names),
+  'unknown_names', (SELECT coalesce(json_agg(name), '[]') FROM (
+    SELECT name FROM (
+      SELECT DISTINCT name FROM (
+        SELECT name FROM runs_delivery WHERE recipient_id IS NULL AND status = 'suppressed' AND reason LIKE 'unknown recipient%%'
+          AND created_at > (SELECT clock_timestamp()) - interval '1 day' LIMIT %(counted)s::int) lately) unknown
+    WHERE NOT EXISTS (SELECT FROM runs_recipient known WHERE known.name = unknown.name)
+      AND NOT EXISTS (SELECT FROM runs_recipientgroup known WHERE known.name = unknown.name)
+    ORDER BY {is_raised("'unknown-recipient:' || unknown.name")} DESC, name LIMIT %(broken)s::int) names),
   'undispatchable', (SELECT coalesce(json_agg(alarm), '[]') FROM (
     SELECT name, text, remedy, extract(epoch FROM clock_timestamp() - began_at)::float8 AS age
     FROM runs_alarm WHERE ended_at IS NULL AND name = ANY(%(dispatch_alarms)s::text[]) ORDER BY name) alarm),

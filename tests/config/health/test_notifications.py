@@ -3,6 +3,8 @@
 import pytest
 from django.contrib.auth import get_user_model
 
+from config.health import problems as problem_texts
+from config.health import situation
 from config.health.alarms import update_alarms
 from config.health.problems import Problem, problems
 from config.health.situation import look
@@ -72,6 +74,20 @@ def test_a_name_that_does_not_exist_is_a_problem_until_it_does() -> None:
 
     Recipient.objects.create(name="opps", address="inbox:x", channel="inbox")
     assert found("unknown-recipient:opps") is None
+
+
+def test_a_further_name_that_does_not_exist_ends_no_alarm_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (situation, problem_texts):
+        monkeypatch.setattr(module, "BROKEN_SHOWN", 1)
+    notify(to=["n"])
+    delivered()
+    update_alarms()
+    notify(to=["a", "b"])
+    delivered()
+    update_alarms()
+
+    raised = Alarm.objects.filter(name__startswith="unknown-recipient:")
+    assert [(one.name, one.ended_at) for one in raised] == [("unknown-recipient:n", None)]
 
 
 def test_metrics_count_deliveries_by_status() -> None:
