@@ -102,7 +102,7 @@ def test_a_dispatcher_that_died_while_planning_plans_nothing_twice(
 
 @pytest.mark.chaos
 def test_two_dispatchers_send_each_message_once(make_stack: StackMaker, hook: HookServer) -> None:
-    stack = make_stack(env={"WAKEFUL_NOTIFY_TO": "inbox:admin"})
+    stack = make_stack()
     stack.query(
         "INSERT INTO runs_recipient (name, address, channel, host, is_from_settings, gets_all, zone, spacing, least_urgency, "
         "repeat_after, second_after, active) VALUES ('ops', %s, 'webhook', 'x', false, true, 'UTC', '0', 'low', '1 day', "
