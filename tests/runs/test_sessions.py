@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 from django.db import connection, transaction
-from django.db.models import F
 from pydantic_ai import Agent as LlmAgent
 from pydantic_ai.models.function import FunctionModel
 
@@ -383,14 +382,15 @@ def test_of_runs_that_come_to_a_new_session_at_once_exactly_one_holds_it(lab: La
     claims = []
     for number in range(4):
         start(lab, f"r{number}", says(listener, "one"))
-        claims.append(lab.claim())
-        Run.objects.filter(status="running").update(pid=F("pid") - 1)
+        claim = lab.claim()
+        assert claim
+        claims.append(claim)
+        Run.objects.filter(pk=claim.run_id).update(pid=number + 1)  # a process has one run at a time
     barrier, held = threading.Barrier(len(claims)), []
 
-    def take(claim: Claim | None) -> None:
-        assert claim
+    def take(claim: Claim) -> None:
         connection.ensure_connection()
-        barrier.wait(timeout=10)
+        barrier.wait(timeout=60)
         if sessions.hold(claim, "ops") is None:
             held.append(claim.run_id)
         connection.close()
