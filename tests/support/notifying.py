@@ -4,8 +4,10 @@ import time
 from datetime import timedelta
 from typing import Any
 
+from django.db.models.functions import Now
+
 from runs.models import Delivery, Notification, Recipient
-from runs.notifications.channels.channel import channel_of
+from runs.notifications.channels.channel import channel_of, channels
 from runs.notifications.deliver import Deliverer
 from tests.support.stack import PATIENCE
 
@@ -32,6 +34,8 @@ def delivered(deliverer: Deliverer | None = None) -> Deliverer:
     while (wait := deliverer.look()) == 0 or deliverer.under_way:
         assert time.monotonic() < give_up_at, f"{deliverer.under_way} under way"
         time.sleep(min(wait, 0.01))
+    late = Delivery.objects.filter(status="pending", attempts=0, due_at__lte=Now(), channel__in=channels())
+    assert not late.exists(), (statuses(), deliverer.breakers)
     return deliverer
 
 

@@ -20,6 +20,7 @@ from runs.notifications.deliver import Deliverer, claim_next, expire, fail, reco
 from runs.notifications.plan import plan
 from tests.support.notifying import delivered, make_due, make_recipient, notify, statuses
 from tests.support.post_office import HookServer, MailServer, taking_hooks, taking_mail, text_of
+from tests.support.stack import PATIENCE
 
 pytestmark = pytest.mark.django_db
 HALF_AN_HOUR = timedelta(minutes=30)
@@ -391,8 +392,10 @@ def test_a_dead_host_does_not_delay_the_others(
     notify("quick")
     plan()
 
+    give_up_at = time.monotonic() + PATIENCE
     while not smtp.letters:
         deliverer.look()
+        assert time.monotonic() < give_up_at, (statuses(), deliverer.under_way, deliverer.breakers)
         time.sleep(0.01)
 
     assert deliverer.under_way <= deliver.THREADS
