@@ -1,4 +1,4 @@
-"""Secrets at rest: encrypted with WAKEFUL_ENCRYPTION_KEYS, of which the first encrypts and all decrypt."""
+"""Secrets at rest: encrypted with WAKEFUL_ENCRYPTION_KEYS: the first key encrypts, all decrypt."""
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings

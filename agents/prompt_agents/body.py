@@ -79,7 +79,7 @@ class Body(Watch):
             run.emit(self.definition.emit, {"agent": self.name, **said, "items": items})
 
     def _decided(self, run: AgentRun, said: dict[str, Any]) -> dict[str, Any] | None:
-        """The text and urgency to send, as a person may have edited them; None: a person denied it, or nobody decided in time."""
+        """The text and urgency to send, as a person may have edited them; None: a person denied it, or the approval expired."""
         if not self.definition.ask_first:
             return said
         doing = [f"emit an event {self.definition.emit}"] if self.definition.emit else []

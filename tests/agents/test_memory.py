@@ -110,7 +110,7 @@ def found(text: str, **given: Any) -> list[str]:
 def test_notes_are_found_by_words_and_their_beginnings_in_key_and_text() -> None:
     put("host/db-1", "The backup of this server runs at 3 in the night")
     put("customer.4711", "Frau Müller wants mail, no calls")
-    put("night-shift", "Night after night there is nobody")
+    put("night-shift", "Night after night the desk is empty")
 
     assert found("DB") == found("backups? backup") == found("serv") == ["host/db-1"]
     assert found("müller") == found("4711") == ["customer.4711"]

@@ -61,7 +61,7 @@ def test_faults_name_the_field() -> None:
     make_recipient()
 
     assert not recipients("change", "ops", "--zone", "Vienna")[2]
-    assert not recipients("change", "nobody", "--zone", "UTC")[2]
+    assert not recipients("change", "unknown", "--zone", "UTC")[2]
     assert Recipient.objects.get().zone == "UTC"
 
 

@@ -149,7 +149,7 @@ def test_without_its_settings_the_model_is_told_so(settings: Any) -> None:
 
 
 def test_a_server_that_is_away_is_told_to_the_model(settings: Any) -> None:
-    settings.WAKEFUL_QUERY_URL = "postgres://nobody:x@127.0.0.1:1/none"
+    settings.WAKEFUL_QUERY_URL = "postgres://unknown:x@127.0.0.1:1/none"
 
     with pytest.raises(ToolFailed, match="does not answer"):
         ask("SELECT 1")

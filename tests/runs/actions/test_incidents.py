@@ -62,7 +62,7 @@ def test_a_second_click_requeues_no_run_that_has_failed_again(worker: Worker) ->
     fail_again(run, worker)
     assert requeue_incident(incident.pk, upto=seen, by="ada").runs == 0
 
-    assert requeue_incident(incident.pk, by="ada").runs == 1  # somebody looked again
+    assert requeue_incident(incident.pk, by="ada").runs == 1  # after a second look at the page
     assert incident.covered.count() == 2
 
 

@@ -103,7 +103,7 @@ def test_a_recipient_is_created_changed_silenced_and_deleted() -> None:
         ({"spacing": "often"}, "spacing"),
         ({"spacing": "9000000d"}, "spacing"),
         ({"digest_hour": 24}, "digest_hour"),
-        ({"second": "nobody"}, "second"),
+        ({"second": "unknown"}, "second"),
         ({"second": "ops"}, "second"),
         ({"silenced_until": "9999-12-31T23:59:59Z"}, "silenced_until"),
         ({"colour": "red"}, "colour"),
@@ -124,7 +124,7 @@ def test_a_group_is_created_changed_and_deleted() -> None:
 
     made = api.post("recipient-groups/", {"name": "office", "members": ["ops", "night"]})
     path = f"recipient-groups/{made.body['id']}/"
-    unknown = api.patch(path, {"members": ["nobody"]})
+    unknown = api.patch(path, {"members": ["unknown"]})
     taken = api.patch(path, {"name": "ops"})
     changed = api.patch(path, {"members": ["ops"]})
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def look(claim_for: Callable[..., Claim]) -> Callable[..., None]:
-    """Run an agent that looks at its two items, of which those named fail."""
+    """Run an agent that looks at its two items; those named fail."""
     create_checklist("greeter", items=[ItemEdit(text="backups"), ItemEdit(text="disk")], by="test")
 
     def look(*failing: str, breaks: bool = False) -> None:

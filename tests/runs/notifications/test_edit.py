@@ -81,7 +81,7 @@ def test_an_address_with_a_secret_needs_a_key_and_one_without_does_not(monkeypat
         ({"spacing": timedelta(days=9_000_000)}, "spacing"),
         ({"silenced_until": datetime.max.replace(tzinfo=UTC)}, "silenced_until"),
         ({"zone": "Europe"}, "zone"),  # a folder
-        ({"address": "inbox:nobody"}, "address"),
+        ({"address": "inbox:unknown"}, "address"),
         ({"address": f"mailto:{'a' * 2000}@example.com"}, "address"),
     ],
 )

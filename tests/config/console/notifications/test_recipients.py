@@ -61,7 +61,7 @@ def test_a_recipient_is_added_with_its_rules(admin: Client) -> None:
     ("field", "value", "fix"),
     [
         ("address", "ops@example.com", "Use mailto:"),
-        ("address", "inbox:nobody", "The console has no user"),
+        ("address", "inbox:unknown", "The console has no user"),
         ("zone", "Vienna", "Enter one such as Europe/Vienna"),
         ("quiet_until", "07:00", "Enter both quiet hours"),
         ("spacing", "often", "is not a duration"),
