@@ -81,7 +81,7 @@ def test_every_endpoint_exists() -> None:
 
     assert len(endpoints) > 10
     for endpoint in endpoints:
-        resolve("/api/v1/" + endpoint.replace("<id>", str(NOBODY)).replace("<slug>", "any"))
+        resolve("/api/v1/" + endpoint.replace("<id>", str(NOBODY)).replace("<slug>", "any").replace("<name>", "any"))
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
