@@ -18,9 +18,10 @@ from agents import registry  # noqa: E402
 from bench.agents import marks  # noqa: E402
 from bench.names import MODEL  # noqa: E402
 from bench.pace import serve  # noqa: E402
-from runs import timers, waits  # noqa: E402
+from runs import waits  # noqa: E402
 from runs.actions.cancel import cancel  # noqa: E402
 from runs.budgets.caps import set_price  # noqa: E402
+from runs.chores import timers  # noqa: E402
 from runs.claim import Claim, claim_next  # noqa: E402
 from runs.db import nudge  # noqa: E402
 from runs.db.sql import execute as execute_sql  # noqa: E402

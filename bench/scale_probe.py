@@ -27,7 +27,7 @@ from django.test import Client  # noqa: E402
 from agents import registry  # noqa: E402
 from bench.load import incoming  # noqa: E402
 from bench.pace import await_word  # noqa: E402
-from runs import timers  # noqa: E402
+from runs.chores import timers  # noqa: E402
 from runs.claim import Claim, claim_along, claim_next  # noqa: E402
 from runs.db.sql import fetch  # noqa: E402
 from runs.executor import execute  # noqa: E402

@@ -11,7 +11,8 @@ from typing import Any
 from bench.load import incoming
 from bench.pace import await_word
 from bench.scale_probe import TIMES, WARM, Probe
-from runs import timers, waits
+from runs import waits
+from runs.chores import timers
 from runs.executor import execute
 from runs.processes import lease
 from triggers.accept import accept

@@ -9,10 +9,10 @@ from config import facts
 from config.health import alarms
 from config.links import absolute
 from config.secrets import secrets_of_environment, secrets_of_settings
-from runs.alarms import TOPIC as ALARM
 from runs.attempt.children import CHILD_FINISHED, children_finished, stop_orphans
 from runs.attempt.effects import EMITTED, PACE, SCHEDULE, WAKEUP
 from runs.incidents.items import LOOKED_AT, items_looked_at
+from runs.notifications.alarms import TOPIC as ALARM
 from runs.notifications.recipients import plain_addresses
 from runs.ports import ports
 from triggers.dispatch import gates

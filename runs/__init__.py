@@ -1,12 +1,13 @@
 """One durable execution, whatever started it. The life of a run, in reading order:
 
-- `states`, `enqueue`, `keys`, `policy`: a run enters the queue, behind its concurrency key
+- `states`, `enqueue`, `keys`: a run enters the queue, behind its concurrency key
 - `claim`: a worker takes the next run; `worker` is its processes, `tasks` Celery's door
 - `executor`, `attempt`, `durable`: the body runs, and its outcome is recorded
 - `transitions`: how a run leaves a state, in one statement each
-- `waits`, `timers`, `outbox`: what runs wait for, what falls due, what leaves; `chores` is the list of it
-- `notifications`: what agents tell people, and what becomes of it; `incidents`: what fails, told once
+- `waits`, `outbox`: what runs wait for, what leaves; `chores` does what falls due
+- `budgets`: what runs may cost; `notifications`: what agents tell people, and what becomes of it
+- `incidents`: what fails, told once
 - `processes`, `queues`, `network`: which processes are alive, doorbells, the broker
 - `actions`, `api`, `shadow`, `retention`: what operators do to runs
-- `ports`: what runs need from the rooms above; `db`, `models`: what all stands on; `encryption`: secrets at rest
+- `ports`: what runs need from the rooms above; `db`, `models`: what all stands on
 """

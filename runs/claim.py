@@ -19,8 +19,8 @@ from runs.db.patience import is_locked
 from runs.db.ready import IS_PAUSED, IS_STOPPED
 from runs.db.sql import array, execute, fetch, fetch_as
 from runs.exceptions import CannotClaim
+from runs.models.policy import Policy
 from runs.models.run import NIL
-from runs.policy import Policy
 from runs.processes.alive import TAKES_RUNS
 from runs.states import RunStatus
 from runs.transitions.leave import take_away

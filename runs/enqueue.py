@@ -13,7 +13,7 @@ from runs import keys
 from runs.db.nudge import nudge_dispatcher
 from runs.db.ready import FLOOR, LAST
 from runs.db.sql import execute, execute_many, fetch_as
-from runs.policy import Policy
+from runs.models.policy import Policy
 
 EVENTS_PER_RUN = 1000  # most events of a run, whose row is rewritten for each
 # The causal chain: the slugs of the triggers (for runs without one, the agents) whose runs led to an event or a run.

@@ -22,7 +22,7 @@ from agents.journal.engine import Journal
 from agents.journal.entries import StepEntry
 from agents.prompt_agents import catalog
 from agents.tool_cap import narrowed
-from runs import sessions, waits
+from runs import waits
 from runs.attempt.clean_session import clean, noticing_changes, reset_settings
 from runs.attempt.deadline import deadline, run_within
 from runs.attempt.effects import rows_of
@@ -34,7 +34,7 @@ from runs.db.away import CONNECTION_ERRORS
 from runs.db.readable import readable
 from runs.db.session import read_only
 from runs.db.sql import fetch
-from runs.durable import recorded
+from runs.durable import recorded, sessions
 from runs.durable.ends import outcome_of_end
 from runs.durable.progress import go_on_if_proved
 from runs.durable.store import DatabaseStore
@@ -45,10 +45,10 @@ from runs.ports import ports
 from runs.processes.alive import alive
 from runs.processes.lease import wakeful_version
 from runs.retention.payloads import remove_conversation
-from runs.spans import attempt_of
 from runs.states import FINISHED, RunStatus
 from runs.transitions.leave import leave
 from runs.transitions.outcome import Outcome, released
+from runs.transitions.spans import attempt_of
 
 log = structlog.get_logger(__name__)
 

@@ -14,11 +14,11 @@ from django.db.models import Max
 
 from config.health.problems import NO_DISPATCHER, problems
 from config.health.situation import BROKEN_SHOWN, Situation, look
-from runs import alarms
 from runs.db.sql import database_now
 from runs.incidents.note import Failed, Succeeded, Thing, note
 from runs.models import Incident, Worker
 from runs.network import outgoing
+from runs.notifications import alarms
 from runs.processes.alive import alive
 from triggers.models import Source
 

@@ -19,10 +19,10 @@ from config.health.probes import broker_answers
 from config.health.problems import NAMED, problems
 from config.health.situation import look
 from config.stack.embedded.binaries import OLDEST_POSTGRES
+from runs.db.encryption import decrypt
 from runs.db.migrated import pending_migrations
 from runs.db.readable import readable
 from runs.db.sql import database_now, fetch
-from runs.encryption import decrypt
 from runs.processes.lease import CLOCKS_APART
 from triggers.models import Secret
 from triggers.schedules.explain.missed import Missed, missed_lately

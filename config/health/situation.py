@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from runs.alarms import is_raised
 from runs.db.sql import fetch
+from runs.notifications.alarms import is_raised
 from runs.outbox import EVERYTHING_IS_PAUSED
 from runs.ports import known_topics, ports
 from runs.processes.alive import IS_ALIVE

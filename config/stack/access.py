@@ -4,9 +4,9 @@ from django.conf import settings
 from django.contrib.auth.models import User
 
 from config.stack import home
-from runs.audit import record
 from runs.management.operator import operator
-from triggers.tokens import ALL, ensure_token
+from runs.models.audit import record
+from triggers.api.tokens import ALL, ensure_token
 
 OPERATOR = "operator"
 

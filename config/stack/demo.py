@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from runs.encryption import decrypt
+from runs.db.encryption import decrypt
 from triggers.models import Secret, Source
 from triggers.sources.secrets import rotate
 

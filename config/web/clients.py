@@ -7,7 +7,7 @@ import structlog
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
-from runs.audit import CLIENT
+from runs.models.audit import CLIENT
 
 
 def address_of(request: HttpRequest) -> str:

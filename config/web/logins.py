@@ -23,8 +23,8 @@ from django.utils.crypto import get_random_string, salted_hmac
 from config.web.clients import address_of, network_of
 from config.web.passwords import KNOWN, LANE, STRANGERS, Busy
 from config.web.sessions import note_password
-from runs.audit import record, record_about
 from runs.db.sql import execute, fetch
+from runs.models.audit import record, record_about
 
 log = structlog.get_logger(__name__)
 

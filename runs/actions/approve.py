@@ -12,11 +12,10 @@ from agents.exceptions import Permanent
 from agents.guards.atomic import not_in_atomic_body
 from agents.guards.storable import storable
 from agents.journal.canonical import digest_of
-from runs import audit
 from runs.actions.arguments import require_fitting
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
-from runs.models import Approval, Run, Wait
+from runs.models import Approval, Run, Wait, audit
 from runs.waits import end_these
 
 Choice = Literal["approve", "edit", "deny"]

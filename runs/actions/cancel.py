@@ -3,10 +3,10 @@ from uuid import UUID
 from django.db import transaction
 
 from agents.guards.atomic import not_in_atomic_body
-from runs import audit, keys
+from runs import keys
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
-from runs.models import Run
+from runs.models import Run, audit
 from runs.states import FINISHED
 from runs.transitions.stop import stop
 

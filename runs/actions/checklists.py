@@ -17,10 +17,10 @@ from agents.exceptions import DeclarationError
 from agents.guards.atomic import not_in_atomic_body
 from agents.guards.storable import storable
 from agents.models import Checklist, ChecklistItem
-from runs.audit import record
 from runs.db.sql import database_now
 from runs.exceptions import IllegalState
 from runs.incidents.items import items_removed
+from runs.models.audit import record
 
 CODE = "code"  # the author of declared items
 MOST_ITEMS = 100

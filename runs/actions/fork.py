@@ -20,15 +20,15 @@ from agents.guards.atomic import not_in_atomic_body
 from agents.ids import run_id as id_of
 from agents.journal.canonical import match_of
 from agents.reserved import SIGNAL
-from runs import audit, keys
+from runs import keys
 from runs.actions.cancel import cancel
 from runs.actions.watch import watch
 from runs.db.sql import execute, fetch
 from runs.enqueue import NewRun, enqueue
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
-from runs.models import NIL, Approval, Notification, Run, Step, Wait
-from runs.policy import Policy
+from runs.models import NIL, Approval, Notification, Run, Step, Wait, audit
+from runs.models.policy import Policy
 from runs.states import FINISHED, RunStatus
 from runs.transitions.lock import lock_run
 from runs.transitions.stop import stop

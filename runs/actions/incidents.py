@@ -9,14 +9,13 @@ from django.db import transaction
 from django.db.models import Max, Q
 
 from agents.guards.atomic import not_in_atomic_body
-from runs import audit
 from runs.actions.requeue import requeue_failed
 from runs.db.sql import database_now, fetch
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
 from runs.incidents.lock import lock
 from runs.incidents.tell import tell
-from runs.models import CoveredRun, Incident
+from runs.models import CoveredRun, Incident, audit
 
 BATCH = 200  # runs of one transaction
 PATIENCE = 20.0  # seconds of one call

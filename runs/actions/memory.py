@@ -8,8 +8,8 @@ from agents.guards.atomic import not_in_atomic_body
 from agents.guards.storable import storable
 from agents.memory import MOST_NOTES, checked_key, checked_text
 from agents.models import MemoryNote
-from runs.audit import record
 from runs.exceptions import IllegalState
+from runs.models.audit import record
 
 
 @not_in_atomic_body

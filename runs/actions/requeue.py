@@ -4,12 +4,12 @@ from uuid import UUID
 from django.db import transaction
 
 from agents.guards.atomic import not_in_atomic_body
-from runs import audit, keys
+from runs import keys
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import execute, fetch_column
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
-from runs.models import ProcessedEvent, Run
+from runs.models import ProcessedEvent, Run, audit
 from runs.states import RunStatus
 from runs.transitions.lock import lock_run
 

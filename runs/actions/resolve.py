@@ -9,10 +9,9 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from agents.guards.atomic import not_in_atomic_body
-from runs import audit
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
-from runs.models import Run, Step
+from runs.models import Run, Step, audit
 from runs.states import RunStatus
 from runs.transitions.leave import take_away
 from runs.transitions.lock import lock_run

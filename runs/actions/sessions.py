@@ -11,8 +11,8 @@ from agents.guards.atomic import not_in_atomic_body
 from agents.guards.storable import storable
 from agents.models import Session
 from agents.sessions.limits import MOST_CHARACTERS, MOST_TURNS, SUMMARY_LENGTH
-from runs.audit import record
 from runs.exceptions import IllegalState
+from runs.models.audit import record
 
 Overflow = Literal["drop", "summarise"]
 

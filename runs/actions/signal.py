@@ -3,9 +3,8 @@ from uuid import UUID
 
 from django.db import transaction
 
-from runs import audit
 from runs.exceptions import IllegalState
-from runs.models import Run
+from runs.models import Run, audit
 from runs.ports import ports
 from runs.states import FINISHED
 

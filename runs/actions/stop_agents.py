@@ -14,11 +14,10 @@ from agents import registry
 from agents.exceptions import Permanent
 from agents.guards.atomic import not_in_atomic_body
 from agents.guards.storable import storable
-from runs import audit
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import fetch_as
 from runs.exceptions import IllegalState, UnknownAgent
-from runs.models import AgentStop, Run
+from runs.models import AgentStop, Run, audit
 
 EVERY = AgentStop.EVERY
 

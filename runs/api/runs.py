@@ -30,8 +30,8 @@ from runs.api.runs_json import (
     WaitQuery,
 )
 from runs.api.transcript_json import TranscriptQuery, TranscriptSerializer
+from runs.durable.transcript import transcript_of
 from runs.models import Run
-from runs.transcript import transcript_of
 
 
 class RunResource(ListModelMixin, RetrieveModelMixin, Resource):

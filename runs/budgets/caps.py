@@ -9,11 +9,11 @@ from django.db.models.functions import Now
 
 from agents.budget import RANGE, is_amount
 from agents.guards.atomic import not_in_atomic_body
-from runs.audit import record
 from runs.budgets.wake import look, try_again
 from runs.budgets.windows import cap_of_budget, lock_of_budgets, make
 from runs.exceptions import IllegalState
 from runs.models import Budget, BudgetWindow, ModelPrice, Run
+from runs.models.audit import record
 
 MOST_EXTRA = Decimal(10**13)  # on top of a cap: what the column can hold, less a cap
 

@@ -8,11 +8,11 @@ from django.conf import settings
 from django.db import transaction
 
 from agents import registry
-from runs.audit import record
 from runs.budgets.caps import set_rows_cap
 from runs.budgets.wake import look
 from runs.budgets.windows import lock_of_budgets
 from runs.models import Budget
+from runs.models.audit import record
 
 Place = tuple[str, str, str, str]  # scope, name, period, measure
 

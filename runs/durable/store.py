@@ -13,7 +13,6 @@ from agents.journal.budget import Cost, Limits, Refusal
 from agents.journal.ends import Interrupted, Lost
 from agents.journal.entries import RecordedStep, StepEntry
 from agents.journal.store import Busy, Store
-from runs import sessions
 from runs.attempt.clean_session import reset_settings
 from runs.attempt.deadline import seconds_left, step_deadline
 from runs.attempt.effects import rows_of
@@ -23,7 +22,7 @@ from runs.budgets.reserve import Reservations
 from runs.claim import Claim
 from runs.db.away import CONNECTION_ERRORS
 from runs.db.session import writing
-from runs.durable import progress
+from runs.durable import progress, sessions
 from runs.durable.recorded import RecordedWait
 from runs.exceptions import RunLost
 from runs.failpoints import failpoint

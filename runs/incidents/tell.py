@@ -14,11 +14,11 @@ from django.db import transaction
 from django.db.models import Q
 
 from agents.durations import in_words
-from runs import alarms
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import database_now
 from runs.incidents.lock import lock
 from runs.models import Incident, Notification
+from runs.notifications import alarms
 
 BATCH = 500  # incidents of one look; the next one goes on
 HOUR = timedelta(hours=1)

@@ -14,12 +14,11 @@ from django.db import transaction
 
 from agents.guards.atomic import not_in_atomic_body
 from agents.redaction import know
-from runs import audit
+from runs.db.encryption import encrypt
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import database_now
-from runs.encryption import encrypt
 from runs.exceptions import IllegalState
-from runs.models import Delivery, Notification, Recipient, RecipientGroup
+from runs.models import Delivery, Notification, Recipient, RecipientGroup, audit
 from runs.notifications.channels.channel import channel_of, fault_of
 from runs.notifications.channels.inbox import CHANNEL as INBOX
 from runs.notifications.channels.inbox import PREFIX

@@ -8,8 +8,7 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from agents.guards.atomic import not_in_atomic_body
-from runs import audit
-from runs.models import Delivery, Recipient
+from runs.models import Delivery, Recipient, audit
 from runs.notifications.channels.inbox import CHANNEL, PREFIX
 
 AT_ONCE = 10_000  # messages acknowledged by one click

@@ -17,10 +17,10 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from runs.alarms import topic_of
 from runs.db.sql import database_now, fetch
 from runs.failpoints import failpoint
 from runs.models import Delivery, Notification, Recipient, RecipientGroup
+from runs.notifications.alarms import topic_of
 from runs.notifications.channels.inbox import CHANNEL as INBOX
 from runs.notifications.lock import try_lock
 from runs.notifications.policy import ORDER, History, Hold, Merge, News, Said, Send, Suppress, Verdict, decide

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from agents.redaction import know
-from runs.encryption import decrypt, keys, place_of_key
+from runs.db.encryption import decrypt, keys, place_of_key
 from runs.models import Recipient
 from runs.notifications.channels.channel import channel_of, fault_of
 from runs.notifications.policy import QuietHours, Rules

@@ -7,11 +7,10 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from agents.guards.atomic import not_in_atomic_body
-from runs import audit
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import database_now
 from runs.exceptions import IllegalState
-from runs.models import Delivery
+from runs.models import Delivery, audit
 from runs.notifications.plan import patience
 
 Answer = Literal["arrived", "send_again"]

@@ -3,10 +3,9 @@
 from django.db import transaction
 from django.db.models.functions import Now
 
-from runs import audit
 from runs.db.nudge import nudge_dispatcher
 from runs.exceptions import IllegalState
-from runs.models import Queue
+from runs.models import Queue, audit
 from runs.queues.state import find_queue
 
 EVERY = Queue.EVERY

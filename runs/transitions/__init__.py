@@ -1,6 +1,6 @@
 """Transitions of a run to another status.
 
 `outcome` is the value, `leave` writes it in one statement that does nothing unless its fence holds. `entries` are the journal rows
-of that statement; `lock` locks a run (its key first, as everywhere); `stop` cancels runs;
-`withdraw` deletes one whose gate was quiet.
+of that statement; `lock` locks a run (its key first, as everywhere); `stop` cancels runs; `spans` reports a run that ended to
+OpenTelemetry; `withdraw` deletes one whose gate was quiet.
 """

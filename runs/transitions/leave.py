@@ -23,10 +23,10 @@ from runs.db.sql import execute, fetch
 from runs.exceptions import RunLost
 from runs.failpoints import failpoint
 from runs.models import Run
-from runs.spans import tell_of_end
 from runs.states import FINISHED, RunStatus
 from runs.transitions.entries import ASKED, JOURNALED, WAITED, step_parameters, wait_parameters
 from runs.transitions.outcome import GOES_ON, Leaves, Outbound, Outcome, Ticket
+from runs.transitions.spans import tell_of_end
 
 # Finished runs are reported on a grid of half seconds: one by one, the dispatcher would spend more on the reports than on
 # dispatching (measured: a third of all CPU).

@@ -14,7 +14,7 @@ from runs.models import ModelPrice
 from tests.support.points import Points
 from tests.support.stack import Stack, StackMaker, eventually
 from tests.support.wire import Call, Slow, Turn, Wire, providing
-from triggers.tokens import ensure_token
+from triggers.api.tokens import ensure_token
 
 USERAPPS = Path(__file__).parents[1] / "userapps"
 RUNS = 50

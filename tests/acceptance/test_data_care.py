@@ -6,9 +6,9 @@ import pytest
 from cryptography.fernet import Fernet
 
 from tests.support.stack import SHOP, Answer, Stack, StackMaker, eventually
+from triggers.api.tokens import ALL, ensure_token
 from triggers.models import Source
 from triggers.sources.secrets import add_secret
-from triggers.tokens import ALL, ensure_token
 
 ADA = "ada@example.com"
 SECRET = "a-secret-that-both-sides-know"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.stack import SHOP, Stack, StackMaker, eventually
-from triggers.tokens import ALL, ensure_token
+from triggers.api.tokens import ALL, ensure_token
 
 
 @pytest.fixture(scope="module")

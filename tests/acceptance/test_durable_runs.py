@@ -57,9 +57,9 @@ def deploy(folder: Path, code: str) -> None:
 def make_doors(stack: Stack) -> bytes:
     """A source for webhooks, and a token; the source's secret."""
     with stack.orm():
+        from triggers.api.tokens import ensure_token
         from triggers.models import Source
         from triggers.sources.secrets import rotate
-        from triggers.tokens import ensure_token
 
         ensure_token("test", stack.env["WAKEFUL_API_TOKEN"], ["*"])
         return rotate(Source.objects.create(slug="desk", kind="hmac", settings=SIGNED), by="test").encode()

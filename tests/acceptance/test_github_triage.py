@@ -15,9 +15,9 @@ from standardwebhooks import Webhook
 
 from tests.support.deliveries import recorded
 from tests.support.stack import SHOP, Answer, Stack, StackMaker, eventually
+from triggers.api.tokens import ALL, ensure_token
 from triggers.models import Source
 from triggers.sources.secrets import rotate
-from triggers.tokens import ALL, ensure_token
 
 ENDED = """
 SELECT status, result, error FROM runs_run WHERE event_ids = ARRAY[%s::uuid] AND agent = %s AND finished_at IS NOT NULL

@@ -12,7 +12,7 @@ from agents.models import Session
 from tests.support.points import Points
 from tests.support.stack import Process, Stack, StackMaker, eventually
 from tests.support.wire import Call, Slow, Turn, Wire, providing
-from triggers.tokens import ensure_token
+from triggers.api.tokens import ensure_token
 
 USERAPPS = Path(__file__).parents[1] / "userapps"
 TURNS = "SELECT number, run_id, agent, messages FROM agents_sessionturn ORDER BY number"

@@ -19,7 +19,7 @@ from agents.redaction import know
 from agents.telemetry import Span
 from runs.actions.approve import decide
 from runs.models import Approval, Attempt, Run, Wait
-from runs.spans import attempt_of
+from runs.transitions.spans import attempt_of
 from tests.support.collector import Collector, Told, collecting
 from tests.support.durable import Lab, lab
 from tests.support.llm import Turns

@@ -198,9 +198,9 @@ class Lab:
             from django_celery_beat.models import PeriodicTask
 
             from runs.models import Queue
+            from triggers.api.tokens import ensure_token
             from triggers.models import Source, Trigger
             from triggers.sources.secrets import rotate
-            from triggers.tokens import ensure_token
 
             # A user's schedules would go on firing while it is to be found that nothing is left to do.
             PeriodicTask.objects.update(enabled=False)

@@ -24,7 +24,7 @@ class Courier:
         self.stack: Stack = make_stack(env=env, agents=True)
         self.stack.query("UPDATE triggers_trigger SET policy = policy || '{\"backoff\": 0.2}'")
         with self.stack.orm():
-            from triggers.tokens import ensure_token
+            from triggers.api.tokens import ensure_token
 
             ensure_token("test", self.stack.env["WAKEFUL_API_TOKEN"], ["*"])
         self.points: dict[str, Points] = {}

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.post_office import Manner, ServerProcess
 from tests.support.stack import Stack, StackMaker, eventually
-from triggers.tokens import ensure_token
+from triggers.api.tokens import ensure_token
 
 pytestmark = pytest.mark.chaos
 INSERT = """

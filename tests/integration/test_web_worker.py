@@ -24,7 +24,7 @@ from tests.support.stack import (
     eventually,
     free_port,
 )
-from triggers.tokens import create_token
+from triggers.api.tokens import create_token
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from django.db.models.functions import Now
 from agents import AgentRun
 from config.health.problems import problems
 from config.health.situation import look
-from runs import timers, waits
+from runs import waits
+from runs.chores import timers
 from runs.db.sql import execute, fetch
 from runs.models import Run, Wait
 from runs.ports import ports

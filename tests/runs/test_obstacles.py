@@ -13,7 +13,8 @@ from django.conf import settings
 from django.db import OperationalError, connection, transaction
 from django.db.models.functions import Now
 
-from runs import timers, waits
+from runs import waits
+from runs.chores import timers
 from runs.claim import QUEUE_LOCK, QUEUE_SPACE, claim_next
 from runs.db.listen import set_timeouts
 from runs.db.sql import fetch

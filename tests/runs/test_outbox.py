@@ -11,7 +11,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from runs import outbox, timers
+from runs import outbox
+from runs.chores import timers
 from runs.db.sql import database_now, execute
 from runs.models import OutboxMessage, Queue
 from runs.network import broker

@@ -15,15 +15,16 @@ from uuid_utils.compat import uuid7
 
 from agents import Permanent, Retry
 from agents.ids import run_id
-from runs import keys, timers
+from runs import keys
 from runs.actions.cancel import cancel
 from runs.actions.requeue import requeue
 from runs.attempt.failure import outcome_of
+from runs.chores import timers
 from runs.claim import Claim, claim_next
 from runs.enqueue import NewRun
 from runs.exceptions import IllegalState, RunLost
 from runs.models import NIL, Attempt, OutboxMessage, ProcessedEvent, Run, Worker
-from runs.policy import Policy
+from runs.models.policy import Policy
 from runs.processes.rescue import lost
 from runs.states import FINISHED, LIVE, TRANSITIONS, RunStatus
 from runs.transitions.leave import leave

@@ -18,14 +18,15 @@ from django.utils import timezone
 from uuid_utils.compat import uuid7
 
 from agents.ids import run_id
-from runs import keys, timers
+from runs import keys
 from runs.actions.requeue import requeue
+from runs.chores import timers
 from runs.claim import CLAIM_FIRST, _parameters, claim_along, claim_next
 from runs.db import ready
 from runs.db.sql import Parameters, execute, fetch
 from runs.enqueue import NewRun, enqueue
 from runs.models import NIL, Run, Worker
-from runs.policy import Policy
+from runs.models.policy import Policy
 from runs.queues import doorbell
 from runs.queues.state import all_queues
 from runs.states import RunStatus

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.test import Client
 
-from triggers.tokens import ALL, create_token
+from triggers.api.tokens import ALL, create_token
 
 
 class Api:

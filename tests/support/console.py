@@ -30,12 +30,12 @@ from tests.support.journals import make_approval, make_step
 from tests.support.prompt_agents import make_prompt_agent
 from tests.support.runs import make_run
 from tests.support.triggers import make_event, make_trigger
+from triggers.api.tokens import create_token
 from triggers.models import ApiToken, Schedule, Source, Trigger
 from triggers.schedules.backfill.start import start_backfill
 from triggers.schedules.calendars import create_calendar
 from triggers.schedules.edit import create_schedule
 from triggers.schedules.rules.crontab import Cron
-from triggers.tokens import create_token
 
 
 def list_of(noun: str) -> str:

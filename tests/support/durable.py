@@ -11,9 +11,11 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from agents import Agent, registry
-from runs import outbox, sessions, timers, waits
+from runs import outbox, waits
+from runs.chores import timers
 from runs.claim import Claim, claim_next
 from runs.db.sql import execute as execute_sql
+from runs.durable import sessions
 from runs.executor import execute
 from runs.models import Run, Wait, Worker
 from tests.support.runs import make_run

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.test import Client
 
-from runs.encryption import encrypt
+from runs.db.encryption import encrypt
 from triggers.models import Secret, Source
 
 SECRET = "a shared secret"

@@ -12,9 +12,9 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
+from triggers.api.tokens import ALL, hash_of_token
 from triggers.models import ApiToken
 from triggers.sources.http.answers import on_live_connection
-from triggers.tokens import ALL, hash_of_token
 
 if TYPE_CHECKING:
     from rest_framework.views import APIView  # it imports this module, through the default classes in the settings

@@ -8,7 +8,7 @@ from django.db import transaction
 from agents import registry
 from agents.guards.atomic import not_in_atomic_body
 from agents.prompt_agents import catalog
-from runs.audit import record
+from runs.models.audit import record
 from triggers.declarations.sync import COLUMNS, declared_schedule
 from triggers.dispatch.expressions import ExpressionError, compile_expression
 from triggers.dispatch.trigger_policy import check_policy

@@ -16,8 +16,8 @@ from agents.exceptions import DeclarationError
 from agents.guards.atomic import not_in_atomic_body
 from agents.models import PromptAgent
 from agents.tool_cap import narrowed
-from runs.audit import record_about
 from runs.db.sql import fetch
+from runs.models.audit import record_about
 from triggers.declarations.wanted import Wanted, wanted_triggers
 from triggers.exceptions import RuleError
 from triggers.models import Schedule, Trigger

@@ -5,7 +5,7 @@ from datetime import timedelta
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
-from runs.alarms import is_raised
+from runs.notifications.alarms import is_raised
 from triggers.models import Decision, Trigger
 
 LATELY = timedelta(days=1)

@@ -23,8 +23,8 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from django.db import Error as DjangoDatabaseError
 from psycopg.errors import LockNotAvailable
 
-from runs import alarms
 from runs.models import Alarm
+from runs.notifications import alarms
 from triggers.dispatch import batch as dispatch
 from triggers.dispatch import close_windows, windows
 from triggers.dispatch.batch import MOST, Batch

@@ -6,8 +6,8 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from agents.guards.atomic import not_in_atomic_body
-from runs.audit import record
 from runs.exceptions import IllegalState
+from runs.models.audit import record
 from triggers.dispatch import offers
 from triggers.models import Trigger
 

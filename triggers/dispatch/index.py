@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
-from runs.policy import Policy
+from runs.models.policy import Policy
 from triggers.dispatch.expressions import Equality, Expression, ExpressionError, compiled
 from triggers.dispatch.flow_control import Intake
 

@@ -17,8 +17,8 @@ from django.conf import settings
 from django.db import Error as DjangoDatabaseError
 from django.db import connection
 
-from runs import timers
-from runs.chores import Chores
+from runs.chores import timers
+from runs.chores.chores import Chores
 from runs.db import nudge
 from runs.db.listen import Listener, set_lazy_commits, set_timeouts
 from runs.db.migrated import require_migrations

@@ -14,10 +14,10 @@ from uuid import UUID
 import structlog
 from django.db import transaction
 
-from runs.audit import record, record_about
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import execute, fetch, fetch_as
 from runs.exceptions import IllegalState
+from runs.models.audit import record, record_about
 from triggers.dispatch.lock import LOCK
 from triggers.models import Trigger
 

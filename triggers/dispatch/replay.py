@@ -4,8 +4,8 @@ from uuid import UUID, uuid4
 
 from django.db import transaction
 
-from runs.audit import record
 from runs.db.nudge import nudge_dispatcher
+from runs.models.audit import record
 from triggers.exceptions import PayloadRemoved, TriggerDisabled
 from triggers.models import Event, Redispatch, Trigger
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from agents.prompt_agents import catalog
 from runs.db.sql import fetch
-from runs.policy import Policy, nature_of
+from runs.models.policy import Policy, nature_of
 from triggers.dispatch.expressions import compile_each
 from triggers.dispatch.flow_control import Intake
 from triggers.dispatch.index import Index, Rule

@@ -8,10 +8,10 @@ import structlog
 from django.conf import settings
 from django.db.models.functions import Now
 
-from runs import alarms
 from runs.incidents.note import Failed, Succeeded, Thing, note
 from runs.models import Alarm, Incident
-from runs.policy import Policy
+from runs.models.policy import Policy
+from runs.notifications import alarms
 from runs.ports import PutOff
 from runs.states import RunStatus
 from triggers.models import Trigger

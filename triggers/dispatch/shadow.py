@@ -7,9 +7,9 @@ from uuid import UUID
 from agents.ids import run_id
 from agents.prompt_agents import catalog
 from runs.actions.of_event import runs_of_event
-from runs.audit import record
 from runs.claim import Claim, gate_answer
 from runs.models import NIL, Run
+from runs.models.audit import record
 from runs.shadow.shadow import Shadow, shadow
 from triggers.dispatch.admission import Match, Refusal
 from triggers.dispatch.evaluator import Evaluator

@@ -7,7 +7,7 @@ from typing import Any
 from agents import registry
 from agents.agent import Agent
 from agents.prompt_agents import catalog
-from runs.policy import NATURE, Policy, declared_by
+from runs.models.policy import NATURE, Policy, declared_by
 from triggers.dispatch.flow_control import Intake
 from triggers.exceptions import RuleError
 from triggers.models import Trigger

@@ -46,7 +46,7 @@ class Trigger(models.Model):
     policy = models.JSONField(
         default=dict,
         blank=True,
-        help_text="how its runs are executed (see runs.policy.Policy) and how many there may be "
+        help_text="how its runs are executed (see runs.models.policy.Policy) and how many there may be "
         "(see triggers.dispatch.flow_control.Intake)",
     )
 

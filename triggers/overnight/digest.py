@@ -10,11 +10,11 @@ from datetime import timedelta
 from django.conf import settings
 from django.db import transaction
 
-from runs.alarms import WAKEFUL
 from runs.budgets.room import amount_in_words
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import database_now
 from runs.models import Notification, Recipient
+from runs.notifications.alarms import WAKEFUL
 from runs.notifications.lock import lock_planning
 from triggers.overnight.figures import Figures, Overnight, overnight
 from triggers.overnight.night import last_night

@@ -11,11 +11,11 @@ from decimal import Decimal
 from typing import Any
 
 from agents.ids import first_id_at
-from runs.alarms import TOPIC as ALARM
-from runs.alarms import WAKEFUL
 from runs.budgets.spending import spent_between
 from runs.db.sql import fetch
 from runs.incidents.tell import LINK as INCIDENT
+from runs.notifications.alarms import TOPIC as ALARM
+from runs.notifications.alarms import WAKEFUL
 from triggers.overnight.night import Night
 
 MOST = 100_000  # rows of a table

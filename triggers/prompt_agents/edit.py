@@ -16,11 +16,11 @@ from agents.prompt_agents import catalog
 from agents.prompt_agents.definition import Definition
 from agents.tools import toolbox
 from runs.actions.checklists import ItemEdit, create_checklist, edit_checklist
-from runs.audit import record
 from runs.budgets.caps import create_budget, set_cap
 from runs.db.sql import database_now
 from runs.exceptions import IllegalState
 from runs.models import Budget
+from runs.models.audit import record
 from triggers.declarations.overrides import override
 from triggers.exceptions import Invalid
 from triggers.models import Schedule, Trigger

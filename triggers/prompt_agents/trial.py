@@ -5,10 +5,10 @@ from uuid import uuid4
 
 from agents.models import PromptAgent
 from agents.prompt_agents import catalog
-from runs.audit import record
 from runs.claim import Claim
 from runs.exceptions import IllegalState
-from runs.policy import Policy
+from runs.models.audit import record
+from runs.models.policy import Policy
 from runs.shadow.shadow import Shadow, shadow
 from runs.shadow.trial import TrialStore
 from triggers.dispatch.rules import rule_of

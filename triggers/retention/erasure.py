@@ -22,9 +22,9 @@ from django.db.models.functions import Coalesce, Now
 from django.utils.crypto import salted_hmac
 
 from agents.reserved import SIGNAL
-from runs.audit import record_about
 from runs.db.sql import database_now
 from runs.models import Run
+from runs.models.audit import record_about
 from runs.retention.erasure import ERASED, emitting, erase_runs, holders
 from runs.states import LIVE
 from triggers.dispatch.evaluator import Evaluator, Limits

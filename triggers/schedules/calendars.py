@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from django.db import IntegrityError, transaction
 from django.utils.text import slugify
 
-from runs.audit import record
 from runs.exceptions import IllegalState
+from runs.models.audit import record
 from triggers.exceptions import RuleError
 from triggers.models import ExclusionCalendar
 from triggers.schedules.terms.excluded_days import ExcludedDays

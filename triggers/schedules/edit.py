@@ -9,10 +9,10 @@ from django.utils.text import slugify
 from django_celery_beat.models import PeriodicTask
 
 from agents.guards.atomic import not_in_atomic_body
-from runs.audit import record
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import database_now
 from runs.exceptions import IllegalState
+from runs.models.audit import record
 from triggers.dispatch.trigger_policy import policy_for
 from triggers.exceptions import RuleError
 from triggers.models import Schedule, Trigger

@@ -22,9 +22,9 @@ from django.db.models import Q
 
 from agents.exceptions import Permanent
 from runs.attempt.effects import PACE
-from runs.audit import record, record_about
 from runs.db.sql import database_now, execute, fetch
 from runs.models import OutboxMessage
+from runs.models.audit import record, record_about
 from triggers.dispatch.admission import loop_rate
 from triggers.exceptions import RuleError
 from triggers.models import Revision, Schedule, Skip

@@ -19,10 +19,10 @@ from agents.durations import in_words
 from agents.effects import Effects, Standing
 from agents.exceptions import Permanent
 from runs.attempt.effects import SCHEDULE, WAKEUP
-from runs.audit import record
 from runs.db.patience import Locked, no_longer_than
 from runs.db.sql import database_now
 from runs.models import OutboxMessage
+from runs.models.audit import record
 from triggers.dispatch.flow_control import Intake
 from triggers.exceptions import RuleError
 from triggers.models import Schedule, Trigger

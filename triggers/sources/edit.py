@@ -6,7 +6,7 @@ from typing import Any
 from django.db import transaction
 
 from agents.guards.atomic import not_in_atomic_body
-from runs.audit import record
+from runs.models.audit import record
 from triggers.exceptions import Invalid
 from triggers.models import Source
 from triggers.models.slug import slug_problems

@@ -6,7 +6,7 @@ from uuid import UUID
 from django.db import transaction
 from uuid_utils.compat import uuid7
 
-from runs.audit import record
+from runs.models.audit import record
 from triggers.accept import Incoming, accept, builtin_source
 from triggers.exceptions import TriggerDisabled
 from triggers.models import Trigger

@@ -13,8 +13,8 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from agents.redaction import know
-from runs.audit import record, record_about
-from runs.encryption import decrypt, encrypt, keys, place_of_key
+from runs.db.encryption import decrypt, encrypt, keys, place_of_key
+from runs.models.audit import record, record_about
 from runs.notifications.recipients import encrypted_addresses, rewrite_addresses
 from triggers.models import Secret, Source
 from triggers.sources.webhooks.scheme import schemes

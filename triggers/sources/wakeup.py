@@ -10,9 +10,9 @@ import structlog
 
 from agents.reserved import WAKEUP as EVENT_TYPE
 from runs.attempt.effects import WAKEUP
-from runs.audit import record_about
 from runs.db.sql import fetch
 from runs.models import OutboxMessage
+from runs.models.audit import record_about
 from runs.ports import PutOff
 from triggers.accept import Incoming, accept, builtin_source
 from triggers.models import Trigger

@@ -26,7 +26,7 @@ from config.console.parts.pages import Group
 from config.console.parts.panel import acting
 from config.web.logins import Attempt
 from config.web.sessions import GIVEN, note_password
-from runs.audit import record
+from runs.models.audit import record
 
 PAGES = frozenset(
     {"triggers_event_erase_event"}

@@ -23,8 +23,8 @@ from config.console.parts.moments import moment
 from config.console.parts.pages import form_page, reveal
 from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
 from config.console.parts.sections import Facts, Notice, Section
+from triggers.api.tokens import ALL, create_token, revoke
 from triggers.models import ApiToken
-from triggers.tokens import ALL, create_token, revoke
 
 
 class TokenForm(forms.Form):

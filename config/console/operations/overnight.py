@@ -18,9 +18,9 @@ from config.console.parts.axis import Axis
 from config.console.parts.links import link, listing
 from config.console.parts.sections import Notice, Table
 from config.console.parts.time_field import LocalTime
-from runs.alarms import WAKEFUL
 from runs.budgets.room import amount_in_words
 from runs.db.sql import database_now
+from runs.notifications.alarms import WAKEFUL
 from triggers.exceptions import RuleError
 from triggers.overnight.figures import MOST, SLOTS, Figures, Overnight, Slot, overnight
 from triggers.overnight.night import Night, night_until

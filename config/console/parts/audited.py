@@ -7,7 +7,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
 from config.console.parts.panel import acting
-from runs.audit import record
+from runs.models.audit import record
 
 
 class Audited:

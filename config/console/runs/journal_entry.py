@@ -12,8 +12,8 @@ from config.console.parts.sections import Cell, pretty
 from config.console.runs.children import ended, statuses_of
 from config.console.runs.journal import Entry, of_step, of_wait
 from config.console.runs.transcript import BUILTIN
+from runs.durable.transcript import BUILTIN as BUILTIN_MODEL
 from runs.models import Run, Step, Wait
-from runs.transcript import BUILTIN as BUILTIN_MODEL
 
 SENDS_ITS_KEY = (Step.Effect.READ, Step.Effect.IDEMPOTENT, Step.Effect.AT_MOST_ONCE)
 

@@ -34,10 +34,10 @@ from config.console.runs.words import STATUS_COLOURS, duration_of, first_line, i
 from runs.actions.cancel import cancel
 from runs.actions.of_event import runs_of_event
 from runs.actions.requeue import requeue
+from runs.durable.transcript import usage_of, with_usage
 from runs.models import Queue, Run
 from runs.processes.alive import alive
 from runs.states import LIVE, REQUEUEABLE, RunStatus
-from runs.transcript import usage_of, with_usage
 
 TITLES = {
     RunStatus.FAILED.value: "Failed runs",

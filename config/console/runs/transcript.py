@@ -15,8 +15,17 @@ from config.console.parts.links import link, page
 from config.console.parts.moments import moment
 from config.console.parts.sections import Cell, pretty
 from config.console.runs.words import took
+from runs.durable.transcript import (
+    Call,
+    Part,
+    ToolCall,
+    Transcript,
+    Turn,
+    Usage,
+    parameters_of,
+    transcript_of,
+)
 from runs.models import Run
-from runs.transcript import Call, Part, ToolCall, Transcript, Turn, Usage, parameters_of, transcript_of
 
 BUILTIN = "Built-in model: deterministic, no provider was asked."
 ERASED = "Prompts, answers and payloads of tools have been erased; tokens and prices stay."

@@ -6,9 +6,9 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from config import retention
-from runs.audit import record_about
 from runs.management.operator import operator
 from runs.management.time_arguments import duration
+from runs.models.audit import record_about
 from runs.retention.sweep import set_out_afresh
 
 

@@ -10,9 +10,9 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connection, transaction
 from psycopg import errors, sql
 
-from runs.audit import record_about
 from runs.db.sql import fetch, fetch_column
 from runs.management.operator import operator
+from runs.models.audit import record_about
 
 ROLE = "wakeful_query"
 CONNECTIONS = 20  # of all workers together

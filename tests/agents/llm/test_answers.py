@@ -11,8 +11,8 @@ from agents.agent import Agent
 from agents.llm.answers import recordable
 from agents.testing import run_agent
 from runs.actions.approve import decide
+from runs.durable.transcript import transcript_of
 from runs.models import Approval
-from runs.transcript import transcript_of
 from tests.support.durable import Lab, lab
 from tests.support.llm import Turns
 

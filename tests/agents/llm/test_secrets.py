@@ -39,9 +39,9 @@ from tests.support.durable import Lab, lab
 from tests.support.runs import make_run
 from tests.support.triggers import make_trigger
 from tests.support.wire import Call, Wire
+from triggers.api.tokens import create_token
 from triggers.models import Event, Source
 from triggers.sources.secrets import add_secret
-from triggers.tokens import create_token
 
 __all__ = ["lab"]
 

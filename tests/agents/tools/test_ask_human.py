@@ -10,8 +10,8 @@ from agents.run import AgentRun
 from agents.testing import Unanswered
 from agents.tools import toolbox
 from runs.actions.approve import decide
+from runs.durable.transcript import ToolCall, transcript_of
 from runs.models import Approval, Run
-from runs.transcript import ToolCall, transcript_of
 from tests.support.durable import Lab, lab
 from tests.support.llm import Turns
 from tests.support.tools import call

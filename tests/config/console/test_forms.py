@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from runs.encryption import decrypt
+from runs.db.encryption import decrypt
 from runs.models import AuditEntry
 from tests.config.console.conftest import LogIn
 from tests.support.console import make_source, page_of

@@ -13,10 +13,11 @@ from django.utils import timezone
 from config.health import problems, situation
 from config.health.alarms import Watch, stand_in, update_alarms
 from config.health.situation import look
-from runs import alarms, outbox
+from runs import outbox
 from runs.actions.incidents import close_incident
 from runs.db.sql import database_now
 from runs.models import NIL, Alarm, Incident, Notification, OutboxMessage, Worker
+from runs.notifications import alarms
 from tests.support.hooks import make_source
 from tests.support.triggers import make_event, make_trigger
 from triggers.models import Decision, Offer, RefusedDelivery, Source

@@ -8,7 +8,7 @@ from django.test import Client
 from config.health import probes
 from config.health.problems import BAD, Problem
 from runs.models import Worker
-from triggers.tokens import create_token
+from triggers.api.tokens import create_token
 
 pytestmark = pytest.mark.django_db
 

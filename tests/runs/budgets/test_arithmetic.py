@@ -19,7 +19,7 @@ from runs.budgets.reserve import Reservations
 from runs.claim import Claim
 from runs.db.session import writing
 from runs.models import Budget, BudgetWindow, Reservation, Run, Worker
-from runs.policy import Policy
+from runs.models.policy import Policy
 from tests.support.runs import make_run
 
 pytestmark = pytest.mark.django_db(transaction=True)

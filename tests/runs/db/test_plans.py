@@ -9,7 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 from django.utils import timezone
 
-from runs import enqueue, keys, outbox, timers, waits
+from runs import enqueue, keys, outbox, waits
+from runs.chores import timers
 from runs.db.sql import Parameters, execute, fetch
 from runs.models import NIL, OutboxMessage, Run
 from tests.support.runs import make_run

@@ -9,7 +9,7 @@ from django.db.models import F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs import timers
+from runs.chores import timers
 from runs.db.sql import database_now
 from runs.models import ProcessedEvent, Run
 from tests.support.stack import eventually

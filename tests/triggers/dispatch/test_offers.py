@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from config.health.problems import problems
 from config.health.situation import look
-from runs import timers
+from runs.chores import timers
 from runs.db.sql import database_now, execute
 from runs.exceptions import IllegalState
 from runs.models import NIL, AuditEntry, Run

@@ -8,10 +8,10 @@ import pytest
 from django.db import connection, transaction
 
 from agents import Permanent, Retry
-from runs import timers
 from runs.actions.cancel import cancel
 from runs.actions.requeue import requeue
 from runs.attempt.failure import outcome_of
+from runs.chores import timers
 from runs.claim import Claim, claim_next
 from runs.enqueue import EVENTS_PER_RUN
 from runs.models import ProcessedEvent, Run, Worker

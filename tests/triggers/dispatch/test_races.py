@@ -14,8 +14,9 @@ from django.test.utils import CaptureQueriesContext
 from agents import Retry
 from runs import claim as claiming
 from runs import enqueue as enqueueing
-from runs import keys, timers
+from runs import keys
 from runs.actions.cancel import cancel
+from runs.chores import timers
 from runs.claim import Claim, claim_next
 from runs.db.sql import execute
 from runs.models import Run, Worker

@@ -13,7 +13,7 @@ from agents import Agent, AgentRun, on, registry
 from agents.exceptions import DeclarationError
 from agents.testing import run_agent
 from runs.models import Run
-from runs.policy import Policy
+from runs.models.policy import Policy
 from tests.support.durable import Lab, lab
 from tests.support.triggers import make_event, make_trigger
 from triggers.api.events_json import TriggerSerializer

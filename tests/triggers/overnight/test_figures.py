@@ -11,9 +11,9 @@ import pytest
 from django.utils import timezone
 
 from agents.ids import first_id_at
-from runs.alarms import begin
 from runs.db.sql import execute, fetch
 from runs.models import NIL, Delivery, Incident, Notification
+from runs.notifications.alarms import begin
 from tests.support.journals import make_step
 from tests.support.notifying import make_recipient
 from tests.support.runs import make_run

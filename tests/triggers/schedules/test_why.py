@@ -12,9 +12,9 @@ import pytest
 from django.db import connection
 from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask
 
-from runs.audit import record
 from runs.db.sql import database_now
 from runs.models import NIL, AuditEntry, Worker
+from runs.models.audit import record
 from tests.support.old_rows import date_entries
 from tests.support.runs import make_run
 from tests.support.triggers import make_trigger

@@ -19,11 +19,11 @@ from tests.support.durable import Lab, lab
 from tests.support.hooks import SECRET, make_source, post, signed
 from tests.support.triggers import make_event
 from triggers.accept import Incoming, ReservedType, accept, builtin_source
+from triggers.api.tokens import create_token
 from triggers.models import Event, Source
 from triggers.sources.cloudevents.format import BATCH, STRUCTURED
 from triggers.sources.signal import signal
 from triggers.sources.webhooks.scheme import schemes
-from triggers.tokens import create_token
 
 __all__ = ["lab"]
 

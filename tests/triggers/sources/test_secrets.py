@@ -8,7 +8,7 @@ import pytest
 from cryptography.fernet import Fernet
 from django.db import connection
 
-from runs.encryption import decrypt
+from runs.db.encryption import decrypt
 from runs.models import AuditEntry
 from tests.runs.test_commands import run_command
 from triggers.models import Secret, Source

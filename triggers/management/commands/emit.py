@@ -5,9 +5,9 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 from uuid_utils.compat import uuid7
 
-from runs.audit import record_about
 from runs.management.json_argument import json_argument
 from runs.management.operator import operator
+from runs.models.audit import record_about
 from triggers.accept import Incoming, ReservedType, accept, builtin_source
 
 

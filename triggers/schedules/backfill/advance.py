@@ -20,9 +20,9 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from agents.guards.atomic import not_in_atomic_body
-from runs.audit import record
 from runs.db.sql import fetch
 from runs.exceptions import IllegalState
+from runs.models.audit import record
 from triggers.dispatch.lock import wait_for_dispatch
 from triggers.exceptions import RuleError
 from triggers.models import Backfill, BackfillTick

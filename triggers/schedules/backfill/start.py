@@ -7,8 +7,8 @@ from django.conf import settings
 from django.db import transaction
 
 from agents.durations import in_words
-from runs.audit import record
 from runs.db.sql import database_now, fetch
+from runs.models.audit import record
 from triggers.exceptions import RuleError, TriggerDisabled
 from triggers.models import Backfill, Schedule, Trigger
 from triggers.schedules.backfill.ticks import in_utc, nominal_times, plan_from

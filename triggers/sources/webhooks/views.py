@@ -19,8 +19,8 @@ from django.views.decorators.csrf import csrf_exempt
 from rest_framework.exceptions import APIException, NotFound
 
 from runs.api.body import read_body
+from runs.db.encryption import decrypt
 from runs.db.sql import execute, fetch
-from runs.encryption import decrypt
 from triggers.accept import ReservedType, accept
 from triggers.sources.http.answers import Unavailable, answer, on_live_connection, require_room, status_of
 from triggers.sources.http.headers import UNREADABLE, Headers, UnreadableField

@@ -10,9 +10,9 @@ from pydantic_ai import Agent as LlmAgent
 
 from agents.llm.builtin import builtin_model
 from config.console.runs.transcript import BUILTIN, ERASED
+from runs.durable.transcript import transcript_of
 from runs.models import Approval, Run, Step
 from runs.retention.payloads import remove_payloads
-from runs.transcript import transcript_of
 from tests.support.console import list_of, page_of
 from tests.support.durable import Lab, lab
 from tests.support.llm import Turns

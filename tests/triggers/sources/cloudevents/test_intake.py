@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from tests.support.examples import some_of
+from triggers.api.tokens import create_token
 from triggers.models import ApiToken, Event, Redelivery, Source
 from triggers.sources.cloudevents.format import BATCH, STRUCTURED
-from triggers.tokens import create_token
 
 PLAIN: dict[str, Any] = {"specversion": "1.0", "id": "A-1", "source": "/tides", "type": "tide.turned"}
 

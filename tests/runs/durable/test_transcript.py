@@ -12,9 +12,17 @@ from agents import AgentRun, Permanent
 from agents.llm.builtin import builtin_model
 from runs.actions.approve import decide
 from runs.actions.fork import fork
+from runs.durable.transcript import (
+    Call,
+    Part,
+    Transcript,
+    Turn,
+    transcript_of,
+    usage_of,
+    with_usage,
+)
 from runs.exceptions import IllegalState
 from runs.models import Approval, Run, Step, Wait
-from runs.transcript import Call, Part, Transcript, Turn, transcript_of, usage_of, with_usage
 from tests.support.durable import Lab, lab
 from tests.support.llm import Turns
 
@@ -263,7 +271,7 @@ def test_the_built_in_model_is_told_apart(lab: Lab) -> None:
 
 
 def test_a_long_conversation_is_read_by_pages(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runs.transcript.TURNS", 2)
+    monkeypatch.setattr("runs.durable.transcript.TURNS", 2)
     llm = LlmAgent(Turns(*[[("count", {"n": n})] for n in range(4)], "done").model, name="counter")
 
     @llm.tool_plain

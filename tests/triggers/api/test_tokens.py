@@ -7,8 +7,8 @@ from django.utils import timezone
 
 from runs.models import AuditEntry
 from tests.support.api import Api
+from triggers.api.tokens import create_token, ensure_token, revoke
 from triggers.models import ApiToken
-from triggers.tokens import create_token, ensure_token, revoke
 
 pytestmark = pytest.mark.django_db
 

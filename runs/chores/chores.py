@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
-from runs import outbox, sessions, timers, waits
+from runs import outbox, waits
 from runs.budgets import wake
+from runs.chores import timers
+from runs.chores.timers import Look, is_due
+from runs.durable import sessions
 from runs.failpoints import failpoint
 from runs.incidents.tell import tell_due
 from runs.processes.rescue import Rescuer
-from runs.timers import Look, is_due
 
 BATCH = 500
 MEND_EVERY = 60.0  # seconds

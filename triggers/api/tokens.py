@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 from django.utils.text import slugify
 
 from agents.redaction import TOKEN_PREFIX
-from runs.audit import record
+from runs.models.audit import record
 from triggers.models import ApiToken, Source
 
 ALL = "*"

@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from runs import timers
-from runs.chores import Chores
+from runs.chores import timers
+from runs.chores.chores import Chores
+from runs.chores.timers import Look
 from runs.ports import ports
-from runs.timers import Look
 
 NAMES = [
     "end waits",

@@ -17,21 +17,23 @@ from pydantic_ai.models.function import FunctionModel
 from agents import AgentRun, AsyncAgentRun, Permanent
 from agents.models import Session
 from config.console.runs.taint import taint_of
-from runs import executor, sessions, timers
+from runs import executor
 from runs.actions.approve import decide
 from runs.actions.cancel import cancel
 from runs.actions.requeue import requeue
 from runs.actions.resolve import resolve
 from runs.actions.sessions import clear_session
-from runs.chores import Chores
+from runs.chores import timers
+from runs.chores.chores import Chores
 from runs.claim import Claim
 from runs.db.session import writing
 from runs.db.sql import execute as execute_sql
+from runs.durable import sessions
 from runs.durable.store import DatabaseStore
+from runs.durable.transcript import transcript_of
 from runs.exceptions import RunLost
 from runs.models import Approval, Run, Step, Wait
 from runs.states import FINISHED
-from runs.transcript import transcript_of
 from tests.support.conversing import Listener, make_session, turns
 from tests.support.durable import Lab, lab
 from tests.support.journals import make_wait
