@@ -40,9 +40,9 @@ MINE = f"""(SELECT pg_try_advisory_xact_lock({LOCK_SPACE}, hashtext(%(topic)s::t
   AND set_config('lock_timeout', '200ms', true) IS NOT NULL)"""
 AVAILABLE = "topic = %(topic)s::text AND available_at <= (SELECT clock_timestamp())"
 TAKE = f"""
-DELETE FROM runs_outboxmessage WHERE id IN (
+DELETE FROM runs_outboxmessage WHERE id = ANY(ARRAY(
   SELECT id FROM runs_outboxmessage WHERE {AVAILABLE} AND {MINE}
-  ORDER BY available_at, id LIMIT %(limit)s::int FOR UPDATE SKIP LOCKED)
+  ORDER BY available_at, id LIMIT %(limit)s::int FOR UPDATE SKIP LOCKED))
 RETURNING id, topic, payload
 """  # noqa: S608  (our own parts)
 LIST = f"""
@@ -50,9 +50,10 @@ SELECT id, topic, payload FROM runs_outboxmessage WHERE {AVAILABLE} ORDER BY ava
 """  # noqa: S608
 TAKE_ONE = f"DELETE FROM runs_outboxmessage WHERE id = %(id)s::bigint AND topic = %(topic)s::text AND {MINE}"  # noqa: S608
 RESERVE = f"""
-UPDATE runs_outboxmessage SET available_at = clock_timestamp() + %(sending)s::interval, attempts = attempts + 1 WHERE id IN (
+UPDATE runs_outboxmessage SET available_at = clock_timestamp() + %(sending)s::interval, attempts = attempts + 1
+WHERE id = ANY(ARRAY(
   SELECT id FROM runs_outboxmessage WHERE {AVAILABLE} AND NOT (%(held)s::boolean AND {EVERYTHING_IS_PAUSED})
-  ORDER BY available_at, id LIMIT %(limit)s::int FOR UPDATE SKIP LOCKED)
+  ORDER BY available_at, id LIMIT %(limit)s::int FOR UPDATE SKIP LOCKED))
 RETURNING id, topic, payload
 """  # noqa: S608
 # It does not wait for the disk: after a crash of the server at that moment, the message is sent once more.

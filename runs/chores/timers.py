@@ -52,10 +52,10 @@ LOOK_BACK_OWED = timedelta(seconds=1)
 # out runs that are due later.
 WAKE = """
 UPDATE runs_run SET ready_at = clock_timestamp(), due_at = NULL
-WHERE id IN (
+WHERE id = ANY(ARRAY(
   SELECT id FROM runs_run
   WHERE status = 'queued' AND due_at <= (SELECT clock_timestamp()) AND (key IS NULL OR slot IS NOT NULL)
-  ORDER BY due_at LIMIT %s::int FOR UPDATE SKIP LOCKED)
+  ORDER BY due_at LIMIT %s::int FOR UPDATE SKIP LOCKED))
 """
 
 # The other runs (a start delayed by a rate, a backoff of a key with several places) line up for a place. Not `key IS NOT NULL`: with

@@ -51,15 +51,18 @@ ENDED = {"due_at": None, "give_up_at": None}
 NO_WORD = "the process that sent it did not say what became of it"
 # What must be on disk before a message leaves: the dispatcher's commits otherwise are not.
 ON_DISK = "SELECT set_config('synchronous_commit', 'on', true)"
+# MATERIALIZED, here as in an ARRAY elsewhere: the planner may execute a plain sub-SELECT once for each row of the table, each time
+# with a LIMIT of its own.
 CLAIM = """
-UPDATE runs_delivery SET status = 'sending', claim = %(claim)s::uuid, attempts = attempts + 1, channel = due.channel,
-  due_at = clock_timestamp() + %(lease)s::interval
-FROM (
+WITH due AS MATERIALIZED (
   SELECT delivery.id, recipient.channel FROM runs_delivery delivery JOIN runs_recipient recipient ON recipient.id = delivery.recipient_id
   WHERE delivery.status IN ('pending', 'held') AND delivery.due_at <= (SELECT clock_timestamp())
     AND recipient.host <> ALL(%(full)s::text[]) AND recipient.channel = ANY(%(known)s::text[])
-  ORDER BY delivery.is_urgent DESC, delivery.due_at LIMIT 1 FOR UPDATE OF delivery SKIP LOCKED) due
-WHERE runs_delivery.id = due.id
+  ORDER BY delivery.is_urgent DESC, delivery.due_at LIMIT 1 FOR UPDATE OF delivery SKIP LOCKED
+)
+UPDATE runs_delivery SET status = 'sending', claim = %(claim)s::uuid, attempts = attempts + 1, channel = due.channel,
+  due_at = clock_timestamp() + %(lease)s::interval
+FROM due WHERE runs_delivery.id = due.id
 RETURNING runs_delivery.id
 """
 EXPIRE = """
@@ -68,9 +71,9 @@ UPDATE runs_delivery SET
   due_at = CASE WHEN channel = ANY(%(repeatable)s::text[]) THEN clock_timestamp() END,
   ended_at = CASE WHEN channel = ANY(%(repeatable)s::text[]) THEN NULL ELSE clock_timestamp() END,
   error = %(error)s::text
-WHERE id IN (
+WHERE id = ANY(ARRAY(
   SELECT id FROM runs_delivery WHERE status = 'sending' AND due_at <= (SELECT clock_timestamp())
-  LIMIT %(limit)s::int FOR UPDATE SKIP LOCKED)
+  LIMIT %(limit)s::int FOR UPDATE SKIP LOCKED))
 RETURNING id, status
 """
 NEXT_DUE = """

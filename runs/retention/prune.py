@@ -86,7 +86,7 @@ def incident_payloads(keep: timedelta) -> Deletion:
     return Deletion(
         name="incidents.payload",
         keep=keep,
-        delete=remove_errors(f"id IN ({found})", replaced_by=""),
+        delete=remove_errors(f"id = ANY(ARRAY({found}))", replaced_by=""),
         which=f"SELECT count(*) FROM runs_incident WHERE {SAYS_ERROR}",  # noqa: S608
     )
 

@@ -43,8 +43,8 @@ DELETE FROM {table} USING oldest WHERE {table}.id = oldest.id AND oldest.at < cl
 """
 COUNT_OLDEST = "SELECT count(*) FROM {table} WHERE {at} < clock_timestamp() - %(keep)s::interval"
 DELETE_FEW = """
-DELETE FROM {table} WHERE {key} IN (
-  SELECT {key} FROM {table} WHERE {which} LIMIT %(limit)s::int FOR UPDATE SKIP LOCKED)
+DELETE FROM {table} WHERE {key} = ANY(ARRAY(
+  SELECT {key} FROM {table} WHERE {which} LIMIT %(limit)s::int FOR UPDATE SKIP LOCKED))
 """
 COUNT_FEW = "SELECT count(*) FROM {table} WHERE {which}"
 

@@ -14,8 +14,8 @@ log = structlog.get_logger(__name__)
 
 PIECE = 1000  # tasks
 REARM = """
-UPDATE triggers_schedule SET stale = true WHERE id IN (
-  SELECT id FROM triggers_schedule WHERE due_at IS NULL AND NOT stale AND rest = '' LIMIT 10000 FOR UPDATE SKIP LOCKED)
+UPDATE triggers_schedule SET stale = true WHERE id = ANY(ARRAY(
+  SELECT id FROM triggers_schedule WHERE due_at IS NULL AND NOT stale AND rest = '' LIMIT 10000 FOR UPDATE SKIP LOCKED))
 """
 WALK = """
 WITH walked AS (
