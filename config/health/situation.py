@@ -18,7 +18,7 @@ from triggers.dispatch.erring import COUNTED as ERRORS_COUNTED
 from triggers.dispatch.erring import ERRING, LATELY
 from triggers.dispatch.failures import EVENTS, WINDOWS
 from triggers.dispatch.run_failures import SAID_OF_PAUSE
-from triggers.sources.webhooks.views import MATCH_NOTED_EVERY
+from triggers.sources.webhooks.proof import MATCH_NOTED_EVERY
 
 T = TypeVar("T")
 

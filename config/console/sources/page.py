@@ -28,9 +28,9 @@ from config.console.sources.form import NewSourceForm, SettingsForm, scheme_of
 from triggers.models import RefusedDelivery, Secret, Source
 from triggers.sources.edit import change_source, create_source
 from triggers.sources.secrets import add_secret, rotate
+from triggers.sources.webhooks.proof import MATCH_NOTED_EVERY
 from triggers.sources.webhooks.scheme import schemes
 from triggers.sources.webhooks.settings import InvalidSettings
-from triggers.sources.webhooks.views import MATCH_NOTED_EVERY
 
 REFUSED_SHOWN = 50
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from agents.durations import in_words
 
 TOLERANCE = timedelta(minutes=5)
+MATCH_NOTED_EVERY = timedelta(minutes=1)  # at most so often a secret's row says that it matched
 UNIX_SECONDS = re.compile(rb"[0-9]{1,11}")
 
 

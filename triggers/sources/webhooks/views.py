@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -24,14 +24,13 @@ from runs.db.sql import execute, fetch
 from triggers.accept import ReservedType, accept
 from triggers.sources.http.answers import Unavailable, answer, on_live_connection, require_room, status_of
 from triggers.sources.http.headers import UNREADABLE, Headers, UnreadableField
-from triggers.sources.webhooks.proof import Rejected, SigningSecret
+from triggers.sources.webhooks.proof import MATCH_NOTED_EVERY, Rejected, SigningSecret
 from triggers.sources.webhooks.receive import Misconfigured, Receipt, receive
 from triggers.sources.webhooks.refused import DISABLED, RESERVED, note_refused
 from triggers.sources.webhooks.scheme import Delivery, schemes
 
 log = structlog.get_logger(__name__)
 
-MATCH_NOTED_EVERY = timedelta(minutes=1)
 # Raw SQL: this runs for each delivery, and the ORM takes a millisecond to build the statement.
 ENDPOINT = """
 SELECT source.id, source.kind, source.settings, secret.id, secret.ciphertext, secret.last_matched_at
