@@ -9,6 +9,8 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 PY := .venv/bin/python
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --no-input --require-hashes
 export PYTHONUNBUFFERED := 1
+# A stack is several processes that start from the same sources: the first one compiles them.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run test check chaos bench lock fmt clean
 

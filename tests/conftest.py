@@ -83,13 +83,15 @@ def no_prompt_agents(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-    """The test database; a test that commits puts back what the migrations left in it."""
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[str]:
+    """The test database; a test that commits puts back what the migrations left in it. Yields a copy for stacks to begin with;
+    its name is empty if no test of this session needs the test database."""
     with django_db_blocker.unblock():
+        copy = pristine.copy()
         pristine.keep()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", lambda _: pristine.put_back())
-        yield
+        yield copy
 
 
 @pytest.fixture(scope="session")
@@ -100,9 +102,9 @@ def servers() -> TestServers:
 
 
 @pytest.fixture(scope="session")
-def template(servers: TestServers) -> Iterator[Template]:
+def template(servers: TestServers, django_db_setup: str) -> Iterator[Template]:
     """A migrated database that every stack copies."""
-    with Template(servers) as template:
+    with Template(servers, django_db_setup) as template:
         yield template
 
 

@@ -34,6 +34,18 @@ END $$
 """
 
 
+def copy() -> str:
+    """Copy the freshly migrated database; the name of the copy, empty if nothing is migrated."""
+    name = connection.settings_dict["NAME"]
+    with connection.cursor() as cursor:
+        if "django_migrations" not in connection.introspection.table_names(cursor):
+            return ""
+    connection.close()  # nothing may be connected to a database that is copied
+    with connection._nodb_cursor() as cursor:
+        cursor.execute(f'CREATE DATABASE "{name}_copy" TEMPLATE "{name}"')
+    return f"{name}_copy"
+
+
 def keep() -> None:
     """Remember the rows of a freshly migrated database."""
     with connection.cursor() as cursor:

@@ -399,10 +399,11 @@ class Stack:
 class Template:
     """Migrated databases, one for each set of apps; copying one is 20 times faster than migrating again."""
 
-    def __init__(self, servers: TestServers) -> None:
+    def __init__(self, servers: TestServers, migrated: str) -> None:
+        """`migrated`: the database to begin with, empty if there is none yet."""
         self.servers = servers
         self.names: dict[tuple[object, ...], str] = {}
-        self._base: str | None = None
+        self._base = migrated
 
     def copy(self, name: str, env: Mapping[str, str], *, agents: bool) -> str:
         """The URL of a new database for a stack with these settings."""
@@ -415,7 +416,7 @@ class Template:
     def _make(self, name: str, env: Mapping[str, str], agents: bool) -> str:
         """A copy of one that has our own migrations, with those of the user's apps on top."""
         there = {**surroundings(), **self.servers.env}
-        if self._base is None:
+        if not self._base:
             self._base = f"wakeful_template_{os.getpid()}"
             self._execute(f'CREATE DATABASE "{self._base}"')
             prepare({**there, "DATABASE_URL": database_url(self.servers.database_url, self._base)}, agents=False)
