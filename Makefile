@@ -47,7 +47,7 @@ DURABLE = tests/integration/test_durable_failpoints.py tests/integration/test_ll
 WATCH = $(addprefix tests/acceptance/,test_heartbeat_agents.py test_sessions.py test_prompt_agents.py test_from_cron_to_a_colleague.py) \
 	$(addprefix tests/runs/,notifications/test_ten_thousand.py incidents/test_note.py)
 HISTORIES = $(addprefix tests/triggers/schedules/,test_histories.py test_plans.py test_why.py)
-PROPERTIES = tests/runs/test_states.py tests/triggers/test_transfer.py tests/triggers/sources/cloudevents/test_intake.py \
+PROPERTIES = tests/agents/llm/test_injections.py tests/runs/test_states.py tests/triggers/test_transfer.py tests/triggers/sources/cloudevents/test_intake.py \
 	tests/triggers/sources/webhooks/test_views.py
 
 chaos: export WAKEFUL_FULL = 1

@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib import import_module
@@ -61,8 +62,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(cost)
         if {"browser", "page"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("browser")
-    # The long ones first, so that all processes end at about the same time.
-    items.sort(key=lambda item: not {"make_stack", "make_shared_stack"} & set(getattr(item, "fixturenames", ())))
+    # Files that take long first, so that all processes end at about the same time.
+    sizes = Counter(item.path for item in items)
+    items.sort(key=lambda item: (not _starts_processes(item), -sizes[item.path]))
+
+
+def _starts_processes(item: pytest.Item) -> bool:
+    fixtures = {"make_stack", "make_shared_stack"} & set(getattr(item, "fixturenames", ()))
+    return bool(fixtures or item.get_closest_marker("acceptance"))
 
 
 @pytest.fixture(autouse=True)

@@ -59,7 +59,7 @@ class Monitor:
 def monitor() -> Iterator[Monitor]:
     monitor = Monitor()
     with monitor.server:
-        Thread(target=monitor.server.serve_forever, daemon=True).start()
+        Thread(target=monitor.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         yield monitor
         monitor.server.shutdown()
 

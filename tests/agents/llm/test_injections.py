@@ -157,6 +157,14 @@ def by_a_tool(world: World, lab: Lab) -> None:
 WAYS = [directly, by_an_event, by_a_child, by_the_result_of_a_child, by_state, by_a_second_agent, by_a_wake, by_a_tool]
 
 
+# Every second one in `make test`: each payload by half of the ways, each way with half of the payloads.
+CASES = [
+    pytest.param(way, payload, id=f"{way.__name__}-{number}", marks=[pytest.mark.chaos] if (number + place) % 2 else [])
+    for place, way in enumerate(WAYS)
+    for number, payload in enumerate(PAYLOADS)
+]
+
+
 @pytest.fixture
 def world() -> World:
     return World()
@@ -167,8 +175,7 @@ def play(lab: Lab) -> None:
         OutboxMessage.objects.filter(topic="wakeup").update(available_at=Now())
 
 
-@pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "payload"), CASES)
 def test_no_dangerous_tool_is_called_without_approval(
     lab: Lab, world: World, way: Callable[[World, Lab], None], payload: Any
 ) -> None:
@@ -186,7 +193,7 @@ def test_no_dangerous_tool_is_called_without_approval(
 
 
 def test_there_are_more_than_a_hundred_cases() -> None:
-    assert len(PAYLOADS) * len(WAYS) >= 200
+    assert len(CASES) >= 200
 
 
 @pytest.mark.parametrize("decision", ["approve", "edit", "deny"])

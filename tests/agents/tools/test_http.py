@@ -68,7 +68,7 @@ class Site:
 @pytest.fixture
 def site() -> Iterator[Site]:
     site = Site()
-    threading.Thread(target=site.server.serve_forever, daemon=True).start()
+    threading.Thread(target=site.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     yield site
     site.server.shutdown()
     site.server.server_close()

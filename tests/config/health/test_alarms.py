@@ -51,7 +51,7 @@ class Receiver:
 def receiver(settings: Any) -> Iterator[Receiver]:
     receiver = Receiver()
     with receiver.server:
-        Thread(target=receiver.server.serve_forever, daemon=True).start()
+        Thread(target=receiver.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         settings.WAKEFUL_ALARM_URL = receiver.url
         yield receiver
         receiver.server.shutdown()

@@ -31,7 +31,7 @@ def elsewhere() -> Iterator[tuple[str, dict[str, Any]]]:
         def log_message(self, *_: Any) -> None: ...
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/{SECRET}", said
         server.shutdown()
 

@@ -13,7 +13,7 @@ from tests.support.console import list_of, make_one_of_each, page_of
 
 pytestmark = pytest.mark.django_db
 PANELS = list(django_admin.site._registry.values())
-IDS = ("-1", "x\0y", "9" * 30)
+IDS = ("x\0y", "9" * 30)
 VALUES = ("\0", "9" * 5000)
 TIMES = (*VALUES, "0001-01-01T00:00", "9999-12-31T23:59:59Z")
 ASKED = {
@@ -44,7 +44,7 @@ def statuses(client: Client, paths: list[str], method: str = "get") -> dict[str,
 def test_no_id_breaks_a_page(client: Client, panel: Any, method: str) -> None:
     paths = []
     for name in {pattern.name for pattern in panel.get_urls() if pattern.name}:
-        for id in IDS if method == "get" else IDS[:2]:
+        for id in IDS if method == "get" else IDS[:1]:
             try:
                 # A placeholder first: reverse() itself refuses some of these.
                 paths.append(reverse(f"admin:{name}", args=["1"]).replace("/1/", f"/{quote(id)}/"))
