@@ -17,6 +17,8 @@ from runs.network.outgoing import what_is_wrong_with
 from runs.notifications.channels.channel import fault_of
 from triggers.dispatch.flow_control import Rate
 
+# The tag of what commands check before they begin (`runs.management.command`).
+SETTINGS = "settings"
 LOCAL = {"127.0.0.1", "localhost", "[::1]", "testserver"}
 NEW_KEY = "python -c 'from cryptography.fernet import Fernet; print(Fernet.generate_key().decode())'"
 
@@ -29,7 +31,7 @@ def console(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
         yield from site.check(app_configs)
 
 
-@register(Tags.security)
+@register(Tags.security, SETTINGS)
 def secret_key(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     try:
         key = settings.SECRET_KEY
@@ -50,7 +52,7 @@ def secret_key(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
         )
 
 
-@register(Tags.security)
+@register(Tags.security, SETTINGS)
 def debug_in_public(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     public = set(settings.ALLOWED_HOSTS) - LOCAL
     if settings.DEBUG and public:
@@ -61,7 +63,7 @@ def debug_in_public(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
         )
 
 
-@register(Tags.security)
+@register(Tags.security, SETTINGS)
 def encryption_keys(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     for number, key in enumerate(settings.WAKEFUL_ENCRYPTION_KEYS, start=1):
         try:
@@ -84,7 +86,7 @@ def encryption_keys_present(app_configs: Any, **_: Any) -> Iterator[CheckMessage
         )
 
 
-@register
+@register(SETTINGS)
 def lease(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     # Two renewals may be late, for example because of a slow database, before the worker counts as lost.
     if settings.WAKEFUL_LEASE < 3 * settings.WAKEFUL_LEASE_RENEW:
@@ -95,7 +97,7 @@ def lease(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
         )
 
 
-@register
+@register(SETTINGS)
 def waking(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     # The dispatcher keeps looking for 50 ms after its last event: that must cover the NOTIFYs that the throttle suppresses.
     looking_on = timedelta(milliseconds=50)
@@ -108,7 +110,7 @@ def waking(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
         )
 
 
-@register
+@register(SETTINGS)
 def atomic_timeout(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     long = timedelta(minutes=10)
     if long < settings.WAKEFUL_ATOMIC_TIMEOUT:
@@ -143,7 +145,7 @@ def pooler(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
         )
 
 
-@register
+@register(SETTINGS)
 def queues(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     if taken := {"all", "*"} & set(settings.WAKEFUL_QUEUES):
         yield Error(
@@ -159,7 +161,7 @@ def queues(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
         )
 
 
-@register
+@register(SETTINGS)
 def loop_rate(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     try:
         Rate.parse(settings.WAKEFUL_LOOP_RATE)
@@ -171,7 +173,7 @@ def loop_rate(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
         )
 
 
-@register
+@register(SETTINGS)
 def outgoing_urls(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     # The address itself is a secret: it is not quoted.
     for name in ("WAKEFUL_HEARTBEAT_URL", "WAKEFUL_ALARM_URL"):
@@ -183,7 +185,7 @@ def outgoing_urls(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
             )
 
 
-@register
+@register(SETTINGS)
 def mail_server(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     if settings.EMAIL_URL:
         try:
@@ -196,7 +198,7 @@ def mail_server(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
             )
 
 
-@register
+@register(SETTINGS)
 def notify_to(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     # The address itself may be a secret: it is not quoted.
     if settings.WAKEFUL_NOTIFY_TO and (fault := fault_of(settings.WAKEFUL_NOTIFY_TO)):
@@ -207,7 +209,7 @@ def notify_to(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
         )
 
 
-@register
+@register(SETTINGS)
 def site_url(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     if settings.WAKEFUL_URL and (wrong := what_is_wrong_with(settings.WAKEFUL_URL)):
         yield Error(
@@ -217,7 +219,7 @@ def site_url(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
         )
 
 
-@register
+@register(SETTINGS)
 def retention(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     if settings.WAKEFUL_KEEP_EVENTS < settings.WAKEFUL_KEEP_PAYLOADS:
         yield Error(
@@ -240,7 +242,7 @@ def retention(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
         )
 
 
-@register
+@register(SETTINGS)
 def tool_query(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
     if settings.WAKEFUL_QUERY_TABLES and not settings.WAKEFUL_QUERY_URL:
         yield Warning(

@@ -8,10 +8,11 @@ from typing import Any
 from uuid import UUID
 
 from django.core.exceptions import ObjectDoesNotExist
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from rest_framework.utils.encoders import JSONEncoder
 
 from runs.exceptions import IllegalState
+from runs.management.command import BaseCommand
 
 
 class EachCommand(BaseCommand):

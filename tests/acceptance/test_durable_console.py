@@ -19,7 +19,7 @@ pytestmark = pytest.mark.browser
 @pytest.fixture(scope="module")
 def running(make_shared_stack: StackMaker) -> Stack:
     stack = make_shared_stack(env={"WAKEFUL_APPS": "desk,shop", "PYTHONPATH": str(USER_APPS)}, agents=True)
-    stack.manage("prepare")
+    stack.admit()
     return stack.up()
 
 

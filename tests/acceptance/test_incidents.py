@@ -16,8 +16,8 @@ RUNS = 8
 
 @pytest.fixture
 def running(make_stack: StackMaker) -> Stack:
-    stack = make_stack(env={**SHOP, "WAKEFUL_NOTIFY_TO": "inbox:admin"})
-    stack.manage("prepare")
+    stack = make_stack(env={**SHOP, "WAKEFUL_NOTIFY_TO": "inbox:admin"}, agents=True)
+    stack.admit()
     return stack
 
 

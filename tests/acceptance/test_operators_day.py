@@ -12,8 +12,8 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture
 def running(make_stack: StackMaker) -> Stack:
-    stack = make_stack(env=SHOP)
-    stack.manage("prepare")
+    stack = make_stack(env=SHOP, agents=True)
+    stack.admit()
     return stack.up()
 
 

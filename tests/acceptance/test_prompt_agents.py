@@ -34,8 +34,8 @@ def test_a_sentence_becomes_an_agent_that_is_tried_and_speaks_up(
     make_stack: StackMaker, smtp: MailServer, page: Page, settings: Settings
 ) -> None:
     settings.EMAIL_URL = smtp.url
-    stack = make_stack(env={**SHOP, "EMAIL_URL": smtp.url, "WAKEFUL_MODEL": "builtin"})
-    stack.manage("prepare")
+    stack = make_stack(env={**SHOP, "EMAIL_URL": smtp.url, "WAKEFUL_MODEL": "builtin"}, agents=True)
+    stack.admit()
     with stack.orm():
         from runs.notifications.edit import create_recipient, open_inbox
 

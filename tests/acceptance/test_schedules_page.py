@@ -18,8 +18,8 @@ RUNS = "SELECT count(*) AS count FROM runs_run WHERE agent = 'ticker' AND status
 
 @pytest.fixture
 def running(make_stack: StackMaker) -> Stack:
-    stack = make_stack(env=SHOP)
-    stack.manage("prepare")
+    stack = make_stack(env=SHOP, agents=True)
+    stack.admit()
     return stack.up()
 
 

@@ -19,8 +19,8 @@ SELECT (SELECT count(*) FROM shop_effect) AS effects, (SELECT count(*) FROM trig
 
 @pytest.fixture
 def running(make_stack: StackMaker) -> Stack:
-    stack = make_stack(env={**SHOP, "WAKEFUL_APPS": "shop,desk"})
-    stack.manage("prepare")
+    stack = make_stack(env={**SHOP, "WAKEFUL_APPS": "shop,desk"}, agents=True)
+    stack.admit()
     return stack.up()
 
 

@@ -28,7 +28,7 @@ def provider() -> Iterator[Wire]:
 def running(make_shared_stack: StackMaker, provider: Wire) -> Stack:
     apps = {"WAKEFUL_APPS": "talker", "PYTHONPATH": str(USER_APPS)}
     stack = make_shared_stack(env={**apps, **provider.env, "WAKEFUL_MODEL": "openai-chat:gpt-4o"}, agents=True)
-    stack.manage("prepare")
+    stack.admit()
     return stack.up(beat=False)
 
 

@@ -47,7 +47,7 @@ def running(make_shared_stack: StackMaker, collector: Collector, provider: Wire)
     }
     apps = {"WAKEFUL_APPS": "clerk", "PYTHONPATH": str(USER_APPS)}
     stack = make_shared_stack(env={**apps, **provider.env, "OPENAI_API_KEY": PLANTED, **watched}, agents=True)
-    stack.manage("prepare")
+    stack.admit()
     with stack.orm():
         make_source("mail")
     return stack.up(beat=False)

@@ -41,6 +41,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psutil
 import psycopg
 import redis
+from django.test import override_settings
 from psycopg.rows import dict_row
 
 from config.stack import children, embedded
@@ -296,6 +297,15 @@ class Stack:
         """Run a `manage.py` command on this stack."""
         return manage({**self.env, **(env or {})}, *arguments, check=check)
 
+    def admit(self) -> None:
+        """Create the user `admin` and the token WAKEFUL_API_TOKEN, as `manage.py up` does."""
+        from config import settings as shipped
+        from config.stack.access import ensure_admin, ensure_operator_token
+
+        with self.orm(), override_settings(PASSWORD_HASHERS=shipped.PASSWORD_HASHERS):
+            ensure_admin()
+            ensure_operator_token()
+
     def stop(self) -> None:
         """Kill whatever still runs."""
         for process in reversed(self.processes):
@@ -422,7 +432,7 @@ class Template:
             prepare({**there, "DATABASE_URL": database_url(self.servers.database_url, self._base)}, agents=False)
         self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{self._base}"')
         there |= {"DATABASE_URL": database_url(self.servers.database_url, name), **env}
-        if "WAKEFUL_APPS" in env:
+        if _has_migrations(env):
             migrate({**there, "WAKEFUL_DEMO": "1"})
         if agents:
             manage(there, "sync_agents")
@@ -526,6 +536,14 @@ def manage(env: Mapping[str, str], *arguments: str, check: bool = True) -> subpr
     )
     assert not check or done.returncode == 0, f"manage.py {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}"
     return done
+
+
+def _has_migrations(env: Mapping[str, str]) -> bool:
+    """Has any app of the user's own tables?"""
+    folders = [Path(folder) for folder in env.get("PYTHONPATH", "").split(":")]
+    return any(
+        (folder / app / "migrations").exists() for app in env.get("WAKEFUL_APPS", "").split(",") for folder in folders
+    )
 
 
 def migrate(env: Mapping[str, str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from threading import Timer
 
-from django.core.management.base import BaseCommand
+from runs.management.command import BaseCommand
 
 GRACE = 4.0  # seconds after the limit of a shadow run
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand
 
 from config.stack.access import ensure_admin, ensure_operator_token
 from config.stack.demo import load_demo
 from runs.exceptions import IllegalState
+from runs.management.command import BaseCommand
 from runs.management.operator import operator
 from runs.queues.pause import EVERY, pause
 from runs.queues.state import find_queue

@@ -3,9 +3,8 @@ from argparse import ArgumentParser
 from datetime import timedelta
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from config import retention
+from runs.management.command import BaseCommand
 from runs.management.operator import operator
 from runs.management.time_arguments import duration
 from runs.models.audit import record_about

@@ -6,11 +6,12 @@ from typing import Any
 from urllib.parse import quote
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import DatabaseError, connection, transaction
 from psycopg import errors, sql
 
 from runs.db.sql import fetch, fetch_column
+from runs.management.command import BaseCommand
 from runs.management.operator import operator
 from runs.models.audit import record_about
 

@@ -6,12 +6,13 @@ from datetime import datetime
 from pathlib import Path
 from uuid import UUID
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.utils.timezone import now
 from rest_framework.utils.encoders import JSONEncoder
 
 from agents.durations import parse_duration
 from config.health.verify import Report, invariants_in, verify
+from runs.management.command import BaseCommand
 
 
 class Command(BaseCommand):

@@ -2,9 +2,10 @@ import time
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from runs.exceptions import RunError
+from runs.management.command import BaseCommand
 from runs.management.operator import operator
 from runs.queues.pause import EVERY, in_words, pause
 from runs.queues.state import all_queues

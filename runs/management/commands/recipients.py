@@ -6,12 +6,13 @@ from datetime import time as clock
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from rest_framework.utils.encoders import JSONEncoder
 
 from agents.durations import parse_duration
 from runs.api.recipients import RecipientGroupSerializer, RecipientSerializer
 from runs.exceptions import IllegalState
+from runs.management.command import BaseCommand
 from runs.management.operator import operator
 from runs.models import Delivery, Notification, Recipient, RecipientGroup
 from runs.notifications.edit import (

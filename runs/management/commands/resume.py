@@ -1,9 +1,10 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from runs.exceptions import RunError
+from runs.management.command import BaseCommand
 from runs.management.operator import operator
 from runs.queues.pause import EVERY, resume
 

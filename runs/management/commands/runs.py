@@ -3,11 +3,11 @@ from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any
 from uuid import UUID
 
-from django.core.management.base import BaseCommand
 from rest_framework.utils.encoders import JSONEncoder
 
 from runs.actions.select import select_runs
 from runs.api.runs_json import RunSerializer
+from runs.management.command import BaseCommand
 from runs.models import Run
 from runs.states import RunStatus
 

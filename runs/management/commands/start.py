@@ -1,10 +1,11 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from runs.actions.stop_agents import EVERY, start_agents
 from runs.exceptions import RunError
+from runs.management.command import BaseCommand
 from runs.management.operator import operator
 
 

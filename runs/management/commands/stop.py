@@ -2,10 +2,11 @@ import time
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from runs.actions.stop_agents import EVERY, in_words, still_running, stop_agents
 from runs.exceptions import RunError
+from runs.management.command import BaseCommand
 from runs.management.operator import operator
 
 LOOK_EVERY = 0.2  # seconds

@@ -1,10 +1,11 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import transaction
 from uuid_utils.compat import uuid7
 
+from runs.management.command import BaseCommand
 from runs.management.json_argument import json_argument
 from runs.management.operator import operator
 from runs.models.audit import record_about

@@ -3,9 +3,10 @@ from argparse import ArgumentParser
 from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from rest_framework.utils.encoders import JSONEncoder
 
+from runs.management.command import BaseCommand
 from runs.management.operator import operator
 from triggers.dispatch.expressions import ExpressionError
 from triggers.retention.erasure import Erasure, Selection, erase

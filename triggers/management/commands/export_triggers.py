@@ -2,8 +2,9 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from runs.management.command import BaseCommand
 from triggers.models import Trigger
 from triggers.transfer.export import export_triggers
 

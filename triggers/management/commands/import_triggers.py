@@ -3,9 +3,10 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from runs.api.strict_json import Unreadable, parse_json, require_storable
+from runs.management.command import BaseCommand
 from runs.management.operator import operator
 from triggers.transfer.carry_out import import_triggers
 from triggers.transfer.check import ImportRefused

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import transaction
 from rest_framework.utils.encoders import JSONEncoder
 
 from agents.models import PromptAgent
 from agents.prompt_agents.definition import Definition
 from runs.exceptions import RunError
+from runs.management.command import BaseCommand
 from runs.management.json_argument import json_argument
 from runs.management.operator import operator
 from runs.shadow.shadow import TRIAL_LIMIT, Outcome, Shadow

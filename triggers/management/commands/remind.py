@@ -1,8 +1,9 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from runs.management.command import BaseCommand
 from runs.management.operator import operator
 from triggers.exceptions import RuleError
 from triggers.schedules.reminders import remind, text_of

@@ -2,8 +2,9 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from runs.management.command import BaseCommand
 from runs.management.operator import operator
 from triggers.sources.secrets import KeyUse, encrypt_anew, keys_in_use
 

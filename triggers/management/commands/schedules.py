@@ -4,10 +4,11 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from rest_framework.utils.encoders import JSONEncoder
 
 from runs.exceptions import IllegalState
+from runs.management.command import BaseCommand
 from runs.management.operator import operator
 from runs.management.time_arguments import instant
 from triggers.api.schedules_json import AnswerSerializer, ScheduleSerializer

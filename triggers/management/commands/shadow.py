@@ -3,10 +3,11 @@ from argparse import ArgumentParser
 from typing import Any
 from uuid import UUID
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from rest_framework.utils.encoders import JSONEncoder
 
 from runs.exceptions import IllegalState
+from runs.management.command import BaseCommand
 from runs.management.operator import operator
 from runs.shadow.shadow import LIMIT, Outcome, Shadow
 from triggers.dispatch.shadow import candidates, shadow_event

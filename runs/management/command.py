@@ -1,0 +1,7 @@
+from django.core.management import base
+
+
+class BaseCommand(base.BaseCommand):
+    """A command that checks the settings before it begins, but not the console: to load that takes most of a second."""
+
+    requires_system_checks = ["settings"]
