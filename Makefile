@@ -45,7 +45,8 @@ FLOOD = tests/acceptance/test_three_thousand.py
 DURABLE = tests/integration/test_durable_failpoints.py tests/integration/test_llm_failpoints.py tests/integration/test_wait_moments.py \
 	tests/acceptance/test_budgets.py tests/acceptance/test_stopped_agents.py
 WATCH = $(addprefix tests/acceptance/,test_heartbeat_agents.py test_sessions.py test_prompt_agents.py test_from_cron_to_a_colleague.py) \
-	$(addprefix tests/runs/,notifications/test_ten_thousand.py incidents/test_note.py)
+	$(addprefix tests/runs/,notifications/test_ten_thousand.py incidents/test_note.py) \
+	$(addprefix tests/config/console/operations/,test_checklists_in_a_browser.py test_sessions_in_a_browser.py)
 HISTORIES = $(addprefix tests/triggers/schedules/,test_histories.py test_plans.py test_why.py)
 PROPERTIES = tests/agents/llm/test_injections.py tests/runs/test_states.py tests/triggers/test_transfer.py tests/triggers/sources/cloudevents/test_intake.py \
 	tests/triggers/sources/webhooks/test_views.py

@@ -69,7 +69,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _starts_processes(item: pytest.Item) -> bool:
     fixtures = {"make_stack", "make_shared_stack"} & set(getattr(item, "fixturenames", ()))
-    return bool(fixtures or item.get_closest_marker("acceptance"))
+    return bool(fixtures or item.get_closest_marker("acceptance") or item.get_closest_marker("browser"))
 
 
 @pytest.fixture(autouse=True)

@@ -146,6 +146,7 @@ def test_a_kill_around_a_quiet_answer_counts_it_once(watch: Watch, point: str) -
     watch.verify()
 
 
+@pytest.mark.chaos
 def test_an_item_that_always_fails_leaves_the_others_alone(watch: Watch) -> None:
     items = [
         {"item": 1, "outcome": "news", "text": "3 failed"},

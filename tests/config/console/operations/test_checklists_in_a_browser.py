@@ -10,7 +10,7 @@ from agents.models import ChecklistItem
 from runs.actions.checklists import ItemEdit, create_checklist
 from tests.support.console import page_of
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.chaos, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 def test_a_checklist_is_edited_and_silenced_for_a_day(live_server: LiveServer, page: Page) -> None:

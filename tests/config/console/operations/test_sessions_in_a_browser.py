@@ -15,7 +15,7 @@ from agents.testing import run_agent
 from tests.support.console import page_of
 from tests.support.conversing import Listener
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.chaos, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 def converse() -> None:
