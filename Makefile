@@ -47,6 +47,10 @@ DURABLE = tests/integration/test_durable_failpoints.py tests/integration/test_ll
 WATCH = $(addprefix tests/acceptance/,test_heartbeat_agents.py test_sessions.py test_prompt_agents.py test_from_cron_to_a_colleague.py) \
 	$(addprefix tests/runs/,notifications/test_ten_thousand.py incidents/test_note.py) \
 	$(addprefix tests/config/console/operations/,test_checklists_in_a_browser.py test_sessions_in_a_browser.py)
+# Restarts, deploys, promotions and changes of keys, with work under way.
+CHANGES = $(addprefix tests/acceptance/,test_durable_runs.py test_data_care.py test_shadow_run.py test_up.py) \
+	$(addprefix tests/integration/,test_switching_schedulers.py test_standby.py test_rolling_upgrade.py test_retention.py) \
+	tests/config/console/parts/test_malformed.py
 HISTORIES = $(addprefix tests/triggers/schedules/,test_histories.py test_plans.py test_why.py)
 PROPERTIES = tests/agents/llm/test_injections.py tests/runs/test_states.py tests/triggers/test_transfer.py tests/triggers/sources/cloudevents/test_intake.py \
 	tests/triggers/sources/webhooks/test_views.py
@@ -59,10 +63,10 @@ ifneq ($(SEEDS)$(APPS),)
 else ifdef ALL
 	@$(CHAOS) --all
 	@$(CHAOS) --shipped --seeds 9,17,49,54,75
-	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/promises tests/integration tests/config/web/test_migrated.py $(HISTORIES) $(PROPERTIES) tests/acceptance/test_recovery.py tests/acceptance/test_up.py $(FLOOD) $(WATCH) tests/chaos/broker_away.py tests/chaos/dispatch_under_strain.py tests/chaos/broken_builds.py tests/chaos/failovers.py
+	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/promises tests/integration tests/config/web/test_migrated.py $(HISTORIES) $(PROPERTIES) tests/acceptance/test_recovery.py $(FLOOD) $(WATCH) $(sort $(filter-out tests/integration/%,$(CHANGES) $(DURABLE))) tests/chaos/broker_away.py tests/chaos/dispatch_under_strain.py tests/chaos/broken_builds.py tests/chaos/failovers.py
 else
 	@$(CHAOS)
-	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/chaos/test_smoke.py $(FLOOD) $(DURABLE) $(WATCH) $(PROPERTIES) tests/integration/test_night.py tests/integration/test_receivers.py
+	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/chaos/test_smoke.py $(FLOOD) $(DURABLE) $(CHANGES) $(WATCH) $(PROPERTIES) tests/integration/test_night.py tests/integration/test_receivers.py
 endif
 
 bench: .venv/bench/ready ## measurements of this machine, beside Celery, Procrastinate and DBOS; see bench/README.md

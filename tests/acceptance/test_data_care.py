@@ -66,6 +66,7 @@ def test_a_person_is_erased_and_nothing_is_done_twice(running: Stack) -> None:
     assert ADA not in everything_stored(running)
 
 
+@pytest.mark.chaos
 def test_the_encryption_key_is_changed_while_a_sender_goes_on(running: Stack) -> None:
     with running.orm():
         source = Source.objects.create(slug="sender", kind="bearer", settings={})

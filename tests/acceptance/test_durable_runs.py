@@ -101,6 +101,7 @@ def written(stack: Stack, run: Any) -> list[str]:
     return [row["step"] for row in rows]
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(300)
 def test_a_run_goes_on_where_it_was_whatever_is_restarted_or_deployed_meanwhile(stack: Stack, tmp_path: Path) -> None:
     secret = make_doors(stack)

@@ -98,6 +98,7 @@ def test_an_operator_stops_one_agent_and_then_all_and_starts_them(running: Stack
     assert provider.asked("watched") == {0: 3}
 
 
+@pytest.mark.chaos
 @pytest.mark.browser
 def test_a_run_at_its_cap_finishes_once_an_operator_raises_the_cap(running: Stack, provider: Wire, page: Page) -> None:
     provider.script("quick", "at once")

@@ -169,6 +169,7 @@ def test_a_stack_whose_supervisor_was_killed_leaves_nothing_in_the_way_and_start
     up.interrupt()
 
 
+@pytest.mark.chaos
 def test_a_killed_worker_is_started_again_and_works(running: Up) -> None:
     [worker] = [process for process in running.descendants() if is_worker(process) and is_child(process, running)]
 

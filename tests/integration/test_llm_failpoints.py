@@ -162,7 +162,8 @@ def test_a_cancelled_run_cuts_its_request_within_seconds(courier: Courier, wire:
     eventually(lambda: runs(courier.stack, "id = %s", run["id"])[0]["status"] == "cancelled")
 
 
-@pytest.mark.parametrize("type", ["scribe.loop", pytest.param("scribe.loop_async", marks=pytest.mark.chaos)])
+@pytest.mark.chaos
+@pytest.mark.parametrize("type", ["scribe.loop", "scribe.loop_async"])
 def test_calls_in_a_loop_beside_steps_are_made_once_each(courier: Courier, wire: Wire, type: str) -> None:
     for visit in range(1, 9) if FULL else (3,):
         action = "killall" if visit % 3 == 0 else "kill"

@@ -2,6 +2,8 @@
 
 import signal
 
+import pytest
+
 from tests.support.old_rows import old_event, old_run
 from tests.support.stack import Stack, eventually
 from triggers.models import Event
@@ -29,6 +31,7 @@ def test_pruning_is_fired_by_beat_and_done_by_a_worker(stack: Stack) -> None:
         assert Event.objects.get(pk=event.pk).data is None
 
 
+@pytest.mark.chaos
 def test_pruning_that_is_killed_between_two_batches_loses_one_of_them_at_most(stack: Stack) -> None:
     with stack.orm():
         for days in range(100, 110):

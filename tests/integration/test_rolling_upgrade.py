@@ -86,6 +86,7 @@ def test_a_ring_and_a_policy_of_another_version_are_understood_as_far_as_need_be
     assert "TypeError" not in worker.output()
 
 
+@pytest.mark.chaos
 def test_old_processes_go_on_while_the_schema_is_ahead_of_them(make_stack: StackMaker) -> None:
     stack = upgraded_stack(make_stack)
     stack.start("web", env=OLD, wait=False)

@@ -25,6 +25,7 @@ def promotable(make_stack: StackMaker) -> Iterator[tuple[Stack, Standby]]:
         yield stack, standby
 
 
+@pytest.mark.chaos
 def test_a_promoted_standby_is_noticed_and_workers_begin_again(promotable: tuple[Stack, Standby]) -> None:
     stack, standby = promotable
     assert_an_ordinary_role_may_ask_for_the_timeline(stack)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
 import redis
 from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask
 
@@ -28,6 +29,7 @@ ONCE = {
 NEVER = {"fired today", "retired", "fired and not retired yet", "switched off", "expired", "not begun"}
 
 
+@pytest.mark.chaos
 def test_tasks_of_django_celery_beat_fire_as_before_whichever_scheduler_runs(make_stack: StackMaker) -> None:
     stack = make_stack()
     stack.query("DROP SCHEMA public CASCADE")
