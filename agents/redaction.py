@@ -20,6 +20,13 @@ WORD = re.compile(r"[a-z]{1,15}|[0-9]{1,9}")
 TOKEN_PREFIX = "wkf_"  # noqa: S105  (of API tokens: their plain text is stored nowhere, so they are known by their shape)
 TOKEN = re.compile(rf"\b{TOKEN_PREFIX}[A-Za-z0-9_-]{{40,}}")
 
+# Names of fields whose values are not shown: narrower than for header fields, as payloads have authors and keys of issues.
+SECRET_FIELD = re.compile(
+    r"passw|passphrase|secret|token|(?:api|private|signing|access|encryption)[-_ ]?key|credential|authorization|cookie|signature"
+    r"|hmac|(?<![a-z])(?:jwt|otp|pin|cvv|cvc)(?![a-z])",
+    re.IGNORECASE,
+)
+
 KEPT = 60.0  # seconds
 
 # Those of the settings, the environment and the sources, as they are now; `config.wiring` connects it.

@@ -12,7 +12,7 @@ from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 
 from agents.instants import FORMS, parse_instant
 from runs.api.resource import BySlug, Resource
-from triggers.exceptions import RuleError
+from triggers.exceptions import Invalid, RuleError
 from triggers.schedules.clock import LONGEST_ZONE, refuse_beyond, zone_of
 
 UNESCAPED = re.compile(r" (\d\d:?\d\d)$")  # the plus of an offset, in a URL
@@ -71,3 +71,16 @@ def naming(field: str) -> Iterator[None]:
         yield
     except RuleError as error:
         raise ValidationError({error.field or field: [str(error)]}) from None
+
+
+@contextmanager
+def naming_each() -> Iterator[None]:
+    """Answer 400 for Invalid, each problem under the name of its field."""
+    try:
+        yield
+    except Invalid as invalid:
+        named: dict[str, list[str]] = {}
+        for problem in invalid.problems:
+            field, _, text = problem.partition(": ")
+            named.setdefault(field, []).append(text or problem)
+        raise ValidationError(named) from None

@@ -21,7 +21,8 @@ from runs.api.body import Body
 from runs.api.resource import NewestFirst, Refusal, Resource
 from runs.exceptions import IllegalState
 from runs.shadow.process import NotTried, report_of
-from triggers.exceptions import Invalid, RuleError
+from triggers.api.fields import naming_each
+from triggers.exceptions import RuleError
 from triggers.models import Trigger
 from triggers.prompt_agents.as_json import Given, caps_of, exported, read
 from triggers.prompt_agents.edit import (
@@ -256,13 +257,8 @@ def _require_caps(request: Request, name: str, given: Given) -> None:
 def _faults() -> Iterator[None]:
     """Answer 400, each fault under the name of its field."""
     try:
-        yield
-    except Invalid as invalid:
-        named: dict[str, list[str]] = {}
-        for problem in invalid.problems:
-            field, _, text = problem.partition(": ")
-            named.setdefault(field, []).append(text or problem)
-        raise ValidationError(named) from None
+        with naming_each():
+            yield
     except RuleError as error:
         raise ValidationError({error.field or "when": [str(error)]}) from None
     except (DeclarationError, ValueError) as error:

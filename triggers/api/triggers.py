@@ -17,9 +17,12 @@ from triggers.api.events_json import (
     ResumeBody,
     TriggerSerializer,
 )
-from triggers.api.fields import BySlugResource
+from triggers.api.fields import BySlugResource, naming_each
+from triggers.api.rules_json import RuleBody, TrialSerializer, TryBody, rule_of_body, trial_as_json
+from triggers.declarations.overrides import override
 from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.offers import offer_errors
+from triggers.dispatch.trial import try_rule
 from triggers.models import Trigger
 from triggers.sources.manual import fire
 
@@ -34,6 +37,8 @@ class TriggerResource(BySlugResource):
         "pause": "triggers.pause_trigger",
         "resume": "triggers.pause_trigger",
         "redispatch": "triggers.replay_event",
+        "partial_update": "triggers.change_trigger",
+        "try_rule": "triggers.change_trigger",
     }
     queryset = Trigger.objects.select_related("gate")
     serializer_class = TriggerSerializer
@@ -58,6 +63,23 @@ class TriggerResource(BySlugResource):
         """Resume the trigger; run or drop the events it held."""
         trigger = resume(self.get_object(), held=ResumeBody.read(request)["held"], by=str(request.user))
         return Response(self.get_serializer(trigger).data)
+
+    @extend_schema(request=RuleBody, responses={200: TriggerSerializer})
+    def partial_update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Change what the trigger matches. Deploys keep the changed fields."""
+        with naming_each():
+            trigger = override(self.get_object(), RuleBody.read(request), by=str(request.user))
+        return Response(self.get_serializer(trigger).data)
+
+    @extend_schema(request=TryBody, responses={200: TrialSerializer})
+    @action(detail=False, methods=["post"], url_path="try")
+    def try_rule(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Try a rule on recent events, without starting runs; each miss is explained clause by clause. Also requires
+        `triggers.view_event`, because the answer has values of events."""
+        if not request.user.has_perm("triggers.view_event"):
+            self.permission_denied(request)
+        body = TryBody.read(request)
+        return Response(trial_as_json(try_rule(rule_of_body(body), body["events"])))
 
     @extend_schema(request=RedispatchBody, responses={200: RedispatchedSerializer})
     @action(detail=True, methods=["post"])

@@ -11,7 +11,7 @@ from agents import registry
 from agents.agent import Agent
 from agents.exceptions import DeclarationError
 from agents.on import ClockedTrigger, CronTrigger, IntervalTrigger, ScheduleTrigger, TriggerDeclaration, WordsTrigger
-from triggers.dispatch.expressions import ExpressionError, compile_expression
+from triggers.dispatch.expressions import ExpressionError, check_expression
 from triggers.dispatch.trigger_policy import check_policy, policy_of
 from triggers.exceptions import RuleError
 from triggers.models import Trigger
@@ -75,7 +75,7 @@ def wanted_triggers() -> list[Wanted]:
 def _wanted(agent: Agent, declaration: TriggerDeclaration, number: int) -> Wanted:
     slug = _slug(agent, declaration, number)
     for expression in agent.input.values():
-        compile_expression(expression)
+        check_expression(expression)
     columns: dict[str, Any] = {
         "agent": agent.name,
         "source": "",
@@ -101,7 +101,7 @@ def _wanted(agent: Agent, declaration: TriggerDeclaration, number: int) -> Wante
     if not declaration.types or not all(declaration.types):
         raise DeclarationError('on.event() needs a type, e.g. on.event("invoice.paid") or on.event("*")')
     for expression in filter(None, (declaration.filter, agent.key)):
-        compile_expression(expression)
+        check_expression(expression)
     columns |= {
         "source": declaration.source,
         "types": list(declaration.types),

@@ -146,7 +146,7 @@ class Evaluator:
         request = {
             "event": subject.envelope,
             "without_data": subject.without_data,
-            "questions": [(one.filter, one.key, dict(one.input)) for one in questions],
+            "questions": [(one.filter, one.key, dict(one.input), list(one.parts)) for one in questions],
             "seconds": each,
             "total": total,
         }

@@ -49,11 +49,11 @@ def serve(connection: socket.socket, request: dict[str, Any], data: bytes) -> No
     context = context_of(event)
     cel.compile("true").execute(context)  # convert the event now, so that this does not count for the first trigger
     send(connection, b"")
-    for filter, key, input in request["questions"]:
+    for filter, key, input, parts in request["questions"]:
         answered = None
         if time.process_time() - began < total:
             signal.setitimer(signal.ITIMER_PROF, seconds)
-            question = Question(filter=filter, key=key, input=input)
+            question = Question(filter=filter, key=key, input=input, parts=parts)
             answered = asdict(answer(question, lambda: context, without_data=without_data))
             signal.setitimer(signal.ITIMER_PROF, 0)
         send(connection, json.dumps([answered, time.process_time() - began]).encode())

@@ -16,30 +16,22 @@ from typing import Any
 sys.modules.setdefault("cel.cli", ModuleType("cel.cli"))
 import cel  # noqa: E402
 
+from triggers.dispatch.faults import Fault, name_fault, syntax_fault, unknown_name  # noqa: E402
+from triggers.dispatch.tokens import ENVELOPE, FIELDS, bound_names, called, reads_data, tokens_of  # noqa: E402
+
 VARIABLES = {"event"}
-ENVELOPE = ("id", "type", "source", "subject", "time")
-FIELDS = f"{', '.join(ENVELOPE)}, data"
 # The parser is recursive, and a stack overflow ends the process. Within these limits 512 KiB of stack are enough; Python's
 # threads have 8 MiB.
 MAX_LENGTH = 2_000  # characters
 MAX_OPERATORS = 400  # operators, dots, colons and brackets
 MAX_NESTING = 32  # brackets within brackets
 MAX_VALUE = 2**20  # characters of one input value as JSON
+MAX_SHOWN = 1_000  # characters of one value in an explanation
+FEW = 10  # elements or fields of a value in an explanation
+JSON_NAMES: Mapping[type, str] = {list: "list", dict: "object", str: "text"}
 
-TOKEN = re.compile(
-    r'''
-    (?P<space>   \s+ | //[^\n]* )
-  | (?P<string>  [bB]?[rR][bB]?(?: """.*?""" | \'\'\'.*?\'\'\' | "[^"\n]*" | '[^'\n]*' )
-               | [bB]?(?: """(?:\\.|[^\\])*?""" | \'\'\'(?:\\.|[^\\])*?\'\'\' | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' ) )
-  | (?P<number>  0[xX][0-9a-fA-F]+[uU]? | (?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[uU]? )
-  | (?P<name>    [A-Za-z_]\w* )
-  | (?P<operator> && | \|\| | [<>=!]= | . )
-    ''',
-    re.VERBOSE | re.DOTALL,
-)
 PLAIN_STRING = re.compile(r"""("|')((?:(?!\1)[^\\\n])*)\1""")
 PLAIN_INTEGER = re.compile(r"0|[1-9]\d{0,14}")  # exact as a double, too
-COMPREHENSIONS = frozenset({"all", "exists", "exists_one", "existsOne", "map", "filter"})
 # Functions with at most linear cost. Expressions with others (comprehensions, whose `filter` and `map` are quadratic; regular
 # expressions; unknown names) are evaluated in another process.
 LINEAR = frozenset(
@@ -48,7 +40,12 @@ LINEAR = frozenset(
 
 
 class ExpressionError(ValueError):
-    """A CEL expression exceeds a limit, does not compile, or has a value that is not allowed; the message says which."""
+    """A CEL expression exceeds a limit, does not compile, or has a value that is not allowed; the message says which. `fault`:
+    the place, if it is known."""
+
+    def __init__(self, message: str, fault: Fault | None = None) -> None:
+        super().__init__(message)
+        self.fault = fault
 
 
 class Unaffordable(ExpressionError):
@@ -76,11 +73,12 @@ class Expression:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A trigger's expressions to evaluate on one event. Empty: not evaluated."""
+    """A trigger's expressions to evaluate on one event. Empty: not evaluated. `parts`: expressions to explain, one by one."""
 
     filter: str = ""
     key: str = ""
     input: Mapping[str, str] = field(default_factory=dict)
+    parts: Sequence[str] = ()
 
     @property
     def expressions(self) -> list[str]:
@@ -89,11 +87,12 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The values of a question's expressions, or the `error`."""
+    """The values of a question's expressions, or the `error`. `parts`: the value of each part in short, or its error."""
 
     passes: bool = True
     key: str = ""
     input: Mapping[str, Any] = field(default_factory=dict)
+    parts: Sequence[tuple[str, str]] = ()
     error: str = ""
     is_unaffordable: bool = False  # a limit was exceeded, so the values are unknown
 
@@ -104,6 +103,14 @@ def compile_expression(text: str) -> Expression:
     if isinstance(found, ExpressionError):
         raise found
     return found
+
+
+def check_expression(text: str) -> None:
+    """Raises ExpressionError unless the expression compiles and uses functions and fields of `event` that exist. For saving: stored
+    expressions need not pass it."""
+    compile_expression(text)
+    if fault := name_fault(text):
+        raise ExpressionError(str(fault), fault)
 
 
 def compile_each(texts: Iterable[str]) -> dict[str, Expression]:
@@ -129,11 +136,11 @@ def _compile(text: str) -> Expression:
     try:
         program = cel.compile(text)
     except BaseException as error:
-        raise _as_expression_error(error, "") from error
+        raise _as_syntax_error(text, error) from error
     tokens = tokens_of(text)
-    unknown = set(program.variables()) - VARIABLES - bound_names(tokens)
-    if unknown:
-        raise ExpressionError(f"{text!r} uses {', '.join(sorted(unknown))}, which is unknown; use event ({FIELDS})")
+    if unknown := sorted(set(program.variables()) - VARIABLES - bound_names(tokens)):
+        fault = unknown_name(text, unknown[0])
+        raise ExpressionError(str(fault or f"{unknown[0]} is unknown; use event ({FIELDS})"), fault)
     return Expression(
         text=text,
         program=program,
@@ -164,42 +171,6 @@ def require_bounded(text: str) -> None:
         raise ExpressionError(
             f"expression with {deepest} nested brackets, {text[:40]!r}…: at most {MAX_NESTING} are allowed; {advice}"
         )
-
-
-def tokens_of(text: str) -> list[tuple[str, str]]:
-    return [
-        (str(found.lastgroup), found.group())
-        for found in TOKEN.finditer(text)
-        if found.lastgroup not in (None, "space")
-    ]
-
-
-def called(tokens: Sequence[tuple[str, str]]) -> set[str]:
-    """The names of functions, methods and macros."""
-    return {
-        name
-        for (kind, name), following in zip(tokens, tokens[1:], strict=False)
-        if kind == "name" and following == ("operator", "(") and name != "in"
-    }
-
-
-def bound_names(tokens: Sequence[tuple[str, str]]) -> set[str]:
-    """The variables of comprehensions, such as x in `event.data.items.exists(x, x.paid)`."""
-    return {
-        tokens[at + 2][1]
-        for at in range(len(tokens) - 3)
-        if tokens[at][1] in COMPREHENSIONS and tokens[at + 1][1] == "(" and tokens[at + 3][1] == ","
-    }
-
-
-def reads_data(tokens: Sequence[tuple[str, str]]) -> bool:
-    """Whether it may read `event.data`: not if each `event` is followed by a field of the envelope."""
-    for at, token in enumerate(tokens):
-        if token == ("name", "event"):
-            following = [text for _, text in tokens[at + 1 : at + 3]]
-            if len(following) < 2 or following[0] != "." or following[1] not in ENVELOPE:
-                return True
-    return False
 
 
 def equalities(tokens: Sequence[tuple[str, str]]) -> list[Equality]:
@@ -300,7 +271,7 @@ def answer(
             return Answer(passes=False)
         input = {name: _as_json(text, value_of(text)) for name, text in question.input.items()}
         key = _scalar(question.key, value_of(question.key)) if question.key else ""
-        return Answer(key=key, input=input)
+        return Answer(key=key, input=input, parts=[_part(text, value_of) for text in question.parts])
     except ExpressionError as error:
         return Answer(error=str(error)[:2000], is_unaffordable=isinstance(error, Unaffordable))
 
@@ -311,6 +282,13 @@ def value(expression: Expression, event: cel.Context) -> Any:
         return expression.program.execute(event)
     except BaseException as error:
         raise _as_expression_error(error, f"{expression.text!r}: {type(error).__name__}: ") from error
+
+
+def _as_syntax_error(text: str, error: BaseException) -> BaseException:
+    if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit)):
+        return error
+    fault = syntax_fault(text, str(error))
+    return ExpressionError(str(fault), fault) if fault else _as_expression_error(error, "")
 
 
 def _as_expression_error(error: BaseException, prefix: str) -> BaseException:
@@ -330,6 +308,34 @@ def _scalar(text: str, value: Any) -> str:
     if not isinstance(value, (str, int, float, bool)):
         raise ExpressionError(f"{text!r} has the value {_shown(value)}; a key must be a string, a number or a boolean")
     return str(value)
+
+
+def _part(text: str, value_of: Callable[[str], Any]) -> tuple[str, str]:
+    try:
+        return in_short(value_of(text)), ""
+    except ExpressionError as error:
+        return "", without_text(str(error), text)
+
+
+def without_text(error: str, text: str) -> str:
+    """The error of an expression that is shown beside it."""
+    said = error.removeprefix(f"{text!r}: ")
+    return f"there is no field {said.removeprefix('KeyError: ')}" if said.startswith("KeyError: ") else said
+
+
+def in_short(value: Any) -> str:
+    """A value for people: as JSON, or its size if that is long."""
+    if isinstance(value, (dict, list)) and len(value) > FEW:
+        return f"a list of {len(value):,}" if isinstance(value, list) else f"an object of {len(value):,} fields"
+    if isinstance(value, str) and len(value) > MAX_SHOWN:
+        return f"a text of {len(value):,} characters"
+    try:
+        shown = json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return f"a {type(value).__name__}"
+    return (
+        shown if len(shown) <= MAX_SHOWN else f"a {JSON_NAMES.get(type(value), 'value')} of {len(shown):,} characters"
+    )
 
 
 def _shown(value: Any) -> str:

@@ -44,11 +44,11 @@ class Payload:
 NOTHING = Payload()
 
 
-def read_payloads(event_ids: Sequence[UUID]) -> dict[UUID, Payload]:
-    """The payloads of the events that have data."""
+def read_payloads(event_ids: Sequence[UUID], most: int | None = None) -> dict[UUID, Payload]:
+    """The payloads of the events that have data. `most`: bytes of the largest that is read, at most WAKEFUL_MAX_MATCH."""
     if not event_ids:
         return {}
-    most = settings.WAKEFUL_MAX_MATCH
+    most = min(most or settings.WAKEFUL_MAX_MATCH, settings.WAKEFUL_MAX_MATCH)
     return {
         id: Payload(text=text) if text is not None else Payload(without_data=_too_large(length, most))
         for id, length, text in fetch(DATA, [most, list(set(event_ids))])

@@ -28,7 +28,7 @@ from runs.models.audit import record_about
 from runs.retention.erasure import ERASED, emitting, erase_runs, holders
 from runs.states import LIVE
 from triggers.dispatch.evaluator import Evaluator, Limits
-from triggers.dispatch.expressions import Question, Unaffordable, compile_expression
+from triggers.dispatch.expressions import Question, Unaffordable, check_expression
 from triggers.dispatch.match import subject_of
 from triggers.dispatch.payload import Payload
 from triggers.dispatch.pending import item_of
@@ -52,7 +52,7 @@ class Selection:
         if not self.subject and not self.where:
             raise ValueError("name a subject or an expression")
         if self.where:
-            compile_expression(self.where)
+            check_expression(self.where)
 
 
 @dataclass(frozen=True, kw_only=True)

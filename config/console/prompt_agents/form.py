@@ -23,7 +23,8 @@ from agents.tools import toolbox
 from config.console.parts.pages import Group
 from config.console.parts.sections import Section
 from config.console.schedules.policy_fields import ZONES
-from config.console.triggers.form import AIMED, ExpressionField
+from config.console.triggers.expression_field import ExpressionField
+from config.console.triggers.form import AIMED
 from runs.actions.checklists import ItemEdit
 from runs.models import Recipient, RecipientGroup
 from triggers.exceptions import Invalid, RuleError

@@ -15,8 +15,9 @@ from unfold.widgets import (
 
 from agents.registry import all_agents
 from config.console.parts.pages import Group
+from config.console.triggers.expression_field import ExpressionField, check
+from config.console.triggers.seen_fields import offered
 from runs.enqueue import EVENTS_PER_RUN
-from triggers.dispatch.expressions import ExpressionError, compile_expression
 from triggers.dispatch.trigger_policy import DEFAULTS, MOST_AT_ONCE, check_policy
 from triggers.models import Source, Trigger
 
@@ -36,18 +37,6 @@ INTAKE = ("rate", "overflow", "debounce", "batch", "max_wait")
 POLICY = (*EXECUTION, *INTAKE)
 COLUMNS = ("enabled", "source", "filter", "input", "key", "key_limit", "overlap")
 NO_TOOL = "none"
-
-
-class ExpressionField(forms.CharField):
-    """A CEL expression over `event`, checked when it is saved."""
-
-    widget = UnfoldAdminExpandableTextareaWidget
-
-    def clean(self, value: Any) -> str:
-        text: str = super().clean(value)
-        if text:
-            _check(text)
-        return text
 
 
 class MatchForm(forms.Form):
@@ -81,8 +70,13 @@ class MatchForm(forms.Form):
         help_text="Map input names to CEL, e.g. <code>{&quot;id&quot;: &quot;event.data.id&quot;}</code>. Empty: the event’s data.",
     )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    class Media:
+        js = (forms.Script("console/seen_fields.js", defer=True),)
+
+    def __init__(self, *args: Any, offers: bool = False, **kwargs: Any) -> None:
+        """`offers`: the fields of recent events are offered, to people who may see events."""
         super().__init__(*args, **kwargs)
+        self.offers = offers
         slugs = Source.objects.exclude(slug__in=AIMED).order_by("slug").values_list("slug", flat=True)
         known = [*slugs, *({self.initial.get("source")} - {None, "", *slugs})]
         self.fields["source"].choices = [("", "any"), *((slug, slug) for slug in known)]  # type: ignore[attr-defined]
@@ -95,11 +89,12 @@ class MatchForm(forms.Form):
         if not isinstance(mapping, dict) or not all(isinstance(value, str) for value in mapping.values()):
             raise ValidationError("Enter a JSON object whose values are CEL expressions.")
         for name, text in mapping.items():
-            try:
-                _check(text)
-            except ValidationError as error:
-                raise ValidationError(f"{name}: {error.message}") from None
+            check(text, f"{name}: ")
         return mapping
+
+    def groups(self) -> list[Group]:
+        match = [self[name] for name in ("source", "types", "filter", "key", "input")]
+        return [Group(fields=match, sections=[offered(tries=False)] if self.offers else ())]
 
 
 class TriggerForm(MatchForm):
@@ -223,7 +218,7 @@ class TriggerForm(MatchForm):
         match = [self[name] for name in ("source", "types", "filter", "input")]
         return [
             *self.first_group(),
-            Group(title="Events", fields=match),
+            Group(title="Events", fields=match, sections=[offered(tries=True)] if self.offers else ()),
             Group(title="Overlap", fields=[self["key"], self["overlap"], self["key_limit"]]),
             Group(title="Flow control", fields=[self[name] for name in INTAKE]),
             Group(title="Execution", fields=[self[name] for name in EXECUTION]),
@@ -266,10 +261,3 @@ def as_initial(trigger: Trigger) -> dict[str, Any]:
 
 def policy_as_initial(policy: Mapping[str, Any]) -> dict[str, Any]:
     return {name: policy.get(name, DEFAULTS[name]) for name in POLICY}
-
-
-def _check(text: str) -> None:
-    try:
-        compile_expression(text)
-    except ExpressionError as error:
-        raise ValidationError(str(error)) from None

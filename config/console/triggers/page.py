@@ -8,6 +8,8 @@ from django.db.models.expressions import RawSQL
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.defaultfilters import pluralize
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
@@ -21,6 +23,7 @@ from config.console.parts.links import event_link, link, listing, page, run_link
 from config.console.parts.moments import distance, moment
 from config.console.parts.pages import form_page, plain_page
 from config.console.parts.panel import Panel, acting, allowed, button, column
+from config.console.parts.previews import wrong_with
 from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.runs.words import duration_of, first_line
 from config.console.schedules.words import state_of
@@ -28,6 +31,7 @@ from config.console.triggers.dialogs import HELD, RESUMED, FireForm, PauseForm, 
 from config.console.triggers.filter_trial import try_on_recent
 from config.console.triggers.filters import LAST_RUN, StateFilter
 from config.console.triggers.form import MatchForm, NewTriggerForm, TriggerForm, as_initial, policy_as_initial
+from config.console.triggers.seen_fields import respond
 from runs.exceptions import RunError
 from runs.models import Run
 from triggers.declarations.overrides import create_trigger, override, reset_overrides
@@ -53,6 +57,14 @@ class TriggerPanel(Panel):
     ordering = ("slug",)
     actions = ("pause_chosen", "resume_and_run", "resume_and_drop", "fire_chosen", "redispatch_errors")
     actions_detail = ("fire_now", "try_filter", "edit", "pause", "resume", "redispatch", "reset")
+
+    def get_urls(self) -> list[URLPattern]:
+        # Before the other URLs, which would take these names for a trigger's key.
+        own = [("seen/", self.seen_view, "seen"), ("try/", self.try_form_view, "try_form")]
+        urls = [
+            path(route, self.admin_site.admin_view(view), name=f"triggers_trigger_{name}") for route, view, name in own
+        ]
+        return [*urls, *super().get_urls()]
 
     # Lists
 
@@ -100,7 +112,8 @@ class TriggerPanel(Panel):
     # Making and changing
 
     def new(self, request: HttpRequest) -> HttpResponse:
-        form = NewTriggerForm(request.POST or None, initial={**policy_as_initial({}), "overlap": "allow"})
+        initial = {**policy_as_initial({}), "overlap": "allow"}
+        form = NewTriggerForm(request.POST or None, initial=initial, offers=self.may_try_own(request))
         if form.is_valid():
             trigger = create_trigger(**form.values(), by=acting(request))
             messages.success(request, f"Trigger {trigger.slug} is ready.")
@@ -114,7 +127,7 @@ class TriggerPanel(Panel):
     @button("Edit", permissions=["edit"], icon="edit", url_path="edit")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         trigger = get_object_or_404(Trigger, pk=object_id)
-        form = TriggerForm(request.POST or None, initial=as_initial(trigger))
+        form = TriggerForm(request.POST or None, initial=as_initial(trigger), offers=self.may_try_own(request))
         back = page("triggers_trigger", object_id)
         if form.is_valid():
             changes = {name: value for name, value in form.values().items() if value != getattr(trigger, name)}
@@ -136,11 +149,11 @@ class TriggerPanel(Panel):
         if not self.has_edit_permission(request):
             if request.method == "POST":
                 raise PermissionDenied
-            return plain_page(self, request, title=title, sections=[try_on_recent(trigger, stored)], obj=trigger)
-        form = MatchForm(request.POST or None, initial=as_initial(trigger))
+            return plain_page(self, request, title=title, sections=[try_on_recent(stored)], obj=trigger)
+        form = MatchForm(request.POST or None, initial=as_initial(trigger), offers=True)
         sections = []
         if not form.is_bound or form.is_valid():
-            sections = [try_on_recent(trigger, form.cleaned_data if form.is_bound else stored)]
+            sections = [try_on_recent(form.cleaned_data if form.is_bound else stored)]
         return form_page(
             self,
             request,
@@ -148,9 +161,32 @@ class TriggerPanel(Panel):
             title=title,
             submit="Try it",
             back=page("triggers_trigger", object_id),
+            groups=form.groups(),
             sections=sections,
             obj=trigger,
         )
+
+    def may_try_own(self, request: HttpRequest) -> bool:
+        """Whether the user may evaluate expressions of their own: these read any field of any event."""
+        return self.has_try_permission(request) and (
+            self.has_edit_permission(request) or self.has_add_permission(request)
+        )
+
+    def seen_view(self, request: HttpRequest) -> HttpResponse:
+        """The fields of recent events, for a form that is being filled in."""
+        if not self.may_try_own(request):
+            raise PermissionDenied
+        form = MatchForm(request.POST)
+        form.is_valid()
+        return respond(request, form.cleaned_data.get("source", ""), form.cleaned_data.get("types", []))
+
+    def try_form_view(self, request: HttpRequest) -> HttpResponse:
+        """The trial of a form that is being filled in."""
+        if not self.may_try_own(request):
+            raise PermissionDenied
+        form = MatchForm(request.POST)
+        shown = {"section": try_on_recent(form.cleaned_data)} if form.is_valid() else {"wrong": wrong_with(form)}
+        return TemplateResponse(request, "admin/console/trial_body.html", shown)
 
     @button(
         "Reset to the code",
