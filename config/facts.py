@@ -10,11 +10,11 @@ from agents.ids import first_id_at
 from agents.installation import Backlog, FailedRuns, Finished, OpenApproval, Trouble
 from config.health.problems import BAD, problems
 from config.health.situation import look
-from config.links import site
 from runs.db.sql import fetch, fetch_as
 from runs.incidents.cause import cause_of
 from runs.models import Approval, Wait
 from runs.models.run import UNPARSED
+from runs.network.site import site
 from runs.queues.pause import EVERY
 from runs.queues.state import all_queues
 

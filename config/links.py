@@ -3,11 +3,11 @@
 from urllib.parse import urlencode
 from uuid import UUID
 
-from django.conf import settings
 from django.urls import reverse
 
 from runs.api.approval_links import approval_link
 from runs.models import Approval
+from runs.network.site import site
 from triggers.overnight.digest import TOPIC as OVERNIGHT
 
 PAGES = {
@@ -16,7 +16,6 @@ PAGES = {
     "incident": "admin:runs_incident_change",
     "approval": "admin:runs_approval_change",
 }
-LOCAL = {"127.0.0.1", "localhost", "[::1]", "testserver", "*"}
 
 
 def absolute(link: str) -> str:
@@ -35,13 +34,3 @@ def absolute(link: str) -> str:
 def overnight_page(end: str) -> str:
     """The page of the night that ended then."""
     return f"{reverse('overnight')}?{urlencode({'to': end})}"
-
-
-def site() -> str:
-    """The address of this site, without a slash at the end: WAKEFUL_URL, or what the other settings say of it."""
-    if settings.WAKEFUL_URL:
-        return str(settings.WAKEFUL_URL).rstrip("/")
-    public = [host for host in settings.ALLOWED_HOSTS if host not in LOCAL and not host.startswith(".")]
-    if public:
-        return f"{'https' if settings.WAKEFUL_HTTPS else 'http'}://{public[0]}"
-    return f"http://127.0.0.1:{settings.WAKEFUL_PORT}"

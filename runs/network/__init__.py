@@ -1,5 +1,5 @@
 """Connections to other hosts.
 
 `broker` is the only way to Celery's broker, with a circuit breaker; `outgoing` sends to addresses that the operator has set.
-`posting` does the same and says how far a request came; `mail_server` reads the address of one.
+`posting` does the same and says how far a request came; `mail_server` reads the address of one. `site` is our own address.
 """

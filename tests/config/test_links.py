@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from config.links import absolute, site
+from config.links import absolute
 from config.secrets import secrets_of_address
 from runs.actions.approve import decide
 from runs.models import Alarm
+from runs.network.site import site
 from tests.support.journals import make_approval
 from tests.support.runs import make_run
 

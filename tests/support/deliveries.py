@@ -31,7 +31,9 @@ def take(
     settings: Mapping[str, object] | None = None,
     at: datetime = NOW,
 ) -> Receipt:
-    return receive(kind, settings or {}, secrets(*values), delivery(body, headers, at))
+    receipt = receive(kind, settings or {}, secrets(*values), delivery(body, headers, at))
+    assert isinstance(receipt, Receipt)
+    return receipt
 
 
 def recorded(name: str) -> tuple[bytes, dict[str, str]]:

@@ -1,4 +1,4 @@
-"""Create and change sources of webhooks. The settings of a source are those of its scheme."""
+"""Create and change sources. The settings of a source are those of its kind."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,8 +10,8 @@ from runs.models.audit import record
 from triggers.exceptions import Invalid
 from triggers.models import Source
 from triggers.models.slug import slug_problems
-from triggers.sources.webhooks.scheme import schemes
-from triggers.sources.webhooks.settings import InvalidSettings
+from triggers.sources.kind import kinds
+from triggers.sources.settings import InvalidSettings
 
 
 @not_in_atomic_body
@@ -36,11 +36,11 @@ def change_source(source: Source, changes: Mapping[str, Any], *, by: str) -> Non
 
 
 def _check(problems: list[str], kind: str, settings: Mapping[str, Any] | None) -> None:
-    if kind not in schemes():
-        problems.append(f"kind: {kind!r} is unknown; use {', '.join(schemes())}")
+    if kind not in kinds():
+        problems.append(f"kind: {kind!r} is unknown; use {', '.join(kinds())}")
     elif settings is not None:
         try:
-            schemes()[kind].clean_settings(settings)
+            kinds()[kind].clean_settings(settings)
         except InvalidSettings as error:
             problems += [f"settings.{name}: {problem}" for name, problem in error.errors.items()]
     if problems:

@@ -17,7 +17,7 @@ from runs.db.encryption import decrypt, encrypt, keys, place_of_key
 from runs.models.audit import record, record_about
 from runs.notifications.recipients import encrypted_addresses, rewrite_addresses
 from triggers.models import Secret, Source
-from triggers.sources.webhooks.scheme import schemes
+from triggers.sources.kind import kinds
 
 GRACE = timedelta(hours=24)  # the old secret stays valid while the sender is changed
 
@@ -45,7 +45,7 @@ def plain_secrets() -> Iterator[str]:
 
 def add_secret(source: Source, plain: str, *, grace: timedelta = GRACE, by: str) -> Secret:
     """Add a secret that the sender chose; earlier secrets end after `grace`. Raises InvalidSettings."""
-    cleaned = schemes()[source.kind].clean_secret(plain)
+    cleaned = kinds()[source.kind].clean_secret(plain)
     with transaction.atomic():
         _end_others(source, grace)
         secret = Secret.objects.create(source=source, ciphertext=encrypt(cleaned.encode()))
@@ -56,7 +56,7 @@ def add_secret(source: Source, plain: str, *, grace: timedelta = GRACE, by: str)
 
 def rotate(source: Source, *, grace: timedelta = GRACE, by: str) -> str:
     """Create a secret; returns its plain text, which cannot be read again."""
-    plain = schemes()[source.kind].new_secret()
+    plain = kinds()[source.kind].new_secret()
     add_secret(source, plain, grace=grace, by=by)
     return plain
 

@@ -37,7 +37,7 @@ from triggers.schedules.rules.as_json import parse_rule, rule_as_json
 from triggers.schedules.rules.rule import Rule
 from triggers.schedules.terms.policy import NAMES, SchedulePolicy
 from triggers.sources.edit import change_source, create_source
-from triggers.sources.webhooks.scheme import schemes
+from triggers.sources.kind import kinds
 from triggers.transfer.check import NAMED_BY, RULE, Entry, ImportRefused, check
 
 Differences = dict[str, tuple[Any, Any]]  # old and new value by field
@@ -122,7 +122,7 @@ class _Importing:
         if source is None:
             source = create_source(slug, kind=entry.get("kind", ""), **{"settings": {}, **given}, by=self.by)
             self.done.made(f"source {slug}", {"kind": source.kind, **given})
-            if schemes()[source.kind].needs_secret:
+            if kinds()[source.kind].needs_secret:
                 self.done.notes.append(
                     f"source {slug} has no secret yet: create one in the console, and enter it and the address at the sender"
                 )

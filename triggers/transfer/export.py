@@ -21,7 +21,7 @@ from triggers.schedules.rows import RELATED, VANISHED
 from triggers.schedules.rules.as_json import rule_as_json
 from triggers.schedules.rules.rows import rule_of
 from triggers.schedules.terms.policy import SchedulePolicy
-from triggers.sources.webhooks.scheme import schemes
+from triggers.sources.kind import kinds
 
 FORMAT = "wakeful triggers"
 VERSION = 1
@@ -52,7 +52,7 @@ def export_triggers(slugs: Collection[str] = ()) -> Export:
         .prefetch_related("exclude")
         .order_by("task__name")
     )
-    sources = Source.objects.filter(kind__in=schemes()).order_by("slug")
+    sources = Source.objects.filter(kind__in=kinds()).order_by("slug")
     if slugs:
         sources = sources.filter(slug__among=sorted({trigger.source for trigger in kept}))
     calendars = ExclusionCalendar.objects.order_by("slug")

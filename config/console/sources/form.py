@@ -10,7 +10,7 @@ from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget, 
 from config.console.parts.pages import Group
 from triggers.models import Source
 from triggers.sources.webhooks.scheme import Scheme, schemes
-from triggers.sources.webhooks.settings import Field, InvalidSettings
+from triggers.sources.settings import Field, InvalidSettings
 
 
 class SettingsForm(forms.Form):

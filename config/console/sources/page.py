@@ -30,7 +30,7 @@ from triggers.sources.edit import change_source, create_source
 from triggers.sources.secrets import add_secret, rotate
 from triggers.sources.webhooks.proof import MATCH_NOTED_EVERY
 from triggers.sources.webhooks.scheme import schemes
-from triggers.sources.webhooks.settings import InvalidSettings
+from triggers.sources.settings import InvalidSettings
 
 REFUSED_SHOWN = 50
 

@@ -1,13 +1,15 @@
 import hmac
 import secrets as random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from triggers.sources.http.payload import read_payload
-from triggers.sources.webhooks.naming import Naming, describe_by
+from triggers.sources.kind import Group, register
+from triggers.sources.settings import InvalidSettings, required_header_name, setting
+from triggers.sources.webhooks.naming import Naming, describe_by, sample_by
 from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, matching_secret
-from triggers.sources.webhooks.scheme import Delivery, Description, Scheme, register
-from triggers.sources.webhooks.settings import InvalidSettings, required_header_name, setting
+from triggers.sources.webhooks.scheme import Delivery, Description, Sample, Scheme
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +31,12 @@ class Bearer(Scheme[BearerSettings]):
     name = "bearer"
     label = "Bearer token"
     help_text = "For senders that cannot sign but can send a secret header. Use it over https only."
+    group = Group.ANY_SENDER
+    setup = (
+        "At the sender, enter {url} as the address of the webhook.",
+        "Let it send the secret of this source in the token header: after the word Bearer if the header is Authorization.",
+    )
+    secret_label = "Token"
     settings_class = BearerSettings
 
     def clean_secret(self, secret: str) -> str:
@@ -47,6 +55,13 @@ class Bearer(Scheme[BearerSettings]):
 
     def describe(self, delivery: Delivery, proof: Proof, settings: BearerSettings) -> Description:
         return describe_by(settings, delivery, proof, read_payload(delivery.body))
+
+    def sample(self, settings: BearerSettings) -> Sample:
+        return sample_by(settings)
+
+    def sign(self, sample: Sample, secret: bytes, at: datetime, settings: BearerSettings) -> Mapping[str, str]:
+        scheme = "Bearer " if settings.header.lower() == "authorization" else ""
+        return {settings.header: scheme + secret.decode()}
 
     def secret_headers(self, settings: BearerSettings) -> frozenset[str]:
         return frozenset({settings.header})

@@ -2,15 +2,17 @@ import base64
 import hmac
 import re
 import secrets as random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 
 from triggers.sources.http.payload import read_payload
-from triggers.sources.webhooks.naming import Naming, describe_by
+from triggers.sources.kind import Group, register
+from triggers.sources.settings import InvalidSettings, header_name, required_header_name, setting
+from triggers.sources.webhooks.naming import Naming, describe_by, sample_by
 from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, fresh_time, matching_secret
-from triggers.sources.webhooks.scheme import Delivery, Description, Scheme, register
-from triggers.sources.webhooks.settings import InvalidSettings, header_name, required_header_name, setting
+from triggers.sources.webhooks.scheme import Delivery, Description, Sample, Scheme
 
 PLACEHOLDER = re.compile(r"(\{[^{}]*\})")
 KNOWN = ("{body}", "{timestamp}", "{id}")
@@ -51,6 +53,12 @@ class GenericHmac(Scheme[HmacSettings]):
     name = "hmac"
     label = "HMAC signature"
     help_text = "For senders that sign the body with a shared secret in their own format."
+    group = Group.ANY_SENDER
+    setup = (
+        "At the sender, enter {url} as the address of the webhook.",
+        "Enter the secret of this source as its signing secret.",
+        "Compare the settings below with the page on which the sender describes its signature.",
+    )
     settings_class = HmacSettings
 
     def clean_secret(self, secret: str) -> str:
@@ -68,17 +76,26 @@ class GenericHmac(Scheme[HmacSettings]):
         if settings.timestamp_header:
             timestamp = delivery.headers.get(settings.timestamp_header, b"")
             signed_at = fresh_time(timestamp, delivery.received_at)
-        content = _signed_text(delivery, settings, timestamp)
+        id_ = delivery.headers.get(settings.id_header, b"") if "{id}" in settings.template else b""
+        content = _signed_text(delivery.body, id_, timestamp, settings)
 
         def proves(secret: bytes) -> bool:
-            digest = hmac.digest(secret, content, settings.algorithm)
-            expected = digest.hex().encode() if settings.encoding == "hex" else base64.b64encode(digest)
-            return hmac.compare_digest(expected, signature)
+            return hmac.compare_digest(_digest(secret, content, settings), signature)
 
         return Proof(secret=matching_secret(secrets, proves), signed_at=signed_at)
 
     def describe(self, delivery: Delivery, proof: Proof, settings: HmacSettings) -> Description:
         return describe_by(settings, delivery, proof, read_payload(delivery.body))
+
+    def sample(self, settings: HmacSettings) -> Sample:
+        return sample_by(settings)
+
+    def sign(self, sample: Sample, secret: bytes, at: datetime, settings: HmacSettings) -> Mapping[str, str]:
+        timestamp = str(int(at.timestamp()))
+        id_ = sample.headers.get(settings.id_header, "")
+        content = _signed_text(sample.body, id_.encode(), timestamp.encode(), settings)
+        signature = {settings.header: settings.prefix + _digest(secret, content, settings).decode()}
+        return signature | ({settings.timestamp_header: timestamp} if settings.timestamp_header else {})
 
     def leaves_id_unsigned(self, settings: HmacSettings) -> bool:
         return "{id}" not in settings.template
@@ -97,16 +114,20 @@ def _signature(delivery: Delivery, settings: HmacSettings) -> bytes:
     return signature.lower() if settings.encoding == "hex" else signature
 
 
-def _signed_text(delivery: Delivery, settings: HmacSettings, timestamp: bytes) -> bytes:
+def _digest(secret: bytes, content: bytes, settings: HmacSettings) -> bytes:
+    digest = hmac.digest(secret, content, settings.algorithm)
+    return digest.hex().encode() if settings.encoding == "hex" else base64.b64encode(digest)
+
+
+def _signed_text(body: bytes, id_: bytes, timestamp: bytes, settings: HmacSettings) -> bytes:
     pieces = _pieces(settings.template)
-    values = {"{body}": delivery.body, "{timestamp}": timestamp}
+    values = {"{body}": body, "{timestamp}": timestamp}
     if "{id}" in pieces:
-        values["{id}"] = _signed_id(delivery, settings, pieces)
+        values["{id}"] = _signed_id(id_, settings, pieces)
     return b"".join(values.get(piece, piece.encode()) for piece in pieces)
 
 
-def _signed_id(delivery: Delivery, settings: HmacSettings, pieces: list[str]) -> bytes:
-    id_ = delivery.headers.get(settings.id_header, b"")
+def _signed_id(id_: bytes, settings: HmacSettings, pieces: list[str]) -> bytes:
     # An id that contains a separator would make a signed text ambiguous.
     separators = "".join(_separators(pieces))
     if not id_ or set(id_) & set(separators.encode()):

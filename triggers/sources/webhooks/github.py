@@ -1,20 +1,30 @@
 import hashlib
 import hmac
+import json
 import re
 import secrets as random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qs
+from uuid import uuid4
 
 from triggers.sources.http.headers import as_text
 from triggers.sources.http.payload import Payload, read_payload
+from triggers.sources.kind import Group, register
+from triggers.sources.settings import InvalidSettings
 from triggers.sources.webhooks.naming import event_id, is_name, value_at
 from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, matching_secret
-from triggers.sources.webhooks.scheme import Delivery, Description, Scheme, register
-from triggers.sources.webhooks.settings import InvalidSettings
+from triggers.sources.webhooks.scheme import Delivery, Description, Sample, Scheme
 
 WORD = re.compile(r"[a-z][a-z0-9_]{0,99}")
+OPENED = {
+    "action": "opened",
+    "issue": {"number": 1, "title": "A test event from Wakeful", "state": "open", "user": {"login": "octocat"}},
+    "repository": {"name": "hello-world", "full_name": "octocat/hello-world", "private": False},
+    "sender": {"login": "octocat"},
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +39,15 @@ class GitHub(Scheme[GitHubSettings]):
     name = "github"
     label = "GitHub"
     help_text = "For webhooks of GitHub repositories, organisations and apps. Events are named as in issues.opened."
+    group = Group.CODE
+    setup = (
+        "In the repository or organisation at GitHub, open Settings → Webhooks → Add webhook.",
+        "Enter {url} as Payload URL.",
+        "Choose the content type application/json.",
+        "Enter the secret of this source as Secret.",
+        "Choose the events that agents need, and add the webhook. GitHub then sends an event named ping.",
+    )
+    docs_url = "https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries"
     settings_class = GitHubSettings
 
     def clean_secret(self, secret: str) -> str:
@@ -49,10 +68,21 @@ class GitHub(Scheme[GitHubSettings]):
             raise Rejected("x-github-event is missing or not an event name")
 
         def proves(secret: bytes) -> bool:
-            expected = f"sha256={hmac.new(secret, delivery.body, hashlib.sha256).hexdigest()}"
-            return hmac.compare_digest(expected.encode(), given)
+            return hmac.compare_digest(_signature(secret, delivery.body).encode(), given)
 
         return Proof(secret=matching_secret(secrets, proves))
+
+    def sample(self, settings: GitHubSettings) -> Sample:
+        headers = {
+            "Content-Type": "application/json",
+            "X-GitHub-Event": "issues",
+            "X-GitHub-Delivery": str(uuid4()),
+            "User-Agent": "GitHub-Hookshot/test",
+        }
+        return Sample(body=json.dumps(OPENED).encode(), headers=headers)
+
+    def sign(self, sample: Sample, secret: bytes, at: datetime, settings: GitHubSettings) -> Mapping[str, str]:
+        return {"X-Hub-Signature-256": _signature(secret, sample.body)}
 
     def leaves_id_unsigned(self, settings: GitHubSettings) -> bool:
         return True
@@ -66,6 +96,10 @@ class GitHub(Scheme[GitHubSettings]):
             subject=_subject(payload.data),
             payload=payload,
         )
+
+
+def _signature(secret: bytes, body: bytes) -> str:
+    return f"sha256={hmac.new(secret, body, hashlib.sha256).hexdigest()}"
 
 
 def _event(delivery: Delivery) -> str:

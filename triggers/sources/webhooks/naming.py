@@ -1,6 +1,7 @@
 """Find the id and type of an event in a delivery."""
 
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,9 +9,9 @@ from uuid import uuid4
 
 from triggers.sources.http.headers import as_text
 from triggers.sources.http.payload import Payload
+from triggers.sources.settings import header_name, json_path, setting
 from triggers.sources.webhooks.proof import Proof
-from triggers.sources.webhooks.scheme import Delivery, Description
-from triggers.sources.webhooks.settings import header_name, json_path, setting
+from triggers.sources.webhooks.scheme import Delivery, Description, Sample
 
 LONGEST_NAME = 255  # characters; PostgreSQL's index takes about 2,700 bytes of source and id together
 UNNAMED_TYPE = "webhook.received"
@@ -54,6 +55,18 @@ def describe_by(naming: Naming, delivery: Delivery, proof: Proof, payload: Paylo
     )
 
 
+def sample_by(naming: Naming) -> Sample:
+    """A JSON delivery with id and type where the settings say."""
+    # An id of digits alone contains no separator of a signed text.
+    id_, type_ = str(uuid4().int), "test"
+    data: dict[str, Any] = {"message": "A test event from Wakeful."}
+    for path, value in ((naming.id_path, id_), (naming.type_path, type_)):
+        if path:
+            _put(data, path, value)
+    named = {naming.id_header: id_, naming.type_header: type_, "Content-Type": "application/json"}
+    return Sample(body=json.dumps(data).encode(), headers={name: value for name, value in named.items() if name})
+
+
 def event_id(text: str) -> str:
     """The id to store: itself, or its hash if it is too long or not printable."""
     return text if is_name(text) else _digest(text.encode("utf-8", "surrogatepass"))
@@ -81,6 +94,15 @@ def value_at(data: Any, path: str) -> str | None:
 def header_text(delivery: Delivery, name: str) -> str | None:
     value = delivery.headers.get(name) if name else None
     return as_text(value) if value else None
+
+
+def _put(data: dict[str, Any], path: str, value: str) -> None:
+    *parents, last = path.split(".")
+    for step in parents:
+        if not isinstance(data.get(step), dict):
+            data[step] = {}
+        data = data[step]
+    data[last] = value
 
 
 def _member(data: Any, step: str) -> Any:

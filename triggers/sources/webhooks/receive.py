@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from triggers.accept import Incoming
 from triggers.sources.http.headers import redact
+from triggers.sources.settings import InvalidSettings
 from triggers.sources.webhooks.proof import SigningSecret
-from triggers.sources.webhooks.scheme import Delivery, schemes
-from triggers.sources.webhooks.settings import InvalidSettings
+from triggers.sources.webhooks.scheme import Delivery, Reply, Scheme, schemes
 
 
 class Misconfigured(Exception):
@@ -22,14 +23,22 @@ class Receipt:
     secret: SigningSecret | None
 
 
-def receive(kind: str, settings: Mapping[str, object], secrets: Sequence[SigningSecret], delivery: Delivery) -> Receipt:
+@dataclass(frozen=True, kw_only=True)
+class Greeting:
+    """An authenticated delivery that is no event, with its answer and the secret that matched."""
+
+    reply: Reply
+    secret: SigningSecret | None
+
+
+def receive(
+    kind: str, settings: Mapping[str, object], secrets: Sequence[SigningSecret], delivery: Delivery
+) -> Receipt | Greeting:
     """Verify a delivery, then read it. Raises only Rejected and Misconfigured."""
-    try:
-        scheme = schemes()[kind]
-        cleaned = scheme.clean_settings(settings)
-    except (KeyError, InvalidSettings) as error:
-        raise Misconfigured(f"the settings of this {kind} source are invalid: {error}") from None
+    scheme, cleaned = _scheme(kind, settings)
     proof = scheme.prove(delivery, secrets, cleaned)
+    if reply := scheme.greet(delivery, proof, cleaned):
+        return Greeting(reply=reply, secret=proof.secret)
     described = scheme.describe(delivery, proof, cleaned)
     event = Incoming(
         source_id=delivery.source_id,
@@ -44,3 +53,19 @@ def receive(kind: str, settings: Mapping[str, object], secrets: Sequence[Signing
         headers=redact(delivery.headers, scheme.secret_headers(cleaned)),
     )
     return Receipt(event=event, secret=proof.secret)
+
+
+def shake_hands(
+    kind: str, settings: Mapping[str, object], secrets: Sequence[SigningSecret], delivery: Delivery
+) -> Reply | None:
+    """The answer to a GET or OPTIONS request, if this kind of sender makes any. Raises only Rejected and Misconfigured."""
+    scheme, cleaned = _scheme(kind, settings)
+    return scheme.handshake(delivery, secrets, cleaned)
+
+
+def _scheme(kind: str, settings: Mapping[str, object]) -> tuple[Scheme[Any], Any]:
+    try:
+        scheme = schemes()[kind]
+        return scheme, scheme.clean_settings(settings)
+    except (KeyError, InvalidSettings) as error:
+        raise Misconfigured(f"the settings of this {kind} source are invalid: {error}") from None

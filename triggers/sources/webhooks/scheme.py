@@ -1,22 +1,19 @@
 """Schemes of webhook providers, one file each in this package. A scheme only has to register itself."""
 
-import pkgutil
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
-from importlib import import_module
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
 from triggers.sources.http.headers import Headers
 from triggers.sources.http.payload import Payload
+from triggers.sources.kind import Kind, kinds
 from triggers.sources.webhooks.proof import Proof, SigningSecret
-from triggers.sources.webhooks.settings import Field, clean, fields_of
 
 S = TypeVar("S")
-_schemes: dict[str, "Scheme[Any]"] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +25,8 @@ class Delivery:
     headers: Headers
     body: bytes
     received_at: datetime
+    method: str = "POST"
+    url: str = ""  # with its query, as the sender calls it; some senders sign it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,34 +40,34 @@ class Description:
     time: datetime | None = None
 
 
-class Scheme(ABC, Generic[S]):
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """A delivery as the sender makes it."""
+
+    body: bytes
+    headers: Mapping[str, str]
+    method: str = "POST"
+    url: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """The answer to a request that carries no event."""
+
+    status: int = 200
+    body: bytes = b""
+    content_type: str = "text/plain"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Scheme(Kind[S]):
     """How one kind of sender authenticates a delivery and names its event.
 
-    `prove` and `describe` get arbitrary bytes; the only exception they may raise is Rejected.
+    `prove`, `greet`, `describe` and `handshake` get arbitrary bytes; the only exception they may raise is Rejected.
     """
 
-    name: ClassVar[str]
-    label: ClassVar[str]
-    help_text: ClassVar[str]
-    settings_class: type[S]
-    needs_secret: ClassVar[bool] = True
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """The settings as form fields."""
-        return fields_of(self.settings_class)
-
-    def clean_settings(self, settings: Mapping[str, object]) -> S:
-        """The validated, typed settings. InvalidSettings names each wrong field and its fix."""
-        return clean(self.settings_class, settings)
-
-    @abstractmethod
-    def clean_secret(self, secret: str) -> str:
-        """The secret to store. Raises InvalidSettings."""
-
-    @abstractmethod
-    def new_secret(self) -> str:
-        """A new secret in the format that the sender expects."""
+    methods: ClassVar[tuple[str, ...]] = ("POST",)  # of deliveries
+    overloaded: ClassVar[int] = 503  # the status on which this sender tries again
 
     @abstractmethod
     def prove(self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: S) -> Proof:
@@ -77,6 +76,26 @@ class Scheme(ABC, Generic[S]):
     @abstractmethod
     def describe(self, delivery: Delivery, proof: Proof, settings: S) -> Description:
         """The event in an authenticated delivery."""
+
+    @abstractmethod
+    def sample(self, settings: S) -> Sample | None:
+        """A realistic delivery without its proof, with a new id each time. None: only the sender can prove a delivery."""
+
+    @abstractmethod
+    def sign(self, sample: Sample, secret: bytes, at: datetime, settings: S) -> Mapping[str, str]:
+        """The headers that prove a sample."""
+
+    def signed(self, sample: Sample, secret: bytes, at: datetime, settings: S) -> Sample:
+        """The sample with its proof."""
+        return replace(sample, headers={**sample.headers, **self.sign(sample, secret, at, settings)})
+
+    def greet(self, delivery: Delivery, proof: Proof, settings: S) -> Reply | None:
+        """The answer to an authenticated delivery that is no event, such as a challenge."""
+        return None
+
+    def handshake(self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: S) -> Reply | None:
+        """The answer to a GET or OPTIONS request with which the sender checks the address. Raises Rejected."""
+        return None
 
     def leaves_id_unsigned(self, settings: S) -> bool:
         """Whether the body is signed but the id is not, so that a leaked delivery can be sent again with another id."""
@@ -87,17 +106,7 @@ class Scheme(ABC, Generic[S]):
         return frozenset()
 
 
-def register(scheme: type[Scheme[Any]]) -> type[Scheme[Any]]:
-    """Register a scheme under its name."""
-    _schemes[scheme.name] = scheme()
-    return scheme
-
-
 @cache
 def schemes() -> Mapping[str, Scheme[Any]]:
     """Every scheme by name."""
-    import triggers.sources.webhooks as package
-
-    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        import_module(module.name)
-    return dict(sorted(_schemes.items()))
+    return {name: kind for name, kind in kinds().items() if isinstance(kind, Scheme)}

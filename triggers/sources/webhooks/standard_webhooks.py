@@ -2,18 +2,21 @@ import base64
 import binascii
 import hashlib
 import hmac
+import json
 import secrets as random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import uuid4
 
 from triggers.sources.http.headers import as_text
 from triggers.sources.http.payload import Payload, read_payload
 from triggers.sources.http.timestamps import parse_timestamp
+from triggers.sources.kind import Group, register
+from triggers.sources.settings import InvalidSettings
 from triggers.sources.webhooks.naming import UNNAMED_TYPE, event_id, event_type, value_at
 from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, fresh_time, matching_secret
-from triggers.sources.webhooks.scheme import Delivery, Description, Scheme, register
-from triggers.sources.webhooks.settings import InvalidSettings
+from triggers.sources.webhooks.scheme import Delivery, Description, Sample, Scheme
 
 PREFIX = "whsec_"
 MOST_SIGNATURES = 16
@@ -34,6 +37,13 @@ class StandardWebhooks(Scheme[StandardWebhooksSettings]):
     help_text = (
         "For senders that follow standardwebhooks.com: webhook-id, webhook-timestamp and webhook-signature headers."
     )
+    group = Group.ANY_SENDER
+    setup = (
+        "At the sender, add a webhook endpoint with the address {url}.",
+        "Choose the events that agents need.",
+        "If the sender shows a secret that begins with whsec_, enter it here; otherwise enter the secret of this source there.",
+    )
+    docs_url = "https://www.standardwebhooks.com"
     settings_class = StandardWebhooksSettings
 
     def clean_secret(self, secret: str) -> str:
@@ -57,13 +67,12 @@ class StandardWebhooks(Scheme[StandardWebhooksSettings]):
         timestamp = delivery.headers.get("webhook-timestamp", b"")
         signed_at = fresh_time(timestamp, delivery.received_at)
         given = _signatures(delivery.headers.get("webhook-signature", b""))
-        content = b"%b.%b.%b" % (id_, timestamp, delivery.body)
 
         def proves(secret: bytes) -> bool:
             key = _key(secret)
             if not key:
                 return False
-            expected = base64.b64encode(hmac.digest(key, content, hashlib.sha256))
+            expected = _signature(key, id_, timestamp, delivery.body)
             return any(hmac.compare_digest(expected, signature) for signature in given)
 
         return Proof(secret=matching_secret(secrets, proves), signed_at=signed_at)
@@ -77,6 +86,18 @@ class StandardWebhooks(Scheme[StandardWebhooksSettings]):
             time=_time(payload),
         )
 
+    def sample(self, settings: StandardWebhooksSettings) -> Sample:
+        body = {"type": "test", "data": {"message": "A test event from Wakeful."}}
+        headers = {"Content-Type": "application/json", "webhook-id": f"msg_{uuid4().hex}"}
+        return Sample(body=json.dumps(body).encode(), headers=headers)
+
+    def sign(
+        self, sample: Sample, secret: bytes, at: datetime, settings: StandardWebhooksSettings
+    ) -> Mapping[str, str]:
+        timestamp = str(int(at.timestamp()))
+        signature = _signature(_key(secret) or b"", sample.headers["webhook-id"].encode(), timestamp.encode(), sample.body)
+        return {"webhook-timestamp": timestamp, "webhook-signature": f"v1,{signature.decode()}"}
+
 
 def _signatures(header: bytes) -> list[bytes]:
     entries = header.split(b" ")
@@ -84,6 +105,10 @@ def _signatures(header: bytes) -> list[bytes]:
         raise Rejected(f"webhook-signature lists more than {MOST_SIGNATURES} signatures")
     # Only v1: v1a is asymmetric, and later versions are unknown.
     return [entry.removeprefix(b"v1,") for entry in entries if entry.startswith(b"v1,")]
+
+
+def _signature(key: bytes, id_: bytes, timestamp: bytes, body: bytes) -> bytes:
+    return base64.b64encode(hmac.digest(key, b"%b.%b.%b" % (id_, timestamp, body), hashlib.sha256))
 
 
 def _key(secret: bytes) -> bytes | None:

@@ -1,11 +1,13 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from triggers.sources.http.payload import read_payload
-from triggers.sources.webhooks.naming import Naming, describe_by
+from triggers.sources.kind import Group, register
+from triggers.sources.settings import InvalidSettings, setting
+from triggers.sources.webhooks.naming import Naming, describe_by, sample_by
 from triggers.sources.webhooks.proof import Proof, SigningSecret
-from triggers.sources.webhooks.scheme import Delivery, Description, Scheme, register
-from triggers.sources.webhooks.settings import InvalidSettings, setting
+from triggers.sources.webhooks.scheme import Delivery, Description, Sample, Scheme
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +34,8 @@ class Unverified(Scheme[UnverifiedSettings]):
     help_text = (
         "Accepts deliveries from anyone. For tests, and for networks where something else authenticates the sender."
     )
+    group = Group.ANY_SENDER
+    setup = ("At the sender, enter {url} as the address of the webhook.",)
     settings_class = UnverifiedSettings
     needs_secret = False
 
@@ -48,3 +52,9 @@ class Unverified(Scheme[UnverifiedSettings]):
 
     def describe(self, delivery: Delivery, proof: Proof, settings: UnverifiedSettings) -> Description:
         return describe_by(settings, delivery, proof, read_payload(delivery.body))
+
+    def sample(self, settings: UnverifiedSettings) -> Sample:
+        return sample_by(settings)
+
+    def sign(self, sample: Sample, secret: bytes, at: datetime, settings: UnverifiedSettings) -> Mapping[str, str]:
+        return {}

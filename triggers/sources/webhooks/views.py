@@ -11,7 +11,7 @@ import structlog
 from cryptography.fernet import InvalidToken
 from django.core.exceptions import ImproperlyConfigured
 from django.db import Error, InterfaceError, OperationalError
-from django.http import HttpRequest, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.views import View
@@ -21,13 +21,14 @@ from rest_framework.exceptions import APIException, NotFound
 from runs.api.body import read_body
 from runs.db.encryption import decrypt
 from runs.db.sql import execute, fetch
+from runs.network.site import site
 from triggers.accept import ReservedType, accept
 from triggers.sources.http.answers import Unavailable, answer, on_live_connection, require_room, status_of
 from triggers.sources.http.headers import UNREADABLE, Headers, UnreadableField
 from triggers.sources.webhooks.proof import MATCH_NOTED_EVERY, Rejected, SigningSecret
-from triggers.sources.webhooks.receive import Misconfigured, Receipt, receive
+from triggers.sources.webhooks.receive import Greeting, Misconfigured, Receipt, receive
 from triggers.sources.webhooks.refused import DISABLED, RESERVED, note_refused
-from triggers.sources.webhooks.scheme import Delivery, schemes
+from triggers.sources.webhooks.scheme import Delivery, Reply, schemes
 
 log = structlog.get_logger(__name__)
 
@@ -62,7 +63,7 @@ class HookView(View):
 
     http_method_names = ["post"]
 
-    def post(self, request: HttpRequest, slug: str) -> JsonResponse:
+    def post(self, request: HttpRequest, slug: str) -> HttpResponse:
         try:
             return _take(request, slug)
         except Rejected as rejected:
@@ -92,14 +93,21 @@ class HookView(View):
             return refusal(refused)
 
 
-def _take(request: HttpRequest, slug: str) -> JsonResponse:
+def _take(request: HttpRequest, slug: str) -> HttpResponse:
     body = read_body(request)
     endpoint = on_live_connection(lambda: find_endpoint(slug))
     require_room(endpoint.id, is_verified=schemes()[endpoint.kind].needs_secret)
-    receipt = _receive(endpoint, Headers(request.headers, request.META.get(UNREADABLE, ())), body)
+    receipt = _receive(endpoint, request, body)
+    if isinstance(receipt, Greeting):
+        note_match(endpoint, receipt.secret)
+        return _sent(receipt.reply)
     [accepted] = on_live_connection(lambda: accept([receipt.event]))
     note_match(endpoint, receipt.secret)
     return JsonResponse(answer(accepted), status=status_of(accepted))
+
+
+def _sent(reply: Reply) -> HttpResponse:
+    return HttpResponse(reply.body, status=reply.status, content_type=reply.content_type, headers=dict(reply.headers))
 
 
 def _note(request: HttpRequest, slug: str, reason: str, status: int) -> None:
@@ -133,13 +141,14 @@ def note_match(endpoint: Endpoint, secret: SigningSecret | None) -> None:
         log.warning("hook.match_not_noted", source=endpoint.slug, secret=secret.id, exc_info=True)
 
 
-def _receive(endpoint: Endpoint, headers: Headers, body: bytes) -> Receipt:
+def _receive(endpoint: Endpoint, request: HttpRequest, body: bytes) -> Receipt | Greeting:
     delivery = Delivery(
         source_id=endpoint.id,
         endpoint=f"/hooks/{endpoint.slug}/",
-        headers=headers,
+        headers=Headers(request.headers, request.META.get(UNREADABLE, ())),
         body=body,
         received_at=timezone.now(),
+        url=site() + request.get_full_path(),
     )
     return receive(endpoint.kind, endpoint.settings, endpoint.secrets, delivery)
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.deliveries import recorded, take
 from triggers.sources.webhooks.proof import Rejected
 from triggers.sources.webhooks.scheme import schemes
-from triggers.sources.webhooks.settings import InvalidSettings
+from triggers.sources.settings import InvalidSettings
 
 SECRET = "It's a Secret to Everybody"
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from runs.api.strict_json import is_storable
 from tests.support.deliveries import delivery, secrets, take
 from triggers.sources.webhooks.proof import Rejected, SigningSecret
-from triggers.sources.webhooks.receive import Misconfigured, receive
+from triggers.sources.webhooks.receive import Misconfigured, Receipt, receive
 from triggers.sources.webhooks.scheme import schemes
 
 CONFIGURED: dict[str, dict[str, Any]] = {
@@ -59,10 +59,12 @@ def test_no_bytes_on_the_wire_do_more_than_be_rejected(
     known = [SigningSecret(id=number, value=key) for number, key in enumerate(keys)]
 
     try:
-        event = receive(kind, CONFIGURED[kind], known, delivery(body, headers)).event
+        receipt = receive(kind, CONFIGURED[kind], known, delivery(body, headers))
     except Rejected as refusal:
         assert refusal.reason
     else:
+        assert isinstance(receipt, Receipt)
+        event = receipt.event
         assert 0 < len(event.ce_id) <= 255 and 0 < len(event.type) <= 255
         assert all(is_storable(text) for text in (event.ce_id, event.type, event.subject, event.data_error))
 

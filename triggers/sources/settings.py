@@ -1,4 +1,4 @@
-"""A scheme's settings: a frozen dataclass whose fields carry labels, help texts and checks."""
+"""A kind's settings: a frozen dataclass whose fields carry labels, help texts and checks."""
 
 import dataclasses
 import re
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 S = TypeVar("S")
-T = TypeVar("T", str, bool)
+T = TypeVar("T", str, bool, int)
 
+EXPECTED = {str: "must be text", bool: "must be true or false", int: "must be a whole number"}
 # RFC 9110 §5.6.2: a field name is a token.
 HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,100}", re.ASCII)
 JSON_PATH = re.compile(r"[^.\s]+(\.[^.\s]+)*")
@@ -29,9 +30,9 @@ class Field:
     name: str
     label: str
     help_text: str
-    default: str | bool
+    default: str | bool | int
     choices: tuple[str, ...]
-    check: Callable[[str], str]
+    check: Callable[[Any], str]
 
 
 def setting(
@@ -40,16 +41,16 @@ def setting(
     help_text: str = "",
     *,
     choices: Iterable[str] = (),
-    check: Callable[[str], str] = lambda value: "",
+    check: Callable[[T], str] = lambda value: "",
 ) -> T:
-    """A field of a settings dataclass; `check` returns the error of a text, or an empty string."""
+    """A field of a settings dataclass; `check` returns the error of a value of the default's type, or an empty string."""
     metadata = {"default": default, "label": label, "help_text": help_text, "choices": tuple(choices), "check": check}
     described: T = dataclasses.field(default=default, metadata=metadata)
     return described
 
 
 def fields_of(settings_class: type[Any]) -> tuple[Field, ...]:
-    # The scheme's own settings first, then those of its base class.
+    # The kind's own settings first, then those of its base class.
     fields = sorted(
         dataclasses.fields(settings_class), key=lambda field: field.name not in settings_class.__annotations__
     )
@@ -78,10 +79,15 @@ def json_path(value: str) -> str:
     return "" if not value or JSON_PATH.fullmatch(value) else "must be names joined by dots, such as data.id"
 
 
+def whole_number(lowest: int, highest: int) -> Callable[[int], str]:
+    """A check that a number is within these bounds, which are included."""
+    return lambda value: "" if lowest <= value <= highest else f"must be a number from {lowest:,} to {highest:,}"
+
+
 def _error(field: Field, value: object) -> str:
-    expected = type(field.default)
-    if type(value) is not expected:
-        return "must be true or false" if expected is bool else "must be text"
+    # Not isinstance: True is an int.
+    if type(value) is not type(field.default):
+        return EXPECTED[type(field.default)]
     if field.choices and value not in field.choices:
         return f"must be one of {', '.join(field.choices)}"
-    return field.check(value) if isinstance(value, str) else ""
+    return field.check(value)

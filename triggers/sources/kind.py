@@ -1,0 +1,82 @@
+"""Kinds of sources: what a form, the docs and a process have to know of one. Each is one file in a package of
+`triggers.sources`, found by name: a scheme of webhooks, a broker, a poller."""
+
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cache
+from importlib import import_module
+from typing import Any, ClassVar, Generic, TypeVar
+
+from triggers.sources.settings import Field, clean, fields_of
+
+S = TypeVar("S")
+K = TypeVar("K", bound="type[Kind[Any]]")
+_kinds: dict[str, "Kind[Any]"] = {}
+
+
+class Group(StrEnum):
+    """A heading under which the form of a new source lists kinds."""
+
+    ANY_SENDER = "Any sender"
+    CODE = "Code and issues"
+    MONITORING = "Monitoring"
+    COMMERCE = "Payments and shops"
+    MESSAGES = "Messages and mail"
+    CLOUD = "Cloud"
+    BROKERS = "Brokers"
+    POLLING = "Polling"
+
+
+class Kind(ABC, Generic[S]):
+    """One kind of source: its settings, its secret, and the steps at the provider. `Source.kind` is its name.
+
+    A client library that is an extra is imported in the method that needs it: every kind is loaded in every process.
+    """
+
+    name: ClassVar[str]
+    label: ClassVar[str]
+    help_text: ClassVar[str]
+    group: ClassVar[Group]
+    settings_class: type[S]
+    setup: ClassVar[tuple[str, ...]]  # steps at the provider, in order; {url} is the address of the source
+    docs_url: ClassVar[str] = ""  # the provider's own page
+    needs_secret: ClassVar[bool] = True
+    secret_label: ClassVar[str] = "Signing secret"  # as the provider calls it
+    is_secret_given: ClassVar[bool] = False  # the provider makes its secret, so that none can be generated here
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The settings as form fields."""
+        return fields_of(self.settings_class)
+
+    def clean_settings(self, settings: Mapping[str, object]) -> S:
+        """The validated, typed settings. InvalidSettings names each wrong field and its fix."""
+        return clean(self.settings_class, settings)
+
+    @abstractmethod
+    def clean_secret(self, secret: str) -> str:
+        """The secret to store. Raises InvalidSettings."""
+
+    @abstractmethod
+    def new_secret(self) -> str:
+        """A new secret in the provider's format; offered to operators unless `is_secret_given`."""
+
+
+def register(kind: K) -> K:
+    """Register a kind under its name."""
+    _kinds[kind.name] = kind()
+    return kind
+
+
+@cache
+def kinds() -> Mapping[str, Kind[Any]]:
+    """Every kind by name."""
+    import triggers.sources as room
+
+    for package in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
+        if package.ispkg:
+            for module in pkgutil.iter_modules(import_module(package.name).__path__, f"{package.name}."):
+                import_module(module.name)
+    return dict(sorted(_kinds.items()))
