@@ -11,7 +11,7 @@ from importlib import import_module
 from bench import peers
 
 Section = Callable[[Callable[[str], None]], Iterator[str]]
-SECTIONS = ("peers", "durable", "llm", "profile", "waits", "schedules", "scale", "recovery", "notifications")
+SECTIONS = ("peers", "door", "durable", "llm", "profile", "waits", "schedules", "scale", "recovery", "notifications")
 # What fits into twelve minutes; the others are asked for by name.
 UNASKED = ("peers", "durable", "llm", "profile")
 

@@ -38,6 +38,7 @@ ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]", "host na
 CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS", "", "origins, with scheme, that forms may come from behind a proxy")
 WAKEFUL_HTTPS = env.flag("WAKEFUL_HTTPS", False, "the site is served over https only: secure cookies, HSTS, redirect, X-Forwarded-Proto trusted")
 WAKEFUL_PROXIES = env.count("WAKEFUL_PROXIES", int(WAKEFUL_HTTPS), "proxies in front of web; each adds the address it was called from to X-Forwarded-For", low=0, shown="1 with WAKEFUL_HTTPS, else 0")
+WAKEFUL_PROXY_NETWORKS = env.networks("WAKEFUL_PROXY_NETWORKS", "", "addresses and networks of these proxies: X-Forwarded-For of others is ignored; a source's allowed addresses need it behind a proxy; empty: it is taken from any")
 WAKEFUL_SESSION_IDLE = env.duration("WAKEFUL_SESSION_IDLE", "8h", "a login to the admin ends when it has not been used for this long")
 WAKEFUL_PASSWORD_AGAIN = env.duration("WAKEFUL_PASSWORD_AGAIN", "15m", "a login asks for the password again, this long after the last time, before payloads are erased and before tokens, secrets and accounts are made or changed")
 # The installation

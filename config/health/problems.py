@@ -95,12 +95,15 @@ def problems(now: Situation) -> list[Problem]:
         *_queues(now),
         *_late(now),
         *_refusing(now),
+        *_secrets(now),
         *_unknown_topics(now),
         *_triggers(now),
         *_incidents(now),
         *_erring(now),
         *_unnamed("offers", BAD, now.unmoved, BROKEN_SHOWN, "Offers of events that keep failing"),
         *_unnamed("refusing", WARNING, now.refused, BROKEN_SHOWN, "Sources that refuse deliveries"),
+        *_unnamed("rotations", WARNING, now.rotations, BROKEN_SHOWN, "Sources whose sender still uses an old secret"),
+        *_unnamed("unused-secrets", WARNING, now.unused_secrets, BROKEN_SHOWN, "Secrets that no delivery uses"),
         *_unnamed("paused-triggers", BAD, now.paused, PAUSED_SHOWN, "Triggers that paused after failed runs"),
         *_unnamed("trigger-errors", WARNING, now.erring, BROKEN_SHOWN, "Triggers at which events ended in an error"),
         *_parked(now),
@@ -447,6 +450,29 @@ def _refusing(now: Situation) -> Iterator[Problem]:
             remedy="Compare the sender's secret with the source's: open the source, then “Enter a secret” or “New secret”. "
             "If the refused deliveries come from a stranger, do nothing: the sender's next delivery ends this warning.",
             lasted=timedelta(seconds=source.last),
+            alarm_after=NEVER,
+        )
+
+
+def _secrets(now: Situation) -> Iterator[Problem]:
+    for rotation in now.rotations[:BROKEN_SHOWN]:
+        yield Problem(
+            name=f"rotation:{rotation.slug}",
+            severity=WARNING,
+            text=f"The sender of source {rotation.slug} still uses the old secret, {_span(rotation.matched)} ago at last. It ends in "
+            f"{_span(rotation.left)}; then every delivery is refused.",
+            remedy="Enter the new secret at the sender. If it is lost, open the source and choose “New secret”, with enough time "
+            "for the change.",
+            alarm_after=NEVER,
+        )
+    for secret in now.unused_secrets[:BROKEN_SHOWN]:
+        yield Problem(
+            name=f"unused-secret:{secret.slug}:{secret.number}",
+            severity=WARNING,
+            text=f"Secret {secret.number} of source {secret.slug} is valid, but no delivery has used it for {_span(secret.unused)}.",
+            remedy="If another secret is in use, choose “New secret” with 0 hours and enter it at the sender: that ends all others. "
+            "If the source is no longer needed, disable it; if it is, check at the sender whether its deliveries are switched off.",
+            lasted=timedelta(seconds=secret.unused),
             alarm_after=NEVER,
         )
 

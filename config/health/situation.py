@@ -29,6 +29,8 @@ PAUSED_SHOWN = 1000
 SLOT_TRANSACTIONS, SLOT_BYTES = 1_000_000, 2**30  # the maximum that an inactive replication slot may retain
 OFFER_FAILURES = 2  # failures in a row to move an offer; more are a problem
 NEAR_CAP = 0.8  # share of a cap from which on its budget is a problem
+SECRET_UNUSED = timedelta(days=90)  # without a delivery that it proves, a valid secret is a problem
+ROTATION_LEFT = timedelta(hours=6)  # before the old secret ends, a sender that still uses it is a problem
 LATE = timedelta(seconds=30)  # three safety looks; work that waits longer is late
 
 # Undelivered messages are retried soon, so they sort before wakes in the far future. Reads only the head of a long outbox.
@@ -38,6 +40,9 @@ KNOWN_TOPICS = f"""(SELECT topic FROM unnest(%(topics)s::text[]) AS topic
     WHERE NOT (topic = ANY(%(held_topics)s::text[]) AND {EVERYTHING_IS_PAUSED})) known"""  # noqa: S608
 # Editing one calendar may mark a million schedules as edited.
 EDITED = "(SELECT edited_at FROM triggers_schedule WHERE stale LIMIT %(counted)s::int) edited"
+IS_VALID = """
+(secret.not_before <= (SELECT clock_timestamp()) AND (secret.not_after IS NULL OR secret.not_after > (SELECT clock_timestamp())))
+"""
 LOOK = f"""
 WITH RECURSIVE topics(topic) AS (
   (SELECT topic FROM runs_outboxmessage ORDER BY topic LIMIT 1)
@@ -132,6 +137,24 @@ SELECT json_build_object(
     ORDER BY EXISTS (SELECT FROM runs_incident incident
       WHERE incident.kind = 'source' AND incident.subject = source.slug AND incident.in_a_row > 0) DESC, source.slug
     LIMIT %(broken)s::int) refusing),
+  'unused_secrets', (SELECT coalesce(json_agg(idle), '[]') FROM (
+    SELECT source.slug, secret.id AS number,
+      extract(epoch FROM clock_timestamp() - coalesce(secret.last_matched_at, secret.created_at))::float8 AS unused
+    FROM triggers_secret secret JOIN triggers_source source ON source.id = secret.source_id AND source.enabled
+    WHERE {IS_VALID} AND coalesce(secret.last_matched_at, secret.created_at) < (SELECT clock_timestamp()) - %(unused)s::interval
+      AND EXISTS (SELECT FROM triggers_secret other WHERE other.source_id = source.id AND other.last_matched_at IS NOT NULL)
+    ORDER BY source.slug, secret.id LIMIT %(broken)s::int) idle),
+  'rotations', (SELECT coalesce(json_agg(rotation), '[]') FROM (
+    SELECT source.slug, extract(epoch FROM old.ends_at - clock_timestamp())::float8 AS left,
+      extract(epoch FROM clock_timestamp() - old.matched_at)::float8 AS matched
+    FROM triggers_source source
+    CROSS JOIN LATERAL (SELECT id, created_at, last_matched_at FROM triggers_secret
+      WHERE source_id = source.id ORDER BY id DESC LIMIT 1) newest
+    CROSS JOIN LATERAL (SELECT max(not_after) AS ends_at, max(last_matched_at) AS matched_at FROM triggers_secret secret
+      WHERE source_id = source.id AND id < newest.id AND {IS_VALID}) old
+    WHERE source.enabled AND newest.last_matched_at IS NULL AND old.matched_at > newest.created_at + %(noted_every)s::interval
+      AND old.ends_at < (SELECT clock_timestamp()) + %(rotation_left)s::interval
+    ORDER BY source.slug LIMIT %(broken)s::int) rotation),
   'stops', (SELECT coalesce(json_agg(stop), '[]') FROM (
     SELECT agent, stopped_by AS by, reason, extract(epoch FROM clock_timestamp() - stopped_at)::float8 AS seconds
     FROM runs_agentstop ORDER BY agent LIMIT %(broken)s::int) stop),
@@ -350,6 +373,24 @@ class Refusing:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UnusedSecret:
+    """A valid secret that has not matched a delivery for `unused` seconds; `number` is the one on the source's page."""
+
+    slug: str
+    number: int
+    unused: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rotation:
+    """A source whose sender still uses the old secret, which ends in `left` seconds and matched `matched` seconds ago."""
+
+    slug: str
+    left: float
+    matched: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Failover:
     """A failover that was noticed in the last day: server and timeline of both primaries; `known_until`: the newest known
     commit of the old primary that the new one has."""
@@ -426,6 +467,8 @@ class Situation:
     failing_sources: list[str] = field(default_factory=list)
     erring: list[Erring] = field(default_factory=list)
     refused: list[Refusing] = field(default_factory=list)
+    unused_secrets: list[UnusedSecret] = field(default_factory=list)
+    rotations: list[Rotation] = field(default_factory=list)
     stops: list[Stop] = field(default_factory=list)
     uncertain: int = 0
     looks: LooksOwed = LooksOwed()
@@ -479,6 +522,8 @@ def look() -> Situation:
             "slot_transactions": SLOT_TRANSACTIONS,
             "slot_bytes": SLOT_BYTES,
             "noted_every": MATCH_NOTED_EVERY,
+            "unused": SECRET_UNUSED,
+            "rotation_left": ROTATION_LEFT,
             "dispatch_alarms": [EVENTS, WINDOWS],
             "offer_failures": OFFER_FAILURES,
             "near": NEAR_CAP,
@@ -503,6 +548,8 @@ def look() -> Situation:
             "budgets": _each(NearCap, seen["budgets"]),
             "budget_waits": BudgetWaits(**seen["budget_waits"]),
             "refused": _each(Refusing, seen["refused"]),
+            "unused_secrets": _each(UnusedSecret, seen["unused_secrets"]),
+            "rotations": _each(Rotation, seen["rotations"]),
             "stops": _each(Stop, seen["stops"]),
             "failover": Failover(**seen["failover"]) if seen["failover"] else None,
             "transaction": Transaction(**seen["transaction"]) if seen["transaction"] else None,

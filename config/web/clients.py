@@ -1,7 +1,8 @@
 """The address a request comes from, for the audit log, log lines and the brake on logins."""
 
-from collections.abc import Callable
-from ipaddress import ip_address, ip_network
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 import structlog
 from django.conf import settings
@@ -9,19 +10,36 @@ from django.http import HttpRequest, HttpResponse
 
 from runs.models.audit import CLIENT
 
+Address = IPv4Address | IPv6Address
+
 
 def address_of(request: HttpRequest) -> str:
     """The client's IP address, or "". Each of the WAKEFUL_PROXIES appends the address it was called from to
-    X-Forwarded-For; earlier entries come from the client and are ignored."""
-    address = request.META.get("REMOTE_ADDR", "")
+    X-Forwarded-For; earlier entries come from the client and are ignored, and so is a request that no proxy passed on."""
+    address = _parsed(request.META.get("REMOTE_ADDR", ""))
     passed = request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")
-    if settings.WAKEFUL_PROXIES and len(passed) >= settings.WAKEFUL_PROXIES:
-        address = passed[-settings.WAKEFUL_PROXIES].strip() or address
+    if settings.WAKEFUL_PROXIES and len(passed) >= settings.WAKEFUL_PROXIES and _is_proxy(address):
+        forwarded = passed[-settings.WAKEFUL_PROXIES].strip()
+        return str(_parsed(forwarded) or "") if forwarded else str(address or "")
+    return str(address or "")
+
+
+def _is_proxy(address: Address | None) -> bool:
+    named = settings.WAKEFUL_PROXY_NETWORKS
+    return not named or (address is not None and any(address in network for network in _networks(tuple(named))))
+
+
+@lru_cache(maxsize=8)
+def _networks(named: tuple[str, ...]) -> Sequence[IPv4Network | IPv6Network]:
+    return [ip_network(name) for name in named]
+
+
+def _parsed(text: str) -> Address | None:
     try:
-        found = ip_address(address.partition("%")[0])
+        found = ip_address(text.partition("%")[0])
     except ValueError:
-        return ""
-    return str(getattr(found, "ipv4_mapped", None) or found)
+        return None
+    return getattr(found, "ipv4_mapped", None) or found
 
 
 def network_of(address: str) -> str:

@@ -103,6 +103,7 @@ def test_no_role_may_change_the_installation(role: str) -> None:
         ("triggers_schedule", "edit"),
         ("triggers_schedule", "remove"),
         ("triggers_source", "edit"),
+        ("triggers_source", "test"),
         ("triggers_source", "rotate-secret"),
         ("triggers_source", "enter-secret"),
         ("triggers_apitoken", "revoke_token"),

@@ -7,11 +7,12 @@ from .gate import Gate
 from .offer import Offer
 from .schedule import Schedule
 from .schedule_history import Revision, Skip
-from .source import RefusedDelivery, Secret, Source
+from .source import DeliveryRate, RefusedDelivery, Secret, Source
 from .trigger import Trigger
 from .window import RateUse, Window
 
 __all__ = [
-    "ApiToken", "Backfill", "BackfillTick", "Decision", "Event", "ExclusionCalendar", "Gate", "Offer", "RateUse", "Redelivery",
-    "Redispatch", "RefusedDelivery", "Revision", "Schedule", "Secret", "Skip", "Source", "Trigger", "Window",
+    "ApiToken", "Backfill", "BackfillTick", "Decision", "DeliveryRate", "Event", "ExclusionCalendar", "Gate", "Offer",
+    "RateUse", "Redelivery", "Redispatch", "RefusedDelivery", "Revision", "Schedule", "Secret", "Skip", "Source", "Trigger",
+    "Window",
 ]  # fmt: skip

@@ -10,8 +10,9 @@ class Source(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     slug = models.SlugField(max_length=100, unique=True)
-    kind = models.TextField(help_text="a webhook scheme, or one of: api, cli, schedule, run, manual")
+    kind = models.TextField(help_text="the name of a kind, or one of: api, cli, schedule, run, manual")
     settings = models.JSONField(default=dict, blank=True)
+    limits = models.JSONField(default=dict, blank=True, db_default={}, help_text="of a webhook: who may send, how much")
     enabled = models.BooleanField(default=True)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
@@ -38,6 +39,20 @@ class Secret(models.Model):
 
     def __str__(self) -> str:
         return f"secret {self.pk} of {self.source_id}"
+
+
+class DeliveryRate(models.Model):
+    """The deliveries that a source with a limit per minute has taken since its minute began."""
+
+    source = models.OneToOneField(Source, models.CASCADE, primary_key=True, related_name="delivery_rate")
+    since = models.DateTimeField(db_default=Now())
+    count = models.PositiveIntegerField(db_default=1)
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.count} of {self.source_id} since {self.since}"
 
 
 class RefusedDelivery(models.Model):

@@ -12,22 +12,33 @@ from triggers.models import Source
 from triggers.models.slug import slug_problems
 from triggers.sources.kind import kinds
 from triggers.sources.settings import InvalidSettings
+from triggers.sources.webhooks.limits import clean_limits
+from triggers.sources.webhooks.scheme import schemes
 
 
 @not_in_atomic_body
-def create_source(slug: str, *, kind: str, settings: Mapping[str, Any], enabled: bool = True, by: str) -> Source:
+def create_source(
+    slug: str,
+    *,
+    kind: str,
+    settings: Mapping[str, Any],
+    limits: Mapping[str, Any] | None = None,
+    enabled: bool = True,
+    by: str,
+) -> Source:
     """Create a source, without a secret. Invalid names each wrong field."""
-    _check([*slug_problems(slug)], kind, settings)
+    _check([*slug_problems(slug)], kind, settings, limits)
+    fields = {"kind": kind, "settings": settings, "limits": limits or {}, "enabled": enabled}
     with transaction.atomic():
-        source = Source.objects.create(slug=slug, kind=kind, settings=settings, enabled=enabled)
-        record(by, "create", source, kind=kind, settings=settings, enabled=enabled)
+        source = Source.objects.create(slug=slug, **fields)
+        record(by, "create", source, **fields)
     return source
 
 
 @not_in_atomic_body
 def change_source(source: Source, changes: Mapping[str, Any], *, by: str) -> None:
-    """Change its settings, or enable or disable it. Invalid names each wrong field."""
-    _check([], source.kind, changes.get("settings"))
+    """Change its settings or limits, or enable or disable it. Invalid names each wrong field."""
+    _check([], source.kind, changes.get("settings"), changes.get("limits"))
     with transaction.atomic():
         for name, value in changes.items():
             setattr(source, name, value)
@@ -35,13 +46,24 @@ def change_source(source: Source, changes: Mapping[str, Any], *, by: str) -> Non
         record(by, "change", source, **changes)
 
 
-def _check(problems: list[str], kind: str, settings: Mapping[str, Any] | None) -> None:
+def _check(
+    problems: list[str], kind: str, settings: Mapping[str, Any] | None, limits: Mapping[str, Any] | None
+) -> None:
     if kind not in kinds():
-        problems.append(f"kind: {kind!r} is unknown; use {', '.join(kinds())}")
-    elif settings is not None:
+        raise Invalid([*problems, f"kind: {kind!r} is unknown; use {', '.join(kinds())}"])
+    for name, values, check in (
+        ("settings", settings, kinds()[kind].clean_settings),
+        ("limits", limits, clean_limits if kind in schemes() else _no_limits),
+    ):
         try:
-            kinds()[kind].clean_settings(settings)
+            if values is not None:
+                check(values)
         except InvalidSettings as error:
-            problems += [f"settings.{name}: {problem}" for name, problem in error.errors.items()]
+            problems += [f"{name}.{field}: {problem}" for field, problem in error.errors.items()]
     if problems:
         raise Invalid(problems)
+
+
+def _no_limits(limits: Mapping[str, Any]) -> None:
+    if limits:
+        raise InvalidSettings(dict.fromkeys(limits, "is only for webhooks; leave it out"))

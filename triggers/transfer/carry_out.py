@@ -118,7 +118,7 @@ class _Importing:
 
     def _source(self, slug: str, entry: Entry) -> None:
         source = Source.objects.filter(slug=slug).first()
-        given = {name: entry[name] for name in ("enabled", "settings") if name in entry}
+        given = {name: entry[name] for name in ("enabled", "settings", "limits") if name in entry}
         if source is None:
             source = create_source(slug, kind=entry.get("kind", ""), **{"settings": {}, **given}, by=self.by)
             self.done.made(f"source {slug}", {"kind": source.kind, **given})

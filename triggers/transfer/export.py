@@ -85,7 +85,8 @@ def _is_left_out(trigger: Trigger, deleted: Collection[str], notes: list[str]) -
 
 
 def _source(source: Source) -> dict[str, Any]:
-    return {"slug": source.slug, "kind": source.kind, "enabled": source.enabled, "settings": source.settings}
+    head = {"slug": source.slug, "kind": source.kind, "enabled": source.enabled, "settings": source.settings}
+    return head | ({"limits": source.limits} if source.limits else {})
 
 
 def _trigger(trigger: Trigger) -> dict[str, Any]:

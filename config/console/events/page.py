@@ -27,7 +27,6 @@ from config.console.parts.panel import LOOKED_THROUGH, Panel, acting, allowed, b
 from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.runs.shadow import ShadowForm, not_wanting, tried
 from config.console.runs.words import duration_of, first_line, run_list
-from config.console.sources.form import scheme_of
 from runs.actions.of_event import beside, runs_of_event, runs_of_events
 from runs.models import NIL, Run
 from runs.processes.alive import alive
@@ -36,6 +35,7 @@ from triggers.dispatch.shadow import candidates
 from triggers.exceptions import PayloadRemoved
 from triggers.models import Decision, Event, Redelivery, Redispatch, Trigger
 from triggers.retention.erasure import Selection, erase, erase_event
+from triggers.sources.webhooks.scheme import schemes
 
 SHOWN = 50
 TAINTED = "The run that emitted it had seen untrusted data. The runs that it wakes are tainted as well. This cannot be undone."
@@ -302,7 +302,7 @@ def earlier_with_the_body_of(event: Event) -> QuerySet[Event]:
 
 
 def _same_body(event: Event) -> list[Section]:
-    scheme = scheme_of(event.source)
+    scheme = schemes().get(event.source.kind)
     if scheme is None or not scheme.leaves_id_unsigned(scheme.clean_settings(event.source.settings)):
         return []
     earlier = earlier_with_the_body_of(event).only("id", "received_at").first()

@@ -61,6 +61,16 @@ class Notice:
     details: Sequence[Cell] = field(default_factory=list)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """A numbered list of what to do."""
+
+    template: ClassVar[str] = "admin/console/steps.html"
+    title: str
+    steps: Sequence[Cell]
+    note: str = ""
+
+
 def pretty(value: Any) -> str:
     """Indented JSON."""
     return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=False, default=str)

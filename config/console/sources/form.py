@@ -1,20 +1,27 @@
-"""The form of a source: the fields of every source, and the settings of its scheme."""
+"""The form of a source: the fields of every source, the settings of its kind, and the limits of a webhook."""
 
 from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
 from django.forms.boundfield import BoundField
-from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget, UnfoldBooleanSwitchWidget
+from unfold.widgets import (
+    UnfoldAdminIntegerFieldWidget,
+    UnfoldAdminSelectWidget,
+    UnfoldAdminTextInputWidget,
+    UnfoldBooleanSwitchWidget,
+)
 
 from config.console.parts.pages import Group
 from triggers.models import Source
-from triggers.sources.webhooks.scheme import Scheme, schemes
+from triggers.sources.kind import Kind, kinds
 from triggers.sources.settings import Field, InvalidSettings
+from triggers.sources.webhooks.limits import clean_limits, limit_fields
+from triggers.sources.webhooks.scheme import Scheme
 
 
 class SettingsForm(forms.Form):
-    """The settings of one source's kind, each field named `<kind>__<setting>`."""
+    """The settings of one kind, each field named `<kind>__<setting>`, and the limits, named `limits__<limit>`."""
 
     enabled = forms.BooleanField(
         required=False,
@@ -23,72 +30,94 @@ class SettingsForm(forms.Form):
         help_text="Turn off to answer 404 at its address.",
     )
 
-    def __init__(self, *args: Any, kinds: list[str], values: dict[str, Any] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        kind: Kind[Any],
+        values: dict[str, Any] | None = None,
+        limits: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self.kinds = kinds
-        for kind in kinds:
-            for field in schemes()[kind].fields:
-                self.fields[f"{kind}__{field.name}"] = _form_field(field, (values or {}).get(field.name))
+        self.kind = kind
+        if not isinstance(kind, Scheme):
+            self.fields["enabled"].help_text = "Turn off to stop reading from it."
+        for field in kind.fields:
+            self.fields[f"{kind.name}__{field.name}"] = _form_field(field, (values or {}).get(field.name))
+        for field in self.limits:
+            self.fields[f"limits__{field.name}"] = _form_field(field, (limits or {}).get(field.name))
 
-    def kind(self) -> str:
-        return self.kinds[0]
+    @property
+    def limits(self) -> tuple[Field, ...]:
+        return limit_fields() if isinstance(self.kind, Scheme) else ()
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
-        kind = self.kind()
-        if kind in self.kinds:
-            cleaned["settings"] = {field.name: cleaned.get(f"{kind}__{field.name}") for field in schemes()[kind].fields}
-            self._check(kind, cleaned)
+        kind = self.kind
+        cleaned["settings"] = {field.name: cleaned.get(f"{kind.name}__{field.name}") for field in kind.fields}
+        # Only what was set: the defaults may change with the version.
+        given = {field.name: cleaned.get(f"limits__{field.name}", field.default) for field in self.limits}
+        cleaned["limits"] = {
+            field.name: given[field.name] for field in self.limits if given[field.name] != field.default
+        }
+        for prefix, check, values in (
+            (kind.name, kind.clean_settings, cleaned["settings"]),
+            ("limits", clean_limits, cleaned["limits"]),
+        ):
+            try:
+                check(values)
+            except InvalidSettings as error:
+                for name, problem in error.errors.items():
+                    field_name = f"{prefix}__{name}"
+                    self.add_error(field_name if field_name in self.fields else None, problem)
         return cleaned
 
-    def _check(self, kind: str, cleaned: dict[str, Any]) -> None:
-        try:
-            schemes()[kind].clean_settings(cleaned["settings"])
-        except InvalidSettings as error:
-            for name, problem in error.errors.items():
-                field = f"{kind}__{name}"
-                self.add_error(field if field in self.fields else None, problem)
-
     def groups(self) -> list[Group]:
-        return [Group(fields=[self["enabled"]]), *(self._settings_of(kind) for kind in self.kinds)]
+        return [Group(fields=[self["enabled"]]), *self._settings()]
 
-    def _settings_of(self, kind: str) -> Group:
-        scheme = schemes()[kind]
-        fields: list[BoundField] = [self[f"{kind}__{field.name}"] for field in scheme.fields]
-        return Group(
-            title=scheme.label, note=scheme.help_text, fields=fields, when=[kind] if len(self.kinds) > 1 else ()
-        )
+    def _settings(self) -> list[Group]:
+        kind = self.kind
+        fields: list[BoundField] = [self[f"{kind.name}__{field.name}"] for field in kind.fields]
+        groups = [Group(title="Settings", fields=fields)] if fields else []
+        limits = [self[f"limits__{field.name}"] for field in self.limits]
+        if limits:
+            note = "Limits of this source, beside those of the installation."
+            groups.append(Group(title="Limits", note=note, fields=limits, folded=True, said=self._limits_in_words()))
+        return groups
+
+    def _limits_in_words(self) -> str:
+        set_here = [
+            f"{field.label}: {self.fields[f'limits__{field.name}'].initial}"
+            for field in self.limits
+            if self.fields[f"limits__{field.name}"].initial != field.default
+        ]
+        return ", ".join(set_here)
 
 
 class NewSourceForm(SettingsForm):
-    """A new source of any kind."""
+    """A new source of one kind."""
 
-    slug = forms.SlugField(
-        max_length=100,
-        widget=UnfoldAdminTextInputWidget,
-        help_text="Becomes part of its address: /hooks/<em>slug</em>/. It cannot be changed later.",
-    )
-    choice = forms.ChoiceField(
-        label="Sender",
-        widget=UnfoldAdminSelectWidget(attrs={"x-model": "choice"}),
-        help_text="Choose how deliveries are authenticated.",
-    )
+    choice = forms.CharField(widget=forms.HiddenInput)
+    slug = forms.SlugField(max_length=100, widget=UnfoldAdminTextInputWidget, label="Name")
     secret = forms.CharField(
-        required=False,
-        strip=False,
-        widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}),
-        label="Signing secret",
-        help_text="Paste the provider's secret, or leave it empty to generate one, which is shown once.",
+        required=False, strip=False, widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"})
     )
-    field_order = ("slug", "choice", "enabled", "secret")
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, kinds=sorted(schemes(), key=_verified_first), **kwargs)
-        self.fields["choice"].choices = [(kind, schemes()[kind].label) for kind in self.kinds]  # type: ignore[attr-defined]
-        self.initial.setdefault("choice", self.kinds[0])
-
-    def kind(self) -> str:
-        return str(self.cleaned_data.get("choice", ""))
+    def __init__(self, *args: Any, kind: Kind[Any], **kwargs: Any) -> None:
+        super().__init__(*args, kind=kind, **kwargs)
+        self.initial["choice"] = kind.name
+        self.fields["slug"].help_text = (
+            "Becomes part of its address: /hooks/<em>name</em>/. It cannot be changed later."
+            if isinstance(kind, Scheme)
+            else "Its permanent identifier, used in the API and logs."
+        )
+        secret = self.fields["secret"]
+        secret.label = kind.secret_label
+        secret.help_text = (
+            "The provider makes it: paste it here. You can also enter it later, on the source's page."
+            if kind.is_secret_given
+            else "Paste the provider's, or leave it empty to generate one, which is shown once."
+        )
 
     def clean_slug(self) -> str:
         slug: str = self.cleaned_data["slug"]
@@ -98,22 +127,16 @@ class NewSourceForm(SettingsForm):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean()
-        kind, secret = self.kind(), cleaned.get("secret")
-        if kind in self.kinds and secret:
+        if secret := cleaned.get("secret"):
             try:
-                cleaned["secret"] = schemes()[kind].clean_secret(secret)
+                cleaned["secret"] = self.kind.clean_secret(secret)
             except InvalidSettings as error:
                 self.add_error("secret", "; ".join(error.errors.values()))
         return cleaned
 
     def groups(self) -> list[Group]:
-        common = Group(fields=[self[name] for name in ("slug", "choice", "enabled")])
-        secret = Group(fields=[self["secret"]], when=[kind for kind in self.kinds if schemes()[kind].needs_secret])
-        return [common, secret, *(self._settings_of(kind) for kind in self.kinds)]
-
-
-def _verified_first(kind: str) -> tuple[bool, str]:
-    return not schemes()[kind].needs_secret, kind
+        fields = [self["slug"], *([self["secret"]] if self.kind.needs_secret else []), self["enabled"]]
+        return [Group(fields=fields), *self._settings()]
 
 
 def _form_field(field: Field, value: Any) -> forms.Field:
@@ -121,12 +144,37 @@ def _form_field(field: Field, value: Any) -> forms.Field:
     common: dict[str, Any] = {"label": field.label, "help_text": field.help_text, "initial": initial, "required": False}
     if isinstance(field.default, bool):
         return forms.BooleanField(widget=UnfoldBooleanSwitchWidget, **common)
+    if isinstance(field.default, int):
+        return _Number(default=field.default, widget=UnfoldAdminIntegerFieldWidget, **common)
     if field.choices:
         choices = [(choice, choice) for choice in field.choices]
-        return forms.ChoiceField(choices=choices, widget=UnfoldAdminSelectWidget, **common)
+        return _Choice(default=field.default, choices=choices, widget=UnfoldAdminSelectWidget, **common)
     return forms.CharField(strip=False, widget=UnfoldAdminTextInputWidget, **common)
 
 
-def scheme_of(source: Source) -> Scheme[Any] | None:
-    """Its webhook scheme; built-in sources and API tokens have none."""
-    return schemes().get(source.kind)
+class _Number(forms.IntegerField):
+    """A whole number that is its default if it is left empty."""
+
+    def __init__(self, *, default: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.default = default
+
+    def clean(self, value: Any) -> int:
+        number: int | None = super().clean(value)
+        return self.default if number is None else number
+
+
+class _Choice(forms.ChoiceField):
+    """A choice that is its default if it is not sent."""
+
+    def __init__(self, *, default: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.default = default
+
+    def clean(self, value: Any) -> str:
+        return str(super().clean(value)) or self.default
+
+
+def kind_of(source: Source) -> Kind[Any] | None:
+    """Its kind; built-in sources and API tokens have none."""
+    return kinds().get(source.kind)

@@ -8,6 +8,7 @@ from django.db import transaction
 from django.db.models import Max, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -19,18 +20,23 @@ from unfold.widgets import UnfoldAdminIntegerFieldWidget, UnfoldAdminTextInputWi
 from config.console.access.audit import entries_of
 from config.console.parts.bulk import carry_out
 from config.console.parts.dialogs import dialog, leave
-from config.console.parts.links import link, listing, page
+from config.console.parts.links import event_link, link, listing, page
 from config.console.parts.moments import distance, moment
-from config.console.parts.pages import form_page, reveal, reveal_in_dialog
+from config.console.parts.pages import form_page, render, reveal, reveal_in_dialog
 from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
 from config.console.parts.sections import Facts, Notice, Section, Table, Text
-from config.console.sources.form import NewSourceForm, SettingsForm, scheme_of
+from config.console.sources.form import NewSourceForm, SettingsForm, kind_of
+from config.console.sources.health import health_line
+from config.console.sources.setup import address_of, groups, setup_steps
 from triggers.models import RefusedDelivery, Secret, Source
 from triggers.sources.edit import change_source, create_source
+from triggers.sources.kind import kinds
 from triggers.sources.secrets import add_secret, rotate
+from triggers.sources.settings import InvalidSettings
+from triggers.sources.webhooks.limits import limit_fields
 from triggers.sources.webhooks.proof import MATCH_NOTED_EVERY
 from triggers.sources.webhooks.scheme import schemes
-from triggers.sources.settings import InvalidSettings
+from triggers.sources.webhooks.trial import can_be_tried, send_test_event
 
 REFUSED_SHOWN = 50
 
@@ -63,7 +69,7 @@ class OwnSecretForm(GraceForm):
     def clean_secret(self) -> str:
         source = get_object_or_404(Source, pk=self.object_id)
         try:
-            return schemes()[source.kind].clean_secret(self.cleaned_data["secret"])
+            return kinds()[source.kind].clean_secret(self.cleaned_data["secret"])
         except InvalidSettings as error:
             raise forms.ValidationError("; ".join(error.errors.values())) from None
 
@@ -78,7 +84,7 @@ class SourcePanel(Panel):
     search_help_text = "source"
     ordering = ("slug",)
     actions = ("enable_chosen", "disable_chosen")
-    actions_detail = ("edit", "rotate_secret", "enter_secret")
+    actions_detail = ("edit", "send_test", "rotate_secret", "enter_secret")
 
     # Lists
 
@@ -88,19 +94,19 @@ class SourcePanel(Panel):
 
     @column("kind")
     def kind_label(self, source: Source) -> str:
-        scheme = scheme_of(source)
-        return scheme.label if scheme else f"{source.kind} (built in)"
+        kind = kind_of(source)
+        return kind.label if kind else f"{source.kind} (built in)"
 
     @column("state", label={"enabled": "success", "disabled": "danger", "unverified": "warning"})
     def state(self, source: Source) -> str:
         if not source.enabled:
             return "disabled"
-        scheme = scheme_of(source)
+        scheme = schemes().get(source.kind)
         return "unverified" if scheme and not scheme.needs_secret else "enabled"
 
     @column("address", empty_value="–")
     def address(self, source: Source) -> SafeString | None:
-        return format_html("<code>{}</code>", path_of(source)) if scheme_of(source) else None
+        return format_html("<code>/hooks/{}/</code>", source.slug) if source.kind in schemes() else None
 
     proven = time_column("last authenticated delivery", "last_proven")
     created = time_column("created", "created_at")
@@ -111,40 +117,70 @@ class SourcePanel(Panel):
     has_edit_permission = allowed("triggers.change_source")
 
     def new(self, request: HttpRequest) -> HttpResponse:
-        form = NewSourceForm(request.POST or None)
+        kind = kinds().get(request.POST.get("choice", "") or request.GET.get("choice", ""))
+        if kind is None:
+            return render(self, request, "admin/console/kinds.html", title="New source", groups=groups())
+        form = NewSourceForm(request.POST or None, kind=kind)
         if form.is_valid():
             source, made = _create(form, acting(request))
             back = page("triggers_source", source.pk)
             if not made:
-                messages.success(request, f"Source {source.slug} is ready.")
+                messages.success(request, f"Source {source.slug} is created.")
                 return leave(request, back)
-            address = request.build_absolute_uri(path_of(source))
-            explained = f"Enter it at the sender, with the address {address}"
+            explained = f"Enter it at the sender, with the address {address_of(source.slug)}"
             return reveal(self, request, title=f"Secret of {source.slug}", secret=made, explained=explained, back=back)
         return form_page(
             self,
             request,
             form,
-            title="New source",
+            title=f"New source: {kind.label}",
             submit="Create the source",
-            back=listing("triggers_source"),
+            back=reverse("admin:triggers_source_add"),
             groups=form.groups(),
-            choice="choice",
+            sections=list(setup_steps(kind, "name")),
         )
 
     @button("Edit", permissions=["edit"], icon="edit", url_path="edit")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        source = get_object_or_404(Source, pk=object_id, kind__in=schemes())
-        initial = {"enabled": source.enabled}
-        form = SettingsForm(request.POST or None, kinds=[source.kind], values=source.settings, initial=initial)
+        source = get_object_or_404(Source, pk=object_id, kind__in=kinds())
+        form = SettingsForm(
+            request.POST or None,
+            kind=kinds()[source.kind],
+            values=source.settings,
+            limits=source.limits,
+            initial={"enabled": source.enabled},
+        )
         if form.is_valid():
-            changes = {name: form.cleaned_data[name] for name in ("enabled", "settings")}
+            changes = {name: form.cleaned_data[name] for name in ("enabled", "settings", "limits")}
             change_source(source, changes, by=acting(request))
             messages.success(request, "Saved.")
             return leave(request, page("triggers_source", object_id))
         back = page("triggers_source", object_id)
-        groups = form.groups()
-        return form_page(self, request, form, title="Edit source", submit="Save", back=back, groups=groups, obj=source)
+        return form_page(
+            self, request, form, title="Edit source", submit="Save", back=back, groups=form.groups(), obj=source
+        )
+
+    @button(
+        "Send a test event",
+        permissions=["edit"],
+        icon="send",
+        url_path="test",
+        dialog=dialog(
+            "Send a test event?",
+            "A sample of this provider is signed with the newest valid secret and delivered to this source. It becomes a real "
+            "event: triggers that match it start runs.",
+            "Send it",
+        ),
+    )
+    def send_test(self, request: HttpRequest, form: BaseDialogForm, object_id: str) -> HttpResponse:
+        source = get_object_or_404(Source, pk=object_id, kind__in=schemes())
+        trial = send_test_event(source, by=acting(request))
+        if trial.event_id:
+            event = event_link(trial.event_id)
+            messages.success(request, format_html("Test event accepted ({}): {}.", trial.status, event))
+        else:
+            messages.error(request, f"Test event refused ({trial.status}): {trial.reason}.")
+        return leave(request, page("triggers_source", object_id))
 
     @button(
         "New secret",
@@ -177,11 +213,13 @@ class SourcePanel(Panel):
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
         source = Source.objects.filter(pk=object_id).first()
-        scheme = scheme_of(source) if source else None
-        if scheme is None:
+        kind = kind_of(source) if source else None
+        if source is None or kind is None:
             return []
-        actions = super().get_actions_detail(request, object_id)
-        return [one for one in actions if scheme.needs_secret or one.action_name == "triggers_source_edit"]
+        shown = {"send_test": can_be_tried(source), "enter_secret": kind.needs_secret}
+        shown["rotate_secret"] = kind.needs_secret and not kind.is_secret_given
+        hidden = {f"triggers_source_{name}" for name, is_shown in shown.items() if not is_shown}
+        return [one for one in super().get_actions_detail(request, object_id) if one.action_name not in hidden]
 
     @admin.action(description="Enable", permissions=["edit"])
     def enable_chosen(self, request: HttpRequest, queryset: QuerySet[Source]) -> None:
@@ -193,13 +231,13 @@ class SourcePanel(Panel):
 
     def _switch(self, request: HttpRequest, queryset: QuerySet[Source], *, on: bool) -> None:
         word = "enabled" if on else "disabled"
-        act, legal = partial(change_source, changes={"enabled": on}), Q(kind__in=schemes(), enabled=not on)
+        act, legal = partial(change_source, changes={"enabled": on}), Q(kind__in=kinds(), enabled=not on)
         carry_out(request, queryset, act, done=word, legal=legal, otherwise=f"built in, or already {word}")
 
     # One source
 
     def sections(self, request: HttpRequest, obj: Source) -> list[Section]:
-        scheme = scheme_of(obj)
+        kind, scheme = kind_of(obj), schemes().get(obj.kind)
         events = link(listing("triggers_event", source__id__exact=obj.pk), "list")
         facts = [
             ("Name", obj.slug),
@@ -207,38 +245,35 @@ class SourcePanel(Panel):
             ("Created", moment(obj.created_at)),
             ("Events", events),
         ]
-        if scheme is None:
+        if kind is None:
             built_in = Notice(text="Built-in source. Nothing to configure.")
             return [built_in, Facts(rows=facts)]
-        address = Text(title="Address for the sender", text=request.build_absolute_uri(path_of(obj)))
-        sections: list[Section] = [_notice(obj), address, Facts(rows=facts)]
-        if scheme.needs_secret:
+        sections: list[Section] = [Facts(rows=facts), health_line(obj), *setup_steps(kind, obj.slug)]
+        if scheme:
+            address = Text(title="Address for the sender", text=address_of(obj.slug))
+            sections = [_notice(obj), address, *sections]
+        if kind.needs_secret:
             sections.append(_secrets(obj))
-        sections.append(_refused(obj))
-        if obj.settings:
-            labels = {field.name: field.label for field in scheme.fields}
-            rows = [(label, obj.settings.get(name)) for name, label in labels.items()]
-            sections.append(Facts(title="Settings", rows=rows))
+        if scheme:
+            sections.append(_refused(obj))
+        for title, fields, values in (("Settings", kind.fields, obj.settings), ("Limits", limit_fields(), obj.limits)):
+            if values:
+                rows = [(field.label, values.get(field.name)) for field in fields]
+                sections.append(Facts(title=title, rows=rows))
         return [*sections, entries_of("source", obj.pk)]
-
-
-def path_of(source: Source) -> str:
-    return f"/hooks/{source.slug}/"
 
 
 def _create(form: NewSourceForm, by: str) -> tuple[Source, str]:
     """The new source, and its generated secret, if any."""
     cleaned = form.cleaned_data
     with transaction.atomic():
-        source = create_source(
-            cleaned["slug"], kind=cleaned["choice"], settings=cleaned["settings"], enabled=cleaned["enabled"], by=by
-        )
-        if not schemes()[source.kind].needs_secret:
-            return source, ""
-        if cleaned["secret"]:
+        fields = {name: cleaned[name] for name in ("settings", "limits", "enabled")}
+        source = create_source(cleaned["slug"], kind=form.kind.name, **fields, by=by)
+        if form.kind.needs_secret and cleaned["secret"]:
             add_secret(source, cleaned["secret"], by=by)
-            return source, ""
-        return source, rotate(source, by=by)
+        elif form.kind.needs_secret and not form.kind.is_secret_given:
+            return source, rotate(source, by=by)
+        return source, ""
 
 
 def _notice(source: Source) -> Notice:
@@ -250,7 +285,8 @@ def _notice(source: Source) -> Notice:
     now = timezone.now()
     live = [secret for secret in source.secrets.all() if _state(secret, now) == "valid"]
     if not live:
-        return Notice(text="No valid secret: every delivery is refused.", level="bad")
+        remedy = "Enter the provider's." if scheme.is_secret_given else "Create a new one, or enter the provider's."
+        return Notice(text=f"No valid secret: every delivery is refused. {remedy}", level="bad")
     matched = [secret.last_matched_at for secret in live if secret.last_matched_at]
     if not matched:
         return Notice(text="No delivery has been authenticated with a valid secret yet.")

@@ -56,6 +56,7 @@ OTHERS = [
     "/admin/runs/budget/add/",
     "/admin/runs/modelprice/add/",
     "/admin/triggers/source/add/",
+    "/admin/triggers/source/add/?choice=hmac",
     "/admin/triggers/trigger/add/",
     "/admin/triggers/schedule/add/",
     "/admin/triggers/schedule/why/",

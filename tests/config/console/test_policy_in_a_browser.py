@@ -16,6 +16,7 @@ PAGES = (
     "/admin/triggers/trigger/add/",
     "/admin/triggers/schedule/add/",
     "/admin/triggers/source/add/",
+    "/admin/triggers/source/add/?choice=hmac",
     "/admin/auth/user/",
     "/admin/django_celery_beat/periodictask/add/",
 )

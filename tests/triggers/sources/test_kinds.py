@@ -14,7 +14,9 @@ from triggers.sources.webhooks.scheme import Delivery, Sample, Scheme, schemes
 
 SETTINGS: dict[str, dict[str, Any]] = {"none": {"unverified": True}}  # of kinds whose defaults alone are invalid
 ADDRESS = "https://wakeful.example.com/hooks/test/"
-SIGNED = [kind for kind, scheme in schemes().items() if scheme.needs_secret and scheme.sample(scheme.clean_settings({}))]
+SIGNED = [
+    kind for kind, scheme in schemes().items() if scheme.needs_secret and scheme.sample(scheme.clean_settings({}))
+]
 
 
 def sent(scheme: Scheme[Any], secret: str, *, minutes: int = 0) -> Sample:

@@ -16,9 +16,14 @@ T = TypeVar("T")
 
 
 class Unavailable(APIException):
-    status_code = 503
+    """Try again after `wait` seconds, which DRF sends as Retry-After; `status` is one on which the sender does."""
+
     default_detail = "Temporarily unavailable. Try again later."
-    wait = 5  # seconds; DRF sends it as Retry-After
+
+    def __init__(self, status: int = 503, *, wait: int = 5) -> None:
+        super().__init__()
+        self.status_code = status
+        self.wait = wait
 
 
 class AnyAccept(BaseContentNegotiation):
@@ -31,11 +36,11 @@ class AnyAccept(BaseContentNegotiation):
         return renderer, renderer.media_type
 
 
-def require_room(source_id: UUID, *, is_verified: bool = True) -> None:
+def require_room(source_id: UUID, *, is_verified: bool = True, status: int = 503) -> None:
     """Raise Unavailable while the backlog, or the backlog of this source, is over its limit: senders then retry later, and
     one source cannot use up the limit of all."""
     if backlog_exceeded(source_id, is_verified=is_verified):
-        raise Unavailable
+        raise Unavailable(status)
 
 
 def on_live_connection(work: Callable[[], T]) -> T:

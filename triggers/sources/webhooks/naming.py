@@ -72,6 +72,11 @@ def event_id(text: str) -> str:
     return text if is_name(text) else _digest(text.encode("utf-8", "surrogatepass"))
 
 
+def body_id(delivery: Delivery) -> str:
+    """An id for a delivery that has none and whose sender repeats it with equal bytes."""
+    return _digest(delivery.endpoint.encode(), delivery.body)
+
+
 def event_type(text: str | None) -> str | None:
     return text if text and is_name(text) else None
 

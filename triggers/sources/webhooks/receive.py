@@ -1,5 +1,6 @@
 """Authenticate a delivery and turn it into an event."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,18 +33,26 @@ class Greeting:
 
 
 def receive(
-    kind: str, settings: Mapping[str, object], secrets: Sequence[SigningSecret], delivery: Delivery
+    kind: str,
+    settings: Mapping[str, object],
+    secrets: Sequence[SigningSecret],
+    delivery: Delivery,
+    *,
+    joins_equal_bodies: bool = False,
 ) -> Receipt | Greeting:
-    """Verify a delivery, then read it. Raises only Rejected and Misconfigured."""
+    """Verify a delivery, then read it. Raises only Rejected and Misconfigured.
+
+    With `joins_equal_bodies`, the body is the id of an event whose own id is not signed."""
     scheme, cleaned = _scheme(kind, settings)
     proof = scheme.prove(delivery, secrets, cleaned)
     if reply := scheme.greet(delivery, proof, cleaned):
         return Greeting(reply=reply, secret=proof.secret)
     described = scheme.describe(delivery, proof, cleaned)
+    is_named_by_body = joins_equal_bodies and scheme.leaves_id_unsigned(cleaned)
     event = Incoming(
         source_id=delivery.source_id,
-        ce_source=delivery.endpoint,
-        ce_id=described.id,
+        ce_source=described.source or delivery.endpoint,
+        ce_id=f"body:{hashlib.sha256(delivery.body).hexdigest()}" if is_named_by_body else described.id,
         type=described.type,
         subject=described.subject,
         time=described.time,

@@ -27,6 +27,7 @@ class Delivery:
     received_at: datetime
     method: str = "POST"
     url: str = ""  # with its query, as the sender calls it; some senders sign it
+    per_minute: int = 0  # deliveries that the source takes; 0: no limit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,7 @@ class Description:
     payload: Payload
     subject: str = ""
     time: datetime | None = None
+    source: str = ""  # the sender's own, if its ids are unique within it only; else the address of the endpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +54,7 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """The answer to a request that carries no event."""
+    """An answer that this sender expects."""
 
     status: int = 200
     body: bytes = b""
@@ -68,6 +70,7 @@ class Scheme(Kind[S]):
 
     methods: ClassVar[tuple[str, ...]] = ("POST",)  # of deliveries
     overloaded: ClassVar[int] = 503  # the status on which this sender tries again
+    accepted: ClassVar[Reply | None] = None  # the answer to an event, where the sender reads more of it than a 2xx
 
     @abstractmethod
     def prove(self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: S) -> Proof:

@@ -95,7 +95,9 @@ class StandardWebhooks(Scheme[StandardWebhooksSettings]):
         self, sample: Sample, secret: bytes, at: datetime, settings: StandardWebhooksSettings
     ) -> Mapping[str, str]:
         timestamp = str(int(at.timestamp()))
-        signature = _signature(_key(secret) or b"", sample.headers["webhook-id"].encode(), timestamp.encode(), sample.body)
+        signature = _signature(
+            _key(secret) or b"", sample.headers["webhook-id"].encode(), timestamp.encode(), sample.body
+        )
         return {"webhook-timestamp": timestamp, "webhook-signature": f"v1,{signature.decode()}"}
 
 

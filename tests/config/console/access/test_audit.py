@@ -306,6 +306,7 @@ ADMIN: dict[str, Door] = {
     "triggers.exclusioncalendar add": form("/admin/triggers/exclusioncalendar/add/", slug="days", days="*-05-01"),
     "triggers.exclusioncalendar edit": button("triggers_exclusioncalendar", "edit", days="*-05-02"),
     "triggers.exclusioncalendar delete_this": button("triggers_exclusioncalendar", "remove"),
+    "triggers.source send_test": button("triggers_source", "test", hmac_source),
     "triggers.source rotate_secret": button("triggers_source", "rotate-secret", hmac_source, hours="1"),
     "triggers.source enter_secret": button(
         "triggers_source", "enter-secret", hmac_source, hours="1", secret="long enough a secret for anybody"

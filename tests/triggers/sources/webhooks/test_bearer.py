@@ -1,9 +1,9 @@
 import pytest
 
 from tests.support.deliveries import take
+from triggers.sources.settings import InvalidSettings
 from triggers.sources.webhooks.proof import Rejected
 from triggers.sources.webhooks.scheme import schemes
-from triggers.sources.settings import InvalidSettings
 
 TOKEN = "s3cr3t-token"
 

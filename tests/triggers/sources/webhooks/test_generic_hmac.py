@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tests.support.deliveries import NOW, take
+from triggers.sources.settings import InvalidSettings
 from triggers.sources.webhooks.proof import Rejected
 from triggers.sources.webhooks.receive import Receipt
 from triggers.sources.webhooks.scheme import schemes
-from triggers.sources.settings import InvalidSettings
 
 SECRET = "a shared secret"
 BODY = b'{"id":"evt_9","kind":"door.opened","at":{"list":[{"n":3}]}}'

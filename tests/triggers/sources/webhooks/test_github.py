@@ -5,9 +5,9 @@ import json
 import pytest
 
 from tests.support.deliveries import recorded, take
+from triggers.sources.settings import InvalidSettings
 from triggers.sources.webhooks.proof import Rejected
 from triggers.sources.webhooks.scheme import schemes
-from triggers.sources.settings import InvalidSettings
 
 SECRET = "It's a Secret to Everybody"
 

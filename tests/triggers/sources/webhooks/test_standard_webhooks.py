@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
 from tests.support.deliveries import NOW, take
+from triggers.sources.settings import InvalidSettings
 from triggers.sources.webhooks.proof import Rejected
 from triggers.sources.webhooks.scheme import schemes
-from triggers.sources.settings import InvalidSettings
 
 SECRET = "whsec_" + base64.b64encode(b"a secret of thirty-two bytes ok!").decode()
 OLD_SECRET = "whsec_" + base64.b64encode(b"an older one, not yet forgotten!").decode()

@@ -1,9 +1,9 @@
 import pytest
 
 from tests.support.deliveries import take
+from triggers.sources.settings import InvalidSettings
 from triggers.sources.webhooks.receive import Misconfigured
 from triggers.sources.webhooks.scheme import schemes
-from triggers.sources.settings import InvalidSettings
 
 
 def test_it_accepts_anything_once_that_was_chosen() -> None:

@@ -13,7 +13,7 @@ from tests.support.examples import some_of
 from tests.support.hooks import SECRET, add_secret, make_source, post, signed
 from triggers import accept as accept_module
 from triggers.models import Event, Redelivery, Secret, Source
-from triggers.sources.webhooks import views
+from triggers.sources.webhooks import door, endpoint
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.triggers.sources.urls")]
 
@@ -187,7 +187,7 @@ def test_a_database_that_is_down_is_503(step: str, monkeypatch: pytest.MonkeyPat
     def down(*_: object) -> None:
         raise OperationalError("connection refused")
 
-    monkeypatch.setattr(views, step, down)
+    monkeypatch.setattr(door, step, down)
 
     answer = post(b"{}", signed(b"{}"))
 
@@ -290,6 +290,6 @@ def test_one_query_finds_the_source_and_its_secrets(django_assert_num_queries: D
         add_secret(source, f"secret {number}")
 
     with django_assert_num_queries(1):
-        endpoint = views.find_endpoint("shop")
+        found = endpoint.find_endpoint("shop")
 
-    assert (endpoint.id, len(endpoint.secrets)) == (source.id, 6)
+    assert (found.id, len(found.secrets)) == (source.id, 6)

@@ -1,0 +1,69 @@
+"""How to set up a source: the choice of its kind, and the steps at its provider."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.utils.html import format_html
+
+from config.console.parts.links import link
+from config.console.parts.sections import Cell, Notice, Section, Steps
+from runs.network.site import LOCAL, site
+from triggers.sources.kind import Group, Kind, kinds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """One kind in the list from which an operator chooses; `words` are those that a search finds."""
+
+    name: str
+    label: str
+    help_text: str
+    words: str
+
+
+def groups() -> list[tuple[str, list[Card]]]:
+    """Every kind, under the heading of its group."""
+    listed = [(group, [_card(kind) for kind in _sorted(group)]) for group in Group]
+    return [(str(group), cards) for group, cards in listed if cards]
+
+
+def _sorted(group: Group) -> list[Kind[Any]]:
+    # Kinds that verify nothing stand last.
+    found = [kind for kind in kinds().values() if kind.group == group]
+    return sorted(found, key=lambda kind: (not kind.needs_secret, kind.label.lower()))
+
+
+def _card(kind: Kind[Any]) -> Card:
+    words = f"{kind.name} {kind.label} {kind.help_text} {kind.group}".lower()
+    return Card(name=kind.name, label=kind.label, help_text=kind.help_text, words=words)
+
+
+def address_of(slug: str) -> str:
+    """The address of a webhook source, as senders reach it."""
+    return f"{site()}/hooks/{slug}/"
+
+
+def setup_steps(kind: Kind[Any], slug: str) -> Iterator[Section]:
+    """The steps at the provider, and a warning if the address works on this machine only."""
+    address = address_of(slug)
+    steps = [_with_address(step, address) for step in kind.setup]
+    if kind.docs_url:
+        steps.append(format_html("See also {}.", link(kind.docs_url, kind.docs_url)))
+    yield Steps(title=f"Set-up: {kind.label}", steps=steps)
+    if any("{url}" in step for step in kind.setup) and _is_local(address):
+        yield Notice(
+            text="The address works on this machine only. Set WAKEFUL_URL to the address of this site, as senders reach it.",
+            level="warning",
+        )
+
+
+def _with_address(step: str, address: str) -> Cell:
+    before, found, after = step.partition("{url}")
+    return format_html("{}<code>{}</code>{}", before, address, after) if found else before
+
+
+def _is_local(address: str) -> bool:
+    host = address.split("://", 1)[1].split("/", 1)[0]
+    return not settings.WAKEFUL_URL and host.rpartition(":")[0] in LOCAL

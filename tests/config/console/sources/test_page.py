@@ -1,0 +1,103 @@
+"""An operator chooses a kind, follows the steps at the provider, sends a test event and sees how the source does."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from runs.db.sql import execute
+from tests.support.console import page_of
+from tests.support.hooks import make_source, post, signed
+from triggers.models import Event, RefusedDelivery, Source
+from triggers.sources.kind import kinds
+
+ADD = "/admin/triggers/source/add/"
+
+
+@pytest.fixture(autouse=True)
+def address(settings: Any) -> str:
+    settings.WAKEFUL_URL = "https://wakeful.example.com"
+    return "https://wakeful.example.com/hooks/shop/"
+
+
+def text_of(answer: Any) -> str:
+    return str(answer.content.decode())
+
+
+def test_every_kind_can_be_chosen_and_its_form_opens(admin: Client) -> None:
+    chosen = text_of(admin.get(ADD))
+
+    for name, kind in kinds().items():
+        assert f'href="?choice={name}"' in chosen
+        form = admin.get(ADD, {"choice": name})
+        assert form.status_code == 200
+        assert kind.setup[0].partition("{url}")[0] in text_of(form)
+    assert "console-kinds" in text_of(admin.get(ADD, {"choice": "telegraph"}))
+
+
+def test_the_steps_name_the_real_address(admin: Client, address: str) -> None:
+    shown = text_of(admin.get(page_of("triggers_source", make_source())))
+
+    assert f"<code>{address}</code>" in shown
+    assert "This address works on this machine only" not in shown
+
+
+def test_an_address_that_only_works_here_is_told(admin: Client, settings: Any) -> None:
+    settings.WAKEFUL_URL, settings.ALLOWED_HOSTS = "", ["127.0.0.1", "testserver"]
+
+    assert "Set WAKEFUL_URL" in text_of(admin.get(page_of("triggers_source", make_source())))
+
+
+def test_a_new_source_keeps_only_the_limits_that_were_set(admin: Client) -> None:
+    form = {"choice": "github", "slug": "hub", "enabled": "on", "secret": "s" * 20}
+    limits = {"limits__networks": "192.0.2.0/24", "limits__max_body": "", "limits__per_minute": "0"}
+
+    admin.post(ADD, {**form, **limits, "limits__equal_bodies": "new"})
+
+    source = Source.objects.get(slug="hub")
+    assert (source.limits, source.settings) == ({"networks": "192.0.2.0/24"}, {})
+    edit = page_of("triggers_source", source).replace("change", "edit")
+    assert 'value="192.0.2.0/24"' in text_of(admin.get(edit))
+    refused = admin.post(edit, {"enabled": "on", "limits__networks": "somewhere"})
+    assert list(refused.context["form"].errors) == ["limits__networks"]
+    admin.post(edit, {"enabled": "on", "limits__per_minute": "60"})
+    source.refresh_from_db()
+    assert source.limits == {"per_minute": 60}
+
+
+def test_a_test_event_leads_to_its_event_or_to_the_reason(admin: Client) -> None:
+    source = make_source()
+    send = page_of("triggers_source", source).replace("change", "test")
+
+    accepted = text_of(admin.post(send, {"_form_submitted": "True"}, follow=True))
+    Source.objects.filter(pk=source.pk).update(enabled=False)
+    refused = text_of(admin.post(send, {"_form_submitted": "True"}, follow=True))
+
+    event = Event.objects.get(source=source)
+    assert page_of("triggers_event", event) in accepted and "Test event accepted (202)" in accepted
+    assert "Test event refused (404): the source is disabled." in refused
+
+
+def test_the_health_line_tells_the_last_event_the_rate_what_waits_and_the_last_refusal(admin: Client) -> None:
+    source = make_source()
+    for id_ in ("a", "b", "c"):
+        post(b"{}", signed(b"{}", id_=id_))
+    post(b"{}", signed(b"{}", secret="stranger"))
+    for event in Event.objects.exclude(ce_id="c"):
+        execute(
+            "UPDATE triggers_event SET dispatched_at = received_at + %s::interval WHERE id = %s::uuid",
+            [timedelta(milliseconds=40), event.pk],
+        )
+
+    shown = text_of(admin.get(page_of("triggers_source", source)))
+
+    last = Event.objects.get(ce_id="c")
+    health = shown[shown.index("<h2>Health</h2>") : shown.index("<h2>Set-up")]
+    assert page_of("triggers_event", last) in health
+    assert "<dd>3</dd>" in health and "1, the first since" in health and "40 ms" in health
+    assert RefusedDelivery.objects.get().reason in health
+
+
+def test_the_health_of_a_source_without_events_is_a_page_as_well(admin: Client) -> None:
+    assert "none within the retention period" in text_of(admin.get(page_of("triggers_source", make_source())))

@@ -1,0 +1,93 @@
+"""The source behind an address, and its valid secrets."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import structlog
+from cryptography.fernet import InvalidToken
+from django.core.exceptions import ImproperlyConfigured
+from django.db import Error
+from django.utils import timezone
+from rest_framework.exceptions import NotFound
+
+from runs.db.encryption import decrypt
+from runs.db.sql import execute, fetch
+from triggers.sources.settings import InvalidSettings
+from triggers.sources.webhooks.limits import Limits, clean_limits
+from triggers.sources.webhooks.proof import MATCH_NOTED_EVERY, SigningSecret
+from triggers.sources.webhooks.receive import Misconfigured
+from triggers.sources.webhooks.scheme import Scheme, schemes
+
+log = structlog.get_logger(__name__)
+
+# Raw SQL: this runs for each delivery, and the ORM takes a millisecond to build the statement.
+ENDPOINT = """
+SELECT source.id, source.kind, source.settings, source.limits, secret.id, secret.ciphertext, secret.last_matched_at
+FROM triggers_source source LEFT JOIN triggers_secret secret ON secret.source_id = source.id
+  AND secret.not_before <= statement_timestamp() AND (secret.not_after IS NULL OR secret.not_after > statement_timestamp())
+WHERE source.slug = %s::text AND source.enabled AND source.kind = ANY(%s::text[])
+"""
+# A locked row is skipped: no sender waits for bookkeeping.
+NOTE_MATCH = """
+UPDATE triggers_secret SET last_matched_at = now()
+ WHERE id = (SELECT id FROM triggers_secret WHERE id = %s::bigint FOR UPDATE SKIP LOCKED)
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """A source of webhooks, with its valid secrets."""
+
+    id: UUID
+    slug: str
+    kind: str
+    settings: dict[str, Any]
+    limits: Limits
+    secrets: Sequence[SigningSecret]
+
+    @property
+    def scheme(self) -> Scheme[Any]:
+        return schemes()[self.kind]
+
+
+def find_endpoint(slug: str) -> Endpoint:
+    """The enabled webhook source with this slug and its valid secrets, in one query. Raises NotFound and Misconfigured."""
+    rows = fetch(ENDPOINT, [slug, list(schemes())])
+    if not rows:
+        raise NotFound
+    id_, kind, settings, limits = rows[0][:4]
+    try:
+        cleaned_limits = clean_limits(json.loads(limits))
+    except InvalidSettings as error:
+        raise Misconfigured(f"the limits of this source are invalid: {error}") from None
+    sealed = [row[4:] for row in rows if row[4] is not None]
+    return Endpoint(
+        id=id_, slug=slug, kind=kind, settings=json.loads(settings), limits=cleaned_limits, secrets=_opened(sealed)
+    )
+
+
+def note_match(endpoint: Endpoint, secret: SigningSecret | None) -> None:
+    """Record that senders still use this secret, at most once a minute."""
+    if secret is None or (secret.last_matched_at and timezone.now() - secret.last_matched_at < MATCH_NOTED_EVERY):
+        return
+    try:
+        execute(NOTE_MATCH, [secret.id])
+    except Error:
+        # The event is committed, so the sender must get its 2xx.
+        log.warning("hook.match_not_noted", source=endpoint.slug, secret=secret.id, exc_info=True)
+
+
+def _opened(sealed: Sequence[tuple[int, bytes, datetime | None]]) -> list[SigningSecret]:
+    secrets = []
+    for id_, ciphertext, last_matched_at in sealed:
+        try:
+            secrets.append(SigningSecret(id=id_, value=decrypt(ciphertext), last_matched_at=last_matched_at))
+        except (InvalidToken, ImproperlyConfigured) as error:
+            log.error("secret.unreadable", secret=id_, error=repr(error))
+    if sealed and not secrets:
+        raise Misconfigured("no key of WAKEFUL_ENCRYPTION_KEYS decrypts any of its live secrets")
+    return secrets
