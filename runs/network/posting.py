@@ -2,7 +2,8 @@
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -11,7 +12,10 @@ from typing import Any
 
 import httpx2 as httpx
 
-LONGEST_PAUSE = timedelta(hours=1)
+from agents.guards.addresses import CheckedTransport, Network, Refused
+
+LONGEST_PAUSE = timedelta(days=1)
+READING = 2.0  # seconds for the first bytes of an answer, after its status
 
 
 class NotHandedOver(OSError):
@@ -26,13 +30,26 @@ class CutOff(OSError):
 class Answer:
     status: int
     after: timedelta | None = None  # Retry-After
+    begins: bytes = b""  # the first bytes of its body
 
 
-def post(url: str, body: bytes, headers: Mapping[str, str], *, connect: float, whole: float) -> Answer:
-    """The status of the answer. Redirects are not followed. Raises NotHandedOver or CutOff."""
+def post(
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    *,
+    connect: float,
+    whole: float,
+    keep: int = 0,
+    networks: Sequence[Network] | None = None,
+) -> Answer:
+    """The status of the answer, and the first `keep` bytes of its body. Redirects are not followed. With `networks`, hosts must
+    have public addresses, or addresses in these networks. Raises NotHandedOver or CutOff."""
     progress = _Progress()
     try:
-        return asyncio.run(_post(url, body, headers, connect, whole, progress))
+        return asyncio.run(_post(url, body, headers, connect, whole, keep, networks, progress))
+    except Refused as refused:
+        raise NotHandedOver(str(refused)) from None
     except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError, OSError, ValueError) as error:
         why = f"no answer within {whole:g} s" if type(error) is TimeoutError else _in_words(error)
         raise (CutOff if progress.has_begun_body else NotHandedOver)(why) from None
@@ -50,19 +67,45 @@ class _Progress:
 
 
 async def _post(
-    url: str, body: bytes, headers: Mapping[str, str], connect: float, whole: float, progress: _Progress
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    connect: float,
+    whole: float,
+    keep: int,
+    networks: Sequence[Network] | None,
+    progress: _Progress,
 ) -> Answer:
-    async with asyncio.timeout(whole):
-        limits = httpx.Timeout(whole, connect=connect)
-        async with httpx.AsyncClient(verify=_tls(), timeout=limits, follow_redirects=False) as client:
-            request = client.build_request(
-                "POST", url, content=body, headers={"User-Agent": "wakeful", **headers}, extensions={"trace": progress}
-            )
+    transport = None if networks is None else CheckedTransport(networks)
+    limits = httpx.Timeout(whole, connect=connect)
+    asked = {"User-Agent": "wakeful", **({"Accept-Encoding": "identity"} if keep else {}), **headers}
+    async with (
+        asyncio.timeout(whole + (READING if keep else 0.0)),
+        httpx.AsyncClient(
+            verify=_tls(), timeout=limits, follow_redirects=False, transport=transport, trust_env=transport is None
+        ) as client,
+    ):
+        request = client.build_request("POST", url, content=body, headers=asked, extensions={"trace": progress})
+        async with asyncio.timeout(whole):
             response = await client.send(request, stream=True)
-            try:
-                return Answer(status=response.status_code, after=_pause(response.headers.get("retry-after", "")))
-            finally:
-                await response.aclose()
+        try:
+            begins = await _beginning(response, keep) if keep else b""
+            after = _pause(response.headers.get("retry-after", ""))
+            return Answer(status=response.status_code, after=after, begins=begins)
+        finally:
+            await response.aclose()
+
+
+async def _beginning(response: httpx.Response, keep: int) -> bytes:
+    """An answer that comes slowly, or ends early, has its status all the same."""
+    begins = bytearray()
+    with suppress(httpx.HTTPError, TimeoutError):
+        async with asyncio.timeout(READING / 2):
+            async for chunk in response.aiter_raw():
+                begins += chunk
+                if len(begins) >= keep:
+                    break
+    return bytes(begins[:keep])
 
 
 @cache

@@ -7,27 +7,26 @@
 4. Before the message was handed over, failures are tried again with back-off, until the second route or the end of patience.
 """
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from queue import Empty, SimpleQueue
 from typing import Any
 from uuid import UUID, uuid4
 
-import psycopg
 import structlog
 from cryptography.fernet import InvalidToken
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError, DataError, IntegrityError, transaction
+from django.db import transaction
 from django.db.models import F, Q
 from django.db.models.functions import Coalesce, Least, Now
 
 from runs.db.sql import database_now, fetch
 from runs.failpoints import failpoint
 from runs.models import Delivery, Notification, Recipient
-from runs.notifications.breaker import Breakers
+from runs.network import sending
+from runs.network.breakers import Breakers
+from runs.network.sending import BLOCKED, Sending
 from runs.notifications.carried import carried_by
 from runs.notifications.channels.channel import NotNow, Outcome, Refused, Sent, Unknown, channel_of, channels
 from runs.notifications.lock import lock_planning
@@ -46,7 +45,6 @@ RETRY_MAX = timedelta(minutes=15)
 EXPIRED = 100  # of one look
 MOST_ITEMS = 1_000  # notifications that go out as one message
 LARGEST = 500_000  # characters of their texts; mail servers refuse some 10 MB, others less
-BLOCKED = 1.0  # seconds between two looks at what is due and cannot be sent yet
 ENDED = {"due_at": None, "give_up_at": None}
 NO_WORD = "the process that sent it did not say what became of it"
 # What must be on disk before a message leaves: the dispatcher's commits otherwise are not.
@@ -95,20 +93,17 @@ class Job:
     message: Message
 
 
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    job: Job
-    outcome: Outcome
+Result = sending.Result[Job, Outcome]
 
 
 class Deliverer:
     """Plans, claims and records; call `look` from one thread. `wake` is called from any thread when a result is there."""
 
     def __init__(self, wake: Callable[[], None] = lambda: None) -> None:
-        self.wake = wake
-        self.results: SimpleQueue[Result] = SimpleQueue()
         self.breakers = Breakers()
-        self.under_way = 0
+        self.sending: Sending[Job, Outcome] = Sending(
+            "delivery", threads=THREADS, breakers=self.breakers, judge=self._tell_breaker, wake=wake
+        )
         self.has_synced = False
 
     def look(self) -> float:
@@ -116,7 +111,7 @@ class Deliverer:
         if not self.has_synced:
             sync_settings()  # so that the console shows the recipient before the first notification
             self.has_synced = True
-        recorded = self._record_all()
+        recorded = self.sending.record_each(record)
         expire()
         give_up(self.breakers.away)
         planned = plan()
@@ -125,30 +120,8 @@ class Deliverer:
             return 0.0
         return self._rest()
 
-    def _record_all(self) -> int:
-        count = 0
-        while True:
-            try:
-                result = self.results.get_nowait()
-            except Empty:
-                return count
-            try:
-                record(result)
-            except (DataError, IntegrityError):
-                # Not the database's state but this outcome: it must not stop the others. Its lease decides.
-                log.exception("delivery.not_recorded", delivery=str(result.job.id))
-            except (DatabaseError, psycopg.Error):
-                self.results.put(result)  # for the next look, if its lease lasts that long
-                raise
-            except Exception:
-                log.exception("delivery.not_recorded", delivery=str(result.job.id))
-            count += 1
-            self.under_way -= 1
-            self.breakers.ended(result.job.host)
-            self._tell_breaker(result)
-
     def _tell_breaker(self, result: Result) -> None:
-        host = result.job.host
+        host = result.host
         match result.outcome:
             case NotNow(is_away=True, after=after):
                 self.breakers.failed(host, after.total_seconds() if after else None)
@@ -159,38 +132,16 @@ class Deliverer:
 
     def _begin(self) -> int:
         count = 0
-        while self.under_way < THREADS:
+        while self.sending.has_room:
             # Hosts that have no message under way go first: slow ones must not keep all threads from the others.
-            busy, full = self.breakers.busy, self.breakers.full
-            job = (claim_next([*full, *busy]) if busy else None) or claim_next(full)
+            busy, refusing = self.breakers.busy, self.sending.refusing
+            job = (claim_next([*refusing, *busy]) if busy else None) or claim_next(refusing)
             if job is None:
                 break
             failpoint("before_delivery")
-            threading.Thread(target=self._send, args=[job], name=f"wakeful-delivery-{job.channel}", daemon=True).start()
-            # Only now: a machine that has no room for a thread must not use up the room for messages.
-            self.under_way += 1
+            self.sending.start(job, job.host, _send)
             count += 1
-            self.breakers.began(job.host)
         return count
-
-    def _send(self, job: Job) -> None:
-        began = time.monotonic()
-        try:
-            outcome = channels()[job.channel].send(job.address, job.message)
-        except Exception as error:
-            # The boundary of the thread: a bug of a channel, which may have handed the message over.
-            log.exception("delivery.channel_failed", channel=job.channel)
-            outcome = Unknown(why=type(error).__name__)
-        log.info(
-            "delivery.tried",
-            delivery=str(job.id),
-            channel=job.channel,
-            outcome=type(outcome).__name__,
-            seconds=round(time.monotonic() - began, 3),
-        )
-        failpoint("after_delivery")
-        self.results.put(Result(job=job, outcome=outcome))
-        self.wake()
 
     def _rest(self) -> float:
         [(seconds,)] = fetch(NEXT_DUE)
@@ -198,6 +149,25 @@ class Deliverer:
             return float("inf")
         # What is due and cannot be sent waits for a host, for a thread, or for another process that plans.
         return float(seconds) if seconds > 0 else BLOCKED
+
+
+def _send(job: Job) -> Outcome:
+    began = time.monotonic()
+    try:
+        outcome = channels()[job.channel].send(job.address, job.message)
+    except Exception as error:
+        # The boundary of the thread: a bug of a channel, which may have handed the message over.
+        log.exception("delivery.channel_failed", channel=job.channel)
+        outcome = Unknown(why=type(error).__name__)
+    log.info(
+        "delivery.tried",
+        delivery=str(job.id),
+        channel=job.channel,
+        outcome=type(outcome).__name__,
+        seconds=round(time.monotonic() - began, 3),
+    )
+    failpoint("after_delivery")
+    return outcome
 
 
 def claim_next(full: Sequence[str]) -> Job | None:

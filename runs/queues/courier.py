@@ -8,7 +8,7 @@ survives any error. A courier that hangs is reported as a trouble; one that died
 import threading
 import time
 from abc import ABC, abstractmethod
-from typing import TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import psycopg
 import structlog
@@ -20,7 +20,8 @@ from runs.db.listen import set_lazy_commits, set_timeouts
 from runs.db.sql import fetch
 from runs.failpoints import failpoint
 from runs.network import broker
-from runs.notifications.deliver import BLOCKED, Deliverer
+from runs.network.sending import BLOCKED, Sending
+from runs.notifications.deliver import Deliverer
 from runs.processes.lease import Trouble
 from runs.queues import doorbell
 
@@ -160,34 +161,53 @@ class Messenger(Courier):
         return NEVER
 
 
-class Notifier(Courier):
-    """Plans notifications and has them sent, by threads of its own."""
+class Deliveries(Protocol):
+    """Work of a courier that has threads of its own. `look` returns the seconds until the next look."""
 
-    name_of = "notifier"
+    sending: Sending[Any, Any]
+
+    def look(self) -> float: ...
+
+
+class Sender(Courier):
+    """Has messages sent, by threads of its own. `rest`: seconds between two looks while something is due and cannot be sent yet."""
+
+    deliverer: Deliveries
+    rest: ClassVar[float] = BLOCKED
 
     def __init__(self) -> None:
         super().__init__()
-        self.deliverer = Deliverer(wake=self.send)
         self.rest_until = 0.0
 
     def errand(self) -> float:
         # The dispatcher sends it at each of its looks while something is due, also if that cannot be sent yet.
         rest = self.rest_until - time.monotonic()
-        if rest > 0 and self.deliverer.results.empty():
+        if rest > 0 and self.deliverer.sending.results.empty():
             return rest
         wait = self.deliverer.look()
         if wait == BLOCKED:
-            self.rest_until = time.monotonic() + BLOCKED
+            self.rest_until = time.monotonic() + self.rest
         elif wait == NEVER:
             connection.close()
         return wait
 
 
-class Couriers:
-    """The couriers of a dispatcher."""
+class Notifier(Sender):
+    """Plans notifications and has them sent."""
+
+    name_of = "notifier"
 
     def __init__(self) -> None:
+        super().__init__()
+        self.deliverer: Deliverer = Deliverer(wake=self.send)
+
+
+class Couriers:
+    """The couriers of a dispatcher; `also` are those of the room above."""
+
+    def __init__(self, *also: type[Courier]) -> None:
         self.ringer, self.messenger, self.notifier = Ringer(), Messenger(), Notifier()
+        self.also: dict[type[Courier], Courier] = {kind: kind() for kind in also}
 
     def watch(self) -> dict[str, Trouble]:
         """Start couriers that are not alive; return the troubles of all."""
@@ -197,7 +217,11 @@ class Couriers:
             self.messenger = self._begin(self.messenger, Messenger())
         if not self.notifier.is_alive():
             self.notifier = self._begin(self.notifier, Notifier())
-        return {**self.ringer.troubles, **self.messenger.troubles, **self.notifier.troubles}
+        for kind, courier in self.also.items():
+            if not courier.is_alive():
+                self.also[kind] = self._begin(courier, kind())
+        everyone = (self.ringer, self.messenger, self.notifier, *self.also.values())
+        return {name: trouble for courier in everyone for name, trouble in courier.troubles.items()}
 
     def _begin(self, dead: C, courier: C) -> C:
         if dead.ident is not None:

@@ -143,6 +143,7 @@ class HookServer(Server):
 
     def __init__(self, port: int = 0) -> None:
         self.posted: list[Posted] = []
+        self.says = b""  # the body of its answers
         super().__init__(port)
 
     @property
@@ -175,7 +176,8 @@ class HookServer(Server):
         more = "Retry-After: 7\r\n" if manner == "greylist" else ""
         more += "Location: http://127.0.0.1:1/\r\n" if manner == "redirect" else ""
         status = STATUSES[manner]
-        peer.sendall(f"HTTP/1.1 {status} x\r\n{more}Content-Length: 0\r\nConnection: close\r\n\r\n".encode())
+        length = f"Content-Length: {len(self.says)}\r\n"
+        peer.sendall(f"HTTP/1.1 {status} x\r\n{more}{length}Connection: close\r\n\r\n".encode() + self.says)
 
 
 @contextmanager

@@ -5,23 +5,20 @@ is not sent; without it nothing is signed.
 arrived is sent again.
 """
 
-import base64
-import binascii
-import hashlib
-import hmac
 import json
-import secrets
 import time
+from datetime import timedelta
 from typing import ClassVar
 from urllib.parse import urldefrag, urlsplit
 
 from runs.network.outgoing import what_is_wrong_with
 from runs.network.posting import Answer, CutOff, NotHandedOver, post
+from runs.network.signing import LARGEST, PREFIX, SMALLEST, key_of, signature
 from runs.notifications.channels.channel import CONNECT, WHOLE, NotNow, Outcome, Refused, Sent, Unknown
 from runs.notifications.message import Message
 
-PREFIX = "whsec_"
 TYPE = "wakeful.notification"
+LONGEST_PAUSE = timedelta(hours=1)  # that a receiver may ask for
 LATER = frozenset({408, 425, 429, 500, 503})
 GAVE_UP = frozenset({502, 504})  # a gateway, on a server behind it that may have got the message
 
@@ -41,7 +38,7 @@ class Webhook:
         try:
             _key(secret)
         except ValueError:
-            return f"the part behind # is no signing secret: write {PREFIX} and 24 to 64 bytes in base64"
+            return f"the part behind # is no signing secret: write {PREFIX} and {SMALLEST} to {LARGEST} bytes in base64"
         return ""
 
     def shown(self, address: str) -> str:
@@ -67,15 +64,6 @@ class Webhook:
         return post_outcome(url, body, headers)
 
 
-def signature(key: bytes, id: str, at: int, body: bytes) -> str:
-    mac = hmac.new(key, f"{id}.{at}.".encode() + body, hashlib.sha256).digest()
-    return f"v1,{base64.b64encode(mac).decode()}"
-
-
-def new_secret() -> str:
-    return PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
-
-
 def post_outcome(url: str, body: bytes, headers: dict[str, str]) -> Outcome:
     """POST it, and what became of it."""
     try:
@@ -94,7 +82,7 @@ def _outcome(answer: Answer) -> Outcome:
     if answer.status in GAVE_UP:
         return Unknown(why=why)
     if answer.status in LATER or answer.status > 500:
-        return NotNow(why=why, after=answer.after)
+        return NotNow(why=why, after=answer.after and min(answer.after, LONGEST_PAUSE))
     if 300 <= answer.status < 400:
         return Refused(why=f"{why}, a redirect: set the address that it leads to")
     return Refused(why=why)
@@ -106,17 +94,7 @@ def _host(address: str) -> str:
 
 
 def _key(secret: str) -> bytes:
-    if not secret:
-        return b""
-    if not secret.startswith(PREFIX):
-        raise ValueError("no prefix")
-    try:
-        key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
-    except binascii.Error:
-        raise ValueError("no base64") from None
-    if not 24 <= len(key) <= 64:
-        raise ValueError("wrong length")
-    return key
+    return key_of(secret) if secret else b""
 
 
 CHANNEL = Webhook()

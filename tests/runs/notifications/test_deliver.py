@@ -344,7 +344,7 @@ def test_slow_hosts_do_not_keep_the_last_thread_from_others(hook: HookServer) ->
     Delivery.objects.filter(name="slow").update(due_at=database_now() - HALF_AN_HOUR)
     deliverer = Deliverer()
     deliverer.breakers.began(Recipient.objects.get(name="slow").host)
-    deliverer.under_way = deliver.THREADS - 1
+    deliverer.sending.under_way = deliver.THREADS - 1
 
     deliverer.look()
 
@@ -395,10 +395,10 @@ def test_a_dead_host_does_not_delay_the_others(
     give_up_at = time.monotonic() + PATIENCE
     while not smtp.letters:
         deliverer.look()
-        assert time.monotonic() < give_up_at, (statuses(), deliverer.under_way, deliverer.breakers)
+        assert time.monotonic() < give_up_at, (statuses(), deliverer.sending.under_way, deliverer.breakers)
         time.sleep(0.01)
 
-    assert deliverer.under_way <= deliver.THREADS
+    assert deliverer.sending.under_way <= deliver.THREADS
     assert len(hook.posted) <= 3
     assert statuses(name="slow").count("sent") == 0
     hook.gate.set()
@@ -536,15 +536,15 @@ def test_an_outcome_that_the_database_refuses_does_not_stop_the_others(hook: Hoo
     plan()
     jobs = [job for job in (claim_next([]), claim_next([])) if job]
     for job in jobs:
-        deliverer.under_way += 1
+        deliverer.sending.under_way += 1
         deliverer.breakers.began(job.host)
         refused = Refused(why="a\0b") if job.channel == "webhook" else Sent()
-        deliverer.results.put(deliver.Result(job=job, outcome=refused))
+        deliverer.sending.results.put(deliver.Result(job=job, host=job.host, outcome=refused))
 
     deliverer.look()
 
     assert statuses(name="ada") == ["sent"] and statuses(name="ops") == ["sending"]  # until its lease ends
-    assert deliverer.under_way == 0
+    assert deliverer.sending.under_way == 0
 
 
 def test_a_message_of_many_and_long_texts_has_a_size_that_servers_take(

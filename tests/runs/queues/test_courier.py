@@ -15,7 +15,7 @@ from config.health.problems import problems
 from config.health.situation import look
 from runs.models import Delivery, Worker
 from runs.network import broker
-from runs.notifications.deliver import BLOCKED
+from runs.network.sending import BLOCKED
 from runs.processes.lease import Presence, Trouble
 from runs.queues import courier, doorbell
 from runs.queues.courier import Couriers, Messenger, Notifier, Ringer

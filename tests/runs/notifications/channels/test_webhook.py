@@ -6,9 +6,10 @@ import time
 import pytest
 from standardwebhooks import Webhook
 
+from runs.network.signing import new_secret
 from runs.notifications.channels import webhook
 from runs.notifications.channels.channel import NotNow, Refused, Sent, Unknown, channel_of, channels, fault_of
-from runs.notifications.channels.webhook import CHANNEL, new_secret
+from runs.notifications.channels.webhook import CHANNEL
 from tests.runs.notifications.channels.test_mail import message
 from tests.support.post_office import taking_hooks
 

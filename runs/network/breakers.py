@@ -1,4 +1,4 @@
-"""Hosts that are away: each failure makes the next pause longer, and one message at a time asks whether the host is back."""
+"""Hosts or endpoints that are away: each failure makes the next pause longer, and one message at a time asks whether it is back."""
 
 import time
 from collections import Counter
@@ -15,6 +15,7 @@ class Breakers:
     """Of the hosts that this process sends to; the empty host is never away."""
 
     clock: Callable[[], float] = time.monotonic
+    most: int = MOST_AT_ONCE
     failures: Counter[str] = field(default_factory=Counter)
     retry_at: dict[str, float] = field(default_factory=dict)
     under_way: Counter[str] = field(default_factory=Counter)
@@ -40,8 +41,8 @@ class Breakers:
     def room(self, host: str) -> int:
         """How many more messages may be sent to it now."""
         if not host:
-            return MOST_AT_ONCE
-        most = 1 if self.failures[host] else MOST_AT_ONCE
+            return self.most
+        most = 1 if self.failures[host] else self.most
         return 0 if self.is_away(host) else max(most - self.under_way[host], 0)
 
     def is_away(self, host: str) -> bool:

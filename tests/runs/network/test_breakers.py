@@ -1,6 +1,6 @@
 """Hosts that are away are asked seldom, and one at a time."""
 
-from runs.notifications.breaker import LONGEST_PAUSE, MOST_AT_ONCE, Breakers
+from runs.network.breakers import LONGEST_PAUSE, MOST_AT_ONCE, Breakers
 
 
 class Clock:
