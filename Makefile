@@ -66,7 +66,7 @@ else ifdef ALL
 	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/promises tests/integration tests/config/web/test_migrated.py $(HISTORIES) $(PROPERTIES) tests/acceptance/test_recovery.py $(FLOOD) $(WATCH) $(sort $(filter-out tests/integration/%,$(CHANGES) $(DURABLE))) tests/chaos/broker_away.py tests/chaos/dispatch_under_strain.py tests/chaos/broken_builds.py tests/chaos/failovers.py
 else
 	@$(CHAOS)
-	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/chaos/test_smoke.py $(FLOOD) $(DURABLE) $(CHANGES) $(WATCH) $(PROPERTIES) tests/integration/test_night.py tests/integration/test_receivers.py
+	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/chaos/test_smoke.py $(FLOOD) $(DURABLE) $(CHANGES) $(WATCH) $(PROPERTIES) tests/integration/test_night.py tests/integration/test_receivers.py tests/integration/test_outbound.py
 endif
 
 bench: .venv/bench/ready ## measurements of this machine, beside Celery, Procrastinate and DBOS; see bench/README.md

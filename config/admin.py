@@ -24,5 +24,7 @@ import config.console.schedules.backfills.list  # noqa: F401
 import config.console.schedules.calendars  # noqa: F401
 import config.console.schedules.list  # noqa: F401
 import config.console.schedules.periodic_tasks  # noqa: F401
+import config.console.sources.outbound.deliveries  # noqa: F401
+import config.console.sources.outbound.subscriptions  # noqa: F401
 import config.console.sources.page  # noqa: F401
 import config.console.triggers.page  # noqa: F401

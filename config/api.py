@@ -26,6 +26,7 @@ from triggers.api.prompt_agents import PromptAgentResource
 from triggers.api.reminders import ReminderResource
 from triggers.api.schedules import ScheduleResource
 from triggers.api.sources import SourceResource
+from triggers.api.subscriptions import EventDeliveryResource, SubscriptionResource
 from triggers.api.triggers import TriggerResource
 from triggers.api.upcoming import UpcomingResource
 
@@ -53,6 +54,8 @@ router.register("reminders", ReminderResource, basename="reminder")
 router.register("upcoming", UpcomingResource, basename="upcoming")
 router.register("overnight", OvernightResource, basename="overnight")
 router.register("sources", SourceResource)
+router.register("subscriptions", SubscriptionResource)
+router.register("event-deliveries", EventDeliveryResource)
 
 urlpatterns = [path("v1/", include(router.urls)), path("schema/", SpectacularAPIView.as_view(), name="schema")]
 

@@ -77,6 +77,8 @@ WAKEFUL_MAX_BODY = env.count("WAKEFUL_MAX_BODY", 25 * 2**20, "bytes of the large
 WAKEFUL_BODY_TIMEOUT = env.duration("WAKEFUL_BODY_TIMEOUT", "30s", "time that the body of a request may take (408)")
 WAKEFUL_WEB_REQUESTS = env.count("WAKEFUL_WEB_REQUESTS", 16, "requests that a web process works on at once, each with a database connection", low=13)
 WAKEFUL_NOTIFY_THROTTLE = env.duration("WAKEFUL_NOTIFY_THROTTLE", "15ms", "least time between two NOTIFYs of one process")
+# Events out
+WAKEFUL_OUTBOUND_NETWORKS = env.networks("WAKEFUL_OUTBOUND_NETWORKS", "", "networks of your own that subscriptions may send events to, such as 10.1.0.0/16; public addresses are always allowed")
 # Dispatch and execution
 WAKEFUL_DISPATCH_BATCH = env.count("WAKEFUL_DISPATCH_BATCH", 500, "events of one dispatch transaction")
 WAKEFUL_MAX_MATCH = env.count("WAKEFUL_MAX_MATCH", 2**20, "bytes of data, as JSON, above which no expression reads an event's data")
@@ -280,6 +282,7 @@ SPECTACULAR_SETTINGS = {
         "StepStatus": "runs.models.Step.Status",
         "WaitStatus": "runs.models.Wait.Status",
         "DeliveryStatus": "runs.models.Delivery.Status",
+        "EventDeliveryStatus": "triggers.models.EventDelivery.Status",
         "IncidentStatus": "runs.actions.incidents.STATUSES",
         "IncidentKind": "runs.models.Incident.Kind",
         "Urgency": "runs.models.Notification.Urgency",

@@ -128,6 +128,13 @@ UNFOLD: dict[str, Any] = {
             ],
         },
         {
+            "models": ["triggers.subscription", "triggers.eventdelivery"],
+            "items": [
+                _tab("Subscriptions", "triggers_subscription_changelist", "triggers.subscription"),
+                _tab("Deliveries", "triggers_eventdelivery_changelist", "triggers.eventdelivery"),
+            ],
+        },
+        {
             "models": ["runs.budget", "runs.modelprice"],
             "items": [
                 _tab("Budgets", "runs_budget_changelist", "runs.budget"),
@@ -179,6 +186,7 @@ UNFOLD: dict[str, Any] = {
                     _item(
                         "Approvals", "approval", "runs.approval", badge="config.console.parts.inboxes.approvals_badge"
                     ),
+                    _item("Subscriptions", "output", "triggers.subscription"),
                 ],
             },
             {

@@ -22,6 +22,7 @@ AT_ONCE = timedelta()
 NEVER = timedelta.max  # of problems that people are told of as incidents
 OUR_SCHEDULER = "triggers.beat:Scheduler"
 INCIDENTS = "incidents"  # the problem that some are open
+FAILING = timedelta(hours=1)  # an endpoint that fails for less may be a deploy
 NAMED = 5  # things of a kind that a sentence names
 
 # The effect of a dispatcher's thread that hangs.
@@ -29,6 +30,7 @@ STUCK = {
     "ringer": "it rings no worker's doorbell and sends no ordinary periodic task",
     "messenger": "it sends no alarm",
     "notifier": "it sends no notification",
+    "postman": "it sends no event to subscriptions",
 }
 
 
@@ -109,8 +111,10 @@ def problems(now: Situation) -> list[Problem]:
         *_parked(now),
         *_budgets(now),
         *_notifications(now),
+        *_subscriptions(now),
         *_prompt_agents(now),
         *_unnamed("unreachable", BAD, now.unreachable, BROKEN_SHOWN, "Recipients that notifications cannot be sent to"),
+        *_unnamed("subscriptions", BAD, now.subscriptions, BROKEN_SHOWN, "Subscriptions whose endpoints fail"),
         *_unnamed("budgets", WARNING, now.budgets, BROKEN_SHOWN, "Budgets near their cap"),
     ]
     return sorted(found, key=lambda problem: problem.severity != BAD)
@@ -603,6 +607,30 @@ def _notifications(now: Situation) -> Iterator[Problem]:
             text=f"Agents have sent notifications to {name!r} in the last day, and no recipient or group has that name.",
             remedy="Create the recipient or group, or correct `to=` in the agent.",
         )
+
+
+def _subscriptions(now: Situation) -> Iterator[Problem]:
+    for one in now.subscriptions[:BROKEN_SHOWN]:
+        lasted = timedelta(seconds=one.seconds or 0)
+        if one.disabled_reason:
+            yield Problem(
+                name=f"subscription-disabled:{one.slug}",
+                severity=BAD,
+                text=f"Subscription {one.slug} ({one.address}) was disabled: {one.disabled_reason}. No event is sent to it.",
+                remedy="Correct its URL or the endpoint, enable the subscription, and redeliver what failed; or disable it "
+                "yourself, or delete it, if it is not needed any more.",
+            )
+        else:
+            yield Problem(
+                name=f"subscription-failing:{one.slug}",
+                severity=WARNING,
+                text=f"Every attempt to send events to subscription {one.slug} ({one.address}) has failed for "
+                f"{_span(lasted.total_seconds())}: {one.error}. They are repeated.",
+                remedy="Correct its URL or the endpoint. This ends with the next event that is delivered; after 5 days without "
+                "one the subscription is disabled.",
+                lasted=lasted,
+                alarm_after=FAILING,
+            )
 
 
 def _prompt_agents(now: Situation) -> Iterator[Problem]:

@@ -183,6 +183,12 @@ SELECT json_build_object(
     FROM runs_recipient recipient LEFT JOIN runs_recipient second ON second.id = recipient.second_id AND second.active
     WHERE recipient.failing_since IS NOT NULL AND recipient.active
     ORDER BY {is_raised("'unreachable:' || recipient.name")} DESC, recipient.name LIMIT %(broken)s::int) one),
+  'subscriptions', (SELECT coalesce(json_agg(one), '[]') FROM (
+    SELECT slug, address, disabled_reason, left(error, 300) AS error,
+      extract(epoch FROM clock_timestamp() - failing_since)::float8 AS seconds
+    FROM triggers_subscription WHERE disabled_reason <> '' OR enabled AND failing_since IS NOT NULL
+    ORDER BY {is_raised("'subscription-disabled:' || slug")} DESC, {is_raised("'subscription-failing:' || slug")} DESC,
+      disabled_reason = '', slug LIMIT %(broken)s::int) one),
   'unread_inboxes', (SELECT coalesce(json_agg(one), '[]') FROM (
     SELECT recipient.name, recipient.address FROM runs_recipient recipient
     WHERE recipient.channel = 'inbox' AND recipient.active AND NOT EXISTS (
@@ -414,6 +420,17 @@ class Unreachable:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FailingSubscription:
+    """A subscription that Wakeful has disabled, for a reason, or whose attempts have failed for so many seconds."""
+
+    slug: str
+    address: str
+    disabled_reason: str
+    error: str
+    seconds: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class UnreadInbox:
     """A recipient that is the inbox of no user who may log in."""
 
@@ -478,6 +495,7 @@ class Situation:
     undispatchable: list[Undispatchable] = field(default_factory=list)
     unmoved: list[Unmoved] = field(default_factory=list)
     unreachable: list[Unreachable] = field(default_factory=list)
+    subscriptions: list[FailingSubscription] = field(default_factory=list)
     unread_inboxes: list[UnreadInbox] = field(default_factory=list)
     unknown_deliveries: int = 0
     unknown_names: list[str] = field(default_factory=list)
@@ -542,6 +560,7 @@ def look() -> Situation:
             "undispatchable": _each(Undispatchable, seen["undispatchable"]),
             "unmoved": _each(Unmoved, seen["unmoved"]),
             "unreachable": _each(Unreachable, seen["unreachable"]),
+            "subscriptions": _each(FailingSubscription, seen["subscriptions"]),
             "unread_inboxes": _each(UnreadInbox, seen["unread_inboxes"]),
             "prompt_agents": _each(MadeAgent, seen["prompt_agents"]),
             "looks": LooksOwed(**seen["looks"]),

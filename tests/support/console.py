@@ -27,11 +27,12 @@ from runs.models import (
 )
 from runs.states import RunStatus
 from tests.support.journals import make_approval, make_step
+from tests.support.outbound import subscribe
 from tests.support.prompt_agents import make_prompt_agent
 from tests.support.runs import make_run
 from tests.support.triggers import make_event, make_trigger
 from triggers.api.tokens import create_token
-from triggers.models import ApiToken, Schedule, Source, Trigger
+from triggers.models import ApiToken, EventDelivery, Schedule, Source, Trigger
 from triggers.schedules.backfill.start import start_backfill
 from triggers.schedules.calendars import create_calendar
 from triggers.schedules.edit import create_schedule
@@ -118,6 +119,16 @@ def make_one_of_each(number: int) -> dict[str, Any]:
     return {
         "triggers_source": make_source(f"source-{number}"),
         "triggers_trigger": trigger,
+        "triggers_subscription": (subscription := subscribe(slug=f"shop-{number}")),
+        "triggers_eventdelivery": EventDelivery.objects.create(
+            event=event,
+            subscription=subscription,
+            name=subscription.slug,
+            status="failed",
+            reason="it answered 500",
+            ended_at=now,
+            tries=[{"at": now.isoformat(), "status": 500, "seconds": 0.1, "answer": "no", "error": "it answered 500"}],
+        ),
         "triggers_schedule": (schedule := make_schedule(f"schedule-{number}")),
         "triggers_backfill": start_backfill(schedule, start=now - timedelta(days=8), end=now, by="test"),
         "triggers_exclusioncalendar": create_calendar(slug=f"days-{number}", days="*-05-01", by="test"),

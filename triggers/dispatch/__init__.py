@@ -3,6 +3,7 @@
 - `loop`: the dispatcher process; `leadership` and `lock` make it serial
 - `pending`, `rules`, `index`, `match`: read events and match them against triggers; `expressions` and `evaluator` filter
 - `batch`: one transaction: `admission` (`flow_control`, `rates`, `windows`), runs, `decisions`; `awaited` finds waiting runs
+- `outbound`: events leave to subscriptions
 - `failures`, `behind`, `erring`: events that fail, and the events behind them
 - `tokens`, `faults`, `clauses`, `recent`, `seen`, `trial`: help people to write filters
 - `hold`, `offers`, `replay`: pause, resume, and dispatch again; `close_windows`, `run_failures`, `gates`, `shadow`

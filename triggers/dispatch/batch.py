@@ -22,11 +22,16 @@ from triggers.dispatch.decisions import Resumed, forget_held, give_up_on, mark_d
 from triggers.dispatch.index import Index
 from triggers.dispatch.lock import try_lock
 from triggers.dispatch.match import Matched, match_items, piece_of, wanted_by, within
+from triggers.dispatch.outbound.enter import enter
+from triggers.dispatch.outbound.match import match_outgoing
 from triggers.dispatch.pending import Item, read_items
 from triggers.dispatch.rules import Rules
 from triggers.models import Trigger
 
-LOOK = f"SELECT (SELECT min(due_at) FROM triggers_window) - clock_timestamp(), ({offers.NEXT_DUE})"  # noqa: S608  (our own parts)
+LOOK = f"""
+SELECT (SELECT min(due_at) FROM triggers_window) - clock_timestamp(), ({offers.NEXT_DUE}),
+  (SELECT min(due_at) FROM triggers_eventdelivery WHERE status IN ('pending', 'sending')) - clock_timestamp()
+"""  # noqa: S608  (our own parts)
 OPEN_EVENTS = "SELECT id FROM triggers_event WHERE id = ANY(%s::uuid[]) AND dispatched_at IS NULL"
 OPEN_REDISPATCHES = "SELECT id FROM triggers_redispatch WHERE id = ANY(%s::bigint[]) AND dispatched_at IS NULL"
 LOCK_EVENTS = f"{OPEN_EVENTS} FOR NO KEY UPDATE SKIP LOCKED"
@@ -72,15 +77,17 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """The time until the next window is over and the next offer is due (negative: now; None: there is none)."""
+    """The time until the next window is over, the next offer is due and the next event leaves to a subscription (negative: now;
+    None: there is none)."""
 
     window: timedelta | None = None
     offer: timedelta | None = None
+    outbound: timedelta | None = None
 
 
 def look() -> Look:
-    [(window, offer)] = fetch(LOOK)
-    return Look(window=window, offer=offer)
+    [(window, offer, outbound)] = fetch(LOOK)
+    return Look(window=window, offer=offer, outbound=outbound)
 
 
 def dispatch(rules: Rules, most: int = MOST) -> Batch:
@@ -97,6 +104,7 @@ def dispatch_items(items: Sequence[Item], rules: Rules, most: int = MOST, behind
     matched = match_items(items, index)
     if behind:
         matched = behind.without_waiting(matched)
+    matched = match_outgoing(matched, rules.subscriptions)
     failpoint("before_waits_are_looked_up")
     awaited, may_end_more = waits_ended_by(items, most)
     with transaction.atomic():
@@ -135,6 +143,7 @@ def settle_matched(matched: Sequence[Matched], most: int = MOST) -> Batch:
     forget_held([one.item for one in kept if not one.matches and not one.refusals])
     done = [one for one in kept if not one.later]
     mark_dispatched([one.item for one in done])
+    enter(done)
     return Batch(
         dispatched=len(done),
         partly=sum(one.size > 0 for one in kept if one.later),
@@ -233,6 +242,7 @@ def give_up(item: Item, rules: Rules, error: Exception) -> Batch:
     even be matched, for every trigger that listens to it. The other triggers go on."""
     index = rules.current()
     matched = _matched_or_none(item, index)
+    [leaving] = match_outgoing([Matched(item=item)], rules.subscriptions)
     with transaction.atomic():
         if not try_lock():
             return Batch(standby=True)
@@ -248,6 +258,7 @@ def give_up(item: Item, rules: Rules, error: Exception) -> Batch:
         record([give_up_on([item.event_id], trigger_id, item.replay_id, error) for trigger_id in failing])
         if matched is None or matched.size <= 1:
             mark_dispatched([item])
+            enter([leaving])
     return Batch(dispatched=1)
 
 

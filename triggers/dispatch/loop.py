@@ -32,6 +32,7 @@ from triggers.dispatch import batch as dispatch
 from triggers.dispatch import failures, offers
 from triggers.dispatch.batch import Batch
 from triggers.dispatch.leadership import Leadership
+from triggers.dispatch.outbound.postman import Postman
 from triggers.dispatch.rules import Rules
 
 log = structlog.get_logger(__name__)
@@ -58,7 +59,7 @@ class Dispatcher:
         self.notified = False
         self.was_ready = False
         self.ring_at = 0.0
-        self.couriers = Couriers()
+        self.couriers = Couriers(Postman)
 
     def run(self) -> None:
         """Run until KeyboardInterrupt. If the database is lost, wait for it."""
@@ -141,6 +142,8 @@ class Dispatcher:
             self.couriers.messenger.send(max(due.slow.total_seconds(), 0.0))
         if due.notifications is not None:
             self.couriers.notifier.send(max(due.notifications.total_seconds(), 0.0))
+        if own.outbound is not None:
+            self.couriers.also[Postman].send(max(own.outbound.total_seconds(), 0.0))
         # The doorbell has rung for runs that wait for a busy worker; ring again only on news, or after a second.
         is_news = due.ready and (self.notified or not self.was_ready) and not batch.has_progressed
         if made_ready or is_news or (due.ready and time.monotonic() >= self.ring_at):

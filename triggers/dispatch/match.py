@@ -18,15 +18,24 @@ from triggers.models import Decision
 BATCH_SECONDS = 2.0  # of matching, after which costly events wait for the next batch
 
 
+@dataclass(frozen=True, kw_only=True)
+class Outgoing:
+    """A subscription that wants the event, or whose filter raised the `error`."""
+
+    subscription_id: UUID
+    error: str = ""
+
+
 @dataclass(kw_only=True)
 class Matched:
     """The result of matching an event: matches for admission, and refusals that are already decided. `later`: the part of a
-    large event that is left to the next batches."""
+    large event that is left to the next batches. `outgoing`: the subscriptions that it leaves to."""
 
     item: Item
     matches: list[Match] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     later: list[Match | Refusal] = field(default_factory=list)
+    outgoing: list[Outgoing] = field(default_factory=list)
     is_unheard: bool = False  # a run that waits for it has not been woken yet
     is_locked: bool = False  # another session has locked its row, or one of its triggers
 

@@ -1,4 +1,4 @@
-"""The triggers for the dispatcher, cached until their table changes."""
+"""The triggers and subscriptions for the dispatcher, cached until their tables change."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -11,6 +11,7 @@ from triggers.dispatch.expressions import compile_each
 from triggers.dispatch.flow_control import Intake
 from triggers.dispatch.index import Index, Rule
 from triggers.dispatch.match import wanted_by
+from triggers.dispatch.outbound.match import Subscriptions
 from triggers.dispatch.pending import Item
 from triggers.models import Trigger
 
@@ -25,13 +26,14 @@ Versions = dict[UUID, tuple[str, str]]
 
 
 class Rules:
-    """The indexed triggers. Database triggers increment a version in each transaction that changes a trigger; then the
-    changed rows are read again. On a new connection all rows are read."""
+    """The indexed triggers, and subscriptions. Database triggers increment a version in each transaction that changes one; then the
+    changed rows are read again, and all subscriptions. On a new connection all rows are read."""
 
     def __init__(self) -> None:
         self.version: Any = None
         self.rows: Versions = {}
         self.index = Index([])
+        self.subscriptions = Subscriptions()
 
     def have_changed(self) -> bool:
         """Whether a trigger has changed since it was read. `current` reads it again."""
@@ -48,6 +50,7 @@ class Rules:
             edited = _edited(self.rows, rows)
             kept = [rule for id, rule in self.index.by_id.items() if id not in edited]
             self.index = Index([*kept, *_read(edited)])
+            self.subscriptions = Subscriptions.read()
             self.rows, self.version = rows, version
         return self.index
 

@@ -8,11 +8,12 @@ from .offer import Offer
 from .schedule import Schedule
 from .schedule_history import Revision, Skip
 from .source import DeliveryRate, RefusedDelivery, Secret, Source
+from .subscription import EventDelivery, Subscription, SubscriptionSecret
 from .trigger import Trigger
 from .window import RateUse, Window
 
 __all__ = [
-    "ApiToken", "Backfill", "BackfillTick", "Decision", "DeliveryRate", "Event", "ExclusionCalendar", "Gate", "Offer",
-    "RateUse", "Redelivery", "Redispatch", "RefusedDelivery", "Revision", "Schedule", "Secret", "Skip", "Source", "Trigger",
-    "Window",
+    "ApiToken", "Backfill", "BackfillTick", "Decision", "DeliveryRate", "Event", "EventDelivery", "ExclusionCalendar",
+    "Gate", "Offer", "RateUse", "Redelivery", "Redispatch", "RefusedDelivery", "Revision", "Schedule", "Secret", "Skip",
+    "Source", "Subscription", "SubscriptionSecret", "Trigger", "Window",
 ]  # fmt: skip

@@ -2,9 +2,10 @@
 
 Erased: data, body, headers, subject and body error of the events; input, result, error, traceback, journal and key of their
 runs and of runs whose wait they ended; the same of these runs' children and forks, and of parents that received their
-results; the texts of these runs' notifications and checklist items, and names in their audit entries; reasons of gates; and
-the same for events that those runs emitted or received as signals, down the causal chain. Kept: ids, types, times, states and
-the ledger, so that nothing is processed twice and the history remains readable.
+results; the texts of these runs' notifications and checklist items, and names in their audit entries; reasons of gates; answers
+of endpoints that the events left to, while what waits to leave is called off; and the same for events that those runs emitted
+or received as signals, down the causal chain. Kept: ids, types, times, states and the ledger, so that nothing is processed
+twice and the history remains readable.
 
 An event that is still needed or has a live run is not erased, and neither is any event that led to it, so that a later
 erasure finds it again. Agents must erase their own state and what their code wrote elsewhere.
@@ -32,7 +33,7 @@ from triggers.dispatch.expressions import Question, Unaffordable, check_expressi
 from triggers.dispatch.match import subject_of
 from triggers.dispatch.payload import Payload
 from triggers.dispatch.pending import item_of
-from triggers.models import Decision, Event, Gate
+from triggers.models import Decision, Event, EventDelivery, Gate
 from triggers.retention.payloads import not_needed
 
 MARK = "erased:"
@@ -238,6 +239,16 @@ def _erase_together(event_ids: Sequence[UUID], traces: Traces, erasure: Erasure)
         gates = {*decisions.values_list("trigger_id", flat=True), *_triggers_of(_runs(free, traces))}
         Gate.objects.filter(trigger__id__among=sorted(gates)).update(last_reason=ERASED)
         decisions.update(reason=ERASED)
+        _erase_deliveries(free)
+
+
+def _erase_deliveries(event_ids: set[UUID]) -> None:
+    """What waits for a subscription is not sent any more; what endpoints answered may quote the event."""
+    leaving = EventDelivery.objects.filter(event__id__among=sorted(event_ids))
+    waiting = leaving.filter(status=EventDelivery.Status.PENDING)
+    waiting.update(status=EventDelivery.Status.FAILED, reason="its event was erased", due_at=None, ended_at=Now())
+    leaving.filter(status=EventDelivery.Status.ERROR).update(reason=ERASED)
+    leaving.exclude(tries=[]).update(tries=[])
 
 
 def _triggers_of(run_ids: Sequence[UUID]) -> set[UUID]:

@@ -7,6 +7,7 @@ from uuid import UUID
 from runs.actions.of_event import beside
 from runs.db.sql import execute, fetch
 from runs.retention.erasure import ERASED
+from triggers.models import EventDelivery
 
 # A reason may quote a value from the event.
 REMOVE_REASONS = """
@@ -17,6 +18,11 @@ REMOVE_LAST_REASONS = """
 UPDATE triggers_gate gate SET last_reason = %(erased)s FROM triggers_decision decision
 WHERE decision.event_id = ANY(%(ids)s::uuid[]) AND decision.outcome = 'quiet' AND decision.trigger_id = gate.trigger_id
   AND gate.last_at <= decision.created_at
+"""
+# An answer of an endpoint may quote the event, and so may the error of a filter.
+REMOVE_ANSWERS = """
+UPDATE triggers_eventdelivery SET tries = '[]', reason = CASE status WHEN 'error' THEN %(erased)s ELSE reason END
+WHERE event_id = ANY(%(ids)s::uuid[])
 """
 REMOVE = """
 UPDATE triggers_event SET data = NULL, body = NULL, headers = NULL, payload_removed_at = clock_timestamp(),
@@ -51,9 +57,17 @@ def not_needed(event_ids: Sequence[UUID], *, but_by_runs_before: datetime | None
     return [id for (id,) in fetch(NOT_NEEDED, {"ids": list(event_ids), "before": but_by_runs_before})]
 
 
+def not_leaving(event_ids: Sequence[UUID]) -> list[UUID]:
+    """The events that wait for no subscription. An erasure does not wait: it calls those deliveries off."""
+    open_ = EventDelivery.objects.filter(event__id__among=list(event_ids), due_at__isnull=False)
+    waiting = set(open_.values_list("event_id", flat=True)) if event_ids else set()
+    return [id for id in event_ids if id not in waiting]
+
+
 def remove_payloads(event_ids: Sequence[UUID]) -> int:
     """Remove data, body and headers of events, and reasons that quote them, in the caller's transaction; returns the count."""
     parameters = {"ids": list(event_ids), "erased": ERASED}
     execute(REMOVE_LAST_REASONS, parameters)
     execute(REMOVE_REASONS, parameters)
+    execute(REMOVE_ANSWERS, parameters)
     return execute(REMOVE, parameters)

@@ -18,7 +18,7 @@ from runs.retention.sweep import COUNT_FEW, DELETE_FEW, Deletion, Step, Walk, fe
 from triggers.dispatch.admission import loop_rate
 from triggers.dispatch.flow_control import Intake
 from triggers.models import Event, Trigger
-from triggers.retention.payloads import not_needed, remove_payloads
+from triggers.retention.payloads import not_leaving, not_needed, remove_payloads
 
 LAG = 2 * LAG_OF_RUNS
 # The ledger is deleted together with its event, not before: it prevents a second processing of the event.
@@ -26,6 +26,7 @@ DELETE = [
     "DELETE FROM triggers_decision WHERE event_id = ANY(%s::uuid[])",
     "DELETE FROM triggers_redelivery WHERE event_id = ANY(%s::uuid[])",
     "DELETE FROM triggers_redispatch WHERE event_id = ANY(%s::uuid[])",
+    "DELETE FROM triggers_eventdelivery WHERE event_id = ANY(%s::uuid[])",
     "DELETE FROM runs_processedevent WHERE event_id = ANY(%s::uuid[])",
     "DELETE FROM triggers_event WHERE id = ANY(%s::uuid[])",
 ]
@@ -73,16 +74,16 @@ def steps() -> list[Step]:
     story = cache(live_origins)
 
     def old_payload(ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
-        return not_needed(came_before(ids, cutoff, payload_removed_at=None))
+        return not_leaving(not_needed(came_before(ids, cutoff, payload_removed_at=None)))
 
     def old_payload_then(ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
-        return not_needed(came_before(ids, cutoff, payload_removed_at=None), but_by_runs_before=cutoff)
+        return not_leaving(not_needed(came_before(ids, cutoff, payload_removed_at=None), but_by_runs_before=cutoff))
 
     def old(ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
-        return without(story, not_needed(came_before(ids, cutoff)), cutoff)
+        return without(story, not_leaving(not_needed(came_before(ids, cutoff))), cutoff)
 
     def old_then(ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:
-        return without(story, not_needed(came_before(ids, cutoff), but_by_runs_before=cutoff), cutoff)
+        return without(story, not_leaving(not_needed(came_before(ids, cutoff), but_by_runs_before=cutoff)), cutoff)
 
     walk = partial(Walk, table="triggers_event", lag=LAG, after=PAYLOADS_OF_RUNS)
     return [

@@ -9,23 +9,24 @@ from datetime import timedelta
 from cryptography.fernet import InvalidToken
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Model, Q
 from django.db.models.functions import Now
 
 from agents.redaction import know
 from runs.db.encryption import decrypt, encrypt, keys, place_of_key
 from runs.models.audit import record, record_about
 from runs.notifications.recipients import encrypted_addresses, rewrite_addresses
-from triggers.models import Secret, Source
+from triggers.models import Secret, Source, Subscription, SubscriptionSecret
 from triggers.sources.kind import kinds
 
+SEALED: tuple[type[Model], ...] = (Secret, Subscription, SubscriptionSecret)  # each with a `ciphertext`
 GRACE = timedelta(hours=24)  # the old secret stays valid while the sender is changed
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyUse:
-    """The number of secrets of sources and recipients that need each of WAKEFUL_ENCRYPTION_KEYS, by its position (key 1
-    encrypts), and the sources and recipients with secrets that no key can decrypt."""
+    """The number of secrets of sources, recipients and subscriptions that need each of WAKEFUL_ENCRYPTION_KEYS, by its position
+    (key 1 encrypts), and those of them with secrets that no key can decrypt."""
 
     secrets: Counter[int]
     unreadable: list[str]
@@ -38,9 +39,10 @@ class KeyUse:
 def plain_secrets() -> Iterator[str]:
     """The secrets of all sources that our keys can read: for those who keep them out of what others read."""
     if settings.WAKEFUL_ENCRYPTION_KEYS:
-        for ciphertext in Secret.objects.values_list("ciphertext", flat=True):
-            with suppress(InvalidToken):
-                yield decrypt(ciphertext).decode()
+        for model in SEALED:
+            for ciphertext in model._default_manager.values_list("ciphertext", flat=True):
+                with suppress(InvalidToken):
+                    yield decrypt(ciphertext).decode()
 
 
 def add_secret(source: Source, plain: str, *, grace: timedelta = GRACE, by: str) -> Secret:
@@ -71,11 +73,11 @@ def keys_in_use() -> KeyUse:
             secrets[place] += 1
         else:
             unreadable.add(secret.source.slug)
-    for name, ciphertext in encrypted_addresses():
+    for name, ciphertext in _elsewhere():
         if place := place_of_key(ciphertext):
             secrets[place] += 1
         else:
-            unreadable.add(f"recipient {name}")
+            unreadable.add(name)
     return KeyUse(secrets=secrets, unreadable=sorted(unreadable))
 
 
@@ -84,14 +86,25 @@ def encrypt_anew(*, by: str) -> int:
     skipped. Safe to interrupt, to repeat and to run concurrently: each secret is a compare-and-set."""
     all_keys = keys()
     count = rewrite_addresses()
-    for secret in Secret.objects.order_by("pk").iterator():
-        before = bytes(secret.ciphertext)
-        if (place_of_key(before) or 1) > 1:
-            unchanged = Secret.objects.filter(pk=secret.pk, ciphertext=before)
-            count += unchanged.update(ciphertext=all_keys.rotate(before))
+    for model in SEALED:
+        for pk, ciphertext in model._default_manager.order_by("pk").values_list("pk", "ciphertext").iterator():
+            before = bytes(ciphertext)
+            if (place_of_key(before) or 1) > 1:
+                unchanged = model._default_manager.filter(pk=pk, ciphertext=before)
+                count += unchanged.update(ciphertext=all_keys.rotate(before))
     if count:
         record_about(by, "rotate keys", "secret", "*", secrets=count)
     return count
+
+
+def _elsewhere() -> Iterator[tuple[str, bytes]]:
+    """The ciphertexts that belong to no source, and what each belongs to."""
+    for name, ciphertext in encrypted_addresses():
+        yield f"recipient {name}", ciphertext
+    for subscription in Subscription.objects.only("slug", "ciphertext"):
+        yield f"subscription {subscription.slug}", bytes(subscription.ciphertext)
+    for secret in SubscriptionSecret.objects.select_related("subscription"):
+        yield f"subscription {secret.subscription.slug}", bytes(secret.ciphertext)
 
 
 def _end_others(source: Source, grace: timedelta) -> None:

@@ -27,6 +27,7 @@ from config.console.parts.panel import LOOKED_THROUGH, Panel, acting, allowed, b
 from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.runs.shadow import ShadowForm, not_wanting, tried
 from config.console.runs.words import duration_of, first_line, run_list
+from config.console.sources.outbound.words import left_to
 from runs.actions.of_event import beside, runs_of_event, runs_of_events
 from runs.models import NIL, Run
 from runs.processes.alive import alive
@@ -256,7 +257,7 @@ class EventPanel(Panel):
             )
         sections += _same_body(obj)
         sections += [_facts(obj), *_payload(obj), _runs(runs), _decisions(obj, decisions, runs)]
-        sections += _effects(obj, runs)
+        sections += [*_effects(obj, runs), *left_to(obj)]
         sections += [_replays(obj), *_redeliveries(redeliveries), entries_of("event", obj.pk)]
         if obj.headers:
             sections.append(Text(title="Headers, without secrets", text=pretty(obj.headers), folded=True))

@@ -10,12 +10,12 @@ from unfold.enums import ActionVariant
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget, UnfoldAdminTextInputWidget
 
 from config.console.access.audit import entries_of
-from config.console.notifications.recipient_form import ServiceForm
 from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.links import link, listing, page
 from config.console.parts.pages import form_page
 from config.console.parts.panel import Panel, acting, allowed, button, column
 from config.console.parts.sections import Section, Table
+from config.console.parts.service_form import ServiceForm
 from runs.models import Recipient, RecipientGroup
 from runs.notifications.edit import change_group, create_group, remove_group
 

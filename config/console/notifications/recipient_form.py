@@ -1,10 +1,8 @@
 """The form of a recipient: its address and its rules. The services check them; their faults stand at the fields."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from django import forms
-from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from unfold.widgets import (
     UnfoldAdminIntegerFieldWidget,
@@ -15,29 +13,13 @@ from unfold.widgets import (
 
 from config.console.parts.duration_field import DurationField
 from config.console.parts.pages import Group
-from runs.exceptions import RunError
+from config.console.parts.service_form import ServiceForm
 from runs.models import Notification, Recipient
 
-T = TypeVar("T")
 ADDRESSES = (
     "mailto:ops@example.com, https://host/hook#whsec_…, slack+https://host/path, inbox:user, or a URL of apprise."
 )
 FROM_SETTINGS = ("name", "address", "active")
-
-
-class ServiceForm(forms.Form):
-    """A form whose values a service checks."""
-
-    def carry_out(self, act: Callable[[], T]) -> T | None:
-        """Call the service; None if it refused, with the reasons at the fields."""
-        try:
-            return act()
-        except ValidationError as faults:
-            for field, texts in faults.message_dict.items():
-                self.add_error(field if field in self.fields else None, texts)
-        except RunError as refusal:
-            self.add_error(None, str(refusal))
-        return None
 
 
 class RecipientForm(ServiceForm):

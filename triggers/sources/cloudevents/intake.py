@@ -25,6 +25,7 @@ from triggers.sources.cloudevents.format import (
     read_message,
 )
 from triggers.sources.http.answers import AnyAccept, answer, require_room, status_of
+from triggers.sources.http.depth import EXTENSION, read_depth
 from triggers.sources.http.headers import UNREADABLE, Headers, UnreadableField, redact
 
 RECORDED = inline_serializer("Recorded", {"event": UUIDField(), "duplicate": BooleanField()})
@@ -88,6 +89,7 @@ def _incoming(events: Iterable[CloudEvent], source_id: UUID, headers: dict[str, 
             data_error=event.data_error,
             body=event.body,
             headers=headers,
+            depth=read_depth(event.extensions.get(EXTENSION)),
         )
 
 

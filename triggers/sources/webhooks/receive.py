@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from triggers.accept import Incoming
+from triggers.sources.http.depth import depth_of
 from triggers.sources.http.headers import redact
 from triggers.sources.settings import InvalidSettings
 from triggers.sources.webhooks.proof import SigningSecret
@@ -60,6 +61,7 @@ def receive(
         data_error=described.payload.error,
         body=delivery.body,
         headers=redact(delivery.headers, scheme.secret_headers(cleaned)),
+        depth=depth_of(delivery.headers, described.payload.data),
     )
     return Receipt(event=event, secret=proof.secret)
 

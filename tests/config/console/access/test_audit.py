@@ -31,10 +31,11 @@ from tests.support.console import (
 )
 from tests.support.journals import make_approval, make_question
 from tests.support.notifying import make_recipient, notify
+from tests.support.outbound import dispatched, subscribe
 from tests.support.prompt_agents import make_prompt_agent
 from tests.support.runs import make_run
 from tests.support.triggers import make_event, make_paused_trigger, make_trigger
-from triggers.models import Decision, Source, Trigger
+from triggers.models import Decision, EventDelivery, Source, Subscription, Trigger
 from triggers.prompt_agents.edit import delete_prompt_agent
 from triggers.schedules.calendars import create_calendar
 from triggers.schedules.edit import pause_schedule
@@ -90,6 +91,19 @@ def unknown_delivery() -> Any:
 
 def failed_delivery() -> Any:
     return Delivery.objects.create(notification=notify(), recipient=make_recipient(), name="ops", status="failed")
+
+
+def subscription() -> Any:
+    subscribe()
+    return Subscription.objects.get()
+
+
+def failed_event_delivery() -> Any:
+    subscription()
+    make_event()
+    dispatched()
+    EventDelivery.objects.update(status="failed", reason="it answered 500", due_at=None, ended_at=timezone.now())
+    return EventDelivery.objects.get()
 
 
 def recipient_group() -> Any:
@@ -250,6 +264,19 @@ ADMIN: dict[str, Door] = {
     "runs.modelprice add": form("/admin/runs/modelprice/add/", model="own", input="1", output="2"),
     "runs.modelprice edit": button("runs_modelprice", "edit", price, input="1", output="2"),
     "runs.modelprice delete_this": button("runs_modelprice", "remove", price),
+    "triggers.subscription add": form(
+        "/admin/triggers/subscription/add/", slug="shop", url="https://example.com/x", types="*", enabled="on"
+    ),
+    "triggers.subscription edit": button("triggers_subscription", "edit", subscription, types="visitor.*"),
+    "triggers.subscription rotate_secret": button("triggers_subscription", "rotate-secret", subscription, hours=1),
+    "triggers.subscription redeliver": button("triggers_subscription", "redeliver", subscription, since="1d"),
+    "triggers.subscription delete_this": button("triggers_subscription", "remove", subscription),
+    "triggers.subscription enable_chosen": action("triggers_subscription", "enable_chosen", subscription),
+    "triggers.subscription disable_chosen": action("triggers_subscription", "disable_chosen", subscription),
+    "triggers.eventdelivery redeliver_this": button("triggers_eventdelivery", "redeliver", failed_event_delivery),
+    "triggers.eventdelivery redeliver_chosen": action(
+        "triggers_eventdelivery", "redeliver_chosen", failed_event_delivery
+    ),
     "runs.recipient add": form(
         "/admin/runs/recipient/add/",
         name="pager",
@@ -392,6 +419,12 @@ API: dict[str, Door] = {
     "recipients partial_update": send("patch", "recipients/{}/", {"digest_hour": 8}, make=make_recipient),
     "recipients destroy": send("delete", "recipients/{}/", None, make=make_recipient),
     "recipients silence": call("recipients/{}/silence/", {"length": "1h"}, make=make_recipient),
+    "subscriptions create": call("subscriptions/", {"slug": "shop", "url": "https://example.com/x", "types": ["*"]}),
+    "subscriptions partial_update": send("patch", "subscriptions/shop/", {"types": ["*"]}, make=subscription),
+    "subscriptions destroy": send("delete", "subscriptions/shop/", None, make=subscription),
+    "subscriptions rotate": call("subscriptions/shop/rotate/", make=subscription),
+    "subscriptions redeliver": call("subscriptions/shop/redeliver/", {"since": "2026-01-01"}, make=subscription),
+    "event-deliveries redeliver": call("event-deliveries/{}/redeliver/", make=failed_event_delivery),
     "incidents requeue": call("incidents/{}/requeue/", make=incident),
     "incidents close": call("incidents/{}/close/", make=incident),
     "recipients test": call("recipients/{}/test/", make=make_recipient),

@@ -1,0 +1,128 @@
+"""What became of events at subscriptions: each attempt with the first bytes of its answer."""
+
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils.html import format_html
+from unfold.dataclasses import UnfoldAction
+from unfold.enums import ActionVariant
+
+from config.console.access.audit import entries_of
+from config.console.parts.bulk import carry_out
+from config.console.parts.dialogs import attempt, dialog
+from config.console.parts.links import event_link, link, page
+from config.console.parts.moments import moment
+from config.console.parts.panel import Panel, acting, allowed, button, column, newest, time_column
+from config.console.parts.sections import Facts, Notice, Section
+from config.console.sources.outbound.words import COLOURS, attempts_of
+from triggers.dispatch.outbound.redeliver import redeliver
+from triggers.models import EventDelivery, Subscription
+
+
+class StatusFilter(admin.SimpleListFilter):
+    title = "status"
+    parameter_name = "status"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(status.value, status.value) for status in EventDelivery.Status]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[EventDelivery]) -> QuerySet[EventDelivery]:
+        return newest(queryset).filter(status=self.value()) if self.value() else queryset
+
+
+class SubscriptionFilter(admin.SimpleListFilter):
+    title = "subscription"
+    parameter_name = "name"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(slug, slug) for slug in Subscription.objects.order_by("slug").values_list("slug", flat=True)[:100]]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[EventDelivery]) -> QuerySet[EventDelivery]:
+        if not self.value():
+            return queryset
+        return queryset.filter(
+            subscription_id__in=list(Subscription.objects.filter(slug=self.value()).values_list("pk", flat=True))
+        )
+
+
+@admin.register(EventDelivery)
+class EventDeliveryPanel(Panel):
+    """What becomes of each event at each subscription."""
+
+    list_display = ("when", "status_label", "name", "type", "reason", "attempts")
+    list_display_links = ("when", "status_label")
+    list_filter = (StatusFilter, SubscriptionFilter)
+    ordering = ("-id",)
+    list_select_related = ("event",)
+    actions = ("redeliver_chosen",)
+    actions_detail = ("redeliver_this",)
+    has_redeliver_permission = allowed("triggers.redeliver_subscription")
+
+    when = time_column("entered", "entered_at")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[EventDelivery]:
+        return super().get_queryset(request).defer("event__data", "event__body", "event__headers")  # type: ignore[no-any-return]
+
+    @column("status", label=COLOURS)
+    def status_label(self, delivery: EventDelivery) -> str:
+        return delivery.status
+
+    @column("event")
+    def type(self, delivery: EventDelivery) -> Any:
+        return event_link(delivery.event_id, delivery.event.type)
+
+    @button(
+        "Redeliver",
+        permissions=["redeliver"],
+        icon="replay",
+        url_path="redeliver",
+        variant=ActionVariant.PRIMARY,
+        dialog=dialog(
+            "Send it again?", "With the same webhook-id: a receiver that has handled it can tell.", "Redeliver"
+        ),
+    )
+    def redeliver_this(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        act = partial(redeliver, UUID(object_id), by=acting(request))
+        return attempt(request, act, done="It is sent again.", back=page("triggers_eventdelivery", object_id))
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+        if EventDelivery.objects.filter(pk=object_id, due_at=None).exists():
+            return super().get_actions_detail(request, object_id)  # type: ignore[no-any-return]
+        return []
+
+    @admin.action(description="Redeliver", permissions=["redeliver"])
+    def redeliver_chosen(self, request: HttpRequest, queryset: QuerySet[EventDelivery]) -> None:
+        carry_out(
+            request, queryset, _redeliver, done="sent again", legal=Q(due_at=None), otherwise="on its way already"
+        )
+
+    def sections(self, request: HttpRequest, obj: EventDelivery) -> list[Section]:
+        subscription = Subscription.objects.filter(pk=obj.subscription_id).only("slug").first()
+        rows = [
+            ("Event", event_link(obj.event_id, obj.event.type)),
+            (
+                "Subscription",
+                link(page("triggers_subscription", subscription.pk), obj.name) if subscription else obj.name,
+            ),
+            ("webhook-id", format_html("<code>{}</code>", obj.webhook_id)),
+            ("Entered or redelivered", moment(obj.entered_at)),
+            ("Due", obj.due_at and moment(obj.due_at)),
+            ("Ended", obj.ended_at and moment(obj.ended_at)),
+            ("Attempts since then", obj.attempts),
+        ]
+        return [_notice(obj), Facts(rows=rows), attempts_of(obj), entries_of("eventdelivery", obj.pk)]
+
+
+def _redeliver(delivery: EventDelivery, *, by: str) -> None:
+    redeliver(delivery.pk, by=by)
+
+
+def _notice(delivery: EventDelivery) -> Notice:
+    level = {"delivered": "good", "failed": "bad", "error": "bad"}.get(delivery.status, "info")
+    return Notice(
+        text=f"{delivery.status.capitalize()}{f': {delivery.reason}' if delivery.reason else ''}.", level=level
+    )

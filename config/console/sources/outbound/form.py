@@ -1,0 +1,121 @@
+"""The form of a subscription, and the dialogs of its page."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import forms
+from django.utils import timezone
+from unfold.forms import BaseDialogForm
+from unfold.widgets import (
+    UnfoldAdminExpandableTextareaWidget,
+    UnfoldAdminIntegerFieldWidget,
+    UnfoldAdminRadioSelectWidget,
+    UnfoldAdminTextInputWidget,
+    UnfoldBooleanSwitchWidget,
+)
+
+from config.console.parts.pages import Group
+from config.console.parts.service_form import ServiceForm
+from triggers.dispatch.outbound.secrets import GRACE
+from triggers.models import Subscription
+
+SECRET_OF_RECEIVER = "Enter a secret that the receiver has made: whsec_… Empty: one is made, and shown once."  # noqa: S105
+AGO = [("1h", "the last hour"), ("1d", "the last day"), ("7d", "the last week"), ("", "ever")]
+AGES = {"1h": timedelta(hours=1), "1d": timedelta(days=1), "7d": timedelta(days=7)}
+
+
+class Globs(forms.CharField):
+    """Words, one per line or separated by commas."""
+
+    widget = UnfoldAdminExpandableTextareaWidget
+
+    def clean(self, value: Any) -> list[str]:
+        return str(super().clean(value)).replace(",", " ").split()
+
+    def prepare_value(self, value: Any) -> Any:
+        return "\n".join(value) if isinstance(value, list) else value
+
+
+class SubscriptionForm(ServiceForm):
+    url = forms.CharField(
+        label="URL",
+        widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}),
+        help_text="Enter the receiver's address, e.g. https://example.com/hooks. It is stored encrypted.",
+    )
+    enabled = forms.BooleanField(
+        required=False,
+        initial=True,
+        widget=UnfoldBooleanSwitchWidget,
+        help_text="Turn off to send nothing. What waits fails then, and may be redelivered.",
+    )
+    types = Globs(
+        label="Event types",
+        help_text="Enter one per line, e.g. <code>invoice.paid</code>, <code>invoice.*</code>, or <code>*</code> for all.",
+    )
+    sources = Globs(
+        required=False,
+        help_text="Enter one per line, e.g. <code>stripe</code> or <code>shop-*</code>. Empty: events of any source.",
+    )
+    filter = forms.CharField(
+        required=False,
+        widget=UnfoldAdminExpandableTextareaWidget,
+        help_text="Enter a CEL expression, e.g. <code>event.data.amount &gt; 100</code>. Empty: every event of these types.",
+    )
+
+    def __init__(self, data: Any = None, *, subscription: Subscription | None = None) -> None:
+        names = ("enabled", "types", "sources", "filter")
+        super().__init__(data, initial={name: getattr(subscription, name) for name in names} if subscription else {})
+        if subscription is not None:
+            url = self.fields["url"]
+            url.required, url.help_text = False, f"Empty: it stays {subscription.address}."
+
+    def values(self) -> dict[str, Any]:
+        values = {name: self.cleaned_data[name] for name in ("enabled", "types", "sources", "filter")}
+        return {**values, "url": self.cleaned_data["url"]} if self.cleaned_data["url"] else values
+
+    def groups(self) -> list[Group]:
+        return [
+            Group(fields=[self["url"], self["enabled"]]),
+            Group(title="Which events", fields=[self["types"], self["sources"], self["filter"]]),
+        ]
+
+
+class NewSubscriptionForm(SubscriptionForm):
+    slug = forms.CharField(
+        max_length=100, widget=UnfoldAdminTextInputWidget, help_text="Permanent identifier, used in the API and logs."
+    )
+    secret = forms.CharField(
+        required=False,
+        widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}),
+        help_text=SECRET_OF_RECEIVER,
+    )
+
+    def groups(self) -> list[Group]:
+        where, which = super().groups()
+        return [Group(fields=[self["slug"], *where.fields, self["secret"]]), which]
+
+
+class RotateForm(BaseDialogForm):  # type: ignore[misc]
+    hours = forms.IntegerField(
+        min_value=0,
+        max_value=24 * 30,
+        initial=int(GRACE / timedelta(hours=1)),
+        widget=UnfoldAdminIntegerFieldWidget,
+        label="Old secret signs as well for (hours)",
+        help_text="Allow time to change the secret at the receiver. Use 0 if the old secret leaked.",
+    )
+
+    @property
+    def grace(self) -> timedelta:
+        return timedelta(hours=self.cleaned_data["hours"])
+
+
+class RedeliverForm(BaseDialogForm):  # type: ignore[misc]
+    since = forms.ChoiceField(
+        choices=AGO, initial="1d", required=False, widget=UnfoldAdminRadioSelectWidget, label="That failed in"
+    )
+
+    @property
+    def from_then(self) -> datetime:
+        age = AGES.get(self.cleaned_data["since"])
+        return timezone.now() - age if age else datetime.fromtimestamp(0, tz=timezone.get_current_timezone())
