@@ -59,7 +59,10 @@ def test_a_receiver_verifies_a_cloudevent(hook: HookServer) -> None:
     assert (read.id, read.source, read.type, read.subject) == (event.ce_id, "cli:test", "visitor.came", "ada")
     assert read.data == event.data and read.time == event.received_at
     assert read.extensions == {"wakefulid": str(event.pk), "wakefulsource": "cli", "wakefuldepth": 1}
-    assert posted.headers["webhook-id"] == one().webhook_id and posted.headers["content-type"] == "application/cloudevents+json"
+    assert (
+        posted.headers["webhook-id"] == one().webhook_id
+        and posted.headers["content-type"] == "application/cloudevents+json"
+    )
     assert one().status == "delivered" and one().tries[0]["status"] == 204
 
 
