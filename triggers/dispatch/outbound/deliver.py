@@ -198,18 +198,19 @@ def claim(subscription_id: UUID) -> Claimed | None:
 def job_of(delivery: Claimed) -> Job | None:
     """What a thread needs to know. One that cannot be sent is recorded, and None."""
     subscription = Subscription.objects.filter(pk=delivery.subscription_id, enabled=True).first()
-    now = database_now()
     if subscription is None:
-        record(delivery, Tried(at=now, error=DISABLED, final=True))
+        record(delivery, Tried(at=database_now(), error=DISABLED, final=True))
         return None
     try:
         body, depth = body_of(delivery.event_id)
         url, keys = decrypt(subscription.ciphertext).decode(), signing_keys(subscription)
     except Unsendable as refusal:
-        record(delivery, Tried(at=now, error=str(refusal), final=True))
+        record(delivery, Tried(at=database_now(), error=str(refusal), final=True))
         return None
     except (InvalidToken, ImproperlyConfigured):
-        record(delivery, Tried(at=now, error="no key in WAKEFUL_ENCRYPTION_KEYS decrypts its URL and secrets"))
+        record(
+            delivery, Tried(at=database_now(), error="no key in WAKEFUL_ENCRYPTION_KEYS decrypts its URL and secrets")
+        )
         return None
     return Job(delivery=delivery, url=url, body=body, depth=depth, keys=keys)
 
