@@ -59,7 +59,8 @@ def read(data: Any) -> dict[str, Any]:
 
 def look(url: str, expect: str) -> str:
     """What is wrong with the answer; empty if nothing is. It quotes nothing of the answer, which is a stranger's text."""
-    from agents.tools.http import Refused, allowed_by_settings, answer_of
+    from agents.guards.addresses import Refused
+    from agents.tools.http import allowed_by_settings, answer_of
 
     try:
         answer = async_to_sync(answer_of)(allowed_by_settings(), url)

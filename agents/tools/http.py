@@ -8,60 +8,26 @@ and taints the run. With methods besides GET and HEAD the tool is dangerous, so 
 """
 
 import asyncio
-import codecs
-import ipaddress
-import re
-import socket
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-import httpcore2 as httpcore
 import httpx2 as httpx
 from django.conf import settings
 from pydantic_ai import ModelRetry, Tool
 
 from agents.durations import parse_duration
 from agents.exceptions import Permanent
+from agents.guards.addresses import CheckedTransport, Network, Refused, networks_of
+from agents.guards.foreign_text import known_charset, storable_text
 
 MAX_BYTES = 200_000
 TIMEOUT = "20s"
 READING = frozenset({"GET", "HEAD"})
 KNOWN = frozenset({*READING, "POST", "PUT", "PATCH", "DELETE"})
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
-UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-# What web pages are written in. Python has more charsets, of which some are no text and some take very long.
-CHARSETS = frozenset(
-    {
-        "ascii",
-        "utf-8",
-        "utf-16",
-        "utf-16-le",
-        "utf-16-be",
-        "koi8-r",
-        "koi8-u",
-        "mac-roman",
-        "mac-cyrillic",
-        "cp866",
-        "cp874",
-    }
-    | {"shift_jis", "cp932", "euc_jp", "iso2022_jp", "gb2312", "gbk", "gb18030", "big5", "big5hkscs", "euc_kr", "cp949"}
-    | {f"iso8859-{part}" for part in range(1, 17)}
-    | {f"cp{page}" for page in range(1250, 1259)}
-)
-# Public addresses behind which a cloud keeps what its machines may know, and networks that lead to addresses inside.
-INSIDE = [
-    ipaddress.ip_network(network)
-    for network in ("168.63.129.16/32", "100.64.0.0/10", "192.0.0.0/24", "2002::/16", "2001::/32")
-]
-# All other addresses of IPv6 are inside, lead to one of IPv4, or belong to no network yet.
-PUBLIC_IPV6 = ipaddress.ip_network("2000::/3")
-
-
-class Refused(Exception):
-    """The tool does not go there. The message says why, without the address: a redirect's is a stranger's text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +38,7 @@ class Limits:
     seconds: float
     max_redirects: int
     headers: Mapping[str, str]
-    inside: tuple[Any, ...]  # networks that are allowed although they are not public
+    inside: tuple[Network, ...]  # networks that are allowed although they are not public
 
 
 def http_tool(
@@ -99,7 +65,7 @@ def http_tool(
         seconds=parse_duration(timeout).total_seconds(),
         max_redirects=max_redirects,
         headers=dict(headers or {}),
-        inside=tuple(ipaddress.ip_network(network) for network in allow_networks),
+        inside=networks_of(allow_networks),
     )
 
     async def http(url: str, method: str = "GET", body: str = "") -> dict[str, Any]:
@@ -124,7 +90,7 @@ def allowed_by_settings() -> Limits:
         seconds=parse_duration(TIMEOUT).total_seconds(),
         max_redirects=3,
         headers={},
-        inside=tuple(ipaddress.ip_network(network) for network in settings.WAKEFUL_HTTP_NETWORKS),
+        inside=networks_of(settings.WAKEFUL_HTTP_NETWORKS),
     )
 
 
@@ -176,7 +142,7 @@ async def _ask(limits: Limits, address: httpx.URL, method: str, body: str) -> tu
     headers = {"Accept-Encoding": "gzip", **limits.headers}
     content = body.encode(errors="replace") if body else None
     async with httpx.AsyncClient(
-        transport=_Transport(limits), timeout=limits.seconds, trust_env=False, follow_redirects=False
+        transport=CheckedTransport(limits.inside), timeout=limits.seconds, trust_env=False, follow_redirects=False
     ) as client:
         response = await client.send(
             client.build_request(method, address, headers=headers, content=content), stream=True
@@ -243,83 +209,9 @@ async def _read(limits: Limits, response: httpx.Response) -> dict[str, Any]:
             del content[limits.max_bytes :]
             told["cut_after_bytes"] = limits.max_bytes
             break
-    return {**told, "body": bytes(content).decode(_charset(response), "replace")}
-
-
-def _charset(response: httpx.Response) -> str:
-    try:
-        name = codecs.lookup(response.charset_encoding or "utf-8").name
-    except (LookupError, ValueError):
-        return "utf-8"
-    return name if name in CHARSETS else "utf-8"
+    return {**told, "body": bytes(content).decode(known_charset(response.charset_encoding or "utf-8"), "replace")}
 
 
 def _storable(told: dict[str, Any]) -> dict[str, Any]:
     """Without the characters that PostgreSQL cannot store."""
-    return {
-        name: UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", said) if isinstance(said, str) else said
-        for name, said in told.items()
-    }
-
-
-class _Transport(httpx.AsyncHTTPTransport):
-    """Connects to nothing but addresses that were checked."""
-
-    def __init__(self, limits: Limits) -> None:
-        super().__init__(trust_env=False, retries=0)
-        self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=httpx.create_ssl_context(trust_env=False), network_backend=_CheckedBackend(limits)
-        )
-
-
-class _CheckedBackend(httpcore.AsyncNetworkBackend):
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._inner = httpcore.AnyIOBackend()
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Any = None,
-    ) -> httpcore.AsyncNetworkStream:
-        """TLS is still checked against the name: this is only where the bytes go."""
-        address = await checked_address(host, port, self._limits)
-        return await self._inner.connect_tcp(
-            address, port, timeout=timeout, local_address=local_address, socket_options=socket_options
-        )
-
-    async def connect_unix_socket(self, *arguments: Any, **named: Any) -> httpcore.AsyncNetworkStream:
-        raise Refused("a socket of this machine is refused")
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-
-async def checked_address(host: str, port: int, limits: Limits) -> str:
-    """An address of the host. Refused: one of them is not public, so that a mixture is refused, too."""
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, ValueError):  # a part of a name that is too long or empty is a ValueError
-        raise Refused("its host cannot be found") from None
-    addresses = [str(entry[4][0]) for entry in found]
-    for address in addresses:
-        if not is_public(address) and not _is_allowed_inside(address, limits):
-            raise Refused(f"its host has the address {address}, which is not a public one")
-    return addresses[0]
-
-
-def is_public(address: str) -> bool:
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped:
-        ip = ip.ipv4_mapped
-    if ip.version == 6 and ip not in PUBLIC_IPV6:
-        return False
-    return ip.is_global and not ip.is_multicast and not any(ip in network for network in INSIDE)
-
-
-def _is_allowed_inside(address: str, limits: Limits) -> bool:
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    return any(ip.version == network.version and ip in network for network in limits.inside)
+    return {name: storable_text(said) if isinstance(said, str) else said for name, said in told.items()}

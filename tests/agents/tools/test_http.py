@@ -18,9 +18,10 @@ from pydantic_ai.messages import ToolReturnPart
 
 from agents.agent import Agent
 from agents.exceptions import Permanent
+from agents.guards.addresses import Refused, is_public
 from agents.guards.storable import storable
 from agents.testing import run_agent
-from agents.tools.http import Limits, Refused, http_tool, is_public, redirected
+from agents.tools.http import Limits, http_tool, redirected
 from tests.support.llm import Turns
 
 
