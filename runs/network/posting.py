@@ -51,7 +51,7 @@ def post(
     except Refused as refused:
         raise NotHandedOver(str(refused)) from None
     except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError, OSError, ValueError) as error:
-        why = f"no answer within {whole:g} s" if type(error) is TimeoutError else _in_words(error)
+        why = f"no answer within {whole:g} s" if type(error) is TimeoutError else in_words(error)
         raise (CutOff if progress.has_begun_body else NotHandedOver)(why) from None
 
 
@@ -90,7 +90,7 @@ async def _post(
             response = await client.send(request, stream=True)
         try:
             begins = await _beginning(response, keep) if keep else b""
-            after = _pause(response.headers.get("retry-after", ""))
+            after = pause_of(response.headers.get("retry-after", ""))
             return Answer(status=response.status_code, after=after, begins=begins)
         finally:
             await response.aclose()
@@ -114,7 +114,7 @@ def _tls() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-def _pause(said: str) -> timedelta | None:
+def pause_of(said: str) -> timedelta | None:
     """Retry-After, in seconds or as a date."""
     try:
         pause = timedelta(seconds=int(said)) if said.isascii() and said.isdigit() else _until(said)
@@ -127,7 +127,7 @@ def _until(said: str) -> timedelta:
     return parsedate_to_datetime(said).astimezone(UTC) - datetime.now(UTC)
 
 
-def _in_words(error: BaseException) -> str:
+def in_words(error: BaseException) -> str:
     """The class of the error, and the text of the system error behind it; other texts may quote the address."""
     cause: BaseException | None = error
     while cause is not None:

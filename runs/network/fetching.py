@@ -1,0 +1,136 @@
+"""GET an address that an operator has set, within limits of time, size and redirects, and at public addresses only.
+
+The address, its redirects and its name in DNS may lead elsewhere tomorrow: only public addresses and those in WAKEFUL_HTTP_NETWORKS
+are called. Headers that the operator gave, which may hold a secret, do not follow a redirect to another origin. No error quotes an
+address, because it may contain a secret.
+"""
+
+import asyncio
+import ssl
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import httpx2 as httpx
+from django.conf import settings
+
+from agents.guards.addresses import CheckedTransport, Refused, networks_of
+from runs.network.posting import in_words
+
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+PIECE = 65_536  # bytes
+
+
+class NotFetched(OSError):
+    """There is no answer, or it is over a limit; the message says why, without the address."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """`headers` are sent to any origin that redirects lead to, `private` ones to the first only."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    private: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    seconds: float  # for the whole, with all redirects
+    bytes: int  # of the answer, packed and unpacked
+    redirects: int = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The answer of the last address that redirects led to. Names of `headers` are in lower case."""
+
+    url: str
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    links: Mapping[str, str] = field(default_factory=dict)  # of the header Link, by relation
+
+
+def fetch(request: Request, limits: Limits) -> Answer:
+    """Raises NotFetched. A status of an error is an answer."""
+    try:
+        return asyncio.run(_fetch(request, limits))
+    except TimeoutError:
+        raise NotFetched(f"no complete answer within {limits.seconds:g} s") from None
+    except Refused as refused:
+        raise NotFetched(f"refused: {refused}") from None
+    except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError, OSError, ValueError) as error:
+        if isinstance(error, NotFetched):
+            raise
+        raise NotFetched(in_words(error)) from None
+
+
+async def _fetch(request: Request, limits: Limits) -> Answer:
+    async with asyncio.timeout(limits.seconds):
+        first = url = _checked(httpx.URL(request.url))
+        transport = CheckedTransport(networks_of(settings.WAKEFUL_HTTP_NETWORKS))
+        async with httpx.AsyncClient(
+            transport=transport, timeout=limits.seconds, trust_env=False, follow_redirects=False
+        ) as client:
+            for _ in range(limits.redirects + 1):
+                private = request.private if _origin(url) == _origin(first) else {}
+                answer = await _ask(client, url, {**request.headers, **private}, limits)
+                location = answer.headers.get("location") if answer.status in REDIRECTS else None
+                if not location:
+                    return answer
+                url = _redirected(url, location)
+    raise NotFetched(f"more than {limits.redirects} redirects")
+
+
+async def _ask(client: httpx.AsyncClient, url: httpx.URL, headers: Mapping[str, str], limits: Limits) -> Answer:
+    sent = {"User-Agent": "wakeful", "Accept-Encoding": "gzip", **headers}
+    response = await client.send(client.build_request("GET", url, headers=sent), stream=True)
+    try:
+        is_last = response.status_code not in REDIRECTS
+        return Answer(
+            url=str(url),
+            status=response.status_code,
+            headers={name.lower(): value for name, value in response.headers.items()},
+            body=await _body(response, limits.bytes) if is_last else b"",
+            links={name: link["url"] for name, link in response.links.items() if name and "url" in link},
+        )
+    finally:
+        await response.aclose()
+
+
+async def _body(response: httpx.Response, most: int) -> bytes:
+    coding = response.headers.get("content-encoding", "").strip().lower()
+    if coding not in ("", "identity", "gzip"):
+        raise NotFetched("its content is packed in a way that was not asked for")
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16) if coding == "gzip" else None
+    content, packed = bytearray(), 0
+    # Packed data may become a thousand times as much, or nothing at all.
+    async for raw in response.aiter_raw(PIECE):
+        packed += len(raw)
+        try:
+            content += unpacker.decompress(raw, most + 1 - len(content)) if unpacker else raw
+        except zlib.error:
+            raise NotFetched("its content is no gzip, although it says so") from None
+        if max(len(content), packed) > most:
+            raise NotFetched(f"its answer is larger than {most:,} bytes")
+    return bytes(content)
+
+
+def _checked(url: httpx.URL) -> httpx.URL:
+    if url.scheme not in ("http", "https"):
+        raise Refused("only http and https are allowed")
+    if url.userinfo:
+        raise Refused("an address with a user or password is not allowed")
+    return url
+
+
+def _redirected(url: httpx.URL, location: str) -> httpx.URL:
+    target = _checked(url.join(location))
+    if (url.scheme, target.scheme) == ("https", "http"):
+        raise Refused("a redirect leads from https to http, where everyone on the way could read the headers")
+    return target
+
+
+def _origin(url: httpx.URL) -> tuple[str, bytes, int | None]:
+    return url.scheme, url.raw_host, url.port
