@@ -4,6 +4,7 @@ import config.console.access.accounts  # noqa: F401
 import config.console.access.audit  # noqa: F401
 import config.console.access.tokens  # noqa: F401
 import config.console.events.page  # noqa: F401
+import config.console.events.replays  # noqa: F401
 import config.console.notifications.deliveries  # noqa: F401
 import config.console.notifications.groups  # noqa: F401
 import config.console.notifications.list  # noqa: F401

@@ -24,6 +24,7 @@ from triggers.api.events import EventResource
 from triggers.api.overnight import OvernightResource
 from triggers.api.prompt_agents import PromptAgentResource
 from triggers.api.reminders import ReminderResource
+from triggers.api.replays import ReplayResource
 from triggers.api.schedules import ScheduleResource
 from triggers.api.sources import SourceResource
 from triggers.api.subscriptions import EventDeliveryResource, SubscriptionResource
@@ -49,6 +50,7 @@ router.register("prompt-agents", PromptAgentResource)
 router.register("triggers", TriggerResource)
 router.register("schedules", ScheduleResource)
 router.register("backfills", BackfillResource)
+router.register("replays", ReplayResource)
 router.register("calendars", CalendarResource)
 router.register("reminders", ReminderResource, basename="reminder")
 router.register("upcoming", UpcomingResource, basename="upcoming")

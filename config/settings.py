@@ -277,6 +277,7 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "ENUM_NAME_OVERRIDES": {
+        "ReplayStatus": "triggers.models.Replay.Status",
         "RunStatus": "runs.states.RunStatus",
         "ApprovalStatus": "runs.actions.select.ApprovalStatus",
         "StepStatus": "runs.models.Step.Status",

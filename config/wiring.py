@@ -18,7 +18,7 @@ from runs.ports import ports
 from triggers.dispatch import gates
 from triggers.dispatch.admission import loop_rate
 from triggers.dispatch.run_failures import count_failures
-from triggers.events import find_event, read_events
+from triggers.events.read import find_event, read_events
 from triggers.schedules.heartbeats import set_pace
 from triggers.schedules.periodic_tasks import TOPIC as PERIODIC_TASK
 from triggers.schedules.periodic_tasks import send_periodic_task

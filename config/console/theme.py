@@ -110,6 +110,13 @@ UNFOLD: dict[str, Any] = {
     },
     "TABS": [
         {
+            "models": ["triggers.event", "triggers.replay"],
+            "items": [
+                _tab("Events", "triggers_event_changelist", "triggers.event"),
+                _tab("Replays", "triggers_replay_changelist", "triggers.replay"),
+            ],
+        },
+        {
             "models": ["triggers.schedule", "triggers.backfill", "triggers.exclusioncalendar"],
             "items": [
                 _tab("Schedules", "triggers_schedule_changelist", "triggers.schedule"),

@@ -90,6 +90,7 @@ def problems(now: Situation) -> list[Problem]:
         *_failover(now),
         *_undispatchable(now),
         *_unmoved(now),
+        *_stuck_replays(now),
         *_stuck(now),
         *_troubles(now),
         *_broken(now),
@@ -199,6 +200,16 @@ def _unmoved(now: Situation) -> Iterator[Problem]:
             severity=BAD,
             text=f"{which} of trigger {one.slug} cannot be {action}: {one.error}. They are kept and retried every 30 s.",
             remedy="Fix the cause; the dispatcher's log has the traceback. The next retry then succeeds.",
+        )
+
+
+def _stuck_replays(now: Situation) -> Iterator[Problem]:
+    for one in now.stuck_replays:
+        yield Problem(
+            name=f"replay:{one.id}",
+            severity=BAD,
+            text=f"Replay {one.id} cannot go on: {one.error}. It is retried every 30 s.",
+            remedy="Fix the cause (the dispatcher's log has the traceback), or cancel the replay.",
         )
 
 

@@ -218,6 +218,9 @@ SELECT json_build_object(
     WHERE offer.failures > %(offer_failures)s::int
     ORDER BY {is_raised("'offer:' || trigger.slug || ':' || offer.outcome")} DESC, trigger.slug, offer.outcome
     LIMIT %(broken)s::int) unmoved),
+  'stuck_replays', (SELECT coalesce(json_agg(replay), '[]') FROM (
+    SELECT id, left(error, 300) AS error FROM triggers_replay
+    WHERE status IN ('running', 'cancelling') AND failures > %(offer_failures)s::int ORDER BY id LIMIT %(broken)s::int) replay),
   'clocks', (SELECT coalesce(json_object_agg(host, apart ORDER BY host), '{{}}') FROM (
     SELECT worker.host, max(worker.troubles->'clock'->>'error') AS apart FROM runs_worker worker
     WHERE {IS_ALIVE} AND worker.troubles->'clock' IS NOT NULL GROUP BY worker.host) wrong),
@@ -337,6 +340,14 @@ class Undispatchable:
     text: str
     remedy: str
     age: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class StuckReplay:
+    """A replay of many events whose next piece repeatedly fails."""
+
+    id: str
+    error: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -494,6 +505,7 @@ class Situation:
     clocks: Mapping[str, str] = field(default_factory=dict)  # host → difference of its clock from the database's
     undispatchable: list[Undispatchable] = field(default_factory=list)
     unmoved: list[Unmoved] = field(default_factory=list)
+    stuck_replays: list[StuckReplay] = field(default_factory=list)
     unreachable: list[Unreachable] = field(default_factory=list)
     subscriptions: list[FailingSubscription] = field(default_factory=list)
     unread_inboxes: list[UnreadInbox] = field(default_factory=list)
@@ -559,6 +571,7 @@ def look() -> Situation:
             "broken": _each(Broken, seen["broken"]),
             "undispatchable": _each(Undispatchable, seen["undispatchable"]),
             "unmoved": _each(Unmoved, seen["unmoved"]),
+            "stuck_replays": _each(StuckReplay, seen["stuck_replays"]),
             "unreachable": _each(Unreachable, seen["unreachable"]),
             "subscriptions": _each(FailingSubscription, seen["subscriptions"]),
             "unread_inboxes": _each(UnreadInbox, seen["unread_inboxes"]),

@@ -178,6 +178,7 @@ class Run(models.Model):
                 condition=Q(parent_id__isnull=False, status__in=sorted(LIVE)),
             ),
             models.Index(fields=["forked_from_id"], name="run_by_fork", condition=Q(forked_from_id__isnull=False)),
+            models.Index(fields=["replay_id"], name="run_by_replay", condition=~Q(replay_id=NIL)),
         ]
 
     def __str__(self) -> str:

@@ -19,7 +19,8 @@ from runs.ports import ports
 from tests.runs.db.test_plans import steps_of
 from tests.support.durable import Lab, lab
 from tests.support.triggers import make_event
-from triggers import accept, events
+from triggers import accept
+from triggers.events import read as events
 from triggers.models import Event
 
 __all__ = ["lab"]

@@ -18,6 +18,7 @@ from triggers.dispatch import offers, rates, windows
 from triggers.dispatch.admission import Ledger, Match, admit
 from triggers.dispatch.awaited import waits_ended_by
 from triggers.dispatch.behind import Behind
+from triggers.dispatch.bulk_replay.advance import NEXT_DUE as NEXT_PIECE_DUE
 from triggers.dispatch.decisions import Resumed, forget_held, give_up_on, mark_dispatched, mark_resumed, record, settle
 from triggers.dispatch.index import Index
 from triggers.dispatch.lock import try_lock
@@ -29,7 +30,7 @@ from triggers.dispatch.rules import Rules
 from triggers.models import Trigger
 
 LOOK = f"""
-SELECT (SELECT min(due_at) FROM triggers_window) - clock_timestamp(), ({offers.NEXT_DUE}),
+SELECT (SELECT min(due_at) FROM triggers_window) - clock_timestamp(), ({offers.NEXT_DUE}), ({NEXT_PIECE_DUE}),
   (SELECT min(due_at) FROM triggers_eventdelivery WHERE status IN ('pending', 'sending')) - clock_timestamp()
 """  # noqa: S608  (our own parts)
 OPEN_EVENTS = "SELECT id FROM triggers_event WHERE id = ANY(%s::uuid[]) AND dispatched_at IS NULL"
@@ -77,17 +78,18 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """The time until the next window is over, the next offer is due and the next event leaves to a subscription (negative: now;
-    None: there is none)."""
+    """The time until the next window is over, the next offer and the next piece of a replay are due and the next event leaves to a
+    subscription (negative: now; None: there is none)."""
 
     window: timedelta | None = None
     offer: timedelta | None = None
+    replay: timedelta | None = None
     outbound: timedelta | None = None
 
 
 def look() -> Look:
-    [(window, offer, outbound)] = fetch(LOOK)
-    return Look(window=window, offer=offer, outbound=outbound)
+    [(window, offer, replay, outbound)] = fetch(LOOK)
+    return Look(window=window, offer=offer, replay=replay, outbound=outbound)
 
 
 def dispatch(rules: Rules, most: int = MOST) -> Batch:

@@ -31,6 +31,7 @@ from runs.queues.courier import Couriers
 from triggers.dispatch import batch as dispatch
 from triggers.dispatch import failures, offers
 from triggers.dispatch.batch import Batch
+from triggers.dispatch.bulk_replay import advance as bulk_replay
 from triggers.dispatch.leadership import Leadership
 from triggers.dispatch.outbound.postman import Postman
 from triggers.dispatch.rules import Rules
@@ -48,9 +49,9 @@ RECONNECT = 1.0
 
 class Dispatcher:
     def __init__(self) -> None:
-        rules = Rules()
-        self.dispatch = failures.events(rules)
-        self.close_windows = failures.windows_that_are_over(rules)
+        self.rules = Rules()
+        self.dispatch = failures.events(self.rules)
+        self.close_windows = failures.windows_that_are_over(self.rules)
         self.leadership = Leadership()
         self.chores = Chores()
         self.heartbeat = Heartbeat()
@@ -129,6 +130,8 @@ class Dispatcher:
         made_ready = False
         if leads and timers.is_due(own.offer):
             made_ready |= unless_failed(offers.move, 0) > 0
+        if leads and timers.is_due(own.replay):
+            made_ready |= unless_failed(partial(bulk_replay.advance, self.rules), 0) > 0
         if leads and timers.is_due(own.window):
             closed = unless_failed(self.close_windows, Batch(left=1))
             made_ready |= closed.dispatched > 0
@@ -170,7 +173,7 @@ def unless_failed(step: Callable[[], T], otherwise: T) -> T:
 
 def seconds_until_next(batch: Batch, own: dispatch.Look, due: timers.Look) -> float:
     waits = [settings.WAKEFUL_SAFETY_LOOK.total_seconds()]
-    for wait_for in (own.window, own.offer):
+    for wait_for in (own.window, own.offer, own.replay):
         if wait_for is not None:
             waits.append(max(wait_for.total_seconds(), KEEP_LOOKING))
     if due.next is not None:

@@ -155,7 +155,16 @@ class Case:
 
 
 def cases_of(item: Item, rules: Sequence[Rule]) -> list[Case]:
-    return [case_of(item, item.backfill.applied_to(rule) if item.backfill else rule) for rule in rules]
+    return [case_of(item, on_terms_of(item, rule)) for rule in rules]
+
+
+def on_terms_of(item: Item, rule: Rule) -> Rule:
+    """The rule for an event of a backfill or a replay."""
+    if item.backfill:
+        return item.backfill.applied_to(rule)
+    if item.priority is not None:
+        return replace(rule, policy=replace(rule.policy, priority=item.priority))
+    return rule
 
 
 def case_of(item: Item, rule: Rule) -> Case:

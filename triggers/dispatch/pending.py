@@ -25,7 +25,9 @@ READ = """
 SELECT event.id AS event_id, source.slug AS source, event.type, event.subject, coalesce(event.time, event.received_at) AS time,
        event.target_id, event.root_id, event.depth, event.chain, event.is_tainted, item.redispatch_id, item.trigger_id, item.replay_id,
        greatest(octet_length(event.body), pg_column_size(event.data), 0) AS bytes,
-       (SELECT {awaited}) AS may_be_awaited, (SELECT {backfilled}) AS may_be_backfilled, item.seq
+       (SELECT {awaited}) AS may_be_awaited, (SELECT {backfilled}) AS may_be_backfilled, item.seq,
+       CASE WHEN item.redispatch_id IS NOT NULL
+         THEN (SELECT replay.priority FROM triggers_replay replay WHERE replay.id = item.replay_id) END AS priority
 FROM ({items}) item
 JOIN triggers_event event ON event.id = item.event_id
 JOIN triggers_source source ON source.id = event.source_id
@@ -95,6 +97,7 @@ class Item:
     may_be_backfilled: bool = False  # some backfill had open ticks when this was read
     seq: int = 0
     backfill: Terms | None = None
+    priority: int | None = None  # of the replay that it belongs to
 
     @property
     def is_resumption(self) -> bool:

@@ -31,6 +31,9 @@ class Event(models.Model):
         null=True, editable=False, help_text="when retention or erasure took data, body and headers away"
     )
     received_at = models.DateTimeField(db_default=Now())
+    imported_at = models.DateTimeField(
+        null=True, editable=False, help_text="when it came from an archive; retention counts from then"
+    )
     dispatched_at = models.DateTimeField(null=True)
     # No foreign key in the database: deleting a trigger must not change events.
     target = models.ForeignKey(
@@ -50,7 +53,12 @@ class Event(models.Model):
     is_tainted = models.BooleanField(db_default=False, help_text="a run emitted it that had seen untrusted data")
 
     class Meta:
-        permissions = [("replay_event", "Can replay events"), ("erase_event", "Can erase payloads of events for good")]
+        permissions = [
+            ("replay_event", "Can replay events"),
+            ("erase_event", "Can erase payloads of events for good"),
+            ("export_event", "Can export events with their payloads"),
+            ("import_event", "Can import events of any source from an archive"),
+        ]
         constraints = [
             models.UniqueConstraint(fields=["source", "ce_source", "ce_id"], name="event_once"),
             models.CheckConstraint(name="event_depth", condition=Q(depth__gte=0)),
@@ -60,7 +68,10 @@ class Event(models.Model):
             models.Index(fields=["subject"], name="event_by_subject", condition=~Q(subject="")),
             # For waits that search past events. Entered at dispatch, so that accepting an event stays cheap.
             models.Index(fields=["type", "seq"], name="event_by_type_seq", condition=Q(dispatched_at__isnull=False)),
-            # Entered at dispatch, like the index before.
+            # For searches. Entered at dispatch, like the index before; `event_by_field` of the migrations as well.
+            models.Index(fields=["type", "id"], name="event_by_type", condition=Q(dispatched_at__isnull=False)),
+            models.Index(fields=["source", "id"], name="event_by_source", condition=Q(dispatched_at__isnull=False)),
+            # Entered at dispatch, like the indexes before.
             models.Index(
                 fields=["source", "body_sha256", "seq"],
                 name="event_by_body",
@@ -111,6 +122,7 @@ class Redispatch(models.Model):
         indexes = [
             models.Index(fields=["seq"], name="redispatch_undispatched", condition=Q(dispatched_at=None)),
             models.Index(fields=["trigger", "seq"], name="redispatch_in_turn", condition=Q(dispatched_at=None)),
+            models.Index(fields=["replay_id"], name="redispatch_of_replay", condition=Q(dispatched_at=None)),
         ]
 
     def __str__(self) -> str:

@@ -33,7 +33,7 @@ from triggers.dispatch.expressions import Question, Unaffordable, check_expressi
 from triggers.dispatch.match import subject_of
 from triggers.dispatch.payload import Payload
 from triggers.dispatch.pending import item_of
-from triggers.models import Decision, Event, EventDelivery, Gate
+from triggers.models import Decision, Event, EventDelivery, Gate, Replay
 from triggers.retention.payloads import not_needed
 
 MARK = "erased:"
@@ -87,6 +87,8 @@ def erase(selection: Selection, *, by: str, dry_run: bool = False) -> Erasure:
     unread: list[UUID] = []
     chosen = list(select(selection, unread))
     about = mark_of(selection.subject) if selection.subject else "where"
+    if selection.subject and not dry_run:
+        _forget_searches(selection.subject)
     return _erase(chosen, by=by, about=about, unread=unread, dry_run=dry_run)
 
 
@@ -100,6 +102,12 @@ def mark_of(subject: str) -> str:
     if subject.startswith(MARK):
         return subject
     return MARK + salted_hmac("wakeful.erasure", subject, algorithm="sha256").hexdigest()[:32]
+
+
+def _forget_searches(subject: str) -> None:
+    """Replays keep what they searched for."""
+    for replay in Replay.objects.filter(search__subject=subject):
+        Replay.objects.filter(pk=replay.pk).update(search={**replay.search, "subject": mark_of(subject)})
 
 
 def select(selection: Selection, unread: list[UUID]) -> Iterable[UUID]:

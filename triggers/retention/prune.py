@@ -94,6 +94,7 @@ def steps() -> list[Step]:
         few("revisions", "triggers_revision", key="id", which=SETTLED, keep=events),
         few("backfills.ticks", "triggers_backfilltick", key="id", which=OF_ENDED, keep=events),
         backfills(events),
+        few("replays", "triggers_replay", key="id", which=ENDED, keep=events),
         few("rates", "triggers_rateuse", key="key", which=IDLE, keep=longest_period()),
     ]
 
@@ -110,7 +111,9 @@ def backfills(keep: timedelta) -> Deletion:
 
 
 def came_before(ids: Sequence[UUID], instant: datetime, **fields: Any) -> list[UUID]:
-    return list(Event.objects.filter(id__among=ids, received_at__lt=instant, **fields).values_list("id", flat=True))
+    """Those of them that were received, or imported, before."""
+    came = Event.objects.filter(id__among=ids, received_at__lt=instant, **fields).exclude(imported_at__gte=instant)
+    return list(came.values_list("id", flat=True))
 
 
 def without(story: Callable[[date], set[UUID]], ids: Sequence[UUID], cutoff: datetime) -> list[UUID]:

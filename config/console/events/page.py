@@ -9,6 +9,7 @@ from django.db.models.expressions import RawSQL
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.defaultfilters import pluralize
+from django.urls import reverse
 from django.utils.html import format_html
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
@@ -17,6 +18,7 @@ from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminSelectMultip
 
 from config.console.access.audit import entries_of
 from config.console.events.decisions import cells_of
+from config.console.events.search_form import EventList
 from config.console.parts.bulk import carry_out
 from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.filters import ConditionFilter
@@ -98,6 +100,7 @@ class EventPanel(Panel):
 
     list_display = ("type", "source", "subject_shown", "received", "state", "runs_started", "flags")
     list_filter = (StateFilter, "source")
+    list_before_template = "admin/console/event_search.html"
     list_select_related = ("source",)
     search_fields = ("type",)  # only shows the search box: see get_search_results
     search_help_text = (
@@ -108,6 +111,15 @@ class EventPanel(Panel):
     actions_detail = ("replay_event", "shadow_event", "erase_event")
 
     # Lists
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[EventList]:
+        return EventList
+
+    def list_links(self, request: HttpRequest) -> list[tuple[str, str]]:
+        """Pages that begin with the events of a search."""
+        if not self.has_replay_permission(request):
+            return []
+        return [(reverse("admin:triggers_replay_add"), "Replay these")]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Event]:
         return (  # type: ignore[no-any-return]

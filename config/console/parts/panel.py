@@ -48,6 +48,12 @@ class CappedPaginator(Paginator):  # type: ignore[type-arg]
         return f"{self.count:,}{'+' if self.is_capped else ''}"
 
 
+class KeysetPaginator(Paginator):  # type: ignore[type-arg]
+    """Stands for a page that begins after a row, of a list that is neither counted nor numbered."""
+
+    template_name = "admin/console/older.html"
+
+
 class Panel(ModelAdmin):  # type: ignore[misc]
     """A list that costs a fixed number of queries, and a detail page made of `sections`.
 

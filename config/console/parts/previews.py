@@ -23,6 +23,7 @@ class Preview:
     rows: Sequence[Sequence[Any]] = ()
     note: str = ""
     wrong: Sequence[str] = ()
+    action: tuple[str, str] | None = None  # another button of the form: its name and label
 
 
 def is_asked(request: HttpRequest) -> bool:

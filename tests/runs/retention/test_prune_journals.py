@@ -16,7 +16,7 @@ from runs.retention.sweep import set_out_afresh
 from runs.states import LIVE, RunStatus
 from tests.support.journals import make_approval, make_child, make_fork, make_step, make_wait
 from tests.support.old_rows import ago, old_event, old_run
-from triggers.events import find_event
+from triggers.events.read import find_event
 from triggers.models import Event
 
 pytestmark = pytest.mark.django_db

@@ -1,13 +1,10 @@
 """A backfill's progress and the outcomes of its nominal times, for all pages."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
-
 from django.utils.safestring import SafeString
 
 from config.console.parts.links import link, page
 from config.console.parts.moments import moment
+from config.console.parts.progress import Bar, Part
 from config.console.parts.sections import Section, Table
 from config.console.schedules.words import in_zone, zone_of_schedule
 from triggers.models import Backfill, BackfillTick, Schedule
@@ -19,28 +16,6 @@ Outcome = BackfillTick.Outcome
 ORDER = (Outcome.SUCCEEDED, Outcome.THERE, Outcome.OPEN, Outcome.FAILED, Outcome.REFUSED, Outcome.CANCELLED)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """A share of a progress bar, with its label."""
-
-    name: str
-    words: str
-    count: int
-    percent: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bar:
-    """Section: progress by outcome; the page reloads it until the backfill has ended."""
-
-    template: ClassVar[str] = "admin/console/progress.html"
-    title: str
-    total: int
-    ended: int
-    parts: Sequence[Part]
-    goes_on: bool
-
-
 def bar_of(backfill: Backfill) -> Bar:
     counts = progress(backfill)
     total = max(counts.total, counts.taken, 1)
@@ -49,7 +24,14 @@ def bar_of(backfill: Backfill) -> Bar:
         for outcome in ORDER
         if (count := getattr(counts, outcome))
     ]
-    return Bar(title="Progress", total=counts.total, ended=counts.ended, parts=parts, goes_on=backfill.ended_at is None)
+    return Bar(
+        title="Progress",
+        total=counts.total,
+        ended=counts.ended,
+        parts=parts,
+        goes_on=backfill.ended_at is None,
+        empty="No time has fired yet.",
+    )
 
 
 def range_of(backfill: Backfill) -> str:

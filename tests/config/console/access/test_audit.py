@@ -35,6 +35,9 @@ from tests.support.outbound import dispatched, subscribe
 from tests.support.prompt_agents import make_prompt_agent
 from tests.support.runs import make_run
 from tests.support.triggers import make_event, make_paused_trigger, make_trigger
+from triggers.dispatch.bulk_replay.control import pause_replay
+from triggers.dispatch.bulk_replay.start import start_replay
+from triggers.events.search import Search
 from triggers.models import Decision, EventDelivery, Source, Subscription, Trigger
 from triggers.prompt_agents.edit import delete_prompt_agent
 from triggers.schedules.calendars import create_calendar
@@ -120,6 +123,21 @@ def on_schedule() -> Any:
 
 def backfill() -> Any:
     return make_one_of_each(1)["triggers_backfill"]
+
+
+def heard() -> Any:
+    """An event that a trigger listens to."""
+    make_trigger()
+    return make_event()
+
+
+def bulk_replay() -> Any:
+    heard()
+    return start_replay(Search(), by="test")
+
+
+def paused_replay() -> Any:
+    return pause_replay(bulk_replay(), by="test")
 
 
 def calendar() -> Any:
@@ -312,6 +330,13 @@ ADMIN: dict[str, Door] = {
     "runs.delivery send_chosen_again": action("runs_delivery", "send_chosen_again", failed_delivery),
     "triggers.event replay_event": button("triggers_event", "replay_event"),
     "triggers.event replay_chosen": action("triggers_event", "replay_chosen"),
+    "triggers.replay add": lambda client: (
+        heard(),
+        form("/admin/triggers/replay/add/", rate="1", priority="9")(client),
+    ),
+    "triggers.replay pause": button("triggers_replay", "pause"),
+    "triggers.replay resume": button("triggers_replay", "resume", paused_replay),
+    "triggers.replay cancel": button("triggers_replay", "cancel"),
     "triggers.trigger fire_now": button("triggers_trigger", "fire", data="{}"),
     "triggers.trigger pause": button("triggers_trigger", "pause", reason="x"),
     "triggers.trigger resume": button("triggers_trigger", "resume", make_paused_trigger, held="run"),
@@ -386,6 +411,12 @@ ELSEWHERE = {
 }
 API: dict[str, Door] = {
     "events replay": call("events/{}/replay/", make=make_event),
+    "events export": lambda client: Api().get("events/export/"),
+    "events import_events": call("events/import/", {"specversion": "0"}),
+    "replays create": call("replays/", {"rate": 1}, make=heard),
+    "replays pause": call("replays/{}/pause/", make=bulk_replay),
+    "replays resume": call("replays/{}/resume/", make=paused_replay),
+    "replays cancel": call("replays/{}/cancel/", make=bulk_replay),
     "runs requeue": call("runs/{}/requeue/", make=failed),
     "runs cancel": call("runs/{}/cancel/", make=make_run),
     "runs fork": call("runs/{}/fork/", {}, make=failed),
@@ -457,6 +488,7 @@ API: dict[str, Door] = {
 # The event is the record itself: it names the token's own source. These of the schedules only look.
 ELSEWHERE_OF_THE_API = {
     "events create",
+    "replays preview",
     "runs transcript",
     "checklists revisions",
     "prompt-agents versions",
@@ -480,6 +512,9 @@ COMMANDS: dict[str, Door] = {
     "resolve": command("resolve", "{}", "--outcome", "fail", make=uncertain),
     "approve": command("approve", "{}", "--deny", make=pending),
     "replay": command("replay", "{}", make=make_event),
+    "export_events": command("export_events"),
+    "import_events": command("import_events", "/dev/null"),
+    "replays": command("replays", "pause", "{}", make=bulk_replay),
     "recipients": command("recipients", "silence", "ops", "1h", make=make_recipient),
     "schedules": command("schedules", "pause", "morning", make=on_schedule),
     "backfill": command("backfill", "morning", "--from", "2025-03-03", "--to", "2025-03-05", make=on_schedule),

@@ -1,4 +1,4 @@
-"""Recorded events, for runs and agents."""
+"""Read recorded events, for runs and agents."""
 
 import json
 from collections.abc import Mapping, Sequence

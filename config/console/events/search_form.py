@@ -1,0 +1,164 @@
+"""The search above the list of events, and the page of events that it finds."""
+
+from argparse import ArgumentTypeError
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from unfold.widgets import UnfoldAdminTextInputWidget
+
+from config.console.parts.moments import moment
+from config.console.parts.panel import KeysetPaginator
+from runs.management.time_arguments import since
+from triggers.events.pages import Page, page_of
+from triggers.events.search import FieldIs, Search
+from triggers.exceptions import RuleError
+from triggers.models import Event, Source
+
+BEFORE = "before"  # the parameter that says where a page begins
+SOURCE = "source__id__exact"  # of the list's filter
+
+
+class InstantOrAge(forms.CharField):
+    """An instant, in UTC unless it has an offset, or a duration ago."""
+
+    def clean(self, value: Any) -> datetime | None:
+        text = super().clean(value).strip()
+        try:
+            return since(text) if text else None
+        except ArgumentTypeError as error:
+            raise ValidationError(f"{error}.") from None
+
+
+class Field(forms.CharField):
+    """`path=value`."""
+
+    def clean(self, value: Any) -> FieldIs | None:
+        text = super().clean(value).strip()
+        try:
+            return FieldIs.parse(text) if text else None
+        except RuleError as error:
+            raise ValidationError(f"{error}.") from None
+
+
+def _options(help_text: str, example: str) -> dict[str, Any]:
+    widget = UnfoldAdminTextInputWidget(attrs={"placeholder": example, "title": help_text})
+    return {"required": False, "max_length": 1024, "help_text": help_text, "widget": widget}
+
+
+class SearchForm(forms.Form):
+    """Conditions on events; all of them apply."""
+
+    type = forms.CharField(label="Type", **_options("An exact type, or a pattern", "order.*"))
+    subject = forms.CharField(label="Subject", **_options("The exact subject", "customer-42"))
+    start = InstantOrAge(
+        label="Received from", **_options("A time in UTC, or a duration ago", "2h or 2026-11-20T09:00")
+    )
+    end = InstantOrAge(label="Received before", **_options("A time in UTC, or a duration ago", "1h or 2026-11-21"))
+    field = Field(label="Field of its data", **_options("A path and a value", "customer.id=42"))
+
+    def search(self, source: str = "") -> Search:
+        """Of a valid form. Raises RuleError."""
+        given = self.cleaned_data
+        return Search(
+            source=source, type=given["type"].strip(), subject=given["subject"].strip(), start=given["start"],
+            end=given["end"], fields=(given["field"],) if given["field"] else (),
+        )  # fmt: skip
+
+
+class EventList(ChangeList):
+    """A page of the events that a search finds. It is neither counted nor numbered: see `triggers.events.pages`."""
+
+    def __init__(self, request: HttpRequest, *arguments: Any) -> None:
+        self.search_form = SearchForm({name: request.GET.get(name, "") for name in SearchForm.base_fields})
+        self.search: Search | None = None  # None: it is not valid
+        self.before = _before(request)
+        super().__init__(request, *arguments)
+
+    def get_filters_params(self, params: Any = None) -> dict[str, Any]:
+        self.filter_params.pop(BEFORE, None)
+        found: dict[str, Any] = super().get_filters_params(params)
+        return {name: value for name, value in found.items() if name not in SearchForm.base_fields}
+
+    def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Event]:
+        events: QuerySet[Event] = super().get_queryset(request, exclude_parameters)
+        try:
+            self.search = searched(self.search_form, request)
+        except RuleError as error:
+            if self.search_form.is_valid():
+                self.search_form.add_error(error.field or None, f"{error}.")
+            return events.none()
+        return events  # `page_of` applies the search
+
+    def get_results(self, request: HttpRequest) -> None:
+        page = Page(ids=[])
+        if self.search:
+            page = page_of(self.search, size=self.list_per_page, before=self.before, among=self.queryset)
+        rows = {event.pk: event for event in self.queryset.order_by().filter(pk__in=page.ids)}
+        self.result_list = [rows[id] for id in page.ids if id in rows]
+        self.result_count = len(self.result_list)
+        self.show_full_result_count, self.show_admin_actions, self.full_result_count = False, True, None
+        self.can_show_all, self.multi_page = False, False
+        self.paginator = KeysetPaginator(self.result_list, self.list_per_page)
+        self.is_full = page.is_full
+        self.newest_query = self.get_query_string() if self.before else ""
+        self.older_query = self.get_query_string({BEFORE: str(page.before)}) if page.before else ""
+        self.searched_to = moment(received_at(page.before)) if page.before and not page.is_full else ""
+        self.links = [(f"{url}{self.get_query_string()}", label) for url, label in self.panel.list_links(request)]
+
+    @property
+    def panel(self) -> Any:
+        return self.model_admin
+
+    @property
+    def is_searching(self) -> bool:
+        return any(self.search_form.data.values())
+
+    @property
+    def kept_parameters(self) -> list[tuple[str, str]]:
+        """Those of the list's other filters."""
+        names = {*SearchForm.base_fields}
+        return [(name, value) for name, values in self.filter_params.items() if name not in names for value in values]
+
+
+def search_of(request: HttpRequest) -> Search:
+    """The search that a link from the list of events carries. Raises RuleError."""
+    return searched(SearchForm({name: request.GET.get(name, "") for name in SearchForm.base_fields}), request)
+
+
+def searched(form: SearchForm, request: HttpRequest) -> Search:
+    if not form.is_valid():
+        raise RuleError(" ".join(str(error) for errors in form.errors.values() for error in errors))
+    id = _uuid(request.GET.get(SOURCE, ""))
+    source = Source.objects.filter(pk=id).values_list("slug", flat=True).first() if id else None
+    return form.search(source or "")
+
+
+def received_at(id: UUID) -> datetime:
+    found: datetime = Event.objects.values_list("received_at", flat=True).get(pk=id)
+    return found
+
+
+def list_url() -> str:
+    return reverse("admin:triggers_event_changelist")
+
+
+def _before(request: HttpRequest) -> UUID | None:
+    text = request.GET.get(BEFORE, "")
+    if text and _uuid(text) is None:
+        raise IncorrectLookupParameters
+    return _uuid(text)
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

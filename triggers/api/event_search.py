@@ -1,0 +1,82 @@
+"""Searches of events over the API."""
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.utils.urls import replace_query_param
+
+from runs.api.resource import NewestFirst, Query
+from triggers.api.fields import InstantInUtc, naming
+from triggers.events.pages import page_of
+from triggers.events.search import FieldIs, Search
+from triggers.models import Event
+
+
+class EventQuery(Query):
+    """Conditions on events; all of them apply."""
+
+    source = serializers.CharField(required=False, default="", max_length=255, help_text="slug of the source")  # type: ignore[assignment]  # a field, by its metaclass
+    type = serializers.CharField(
+        required=False, default="", max_length=255, help_text="a type, or a pattern such as order.*"
+    )
+    subject = serializers.CharField(required=False, default="", max_length=1024, help_text="the exact subject")
+    start = InstantInUtc(required=False, default=None, help_text="received from this time on, in UTC without an offset")
+    end = InstantInUtc(required=False, default=None, help_text="received before this time")
+    field = serializers.ListField(
+        child=serializers.CharField(max_length=2001),
+        required=False,
+        default=list,
+        help_text="a field of the data, as path=value: customer.id=42, items[].sku=a-1; repeat it for several. "
+        "Data that PostgreSQL stores in more than 16 kB is not searched.",
+    )
+
+
+class EventPages(NewestFirst):
+    """Of a search: pages at a bounded cost (see `triggers.events.pages`), forwards only; the cursor is the id of an event."""
+
+    is_search = False
+    following: UUID | None = None
+
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> Any:
+        search = search_of(request)
+        if search == Search():
+            return super().paginate_queryset(queryset, request, view)
+        self.is_search, self.url = True, request.build_absolute_uri()
+        page = page_of(search, size=self.get_page_size(request), before=_cursor(request))
+        self.following = page.before
+        return _rows(queryset, page.ids)
+
+    def get_next_link(self) -> Any:
+        if not self.is_search:
+            return super().get_next_link()
+        return replace_query_param(self.url, self.cursor_query_param, str(self.following)) if self.following else None
+
+    def get_previous_link(self) -> Any:
+        return None if self.is_search else super().get_previous_link()
+
+
+def search_of(request: Request) -> Search:
+    """The search of a request's query parameters. Raises ValidationError."""
+    given = EventQuery.read(request)
+    with naming("field"):
+        fields = tuple(FieldIs.parse(text) for text in given.pop("field"))
+        return Search(**given, fields=fields)
+
+
+def _rows(events: QuerySet[Event], ids: Any) -> list[Event]:
+    rows = {event.pk: event for event in events.order_by().filter(pk__in=ids)}
+    return [rows[id] for id in ids if id in rows]
+
+
+def _cursor(request: Request) -> UUID | None:
+    text = request.query_params.get("cursor", "")
+    try:
+        return UUID(text) if text else None
+    except ValueError:
+        raise ValidationError(
+            {"cursor": ["Not a cursor of this list. Use the list's `next` and `previous` links."]}
+        ) from None
