@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from django.conf import settings
@@ -49,6 +49,16 @@ class Accepted:
     duplicate: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class Archived(Incoming):
+    """An event that was recorded before, here or elsewhere."""
+
+    id: UUID
+    received_at: datetime
+    body_sha256: str
+    payload_removed_at: datetime | None = None
+
+
 class ReservedType(ValueError):
     """The event's type is reserved for another source; the message names it."""
 
@@ -61,9 +71,23 @@ VALUES (%s::uuid, %s::uuid, %s::text, %s::text, %s::text, %s::text, %s::timestam
 ON CONFLICT (source_id, ce_source, ce_id) DO NOTHING
 RETURNING id
 """
+# Its id may be taken as well.
+INSERT_ARCHIVED = """
+INSERT INTO triggers_event (id, source_id, ce_source, ce_id, type, subject, "time", data, data_error, body, headers,
+                            body_sha256, target_id, root_id, cause_event_id, cause_run_id, depth, chain, is_tainted,
+                            received_at, payload_removed_at, imported_at)
+VALUES (%s::uuid, %s::uuid, %s::text, %s::text, %s::text, %s::text, %s::timestamptz, %s::jsonb, %s::text, %s::bytea, %s::jsonb,
+        %s::text, %s::uuid, %s::uuid, %s::uuid, %s::uuid, %s::smallint, %s::text[], %s::boolean,
+        %s::timestamptz, %s::timestamptz, clock_timestamp())
+ON CONFLICT DO NOTHING
+RETURNING id
+"""
+# In a statement of its own, as at dispatch: the index of fields then sees the data as it is stored.
+ARCHIVE = "UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = ANY(%s::uuid[])"
 FIRST = """
 SELECT id, body_sha256 FROM triggers_event WHERE source_id = %s::uuid AND ce_source = %s::text AND ce_id = %s::text
 """
+HEADERS = 10  # of the columns
 FLAG = """
 INSERT INTO triggers_redelivery (event_id, body_sha256, differs, count) VALUES (%s::uuid, %s::text, %s::boolean, 1)
 ON CONFLICT (event_id, body_sha256) DO UPDATE SET count = triggers_redelivery.count + 1, last_at = now()
@@ -77,7 +101,7 @@ def accept(incoming: Sequence[Incoming]) -> list[Accepted]:
     if its body differs. ReservedType: an event has a type that is reserved for Wakeful; then none is recorded.
     """
     for event in incoming:
-        _require_free(event)
+        require_free(event)
     failpoint("before_accept")
     accepted = [_record(event) for event in incoming]
     failpoint("after_accept")
@@ -92,7 +116,26 @@ def accept_ticks(ticks: Sequence[Incoming]) -> None:
         execute_many(INSERT, [_columns(uuid7(), tick, "") for tick in ticks])
 
 
-def _require_free(event: Incoming) -> None:
+def accept_archived(archived: Sequence[Archived]) -> list[Literal["imported", "known", "taken"]]:
+    """Record events of an archive, in the caller's transaction, as dispatched: they wake no agent. Those with a known identity
+    are left as they are; `taken`: another event has the id."""
+    results: list[Literal["imported", "known", "taken"]] = []
+    for event in archived:
+        require_free(event)
+        columns = _columns(event.id, event, event.body_sha256)
+        if event.payload_removed_at:
+            columns[HEADERS] = None
+        if fetch(INSERT_ARCHIVED, [*columns, event.received_at, event.payload_removed_at]):
+            results.append("imported")
+        else:
+            results.append("known" if fetch(FIRST, [event.source_id, event.ce_source, event.ce_id]) else "taken")
+    new = [event.id for event, result in zip(archived, results, strict=True) if result == "imported"]
+    execute(ARCHIVE, [new])
+    return results
+
+
+def require_free(event: Incoming) -> None:
+    """Raises ReservedType."""
     if not is_reserved(event.type):
         return
     # `run` is allowed for events that runs of versions before this rule have emitted; waits ignore them.

@@ -1,0 +1,91 @@
+import json
+import os
+import sys
+from argparse import ArgumentParser
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any
+from uuid import UUID
+
+from django.core.management.base import BaseCommand, CommandError
+
+from runs.management.operator import operator
+from runs.models.audit import record_about
+from triggers.events.search import Search
+from triggers.management.search_arguments import add_search_arguments, search_of
+from triggers.sources.archive.export import export
+
+TAIL = 2**20  # bytes read at once to find the last line
+
+
+class Command(BaseCommand):
+    help = (
+        "Write events with their payloads as CloudEvents, one JSON object per line, for import_events. Without a search: all. An "
+        "event that retention or erasure took the payload of says so (wakefulremoved)."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        add_search_arguments(parser)
+        parser.add_argument("--output", type=Path, metavar="FILE", help="write to this file (default: standard output)")
+        parser.add_argument(
+            "--resume", action="store_true", help="go on after the last whole line of the file; give the same search"
+        )
+        parser.add_argument("--raw", action="store_true", help="also bodies as received, beside their JSON")
+
+    def handle(
+        self, *, output: Path | None, resume: bool, raw: bool, since: datetime | None = None, **options: Any
+    ) -> None:
+        search = search_of(start=since, **options)
+        if output is None:
+            if resume:
+                raise CommandError("--resume needs --output.")
+            return self._say(_write(sys.stdout.buffer, search, None, raw))
+        if output.exists() and not resume:
+            raise CommandError(f"{output} exists; add --resume, or choose another file.")
+        # A new file holds payloads: it is its owner's alone.
+        with os.fdopen(os.open(output, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+            after = _last_id(file)
+            self._say(_write(file, search, after, raw))
+            file.flush()
+            os.fsync(file.fileno())
+        return None
+
+    def _say(self, count: int) -> None:
+        self.stderr.write(f"{count:,} events exported")
+
+
+def _write(file: IO[bytes], search: Search, after: UUID | None, raw: bool) -> int:
+    record_about(operator(), "export", "event", "*", conditions=sorted(search.dump()), resumed=after is not None)
+    count = 0
+    for count, exported in enumerate(export(search, after=after, raw=raw), 1):  # noqa: B007
+        file.write(exported.text)
+    return count
+
+
+def _last_id(file: IO[bytes]) -> UUID | None:
+    """The id of the last whole line; a line that was cut off is removed."""
+    end = _last_newline(file, file.seek(0, os.SEEK_END))
+    file.truncate(end)
+    file.seek(end)
+    if not end:
+        return None
+    begin = _last_newline(file, end - 1)
+    file.seek(begin)
+    try:
+        id = UUID(json.loads(file.read(end - begin))["wakefulid"])
+    except (ValueError, KeyError, TypeError):
+        raise CommandError("The last line of the file is not one of an export.") from None
+    file.seek(end)
+    return id
+
+
+def _last_newline(file: IO[bytes], end: int) -> int:
+    """The position after the last newline before `end`; 0: there is none."""
+    while end > 0:
+        begin = max(end - TAIL, 0)
+        file.seek(begin)
+        found = file.read(end - begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        end = begin
+    return 0
