@@ -42,7 +42,7 @@ check: .venv/dev ## ruff, types, migrations, Django's checks
 CHAOS = $(PY) -m tests.chaos $(if $(SEEDS),--seeds $(SEEDS)) $(if $(APPS),--apps $(APPS)) $(if $(EVENTS),--events $(EVENTS)) \
 	$(if $(INVARIANTS),--invariants $(INVARIANTS)) $(ARGS)
 FLOOD = tests/acceptance/test_three_thousand.py
-DURABLE = tests/integration/test_durable_failpoints.py tests/integration/test_llm_failpoints.py tests/integration/test_wait_moments.py \
+DURABLE = tests/integration/test_bulk_replay.py tests/integration/test_durable_failpoints.py tests/integration/test_llm_failpoints.py tests/integration/test_wait_moments.py \
 	tests/acceptance/test_budgets.py tests/acceptance/test_stopped_agents.py
 WATCH = $(addprefix tests/acceptance/,test_heartbeat_agents.py test_sessions.py test_prompt_agents.py test_from_cron_to_a_colleague.py) \
 	$(addprefix tests/runs/,notifications/test_ten_thousand.py incidents/test_note.py) \

@@ -11,7 +11,19 @@ from importlib import import_module
 from bench import peers
 
 Section = Callable[[Callable[[str], None]], Iterator[str]]
-SECTIONS = ("peers", "door", "durable", "llm", "profile", "waits", "schedules", "scale", "recovery", "notifications")
+SECTIONS = (
+    "peers",
+    "door",
+    "durable",
+    "llm",
+    "profile",
+    "waits",
+    "schedules",
+    "scale",
+    "recovery",
+    "notifications",
+    "archive",
+)
 # What fits into twelve minutes; the others are asked for by name.
 UNASKED = ("peers", "durable", "llm", "profile")
 
