@@ -109,8 +109,8 @@ class Command(EachCommand):
 
     def act(self, id: str, *, trigger: Sequence[str] = (), **options: Any) -> Mapping[str, Any]:
         event = event_named(id)
-        triggers = [trigger_named(slug) for slug in trigger] or [None]
-        replays = [replay(event, trigger=one, by=operator()) for one in triggers]
+        triggers: list[Trigger | None] = [trigger_named(slug) for slug in trigger]
+        replays = [replay(event, trigger=one, by=operator()) for one in triggers or [None]]
         return {"event": id, "trigger": ", ".join(trigger) or None, "replay_id": ", ".join(map(str, replays))}
 
     def describe(self, done: Mapping[str, Any]) -> str:
