@@ -37,7 +37,9 @@ def table_of(deliveries: Sequence[EventDelivery], *, title: str, empty: str, not
 
 def left_to(event: Event) -> list[Section]:
     """The subscriptions that an event has left to."""
-    deliveries = list(event.deliveries.select_related("event").defer("tries").order_by("id")[:SHOWN])
+    deliveries = list(
+        EventDelivery.objects.filter(event=event).select_related("event").defer("tries").order_by("id")[:SHOWN]
+    )
     if not deliveries:
         return []
     headers = ("Subscription", "Status", "Why", "Attempts", "Due")
