@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from agents.instants import parse_instant
 
+UNIX_TIME = re.compile(r"[0-9]{1,13}", re.ASCII)
 RFC_3339 = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(?:\.\d{1,30})?(?:[Zz]|[+-]\d{2}:\d{2})", re.ASCII)
 EXAMPLE = "2026-01-31T17:30:00Z"
 
@@ -17,3 +18,14 @@ def parse_timestamp(text: str) -> datetime:
         return parse_instant(text).astimezone(UTC)
     except (ValueError, OverflowError):
         raise ValueError(f"{text} is not a valid date and time; use e.g. {EXAMPLE}") from None
+
+
+def time_in(text: str | None) -> datetime | None:
+    """The instant in an RFC 3339 timestamp or in Unix time, of seconds or milliseconds; None for any other text."""
+    try:
+        if text and UNIX_TIME.fullmatch(text):
+            # Eleven digits of seconds reach the year 5138, thirteen of milliseconds the year 2286.
+            return datetime.fromtimestamp(int(text) / (1000 if len(text) > 11 else 1), UTC)
+        return parse_timestamp(text or "")
+    except ValueError:
+        return None

@@ -4,11 +4,13 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
 from triggers.sources.http.headers import as_text
 from triggers.sources.http.payload import Payload
+from triggers.sources.http.timestamps import time_in
 from triggers.sources.settings import header_name, json_path, setting
 from triggers.sources.webhooks.proof import Proof
 from triggers.sources.webhooks.scheme import Delivery, Description, Sample
@@ -94,6 +96,16 @@ def value_at(data: Any, path: str) -> str | None:
     if isinstance(data, int) and not isinstance(data, bool):
         return str(data)
     return data if isinstance(data, str) and data else None
+
+
+def subject_at(data: Any, *paths: str) -> str:
+    """The first usable name at one of these dotted paths, or an empty text."""
+    return next((text for path in paths if (text := value_at(data, path)) and is_name(text)), "")
+
+
+def time_at(data: Any, path: str) -> datetime | None:
+    """The time at a dotted path: RFC 3339, or Unix time in seconds or milliseconds."""
+    return time_in(value_at(data, path))
 
 
 def header_text(delivery: Delivery, name: str) -> str | None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runs.api.strict_json import MAX_DEPTH, MAX_VALUES, Unreadable, parse_json, require_storable
-from triggers.sources.http.payload import Payload, read_payload
+from triggers.sources.http.payload import Payload, read_form, read_payload
 
 json_values = st.recursive(
     st.none()
@@ -133,3 +133,17 @@ def test_an_unterminated_text_is_searched_once(body: bytes) -> None:
     """By a search that began again at each quote this would take hours."""
     with pytest.raises(Unreadable, match="not JSON"):
         parse_json(body)
+
+
+def test_a_form_is_an_object_of_its_fields() -> None:
+    payload = read_form(b"Body=O%C3%B9%3F+%2B1&empty=&list=1&list=2")
+
+    assert payload == Payload(data={"Body": "Où? +1", "empty": "", "list": ["1", "2"]})
+    assert read_form(b"") == Payload()
+
+
+@pytest.mark.parametrize("body", [b"no form", b"a=%ff", b"a=%00", b"a=\xff", "a=ü".encode(), b"a=1&" * 1001])
+def test_a_form_that_cannot_be_read_or_stored_is_kept_raw(body: bytes) -> None:
+    payload = read_form(body)
+
+    assert payload.data is None and payload.error.startswith("kept raw: ")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triggers.sources.http.timestamps import parse_timestamp
+from triggers.sources.http.timestamps import parse_timestamp, time_in
 
 
 @given(st.datetimes(timezones=st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))))
@@ -44,3 +44,15 @@ def test_anything_else_is_refused(text: str) -> None:
 
 def test_a_leap_second_and_a_fine_fraction_are_understood() -> None:
     assert parse_timestamp("2016-12-31t23:59:60.1234567890z") == datetime(2017, 1, 1, 0, 0, 0, 123456, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-11-20T12:00:00Z", "2026-11-20T13:00:00.000+01:00", "1795176000", "1795176000000"]
+)
+def test_a_time_is_rfc_3339_or_unix_time(text: str) -> None:
+    assert time_in(text) == datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("text", [None, "", "yesterday", "1e9", "-1", "1" * 14, "１７９５１７６０００", "1795176000.5"])
+def test_another_text_is_no_time(text: str | None) -> None:
+    assert time_in(text) is None
