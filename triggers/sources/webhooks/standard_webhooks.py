@@ -7,6 +7,7 @@ import secrets as random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import ClassVar
 from uuid import uuid4
 
 from triggers.sources.http.headers import as_text
@@ -45,6 +46,7 @@ class StandardWebhooks(Scheme[StandardWebhooksSettings]):
     )
     docs_url = "https://www.standardwebhooks.com"
     settings_class = StandardWebhooksSettings
+    prefix: ClassVar[str] = "webhook"  # of the three headers
 
     def clean_secret(self, secret: str) -> str:
         key = _key(secret.strip().encode())
@@ -60,13 +62,13 @@ class StandardWebhooks(Scheme[StandardWebhooksSettings]):
         return PREFIX + base64.b64encode(random.token_bytes(32)).decode()
 
     def prove(self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: StandardWebhooksSettings) -> Proof:
-        id_ = delivery.headers.get("webhook-id")
+        id_ = delivery.headers.get(f"{self.prefix}-id")
         # A full stop in the id would make the signed text ambiguous.
         if not id_ or b"." in id_:
-            raise Rejected("webhook-id is missing or contains a full stop")
-        timestamp = delivery.headers.get("webhook-timestamp", b"")
+            raise Rejected(f"{self.prefix}-id is missing or contains a full stop")
+        timestamp = delivery.headers.get(f"{self.prefix}-timestamp", b"")
         signed_at = fresh_time(timestamp, delivery.received_at)
-        given = _signatures(delivery.headers.get("webhook-signature", b""))
+        given = _signatures(delivery.headers.get(f"{self.prefix}-signature", b""))
 
         def proves(secret: bytes) -> bool:
             key = _key(secret)
@@ -80,7 +82,7 @@ class StandardWebhooks(Scheme[StandardWebhooksSettings]):
     def describe(self, delivery: Delivery, proof: Proof, settings: StandardWebhooksSettings) -> Description:
         payload = read_payload(delivery.body)
         return Description(
-            id=event_id(as_text(delivery.headers["webhook-id"])),
+            id=event_id(as_text(delivery.headers[f"{self.prefix}-id"])),
             type=event_type(value_at(payload.data, "type")) or UNNAMED_TYPE,
             payload=payload,
             time=_time(payload),
@@ -88,7 +90,7 @@ class StandardWebhooks(Scheme[StandardWebhooksSettings]):
 
     def sample(self, settings: StandardWebhooksSettings) -> Sample:
         body = {"type": "test", "data": {"message": "A test event from Wakeful."}}
-        headers = {"Content-Type": "application/json", "webhook-id": f"msg_{uuid4().hex}"}
+        headers = {"Content-Type": "application/json", f"{self.prefix}-id": f"msg_{uuid4().hex}"}
         return Sample(body=json.dumps(body).encode(), headers=headers)
 
     def sign(
@@ -96,15 +98,17 @@ class StandardWebhooks(Scheme[StandardWebhooksSettings]):
     ) -> Mapping[str, str]:
         timestamp = str(int(at.timestamp()))
         signature = _signature(
-            _key(secret) or b"", sample.headers["webhook-id"].encode(), timestamp.encode(), sample.body
+            _key(secret) or b"", sample.headers[f"{self.prefix}-id"].encode(), timestamp.encode(), sample.body
         )
-        return {"webhook-timestamp": timestamp, "webhook-signature": f"v1,{signature.decode()}"}
+        return {f"{self.prefix}-timestamp": timestamp, f"{self.prefix}-signature": f"v1,{signature.decode()}"}
 
 
 def _signatures(header: bytes) -> list[bytes]:
     entries = header.split(b" ")
     if len(entries) > MOST_SIGNATURES:
-        raise Rejected(f"webhook-signature lists more than {MOST_SIGNATURES} signatures")
+        raise Rejected(f"the signature header lists more than {MOST_SIGNATURES} signatures")
+    if any(entry.count(b",") > 1 for entry in entries):
+        raise Rejected("the signature header is there twice")
     # Only v1: v1a is asymmetric, and later versions are unknown.
     return [entry.removeprefix(b"v1,") for entry in entries if entry.startswith(b"v1,")]
 
