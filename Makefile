@@ -53,7 +53,7 @@ CHANGES = $(addprefix tests/acceptance/,test_durable_runs.py test_data_care.py t
 	tests/config/console/parts/test_malformed.py
 HISTORIES = $(addprefix tests/triggers/schedules/,test_histories.py test_plans.py test_why.py)
 PROPERTIES = tests/agents/llm/test_injections.py tests/runs/test_states.py tests/triggers/test_transfer.py tests/triggers/sources/cloudevents/test_intake.py \
-	tests/triggers/sources/webhooks/test_views.py
+	$(addprefix tests/triggers/sources/webhooks/,test_views.py test_every_scheme.py test_fuzzed_requests.py)
 
 chaos: export WAKEFUL_FULL = 1
 chaos: export WAKEFUL_PROOF_SECONDS = 180

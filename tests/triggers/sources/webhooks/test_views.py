@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -14,6 +15,7 @@ from tests.support.hooks import SECRET, add_secret, make_source, post, signed
 from triggers import accept as accept_module
 from triggers.models import Event, Redelivery, Secret, Source
 from triggers.sources.webhooks import door, endpoint
+from triggers.sources.webhooks.scheme import schemes
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.triggers.sources.urls")]
 
@@ -34,6 +36,24 @@ def test_a_signed_delivery_is_recorded_and_answered_with_its_id() -> None:
     assert (event.data, bytes(event.body or b""), event.data_error) == ({"total": 12.5}, body, "")
     assert event.headers is not None and event.headers["x-signature"] == "[redacted]"
     assert event.dispatched_at is None
+
+
+def test_a_sender_that_reads_the_answer_to_an_event_gets_the_one_it_expects(settings: Settings) -> None:
+    settings.WAKEFUL_URL = "https://wakeful.example.com"
+    make_source("sms", "twilio", settings={})
+    scheme = schemes()["twilio"]
+    cleaned = scheme.clean_settings({})
+    sample = scheme.sample(cleaned)
+    assert sample
+    sent = scheme.signed(
+        replace(sample, url="https://wakeful.example.com/hooks/sms/"), SECRET.encode(), timezone.now(), cleaned
+    )
+
+    answers = [post(sent.body, dict(sent.headers), "sms") for _ in range(2)]
+
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert (answers[0].content, answers[0]["Content-Type"]) == (b"<Response/>", "text/xml")
+    assert Event.objects.get().type == "message.received"
 
 
 def test_the_same_delivery_again_is_a_duplicate_of_the_first() -> None:
