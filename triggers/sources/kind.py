@@ -1,5 +1,5 @@
-"""Kinds of sources: what a form, the docs and a process have to know of one. Each is one file in a package of
-`triggers.sources`, found by name: a scheme of webhooks, a broker, a poller."""
+"""Kinds of sources: what a form, the docs and a process have to know of one. Each is one file in a family, a
+package of `triggers.sources`, found by name: a scheme of webhooks, a broker, a poller."""
 
 import pkgutil
 from abc import ABC, abstractmethod
@@ -14,6 +14,8 @@ from triggers.sources.settings import Field, clean, fields_of
 S = TypeVar("S")
 K = TypeVar("K", bound="type[Kind[Any]]")
 _kinds: dict[str, "Kind[Any]"] = {}
+
+FAMILIES = ("brokers", "polling", "webhooks")  # the packages of triggers.sources that hold kinds
 
 
 class Group(StrEnum):
@@ -75,8 +77,9 @@ def kinds() -> Mapping[str, Kind[Any]]:
     """Every kind by name."""
     import triggers.sources as room
 
-    for package in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
-        if package.ispkg:
-            for module in pkgutil.iter_modules(import_module(package.name).__path__, f"{package.name}."):
+    for package in pkgutil.iter_modules(room.__path__):
+        if package.name in FAMILIES:
+            family = import_module(f"{room.__name__}.{package.name}")
+            for module in pkgutil.iter_modules(family.__path__, f"{family.__name__}."):
                 import_module(module.name)
     return dict(sorted(_kinds.items()))

@@ -36,7 +36,7 @@ class Basic(Scheme[BasicSettings]):
     group = Group.ANY_SENDER
     setup = (
         "At the sender, enter {url} as the address of the webhook.",
-        "Choose basic authentication, and enter the user name below and the secret of this source as password.",
+        "Choose basic authentication, and enter the user name and the password of this source.",
         "If the sender has no such fields, write both into the address: https://user:password@… .",
     )
     secret_label = "Password"

@@ -57,7 +57,7 @@ class GenericHmac(Scheme[HmacSettings]):
     setup = (
         "At the sender, enter {url} as the address of the webhook.",
         "Enter the secret of this source as its signing secret.",
-        "Compare the settings below with the page on which the sender describes its signature.",
+        "Compare the settings of this source with the page on which the sender describes its signature.",
     )
     settings_class = HmacSettings
 
