@@ -9,7 +9,7 @@
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,6 +21,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import transaction
 from django.db.models.functions import Coalesce, Now
+from psycopg.types.json import Jsonb
 
 from agents.durations import in_words
 from agents.guards.addresses import networks_of
@@ -88,6 +89,15 @@ WHERE id = ANY(ARRAY(
   SELECT id FROM triggers_eventdelivery WHERE status = 'sending' AND due_at <= (SELECT clock_timestamp())
   LIMIT %(few)s::int FOR UPDATE SKIP LOCKED))
 """
+# In one statement, because most attempts succeed.
+DELIVERED = """
+UPDATE triggers_eventdelivery delivery SET status = 'delivered', reason = '', due_at = NULL, ended_at = clock_timestamp(),
+  tries = CASE WHEN jsonb_array_length(tries) >= %(most)s::int THEN tries - 0 ELSE tries END || jsonb_build_array(
+    CASE WHEN event.payload_removed_at IS NULL THEN %(tried)s::jsonb ELSE %(tried)s::jsonb || '{"answer": ""}' END)
+FROM triggers_event event
+WHERE delivery.id = %(id)s::uuid AND delivery.claim = %(claim)s::uuid AND delivery.status IN ('sending', 'pending')
+  AND event.id = delivery.event_id
+"""
 NEXT_DUE = """
 SELECT extract(epoch FROM min(due_at) - clock_timestamp())::float8 FROM triggers_eventdelivery WHERE status IN ('pending', 'sending')
 """
@@ -105,14 +115,24 @@ class Claimed:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """Where a subscription sends to. `problem`: why nothing can be sent; `final`: repeating makes no sense."""
+
+    url: str = ""
+    keys: Sequence[bytes] = ()
+    is_failing: bool = False
+    problem: str = ""
+    final: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Job:
     """A claimed delivery, as a thread sends it."""
 
     delivery: Claimed
-    url: str
+    endpoint: Endpoint
     body: bytes
     depth: int
-    keys: list[bytes]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +170,7 @@ class Outbound:
 
     def look(self) -> float:
         """Do a bounded amount of work; returns the seconds until the next look, infinite if nothing is ahead."""
-        recorded = self.sending.record_each(lambda result: record(result.job.delivery, result.outcome))
+        recorded = self.sending.record_each(_record_result)
         expire()
         if recorded + self._begin():
             return 0.0
@@ -162,22 +182,25 @@ class Outbound:
     def _begin(self) -> int:
         """In rounds, one delivery of each subscription in a round."""
         count, begun = 0, 1
+        endpoints: dict[UUID, Endpoint] = {}
         while self.sending.has_room and begun:
             begun = 0
             for subscription_id, enabled in fetch(QUEUES, [[UUID(host) for host in self.sending.refusing]]):
                 if not enabled:
                     begun += end_waiting(subscription_id, DISABLED)
                 elif self.sending.has_room and str(subscription_id) not in self.sending.refusing:
-                    begun += self._begin_one(subscription_id)
+                    if subscription_id not in endpoints:
+                        endpoints[subscription_id] = endpoint_of(subscription_id)
+                    begun += self._begin_one(subscription_id, endpoints[subscription_id])
             count += begun
         return count
 
-    def _begin_one(self, subscription_id: UUID) -> int:
+    def _begin_one(self, subscription_id: UUID, endpoint: Endpoint) -> int:
         claimed = claim(subscription_id)
         if claimed is None:
             return 0
         failpoint("after_outbound_claim")
-        if job := job_of(claimed):
+        if job := job_of(claimed, endpoint):
             self.sending.start(job, str(subscription_id), send)
         return 1
 
@@ -195,24 +218,28 @@ def claim(subscription_id: UUID) -> Claimed | None:
     return next(iter(fetch_as(Claimed, CLAIM, asked)), None)
 
 
-def job_of(delivery: Claimed) -> Job | None:
-    """What a thread needs to know. One that cannot be sent is recorded, and None."""
-    subscription = Subscription.objects.filter(pk=delivery.subscription_id, enabled=True).first()
+def endpoint_of(subscription_id: UUID) -> Endpoint:
+    subscription = Subscription.objects.filter(pk=subscription_id, enabled=True).first()
     if subscription is None:
-        record(delivery, Tried(at=database_now(), error=DISABLED, final=True))
+        return Endpoint(problem=DISABLED, final=True)
+    try:
+        url, keys = decrypt(subscription.ciphertext).decode(), signing_keys(subscription)
+    except (InvalidToken, ImproperlyConfigured):
+        return Endpoint(problem="no key in WAKEFUL_ENCRYPTION_KEYS decrypts its URL and secrets")
+    return Endpoint(url=url, keys=keys, is_failing=subscription.failing_since is not None)
+
+
+def job_of(delivery: Claimed, endpoint: Endpoint) -> Job | None:
+    """What a thread needs to know. One that cannot be sent is recorded, and None."""
+    if endpoint.problem:
+        record(delivery, Tried(at=database_now(), error=endpoint.problem, final=endpoint.final))
         return None
     try:
         body, depth = body_of(delivery.event_id)
-        url, keys = decrypt(subscription.ciphertext).decode(), signing_keys(subscription)
     except Unsendable as refusal:
         record(delivery, Tried(at=database_now(), error=str(refusal), final=True))
         return None
-    except (InvalidToken, ImproperlyConfigured):
-        record(
-            delivery, Tried(at=database_now(), error="no key in WAKEFUL_ENCRYPTION_KEYS decrypts its URL and secrets")
-        )
-        return None
-    return Job(delivery=delivery, url=url, body=body, depth=depth, keys=keys)
+    return Job(delivery=delivery, endpoint=endpoint, body=body, depth=depth)
 
 
 # Sending, in a thread
@@ -242,7 +269,7 @@ def _tried(job: Job, at: datetime) -> Tried:
     networks = networks_of(settings.WAKEFUL_OUTBOUND_NETWORKS)
     try:
         answer = post(
-            job.url,
+            job.endpoint.url,
             job.body,
             headers_of(job, int(at.timestamp())),
             connect=CONNECT,
@@ -267,7 +294,7 @@ def headers_of(job: Job, at: int) -> dict[str, str]:
         "Content-Type": CONTENT_TYPE,
         "webhook-id": id,
         "webhook-timestamp": str(at),
-        "webhook-signature": " ".join(signature(key, id, at, job.body) for key in job.keys),
+        "webhook-signature": " ".join(signature(key, id, at, job.body) for key in job.endpoint.keys),
         "wakeful-depth": str(job.depth),
     }
 
@@ -275,8 +302,19 @@ def headers_of(job: Job, at: int) -> dict[str, str]:
 # Outcomes
 
 
-def record(delivery: Claimed, tried: Tried) -> bool:
-    """Record an attempt; False if it is this claim's no longer."""
+def _record_result(result: sending.Result[Job, Tried]) -> bool:
+    return record(result.job.delivery, result.outcome, is_failing=result.job.endpoint.is_failing)
+
+
+def record(delivery: Claimed, tried: Tried, *, is_failing: bool = True) -> bool:
+    """Record an attempt; False if it is this claim's no longer. `is_failing`: earlier attempts of its endpoint may have failed."""
+    if not tried.error:
+        said = Jsonb(tried.as_json())
+        asked = {"id": delivery.id, "claim": delivery.claim, "tried": said, "most": TRIES}
+        recorded = bool(execute(DELIVERED, asked))
+        if recorded and is_failing:
+            _note(delivery.subscription_id, tried)
+        return recorded
     with transaction.atomic():
         mine = EventDelivery.objects.filter(pk=delivery.id, claim=delivery.claim, status__in=["sending", "pending"])
         row = mine.select_for_update(of=("self",)).select_related("event").only(*READ_BACK).first()
@@ -293,12 +331,11 @@ def record(delivery: Claimed, tried: Tried) -> bool:
 
 
 def _settle(row: EventDelivery, tried: Tried) -> None:
+    """After an attempt that failed."""
     now = database_now()
     pause = pause_after(row.attempts, tried.after)
     row.due_at, row.ended_at, row.reason = None, now, tried.error
-    if not tried.error:
-        row.status = EventDelivery.Status.DELIVERED
-    elif tried.final or pause is None or now > row.entered_at + PATIENCE:
+    if tried.final or pause is None or now > row.entered_at + PATIENCE:
         row.status = EventDelivery.Status.FAILED
         row.reason = tried.error if tried.final else f"{tried.error}; given up after {row.attempts} attempts"
     else:

@@ -22,7 +22,7 @@ from tests.support.post_office import HookServer, taking_hooks
 from tests.support.stack import PATIENCE
 from tests.support.triggers import make_event
 from triggers.dispatch.outbound import deliver
-from triggers.dispatch.outbound.deliver import Outbound, Tried, claim, expire, job_of, record, send
+from triggers.dispatch.outbound.deliver import Outbound, Tried, claim, endpoint_of, expire, job_of, record, send
 from triggers.dispatch.outbound.edit import change_subscription, create_subscription, remove_subscription
 from triggers.dispatch.outbound.secrets import rotate
 from triggers.models import EventDelivery, Subscription
@@ -259,7 +259,7 @@ def test_a_claim_whose_process_died_is_sent_again_with_the_same_id(hook: HookSer
     make_event()
     dispatched()
     claimed = claim(subscription.pk)
-    assert claimed and (job := job_of(claimed))
+    assert claimed and (job := job_of(claimed, endpoint_of(subscription.pk)))
     tried = send(job)  # and the process dies before it records that
     assert claim(subscription.pk) is None
 
