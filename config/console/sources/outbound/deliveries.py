@@ -53,7 +53,7 @@ class SubscriptionFilter(admin.SimpleListFilter):
 class EventDeliveryPanel(Panel):
     """What becomes of each event at each subscription."""
 
-    list_display = ("when", "status_label", "name", "type", "reason", "attempts")
+    list_display = ("when", "status_label", "to", "type", "why", "attempts")
     list_display_links = ("when", "status_label")
     list_filter = (StatusFilter, SubscriptionFilter)
     ordering = ("-id",)
@@ -70,6 +70,14 @@ class EventDeliveryPanel(Panel):
     @column("status", label=COLOURS)
     def status_label(self, delivery: EventDelivery) -> str:
         return delivery.status
+
+    @column("subscription")
+    def to(self, delivery: EventDelivery) -> str:
+        return delivery.name
+
+    @column("why", empty_value="–")
+    def why(self, delivery: EventDelivery) -> str | None:
+        return delivery.reason or None
 
     @column("event")
     def type(self, delivery: EventDelivery) -> Any:
