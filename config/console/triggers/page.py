@@ -31,6 +31,7 @@ from config.console.triggers.dialogs import HELD, RESUMED, FireForm, PauseForm, 
 from config.console.triggers.filter_trial import try_on_recent
 from config.console.triggers.filters import LAST_RUN, StateFilter
 from config.console.triggers.form import MatchForm, NewTriggerForm, TriggerForm, as_initial, policy_as_initial
+from config.console.triggers.message_filter import MessageFilterForm, written
 from config.console.triggers.seen_fields import respond
 from runs.exceptions import RunError
 from runs.models import Run
@@ -56,7 +57,7 @@ class TriggerPanel(Panel):
     search_help_text = "trigger or agent"
     ordering = ("slug",)
     actions = ("pause_chosen", "resume_and_run", "resume_and_drop", "fire_chosen", "redispatch_errors")
-    actions_detail = ("fire_now", "try_filter", "edit", "pause", "resume", "redispatch", "reset")
+    actions_detail = ("fire_now", "try_filter", "message_filter", "edit", "pause", "resume", "redispatch", "reset")
 
     def get_urls(self) -> list[URLPattern]:
         # Before the other URLs, which would take these names for a trigger's key.
@@ -127,7 +128,10 @@ class TriggerPanel(Panel):
     @button("Edit", permissions=["edit"], icon="edit", url_path="edit")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         trigger = get_object_or_404(Trigger, pk=object_id)
-        form = TriggerForm(request.POST or None, initial=as_initial(trigger), offers=self.may_try_own(request))
+        # `message_filter` leads here with the filter that it has written.
+        offered = {"filter": request.GET["filter"]} if "filter" in request.GET else {}
+        initial = {**as_initial(trigger), **offered}
+        form = TriggerForm(request.POST or None, initial=initial, offers=self.may_try_own(request))
         back = page("triggers_trigger", object_id)
         if form.is_valid():
             changes = {name: value for name, value in form.values().items() if value != getattr(trigger, name)}
@@ -162,6 +166,31 @@ class TriggerPanel(Panel):
             submit="Try it",
             back=page("triggers_trigger", object_id),
             groups=form.groups(),
+            sections=sections,
+            obj=trigger,
+        )
+
+    @button("Filter for messages", permissions=["edit"], icon="forum", url_path="messages")
+    def message_filter(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Write a filter for messages and try it; the form of the trigger saves it."""
+        trigger = get_object_or_404(Trigger, pk=object_id)
+        form = MessageFilterForm(request.POST or None)
+        sections: list[Section] = []
+        if form.is_valid():
+            text = form.cleaned_data["filter"]
+            sections = written(trigger, text)
+            if text and self.may_try_own(request):
+                stored = {name: getattr(trigger, name) for name in MatchForm().fields}
+                sections.append(try_on_recent({**stored, "filter": text}))
+        return form_page(
+            self,
+            request,
+            form,
+            title="Write a filter for messages",
+            submit="Write it",
+            back=page("triggers_trigger", object_id),
+            groups=form.groups(),
+            choice="kind",
             sections=sections,
             obj=trigger,
         )

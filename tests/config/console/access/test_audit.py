@@ -396,6 +396,7 @@ ELSEWHERE = {
     "triggers.source edit",
     "triggers.event erase_event",  # tests/triggers/retention/test_erasure.py
     "triggers.trigger try_filter",
+    "triggers.trigger message_filter",  # leads to its form
     "triggers.event shadow_event",  # in a process of its own: tests/triggers/dispatch/test_shadow.py
     "runs.run shadow_run",  # leads to the same
     "agents.promptagent try_now",  # in a process of its own: tests/triggers/prompt_agents/test_trial.py
