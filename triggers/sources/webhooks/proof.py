@@ -46,12 +46,19 @@ def matching_secret(secrets: Sequence[SigningSecret], proves: Callable[[bytes], 
     return matched[0]
 
 
-def fresh_time(value: bytes, now: datetime) -> datetime:
-    """The signed time, or Rejected: must be a whole number of seconds within TOLERANCE of now."""
+def fresh_time(value: bytes, now: datetime, retried_for: timedelta = timedelta()) -> datetime:
+    """The signed time, or Rejected: must be a whole number of seconds within TOLERANCE of now, and may be older by `retried_for`
+    if the sender repeats a delivery with its first timestamp."""
     if not UNIX_SECONDS.fullmatch(value):
         raise Rejected("the timestamp is missing or not a whole number of seconds")
     # Eleven digits reach the year 5138, so this cannot overflow.
     signed_at = datetime.fromtimestamp(int(value), UTC)
-    if abs(now - signed_at) > TOLERANCE:
-        raise Rejected(f"the timestamp is more than {in_words(TOLERANCE)} off")
+    require_fresh(signed_at, now, retried_for)
     return signed_at
+
+
+def require_fresh(signed_at: datetime, now: datetime, retried_for: timedelta = timedelta()) -> None:
+    """Rejected if the signed time is too old, or in the future."""
+    allowed = TOLERANCE if signed_at > now else TOLERANCE + retried_for
+    if abs(now - signed_at) > allowed:
+        raise Rejected(f"the timestamp is more than {in_words(allowed)} off")

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
@@ -71,6 +71,7 @@ class Scheme(Kind[S]):
     methods: ClassVar[tuple[str, ...]] = ("POST",)  # of deliveries
     overloaded: ClassVar[int] = 503  # the status on which this sender tries again
     accepted: ClassVar[Reply | None] = None  # the answer to an event, where the sender reads more of it than a 2xx
+    retried_for: ClassVar[timedelta] = timedelta()  # so long it repeats a delivery with the first signed timestamp
 
     @abstractmethod
     def prove(self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: S) -> Proof:

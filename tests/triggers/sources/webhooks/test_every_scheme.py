@@ -155,7 +155,7 @@ def test_a_delivery_is_refused_long_before_and_after_its_signed_time(case: Case)
     if case.scheme.prove(
         as_delivery(case.genuine), secrets(case.secret), case.scheme.clean_settings(case.settings)
     ).signed_at:
-        case.refused(case.genuine, later=timedelta(minutes=5, seconds=1))
+        case.refused(case.genuine, later=case.scheme.retried_for + timedelta(minutes=5, seconds=1))
         case.refused(case.genuine, later=-timedelta(minutes=5, seconds=1))
 
 
