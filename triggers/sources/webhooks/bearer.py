@@ -3,6 +3,7 @@ import secrets as random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import ClassVar, TypeVar
 
 from triggers.sources.http.payload import read_payload
 from triggers.sources.kind import Group, register
@@ -10,6 +11,38 @@ from triggers.sources.settings import InvalidSettings, required_header_name, set
 from triggers.sources.webhooks.naming import Naming, describe_by, sample_by
 from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, matching_secret
 from triggers.sources.webhooks.scheme import Delivery, Description, Sample, Scheme
+
+S = TypeVar("S")
+
+
+class SentToken(Scheme[S]):
+    """A token in a header: it authenticates the sender, but not the body."""
+
+    sent_in: ClassVar[str] = "Authorization"
+
+    def header(self, settings: S) -> str:
+        """The header with the token: after the word Bearer in Authorization, alone in any other."""
+        return self.sent_in
+
+    def clean_secret(self, secret: str) -> str:
+        token = secret.strip()
+        if not token or not token.isascii() or not token.isprintable() or " " in token:
+            raise InvalidSettings({"secret": "must be printable ASCII without spaces, as it travels in a header"})
+        return token
+
+    def new_secret(self) -> str:
+        return random.token_urlsafe(32)
+
+    def prove(self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: S) -> Proof:
+        token = _token(delivery, self.header(settings))
+        return Proof(secret=matching_secret(secrets, lambda secret: hmac.compare_digest(secret, token)))
+
+    def sign(self, sample: Sample, secret: bytes, at: datetime, settings: S) -> Mapping[str, str]:
+        header = self.header(settings)
+        return {header: ("Bearer " if _is_bearer(header) else "") + secret.decode()}
+
+    def secret_headers(self, settings: S) -> frozenset[str]:
+        return frozenset({self.header(settings)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +58,8 @@ class BearerSettings(Naming):
 
 
 @register
-class Bearer(Scheme[BearerSettings]):
-    """A shared token in a header: it authenticates the sender, but not the body."""
+class Bearer(SentToken[BearerSettings]):
+    """A shared token in a header that the operator names."""
 
     name = "bearer"
     label = "Bearer token"
@@ -39,19 +72,8 @@ class Bearer(Scheme[BearerSettings]):
     secret_label = "Token"
     settings_class = BearerSettings
 
-    def clean_secret(self, secret: str) -> str:
-        token = secret.strip()
-        if not token or not token.isascii() or not token.isprintable() or " " in token:
-            raise InvalidSettings({"secret": "must be printable ASCII without spaces, as it travels in a header"})
-        return token
-
-    def new_secret(self) -> str:
-        return random.token_urlsafe(32)
-
-    def prove(self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: BearerSettings) -> Proof:
-        token = _token(delivery, settings)
-        matched = matching_secret(secrets, lambda secret: hmac.compare_digest(secret, token))
-        return Proof(secret=matched)
+    def header(self, settings: BearerSettings) -> str:
+        return settings.header
 
     def describe(self, delivery: Delivery, proof: Proof, settings: BearerSettings) -> Description:
         return describe_by(settings, delivery, proof, read_payload(delivery.body))
@@ -59,21 +81,18 @@ class Bearer(Scheme[BearerSettings]):
     def sample(self, settings: BearerSettings) -> Sample:
         return sample_by(settings)
 
-    def sign(self, sample: Sample, secret: bytes, at: datetime, settings: BearerSettings) -> Mapping[str, str]:
-        scheme = "Bearer " if settings.header.lower() == "authorization" else ""
-        return {settings.header: scheme + secret.decode()}
 
-    def secret_headers(self, settings: BearerSettings) -> frozenset[str]:
-        return frozenset({settings.header})
-
-
-def _token(delivery: Delivery, settings: BearerSettings) -> bytes:
-    value = delivery.headers.get(settings.header, b"")
-    if settings.header.lower() == "authorization":
+def _token(delivery: Delivery, header: str) -> bytes:
+    value = delivery.headers.get(header, b"")
+    if _is_bearer(header):
         # RFC 9110 §11.1: the scheme's name is case-insensitive.
         scheme, _, value = value.partition(b" ")
         if scheme.lower() != b"bearer":
             raise Rejected("Authorization is missing or not Bearer")
     if not value.strip():
-        raise Rejected(f"{settings.header} holds no token")
+        raise Rejected(f"{header} holds no token")
     return value.strip()
+
+
+def _is_bearer(header: str) -> bool:
+    return header.lower() == "authorization"
