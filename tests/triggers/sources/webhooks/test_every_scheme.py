@@ -24,6 +24,7 @@ ADDRESS = "https://wakeful.example.com/hooks/test/"
 # Settings beside the defaults, or instead of them where they are not valid.
 INSTEAD: dict[str, list[dict[str, Any]]] = {"none": [{"unverified": True}]}
 BESIDE: dict[str, list[dict[str, Any]]] = {
+    "grafana": [{"timestamp_header": "X-Grafana-Alerting-Timestamp"}],
     "gitlab": [{"proof": "signing token"}],
     "sentry": [{"identity": "request"}],
     "hmac": [
