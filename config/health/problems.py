@@ -99,6 +99,7 @@ def problems(now: Situation) -> list[Problem]:
         *_late(now),
         *_refusing(now),
         *_secrets(now),
+        *_ending_sources(now),
         *_unknown_topics(now),
         *_triggers(now),
         *_incidents(now),
@@ -107,6 +108,7 @@ def problems(now: Situation) -> list[Problem]:
         *_unnamed("refusing", WARNING, now.refused, BROKEN_SHOWN, "Sources that refuse deliveries"),
         *_unnamed("rotations", WARNING, now.rotations, BROKEN_SHOWN, "Sources whose sender still uses an old secret"),
         *_unnamed("unused-secrets", WARNING, now.unused_secrets, BROKEN_SHOWN, "Secrets that no delivery uses"),
+        *_unnamed("ending", WARNING, now.ending, BROKEN_SHOWN, "Sources whose subscription ends"),
         *_unnamed("paused-triggers", BAD, now.paused, PAUSED_SHOWN, "Triggers that paused after failed runs"),
         *_unnamed("trigger-errors", WARNING, now.erring, BROKEN_SHOWN, "Triggers at which events ended in an error"),
         *_parked(now),
@@ -489,6 +491,20 @@ def _secrets(now: Situation) -> Iterator[Problem]:
             "If the source is no longer needed, disable it; if it is, check at the sender whether its deliveries are switched off.",
             lasted=timedelta(seconds=secret.unused),
             alarm_after=NEVER,
+        )
+
+
+def _ending_sources(now: Situation) -> Iterator[Problem]:
+    for source in now.ending[:BROKEN_SHOWN]:
+        topic = f" to {source.topic}" if source.topic else ""
+        when = f"ends in {_span(source.left)}" if source.left > 0 else f"ended {_span(-source.left)} ago"
+        yield Problem(
+            name=f"ending:{source.slug}",
+            severity=WARNING if source.left > 0 else BAD,
+            text=f"The subscription of source {source.slug}{topic} {when}; its provider sends nothing after that.",
+            remedy="Renew it at the provider, as the set-up steps on the source's page say. The first delivery of the new "
+            "subscription ends this problem; otherwise it ends after a week.",
+            lasted=timedelta(seconds=max(-source.left, 0)),
         )
 
 

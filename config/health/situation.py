@@ -6,6 +6,7 @@ One statement, because the dispatcher runs it again and again; it only reads the
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any, TypeVar
 
 from runs.db.sql import fetch
@@ -19,6 +20,7 @@ from triggers.dispatch.erring import ERRING, LATELY
 from triggers.dispatch.failures import EVENTS, WINDOWS
 from triggers.dispatch.run_failures import SAID_OF_PAUSE
 from triggers.sources.webhooks.proof import MATCH_NOTED_EVERY
+from triggers.sources.webhooks.scheme import schemes
 
 T = TypeVar("T")
 
@@ -31,6 +33,8 @@ OFFER_FAILURES = 2  # failures in a row to move an offer; more are a problem
 NEAR_CAP = 0.8  # share of a cap from which on its budget is a problem
 SECRET_UNUSED = timedelta(days=90)  # without a delivery that it proves, a valid secret is a problem
 ROTATION_LEFT = timedelta(hours=6)  # before the old secret ends, a sender that still uses it is a problem
+SUBSCRIPTIONS_SEEN = 200  # events of a source, the newest, that say when its subscriptions end
+NO_BODY = sha256(b"").hexdigest()  # of those events, by which an index finds them
 LATE = timedelta(seconds=30)  # three safety looks; work that waits longer is late
 
 # Undelivered messages are retried soon, so they sort before wakes in the far future. Reads only the head of a long outbox.
@@ -155,6 +159,18 @@ SELECT json_build_object(
     WHERE source.enabled AND newest.last_matched_at IS NULL AND old.matched_at > newest.created_at + %(noted_every)s::interval
       AND old.ends_at < (SELECT clock_timestamp()) + %(rotation_left)s::interval
     ORDER BY source.slug LIMIT %(broken)s::int) rotation),
+  'ending', (SELECT coalesce(json_agg(ending), '[]') FROM (
+    SELECT source.slug, subscription.topic, extract(epoch FROM subscription.ends - clock_timestamp())::float8 AS "left"
+    FROM triggers_source source CROSS JOIN LATERAL (
+      SELECT coalesce(nullif(max(subject), ''), max(resource)) AS topic, max(ends) AS ends FROM (
+        SELECT subject, data->>'resource' AS resource, (data->>'expires')::timestamptz AS ends FROM triggers_event
+        WHERE source_id = source.id AND body_sha256 = %(no_body)s::text AND body_sha256 <> '' AND dispatched_at IS NOT NULL
+        ORDER BY seq DESC LIMIT %(subscriptions_seen)s::int) newest
+      GROUP BY resource
+      HAVING max(ends) BETWEEN clock_timestamp() - interval '7 days' AND clock_timestamp() + interval '1 day'
+      ORDER BY max(ends) LIMIT 1) subscription
+    WHERE source.enabled AND source.kind = ANY(%(ending_kinds)s::text[])
+    ORDER BY source.slug LIMIT %(broken)s::int) ending),
   'stops', (SELECT coalesce(json_agg(stop), '[]') FROM (
     SELECT agent, stopped_by AS by, reason, extract(epoch FROM clock_timestamp() - stopped_at)::float8 AS seconds
     FROM runs_agentstop ORDER BY agent LIMIT %(broken)s::int) stop),
@@ -469,6 +485,15 @@ class MadeAgent:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Ending:
+    """A source whose subscription at its provider ends, or has ended: the first of those that do so within a day."""
+
+    slug: str
+    topic: str | None
+    left: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Situation:
     """Ages are in seconds, None if nothing waits; a negative lateness lies in the future."""
 
@@ -497,6 +522,7 @@ class Situation:
     refused: list[Refusing] = field(default_factory=list)
     unused_secrets: list[UnusedSecret] = field(default_factory=list)
     rotations: list[Rotation] = field(default_factory=list)
+    ending: list[Ending] = field(default_factory=list)
     stops: list[Stop] = field(default_factory=list)
     uncertain: int = 0
     looks: LooksOwed = LooksOwed()
@@ -554,6 +580,9 @@ def look() -> Situation:
             "noted_every": MATCH_NOTED_EVERY,
             "unused": SECRET_UNUSED,
             "rotation_left": ROTATION_LEFT,
+            "ending_kinds": [name for name, scheme in schemes().items() if scheme.subscription_ends],
+            "no_body": NO_BODY,
+            "subscriptions_seen": SUBSCRIPTIONS_SEEN,
             "dispatch_alarms": [EVENTS, WINDOWS],
             "offer_failures": OFFER_FAILURES,
             "near": NEAR_CAP,
@@ -582,6 +611,7 @@ def look() -> Situation:
             "refused": _each(Refusing, seen["refused"]),
             "unused_secrets": _each(UnusedSecret, seen["unused_secrets"]),
             "rotations": _each(Rotation, seen["rotations"]),
+            "ending": _each(Ending, seen["ending"]),
             "stops": _each(Stop, seen["stops"]),
             "failover": Failover(**seen["failover"]) if seen["failover"] else None,
             "transaction": Transaction(**seen["transaction"]) if seen["transaction"] else None,
