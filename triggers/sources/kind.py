@@ -45,6 +45,7 @@ class Kind(ABC, Generic[S]):
     setup: ClassVar[tuple[str, ...]]  # steps at the provider, in order; {url} is the address of the source
     docs_url: ClassVar[str] = ""  # the provider's own page
     needs_secret: ClassVar[bool] = True
+    is_verified: ClassVar[bool] = True  # by a secret, or by a key that only the sender has
     secret_label: ClassVar[str] = "Signing secret"  # as the provider calls it
     is_secret_given: ClassVar[bool] = False  # the provider makes its secret, so that none can be generated here
 

@@ -102,7 +102,7 @@ class SourcePanel(Panel):
         if not source.enabled:
             return "disabled"
         scheme = schemes().get(source.kind)
-        return "unverified" if scheme and not scheme.needs_secret else "enabled"
+        return "unverified" if scheme and not scheme.is_verified else "enabled"
 
     @column("address", empty_value="–")
     def address(self, source: Source) -> SafeString | None:
@@ -280,8 +280,10 @@ def _notice(source: Source) -> Notice:
     scheme = schemes()[source.kind]
     if not source.enabled:
         return Notice(text="Disabled: its address answers 404.", level="warning")
-    if not scheme.needs_secret:
+    if not scheme.is_verified:
         return Notice(text="Unverified: anyone who knows its address can wake your agents.", level="warning")
+    if not scheme.needs_secret:
+        return Notice(text="Deliveries are proved by a key that only the sender has: there is no secret to enter.")
     now = timezone.now()
     live = [secret for secret in source.secrets.all() if _state(secret, now) == "valid"]
     if not live:

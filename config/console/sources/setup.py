@@ -32,7 +32,7 @@ def groups() -> list[tuple[str, list[Card]]]:
 def _sorted(group: Group) -> list[Kind[Any]]:
     # Kinds that verify nothing stand last.
     found = [kind for kind in kinds().values() if kind.group == group]
-    return sorted(found, key=lambda kind: (not kind.needs_secret, kind.label.lower()))
+    return sorted(found, key=lambda kind: (not kind.is_verified, kind.label.lower()))
 
 
 def _card(kind: Kind[Any]) -> Card:

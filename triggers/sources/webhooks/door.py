@@ -48,7 +48,7 @@ def take(slug: str, arrival: Arrival) -> Taken:
     if arrival.method not in scheme.methods:
         raise WrongMethod(arrival.method, *scheme.methods)
     require_size(len(arrival.body), limits)
-    require_room(endpoint.id, is_verified=scheme.needs_secret, status=scheme.overloaded)
+    require_room(endpoint.id, is_verified=scheme.is_verified, status=scheme.overloaded)
     receipt = receive(
         endpoint.kind,
         endpoint.settings,

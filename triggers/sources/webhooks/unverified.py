@@ -38,6 +38,7 @@ class Unverified(Scheme[UnverifiedSettings]):
     setup = ("At the sender, enter {url} as the address of the webhook.",)
     settings_class = UnverifiedSettings
     needs_secret = False
+    is_verified = False
 
     def clean_secret(self, secret: str) -> str:
         raise InvalidSettings(

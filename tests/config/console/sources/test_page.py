@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils.html import escape
 
 from runs.db.sql import execute
 from tests.support.console import page_of
@@ -32,7 +33,7 @@ def test_every_kind_can_be_chosen_and_its_form_opens(admin: Client) -> None:
         assert f'href="?choice={name}"' in chosen
         form = admin.get(ADD, {"choice": name})
         assert form.status_code == 200
-        assert kind.setup[0].partition("{url}")[0] in text_of(form)
+        assert escape(kind.setup[0].partition("{url}")[0]) in text_of(form)
     assert "console-kinds" in text_of(admin.get(ADD, {"choice": "telegraph"}))
 
 
