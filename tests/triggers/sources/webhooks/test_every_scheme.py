@@ -232,7 +232,7 @@ def reencoded(value: str) -> str:
     def other(match: re.Match[str]) -> str:
         if re.fullmatch("[0-9a-f]+", match[0]):
             return base64.b64encode(bytes.fromhex(match[0])).decode()
-        return base64.b64decode(match[0] + "=" * (-len(match[0]) % 4)).hex()
+        return base64.b64decode(match[0].rstrip("=")[: len(match[0].rstrip("=")) // 4 * 4]).hex()
 
     return re.sub(r"[0-9A-Za-z+/]{20,}={0,2}", other, value)
 
