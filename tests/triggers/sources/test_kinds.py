@@ -12,7 +12,10 @@ from triggers.sources.webhooks.proof import Rejected
 from triggers.sources.webhooks.receive import Receipt, receive
 from triggers.sources.webhooks.scheme import Delivery, Sample, Scheme, schemes
 
-SETTINGS: dict[str, dict[str, Any]] = {"none": {"unverified": True}}  # of kinds whose defaults alone are invalid
+SETTINGS: dict[str, dict[str, Any]] = {  # of kinds whose defaults alone are invalid
+    "none": {"unverified": True},
+    "sns": {"topic": "arn:aws:sns:eu-west-1:123456789012:uploads"},
+}
 ADDRESS = "https://wakeful.example.com/hooks/test/"
 SIGNED = [
     kind for kind, scheme in schemes().items() if scheme.needs_secret and scheme.sample(scheme.clean_settings({}))

@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 
 class Unavailable(APIException):
-    """Try again after `wait` seconds, which DRF sends as Retry-After; `status` is one on which the sender does."""
+    """Try again after `wait` seconds, which DRF sends as Retry-After; `status` is one on which the sender does, `why` the reason."""
 
     default_detail = "Temporarily unavailable. Try again later."
 
-    def __init__(self, status: int = 503, *, wait: int = 5) -> None:
-        super().__init__()
+    def __init__(self, status: int = 503, *, wait: int = 5, why: str | None = None) -> None:
+        super().__init__(why)
         self.status_code = status
         self.wait = wait
 

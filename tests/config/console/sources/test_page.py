@@ -102,3 +102,14 @@ def test_the_health_line_tells_the_last_event_the_rate_what_waits_and_the_last_r
 
 def test_the_health_of_a_source_without_events_is_a_page_as_well(admin: Client) -> None:
     assert "none within the retention period" in text_of(admin.get(page_of("triggers_source", make_source())))
+
+
+def test_a_kind_that_needs_no_secret_is_not_called_unverified(admin: Client) -> None:
+    topic = {"topic": "arn:aws:sns:eu-west-1:123456789012:uploads"}
+    signed_by_aws = make_source("topic", "sns", secret=None, settings=topic)
+    unverified = make_source("open", "none", secret=None, settings={"unverified": True})
+
+    assert "Deliveries are proved by a key that only the sender has" in text_of(
+        admin.get(page_of("triggers_source", signed_by_aws))
+    )
+    assert "Unverified: anyone" in text_of(admin.get(page_of("triggers_source", unverified)))

@@ -22,7 +22,10 @@ from triggers.sources.webhooks.scheme import Delivery, Sample, Scheme, schemes
 
 ADDRESS = "https://wakeful.example.com/hooks/test/"
 # Settings beside the defaults, or instead of them where they are not valid.
-INSTEAD: dict[str, list[dict[str, Any]]] = {"none": [{"unverified": True}]}
+INSTEAD: dict[str, list[dict[str, Any]]] = {
+    "none": [{"unverified": True}],
+    "sns": [{"topic": "arn:aws:sns:eu-west-1:123456789012:uploads"}],
+}
 BESIDE: dict[str, list[dict[str, Any]]] = {
     "grafana": [{"timestamp_header": "X-Grafana-Alerting-Timestamp"}],
     "gitlab": [{"proof": "signing token"}],

@@ -1,0 +1,284 @@
+import base64
+import binascii
+import hmac
+import json
+import re
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import unquote_plus
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.hashes import SHA1, SHA256, HashAlgorithm
+from cryptography.x509.oid import NameOID
+
+from triggers.sources.http.answers import Unavailable
+from triggers.sources.http.payload import Payload, read_payload
+from triggers.sources.http.timestamps import parse_timestamp
+from triggers.sources.kind import Group, register
+from triggers.sources.settings import InvalidSettings, setting
+from triggers.sources.webhooks.naming import event_id, event_type, is_name, subject_at, time_at, value_at
+from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, require_fresh
+from triggers.sources.webhooks.scheme import Delivery, Description, Reply, Sample, Scheme
+
+ARN = re.compile(r"arn:aws(?P<china>-cn)?[a-z-]{0,20}:sns:(?P<region>[a-z0-9-]{1,30}):[0-9]{12}:[A-Za-z0-9_-]{1,256}")
+CERTIFICATE = re.compile(r"/SimpleNotificationService-[0-9A-Za-z_-]{1,100}\.pem")
+CONFIRMATION = re.compile(r"/\?Action=ConfirmSubscription&TopicArn=[A-Za-z0-9:_-]{1,400}&Token=[0-9a-zA-Z]{1,1000}")
+# The names that AWS gives to the certificates of its regions.
+ISSUED_TO = re.compile(r"sns(-signing)?([.-][a-z0-9-]{1,30})?\.amazonaws\.com(\.cn)?")
+LARGEST_MESSAGE = 2**21  # bytes: SNS allows 256 KiB, and JSON may write each byte as six
+NOTIFICATION = ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
+CONFIRMING = ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type")
+SIGNED = {"Notification": NOTIFICATION, "SubscriptionConfirmation": CONFIRMING, "UnsubscribeConfirmation": CONFIRMING}
+HASHES: Mapping[str, HashAlgorithm] = {"1": SHA1(), "2": SHA256()}  # noqa: S303  (what SNS signs with by default)
+SECONDS = 5.0  # for a request to SNS, which waits 15 s for our answer
+
+
+def _topic_problem(value: str) -> str:
+    return (
+        "" if ARN.fullmatch(value) else "must be the ARN of a topic, such as arn:aws:sns:eu-west-1:123456789012:uploads"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnsSettings:
+    """The one topic whose messages are accepted."""
+
+    topic: str = setting(
+        "", "Topic ARN", "Messages of other topics are refused: everyone with an AWS account can sign them."
+    )
+
+    def __post_init__(self) -> None:
+        if problem := _topic_problem(self.topic):
+            raise InvalidSettings({"topic": problem})
+
+    def host(self) -> str:
+        """The one host that certificates and confirmations of this topic come from."""
+        arn = ARN.fullmatch(self.topic)
+        assert arn  # noqa: S101  (checked by __post_init__)
+        return f"sns.{arn['region']}.amazonaws.com{'.cn' if arn['china'] else ''}"
+
+
+@register
+class Sns(Scheme[SnsSettings]):
+    """RSA signatures of AWS, versions 1 and 2, checked with a certificate that is fetched from SNS in the region of the topic."""
+
+    name = "sns"
+    label = "Amazon SNS"
+    help_text = (
+        "For an HTTPS subscription to a topic of Amazon SNS, and through it for events of S3 and other services. Events of S3 are "
+        "named as in s3.ObjectCreated:Put, with bucket/key as subject; other messages are sns.notification."
+    )
+    group = Group.CLOUD
+    setup = (
+        "In AWS, copy the ARN of the topic, and enter it in the settings of this source.",
+        "At the topic, create a subscription with the protocol HTTPS and {url} as endpoint; leave raw message delivery off. This "
+        "source confirms the subscription.",
+        "Set the topic's attribute SignatureVersion to 2, which signs with SHA-256.",
+        "For S3: at the bucket, open Properties → Event notifications, and choose the topic as destination; its access policy must "
+        "allow s3.amazonaws.com to publish.",
+    )
+    docs_url = "https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html"
+    settings_class = SnsSettings
+    needs_secret = False
+    # So long SNS tries to deliver a message at most.
+    retried_for = timedelta(hours=1)
+
+    def clean_secret(self, secret: str) -> str:
+        raise InvalidSettings({"secret": "is not used: AWS signs with its own key; leave it empty"})
+
+    def new_secret(self) -> str:
+        return ""
+
+    def prove(self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: SnsSettings) -> Proof:
+        message = _message(delivery)
+        if not hmac.compare_digest(message["TopicArn"].encode(), settings.topic.encode()):
+            raise Rejected("the message is not of the topic in the settings")
+        published_at = _published_at(message)
+        require_fresh(published_at, delivery.received_at, self.retried_for)
+        address = message["SigningCertURL"]
+        path = address.removeprefix(f"https://{settings.host()}")
+        if path == address or not CERTIFICATE.fullmatch(path):
+            raise Rejected("SigningCertURL is not an address of SNS in the region of the topic")
+        certificate = CERTIFICATES.get(address)
+        _require_valid(certificate, delivery.received_at)
+        _require_signature(message, certificate)
+        return Proof(secret=None, signed_at=published_at)
+
+    def greet(self, delivery: Delivery, proof: Proof, settings: SnsSettings) -> Reply | None:
+        message = _message(delivery)
+        if message["Type"] != "SubscriptionConfirmation":
+            return None
+        address = message["SubscribeURL"]
+        path = address.removeprefix(f"https://{settings.host()}")
+        if path == address or not CONFIRMATION.fullmatch(path):
+            raise Rejected("SubscribeURL is not an address of SNS in the region of the topic")
+        get(address)
+        return Reply(body=b"confirmed")
+
+    def describe(self, delivery: Delivery, proof: Proof, settings: SnsSettings) -> Description:
+        message = _message(delivery)
+        inner = read_payload(message["Message"].encode())
+        content = inner.data if isinstance(inner.data, (dict, list)) else message["Message"]
+        payload = Payload(data={**message, "Message": content})
+        record = _s3_record(content)
+        if record is not None:
+            return _described_record(record, message, payload)
+        return Description(
+            id=event_id(message["MessageId"]),
+            type=_type(message, content),
+            payload=payload,
+            subject=subject_at(message, "Subject"),
+            time=proof.signed_at,
+        )
+
+    def sample(self, settings: SnsSettings) -> Sample | None:
+        return None
+
+    def sign(self, sample: Sample, secret: bytes, at: datetime, settings: SnsSettings) -> Mapping[str, str]:
+        raise NotImplementedError("only AWS has the private key")
+
+
+class Certificates:
+    """Certificates by address. Forged messages can name any number of them: few are kept, and few are fetched, one at a time."""
+
+    MOST_KEPT = 16
+    MOST_FETCHED = 10  # a minute
+    KEPT_FOR = 86_400.0  # seconds
+
+    def __init__(self, fetch: Callable[[str], bytes]) -> None:
+        self._fetch = fetch
+        self._one_at_a_time = threading.Lock()
+        self._kept: OrderedDict[str, tuple[float, x509.Certificate]] = OrderedDict()
+        self._fetched_at: deque[float] = deque(maxlen=self.MOST_FETCHED)
+
+    def get(self, address: str) -> x509.Certificate:
+        """The certificate. Rejected: there is none; Unavailable: it cannot be fetched now, so that the sender tries again."""
+        if kept := self._find(address):
+            return kept
+        if not self._one_at_a_time.acquire(timeout=SECONDS):
+            raise Unavailable(why="certificates of SNS are being fetched")
+        try:
+            return self._find(address) or self._fetched(address)
+        finally:
+            self._one_at_a_time.release()
+
+    def _find(self, address: str) -> x509.Certificate | None:
+        until, certificate = self._kept.get(address, (0.0, None))
+        return certificate if time.monotonic() < until else None
+
+    def _fetched(self, address: str) -> x509.Certificate:
+        now = time.monotonic()
+        if len(self._fetched_at) == self.MOST_FETCHED and now - self._fetched_at[0] < 60:
+            raise Unavailable(why="too many certificates of SNS were fetched within a minute")
+        self._fetched_at.append(now)
+        try:
+            certificate = x509.load_pem_x509_certificate(self._fetch(address))
+        except ValueError:
+            raise Rejected("SigningCertURL leads to no certificate") from None
+        self._kept.pop(address, None)
+        self._kept[address] = (now + self.KEPT_FOR, certificate)
+        while len(self._kept) > self.MOST_KEPT:
+            self._kept.popitem(last=False)
+        return certificate
+
+
+def get(address: str) -> bytes:
+    """The answer of SNS. Rejected: it knows no such address; Unavailable: it does not answer."""
+    # Here and not above: the clients of HTTP take a moment to load, in every process.
+    from runs.network.fetching import Limits, NotFetched, Request, fetch
+
+    try:
+        answer = fetch(Request(url=address), Limits(seconds=SECONDS, bytes=65_536, redirects=0))
+    except NotFetched as error:
+        raise Unavailable(why=f"SNS cannot be asked: {error}") from None
+    if answer.status in (400, 403, 404):
+        raise Rejected(f"SNS answers {answer.status} at the address in the message")
+    if answer.status != 200:
+        raise Unavailable(why=f"SNS answers {answer.status}")
+    return answer.body
+
+
+CERTIFICATES = Certificates(lambda address: get(address))
+
+
+def _message(delivery: Delivery) -> dict[str, Any]:
+    """The fields of the message, with text in those that are signed. Raises Rejected."""
+    if delivery.headers.get("x-amz-sns-rawdelivery") == b"true":
+        raise Rejected("raw message delivery is on, which has no signature: turn it off at the subscription")
+    if len(delivery.body) > LARGEST_MESSAGE:
+        raise Rejected("the body is larger than a message of SNS")
+    message = read_payload(delivery.body).data
+    signed = SIGNED.get(value_at(message, "Type") or "", ())
+    needed = {"Signature", "SignatureVersion", "SigningCertURL", *signed} - {"Subject"}
+    if not signed or not all(isinstance(message.get(name), str) for name in needed):
+        raise Rejected("the body is not a message of SNS")
+    if not isinstance(message.get("Subject") or "", str):
+        raise Rejected("the subject of the message is no text")
+    return dict(message)
+
+
+def _published_at(message: Mapping[str, str]) -> datetime:
+    try:
+        return parse_timestamp(message["Timestamp"])
+    except ValueError:
+        raise Rejected("the timestamp of the message is not RFC 3339") from None
+
+
+def _require_valid(certificate: x509.Certificate, now: datetime) -> None:
+    if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
+        raise Rejected("the certificate of SNS is not valid now")
+    names = [str(one.value) for one in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    if not any(ISSUED_TO.fullmatch(name) for name in names):
+        raise Rejected("the certificate was not issued to SNS")
+
+
+def _require_signature(message: Mapping[str, str], certificate: x509.Certificate) -> None:
+    hash_, key = HASHES.get(message["SignatureVersion"]), certificate.public_key()
+    if hash_ is None or not isinstance(key, RSAPublicKey):
+        raise Rejected("the signature is of an unknown version")
+    text = "".join(f"{name}\n{message[name]}\n" for name in SIGNED[message["Type"]] if message.get(name) is not None)
+    try:
+        key.verify(base64.b64decode(message["Signature"], validate=True), text.encode(), PKCS1v15(), hash_)
+    except (InvalidSignature, binascii.Error, ValueError):
+        raise Rejected("the signature does not match the message") from None
+
+
+def _type(message: Mapping[str, Any], content: Any) -> str:
+    if message["Type"] == "UnsubscribeConfirmation":
+        return "sns.unsubscribed"
+    if value_at(content, "Event") == "s3:TestEvent":
+        return "s3.TestEvent"
+    return "sns.notification"
+
+
+def _s3_record(content: Any) -> Mapping[str, Any] | None:
+    """The one record of a notification of S3, which sends one at a time."""
+    records = content.get("Records") if isinstance(content, dict) else None
+    if not isinstance(records, list) or len(records) != 1:
+        return None
+    return records[0] if value_at(records[0], "eventSource") == "aws:s3" else None
+
+
+def _described_record(record: Mapping[str, Any], message: Mapping[str, Any], payload: Payload) -> Description:
+    bucket, key = value_at(record, "s3.bucket.name") or "", unquote_plus(value_at(record, "s3.object.key") or "")
+    sequencer = value_at(record, "s3.object.sequencer")
+    version = value_at(record, "s3.object.versionId") or value_at(record, "s3.object.eTag")
+    name = value_at(record, "eventName") or ""
+    # S3 may publish an event twice, as two messages. Without a sequencer the object alone does not name the event.
+    id_ = json.dumps([bucket, key, name, version, sequencer]) if sequencer else message["MessageId"]
+    subject = f"{bucket}/{key}"
+    return Description(
+        id=event_id(id_),
+        type=event_type(f"s3.{name or 'event'}") or "s3.event",
+        payload=payload,
+        subject=subject if is_name(subject) else "",
+        time=time_at(record, "eventTime"),
+    )
