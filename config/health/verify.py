@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
-from math import inf
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -182,9 +181,7 @@ def unexplained(first: UUID) -> list[Row]:
     for batch in _dispatched(first):
         wanted = [
             (item.event_id, trigger)
-            for item, triggers_of_it in (
-                (one.item, _wanting(one)) for one in match_items(list(batch), index, seconds=inf)
-            )
+            for item, triggers_of_it in ((one.item, _wanting(one)) for one in match_items(list(batch), index))
             for trigger in triggers_of_it
             if batch[item] > changed.get(trigger, batch[item])
         ]

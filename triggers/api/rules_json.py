@@ -40,7 +40,7 @@ class RuleBody(Body):
     input = serializers.DictField(child=Expression(), required=False, help_text="input name → CEL; empty: the data")
 
 
-class TryBody(RuleBody):
+class TryRuleBody(RuleBody):
     events = serializers.IntegerField(
         required=False, default=SHOWN, min_value=1, max_value=SHOWN, help_text="how many recent events to try"
     )
@@ -71,7 +71,7 @@ class TypeSerializer(serializers.Serializer[Any]):
     is_matched = serializers.BooleanField()
 
 
-class TrialSerializer(serializers.Serializer[Any]):
+class RuleTrialSerializer(serializers.Serializer[Any]):
     matching = serializers.IntegerField()
     events = VerdictSerializer(many=True)
     types = TypeSerializer(many=True, help_text="of the newest events of its source")

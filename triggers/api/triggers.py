@@ -18,7 +18,7 @@ from triggers.api.events_json import (
     TriggerSerializer,
 )
 from triggers.api.fields import BySlugResource, naming_each
-from triggers.api.rules_json import RuleBody, TrialSerializer, TryBody, rule_of_body, trial_as_json
+from triggers.api.rules_json import RuleBody, RuleTrialSerializer, TryRuleBody, rule_of_body, trial_as_json
 from triggers.declarations.overrides import override
 from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.offers import offer_errors
@@ -71,14 +71,14 @@ class TriggerResource(BySlugResource):
             trigger = override(self.get_object(), RuleBody.read(request), by=str(request.user))
         return Response(self.get_serializer(trigger).data)
 
-    @extend_schema(request=TryBody, responses={200: TrialSerializer})
+    @extend_schema(request=TryRuleBody, responses={200: RuleTrialSerializer})
     @action(detail=False, methods=["post"], url_path="try")
     def try_rule(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Try a rule on recent events, without starting runs; each miss is explained clause by clause. Also requires
         `triggers.view_event`, because the answer has values of events."""
         if not request.user.has_perm("triggers.view_event"):
             self.permission_denied(request)
-        body = TryBody.read(request)
+        body = TryRuleBody.read(request)
         return Response(trial_as_json(try_rule(rule_of_body(body), body["events"])))
 
     @extend_schema(request=RedispatchBody, responses={200: RedispatchedSerializer})

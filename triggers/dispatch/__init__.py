@@ -1,7 +1,8 @@
 """Turn events into runs, or into decisions with a reason. In reading order:
 
 - `loop`: the dispatcher process; `leadership` and `lock` make it serial
-- `pending`, `rules`, `index`, `match`: read events and match them against triggers; `expressions` and `evaluator` filter
+- `pending`, `rules`, `index`, `match`: read events and match them against triggers; `expressions` and `evaluator` filter;
+  `costly` is matched beside the dispatcher
 - `batch`: one transaction: `admission` (`flow_control`, `rates`, `windows`), runs, `decisions`; `awaited` finds waiting runs
 - `outbound`: events leave to subscriptions
 - `failures`, `behind`, `erring`: events that fail, and the events behind them

@@ -19,6 +19,7 @@ from triggers.dispatch.admission import Ledger, Match, admit
 from triggers.dispatch.awaited import waits_ended_by
 from triggers.dispatch.behind import Behind
 from triggers.dispatch.bulk_replay.advance import NEXT_DUE as NEXT_PIECE_DUE
+from triggers.dispatch.costly import Costly
 from triggers.dispatch.decisions import Resumed, forget_held, give_up_on, mark_dispatched, mark_resumed, record, settle
 from triggers.dispatch.index import Index
 from triggers.dispatch.lock import try_lock
@@ -47,14 +48,21 @@ LOCK_TRIGGERS = "SELECT id FROM triggers_trigger WHERE id = ANY(%s::uuid[]) FOR 
 TRIGGERS_THERE = "SELECT id FROM triggers_trigger WHERE id = ANY(%s::uuid[])"
 MADE = "SELECT id FROM runs_run WHERE id = ANY(%s::uuid[])"
 DECIDED = "SELECT trigger_id FROM triggers_decision WHERE event_id = %s::uuid AND replay_id = %s::uuid"
+# Runs by id, then decisions by event, replay and trigger.
+SETTLED = """
+SELECT id, NULL::uuid, NULL::uuid FROM runs_run WHERE id = ANY(%s::uuid[])
+UNION ALL
+SELECT decision.event_id, decision.replay_id, decision.trigger_id
+FROM unnest(%s::uuid[], %s::uuid[]) AS item (event_id, replay_id) JOIN triggers_decision decision USING (event_id, replay_id)
+"""
 
 MOST = 1000  # runs, decisions and woken runs per transaction
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """The result of a batch: events dispatched; `partly` dispatched; `left` because a lock was taken; runs and decisions
-    `made`; and `standby` if another dispatcher holds the dispatch lock."""
+    """The result of a batch: events dispatched; `partly` dispatched, or held because they are costly; `left` because a lock was
+    taken; runs and decisions `made`; and `standby` if another dispatcher holds the dispatch lock."""
 
     dispatched: int = 0
     partly: int = 0
@@ -100,10 +108,13 @@ def dispatch(rules: Rules, most: int = MOST) -> Batch:
     return dispatch_items(within(items, rules.current(), most), rules, most) if items else Batch()
 
 
-def dispatch_items(items: Sequence[Item], rules: Rules, most: int = MOST, behind: Behind | None = None) -> Batch:
-    """Match, then decide under the dispatch lock, except for events or triggers that have changed in between."""
+def dispatch_items(
+    items: Sequence[Item], rules: Rules, most: int = MOST, behind: Behind | None = None, costly: Costly | None = None
+) -> Batch:
+    """Match, then decide under the dispatch lock, except for events or triggers that have changed in between. With `costly`, no
+    expression holds up the others."""
     index = rules.current()
-    matched = match_items(items, index)
+    matched = costly.match(items, index) if costly else match_items(items, index)
     if behind:
         matched = behind.without_waiting(matched)
     matched = match_outgoing(matched, rules.subscriptions)
@@ -119,16 +130,20 @@ def dispatch_items(items: Sequence[Item], rules: Rules, most: int = MOST, behind
         batch = settle_matched(still_undispatched(matched), most)
         failpoint("before_dispatch_commit")
     failpoint("after_dispatch_commit")
-    return batch + Batch(partly=1 if may_end_more else 0, left=len(items) - len(matched))
+    held = costly.settled([one for one in matched if one.is_settled]) if costly else 0
+    return batch + Batch(partly=held + bool(may_end_more), left=len(items) - len(matched))
 
 
 def settle_matched(matched: Sequence[Matched], most: int = MOST) -> Batch:
     """Admit in `seq` order. An event whose key is locked elsewhere is left to the next batch, with all later events of its
     keys, so that the order per key is the order of arrival. The same applies if a locked run waits for it. Of an event that
     is too large for one batch only a part is admitted."""
+    # A redispatch is not dispatched in part.
+    postponed = [one for one in matched if one.is_partial and one.item.is_resumption]
+    matched = [one for one in matched if not (one.is_partial and one.item.is_resumption)]
     large = [one for one in matched if one.size > piece_of(most) and not one.is_locked]
+    forget_settled([one for one in matched if one.may_be_settled or (one.size > piece_of(most) and not one.is_locked)])
     for one in large:
-        forget_settled(one)
         one.keep(piece_of(most))
     wanted = {match.key for one in matched for match in one.matches if match.key}
     locked = lock_keys([match for one in matched for match in one.matches])
@@ -143,7 +158,9 @@ def settle_matched(matched: Sequence[Matched], most: int = MOST) -> Batch:
     settle(ledger)
     mark_resumed([one.item for one in kept], ledger, resumed)
     forget_held([one.item for one in kept if not one.matches and not one.refusals])
-    done = [one for one in kept if not one.later]
+    for one in (*kept, *postponed):
+        one.is_settled = not one.later
+    done = [one for one in kept if one.is_settled and not one.is_partial]
     mark_dispatched([one.item for one in done])
     enter(done)
     return Batch(
@@ -154,13 +171,21 @@ def settle_matched(matched: Sequence[Matched], most: int = MOST) -> Batch:
     )
 
 
-def forget_settled(one: Matched) -> None:
-    """Drop matches that earlier parts of the event have settled: they have a run with that id, or a decision."""
-    runs = {run_id_of(match): match.rule.id for match in one.matches}
-    made = {runs[id] for (id,) in fetch(MADE, [list(runs)])}
-    settled = made | {id for (id,) in fetch(DECIDED, [one.item.event_id, one.item.replay_id])}
-    one.matches = [match for match in one.matches if match.rule.id not in settled]
-    one.refusals = [refusal for refusal in one.refusals if refusal.trigger_id not in settled]
+def forget_settled(some: Sequence[Matched]) -> None:
+    """Drop matches that earlier parts of the events have settled: they have a run with that id, or a decision."""
+    some = [one for one in some if one.size]
+    if not some:
+        return
+    runs = [run_id_of(match) for one in some for match in one.matches]
+    rows = set(fetch(SETTLED, [runs, [one.item.event_id for one in some], [one.item.replay_id for one in some]]))
+    for one in some:
+        event = one.item.event_id, one.item.replay_id
+        one.matches = [
+            match
+            for match in one.matches
+            if (run_id_of(match), None, None) not in rows and (*event, match.rule.id) not in rows
+        ]
+        one.refusals = [refusal for refusal in one.refusals if (*event, refusal.trigger_id) not in rows]
 
 
 def forget_made(again: Sequence[Matched]) -> list[Resumed]:
@@ -239,11 +264,11 @@ def _lock(lock: str, there: str, ids: Set[Any]) -> tuple[set[Any], set[Any]]:
     return locked | elsewhere, elsewhere
 
 
-def give_up(item: Item, rules: Rules, error: Exception) -> Batch:
+def give_up(item: Item, rules: Rules, error: Exception, costly: Costly | None = None) -> Batch:
     """Record the error of an event that cannot be admitted: for the first trigger without an outcome, or, if the event cannot
     even be matched, for every trigger that listens to it. The other triggers go on."""
     index = rules.current()
-    matched = _matched_or_none(item, index)
+    matched = _matched_or_none(item, index, costly)
     [leaving] = match_outgoing([Matched(item=item)], rules.subscriptions)
     with transaction.atomic():
         if not try_lock():
@@ -255,18 +280,18 @@ def give_up(item: Item, rules: Rules, error: Exception) -> Batch:
             decided = {id for (id,) in fetch(DECIDED, [item.event_id, item.replay_id])}
             failing = [rule.id for rule in wanted_by(item, index) if rule.id not in decided]
         else:
-            forget_settled(matched)
+            forget_settled([matched])
             failing = [match.rule.id for match in matched.matches[:1]]
         record([give_up_on([item.event_id], trigger_id, item.replay_id, error) for trigger_id in failing])
-        if matched is None or matched.size <= 1:
+        if matched is None or (matched.size <= 1 and not matched.is_partial):
             mark_dispatched([item])
             enter([leaving])
     return Batch(dispatched=1)
 
 
-def _matched_or_none(item: Item, index: Index) -> Matched | None:
+def _matched_or_none(item: Item, index: Index, costly: Costly | None) -> Matched | None:
     try:
-        [matched] = match_items([item], index)
+        [matched] = costly.match([item], index) if costly else match_items([item], index)
     except Exception:
         return None
     return matched

@@ -30,7 +30,9 @@ from triggers.dispatch.expressions import Answer, Question
 
 START = """
 import sys
+import os
 sys.path.insert(0, sys.argv[1])
+os.nice(int(sys.argv[3]))
 from triggers.dispatch.evaluator_process import main
 main(int(sys.argv[2]))
 """
@@ -38,7 +40,9 @@ BASE = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "SYSTEMROOT")
 START_WITHIN = 60.0  # seconds
 PATIENCE = 20.0  # multiple of the processor time, in wall-clock time, because the machine may be busy
-OVERRUNS, WITHIN = 3, 60.0  # after this many overruns within this many seconds, a trigger gets REDUCED of the time
+# After REDUCED_AFTER overruns within WITHIN seconds on events of one size, a trigger gets REDUCED of the time; after REFUSED_AFTER
+# it is not evaluated on them.
+REDUCED_AFTER, REFUSED_AFTER, WITHIN = 3, 10, 60.0
 REDUCED = 0.1
 REMEMBERED = 1000  # triggers that overran
 
@@ -78,13 +82,15 @@ class _Ended(Exception):
 
 @dataclass
 class Evaluator:
-    """One helper process, started on first use. Use it as a context manager, or call `close`; it also ends with its parent.
-    Thread-safe."""
+    """One helper process, started on first use; `is_nice`: with a lower priority. Use it as a context manager, or call `close`; it
+    also ends with its parent. Thread-safe."""
+
+    is_nice: bool = False
 
     process: "subprocess.Popen[bytes] | None" = None
     connection: socket.socket | None = None
     owner: int = 0  # the process that started it: a forked process must not use its parent's helper
-    overruns: dict[str, deque[float]] = field(default_factory=dict)
+    overruns: dict[tuple[str, int], deque[float]] = field(default_factory=dict)
     turn: threading.RLock = field(default_factory=threading.RLock)
 
     def __enter__(self) -> "Evaluator":
@@ -108,7 +114,10 @@ class Evaluator:
         while len(found) < len(questions):
             if left <= 0:
                 break
-            together, each = self._together(questions[len(found) :], limits)
+            if self._overruns_of(questions[len(found)], subject) >= REFUSED_AFTER:
+                found.append(_over_time_again())
+                continue
+            together, each = self._together(questions[len(found) :], limits, subject)
             used = 0.0
             try:
                 for answer, until_now in self._ask(subject, together, each, left):
@@ -122,7 +131,7 @@ class Evaluator:
                 how = self._end()
                 left -= used + each
                 if how == -signal.SIGPROF:
-                    self._count_overrun(questions[len(found)])
+                    self._count_overrun(questions[len(found)], subject)
                     found.append(_over_time(each))
                 elif lost:
                     found.append(_lost(how, ended.silent))
@@ -131,10 +140,23 @@ class Evaluator:
                     lost = True  # it may have been killed from outside: try once more
         return found + [_over_total(limits)] * (len(questions) - len(found))
 
-    def _together(self, questions: Sequence[Question], limits: Limits) -> tuple[Sequence[Question], float]:
+    def _together(
+        self, questions: Sequence[Question], limits: Limits, subject: Subject
+    ) -> tuple[Sequence[Question], float]:
         """The leading questions that have the same time limit, and that limit."""
-        reduced = self._overruns_often(questions[0])
-        same = list(takewhile(lambda question: self._overruns_often(question) == reduced, questions))
+
+        def is_reduced(question: Question) -> bool:
+            return self._overruns_of(question, subject) >= REDUCED_AFTER
+
+        reduced = is_reduced(questions[0])
+        same = list(
+            takewhile(
+                lambda question: (
+                    is_reduced(question) == reduced and self._overruns_of(question, subject) < REFUSED_AFTER
+                ),
+                questions,
+            )
+        )
         return same, limits.each * (REDUCED if reduced else 1)
 
     def _ask(
@@ -172,7 +194,7 @@ class Evaluator:
         ours, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", START, str(BASE), str(theirs.fileno())],
+                [sys.executable, "-P", "-c", START, str(BASE), str(theirs.fileno()), "10" if self.is_nice else "0"],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -202,14 +224,22 @@ class Evaluator:
         process.kill()
         return process.wait()
 
-    def _overruns_often(self, question: Question) -> bool:
-        times = self.overruns.get(repr(question))
-        return times is not None and len(times) == OVERRUNS and times[0] > time.monotonic() - WITHIN
+    def _overruns_of(self, question: Question, subject: Subject) -> int:
+        """How often it overran lately on events of about this size."""
+        if not self.overruns:
+            return 0
+        since = time.monotonic() - WITHIN
+        return sum(at > since for at in self.overruns.get(_alike(question, subject), ()))
 
-    def _count_overrun(self, question: Question) -> None:
+    def _count_overrun(self, question: Question, subject: Subject) -> None:
         if len(self.overruns) >= REMEMBERED:
             self.overruns.clear()
-        self.overruns.setdefault(repr(question), deque(maxlen=OVERRUNS)).append(time.monotonic())
+        self.overruns.setdefault(_alike(question, subject), deque(maxlen=REFUSED_AFTER)).append(time.monotonic())
+
+
+def _alike(question: Question, subject: Subject) -> tuple[str, int]:
+    """A large payload must not cost a trigger its small events."""
+    return repr(question), len(subject.data).bit_length()
 
 
 def _unaffordable(error: str) -> Answer:
@@ -220,6 +250,13 @@ def _over_time(seconds: float) -> Answer:
     return _unaffordable(
         f"its expressions took longer than {seconds:g} s of processor time on this event "
         "(WAKEFUL_MATCH_TIME; a tenth of it after repeated overruns)"
+    )
+
+
+def _over_time_again() -> Answer:
+    return _unaffordable(
+        f"its expressions took too long on {REFUSED_AFTER} events of this size within {WITHIN:g} s, so they are not evaluated on "
+        "further ones for as long (WAKEFUL_MATCH_TIME)"
     )
 
 

@@ -12,7 +12,7 @@ A batch that fails is halved until it succeeds or one failing unit is left. What
 
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 from uuid import UUID
@@ -29,8 +29,9 @@ from triggers.dispatch import batch as dispatch
 from triggers.dispatch import close_windows, windows
 from triggers.dispatch.batch import MOST, Batch
 from triggers.dispatch.behind import Behind
+from triggers.dispatch.costly import Costly
 from triggers.dispatch.match import cost_of, wanted_by, within
-from triggers.dispatch.pending import Item, read_items, read_these
+from triggers.dispatch.pending import Identity, Item, read_items, read_these
 from triggers.dispatch.rules import Rules
 
 log = structlog.get_logger(__name__)
@@ -44,6 +45,7 @@ ALIKE = 3  # units in a row that fail while none succeeds: not the fault of the 
 GIVEN_UP_ALIKE = 10  # units that are given up for the same error within GIVEN_UP_WITHIN; further ones are kept
 GIVEN_UP_WITHIN = 600.0  # seconds
 MOST_ASIDE = 1000
+ANSWERS = 0.02  # seconds between two looks for answers to costly cases
 HELD_UP = 6  # failures with its own error, after which later units of its keys no longer wait
 EVENTS, WINDOWS = "dispatch-refused", "windows-refused"  # alarms
 
@@ -78,7 +80,7 @@ class Refused:
 class Work(Generic[T]):
     """Work in units. `next` reads units up to a total size, without those set aside; `again` reads one unit again; `run`
     processes units in one transaction; `size` is an upper bound of their rows; `hold` makes later units of the same keys wait;
-    `triggers` are those that match a unit."""
+    `triggers` are those that match a unit; `wait` says in how many seconds there may be more to do without a NOTIFY."""
 
     next: Callable[[int, Sequence[T]], Sequence[T]]
     again: Callable[[T], Sequence[T]]
@@ -90,6 +92,7 @@ class Work(Generic[T]):
     alarm: str
     hold: Callable[[Sequence[T]], None] = lambda aside: None
     triggers: Callable[[T], frozenset[UUID]] = lambda unit: frozenset()
+    wait: Callable[[], float | None] = lambda: None
 
 
 class Careful(Generic[T]):
@@ -135,7 +138,8 @@ class Careful(Generic[T]):
         if self.refused:
             return max(self.refused.retry_at - time.monotonic(), 0)
         due = min((one.retry_at for one in self.aside.values()), default=None)
-        return None if due is None else max(due - time.monotonic(), 0)
+        waits = [self.work.wait(), None if due is None else max(due - time.monotonic(), 0)]
+        return min((wait for wait in waits if wait is not None), default=None)
 
     def _do(self, units: Sequence[T]) -> Batch:
         try:
@@ -343,28 +347,44 @@ def remedy_of(error: Exception) -> str:
     return "Read the traceback in the dispatcher's log and fix the cause; dispatch then continues."
 
 
-def events(rules: Rules) -> Careful[Item]:
-    """The dispatch of events."""
-    behind = Behind()
+def events(rules: Rules, costly: Costly | None = None) -> Careful[Item]:
+    """The dispatch of events. With `costly`, no expression holds up the others."""
+    behind = Behind(costly)
 
     def next_items(most: int, aside: Sequence[Item]) -> Sequence[Item]:
-        items = read_items(settings.WAKEFUL_DISPATCH_BATCH, [*(item.identity for item in aside), *behind.waiting])
-        return within(items, rules.current(), most) if items else []
+        but = {*(item.identity for item in aside), *behind.waiting}
+        if costly is None:
+            items = read_items(settings.WAKEFUL_DISPATCH_BATCH, but)
+            return within(items, rules.current(), most) if items else []
+        items = sorted(
+            [*answered(costly, but), *read_items(settings.WAKEFUL_DISPATCH_BATCH, [*but, *costly.held])],
+            key=lambda item: item.seq,
+        )
+        return within(items, rules.current(), most, costly.wanted) if items else []
 
     return Careful(
         Work(
             next=next_items,
             again=lambda item: read_these([item.identity]),
-            run=lambda items, most: dispatch.dispatch_items(items, rules, most, behind),
+            run=lambda items, most: dispatch.dispatch_items(items, rules, most, behind, costly),
             size=lambda items: sum(cost_of(item, rules.index) for item in items),
-            give_up=lambda item, error: dispatch.give_up(item, rules, error),
+            give_up=lambda item, error: dispatch.give_up(item, rules, error, costly),
             identity=lambda item: item.identity,
             noun="event",
             alarm=EVENTS,
             hold=lambda aside: behind.hold(aside, rules.index),
             triggers=lambda item: frozenset(rule.id for rule in wanted_by(item, rules.index)),
+            wait=lambda: ANSWERS if costly and costly.is_running else None,
         )
     )
+
+
+def answered(costly: Costly, but: Set[Identity]) -> list[Item]:
+    """Held events whose answers are there."""
+    ready = [identity for identity in costly.ready() if identity not in but][: settings.WAKEFUL_DISPATCH_BATCH]
+    items = read_these(ready) if ready else []
+    costly.forget(set(ready) - {item.identity for item in items})
+    return items
 
 
 def windows_that_are_over(rules: Rules) -> Careful[windows.Group]:

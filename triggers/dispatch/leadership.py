@@ -22,7 +22,9 @@ LOOK_EVERY = 5.0  # seconds between two checks: each locks all partitions of the
 IDLE = timedelta(seconds=5)  # after this, PostgreSQL itself normally ends a session that is idle in a transaction
 ACTIVE = timedelta(seconds=35)  # statement_timeout and a margin
 
-TAKE = "SELECT pg_try_advisory_lock(%s::int, %s::int)"
+NEWEST = "SELECT last_value FROM triggers_seq"
+TAKE = f"SELECT pg_try_advisory_lock(%s::int, %s::int), ({NEWEST})"  # noqa: S608  (our own parts)
+LATE = 2.0  # seconds between two looks of a leader, after which another may have gone ahead
 RELEASE = "SELECT pg_advisory_unlock(%s::int, %s::int)"
 NAME = "SELECT set_config('application_name', %s::text, false)"
 # A running statement counts as work, for any length of its transaction. `is_silent`: the leader is matching a very large
@@ -57,6 +59,9 @@ class Leadership:
     def begin_standing_by(self) -> None:
         self.is_held = False
         self.goes_ahead = False
+        # Another dispatcher may have led until the event or redispatch with this `seq`; None: it may lead now.
+        self.since: int | None = None
+        self.took_at = float("-inf")
         self.standby_since: float | None = None
         self.looked_at = float("-inf")
 
@@ -67,9 +72,16 @@ class Leadership:
 
     def take(self) -> bool:
         """Try to take the lead; whether this process may dispatch. Does not wait."""
-        if not self.is_held and not fetch(TAKE, LEADER)[0][0]:
-            self._stand_by()
-            return self.goes_ahead
+        is_late = time.monotonic() - self.took_at > LATE
+        self.took_at = time.monotonic()
+        if not self.is_held:
+            [(is_taken, newest)] = fetch(TAKE, LEADER)
+            self.since = newest if is_taken else None
+            if not is_taken:
+                self._stand_by()
+                return self.goes_ahead
+        elif is_late:
+            [(self.since,)] = fetch(NEWEST)
         self.is_held, self.goes_ahead, self.standby_since = True, False, None
         return True
 

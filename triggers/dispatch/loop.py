@@ -32,6 +32,7 @@ from triggers.dispatch import batch as dispatch
 from triggers.dispatch import failures, offers
 from triggers.dispatch.batch import Batch
 from triggers.dispatch.bulk_replay import advance as bulk_replay
+from triggers.dispatch.costly import Costly
 from triggers.dispatch.leadership import Leadership
 from triggers.dispatch.outbound.postman import Postman
 from triggers.dispatch.rules import Rules
@@ -50,7 +51,8 @@ RECONNECT = 1.0
 class Dispatcher:
     def __init__(self) -> None:
         self.rules = Rules()
-        self.dispatch = failures.events(self.rules)
+        self.costly = Costly()
+        self.dispatch = failures.events(self.rules, self.costly)
         self.close_windows = failures.windows_that_are_over(self.rules)
         self.leadership = Leadership()
         self.chores = Chores()
@@ -122,6 +124,7 @@ class Dispatcher:
     def look(self) -> tuple[bool, float]:
         """Do all work; whether anything was done, and how many seconds to wait."""
         leads = self.leadership.take()
+        self.costly.since = self.leadership.since
         batch = unless_failed(self.dispatch, Batch(left=1)) if leads else Batch(standby=True)
         if batch.has_progressed:
             self.couriers.ringer.ring()  # at once: senders wait for these runs

@@ -1,7 +1,6 @@
 """Match events against triggers, and evaluate their filters, keys and inputs."""
 
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
@@ -15,7 +14,7 @@ from triggers.dispatch.payload import NOTHING, Payload, read_payloads
 from triggers.dispatch.pending import Item
 from triggers.models import Decision
 
-BATCH_SECONDS = 2.0  # of matching, after which costly events wait for the next batch
+WantedByLarge = Callable[[Item], Sequence[Rule]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +35,11 @@ class Matched:
     refusals: list[Refusal] = field(default_factory=list)
     later: list[Match | Refusal] = field(default_factory=list)
     outgoing: list[Outgoing] = field(default_factory=list)
+    is_partial: bool = False  # costly cases are not answered yet, or wait for earlier events
+    may_be_settled: bool = False  # earlier parts of it may have been dispatched
+    behind: frozenset[UUID] = frozenset()  # triggers at which it waits for earlier events
+    blocks: frozenset[UUID] = frozenset()  # triggers at which later events wait for its missing part
+    is_settled: bool = False  # what is matched of it has been dispatched
     is_unheard: bool = False  # a run that waits for it has not been woken yet
     is_locked: bool = False  # another session has locked its row, or one of its triggers
 
@@ -67,12 +71,18 @@ class Matched:
         self.matches = [match for match in self.matches if match.key not in busy]
 
 
-def narrowed(items: Sequence[Item], index: Index, most: int) -> dict[Item, list[Rule]]:
+def narrowed(
+    items: Sequence[Item], index: Index, most: int, wanted_by_large: WantedByLarge
+) -> dict[Item, Sequence[Rule]]:
     """The triggers that may match each event. If more than `most` listen, its fields narrow them down."""
-    many = {item for item in items if count_listening(item, index) > most}
+    large = {item for item in items if item.is_large and needs_payload(item, index)}
+    many = {item for item in items if item not in large and count_listening(item, index) > most}
     payloads = read_payloads([item.event_id for item in many if needs_payload(item, index)])
     return {
-        item: wanted_by(item, index, payloads.get(item.event_id, NOTHING) if item in many else None) for item in items
+        item: wanted_by_large(item)
+        if item in large
+        else wanted_by(item, index, payloads.get(item.event_id, NOTHING) if item in many else None)
+        for item in items
     }
 
 
@@ -87,14 +97,14 @@ def cost_of(item: Item, index: Index) -> int:
     return max(count_listening(item, index), 1)
 
 
-def within(items: Sequence[Item], index: Index, most: int) -> list[Item]:
+def within(items: Sequence[Item], index: Index, most: int, wanted_by_large: WantedByLarge = lambda _: ()) -> list[Item]:
     """The events that fit into a batch of `most` runs and decisions. An event that is too large for the remaining room waits
     for the next batch while smaller ones go on, unless one of its triggers orders events. The first event is always taken,
-    at least in part."""
+    at least in part. `wanted_by_large`: the triggers that may match a large event, as far as they are known."""
     taken: list[Item] = []
     room, waiting = most, set[UUID]()
     few, reserved = most // 100 + 1, most // 4  # large events leave a quarter of a batch to small ones
-    for item, rules in narrowed(items, index, few).items():
+    for item, rules in narrowed(items, index, few, wanted_by_large).items():
         cost = max(len(rules), 1)
         fits = cost <= (room if cost <= few else room - reserved) or not taken
         if fits and (not waiting or waiting.isdisjoint(rule.id for rule in rules)):
@@ -110,27 +120,21 @@ def piece_of(most: int) -> int:
     return max(most // 2, 1)
 
 
-def match_items(items: Sequence[Item], index: Index, seconds: float = BATCH_SECONDS) -> list[Matched]:
-    """Match these events. After `seconds`, events that need the evaluator are left out, and with them later events that may
-    share a key; the first event is always matched."""
+def match_items(items: Sequence[Item], index: Index) -> list[Matched]:
+    """Match these events, whatever that costs. The dispatcher leaves costly cases to `triggers.dispatch.costly`."""
     payloads = read_payloads([item.event_id for item in items if needs_payload(item, index)])
-    until, behind = time.monotonic() + seconds, set[UUID]()
-    matched: list[Matched] = []
+    matched = []
     for item in items:
         payload = payloads.get(item.event_id, NOTHING)
-        cases = cases_of(item, wanted_by(item, index, payload))
-        keyed = {case.rule.id for case in cases if case.rule.has_group}
-        is_late = bool(matched) and time.monotonic() > until and any(case.is_costly(payload) for case in cases)
-        if is_late or keyed & behind:
-            behind |= keyed
-        else:
-            matched.append(match_item(item, cases, payload))
+        matched.append(judged(item, cases_of(item, wanted_by(item, index, payload)), payload))
     return matched
 
 
-def match_item(item: Item, cases: Sequence["Case"], payload: Payload) -> Matched:
+def judged(
+    item: Item, cases: Sequence["Case"], payload: Payload, answers: Mapping[UUID, Answer] | None = None
+) -> Matched:
     matched = Matched(item=item)
-    for decided in decide(item, cases, payload):
+    for decided in decide(item, cases, payload, answers=answers):
         if isinstance(decided, Refusal):
             matched.refusals.append(decided)
         elif decided is not None:
@@ -181,21 +185,22 @@ def case_of(item: Item, rule: Rule) -> Case:
 
 
 def decide(
-    item: Item, cases: Sequence[Case], payload: Payload, evaluator: Evaluator | None = None
+    item: Item,
+    cases: Sequence[Case],
+    payload: Payload,
+    evaluator: Evaluator | None = None,
+    answers: Mapping[UUID, Answer] | None = None,
 ) -> list[Match | Refusal | None]:
     """The result of each case; None: the event does not pass the filter. With an `evaluator`, nothing is evaluated in this
-    process."""
+    process; with `answers`, those of costly cases are there."""
     costly = [case for case in cases if case.question.expressions and (evaluator or case.is_costly(payload))]
-    answers = {}
-    if costly:
-        questions = [case.question for case in costly]
-        found = (evaluator or shared).answers(subject_of(item, payload), questions)
+    if answers is None and costly:
+        found = (evaluator or shared).answers(subject_of(item, payload), [case.question for case in costly])
         answers = {case.rule.id: answered for case, answered in zip(costly, found, strict=True)}
+    known = answers or {}
     context = cache(lambda: context_of(cel_event(item, payload.value)))
     return [
-        judge(
-            case, answers.get(case.rule.id) or answer(case.question, context, case.rule.compiled, payload.without_data)
-        )
+        judge(case, known.get(case.rule.id) or answer(case.question, context, case.rule.compiled, payload.without_data))
         for case in cases
     ]
 

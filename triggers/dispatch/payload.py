@@ -26,6 +26,7 @@ class Payload:
 
     text: str = "null"
     without_data: str = ""
+    is_unread: bool = False  # only its cost is known: it is not small
 
     @cached_property
     def value(self) -> Any:
@@ -38,10 +39,13 @@ class Payload:
     @cached_property
     def is_small(self) -> bool:
         """Whether it is small and flat enough for this process."""
-        return len(self.text) <= SMALL and self.text.count("[") + self.text.count("{") <= MAX_DEPTH
+        return (
+            not self.is_unread and len(self.text) <= SMALL and self.text.count("[") + self.text.count("{") <= MAX_DEPTH
+        )
 
 
 NOTHING = Payload()
+UNREAD = Payload(is_unread=True)
 
 
 def read_payloads(event_ids: Sequence[UUID], most: int | None = None) -> dict[UUID, Payload]:

@@ -14,6 +14,7 @@ from runs.db.sql import fetch, fetch_as
 from runs.models import NIL
 from runs.waits import EVENTS_ARE_AWAITED
 from triggers.dispatch.backfill_terms import ARE_UNDERWAY, Terms, terms_of
+from triggers.dispatch.payload import SMALL
 from triggers.models import Event
 
 NIL_REPLAY = UUID(NIL)
@@ -102,6 +103,11 @@ class Item:
     @property
     def is_resumption(self) -> bool:
         return self.redispatch_id is not None
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its payload may be too large to be read and parsed between other events."""
+        return self.bytes > SMALL
 
     @property
     def identity(self) -> Identity:

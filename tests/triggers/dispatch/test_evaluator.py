@@ -63,6 +63,17 @@ def test_a_trigger_that_overran_again_and_again_gets_a_tenth_of_the_time(evaluat
     assert other.passes and not other.error
 
 
+def test_a_trigger_that_goes_on_overrunning_is_not_evaluated_on_events_of_that_size(evaluator: Evaluator) -> None:
+    short = Limits(each=0.02, total=3.0)
+    found = [evaluator.answers(Subject(envelope=ENVELOPE), asked(HOURS), short)[0] for _ in range(11)]
+    [refused, other] = evaluator.answers(Subject(envelope=ENVELOPE), asked(HOURS, "true"), short)
+    [larger] = evaluator.answers(Subject(envelope=ENVELOPE, data=f'"{"a" * 9000}"'), asked(HOURS), short)
+
+    assert "not evaluated" not in found[9].error and "not evaluated" in found[10].error
+    assert "not evaluated" in refused.error and other.passes and not other.error
+    assert "longer than 0.02 s" in larger.error
+
+
 def test_a_long_list_is_an_error_of_its_event_alone(evaluator: Evaluator) -> None:
     long, short = (f'{{"items": [{", ".join("1" * count)}]}}' for count in (20_000, 5))
 

@@ -204,26 +204,3 @@ def test_a_payload_that_takes_hours_to_filter_holds_neither_its_batch_nor_its_ot
     decisions = Decision.objects.filter(trigger__slug="slow")
     assert [decision.outcome for decision in decisions] == ["error", "error"]
     assert all("WAKEFUL_MATCH_TIME" in decision.reason for decision in decisions)
-
-
-@pytest.mark.django_db
-def test_costly_events_wait_for_the_next_batch_and_their_keys_with_them(
-    settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings.WAKEFUL_MATCH_TIME = settings.WAKEFUL_MATCH_TIME / 4
-    monkeypatch.setattr("triggers.dispatch.match.match_items.__defaults__", (0.0,))
-    make_trigger(
-        "keyed", types=["cart.*"], filter="event.data.items.filter(x, x > 0).size() > 3", key="'k'", overlap="queue"
-    )
-    make_trigger("other", types=["order.*"])
-    first, second = (make_event(type="cart.updated", data={"items": [1] * 20}) for _ in range(2))
-    later = make_event(type="cart.updated", data={"items": [1] * 4})
-    unrelated = make_event(type="order.placed")
-
-    batch = dispatch(Rules())
-
-    assert (batch.dispatched, batch.left) == (2, 2)
-    assert [len(runs_of_event(event.id)) for event in (first, second, later, unrelated)] == [1, 0, 0, 1]
-    while dispatch(Rules()).dispatched:
-        pass
-    assert [len(runs_of_event(event.id)) for event in (first, second, later)] == [1, 1, 1]

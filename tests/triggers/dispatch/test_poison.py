@@ -74,14 +74,14 @@ def test_an_unexpected_error_is_a_decision_of_that_event_only(
 ) -> None:
     make_trigger()
     poisoned, healthy = make_event(subject="poison"), make_event()
-    real = match.match_item
+    real = match.decide
 
-    def match_item(item: Any, *arguments: Any) -> Any:
+    def decide(item: Any, *arguments: Any, **named: Any) -> Any:
         if item.subject == "poison":
             raise error
-        return real(item, *arguments)
+        return real(item, *arguments, **named)
 
-    monkeypatch.setattr(match, "match_item", match_item)
+    monkeypatch.setattr(match, "decide", decide)
     dispatch_all()
 
     decision = Decision.objects.get()

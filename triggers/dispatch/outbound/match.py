@@ -12,13 +12,14 @@ from agents.reserved import is_reserved
 from triggers.dispatch.admission import Refusal
 from triggers.dispatch.expressions import Question
 from triggers.dispatch.index import Index, Rule
-from triggers.dispatch.match import BATCH_SECONDS, Case, Matched, Outgoing, bare_match, decide, needs_payload, wanted_by
+from triggers.dispatch.match import Case, Matched, Outgoing, bare_match, decide, needs_payload, wanted_by
 from triggers.dispatch.payload import NOTHING, Payload, read_payloads
 from triggers.dispatch.pending import Item
 from triggers.models import Subscription
 
 log = structlog.get_logger(__name__)
 
+BATCH_SECONDS = 2.0  # of matching, after which costly events wait for the next batch
 MOST = 2_000  # deliveries of one transaction, unless one event has more
 LONGEST_ERROR = 2_000  # characters
 
