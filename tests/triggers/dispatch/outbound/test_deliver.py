@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from cryptography.fernet import Fernet
 from django.core.exceptions import ValidationError
 from django.db.models.functions import Now
 from standardwebhooks import Webhook
@@ -28,6 +29,7 @@ from triggers.dispatch.outbound.secrets import rotate
 from triggers.models import EventDelivery, Subscription
 from triggers.sources.cloudevents.format import read_message
 from triggers.sources.http.headers import Headers
+from triggers.sources.secrets import encrypt_anew, keys_in_use
 
 pytestmark = pytest.mark.django_db
 
@@ -329,6 +331,25 @@ def test_a_secret_is_bounded_in_number_and_checked() -> None:
     with pytest.raises(ValidationError, match="whsec_"):
         rotate(subscription, secret="short", grace=timedelta(), by="test")
     assert rotate(subscription, secret=(mine := new_secret()), grace=timedelta(), by="test") == mine
+
+
+def test_a_new_key_encrypts_its_url_and_secrets(hook: HookServer, settings: Any) -> None:
+    subscribe(hook.url)
+    old, new = settings.WAKEFUL_ENCRYPTION_KEYS[0], Fernet.generate_key().decode()
+    settings.WAKEFUL_ENCRYPTION_KEYS = [new, old]
+    assert encrypt_anew(by="test") == 2
+
+    settings.WAKEFUL_ENCRYPTION_KEYS = [new]
+    assert keys_in_use().only_first
+    make_event()
+    sent()
+    assert one().status == "delivered"
+
+    settings.WAKEFUL_ENCRYPTION_KEYS = [old]
+    assert keys_in_use().unreadable == ["subscription shop"]
+    make_event()
+    sent()
+    assert "no key in WAKEFUL_ENCRYPTION_KEYS" in EventDelivery.objects.get(status="pending").reason
 
 
 # What operators do
