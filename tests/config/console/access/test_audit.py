@@ -466,6 +466,7 @@ API: dict[str, Door] = {
     "triggers fire": call("triggers/greeter/fire/", make=make_trigger),
     "triggers pause": call("triggers/greeter/pause/", make=make_trigger),
     "triggers resume": call("triggers/greeter/resume/", make=make_paused_trigger),
+    "triggers partial_update": send("patch", "triggers/greeter/", {"filter": "event.data.n > 1"}, make=make_trigger),
     "triggers redispatch": call("triggers/greeter/redispatch/", make=with_error),
     "schedules create": call(
         "schedules/", {"name": "noon", "when": "every day at noon", "trigger": "greeter"}, make=make_trigger
@@ -493,6 +494,7 @@ ELSEWHERE_OF_THE_API = {
     "runs transcript",
     "checklists revisions",
     "prompt-agents versions",
+    "triggers try_rule",  # only looks
     "prompt-agents try_now",  # in a process of its own: tests/triggers/prompt_agents/test_trial.py
     "schedules preview",
     "schedules fires",
