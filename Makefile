@@ -17,8 +17,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-# Clients of model providers besides OpenAI's, of MCP servers, and apprise: `make run EXTRAS="anthropic apprise"`.
-run: .venv/runtime $(EXTRAS:%=.venv/extra-%) ## the whole stack with demo data: PostgreSQL, Valkey, web, beat, dispatcher, worker
+# Clients of model providers besides OpenAI's, of MCP servers and brokers, and apprise: `make run EXTRAS="anthropic apprise"`.
+run: .venv/runtime $(EXTRAS:%=.venv/extra-%) ## the whole stack with demo data: PostgreSQL, Valkey, web, beat, dispatcher, sources, worker
 	@exec $(PY) manage.py up --demo
 
 # All tests: in four processes side by side, each with servers of its own, since many tests wait for processes they
@@ -66,7 +66,7 @@ else ifdef ALL
 	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/promises tests/integration tests/config/web/test_migrated.py $(HISTORIES) $(PROPERTIES) tests/acceptance/test_recovery.py $(FLOOD) $(WATCH) $(sort $(filter-out tests/integration/%,$(CHANGES) $(DURABLE))) tests/chaos/broker_away.py tests/chaos/dispatch_under_strain.py tests/chaos/broken_builds.py tests/chaos/failovers.py
 else
 	@$(CHAOS)
-	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/chaos/test_smoke.py $(FLOOD) $(DURABLE) $(CHANGES) $(WATCH) $(PROPERTIES) tests/integration/test_night.py tests/integration/test_receivers.py tests/integration/test_outbound.py
+	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/chaos/test_smoke.py $(FLOOD) $(DURABLE) $(CHANGES) $(WATCH) $(PROPERTIES) tests/integration/test_night.py tests/integration/test_receivers.py tests/integration/test_outbound.py tests/integration/test_brokers.py
 endif
 
 bench: .venv/bench/ready ## measurements of this machine, beside Celery, Procrastinate and DBOS; see bench/README.md
@@ -83,7 +83,7 @@ lock: ## write the lock files anew from pyproject.toml, with the oldest Python w
 		"requirements-bench.lock -c requirements-dev.lock --extra embedded --extra dev --extra bench"; do set -- $$lock; file=$$1; shift; \
 		CUSTOM_COMPILE_COMMAND="make lock" .wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_ARGS) -o $$file "$$@" pyproject.toml || exit 1; done
-	@for extra in anthropic apprise bedrock google groq mcp mistral; do .wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
+	@for extra in anthropic apprise bedrock google groq kafka mcp mistral sqs; do .wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_ARGS) -c requirements.lock --extra $$extra -o .wakeful/lock/$$extra pyproject.toml && \
 		$(PY) deploy/extras/lock.py .wakeful/lock/$$extra requirements.lock > deploy/extras/$$extra.lock || exit 1; done
 

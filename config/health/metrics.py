@@ -73,6 +73,17 @@ SELECT source.slug, refused.status::text, sum(refused.count)
 FROM triggers_refuseddelivery refused JOIN triggers_source source ON source.id = refused.source_id
 WHERE refused.hour > (SELECT clock_timestamp()) - interval '1 day' GROUP BY source.slug, refused.status
 """
+LAGS = """
+SELECT source.slug, reading.lag FROM triggers_reading reading JOIN triggers_source source ON source.id = reading.source_id
+WHERE source.enabled AND reading.lag IS NOT NULL
+"""
+POISON = """
+SELECT source.slug, kept.count FROM (
+  SELECT source_id, count(*) AS count FROM (
+    SELECT source_id FROM triggers_poisonmessage WHERE last_at > (SELECT clock_timestamp()) - interval '1 day'
+    ORDER BY last_at DESC LIMIT 10000) newest
+  GROUP BY source_id) kept JOIN triggers_source source ON source.id = kept.source_id
+"""
 NOTIFICATIONS_UNPLANNED = "SELECT count(*) FROM runs_notification WHERE planned_at IS NULL"
 DELIVERIES = """
 SELECT status, count(*) FROM (
@@ -139,6 +150,18 @@ class DatabaseCollector(Collector):
             "Deliveries that a webhook source answered with an error in the last day",
             fetch(REFUSED),
             labels=("source", "status"),
+        )
+        yield _gauge(
+            "wakeful_source_lag",
+            "Messages that wait at a broker or feed, as last known",
+            fetch(LAGS),
+            labels=("source",),
+        )
+        yield _gauge(
+            "wakeful_messages_poison",
+            "Messages that could not become events in the last day, among the newest 10,000",
+            fetch(POISON),
+            labels=("source",),
         )
         yield _gauge("wakeful_triggers_paused", "Enabled triggers that are paused", fetch(PAUSED_TRIGGERS))
         yield _gauge("wakeful_incidents_open", "Incidents that are open", fetch(INCIDENTS), labels=("kind",))

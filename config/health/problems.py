@@ -73,7 +73,23 @@ NEEDED = {
         "no schedule fires; each schedule's catch-up policy decides which missed fires it makes later",
         "`celery -A config beat` (`systemctl start wakeful-beat`)",
     ),
+    Worker.Kind.SOURCES: (
+        "brokers and feeds are not read; their messages wait there, as long as they keep them",
+        "`manage.py sources` (`systemctl start wakeful-sources`)",
+    ),
 }
+
+NOUNS = {Worker.Kind.SOURCES: "sources process"}
+
+
+def needed(now: Situation) -> list[Worker.Kind]:
+    """The kinds of processes that this installation cannot do without."""
+    dispensable = set()
+    if settings.CELERY_BEAT_SCHEDULER != OUR_SCHEDULER:
+        dispensable.add(Worker.Kind.BEAT)  # other schedulers leave no sign of life
+    if not now.read_sources:
+        dispensable.add(Worker.Kind.SOURCES)
+    return [kind for kind in NEEDED if kind not in dispensable]
 
 
 def missing(kind: Worker.Kind) -> str:
@@ -100,6 +116,8 @@ def problems(now: Situation) -> list[Problem]:
         *_refusing(now),
         *_secrets(now),
         *_ending_sources(now),
+        *_unreadable(now),
+        *_poison(now),
         *_unknown_topics(now),
         *_triggers(now),
         *_incidents(now),
@@ -109,6 +127,8 @@ def problems(now: Situation) -> list[Problem]:
         *_unnamed("rotations", WARNING, now.rotations, BROKEN_SHOWN, "Sources whose sender still uses an old secret"),
         *_unnamed("unused-secrets", WARNING, now.unused_secrets, BROKEN_SHOWN, "Secrets that no delivery uses"),
         *_unnamed("ending", WARNING, now.ending, BROKEN_SHOWN, "Sources whose subscription ends"),
+        *_unnamed("sources", BAD, now.unreadable, BROKEN_SHOWN, "Sources that cannot be read"),
+        *_unnamed("poison", WARNING, now.poison, BROKEN_SHOWN, "Sources with messages that cannot become events"),
         *_unnamed("paused-triggers", BAD, now.paused, PAUSED_SHOWN, "Triggers that paused after failed runs"),
         *_unnamed("trigger-errors", WARNING, now.erring, BROKEN_SHOWN, "Triggers at which events ended in an error"),
         *_parked(now),
@@ -124,18 +144,17 @@ def problems(now: Situation) -> list[Problem]:
 
 
 def _missing(now: Situation) -> Iterator[Problem]:
-    for kind, (effect, command) in NEEDED.items():
-        if kind == Worker.Kind.BEAT and settings.CELERY_BEAT_SCHEDULER != OUR_SCHEDULER:
-            continue  # other schedulers leave no sign of life
+    for kind in needed(now):
+        effect, command = NEEDED[kind]
         alive = now.alive(kind)
         if all(process.draining for process in alive):
-            age = now.unseen.get(kind)
+            age, noun = now.unseen.get(kind), NOUNS.get(kind, kind.value)
             if alive:
-                seen = f"Every {kind.value} is stopping"
+                seen = f"Every {noun} is stopping"
             elif age is None:
-                seen = f"No {kind.value} has ever been seen"
+                seen = f"No {noun} has ever been seen"
             else:
-                seen = f"No {kind.value} has been seen for {_span(age)}"
+                seen = f"No {noun} has been seen for {_span(age)}"
             yield _fault(
                 name=missing(kind),
                 text=f"{seen}: {effect}.{_last(now, kind)}{_behind(now, kind)}",
@@ -505,6 +524,33 @@ def _ending_sources(now: Situation) -> Iterator[Problem]:
             remedy="Renew it at the provider, as the set-up steps on the source's page say. The first delivery of the new "
             "subscription ends this problem; otherwise it ends after a week.",
             lasted=timedelta(seconds=max(-source.left, 0)),
+        )
+
+
+def _unreadable(now: Situation) -> Iterator[Problem]:
+    for source in now.unreadable[:BROKEN_SHOWN]:
+        yield _fault(
+            name=f"source:{source.slug}",
+            seconds=source.seconds,
+            text=f"Source {source.slug} has not been readable for {_span(source.seconds)}: {source.error.rstrip('.')}. "
+            "Its messages wait there.",
+            remedy=source.remedy
+            or "Check that its server answers and that the settings and the secret of the source are right. It is tried again "
+            "at least every minute and goes on where it stopped.",
+        )
+
+
+def _poison(now: Situation) -> Iterator[Problem]:
+    for source in now.poison[:BROKEN_SHOWN]:
+        more = "At least " if source.count == COUNTED else ""
+        yield Problem(
+            name=f"poison:{source.slug}",
+            severity=WARNING,
+            text=f"{more}{source.count:,} message{'' if source.count == 1 else 's'} of source {source.slug} could not become events "
+            f"in the last day. The last one, {_span(source.last)} ago: {source.reason}",
+            remedy="Open the source: its page lists these messages. Correct the sender or the settings of the source, and send "
+            "again what is needed. This warning ends a day after the last one.",
+            lasted=timedelta(seconds=source.last),
         )
 
 

@@ -19,6 +19,7 @@ from triggers.dispatch.erring import COUNTED as ERRORS_COUNTED
 from triggers.dispatch.erring import ERRING, LATELY
 from triggers.dispatch.failures import EVENTS, WINDOWS
 from triggers.dispatch.run_failures import SAID_OF_PAUSE
+from triggers.sources.runner import runners
 from triggers.sources.webhooks.proof import MATCH_NOTED_EVERY
 from triggers.sources.webhooks.scheme import schemes
 
@@ -171,6 +172,23 @@ SELECT json_build_object(
       ORDER BY max(ends) LIMIT 1) subscription
     WHERE source.enabled AND source.kind = ANY(%(ending_kinds)s::text[])
     ORDER BY source.slug LIMIT %(broken)s::int) ending),
+  'read_sources', (SELECT count(*) FROM triggers_source WHERE enabled AND kind = ANY(%(runners)s::text[])),
+  'unreadable', (SELECT coalesce(json_agg(unreadable), '[]') FROM (
+    SELECT source.slug, reading.error, reading.remedy,
+      extract(epoch FROM clock_timestamp() - reading.failing_since)::float8 AS seconds
+    FROM triggers_reading reading JOIN triggers_source source ON source.id = reading.source_id AND source.enabled
+    WHERE reading.failing_since IS NOT NULL
+    ORDER BY {is_raised("'source:' || source.slug")} DESC, source.slug LIMIT %(broken)s::int) unreadable),
+  'poison', (SELECT coalesce(json_agg(poison), '[]') FROM (
+    SELECT source.slug, kept.count, kept.reason, extract(epoch FROM clock_timestamp() - kept.last_at)::float8 AS last
+    FROM (
+      SELECT source_id, count(*) AS count, max(last_at) AS last_at, (array_agg(reason ORDER BY last_at DESC))[1] AS reason
+      FROM (SELECT source_id, reason, last_at FROM triggers_poisonmessage
+            WHERE last_at > (SELECT clock_timestamp()) - interval '1 day'
+            ORDER BY last_at DESC LIMIT %(counted)s::int) newest
+      GROUP BY source_id) kept
+    JOIN triggers_source source ON source.id = kept.source_id
+    ORDER BY {is_raised("'poison:' || source.slug")} DESC, source.slug LIMIT %(broken)s::int) poison),
   'stops', (SELECT coalesce(json_agg(stop), '[]') FROM (
     SELECT agent, stopped_by AS by, reason, extract(epoch FROM clock_timestamp() - stopped_at)::float8 AS seconds
     FROM runs_agentstop ORDER BY agent LIMIT %(broken)s::int) stop),
@@ -424,6 +442,27 @@ class Rotation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Unreadable:
+    """A source that its runner has not been able to read for so many seconds."""
+
+    slug: str
+    error: str
+    remedy: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Poisoned:
+    """A source with messages that could not become events: their count in the last day, and the reason and age in seconds of
+    the last one."""
+
+    slug: str
+    count: int
+    reason: str
+    last: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Failover:
     """A failover that was noticed in the last day: server and timeline of both primaries; `known_until`: the newest known
     commit of the old primary that the new one has."""
@@ -523,6 +562,9 @@ class Situation:
     unused_secrets: list[UnusedSecret] = field(default_factory=list)
     rotations: list[Rotation] = field(default_factory=list)
     ending: list[Ending] = field(default_factory=list)
+    read_sources: int = 0  # enabled sources that `manage.py sources` reads
+    unreadable: list[Unreadable] = field(default_factory=list)
+    poison: list[Poisoned] = field(default_factory=list)
     stops: list[Stop] = field(default_factory=list)
     uncertain: int = 0
     looks: LooksOwed = LooksOwed()
@@ -586,6 +628,7 @@ def look() -> Situation:
             "dispatch_alarms": [EVENTS, WINDOWS],
             "offer_failures": OFFER_FAILURES,
             "near": NEAR_CAP,
+            "runners": list(runners()),
         },
     )
     return Situation(
@@ -612,6 +655,8 @@ def look() -> Situation:
             "unused_secrets": _each(UnusedSecret, seen["unused_secrets"]),
             "rotations": _each(Rotation, seen["rotations"]),
             "ending": _each(Ending, seen["ending"]),
+            "unreadable": _each(Unreadable, seen["unreadable"]),
+            "poison": _each(Poisoned, seen["poison"]),
             "stops": _each(Stop, seen["stops"]),
             "failover": Failover(**seen["failover"]) if seen["failover"] else None,
             "transaction": Transaction(**seen["transaction"]) if seen["transaction"] else None,

@@ -14,7 +14,7 @@ from runs.db.ready import HINTED, SLOW
 from runs.db.sql import execute, fetch, fetch_as
 from runs.outbox import EVERYTHING_IS_PAUSED
 from runs.ports import known_topics, ports
-from runs.processes.lease import patience
+from runs.processes.lease import ALLOWED, patience
 from runs.waits import FOR_FREE_SESSION
 
 log = structlog.get_logger(__name__)
@@ -41,7 +41,7 @@ SELECT clock_timestamp() AS at,
     (SELECT min(due_at) FROM runs_delivery WHERE status IN ('pending', 'held', 'sending') AND due_at >= %(since)s::timestamptz))
     - clock_timestamp() AS notifications,
   (SELECT min(CASE WHEN seen_at > clock_timestamp() + interval '1 second' THEN clock_timestamp()
-     ELSE seen_at + CASE kind WHEN 'worker' THEN %(lease)s::interval ELSE %(others)s::interval END END)
+     ELSE seen_at + {ALLOWED.format(kind="kind")} END)
    FROM runs_worker WHERE stopped_at IS NULL) - clock_timestamp() AS lease_expiry
 """  # noqa: S608  (our own parts)
 

@@ -85,12 +85,17 @@ FROM renewed LEFT JOIN runs_run run ON run.worker_id = renewed.id AND run.status
 """.replace("{is_stopped}", IS_STOPPED.format(agent="run.agent"))
 
 
-# A process other than a worker renews at its safety look, and may miss this many.
+# Kinds of processes that own something (runs, sources): another process takes it over when their lease has ended.
+OWNERS = (Worker.Kind.WORKER, Worker.Kind.SOURCES)
+# Any other process renews at its safety look, and may miss this many.
 UNSEEN_LOOKS = 3
+# The time allowed for a row of `runs_worker`; its parameters are those of `patience()`.
+ALLOWED = "CASE WHEN {kind} IN ('worker', 'sources') THEN %(lease)s::interval ELSE %(others)s::interval END"
 
 
 def patience() -> dict[str, timedelta]:
-    """The time after which the row of an unseen worker (`lease`) or of another process (`others`) is closed."""
+    """The time after which the row of an unseen process is closed: of one that owns something (`lease`) or another
+    (`others`)."""
     return {"lease": settings.WAKEFUL_LEASE, "others": settings.WAKEFUL_SAFETY_LOOK * UNSEEN_LOOKS}
 
 
@@ -179,21 +184,21 @@ def _as_json(troubles: Mapping[str, Trouble]) -> Jsonb | None:
 
 
 class Presence:
-    """The row of a process that is not a worker, renewed at its safety look. It owns no runs."""
+    """The row of a process that is not a worker, renewed at its safety look, or with its lease if it owns sources."""
 
     def __init__(self, kind: Worker.Kind) -> None:
         self.kind = kind
+        self.every = settings.WAKEFUL_LEASE_RENEW if kind in OWNERS else settings.WAKEFUL_SAFETY_LOOK
         self.row: UUID | None = None
         self.renewed_at = float("-inf")
         self.told: Mapping[str, str] = {}
         self.clock = Clock()
 
     def renew(self, troubles: Mapping[str, Trouble] = NO_TROUBLES) -> None:
-        """Renew the row at most once per WAKEFUL_SAFETY_LOOK, or when the troubles of this process change; open a new row if it
-        was closed."""
+        """Renew the row when it is time, or when the troubles of this process change; open a new row if it was closed."""
         troubles = {**troubles, **self.clock.troubles}
         telling = {name: trouble.error for name, trouble in troubles.items()}
-        is_early = time.monotonic() - self.renewed_at < settings.WAKEFUL_SAFETY_LOOK.total_seconds() * 0.9
+        is_early = time.monotonic() - self.renewed_at < self.every.total_seconds() * 0.9
         if is_early and telling == self.told:
             return
         said = _as_json(troubles)

@@ -16,7 +16,7 @@ from runs.failpoints import failpoint
 from runs.models import Attempt, Run, Step
 from runs.models.policy import Policy
 from runs.models.run import UNPARSED
-from runs.processes.lease import patience
+from runs.processes.lease import ALLOWED, patience
 from runs.processes.timeline import FAILED_OVER
 from runs.states import RunStatus
 from runs.transitions.leave import take_away
@@ -27,16 +27,16 @@ log = structlog.get_logger(__name__)
 LOCK_PATIENCE = timedelta(milliseconds=200)
 TERMINATE_WAIT = 5000  # milliseconds
 
-CLOSE_UNSEEN = """
+CLOSE_UNSEEN = f"""
 UPDATE runs_worker SET stopped_at = clock_timestamp(), stopped_reason = 'unseen'
 WHERE id IN (
   SELECT id FROM runs_worker
   WHERE stopped_at IS NULL
-    AND seen_at < clock_timestamp() - CASE kind WHEN 'worker' THEN %(lease)s::interval ELSE %(others)s::interval END
+    AND seen_at < clock_timestamp() - {ALLOWED.format(kind="kind")}
     AND clock_timestamp() > pg_postmaster_start_time() + %(lease)s::interval
   FOR UPDATE SKIP LOCKED)
 RETURNING id, kind, host, pid
-"""
+"""  # noqa: S608  (our own parts)
 # After the database's clock was set back: a live process renews by the new time; the row of a dead one would never expire.
 COME_BACK = """
 UPDATE runs_worker SET seen_at = clock_timestamp()

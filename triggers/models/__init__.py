@@ -5,6 +5,7 @@ from .event import Event, Redelivery, Redispatch
 from .exclusion_calendar import ExclusionCalendar
 from .gate import Gate
 from .offer import Offer
+from .reading import PoisonMessage, Reading
 from .replay import Replay
 from .schedule import Schedule
 from .schedule_history import Revision, Skip
@@ -15,6 +16,6 @@ from .window import RateUse, Window
 
 __all__ = [
     "ApiToken", "Backfill", "BackfillTick", "Decision", "DeliveryRate", "Event", "EventDelivery", "ExclusionCalendar",
-    "Gate", "Offer", "RateUse", "Redelivery", "Redispatch", "RefusedDelivery", "Replay", "Revision", "Schedule", "Secret", "Skip",
-    "Source", "Subscription", "SubscriptionSecret", "Trigger", "Window",
+    "Gate", "Offer", "PoisonMessage", "RateUse", "Reading", "Redelivery", "Redispatch", "RefusedDelivery", "Replay", "Revision",
+    "Schedule", "Secret", "Skip", "Source", "Subscription", "SubscriptionSecret", "Trigger", "Window",
 ]  # fmt: skip

@@ -53,6 +53,7 @@ UNION SELECT cause FROM old, unnest(old.event_ids) member
 """
 # As a subquery, the clock is read once, so that the index can be used.
 PAST = "created_at < (SELECT clock_timestamp()) - %(keep)s::interval"
+OLD_POISON = "last_at < (SELECT clock_timestamp()) - %(keep)s::interval"
 OLD_HOURS = "hour < (SELECT clock_timestamp()) - %(keep)s::interval"
 # Beat still reads revisions of times that it has not accounted for.
 SETTLED = """
@@ -90,6 +91,7 @@ def steps() -> list[Step]:
         walk(name="events.payload", keep=payloads, judge=old_payload, foresee=old_payload_then, remove=remove_payloads),
         walk(name="events", keep=events, judge=old, foresee=old_then, remove=delete_events),
         few("deliveries.refused", "triggers_refuseddelivery", key="id", which=OLD_HOURS, keep=events),
+        few("messages.poison", "triggers_poisonmessage", key="id", which=OLD_POISON, keep=payloads),
         few("skips", "triggers_skip", key="id", which=PAST, keep=events),
         few("revisions", "triggers_revision", key="id", which=SETTLED, keep=events),
         few("backfills.ticks", "triggers_backfilltick", key="id", which=OF_ENDED, keep=events),

@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from agents.durations import in_words
 from config.console.parts.links import link, listing, page
 from config.console.parts.sections import Notice, Section, Table
-from config.health.problems import NEEDED, Problem, problems
+from config.health.problems import Problem, needed, problems
 from config.health.situation import COUNTED, Process, Situation, look
 from runs.models import Worker
 from runs.queues.names import spelled
@@ -92,7 +92,7 @@ def _versions(now: Situation) -> list[Notice]:
 
 
 def _kinds(now: Situation) -> list[Gauge]:
-    return [_kind(now, kind) for kind in KINDS if kind in NEEDED or now.alive(kind)]
+    return [_kind(now, kind) for kind in KINDS if kind in needed(now) or now.alive(kind)]
 
 
 def _kind(now: Situation, kind: Worker.Kind) -> Gauge:

@@ -13,7 +13,7 @@ from config.console.parts.moments import moment
 from config.console.parts.panel import Panel, column, time_column
 from config.console.parts.sections import Facts, Notice, Section
 from runs.models import Worker
-from runs.processes.lease import patience
+from runs.processes.lease import OWNERS, patience
 
 
 class StateFilter(ConditionFilter):
@@ -82,7 +82,7 @@ def state_of(worker: Worker) -> str:
 
 
 def patience_of(worker: Worker) -> timedelta:
-    return patience()["lease" if worker.kind == Worker.Kind.WORKER else "others"]
+    return patience()["lease" if worker.kind in OWNERS else "others"]
 
 
 def _in_words(worker: Worker) -> str:

@@ -27,10 +27,12 @@ from config.console.parts.panel import Panel, acting, allowed, button, column, t
 from config.console.parts.sections import Facts, Notice, Section, Table, Text
 from config.console.sources.form import NewSourceForm, SettingsForm, kind_of
 from config.console.sources.health import health_line
+from config.console.sources.reading import notice_of, sections_of
 from config.console.sources.setup import address_of, groups, setup_steps
 from triggers.models import RefusedDelivery, Secret, Source
 from triggers.sources.edit import change_source, create_source
 from triggers.sources.kind import kinds
+from triggers.sources.runner import Runner, runners
 from triggers.sources.secrets import add_secret, rotate
 from triggers.sources.settings import InvalidSettings
 from triggers.sources.webhooks.limits import limit_fields
@@ -249,6 +251,8 @@ class SourcePanel(Panel):
             built_in = Notice(text="Built-in source. Nothing to configure.")
             return [built_in, Facts(rows=facts)]
         sections: list[Section] = [Facts(rows=facts), health_line(obj), *setup_steps(kind, obj.slug)]
+        if isinstance(kind, Runner):
+            sections = [notice_of(obj), *sections[:2], *sections_of(obj), *sections[2:]]
         if scheme:
             address = Text(title="Address for the sender", text=address_of(obj.slug))
             sections = [_notice(obj), address, *sections]
@@ -342,7 +346,9 @@ def _secrets(source: Source) -> Table:
             )
             for secret in source.secrets.order_by("-pk").defer("ciphertext")[:20]
         ],
-        empty="No secrets: every delivery is refused. Create a secret, or enter the provider’s.",
+        empty="None: it connects without a secret."
+        if source.kind in runners()
+        else "No secrets: every delivery is refused. Create a secret, or enter the provider’s.",
     )
 
 

@@ -10,10 +10,12 @@ from config.health.situation import (
     Erring,
     OpenIncidents,
     PausedTrigger,
+    Poisoned,
     Process,
     Situation,
     Slot,
     Transaction,
+    Unreadable,
 )
 from runs.queues.state import QueueState
 from triggers.dispatch.erring import COUNTED as ERRORS_COUNTED
@@ -97,6 +99,14 @@ def test_a_missing_process_is_named_with_its_effect_and_the_command_to_start_it(
     assert command in problem.remedy
     assert "systemctl start wakeful-" in problem.remedy
     assert problem.severity == "bad"
+
+
+def test_a_sources_process_is_missed_only_where_sources_are_read() -> None:
+    problem = only(make_situation(read_sources=1))
+
+    assert problem.name == "no-sources"
+    assert problem.text.startswith("No sources process has ever been seen: brokers and feeds are not read")
+    assert problems(make_situation(read_sources=0)) == []
 
 
 def test_one_that_was_never_there_is_told_from_one_that_is_gone() -> None:
@@ -201,6 +211,16 @@ def test_workers_that_are_all_stopping_are_as_good_as_none() -> None:
             {"erring": [Erring(slug="greeter", count=ERRORS_COUNTED, reason="no such key", last=120.0)]},
             "trigger-errors:greeter",
             "At least 1,000 events ended in an error",
+        ),
+        (
+            {"unreadable": [Unreadable(slug="orders", error="Connection refused.", remedy="", seconds=40.0)]},
+            "source:orders",
+            "Source orders has not been readable for 40 s: Connection refused. Its messages wait there.",
+        ),
+        (
+            {"poison": [Poisoned(slug="orders", count=2, reason="no envelope", last=40.0)]},
+            "poison:orders",
+            "2 messages of source orders could not become events in the last day. The last one, 40 s ago: no envelope",
         ),
         (
             {"queues": [make_queue("*"), make_queue(ready=5, oldest_seconds=900.0)]},

@@ -58,6 +58,19 @@ def redact(headers: Headers, extra: Iterable[str] = ()) -> dict[str, str]:
     }
 
 
+def redact_texts(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers of a message to store, like `redact`."""
+    return {
+        storable(name): REDACTED if SECRET_NAME.search(name.lower()) else storable(value)
+        for name, value in headers.items()
+    }
+
+
+def storable(text: str) -> str:
+    """Text that PostgreSQL accepts."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
 def as_text(value: bytes) -> str:
     """A header's value as text: UTF-8 if valid, else latin-1; never with U+0000."""
     try:

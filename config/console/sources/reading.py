@@ -1,0 +1,72 @@
+"""The part of a source's page about its runner: which process reads it, how far, and the messages that are no events."""
+
+from django.db.models import QuerySet
+
+from config.console.parts.links import link, page
+from config.console.parts.moments import distance, moment
+from config.console.parts.sections import Facts, Notice, Section, Table, pretty
+from runs.models import Worker
+from runs.processes.alive import alive
+from triggers.models import PoisonMessage, Reading, Source
+
+POISON_SHOWN = 50
+BODY_CHARACTERS = 200
+
+
+def notice_of(source: Source) -> Notice:
+    """Whether it is read, and why not."""
+    reading = Reading.objects.filter(source=source).exclude(owner=None).first()
+    if not source.enabled:
+        return Notice(text="Disabled: it is not read.", level="warning")
+    if reading is None or not alive().filter(pk=str(reading.owner_id)).exists():
+        start = "A sources process takes it over within seconds. Start one: manage.py sources."
+        return Notice(text="No process reads it.", level="warning", details=[start])
+    if reading.failing_since:
+        text = f"It cannot be read; the first error came {distance(reading.failing_since)}: {reading.error}"
+        return Notice(text=text, level="bad", details=[reading.remedy] if reading.remedy else [])
+    if reading.held_since:
+        return Notice(text="It is not read at the moment: too many events wait for dispatch.", level="warning")
+    return Notice(text="It is read, and its last answer was no error.", level="good")
+
+
+def sections_of(source: Source) -> list[Section]:
+    reading = Reading.objects.filter(source=source).first()
+    poison = PoisonMessage.objects.filter(source=source)
+    return [*([_reading(reading)] if reading else []), _poison(poison)]
+
+
+def _reading(reading: Reading) -> Facts:
+    owner = Worker.objects.filter(pk=str(reading.owner_id)).first() if reading.owner_id else None
+    return Facts(
+        title="Reading",
+        rows=[
+            ("Process", link(page("runs_worker", owner.pk), f"{owner.host}:{owner.pid}") if owner else ""),
+            ("Reads it since", moment(reading.taken_at) if owner else ""),
+            ("Last messages", moment(reading.read_at)),
+            ("Messages read", f"{reading.read_count:,}"),
+            ("Waiting at the source", f"{reading.lag:,}" if reading.lag is not None else ""),
+            ("Position", pretty(reading.position) if reading.position is not None else ""),
+            ("Errors in a row", reading.failures),
+        ],
+    )
+
+
+def _poison(kept: QuerySet[PoisonMessage]) -> Table:
+    return Table(
+        title="Messages that could not become events",
+        note=f"The last {POISON_SHOWN}. They count as read and do not stop the others.",
+        headers=("Last", "Reason", "Id", "Origin", "Count", "Bytes", "Body"),
+        rows=[
+            (
+                moment(one.last_at),
+                one.reason,
+                one.message_id,
+                one.origin,
+                f"{one.count:,}",
+                f"{one.size:,}",
+                bytes(one.body[: 4 * BODY_CHARACTERS]).decode(errors="replace")[:BODY_CHARACTERS],
+            )
+            for one in kept.order_by("-last_at")[:POISON_SHOWN]
+        ],
+        empty="None within the retention period.",
+    )

@@ -1,0 +1,81 @@
+"""Sources that Wakeful reads, on the pages and in the metrics of an operator."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from config.health.problems import problems
+from config.health.situation import look
+from tests.support.console import make_worker, page_of
+from triggers.models import PoisonMessage, Reading, Source
+
+pytestmark = pytest.mark.django_db
+SETTINGS = {"url": "redis://localhost/0", "stream": "orders"}
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source.objects.create(slug="orders", kind="redis_streams", settings=SETTINGS)
+
+
+def make_reading(source: Source, **fields: Any) -> Reading:
+    return Reading.objects.create(source=source, owner=make_worker("sources"), **fields)
+
+
+def make_poison(source: Source, **fields: Any) -> PoisonMessage:
+    named = {"origin": "/sources/orders/", "message_id": "7-0", "reason": "no field", "body": b"{", "size": 1}
+    return PoisonMessage.objects.create(source=source, **{**named, **fields})
+
+
+def names() -> set[str]:
+    return {problem.name for problem in problems(look())}
+
+
+def test_a_source_that_nobody_reads_is_a_problem_until_a_process_is_alive(source: Source) -> None:
+    assert "no-sources" in names()
+
+    make_worker("sources")
+
+    assert "no-sources" not in names()
+
+
+def test_a_source_that_cannot_be_read_and_its_poison_are_problems(source: Source) -> None:
+    make_reading(
+        source, failing_since=timezone.now() - timedelta(minutes=2), failures=3, error="refused", remedy="Start it."
+    )
+    make_poison(source)
+    make_poison(source, message_id="6-0", last_at=timezone.now() - timedelta(days=2))
+
+    found = {problem.name: problem for problem in problems(look())}
+
+    assert found["source:orders"].remedy == "Start it."
+    assert found["source:orders"].is_alarm
+    assert found["poison:orders"].text.startswith("1 message of source orders")
+
+
+def test_the_page_of_a_source_says_who_reads_it_and_what_could_not_become_an_event(
+    admin_client: Client, source: Source
+) -> None:
+    reading = make_reading(source, read_count=1234, lag=56, position="7-0")
+    make_poison(source, reason="it has no field 'body'")
+
+    page = admin_client.get(page_of("triggers_source", source)).content.decode()
+
+    for shown in ("It is read", "here:1", "1,234", "56", "7-0", "it has no field"):
+        assert shown in page
+    Reading.objects.filter(pk=reading.pk).update(failing_since=timezone.now(), error="refused", remedy="Start it.")
+    failing = admin_client.get(page_of("triggers_source", source)).content.decode()
+    assert "It cannot be read" in failing and "Start it." in failing
+
+
+def test_metrics_say_what_waits_at_a_source_and_what_was_poison(client: Client, source: Source) -> None:
+    make_reading(source, lag=56)
+    make_poison(source)
+
+    told = client.get("/metrics").content.decode()
+
+    assert 'wakeful_source_lag{source="orders"} 56.0' in told
+    assert 'wakeful_messages_poison{source="orders"} 1.0' in told

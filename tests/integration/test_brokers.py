@@ -1,0 +1,117 @@
+"""Each message of a broker is one event, in the order of its key, while the process that reads it is killed again and again."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.support.brokers import KafkaTopic, Message, RedisStream, SqsQueue, TestBroker, moto_server
+from tests.support.points import Points
+from tests.support.stack import Process, Stack, StackMaker, eventually
+from triggers.models import Source
+from triggers.sources.edit import create_source
+from triggers.sources.secrets import add_secret
+
+pytestmark = pytest.mark.chaos
+
+KEYS, EACH = 100, 100
+MESSAGES: list[Message] = [(f"key-{key}", number) for number in range(EACH) for key in range(KEYS)]
+# In turn: in the transaction that records a batch, and between its commit and the confirmation.
+DEATHS = ("source_fenced", "source_recorded", "source_fenced", "source_recorded", "source_fenced")
+
+
+BROKERS = ["redis_streams", "sqs", "kafka"]
+
+
+def quick(make_stack: StackMaker, points: Points) -> Stack:
+    """A stack with a short lease, whose processes die where the test says."""
+    return make_stack(env={**points.env, "WAKEFUL_LEASE": "2s", "WAKEFUL_LEASE_RENEW": "500ms"})
+
+
+def add_source(stack: Stack, broker: TestBroker, slug: str = "orders") -> Source:
+    with stack.orm():
+        source = create_source(slug, kind=broker.kind, settings=broker.settings, by="test")
+        if broker.secret:
+            add_secret(source, broker.secret, by="test")
+    return source
+
+
+def count(stack: Stack) -> int:
+    return int(stack.query("SELECT count(*) FROM triggers_event")[0]["count"])
+
+
+def read_in_order(stack: Stack) -> list[Message]:
+    rows = stack.query("SELECT subject, data FROM triggers_event ORDER BY seq")
+    assert all(row["subject"] == row["data"]["key"] for row in rows)
+    return [(row["subject"], row["data"]["number"]) for row in rows]
+
+
+@pytest.mark.parametrize("name", BROKERS)
+def test_each_message_is_one_event_in_order_while_the_runner_is_killed(
+    name: str, make_stack: StackMaker, tmp_path: Path, make_broker: Callable[[str, Stack], TestBroker]
+) -> None:
+    points = Points(tmp_path / "points")
+    stack = quick(make_stack, points)
+    broker = make_broker(name, stack)
+    add_source(stack, broker)
+    stack.start("dispatcher")
+    runners = [stack.start("sources"), stack.start("sources")]
+
+    part = len(MESSAGES) // len(DEATHS)
+    for number, point in enumerate(DEATHS):
+        points.arm(point, "kill@2")
+        broker.send(MESSAGES[number * part : (number + 1) * part])
+        eventually(lambda: dead(runners))
+        points.release_all()
+        dead(runners)[0].restart(wait=False)
+
+    eventually(lambda: count(stack) >= len(MESSAGES))
+    eventually(lambda: broker.unconfirmed() == 0)
+    found = read_in_order(stack)
+    assert sorted(found) == sorted(MESSAGES)
+    for key in range(KEYS):
+        assert [number for subject, number in found if subject == f"key-{key}"] == list(range(EACH))
+
+
+def test_a_frozen_runner_is_replaced_and_records_nothing_when_it_wakes_up(
+    make_stack: StackMaker, tmp_path: Path
+) -> None:
+    points = Points(tmp_path / "points")
+    stack = quick(make_stack, points)
+    broker = RedisStream(stack.redis_url)
+    add_source(stack, broker)
+    stack.start("dispatcher")
+    processes = {process.pid: process for process in (stack.start("sources"), stack.start("sources"))}
+    points.arm("source_fenced", "stop")
+    broker.send(MESSAGES[:2000])
+
+    frozen = processes[eventually(lambda: points.hit("source_fenced"))]
+    eventually(lambda: count(stack) == 2000)
+    frozen.freeze()
+    frozen.thaw()
+    broker.send(MESSAGES[2000:3000])
+    eventually(lambda: count(stack) == 3000)
+    eventually(lambda: broker.unconfirmed() == 0)
+
+    assert read_in_order(stack) == MESSAGES[:3000]
+    assert frozen.is_alive()
+
+
+def dead(processes: list[Process]) -> list[Process]:
+    return [process for process in processes if not process.is_alive()]
+
+
+@pytest.fixture
+def make_broker() -> Iterator[Callable[[str, Stack], TestBroker]]:
+    with ExitStack() as servers:
+
+        def make(name: str, stack: Stack) -> TestBroker:
+            match name:
+                case "sqs":
+                    return SqsQueue(servers.enter_context(moto_server()), visibility=5)
+                case "kafka":
+                    return KafkaTopic()
+            return RedisStream(stack.redis_url)
+
+        yield make

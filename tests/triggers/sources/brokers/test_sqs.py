@@ -1,0 +1,85 @@
+"""Reading queues of moto's server."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.brokers import SqsQueue, moto_server
+from triggers.sources.brokers.sqs import Sqs, _region_of
+from triggers.sources.runner import Assignment, Reader, Received
+from triggers.sources.settings import InvalidSettings
+
+KIND = Sqs()
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with moto_server() as address:
+        yield address
+
+
+def reader_of(queue: SqsQueue, **changes: Any) -> Reader:
+    cleaned = KIND.clean_settings({**queue.settings, **changes})
+    return KIND.connect(Assignment(slug="orders", settings=cleaned, secret=queue.secret))
+
+
+def test_a_group_of_a_fifo_queue_is_a_subject_and_read_in_order(endpoint: str) -> None:
+    queue = SqsQueue(endpoint)
+    queue.send([("ada", number) for number in range(15)])
+    reader = reader_of(queue)
+
+    found: list[Any] = []
+    while len(found) < 15:
+        batch = reader.read(1)
+        found += batch.messages
+        reader.confirm(batch)
+
+    assert [message.payload.data["number"] for message in found] == list(range(15))
+    assert {message.subject for message in found} == {"ada"}
+    assert queue.unconfirmed() == 0
+
+
+def test_what_was_not_confirmed_comes_again_with_its_id(endpoint: str) -> None:
+    queue = SqsQueue(endpoint, is_fifo=False)
+    queue.client.send_message(
+        QueueUrl=queue.url,
+        MessageBody='{"type": "order.placed"}',
+        MessageAttributes={"trace": {"DataType": "String", "StringValue": "t-1"}},
+    )
+    first = reader_of(queue)
+    [message] = first.read(1).messages
+    first.close()  # which gives back what it holds
+
+    [again] = reader_of(queue, type_path="type").read(1).messages
+
+    assert isinstance(again, Received)
+    assert (again.id, again.type, again.headers) == (message.id, "order.placed", {"trace": "t-1"})
+    assert again.time
+
+
+def test_the_length_of_the_queue_is_its_lag(endpoint: str) -> None:
+    queue = SqsQueue(endpoint, is_fifo=False)
+    queue.send([("ada", number) for number in range(15)])
+
+    batch = reader_of(queue).read(1)
+
+    assert batch.lag is not None and batch.lag + len(batch.messages) == 15
+
+
+@pytest.mark.parametrize("secret", ["", "id", "id:", ":secret"])
+def test_an_access_key_has_two_parts(secret: str) -> None:
+    with pytest.raises(InvalidSettings):
+        KIND.clean_secret(secret)
+
+
+@pytest.mark.parametrize(
+    ("host", "region"),
+    [
+        ("sqs.eu-central-1.amazonaws.com", "eu-central-1"),
+        ("sqs.cn-north-1.amazonaws.com.cn", "cn-north-1"),
+        ("localhost", None),
+    ],
+)
+def test_the_region_stands_in_the_address(host: str, region: str | None) -> None:
+    assert _region_of(host) == region

@@ -1,0 +1,252 @@
+"""Sources that Wakeful reads: one owner each, and each message once."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from secrets import token_hex
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from runs.models import Worker
+from tests.support.hooks import add_secret
+from tests.support.scripts import Script, handed_over, make_source, message, processes, run_until
+from triggers.models import Event, PoisonMessage, Reading, Source
+from triggers.sources.process import feed, loop
+from triggers.sources.process.loop import Sources
+from triggers.sources.process.owners import fair_share
+from triggers.sources.runner import Batch, Poison, SourceError
+
+pytestmark = pytest.mark.django_db
+
+Play = Callable[..., Script]
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Play:
+    def play(*pages: Batch | Exception) -> Script:
+        script = Script(*pages)
+        monkeypatch.setattr(loop, "runners", lambda: {"script": script})
+        return script
+
+    return play
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(feed, "LONGEST_PAUSE", 0.01)
+
+
+def ids() -> list[str]:
+    return list(Event.objects.order_by("seq").values_list("ce_id", flat=True))
+
+
+def unseen(process: Sources) -> None:
+    """As if it had not renewed its lease."""
+    Worker.objects.filter(pk=process.require_row()).update(seen_at=timezone.now() - timedelta(minutes=1))
+
+
+def test_messages_are_recorded_in_order_with_their_position_and_then_confirmed(play: Play) -> None:
+    first = Batch(messages=[message(1), message(2)], position={"next": 3}, lag=7)
+    script = play(first, Batch(messages=[message(3)], position={"next": 4}))
+    source = make_source()
+
+    with processes() as [process]:
+        run_until(process, lambda: len(script.confirmed) == 2)
+
+    assert ids() == ["1", "2", "3"]
+    assert script.confirmed[0] is first
+    reading = Reading.objects.get(source=source)
+    assert (reading.position, reading.lag, reading.read_count) == ({"next": 4}, 7, 3)
+    event = Event.objects.get(ce_id="1")
+    assert (event.source, event.ce_source, event.type, event.subject) == (
+        source,
+        "/sources/orders/",
+        "order.placed",
+        "ada",
+    )
+
+
+def test_a_source_has_one_reader_and_the_next_one_goes_on_where_it_stopped(play: Play) -> None:
+    script = play(Batch(messages=[message(1)], position=1))
+    source = make_source()
+
+    with processes(2) as [owner, other]:
+        run_until(owner, lambda: script.confirmed)
+        other.look()
+        assert not other.feeds
+        owner.stop()
+        run_until(other, lambda: len(script.assignments) == 2)
+
+    assert script.assignments[1].position == 1
+    assert Reading.objects.get(source=source).epoch == 2
+    assert not owner.me or not Worker.objects.filter(pk=owner.me, stopped_at=None).exists()
+
+
+def test_an_owner_that_was_frozen_records_and_confirms_nothing(play: Play) -> None:
+    script = play(Batch(messages=[message(1)], position=1))
+    make_source()
+
+    with processes(2) as [frozen, successor]:
+        late = handed_over(frozen)
+        unseen(frozen)
+        run_until(successor, lambda: successor.feeds)
+        frozen.take_in(late)
+        late.feed.join(5)
+
+    assert not late.feed.is_alive() and not frozen.feeds
+    assert (ids(), script.confirmed, Reading.objects.get().position) == ([], [], None)
+
+
+def test_a_process_reads_nothing_while_its_lease_may_have_ended(play: Play, settings: Any) -> None:
+    script = play()
+    make_source()
+    with processes() as [process]:
+        run_until(process, lambda: script.assignments)
+        [feed_] = process.feeds.values()
+
+        settings.WAKEFUL_LEASE = timedelta(seconds=-1)
+        process.presence.renewed_at = float("-inf")
+        process.look()
+        script.pages.append(Batch(messages=[message(1)]))
+
+        feed_.join(0.1)
+        assert script.pages
+
+
+def test_processes_share_the_sources_and_a_newcomer_gets_its_part(play: Play) -> None:
+    play()
+    for slug in ("a", "b", "c"):
+        make_source(slug)
+
+    with processes(2) as [first, second]:
+        run_until(first, lambda: len(first.feeds) == 3)
+        second.look()
+        run_until(first, lambda: len(first.feeds) == 2)
+        run_until(second, lambda: len(second.feeds) == 1)
+        first.look()
+
+        assert len(first.feeds) == 2
+        assert not set(first.feeds) & set(second.feeds)
+
+
+@pytest.mark.parametrize(("sources", "live", "share"), [(0, 1, 0), (1, 3, 1), (3, 2, 2), (4, 2, 2), (5, 0, 5)])
+def test_a_fair_share_leaves_no_source_without_a_reader(sources: int, live: int, share: int) -> None:
+    assert fair_share(sources, live) == share
+
+
+def test_a_message_that_the_database_refuses_is_kept_and_does_not_stop_the_others(play: Play) -> None:
+    script = play(
+        Batch(
+            messages=[
+                message(1),
+                message(2, type="schedule.fired", body=b"reserved"),
+                message(3, subject=token_hex(5000), headers={"Authorization": "Bearer 123", "n\0te": "a\0b"}),
+                Poison(id="4", reason="no envelope", body=b"{"),
+                message(5, subject="nul \0, surrogate \ud800"),
+            ]
+        )
+    )
+    source = make_source()
+
+    with processes() as [process]:
+        run_until(process, lambda: script.confirmed)
+
+    assert ids() == ["1", "5"]
+    kept = {one.message_id: one for one in PoisonMessage.objects.filter(source=source)}
+    assert sorted(kept) == ["2", "3", "4"]
+    assert "reserved" in kept["2"].reason and bytes(kept["2"].body) == b"reserved"
+    assert kept["3"].headers == {"Authorization": "[redacted]", "n\ufffdte": "a\ufffdb"}
+    assert kept["4"].reason == "no envelope"
+
+
+def test_a_body_that_is_too_large_is_kept_in_part(play: Play, settings: Any) -> None:
+    settings.WAKEFUL_MAX_BODY = 10
+    script = play(Batch(messages=[message(1, body=b"x" * 11), message(2, body=b"x" * 10)]))
+    make_source()
+
+    with processes() as [process]:
+        run_until(process, lambda: script.confirmed)
+
+    assert ids() == ["2"]
+    assert PoisonMessage.objects.get().size == 11
+
+
+def test_poison_that_is_read_again_is_counted(play: Play) -> None:
+    poison = Batch(messages=[Poison(id="1", reason="no envelope")])
+    script = play(poison, poison)
+    make_source()
+
+    with processes() as [process]:
+        run_until(process, lambda: len(script.confirmed) == 2)
+
+    assert PoisonMessage.objects.get().count == 2
+
+
+def test_nothing_is_read_while_too_many_events_wait(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = [True]
+    monkeypatch.setattr(loop, "backlog_exceeded", lambda source: full[0])
+    script = play(Batch(messages=[message(1)]))
+    make_source()
+
+    with processes() as [process]:
+        run_until(process, lambda: script.assignments)
+        process.look()
+        assert Reading.objects.get().held_since and script.pages
+        full[0] = False
+        run_until(process, lambda: script.confirmed)
+
+    assert Reading.objects.get().held_since is None
+
+
+def test_an_error_is_shown_until_the_source_can_be_read_again(play: Play) -> None:
+    script = play(SourceError("The queue is gone.", remedy="Create it."), OSError("refused"), Batch())
+    make_source()
+
+    with processes() as [process]:
+        run_until(process, lambda: Reading.objects.filter(failures=1).exists())
+        failing = Reading.objects.get()
+        assert (failing.error, failing.remedy) == ("The queue is gone.", "Create it.")
+        run_until(process, lambda: Reading.objects.filter(failures=2).exists())
+        assert Reading.objects.get().error == "OSError: refused"
+        assert Reading.objects.get().failing_since == failing.failing_since
+        run_until(process, lambda: Reading.objects.filter(failing_since=None, error="").exists())
+
+    assert len(script.assignments) == 3
+
+
+def test_a_changed_source_is_read_with_its_new_settings_and_a_disabled_one_is_not_read(play: Play) -> None:
+    script = play()
+    source = make_source(settings={"stream": "old"})
+    add_secret(source, "the-old-password")
+
+    with processes() as [process]:
+        run_until(process, lambda: script.assignments)
+        Source.objects.update(settings={"stream": "new"})
+        add_secret(source, "the-new-password")
+        run_until(process, lambda: len(script.assignments) == 2)
+        Source.objects.update(enabled=False)
+        run_until(process, lambda: not process.feeds)
+
+    assert [(one.settings, one.secret) for one in script.assignments] == [
+        ({"stream": "old"}, "the-old-password"),
+        ({"stream": "new"}, "the-new-password"),
+    ]
+    assert Reading.objects.get().owner_id is None
+
+
+def test_a_reader_that_hangs_is_given_up(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(Batch(messages=[message(1)]))
+    make_source()
+
+    with processes() as [process]:
+        late = handed_over(process)
+        monkeypatch.setattr(feed, "RETURNS_WITHIN", -1e9)
+        late.feed.called_at = 0.0
+        process.look()
+        monkeypatch.undo()
+        assert "has not answered" in Reading.objects.get().error
+        process.take_in(late)
+
+    assert late.feed.is_ended and not ids()

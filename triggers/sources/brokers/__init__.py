@@ -1,0 +1,1 @@
+"""Message brokers, one file each, that `manage.py sources` reads from."""

@@ -1,0 +1,252 @@
+"""The loop of `manage.py sources`: owns its share of the sources, lets a feed read each of them, and records what they read.
+
+Any number of these processes may run, on any hosts. The loop has the only database session of the process.
+"""
+
+import contextlib
+import queue
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import structlog
+from cryptography.fernet import InvalidToken
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.db import Error as DjangoDatabaseError
+from django.db import connection
+
+from runs.db.encryption import decrypt
+from runs.db.listen import set_timeouts
+from runs.db.migrated import require_migrations
+from runs.db.sql import execute
+from runs.models import Worker
+from runs.processes.lease import Presence
+from triggers.accept import backlog_exceeded
+from triggers.models import Secret
+from triggers.sources.process import owners
+from triggers.sources.process.feed import Answer, Failure, Feed, Handover
+from triggers.sources.process.owners import Wanted
+from triggers.sources.process.record import Mandate, NotOwned, record
+from triggers.sources.runner import Assignment, Runner, SourceError, runners
+from triggers.sources.settings import InvalidSettings
+
+log = structlog.get_logger(__name__)
+
+RECONNECT = 1.0  # seconds
+LOOK_WHILE_HELD = 1.0
+STOPS_WITHIN = 8.0
+HUNG_AT_MOST = 10  # threads that never returned; a new process is better then
+
+FAIL = """
+UPDATE triggers_reading SET failing_since = coalesce(failing_since, clock_timestamp()), failures = failures + 1,
+  error = %(error)s::text, remedy = %(remedy)s::text
+WHERE source_id = %(source)s::uuid AND owner_id = %(owner)s::uuid AND epoch = %(epoch)s::bigint
+"""
+HOLD = """
+UPDATE triggers_reading SET held_since = CASE WHEN %(held)s::boolean THEN coalesce(held_since, clock_timestamp()) END
+WHERE source_id = %(source)s::uuid AND owner_id = %(owner)s::uuid AND epoch = %(epoch)s::bigint
+"""
+
+
+class TooManyHang(Exception):
+    """Threads of this process never returned from their client library: it must be started again."""
+
+
+class Sources:
+    def __init__(self) -> None:
+        self.presence = Presence(Worker.Kind.SOURCES)
+        self.me: UUID | None = None
+        self.valid_until = 0.0  # monotonic seconds: the end of the lease, by this host's clock
+        self.feeds: dict[UUID, Feed] = {}
+        self.configured: dict[UUID, tuple[Any, ...]] = {}
+        self.inbox: queue.SimpleQueue[Handover | Failure] = queue.SimpleQueue()
+        self.look_at = 0.0
+        self.hung = 0
+
+    def run(self) -> None:
+        """Run until KeyboardInterrupt. If the database is lost, wait for it."""
+        try:
+            self.serve_for_ever()
+        except KeyboardInterrupt:
+            connection.close()  # a statement may be unfinished
+            with contextlib.suppress(DjangoDatabaseError):
+                self.stop()
+            log.info("sources.stopped")
+
+    def serve_for_ever(self) -> None:
+        while True:
+            try:
+                require_migrations()
+                set_timeouts()
+                log.info("sources.reading")
+                self.serve()
+            except (DjangoDatabaseError, psycopg.Error):
+                log.warning("sources.database_gone", exc_info=True)
+                connection.close()
+                time.sleep(RECONNECT)
+
+    def serve(self) -> None:
+        while True:
+            if time.monotonic() >= self.look_at:
+                self.look()
+            with contextlib.suppress(queue.Empty):
+                self.take_in(self.inbox.get(timeout=max(self.look_at - time.monotonic(), 0)))
+
+    def stop(self) -> None:
+        """Let the feeds end, then give the sources back: other processes read on at once."""
+        for feed in self.feeds.values():
+            feed.end()
+        deadline = time.monotonic() + STOPS_WITHIN
+        for feed in self.feeds.values():
+            feed.join(max(deadline - time.monotonic(), 0))
+        if self.me:
+            owners.give_back(self.me, list(self.feeds))
+        self.presence.close()
+
+    # Owning
+
+    def look(self) -> None:
+        """Renew the lease, and read the sources that are this process's share."""
+        self.renew()
+        me, known = self.require_row(), runners()
+        self.bury(me)
+        found = {source.id: source for source in owners.wanted(me, list(known))}
+        self.end_feeds(found)
+        strays = [source.id for source in found.values() if source.is_mine and source.id not in self.feeds]
+        owners.give_back(me, strays)
+        self.adopt(me, found, known)
+        for id in self.feeds:
+            self.let_read(id)
+        is_held = any(feed.is_held for feed in self.feeds.values())
+        self.look_at = time.monotonic() + (LOOK_WHILE_HELD if is_held else settings.WAKEFUL_LEASE_RENEW.total_seconds())
+
+    def renew(self) -> None:
+        began, renewed_at = time.monotonic(), self.presence.renewed_at
+        self.presence.renew()
+        if self.presence.row != self.me:  # another process took the sources over, or this is the first look
+            for feed in self.feeds.values():
+                feed.end()
+            self.feeds.clear()
+            self.me = self.presence.row
+        if self.presence.renewed_at != renewed_at:
+            self.valid_until = began + settings.WAKEFUL_LEASE.total_seconds()
+
+    def require_row(self) -> UUID:
+        if self.me is None:
+            raise RuntimeError("the process has no row")
+        return self.me
+
+    def bury(self, me: UUID) -> None:
+        """Give back the sources of feeds that have ended, and of those that hang."""
+        over = []
+        for id, feed in list(self.feeds.items()):
+            if feed.hangs:
+                self.hung += 1
+                self.fail(Failure(feed=feed, error="The client library has not answered for a minute.", remedy=""))
+                log.error("source.hangs", source=feed.mandate.slug)
+            elif feed.is_alive():
+                continue
+            feed.end()
+            del self.feeds[id]
+            over.append(id)
+        owners.give_back(me, over)
+        if self.hung > HUNG_AT_MOST:
+            raise TooManyHang
+
+    def end_feeds(self, found: Mapping[UUID, Wanted]) -> None:
+        """End feeds whose sources are disabled, changed, owned by another process, or more than a fair share."""
+        for id, feed in list(self.feeds.items()):
+            source = found.get(id)
+            if source is None or source.is_mine and source.configured != self.configured[id]:
+                feed.end()
+            elif not source.is_mine or source.epoch != feed.mandate.epoch:
+                feed.end()
+                del self.feeds[id]
+        live = [feed for feed in self.feeds.values() if not feed.is_ended]
+        for feed in live[self.share(found) :]:
+            feed.end()
+
+    def share(self, found: Mapping[UUID, Wanted]) -> int:
+        processes = next((source.processes for source in found.values()), 1)
+        return owners.fair_share(len(found), processes)
+
+    def adopt(self, me: UUID, found: Mapping[UUID, Wanted], known: Mapping[str, Runner[Any]]) -> None:
+        """Take free sources, as many as are missing to a fair share, and start their feeds."""
+        room = max(self.share(found) - len(self.feeds), 0)
+        free = [
+            source.id for source in found.values() if source.id not in self.feeds and (source.is_free or source.is_mine)
+        ]
+        for taken in owners.take(me, free[:room]):
+            source = found[taken.source_id]
+            mandate = Mandate(source_id=source.id, slug=source.slug, owner=me, epoch=taken.epoch)
+            assign = assignments(source, known[source.kind])
+            self.feeds[source.id] = Feed(mandate, known[source.kind], assign, taken.position, self.inbox)
+            self.configured[source.id] = source.configured
+            self.feeds[source.id].start()
+            log.info("source.taken", source=source.slug, epoch=taken.epoch)
+
+    def let_read(self, id: UUID) -> None:
+        feed = self.feeds[id]
+        is_held = backlog_exceeded(id)
+        if is_held != feed.is_held:
+            execute(HOLD, {**feed.mandate.names, "held": is_held})
+        feed.may_read(until=self.valid_until, is_held=is_held)
+
+    # Recording
+
+    def take_in(self, item: Handover | Failure) -> None:
+        id = item.feed.mandate.source_id
+        if self.feeds.get(id) is not item.feed:
+            item.feed.end()  # it was given up
+        elif isinstance(item, Failure):
+            self.fail(item)
+        else:
+            self.record(item)
+            if id in self.feeds:
+                self.let_read(id)
+
+    def record(self, handover: Handover) -> None:
+        feed = handover.feed
+        try:
+            record(feed.mandate, handover.batch)
+        except NotOwned:
+            log.warning("source.lost", source=feed.mandate.slug, epoch=feed.mandate.epoch)
+            del self.feeds[feed.mandate.source_id]
+            feed.answer(handover, Answer.NOT_OWNED)
+        except (DjangoDatabaseError, psycopg.Error) as error:
+            feed.answer(handover, Answer.FAILED)
+            if not connection.is_usable():
+                raise
+            log.exception("source.not_recorded", source=feed.mandate.slug)
+            said = str(error).strip().splitlines()[0]
+            self.fail(Failure(feed=feed, error=f"Its messages cannot be recorded: {said}", remedy=""))
+        else:
+            feed.answer(handover, Answer.RECORDED)
+
+    def fail(self, failure: Failure) -> None:
+        execute(FAIL, {**failure.feed.mandate.names, "error": failure.error, "remedy": failure.remedy})
+
+
+def assignments(source: Wanted, runner: Runner[Any]) -> Callable[[Any], Assignment[Any]]:
+    """Make the assignment of a source from its settings and its newest live secret, as they are now."""
+    sealed = Secret.objects.filter(pk=source.secret_id or 0).values_list("ciphertext", flat=True).first()
+
+    def assign(position: Any) -> Assignment[Any]:
+        try:
+            cleaned = runner.clean_settings(source.settings)
+            secret = decrypt(sealed).decode() if sealed is not None else ""
+        except InvalidSettings as error:
+            raise SourceError(
+                f"Its settings are invalid: {error}", remedy="Open the source and correct them."
+            ) from None
+        except (InvalidToken, ImproperlyConfigured):
+            raise SourceError(
+                "No key of WAKEFUL_ENCRYPTION_KEYS decrypts its secret.",
+                remedy="Add the key that encrypted it to WAKEFUL_ENCRYPTION_KEYS, or enter the secret again.",
+            ) from None
+        return Assignment(slug=source.slug, settings=cleaned, secret=secret, position=position)
+
+    return assign
