@@ -52,7 +52,7 @@ CHANGES = $(addprefix tests/acceptance/,test_durable_runs.py test_data_care.py t
 	$(addprefix tests/integration/,test_switching_schedulers.py test_standby.py test_rolling_upgrade.py test_retention.py) \
 	tests/config/console/parts/test_malformed.py
 HISTORIES = $(addprefix tests/triggers/schedules/,test_histories.py test_plans.py test_why.py)
-PROPERTIES = tests/agents/llm/test_injections.py tests/runs/test_states.py tests/triggers/test_transfer.py tests/triggers/sources/cloudevents/test_intake.py \ tests/triggers/sources/test_mail.py
+PROPERTIES = tests/agents/llm/test_injections.py tests/runs/test_states.py tests/triggers/test_transfer.py tests/triggers/sources/cloudevents/test_intake.py tests/triggers/sources/test_mail.py \
 	$(addprefix tests/triggers/sources/webhooks/,test_views.py test_every_scheme.py test_fuzzed_requests.py)
 
 chaos: export WAKEFUL_FULL = 1
