@@ -21,7 +21,8 @@ MESSAGES: list[Message] = [(f"key-{key}", number) for number in range(EACH) for 
 DEATHS = ("source_fenced", "source_recorded", "source_fenced", "source_recorded", "source_fenced")
 
 
-BROKERS = ["redis_streams", "sqs", "kafka"]
+# Not SQS: moto compares each message that it is sent with all others, so 10,000 of them take it more than ten minutes.
+BROKERS = ["redis_streams", "kafka"]
 
 
 def quick(make_stack: StackMaker, points: Points) -> Stack:
