@@ -89,13 +89,17 @@ def is_name(text: str) -> bool:
 
 def value_at(data: Any, path: str) -> str | None:
     """The text or whole number at a dotted path, as text."""
-    if not path:
-        return None
-    for step in path.split("."):
-        data = _member(data, step)
+    data = found_at(data, path) if path else None
     if isinstance(data, int) and not isinstance(data, bool):
         return str(data)
     return data if isinstance(data, str) and data else None
+
+
+def found_at(data: Any, path: str) -> Any:
+    """What is at a dotted path, and None if there is nothing. The empty path leads to the data itself."""
+    for step in filter(None, path.split(".")):
+        data = _member(data, step)
+    return data
 
 
 def subject_at(data: Any, *paths: str) -> str:

@@ -1,0 +1,182 @@
+"""A mailbox on a real connection: each message once, nothing marked as read, and a server that behaves badly is bounded."""
+
+import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.certificates import certificate_of
+from tests.support.imap_server import ImapServer
+from tests.triggers.sources.polling.conftest import Polling
+from triggers.sources.polling import mailbox
+from triggers.sources.runner import Batch, Received, SourceError
+
+
+@pytest.fixture
+def server(settings: Any) -> Iterator[ImapServer]:
+    settings.WAKEFUL_HTTP_NETWORKS = ["127.0.0.0/8"]
+    server = ImapServer()
+    yield server
+    server.gate.set()
+    server.close()
+
+
+def polling(server: ImapServer, **settings: Any) -> Polling:
+    where = {"host": "127.0.0.1", "port": server.port, "user": server.user}
+    return Polling("imap", secret=settings.pop("secret", server.password), **{"tls": "none", **where, **settings})
+
+
+def letter(number: int, size: int = 0) -> bytes:
+    return b"From: Bob <bob@example.com>\r\nSubject: Letter %d\r\nMessage-ID: <%d@x>\r\n\r\nHello\r\n%s" % (
+        number, number, b"x" * size
+    )  # fmt: skip
+
+
+def subjects(batch: Batch) -> list[str]:
+    return [message.payload.data["subject"] for message in batch.messages if isinstance(message, Received)]
+
+
+def test_each_new_message_is_one_event_and_stays_unread(server: ImapServer) -> None:
+    source = polling(server)
+    server.add(letter(1))
+
+    first = source.poll()
+    server.add(letter(2))
+    server.add(letter(3))
+    second, third = source.poll(), source.poll()
+
+    assert (subjects(first), subjects(second), subjects(third)) == ([], ["Letter 2", "Letter 3"], [])
+    assert not any(message.flags for message in server.messages.values())
+    message = second.messages[0]
+    assert isinstance(message, Received)
+    assert (message.type, message.subject, message.body) == ("mail.received", "bob@example.com", letter(2))
+
+
+def test_messages_are_marked_as_read_if_asked_for_after_they_are_recorded(server: ImapServer) -> None:
+    server.add(letter(1))
+    source = polling(server, mark_read=True, begin_with="all")
+    reader = source.reader()
+
+    batch = reader.read(0.1)
+    before = set(server.messages[1].flags)
+    reader.confirm(batch)
+
+    assert (before, server.messages[1].flags) == (set(), {r"\Seen"})
+
+
+def test_a_mailbox_that_was_made_anew_repeats_no_event(server: ImapServer) -> None:
+    for number in (1, 2):
+        server.add(letter(number))
+    source = polling(server, begin_with="all")
+    first = source.poll()
+
+    server.rebuild()
+    server.add(letter(3))
+    second, third = source.poll(), source.poll()
+
+    ids = [[message.id for message in batch.messages] for batch in (first, second, third)]
+    assert ids[0] == ids[1][:2]  # duplicates of these events
+    assert subjects(second)[2:] == ["Letter 3"]
+    assert ids[2] == []
+
+
+def test_a_message_that_is_too_large_is_read_in_part(server: ImapServer, monkeypatch: Any) -> None:
+    monkeypatch.setattr(mailbox, "LARGEST", 1_000)
+    monkeypatch.setattr(mailbox, "BEGINNING", 200)
+    server.add(letter(1, size=5_000))
+
+    [message] = polling(server, begin_with="all").poll().messages
+
+    assert isinstance(message, Received)
+    assert len(message.body or b"") == 200
+    assert message.payload.data["size"] == len(letter(1, size=5_000))
+    assert message.payload.data["defects"] == ["larger than 1,000 bytes: only its beginning is kept"]
+
+
+def test_many_messages_are_read_in_several_batches(server: ImapServer, monkeypatch: Any) -> None:
+    monkeypatch.setattr(mailbox, "MOST_MESSAGES", 2)
+    for number in (1, 2, 3):
+        server.add(letter(number))
+    server.messages.pop(2)  # UIDs have gaps
+    server.add(letter(4))
+    source = polling(server, begin_with="all")
+
+    first, second = source.poll(), source.poll()
+
+    assert (subjects(first), subjects(second)) == (["Letter 1", "Letter 3"], ["Letter 4"])
+    assert first.next_in.total_seconds() == 1
+
+
+def test_old_mail_of_a_mailbox_that_was_made_anew_is_left_alone(server: ImapServer) -> None:
+    server.add(letter(1))
+    source = polling(server)
+    source.poll()
+
+    server.rebuild()
+    server.is_old = True
+    rebuilt = source.poll()
+    server.add(letter(2))
+
+    assert (subjects(rebuilt), subjects(source.poll())) == ([], ["Letter 2"])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"secret": "wrong"}, "refuses the user or the password"),
+        ({"mailbox": "Other"}, "no mailbox Other"),
+        ({"port": 1}, "cannot be read"),
+        ({"host": "localhost.invalid"}, "cannot be found"),
+    ],
+)
+def test_a_mailbox_that_cannot_be_opened_says_why(server: ImapServer, wrong: dict[str, Any], error: str) -> None:
+    with pytest.raises(SourceError, match=error):
+        polling(server, **wrong).poll()
+
+
+@pytest.mark.parametrize("behaviour", ["silent", "endless", "huge"])
+def test_a_server_that_is_slow_or_never_ends_is_left(server: ImapServer, behaviour: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(mailbox, "SECONDS", 1.0)
+    monkeypatch.setattr(mailbox, "MOST_BYTES", 1_000_000)
+    server.add(letter(1))
+    server.behaviour = behaviour
+
+    began = time.monotonic()
+    with pytest.raises(SourceError, match="in time|more than was asked for"):
+        polling(server, begin_with="all").poll()
+
+    assert time.monotonic() - began < 10
+
+
+def test_a_server_inside_is_refused(server: ImapServer, settings: Any) -> None:
+    settings.WAKEFUL_HTTP_NETWORKS = []
+
+    with pytest.raises(SourceError, match="not a public one"):
+        polling(server).poll()
+
+    assert server.connections == 0
+
+
+def test_a_server_with_the_certificate_of_nobody_is_refused(settings: Any, tmp_path: Path) -> None:
+    settings.WAKEFUL_HTTP_NETWORKS = ["127.0.0.0/8"]
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate_of("127.0.0.1", tmp_path))
+    server = ImapServer(tls=context)
+    try:
+        with pytest.raises(SourceError, match="CERTIFICATE_VERIFY_FAILED"):
+            polling(server, tls="tls").poll()
+    finally:
+        server.close()
+    assert not server.commands
+
+
+def test_what_is_said_before_tls_does_not_count(server: ImapServer) -> None:
+    server.behaviour = "talks before TLS"
+
+    with pytest.raises(SourceError):
+        polling(server, tls="starttls").poll()
+
+    assert not any("AUTHENTICATE" in command or "LOGIN" in command for command in server.commands)

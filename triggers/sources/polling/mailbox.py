@@ -1,0 +1,167 @@
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+from triggers.sources.http.payload import Payload
+from triggers.sources.kind import Group, register
+from triggers.sources.mail import read_mail
+from triggers.sources.polling import imap_client
+from triggers.sources.polling.imap_client import Client, Server
+from triggers.sources.polling.poller import ALL, SECONDS, Polled, Poller, PollingReader, PollSettings
+from triggers.sources.runner import BATCH_BYTES, Assignment, Batch, Reader, Received, SourceError
+from triggers.sources.settings import InvalidSettings, setting, whole_number
+from triggers.sources.webhooks.naming import is_name
+
+TYPE = "mail.received"
+MOST_MESSAGES = 100  # of a poll
+LARGEST = 10 * 2**20  # bytes of a message that is kept as a whole
+BEGINNING = 2**18  # bytes of a larger one that are kept
+MOST_BYTES = 2 * BATCH_BYTES + LARGEST  # of a session
+REBUILT = timedelta(days=7)  # how far back to look for mail in a mailbox that was made anew
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def named(value: str) -> str:
+    return "" if value.strip() and value.isprintable() else "is required"
+
+
+def ascii_named(value: str) -> str:
+    return named(value) or ("" if value.isascii() else "must be ASCII")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MailboxSettings(PollSettings):
+    """Which mailbox to read, where."""
+
+    host: str = setting("", "Server", "Such as imap.example.org.", check=ascii_named)
+    port: int = setting(993, "Port", "993 with TLS, 143 else.", check=whole_number(1, 65_535))
+    tls: str = setting(
+        "tls",
+        "Encryption",
+        "“tls” from the first byte; “starttls”; or “none”, which shows the password to everyone on the way.",
+        choices=("tls", "starttls", "none"),
+    )
+    user: str = setting("", "User", "Often the address of the mailbox.", check=named)
+    mailbox: str = setting(
+        "INBOX", "Mailbox", "Its name at the server; other characters than ASCII in modified UTF-7.", check=ascii_named
+    )
+    mark_read: bool = setting(
+        False, "Mark as read", "Mark messages as read after their events are recorded. Otherwise nothing is changed."
+    )
+
+    def __post_init__(self) -> None:
+        if missing := {name: named(getattr(self, name)) for name in ("host", "user") if not getattr(self, name)}:
+            raise InvalidSettings(missing)
+
+
+@register
+class ImapMailbox(Poller[MailboxSettings]):
+    name = "imap"
+    label = "IMAP mailbox"
+    help_text = f"Polls a mailbox. Each new message is an event of type {TYPE}."
+    group = Group.POLLING
+    settings_class = MailboxSettings
+    secret_label = "Password"  # noqa: S105  (a label)
+    setup = (
+        "Switch IMAP on for the mailbox, if the provider asks for it.",
+        "Create an app password: most providers accept no other one over IMAP. Enter it as the secret.",
+        "Use a mailbox of its own for agents, or a folder that a rule of the provider fills: its readers see what agents see.",
+    )
+    docs_url = "https://www.rfc-editor.org/rfc/rfc9051"
+
+    def connect(self, assignment: Assignment[MailboxSettings]) -> Reader:
+        settings = assignment.settings
+        return MailboxReader(assignment, target=f"{settings.host} {settings.user} {settings.mailbox}")
+
+
+class MailboxReader(PollingReader):
+    """Reads the messages above the last UID. The connection lasts for one poll and its confirmation."""
+
+    client: Client | None = None
+
+    def poll(self, state: dict[str, Any]) -> Polled:
+        try:
+            return self._poll(state)
+        except TimeoutError:
+            raise SourceError("The server does not answer in time.") from None
+        except (Client.error, OSError) as error:
+            raise SourceError(f"The mailbox cannot be read: {error}") from None
+
+    def confirm(self, batch: Batch) -> None:
+        super().confirm(batch)
+        if self.client and batch.receipt:
+            with suppress(Client.error, OSError):  # the events are recorded; a mark that is missing does no harm
+                imap_client.mark_read(self.client, batch.receipt)
+        self.close()
+
+    def close(self) -> None:
+        if self.client:
+            with suppress(Client.error, OSError):
+                self.client.logout()
+            self.client.shutdown()
+            self.client = None
+
+    def _poll(self, state: dict[str, Any]) -> Polled:
+        settings = self.settings
+        server = Server(host=settings.host, port=settings.port, tls=settings.tls)
+        self.close()
+        client = self.client = Client(server, seconds=SECONDS, most_bytes=MOST_BYTES)
+        imap_client.sign_in(client, settings.user, self.assignment.secret)
+        mailbox = imap_client.select(client, settings.mailbox, writable=settings.mark_read)
+        if not state and settings.begin_with != ALL:
+            return Polled(state={"validity": mailbox.validity, "uid": mailbox.next_uid - 1})
+        last = state.get("uid", 0)
+        if state and state["validity"] != mailbox.validity:
+            # All messages have other UIDs. Those that were recorded are known by their content.
+            last, criteria = 0, ("SINCE", imap_date((datetime.now(UTC) - REBUILT).date()))
+        else:
+            criteria = ("UID", f"{last + 1}:*")
+        uids = [uid for uid in imap_client.search(client, *criteria) if uid > last]
+        if not uids:
+            last = max(last, mailbox.next_uid - 1)
+        return self._read(client, mailbox.validity, uids, last)
+
+    def _read(self, client: Client, validity: int, uids: Sequence[int], last: int) -> Polled:
+        some = uids[:MOST_MESSAGES]
+        sizes = imap_client.sizes(client, some) if some else {}
+        messages: list[Received] = []
+        read, size = 0, 0
+        for uid in some:
+            most = sizes.get(uid, 0) if sizes.get(uid, 0) <= LARGEST else BEGINNING
+            if messages and size + most > BATCH_BYTES:
+                break
+            raw = imap_client.fetch(client, uid, most) if uid in sizes else None
+            if raw is not None:
+                messages.append(received(raw, whole=sizes[uid]))
+                size += len(raw)
+            read, last = read + 1, uid
+        marked = [uid for uid in some[:read] if uid in sizes] if self.settings.mark_read else []
+        return Polled(
+            state={"validity": validity, "uid": last},
+            messages=messages,
+            has_more=read < len(uids),
+            receipt=marked,
+        )
+
+
+def received(raw: bytes, *, whole: int) -> Received:
+    """A message as an event. Its content identifies it: a sender could take the Message-ID of another one."""
+    mail = read_mail(raw)
+    data = {**mail.data, "size": whole}
+    if len(raw) < whole:
+        data["defects"] = [*data["defects"], f"larger than {LARGEST:,} bytes: only its beginning is kept"]
+    return Received(
+        id=f"sha256:{sha256(raw).hexdigest()}",
+        type=TYPE,
+        subject=mail.sender if is_name(mail.sender) else "",
+        time=mail.sent_at,
+        payload=Payload(data=data),
+        body=raw,
+    )
+
+
+def imap_date(day: date) -> str:
+    return f"{day.day}-{MONTHS[day.month - 1]}-{day.year}"

@@ -1,0 +1,136 @@
+"""Ask for a list over HTTP, without load where nothing has changed (ETag, Last-Modified) and with the server's own pause."""
+
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any
+
+from runs.network.fetching import Answer, Limits, NotFetched, Request, fetch
+from runs.network.outgoing import what_is_wrong_with
+from runs.network.posting import pause_of
+from triggers.sources.polling.novelty import Item, Memory, everything, look
+from triggers.sources.polling.poller import NEW, SECONDS, Polled, PollingReader, PollSettings
+from triggers.sources.runner import BATCH, Poison, Received, SourceError
+from triggers.sources.settings import InvalidSettings, header_name, setting
+
+REQUEST_SECONDS = 20.0
+TURNOVER = (
+    "No item of the last poll was left: items may have come and gone between the two polls, or the list gives its items other ids "
+    "at every fetch. Poll more often, or take the id from another field."
+)
+
+
+def address(value: str) -> str:
+    wrong = what_is_wrong_with(value)
+    return f"must be an address such as https://example.org/feed: {wrong}" if wrong else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpSettings(PollSettings):
+    """Where the list is, and how the secret goes with the request."""
+
+    url: str = setting("", "Address", "Such as https://example.org/feed.", check=address)
+    secret_header: str = setting(
+        "Authorization",
+        "Secret header",
+        "The header that carries the source's secret, if it has one.",
+        check=header_name,
+    )
+    secret_prefix: str = setting("Bearer ", "Before the secret", "Text before the secret in its header.")
+
+    def __post_init__(self) -> None:
+        if wrong := address(self.url):
+            raise InvalidSettings({"url": wrong})
+
+
+@dataclass
+class Asking:
+    """The requests of one poll, which share its time."""
+
+    settings: Any  # HttpSettings
+    secret: str
+    most_bytes: int
+    accept: str
+
+    def __post_init__(self) -> None:
+        self.until = time.monotonic() + SECONDS
+
+    def ask(self, url: str, validators: Mapping[str, str] | None = None) -> Answer | None:
+        """None: nothing has changed since the validators. Raises SourceError."""
+        seconds = min(REQUEST_SECONDS, self.until - time.monotonic())
+        if seconds <= 0:
+            raise SourceError(f"The poll took longer than {SECONDS:g} s.", remedy="Poll fewer pages.")
+        private = {}
+        if self.secret and self.settings.secret_header:
+            private[self.settings.secret_header] = self.settings.secret_prefix + self.secret
+        request = Request(url=url, headers={"Accept": self.accept, **conditions(validators or {})}, private=private)
+        try:
+            answer = fetch(request, Limits(seconds=seconds, bytes=self.most_bytes))
+        except NotFetched as error:
+            remedy = "Addresses of your own network must be in WAKEFUL_HTTP_NETWORKS." if "public" in str(error) else ""
+            raise SourceError(f"The list cannot be fetched: {error}", remedy=remedy) from None
+        if answer.status == HTTPStatus.NOT_MODIFIED and validators:
+            return None
+        if answer.status != HTTPStatus.OK:
+            raise _refused(answer, self.settings)
+        return answer
+
+    def expect(self, url: str) -> Answer:
+        """The answer, which cannot be that nothing has changed."""
+        answer = self.ask(url)
+        assert answer is not None  # noqa: S101  (without validators)
+        return answer
+
+
+class ListReader(PollingReader):
+    """Reads a list whose items stay on it for a while."""
+
+    @abstractmethod
+    def message(self, item: Item, id: str) -> Received | Poison:
+        """The event of a new item."""
+
+    def news(self, items: Sequence[Item], state: dict[str, Any], answer: Answer | None = None) -> Polled:
+        """The new ones among these, the oldest first. The validators of the answer are kept unless some are left."""
+        validators = {"validators": validators_of(answer)} if answer else {}
+        if not items:  # such as a feed that is being written: what was seen is still known
+            return Polled(state={**state, **validators})
+        if "memory" not in state and self.settings.begin_with == NEW:
+            return Polled(state={**state, **validators, "memory": everything(items).dump()})
+        memory = Memory.load(state["memory"]) if "memory" in state else Memory()
+        found = look(items, memory, most=BATCH)
+        messages = [self.message(item, found.id_of(item)) for item in found.items]
+        if found.is_turnover:
+            messages.append(Poison(id=f"turnover:{datetime.now(UTC):%Y-%m-%d}", reason=TURNOVER))
+        kept = {"validators": {}} if found.has_more else validators
+        return Polled(
+            state={**state, **kept, "memory": found.memory.dump()}, messages=messages, has_more=found.has_more
+        )
+
+
+def conditions(validators: Mapping[str, str]) -> dict[str, str]:
+    names = {"etag": "If-None-Match", "last-modified": "If-Modified-Since"}
+    return {names[name]: value for name, value in validators.items() if name in names}
+
+
+def validators_of(answer: Answer) -> dict[str, str]:
+    """What to send with the next request for the same address."""
+    found = {name: answer.headers[name] for name in ("etag", "last-modified") if name in answer.headers}
+    return {name: value for name, value in found.items() if value.isprintable() and len(value) <= 1_000}
+
+
+def _refused(answer: Answer, settings: HttpSettings) -> SourceError:
+    status = answer.status
+    phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
+    remedy = ""
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        remedy = "Enter the secret that the server expects, and check the header that carries it."
+    elif status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
+        remedy = "Check the address, or disable the source if the list is gone."
+    pause = pause_of(answer.headers.get("retry-after", ""))
+    # An error of the request is the same in a minute: ask no more often than usual.
+    if pause is None and 400 <= status < 500:
+        pause = settings.pause
+    return SourceError(f"The server answers {status} {phrase}".rstrip() + ".", remedy=remedy, retry_after=pause)
