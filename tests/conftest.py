@@ -13,6 +13,7 @@ from typing import Any
 import django
 import pytest
 from django.conf import settings
+from django.db import connection
 from django.test import TransactionTestCase
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
@@ -99,6 +100,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[s
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", lambda _: pristine.put_back())
         yield copy
+    connection.close()  # after tests in a browser, the plugin's teardown leaves it open and cannot drop the database
 
 
 @pytest.fixture(scope="session")
