@@ -536,6 +536,7 @@ OTHER_COMMANDS = {
     "up",
     "migrate",
     "dispatcher",
+    "sources",
     "rotate_keys",
     "query_role",
     "erase",

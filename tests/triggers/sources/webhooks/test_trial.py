@@ -11,7 +11,7 @@ from triggers.sources.webhooks.scheme import schemes
 from triggers.sources.webhooks.trial import can_be_tried, send_test_event
 
 pytestmark = pytest.mark.django_db
-SETTINGS = {"none": {"unverified": True}}
+SETTINGS = {"none": {"unverified": True}, "sns": {"topic": "arn:aws:sns:eu-west-1:123456789012:uploads"}}
 
 
 @pytest.mark.parametrize("kind", schemes())
