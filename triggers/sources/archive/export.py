@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from agents.redaction import redacted_json
 from runs.db.sql import fetch, fetch_as
 from triggers.events.search import Search
 from triggers.models import Event
@@ -66,5 +67,12 @@ def _groups(ids: list[UUID]) -> Iterator[list[UUID]]:
 
 
 def _exported(*, text: str | None, headers: str | None, **columns: Any) -> Exported:
-    line = Line(headers=json.loads(headers) if headers else None, **columns)
-    return Exported(id=line.id or UUID(int=0), text=write(line, text))
+    line = Line(headers=redacted_json(json.loads(headers)) if headers else None, **columns)
+    return Exported(id=line.id or UUID(int=0), text=write(line, _shown(text)))
+
+
+def _shown(text: str | None) -> str | None:
+    """Without the secrets that Wakeful knows; otherwise as PostgreSQL writes it, numbers included."""
+    data = json.loads(text) if text else None
+    shown = redacted_json(data)
+    return text if shown == data else json.dumps(shown, ensure_ascii=False)
