@@ -4,7 +4,7 @@ import codecs
 import re
 
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-# What web pages and mail are written in. Python has more charsets, of which some are no text and some take very long.
+# What web pages and mail are written in. Python has more charsets: some are no text, some take very long.
 CHARSETS = frozenset(
     {
         "ascii",

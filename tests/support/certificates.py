@@ -1,4 +1,4 @@
-"""Certificates that nobody but the tests knows."""
+"""Certificates for the tests alone."""
 
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address

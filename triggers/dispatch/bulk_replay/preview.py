@@ -31,7 +31,7 @@ class Listener:
 
 @dataclass(frozen=True, kw_only=True)
 class Preview:
-    """`events` of the search, of which `without_payload` are skipped, and so are `unheard` ones. With `is_capped`, there are more
+    """`events` of the search; those `without_payload` and the `unheard` ones are skipped. With `is_capped`, there are more
     than MOST."""
 
     events: int

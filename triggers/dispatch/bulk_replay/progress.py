@@ -16,7 +16,7 @@ SELECT status, count(*) FROM (SELECT status FROM runs_run WHERE replay_id = %s::
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Events taken of a total: dispatched, of which some are `waiting` (at least so many), or skipped. `runs` by status;
+    """Events taken of a total: dispatched (some are `waiting`, at least so many) or skipped. `runs` by status;
     `obstacle` says why no more are taken."""
 
     total: int

@@ -34,7 +34,7 @@ FAILED = AGAIN.format(
 
 @not_in_atomic_body
 def redeliver(delivery_id: UUID, *, by: str) -> EventDelivery:
-    """Send it again now; its schedule begins anew. Raises IllegalState and PayloadRemoved."""
+    """Send it again now; its schedule begins again. Raises IllegalState and PayloadRemoved."""
     with transaction.atomic():
         event_id = EventDelivery.objects.values_list("event_id", flat=True).get(pk=delivery_id)
         # Locked, as in retention: it either sees this delivery or was earlier.

@@ -30,7 +30,7 @@ SKEW = timedelta(minutes=1)  # between the clocks that gave an event its id and 
 
 @dataclass(kw_only=True)
 class Loaded:
-    """The result of an import: `refused` lines, of which the first are named with the reason."""
+    """The result of an import: `refused` lines, the first ones named with the reason."""
 
     lines: int = 0
     imported: int = 0

@@ -20,7 +20,7 @@ MOST_MESSAGES = 100  # of a poll
 LARGEST = 10 * 2**20  # bytes of a message that is kept as a whole
 BEGINNING = 2**18  # bytes of a larger one that are kept
 MOST_BYTES = 2 * BATCH_BYTES + LARGEST  # of a session
-REBUILT = timedelta(days=7)  # how far back to look for mail in a mailbox that was made anew
+REBUILT = timedelta(days=7)  # how far back to look for mail in a mailbox that was made again
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 

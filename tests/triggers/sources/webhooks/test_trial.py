@@ -1,5 +1,7 @@
 """A test event goes through the real door, with the source's real secret."""
 
+from typing import Any
+
 import pytest
 
 from runs.models import AuditEntry
@@ -11,7 +13,10 @@ from triggers.sources.webhooks.scheme import schemes
 from triggers.sources.webhooks.trial import can_be_tried, send_test_event
 
 pytestmark = pytest.mark.django_db
-SETTINGS = {"none": {"unverified": True}, "sns": {"topic": "arn:aws:sns:eu-west-1:123456789012:uploads"}}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "none": {"unverified": True},
+    "sns": {"topic": "arn:aws:sns:eu-west-1:123456789012:uploads"},
+}
 
 
 @pytest.mark.parametrize("kind", schemes())
