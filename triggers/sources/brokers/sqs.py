@@ -16,7 +16,7 @@ AT_ONCE = 10  # messages of one request, at most
 # A batch must be confirmed within the visibility timeout of the queue.
 BATCH = 100
 COLLECT_FOR = 2.0  # seconds
-LOOK_EVERY = 60.0  # seconds between two looks at the length of the queue, each of which is a request that costs
+LOOK_EVERY = 60.0  # seconds between two looks at the length of the queue: each is a request that costs
 CONNECT_TIMEOUT, ANSWER_TIMEOUT = 5, 25  # seconds
 
 
