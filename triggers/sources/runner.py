@@ -7,17 +7,20 @@ the broker and reads the next one. Therefore:
 - A message is read again after a crash, and recorded once: (source, `origin`, `id`) identifies it. Whatever identifies a message
   at the sender goes into them, and nothing that differs between two reads of it.
 - A kind keeps its place either at the broker (`confirm`) or in `Batch.position` (`Assignment.position` at the next connection).
-- A reader never touches the database: it has no session. It raises SourceError, or any other exception, if the broker does not
-  answer; then the process closes it, shows the error, and connects again after a pause that doubles up to a minute.
+- A reader never writes to Wakeful's database (`Batch.keep` does, in the process's transaction). One that reads rows of its own
+  uses the connection of its thread, in autocommit, and closes it in `close`.
+- A reader raises SourceError, or any other exception, if the source does not answer; then the process closes it, shows the
+  error, and connects again after a pause that doubles up to a minute.
 - Nothing is read while too many events wait for dispatch.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar
+from uuid import UUID
 
 from triggers.sources.http.payload import Payload
 from triggers.sources.kind import Kind, kinds
@@ -64,6 +67,7 @@ class Batch:
     receipt: Any = None  # the reader's own note for `confirm`
     lag: int | None = None  # messages that wait at the source after this batch, if the reader knows
     next_in: timedelta = timedelta()  # how long to wait before the next read
+    keep: Callable[[], None] | None = None  # writes rows of the kind's own in the same transaction; may be called again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +78,7 @@ class Assignment(Generic[S]):
     settings: S
     secret: str = ""  # empty if it has none
     position: Any = None
+    source_id: UUID | None = None  # of the source's row, for rows of the kind's own
 
 
 def origin_of(slug: str) -> str:

@@ -1,4 +1,4 @@
-"""The thread that reads one source. It has no database session: it hands each batch over, and waits until it is recorded.
+"""The thread that reads one source. It never writes to the database: it hands each batch over, and waits until it is recorded.
 
 A feed reads only while its process's lease is valid by this host's clock, so that a process that was frozen does not read beside
 the new owner.
@@ -128,7 +128,7 @@ class Feed(threading.Thread):
             while True:
                 self._stay_until(reader, lambda: not self.is_held and self._is_valid())
                 batch: Batch = self._call(lambda: reader.read(self._read_wait()))
-                if is_first or batch.messages or batch.position is not None or batch.lag is not None:
+                if is_first or batch.messages or batch.keep or batch.position is not None or batch.lag is not None:
                     self._hand_over(reader, batch)
                 self.failures, is_first = 0, False
                 if batch.messages or batch.receipt is not None:

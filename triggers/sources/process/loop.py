@@ -1,6 +1,6 @@
 """The loop of `manage.py sources`: owns its share of the sources, lets a feed read each of them, and records what they read.
 
-Any number of these processes may run, on any hosts. The loop has the only database session of the process.
+Any number of these processes may run, on any hosts. The loop alone writes to the database.
 """
 
 import contextlib
@@ -247,6 +247,6 @@ def assignments(source: Wanted, runner: Runner[Any]) -> Callable[[Any], Assignme
                 "No key of WAKEFUL_ENCRYPTION_KEYS decrypts its secret.",
                 remedy="Add the key that encrypted it to WAKEFUL_ENCRYPTION_KEYS, or enter the secret again.",
             ) from None
-        return Assignment(slug=source.slug, settings=cleaned, secret=secret, position=position)
+        return Assignment(slug=source.slug, settings=cleaned, secret=secret, position=position, source_id=source.id)
 
     return assign

@@ -57,6 +57,8 @@ def record(mandate: Mandate, batch: Batch) -> None:
             failpoint("source_fenced")
             accept([_incoming(mandate, message) for message in messages if isinstance(message, Received)])
             keep(mandate.source_id, mandate.slug, [message for message in messages if isinstance(message, Poison)])
+            if batch.keep:
+                batch.keep()
     except (ReservedType, DataError, OperationalError) as error:
         if not _is_of_message(error):
             raise
@@ -72,6 +74,8 @@ def _record_each(mandate: Mandate, batch: Batch, messages: Sequence[Received | P
             poison = message if isinstance(message, Poison) else _refused(mandate, message)
             if poison:
                 keep(mandate.source_id, mandate.slug, [poison])
+        if batch.keep:
+            batch.keep()
 
 
 def _refused(mandate: Mandate, message: Received) -> Poison | None:

@@ -6,6 +6,7 @@ from secrets import token_hex
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from runs.models import Worker
@@ -134,6 +135,26 @@ def test_processes_share_the_sources_and_a_newcomer_gets_its_part(play: Play) ->
 @pytest.mark.parametrize(("sources", "live", "share"), [(0, 1, 0), (1, 3, 1), (3, 2, 2), (4, 2, 2), (5, 0, 5)])
 def test_a_fair_share_leaves_no_source_without_a_reader(sources: int, live: int, share: int) -> None:
     assert fair_share(sources, live) == share
+
+
+def test_rows_of_the_kind_are_written_with_the_events_and_also_beside_a_message_that_is_refused(play: Play) -> None:
+    ledger: list[tuple[list[str], bool]] = []
+
+    def keep() -> None:
+        ledger.append((ids(), connection.in_atomic_block))
+
+    script = play(
+        Batch(messages=[message(1)], keep=keep),
+        Batch(messages=[message(2, type="schedule.fired")], keep=keep),
+        Batch(keep=keep),
+    )
+    make_source()
+
+    with processes() as [process]:
+        run_until(process, lambda: len(ledger) == 3)
+
+    assert ledger == [(["1"], True)] * 3
+    assert len(script.confirmed) == 2
 
 
 def test_a_message_that_the_database_refuses_is_kept_and_does_not_stop_the_others(play: Play) -> None:
