@@ -51,6 +51,10 @@ WATCH = tests/config/console/events/test_replay_in_a_browser.py $(addprefix test
 CHANGES = $(addprefix tests/acceptance/,test_durable_runs.py test_data_care.py test_shadow_run.py test_up.py) \
 	$(addprefix tests/integration/,test_switching_schedulers.py test_standby.py test_rolling_upgrade.py test_retention.py) \
 	tests/config/console/parts/test_malformed.py
+# Longer walks through the console and the tools around it.
+WALKS = $(addprefix tests/acceptance/,test_processes_page.py test_incidents.py test_watching.py) \
+	$(addprefix tests/config/console/,test_policy_in_a_browser.py access/test_password_again.py notifications/test_in_a_browser.py \
+	sources/test_in_a_browser.py triggers/test_filters_in_a_browser.py)
 HISTORIES = $(addprefix tests/triggers/schedules/,test_histories.py test_plans.py test_why.py)
 PROPERTIES = tests/agents/llm/test_injections.py tests/runs/test_states.py tests/triggers/test_transfer.py tests/triggers/sources/cloudevents/test_intake.py tests/triggers/sources/test_mail.py \
 	$(addprefix tests/triggers/sources/webhooks/,test_views.py test_every_scheme.py test_fuzzed_requests.py)
@@ -63,10 +67,10 @@ ifneq ($(SEEDS)$(APPS),)
 else ifdef ALL
 	@$(CHAOS) --all
 	@$(CHAOS) --shipped --seeds 9,17,49,54,75
-	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/promises tests/integration tests/config/web/test_migrated.py $(HISTORIES) $(PROPERTIES) tests/acceptance/test_recovery.py $(FLOOD) $(WATCH) $(sort $(filter-out tests/integration/%,$(CHANGES) $(DURABLE))) tests/chaos/broker_away.py tests/chaos/dispatch_under_strain.py tests/chaos/broken_builds.py tests/chaos/failovers.py
+	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/promises tests/integration tests/config/web/test_migrated.py $(HISTORIES) $(PROPERTIES) tests/acceptance/test_recovery.py $(FLOOD) $(WATCH) $(WALKS) $(sort $(filter-out tests/integration/%,$(CHANGES) $(DURABLE))) tests/chaos/broker_away.py tests/chaos/dispatch_under_strain.py tests/chaos/broken_builds.py tests/chaos/failovers.py
 else
 	@$(CHAOS)
-	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/chaos/test_smoke.py $(FLOOD) $(DURABLE) $(CHANGES) $(WATCH) $(PROPERTIES) tests/integration/test_night.py tests/integration/test_receivers.py tests/integration/test_outbound.py tests/integration/test_brokers.py
+	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/chaos/test_smoke.py $(FLOOD) $(DURABLE) $(CHANGES) $(WATCH) $(WALKS) $(PROPERTIES) tests/integration/test_night.py tests/integration/test_receivers.py tests/integration/test_outbound.py tests/integration/test_brokers.py
 endif
 
 bench: .venv/bench/ready ## measurements of this machine, beside Celery, Procrastinate and DBOS; see bench/README.md

@@ -73,6 +73,7 @@ def is_settled(stack: Stack) -> bool:
     return set(statuses(stack)) <= {"succeeded", "waiting"} and window(stack)["reserved"] == 0
 
 
+@pytest.mark.chaos
 def test_50_runs_stay_under_a_cap_and_finish_once_it_is_raised(running: Stack, wire: Wire) -> None:
     running.up(workers=2, concurrency=4, beat=False)
     start_runs(running, wire)

@@ -44,6 +44,7 @@ def everything_stored(stack: Stack) -> str:
     return json.dumps(rows)
 
 
+@pytest.mark.chaos
 def test_a_person_is_erased_and_nothing_is_done_twice(running: Stack) -> None:
     told = tell_of_ada(running)
     assert told.status == 202

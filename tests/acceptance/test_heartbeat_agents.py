@@ -97,6 +97,7 @@ def test_quiet_ticks_ask_no_model_and_leave_no_run(watch: Watch) -> None:
     watch.verify()
 
 
+@pytest.mark.chaos
 def test_a_model_is_asked_once_for_each_gate_that_fires(watch: Watch) -> None:
     watch.items("[script look each] Are there failed runs?")
     watch.up("dispatcher")

@@ -9,7 +9,7 @@ from tests.acceptance.test_operators_day import log_in, press
 from tests.support.points import Points
 from tests.support.stack import SHOP, Stack, StackMaker, eventually
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.chaos, pytest.mark.browser]
 
 RUNS = 8
 

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from tests.acceptance.test_operators_day import log_in
 from tests.support.stack import Stack, StackMaker, eventually
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.chaos, pytest.mark.browser]
 
 LOOK = "2s"  # a process is missed after three of these
 

@@ -29,6 +29,7 @@ def fire(stack: Stack, trigger: str, data: str | None = None) -> str:
     return str(answer.json()["event"])
 
 
+@pytest.mark.chaos
 @pytest.mark.browser
 def test_a_sentence_becomes_an_agent_that_is_tried_and_speaks_up(
     make_stack: StackMaker, smtp: MailServer, page: Page, settings: Settings

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from tests.acceptance.test_operators_day import log_in
 from tests.support.stack import SHOP, Stack, StackMaker, eventually
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.chaos, pytest.mark.browser]
 DONE = """
 SELECT (SELECT count(*) FROM shop_effect) AS effects, (SELECT count(*) FROM triggers_event) AS events,
        (SELECT count(*) FROM runs_run) AS runs, (SELECT count(*) FROM runs_step) AS steps,
@@ -45,7 +45,6 @@ def test_what_a_past_event_would_do_is_read_and_nothing_is_done(running: Stack, 
     expect(page.get_by_role("row", name=re.compile("admin:admin shadow"))).to_be_visible()
 
 
-@pytest.mark.chaos
 def test_a_durable_run_stops_in_the_shadow_where_it_would_call_the_outside(running: Stack, page: Page) -> None:
     assert running.api("POST", "/api/v1/triggers/charge/fire/", {"data": {}}).status == 202
     run = eventually(lambda: running.query("SELECT id FROM runs_run WHERE agent = 'charge' AND status = 'uncertain'"))

@@ -37,7 +37,8 @@ def talk(stack: Stack, provider: Wire, script: str, conversation: str) -> str:
     return emit(stack, "talk", conversation, prompt=provider.prompt(script, conversation))
 
 
-@pytest.mark.parametrize("way", [pytest.param("command", marks=pytest.mark.chaos), "api"])
+@pytest.mark.chaos
+@pytest.mark.parametrize("way", ["command", "api"])
 def test_requests_in_flight_are_cancelled_within_seconds_and_made_again_after_the_start(
     running: Stack, provider: Wire, way: str
 ) -> None:

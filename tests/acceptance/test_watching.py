@@ -18,6 +18,7 @@ from tests.support.hooks import make_source, signed
 from tests.support.stack import Stack, StackMaker, eventually
 from tests.support.wire import Call, Held, Turn, Wire, providing
 
+pytestmark = pytest.mark.chaos
 USER_APPS = Path(__file__).resolve().parent.parent / "userapps"
 REMOTE = "0af7651916cd43dd8448eb211c80319c"
 PLANTED = "sk-planted-Key-5f1b0a9e7d"

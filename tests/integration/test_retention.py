@@ -17,6 +17,7 @@ RETURNING task_id
 RESULT = "SELECT status, result FROM django_celery_results_taskresult"
 
 
+@pytest.mark.chaos
 def test_pruning_is_fired_by_beat_and_done_by_a_worker(stack: Stack) -> None:
     with stack.orm():
         event = old_event(31)

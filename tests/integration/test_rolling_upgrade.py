@@ -64,6 +64,7 @@ def test_a_worker_of_each_version_executes_only_the_agents_it_has(make_stack: St
     assert stack.query("SELECT count(*) FROM runs_attempt WHERE run_id = %s", done["id"])[0]["count"] == 1
 
 
+@pytest.mark.chaos
 def test_a_ring_and_a_policy_of_another_version_are_understood_as_far_as_need_be(make_stack: StackMaker) -> None:
     stack = upgraded_stack(make_stack)
     worker = stack.start("worker", env=OLD)

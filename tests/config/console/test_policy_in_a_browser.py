@@ -8,7 +8,7 @@ from pytest_django.live_server_helper import LiveServer
 from config.web.headers import POLICY
 from tests.support.console import list_of, make_one_of_each, page_of
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.chaos, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 PAGES = (
     "/admin/",
     "/admin/coming/?view=line",

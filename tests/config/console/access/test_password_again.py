@@ -155,6 +155,7 @@ def test_the_page_is_for_staff_who_are_logged_in() -> None:
     assert Client().get(ASKS).headers["Location"].startswith("/admin/login/")
 
 
+@pytest.mark.chaos
 @pytest.mark.browser
 @pytest.mark.django_db(transaction=True)
 def test_in_a_browser_a_dialog_leads_to_the_password_and_back(

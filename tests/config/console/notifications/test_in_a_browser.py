@@ -8,7 +8,7 @@ from pytest_django.live_server_helper import LiveServer
 from runs.models import Delivery, Recipient
 from tests.support.notifying import delivered
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.chaos, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 def test_an_inbox_is_opened_tested_read_and_silenced(live_server: LiveServer, page: Page) -> None:

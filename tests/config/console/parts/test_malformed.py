@@ -55,14 +55,15 @@ def test_no_id_breaks_a_page(client: Client, panel: Any, method: str) -> None:
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.opts.model_name)
-def test_no_filter_breaks_a_list(client: Client, panel: Any) -> None:
+@pytest.mark.parametrize("value", [VALUES[0], pytest.param(VALUES[1], marks=pytest.mark.chaos)], ids=["nul", "long"])
+def test_no_filter_breaks_a_list(client: Client, panel: Any, value: str) -> None:
     path = list_of(f"{panel.opts.app_label}_{panel.opts.model_name}")
     names = {"q", "p", "status__exact"}
     for one in panel.list_filter:
         field = one[0] if isinstance(one, tuple) else getattr(one, "parameter_name", one)
         names |= {str(field), f"{field}__exact", f"{field}__isempty"}
 
-    queries = [{name: value} for name in sorted(names) for value in VALUES]
+    queries = [{name: value} for name in sorted(names)]
     assert statuses(client, [f"{path}?{urlencode(query)}" for query in queries]) == {}
 
 

@@ -7,7 +7,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from triggers.models import Event
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.chaos, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 def test_a_source_is_searched_made_and_tested(live_server: LiveServer, page: Page) -> None:

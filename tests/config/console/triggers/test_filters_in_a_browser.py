@@ -12,7 +12,7 @@ from agents.agent import Agent
 from tests.support.triggers import make_event
 from triggers.models import Trigger
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.chaos, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 def test_a_filter_is_written_by_clicks_and_corrected_by_its_trial(live_server: LiveServer, page: Page) -> None:
