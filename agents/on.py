@@ -40,6 +40,15 @@ class EventTrigger:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SourceTrigger(EventTrigger):
+    """Events of a source that the code declares with the trigger; it has the trigger's slug."""
+
+    kind: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    policy: Mapping[str, Any] = field(default_factory=dict)  # of the trigger, beside that of its agent
+
+
+@dataclass(frozen=True, kw_only=True)
 class ScheduleTrigger:
     """A schedule: wakes by the clock."""
 

@@ -18,7 +18,7 @@ from triggers.declarations import wanted
 from triggers.declarations.overrides import override, reset_overrides
 from triggers.declarations.sync import sync
 from triggers.exceptions import RuleError
-from triggers.models import Event, Schedule, Trigger
+from triggers.models import Event, Schedule, Source, Trigger
 from triggers.schedules import edit, preview, rows
 from triggers.schedules.calendars import create_calendar
 from triggers.schedules.firing import due
@@ -27,6 +27,7 @@ from triggers.schedules.rules.interval import Interval
 from triggers.schedules.rules.once import Clocked
 from triggers.schedules.rules.words import read_rule
 from triggers.schedules.terms.policy import SchedulePolicy
+from triggers.sources.edit import change_source
 from triggers.tasks import fire_schedule
 
 pytestmark = pytest.mark.django_db
@@ -510,3 +511,70 @@ def test_a_schedule_that_a_run_has_set_is_never_taken_for_the_declared_one(decla
         "digest/nightly": "every day",
     }
     assert trigger_of("digest").overrides == []
+
+
+# Sources
+
+
+FEED = {"url": "https://example.com/feed"}
+
+
+def feed(**settings: Any) -> on.SourceTrigger:
+    return on.SourceTrigger(types=("item.published",), kind="feed", settings=FEED | settings)
+
+
+def source_of(slug: str) -> Source:
+    return Source.objects.get(slug=slug)
+
+
+def test_a_declared_source_is_made_with_its_trigger(declare: Declare) -> None:
+    declare("reader", feed())
+
+    assert said(sync()) == ["created reader", "created source reader"]
+
+    assert trigger_of("reader").source == "reader"
+    source = source_of("reader")
+    assert (source.kind, source.enabled, source.settings["url"]) == ("feed", True, FEED["url"])
+    assert said(sync()) == []
+
+
+def test_a_setting_of_a_declared_source_that_an_operator_has_changed_stays(declare: Declare) -> None:
+    declare("reader", feed())
+    sync()
+    source = source_of("reader")
+    change_source(source, {"settings": {**source.settings, "every": "1h"}}, by="eve")
+    declare("reader", feed(url="https://example.com/other"))
+
+    assert said(sync()) == ["changed source reader"]
+
+    settings = source_of("reader").settings
+    assert (settings["every"], settings["url"]) == ("1h", "https://example.com/other")
+
+
+def test_a_source_whose_declaration_is_gone_is_disabled_until_it_returns(declare: Declare) -> None:
+    declare("reader", feed())
+    sync()
+    declare("reader", on.event("other"))
+
+    assert "disabled, because its declaration is gone source reader" in said(sync())
+    assert not source_of("reader").enabled
+    assert said(sync()) == []
+
+    declare("reader", feed())
+    assert "enabled again source reader" in said(sync())
+    assert source_of("reader").enabled
+
+
+def test_a_declared_source_takes_no_source_of_an_operator(declare: Declare) -> None:
+    Source.objects.create(slug="reader", kind="feed", settings=FEED)
+    declare("reader", feed())
+
+    with pytest.raises(DeclarationError, match="another source is named 'reader'"):
+        sync()
+    assert not Trigger.objects.exists()
+
+
+def test_wrong_settings_of_a_declared_source_are_named(declare: Declare) -> None:
+    declare("reader", feed(url="nowhere"))
+    with pytest.raises(DeclarationError, match="agent 'reader'.*url"):
+        sync()

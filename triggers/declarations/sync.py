@@ -18,6 +18,7 @@ from agents.models import PromptAgent
 from agents.tool_cap import narrowed
 from runs.db.sql import fetch
 from runs.models.audit import record_about
+from triggers.declarations.sources import source_problems, sync_sources
 from triggers.declarations.wanted import Wanted, wanted_triggers
 from triggers.exceptions import RuleError
 from triggers.models import Schedule, Trigger
@@ -58,6 +59,7 @@ def sync(by: str = "sync_agents") -> list[Change]:
         wanted, left = _without_those_of_prompt_agents(wanted, known)
         _take_over(wanted, known)
         _refuse_taken(wanted, known)
+        made = sync_sources([each.source for each in wanted if each.source], by)
         changes = [_sync_one(each, known.get(each.slug)) for each in wanted]
         slugs = {each.slug for each in wanted}
         changes += [
@@ -67,7 +69,7 @@ def sync(by: str = "sync_agents") -> list[Change]:
         ]
         changed = [change for change in changes if change]
         _record(changed, by)
-    return [*changed, *left]
+    return [*changed, *[Change(slug=f"source {slug}", action=action) for slug, action in made], *left]
 
 
 def _without_those_of_prompt_agents(
@@ -121,6 +123,7 @@ def _refuse_taken(wanted: Sequence[Wanted], known: Mapping[str, Trigger]) -> Non
             problems.append(
                 f"schedule {each.slug!r}: {error}; create it first, in the console under Exclusion calendars or with the API"
             )
+    problems += source_problems([each.source for each in wanted if each.source])
     if problems:
         raise DeclarationError("\n".join(problems))
 

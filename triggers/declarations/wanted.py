@@ -10,7 +10,16 @@ from django.utils.text import slugify
 from agents import registry
 from agents.agent import Agent
 from agents.exceptions import DeclarationError
-from agents.on import ClockedTrigger, CronTrigger, IntervalTrigger, ScheduleTrigger, TriggerDeclaration, WordsTrigger
+from agents.on import (
+    ClockedTrigger,
+    CronTrigger,
+    IntervalTrigger,
+    ScheduleTrigger,
+    SourceTrigger,
+    TriggerDeclaration,
+    WordsTrigger,
+)
+from triggers.declarations.sources import WantedSource, wanted_source
 from triggers.dispatch.expressions import ExpressionError, check_expression
 from triggers.dispatch.trigger_policy import check_policy, policy_of
 from triggers.exceptions import RuleError
@@ -35,6 +44,7 @@ class Wanted:
     rule: Rule | None = None
     policy: SchedulePolicy = DEFAULT
     words: Sequence[str] = ()  # the text of the rule and its zone
+    source: WantedSource | None = None  # the one that it declares as well
 
     @property
     def declared(self) -> dict[str, Any]:
@@ -102,14 +112,18 @@ def _wanted(agent: Agent, declaration: TriggerDeclaration, number: int) -> Wante
         raise DeclarationError('on.event() needs a type, e.g. on.event("invoice.paid") or on.event("*")')
     for expression in filter(None, (declaration.filter, agent.key)):
         check_expression(expression)
+    source = None
+    if isinstance(declaration, SourceTrigger):
+        source = wanted_source(slug, declaration)
+        columns["policy"] = {**columns["policy"], **declaration.policy}
     columns |= {
-        "source": declaration.source,
+        "source": source.slug if source else declaration.source,
         "types": list(declaration.types),
         "filter": declaration.filter,
         "key": agent.key,
         "overlap": agent.overlap or ("queue" if agent.key or agent.key_limit > 1 or agent.gate else "allow"),
     }
-    return Wanted(slug=slug, columns=columns)
+    return Wanted(slug=slug, columns=columns, source=source)
 
 
 def _slug(agent: Agent, declaration: TriggerDeclaration, number: int) -> str:

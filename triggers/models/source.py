@@ -13,6 +13,9 @@ class Source(models.Model):
     kind = models.TextField(help_text="the name of a kind, or one of: api, cli, schedule, run, manual")
     settings = models.JSONField(default=dict, blank=True)
     limits = models.JSONField(default=dict, blank=True, db_default={}, help_text="of a webhook: who may send, how much")
+    declared = models.JSONField(
+        null=True, editable=False, help_text="the settings as the code says them; null: made by an operator"
+    )
     enabled = models.BooleanField(default=True)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 

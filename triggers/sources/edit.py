@@ -32,6 +32,7 @@ def create_source(
     with transaction.atomic():
         source = Source.objects.create(slug=slug, **fields)
         record(by, "create", source, **fields)
+        transaction.on_commit(kinds()[kind].saved)
     return source
 
 
@@ -44,6 +45,7 @@ def change_source(source: Source, changes: Mapping[str, Any], *, by: str) -> Non
             setattr(source, name, value)
         source.save(update_fields=list(changes))
         record(by, "change", source, **changes)
+        transaction.on_commit(kinds()[source.kind].saved)
 
 
 def _check(
@@ -52,7 +54,7 @@ def _check(
     if kind not in kinds():
         raise Invalid([*problems, f"kind: {kind!r} is unknown; use {', '.join(kinds())}"])
     for name, values, check in (
-        ("settings", settings, kinds()[kind].clean_settings),
+        ("settings", settings, kinds()[kind].check),
         ("limits", limits, clean_limits if kind in schemes() else _no_limits),
     ):
         try:

@@ -58,6 +58,13 @@ class Kind(ABC, Generic[S]):
         """The validated, typed settings. InvalidSettings names each wrong field and its fix."""
         return clean(self.settings_class, settings)
 
+    def check(self, settings: Mapping[str, object]) -> None:
+        """Validate settings that are about to be saved, also against the installation. Raises InvalidSettings."""
+        self.clean_settings(settings)
+
+    def saved(self) -> None:  # noqa: B027  (most kinds keep nothing but the row)
+        """Called after the commit that has created, changed, enabled or disabled a source of this kind."""
+
     @abstractmethod
     def clean_secret(self, secret: str) -> str:
         """The secret to store. Raises InvalidSettings."""

@@ -247,6 +247,8 @@ class SourcePanel(Panel):
             ("Created", moment(obj.created_at)),
             ("Events", events),
         ]
+        if obj.declared is not None:
+            facts.append(("Declared in code", "Settings that are changed here stay; the others follow the code."))
         if kind is None:
             built_in = Notice(text="Built-in source. Nothing to configure.")
             return [built_in, Facts(rows=facts)]
