@@ -87,9 +87,10 @@ def _sync_one(wanted: WantedSource, source: Source | None, by: str) -> tuple[str
 
 def _vanish(sources: Sequence[Source], by: str) -> Iterator[tuple[str, str]]:
     for source in sources:
-        if VANISHED in source.declared:
+        declared = dict(source.declared or {})
+        if VANISHED in declared:
             continue
-        source.declared = {**source.declared, VANISHED: source.enabled}
+        source.declared = {**declared, VANISHED: source.enabled}
         source.enabled = False
         source.save(update_fields=["declared", "enabled"])
         record(by, "change", source, enabled=False)
