@@ -1,5 +1,5 @@
 """Measure Wakeful on this machine: beside its peers, where its time goes, with LLM agents, at scale, with many waits and
-schedules, after faults."""
+schedules, after faults, with many filters."""
 
 import argparse
 import sys
@@ -23,6 +23,7 @@ SECTIONS = (
     "recovery",
     "notifications",
     "archive",
+    "filters",
 )
 # What fits into twelve minutes; the others are asked for by name.
 UNASKED = ("peers", "durable", "llm", "profile")

@@ -203,7 +203,16 @@ class Load:
             raise RuntimeError(f"{' '.join(command)} ended with {self._process.wait()}")
 
     def go(self) -> Any:
-        said, _ = self._process.communicate("go\n")
+        self.begin()
+        return self.end()
+
+    def begin(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+
+    def end(self) -> Any:
+        said, _ = self._process.communicate()
         return json.loads(said)
 
 
