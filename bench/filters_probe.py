@@ -31,11 +31,12 @@ def triggers(count: int) -> list[str]:
     Trigger.objects.all().delete()
     _add("plain", ["bench.seen"], 'event.data.customer == "c3" && event.data.amount > 100')
     Trigger.objects.bulk_create(
-        Trigger(
+        (Trigger(
             slug=f"other-{number}", agent="bench.noop", types=["bench.seen" if number % 2 else f"bench.{number}.*"],
             filter=f'event.data.customer == "x{number}" && event.data.amount > 100',
         )
-        for number in range(count - 1)
+        for number in range(count - 1)),
+        batch_size=1000,
     )  # fmt: skip
     return []
 
