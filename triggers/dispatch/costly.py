@@ -15,7 +15,7 @@ stays undispatched, and its next dispatch, also by another dispatcher, leaves ou
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
@@ -89,6 +89,7 @@ class Known:
     asked: dict[UUID, Question] = field(default_factory=dict)
     slow: set[UUID] = field(default_factory=set)  # triggers whose cases are in the slow lane
     answers: dict[UUID, Answer] = field(default_factory=dict)
+    told: frozenset[UUID] = frozenset()  # triggers whose answers it has been dispatched with
     is_being_read: bool = False
     error: Exception | None = None
     is_held: bool = False
@@ -103,6 +104,11 @@ class Known:
     def is_quick(self) -> bool:
         """Whether a quick lane works on it."""
         return self.is_running and (self.is_being_read or not self.asked.keys() <= self.answers.keys() | self.slow)
+
+    def has_news(self, blocked: Set[UUID]) -> bool:
+        """Whether it can be dispatched to more triggers before the slow lane is done with it."""
+        news = ((self.answers.keys() - self.told) | self.behind) - (self.behind & blocked)
+        return bool(news) and not (self.is_quick or self.item.is_resumption)
 
     def answer(self, case: Case) -> Answer | None:
         return self.answers.get(case.rule.id) if self.asked.get(case.rule.id) == case.question else None
@@ -134,14 +140,15 @@ class Costly:
         return any(known.is_running for known in self.known.values())
 
     def ready(self) -> list[Identity]:
-        """The held events that wait for nothing any more, in order."""
+        """The held events to dispatch again, in order: those that wait for nothing any more, and those with news."""
         self._collect()
         found, blocked = list[Identity](), set[UUID]()
         for known in self._held_in_order():
-            if known.is_running or not known.behind.isdisjoint(blocked):
-                blocked |= known.blocks
-            else:
+            is_over = not known.is_running and known.behind.isdisjoint(blocked)
+            if is_over or known.has_news(blocked):
                 found.append(known.item.identity)
+            if not is_over:
+                blocked |= known.blocks
         return found
 
     def wanted(self, item: Item) -> Sequence[Rule]:
@@ -170,6 +177,7 @@ class Costly:
             elif known.is_held or count < MOST_HELD:
                 count += not known.is_held
                 known.is_held, known.behind, known.blocks = True, one.behind, one.blocks
+                known.told = frozenset(known.answers) - one.behind
         if len(self.known) > 2 * MOST_HELD:
             self.known = {identity: known for identity, known in self.known.items() if known.is_held}
         return max(count - before, 0)

@@ -88,6 +88,22 @@ def test_answers_come_later_and_nothing_is_done_twice(dispatch: Careful[Item]) -
     assert Run.objects.count() == 2
 
 
+def test_a_quick_answer_that_comes_late_waits_for_no_slow_one(
+    dispatch: Careful[Item], costly: Costly, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(costly.slow, "put", lambda job: None)  # it is busy with other events
+    monkeypatch.setattr(costly, "_wait", lambda asked, seconds: None)
+    make_trigger("hostile", types=["*"], filter=HOURS)
+    make_trigger("regex", types=["*"], filter=REGEX)
+    make_trigger("keyed", types=["*"], filter=REGEX, key="'k'", overlap="queue")
+    events = [make_event(data={"text": "a"}) for _ in range(2)]
+
+    expected = {"regex": "run", "keyed": "run"}
+    eventually(lambda: (dispatch(), [outcomes(event) for event in events] == [expected] * 2)[1], every=0.01)
+
+    assert len(costly.held) == 2 and not costly.ready()
+
+
 def test_another_dispatcher_that_takes_over_adds_only_what_is_missing(
     dispatch: Careful[Item], costly: Costly, jobs: "queue.SimpleQueue[Job]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
