@@ -28,15 +28,16 @@ def change_of(
         return SKIP
     payload = read_payload(body)
     change = _unwrapped(payload.data)
-    if not isinstance(change, dict) or change.get("op") not in WORDS:
+    operation = change.get("op") if isinstance(change, dict) else None
+    if not isinstance(change, dict) or not isinstance(operation, str) or operation not in WORDS:
         reason = payload.error or NO_ENVELOPE
         return Poison(id=id, origin=origin, reason=reason, body=body, headers=headers)
-    if change["op"] == SNAPSHOT and not snapshots:
+    if operation == SNAPSHOT and not snapshots:
         return SKIP
     return Received(
         id=id,
         origin=origin,
-        type=f"{_table_of(change, origin)}.{WORDS[change['op']]}",
+        type=f"{_table_of(change, origin)}.{WORDS[operation]}",
         subject=_subject(key),
         time=_time_of(change),
         payload=Payload(data=change),

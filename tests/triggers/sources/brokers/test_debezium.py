@@ -65,7 +65,9 @@ def test_a_tombstone_is_no_event() -> None:
     assert change(None, key={"id": 7}) is SKIP
 
 
-@pytest.mark.parametrize("body", [b"{", {"op": "x"}, {"hello": 1}, [], 7, {"schema": {}, "payload": None}])
+@pytest.mark.parametrize(
+    "body", [b"{", {"op": "x"}, {"op": []}, {"op": {}}, {"hello": 1}, [], 7, {"schema": {}, "payload": None}]
+)
 def test_anything_else_is_poison(body: Any) -> None:
     assert isinstance(change(body), Poison)
 
