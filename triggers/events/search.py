@@ -18,6 +18,7 @@ from django.db.models import BooleanField, QuerySet
 from django.db.models.expressions import RawSQL
 
 from agents.ids import first_id_at
+from runs.api.strict_json import Unreadable, is_storable, parse_json, require_storable
 from runs.db.sql import fetch_column
 from triggers.exceptions import RuleError
 from triggers.models import Event, Source
@@ -70,6 +71,8 @@ class FieldIs:
         """The JSON that data with this field contains, one for each meaning of the value: 42 is a number or a text."""
         if max(len(self.path), len(self.value)) > LONGEST:
             raise RuleError(f"a path or value is longer than {LONGEST:,} characters", field="field")
+        if not is_storable(self.path + self.value):
+            raise RuleError("a path or value contains U+0000 or an unpaired surrogate", field="field")
         steps = _steps(self.path)
         return [_around(steps, meaning) for meaning in _meanings(self.value)]
 
@@ -185,9 +188,12 @@ def _steps(path: str) -> list[str | None]:
 
 def _unquoted(path: str, name: str) -> str:
     try:
-        return str(json.loads(name))
+        found = str(json.loads(name))
     except ValueError:
         raise _wrong(path) from None
+    if not is_storable(found):
+        raise _wrong(path)
+    return found
 
 
 def _wrong(path: str) -> RuleError:
@@ -197,16 +203,13 @@ def _wrong(path: str) -> RuleError:
 
 def _meanings(value: str) -> Iterable[Any]:
     try:
-        meant = json.loads(value, parse_constant=_not_json)
-    except (ValueError, RecursionError):
+        meant = parse_json(value.encode())
+        require_storable(meant)
+    except Unreadable:  # also JSON that no data holds, such as 1e400
         return [value]
     if isinstance(meant, str | dict | list):
         return [meant]
     return [meant, value]
-
-
-def _not_json(constant: str) -> Any:
-    raise ValueError(constant)
 
 
 def _around(steps: Sequence[str | None], value: Any) -> Any:

@@ -62,7 +62,8 @@ def test_a_field_is_found_whether_dispatched_or_not(condition: str, data: Any) -
 
 
 @pytest.mark.parametrize(
-    "text", ["a", "=1", "a.=1", ".a=1", "a..b=1", "a]=1", 'a"=1', '"a=1', "a[0]=1", "x" * 1001 + "=1"]
+    "text",
+    ["a", "=1", "a.=1", ".a=1", "a..b=1", "a]=1", 'a"=1', '"a=1', "a[0]=1", "x" * 1001 + "=1", '"\\u0000"=1', "a\0b=1"],
 )
 def test_a_condition_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(RuleError, match="path"):
@@ -73,6 +74,13 @@ def test_a_number_as_text_is_not_found_by_a_quoted_text() -> None:
     make_event(data={"id": 42})
 
     assert found(by_field('id="42"')) == []
+
+
+@pytest.mark.parametrize("value", ["1e400", '"\\u0000"', '"\\ud800"', "1" * 500, "NaN", '{"a": 1, "a": 2}'])
+def test_a_value_that_jsonb_cannot_hold_is_searched_as_text(value: str) -> None:
+    event = make_event(data={"n": value})
+
+    assert found(by_field(f"n={value}")) == [event.pk]
 
 
 def test_data_that_is_too_large_is_not_searched_and_not_indexed() -> None:
