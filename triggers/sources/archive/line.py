@@ -6,6 +6,7 @@ Where a text of ours is no valid value of its attribute, it is percent-encoded, 
 import base64
 import binascii
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,10 +14,11 @@ from typing import Any
 from urllib.parse import quote, unquote
 from uuid import UUID
 
-from runs.api.strict_json import Unreadable, parse_json, require_storable
-from triggers.sources.cloudevents.format import FORBIDDEN, LONGEST, URI_REFERENCE
+from runs.api.strict_json import parse_json, require_storable
+from triggers.sources.cloudevents.format import FORBIDDEN, INDEXED, LONGEST, URI_REFERENCE
 from triggers.sources.http.timestamps import parse_timestamp
 
+SHA256 = re.compile(r"(?:[0-9a-f]{64})?")
 EMPTY = "%00"  # no text of PostgreSQL holds this character
 IN_URI = "-._~:/?#[]@!$&'()*+,;="
 TEXTS = ("id", "source", "type", "subject")
@@ -96,7 +98,7 @@ def read(text: bytes) -> Line:
         return _line(whole, text)
     except InvalidLine:
         raise
-    except (Unreadable, ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise InvalidLine(str(error)[:300]) from None
 
 
@@ -104,6 +106,10 @@ def _line(whole: dict[str, Any], text: bytes) -> Line:
     own = {name.removeprefix("wakeful"): value for name, value in whole.items() if name.startswith("wakeful")}
     encoded = _text(own, "encoded").split()
     id, source, type, subject = (_decoded(name, _text(whole, name), encoded) for name in TEXTS)
+    if len(source.encode()) + len(id.encode()) > INDEXED or len(subject.encode()) > INDEXED:
+        raise InvalidLine(f"source and id, or subject, are longer than {INDEXED:,} bytes")
+    if not SHA256.fullmatch(_text(own, "sha256")):
+        raise InvalidLine("wakefulsha256 is no SHA-256 in hexadecimal")
     event_id = _uuid(own, "id")
     is_ours = event_id is not None
     raw = whole.get("data_base64", own.get("body"))
@@ -187,7 +193,7 @@ def _number(value: Any) -> int:
 
 
 def _headers(text: Any) -> dict[str, str]:
-    found = json.loads(text)
+    found = parse_json(text.encode()) if isinstance(text, str) else None
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise InvalidLine("wakefulheaders is not a JSON object of texts")
     require_storable(found)

@@ -6,7 +6,7 @@ Lines are recorded a group at a time, so that an import that was interrupted is 
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from io import BytesIO
 from typing import IO
@@ -25,6 +25,7 @@ from triggers.sources.archive.line import InvalidLine, Line, read
 
 GROUP, GROUP_BYTES = 200, 4 * 2**20  # lines of one transaction, and their bytes; at least one
 MOST_REFUSALS = 100  # that are named; all are counted
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)  # of ids
 SKEW = timedelta(minutes=1)  # between the clocks that gave an event its id and its time
 
 
@@ -111,10 +112,10 @@ def _archived(line: Line, slugs: dict[str, UUID], source: str) -> Archived:
     if slug not in slugs:
         raise InvalidLine(f"there is no source {slug!r}: create it" if slug else "names no source: say which")
     event_id, received_at = line.id or uuid7(), line.received_at or database_now()
+    if not EARLIEST <= received_at <= database_now() + SKEW:
+        raise InvalidLine("wakefulreceived is before 1970 or in the future")
     if not first_id_at(received_at - SKEW) <= event_id < first_id_at(received_at + SKEW):
         raise InvalidLine("wakefulid and wakefulreceived are of different times")
-    if received_at > database_now() + SKEW:
-        raise InvalidLine("wakefulreceived is in the future")
     is_removed = line.payload_removed_at is not None
     return Archived(
         id=event_id,

@@ -19,8 +19,10 @@ from triggers.sources.http.timestamps import parse_timestamp
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
 MOST_EVENTS = 1000
-# PostgreSQL's index takes about 2,700 bytes of source and id together; a source is ASCII.
 LONGEST = {"id": 255, "type": 255, "source": 1024, "subject": 1024}
+INDEXED = (
+    2_600  # bytes of an entry in PostgreSQL's indexes: of a subject, and of source and id together; a source is ASCII
+)
 LONGEST_ELSE = 4096
 
 NAME = re.compile(r"[a-z0-9]{1,100}")
@@ -212,6 +214,8 @@ def _check_text(name: str, value: str) -> None:
         raise InvalidEvent(name, f"is longer than {longest} characters")
     if FORBIDDEN.search(value):
         raise InvalidEvent(name, "contains control characters, surrogates or noncharacters")
+    if name in LONGEST and len(value.encode()) > INDEXED:
+        raise InvalidEvent(name, f"is longer than {INDEXED:,} bytes")
 
 
 def _required(attributes: dict[str, Any], name: str) -> None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from uuid import UUID
 
 import pytest
@@ -44,6 +45,10 @@ ODD: dict[str, Any] = {
     "subject": "50 % of 'x' \u0001",
     "data": {"zahl": 12345678901234567890, "f": 1.5, "text": "é\u2028\n", "list": [None, True]},
 }
+
+
+# More than PostgreSQL's index takes, and nothing that it can compress.
+LONG = "".join(chr(0x20000 + n * 7919 % 40_000) for n in range(900))
 
 
 def exported(**options: Any) -> bytes:
@@ -180,6 +185,12 @@ def changed(**attributes: Any) -> bytes:
         (changed(wakefuldepth=-1), "depth"),
         (changed(data_base64="?"), "base64"),
         (changed(wakefulheaders="[1]"), "headers"),
+        (changed(wakefulheaders="[" * 200_000), "nested"),
+        (changed(wakefulreceived="0001-01-01T00:00:00Z"), "before 1970"),
+        (changed(wakefulreceived="9999-12-31T23:59:59Z"), "in the future"),
+        (changed(source=quote(LONG), wakefulencoded="source"), "bytes"),
+        (changed(subject=LONG), "bytes"),
+        (changed(wakefulsha256="0f" * 40), "SHA-256"),
         (changed(data=b"\\u0000".decode("unicode_escape")), "U|u0000"),
     ],
 )

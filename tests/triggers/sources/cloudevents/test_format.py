@@ -209,6 +209,7 @@ def test_the_required_attributes_are_required(name: str, value: object) -> None:
         ("source", "/a%zz", "URI reference"),
         ("subject", "", "must be a non-empty string"),
         ("subject", "a" * 1025, "longer than 1024"),
+        ("subject", "\U00020000" * 651, "longer than 2,600 bytes"),
         ("time", "yesterday", "RFC 3339"),
         ("time", "2026-02-30T00:00:00Z", "not a valid date"),
         ("time", 1795176000, "must be a non-empty string"),
