@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit, urlunsplit
 
-from runs.api.strict_json import Unreadable, parse_json, require_storable
+from runs.api.strict_json import Unreadable, is_storable, parse_json, require_storable
 from runs.network.fetching import Answer
 from triggers.sources.http.payload import Payload
 from triggers.sources.kind import Group, register
-from triggers.sources.polling.novelty import Item, Memory, digest, everything, look
+from triggers.sources.polling.novelty import Item, Memory, digest, look
 from triggers.sources.polling.over_http import Asking, HttpSettings, ListReader, validators_of
 from triggers.sources.polling.poller import NEW, Polled, Poller
 from triggers.sources.runner import BATCH, Assignment, Poison, Reader, Received, SourceError
@@ -21,7 +21,11 @@ MOST_PAGES = 10  # of a poll
 MOST_ITEMS = 2_000  # of a page
 NEWEST_FIRST, OLDEST_FIRST = "newest first", "oldest first"
 UNNAMED_TYPE = "item.received"
-CUT = f"More than {MOST_PAGES} pages were new: older items are not read. Poll more often, or ask for larger pages."
+LONGEST_CURSOR = 8_000  # characters; it is stored
+CUT = (
+    f"More than {MOST_PAGES} pages, or {MOST_ITEMS:,} items of a page, were new: older items are not read. Poll more often, or ask "
+    "for fewer and larger pages within these limits."
+)
 
 
 def type_name(value: str) -> str:
@@ -117,6 +121,7 @@ class JsonList(Poller[JsonListSettings]):
 class Page:
     items: Sequence[Item]
     next_url: str  # empty: it is the last one
+    is_cut: bool  # it has more than MOST_ITEMS
     answer: Answer
 
 
@@ -146,8 +151,8 @@ class JsonListReader(ListReader):
             return Polled(state=state)
         page = self._page(first)
         items, pages = list(page.items), 1
-        while page.next_url and self._goes_on(page, state):
-            if pages == MOST_PAGES:
+        while (page.next_url or page.is_cut) and self._goes_on(page, state):
+            if pages == MOST_PAGES or page.is_cut:
                 return self._cut(items, state, first)
             page = self._page(asking.expect(page.next_url))
             items, pages = [*items, *page.items], pages + 1
@@ -162,7 +167,7 @@ class JsonListReader(ListReader):
     def _cut(self, items: Sequence[Item], state: dict[str, Any], first: Answer) -> Polled:
         if self.settings.order == OLDEST_FIRST:
             raise SourceError(
-                f"The list has more than {MOST_PAGES} pages, and its newest items are at the end.",
+                f"The list has more than {MOST_PAGES} pages, or {MOST_ITEMS:,} items on one, and its newest items are at the end.",
                 remedy="Ask for the newest first, for larger pages, or let the source go on at the last cursor.",
             )
         polled = self.news(self._oldest_first(items), state, first)
@@ -178,11 +183,12 @@ class JsonListReader(ListReader):
         if answer is None:
             return Polled(state=state)
         page = self._page(answer)
-        is_first = "memory" not in state and self.settings.begin_with == NEW
-        if is_first and page.next_url:  # what is there before the first poll is passed over
-            return Polled(state={"cursor": page.next_url}, has_more=True)
-        if is_first:
-            return Polled(state={"cursor": url, "memory": everything(page.items).dump()})
+        if page.is_cut:
+            raise SourceError(
+                f"A page of the list has more than {MOST_ITEMS:,} items.", remedy="Ask for smaller pages."
+            )
+        if "memory" not in state and self.settings.begin_with == NEW:
+            return self._passed_over(page, url, state)
         memory = Memory.load(state["memory"]) if "memory" in state else Memory()
         found = look(page.items, memory, most=BATCH, is_log=True)
         goes_on = bool(page.next_url) and not found.has_more
@@ -193,8 +199,17 @@ class JsonListReader(ListReader):
                 "validators": {} if goes_on or found.has_more else validators_of(answer),
             },
             messages=[self.message(item, found.id_of(item)) for item in found.items],
-            has_more=goes_on or found.has_more,
+            # Some logs name a next page for ever.
+            has_more=(goes_on and bool(found.items)) or found.has_more,
         )
+
+    def _passed_over(self, page: Page, url: str, state: dict[str, Any]) -> Polled:
+        """What is there before the first poll makes no event: it ends with a page that says nothing new."""
+        memory = Memory.load(state["passed"]) if "passed" in state else Memory()
+        found = look(page.items, memory, most=len(page.items), is_log=True)
+        if page.next_url and found.items:
+            return Polled(state={"cursor": page.next_url, "passed": found.memory.dump()}, has_more=True)
+        return Polled(state={"cursor": page.next_url or url, "memory": found.memory.dump()})
 
     def _oldest_first(self, items: Sequence[Item]) -> Sequence[Item]:
         return items[::-1] if self.settings.order == NEWEST_FIRST else items
@@ -213,7 +228,8 @@ class JsonListReader(ListReader):
                 remedy="Enter the path of the items in the answer.",
             )
         items = [self._item(value) for value in values[:MOST_ITEMS]]
-        return Page(items=items, next_url=self._next_url(data, answer), answer=answer)
+        next_url, is_cut = self._next_url(data, answer), len(values) > MOST_ITEMS
+        return Page(items=items, next_url=next_url, is_cut=is_cut, answer=answer)
 
     def _item(self, value: Any) -> Item:
         rest = (
@@ -231,6 +247,8 @@ class JsonListReader(ListReader):
         found = value_at(data, path) if path else answer.links.get("next")
         if not found:
             return ""
+        if len(found) > LONGEST_CURSOR or not is_storable(found):
+            raise SourceError("The next page has no usable address.", remedy="Check the path of the next page.")
         url = with_parameter(self.settings.url, name, found) if path and name else _joined(answer.url, found)
         if url == answer.url:
             return ""

@@ -9,6 +9,7 @@ from tests.support.list_server import ListServer, Page
 from tests.triggers.sources.polling.conftest import Polling
 from triggers.sources.kind import kinds
 from triggers.sources.polling import json_list
+from triggers.sources.polling.poller import HURRY
 from triggers.sources.runner import Batch, Poison, Received, SourceError
 from triggers.sources.settings import InvalidSettings
 
@@ -74,6 +75,56 @@ def test_a_log_goes_on_at_the_last_cursor(site: ListServer) -> None:
     assert passed_over == [[], []]
     assert found == [["4"], ["5"], []]
     assert site.paths[-1] == "/log?after=4"
+
+
+@pytest.mark.parametrize("overlap", [0, 1])  # items of a page that the next one has again
+def test_a_log_that_names_a_next_page_for_ever_is_polled_at_its_interval(site: ListServer, overlap: int) -> None:
+    settings = {"items_path": "items", "next_path": "next", "cursor_parameter": "after", "order": "oldest first"}
+    source = Polling("json_list", url=site.url("/log"), keep_cursor=True, **settings)
+
+    def serve(page: int, numbers: list[int]) -> None:
+        again = [numbers[0] - 1] if overlap and numbers else [3][:overlap]
+        path = "/log" if page == 1 else f"/log?after={page}"
+        site.pages[path] = answer({"items": numbered(*again, *numbers), "next": str(page + 1)})
+
+    serve(1, [1, 2])
+    serve(2, [3])
+    serve(3, [])
+    passed_over = [source.poll() for _ in range(3)]
+    serve(4, [4])
+    serve(5, [])
+    found = [source.poll() for _ in range(2)]
+
+    assert [ids(batch) for batch in passed_over] == [[], [], []]
+    assert [batch.next_in == HURRY for batch in passed_over] == [True, True, False]
+    assert [set(ids(batch)) - {"3"} for batch in found] == [{"4"}, set()]
+    assert [batch.next_in == HURRY for batch in found][-1] is False
+
+
+def test_a_page_with_more_items_than_are_read_is_shown(site: ListServer, monkeypatch: Any) -> None:
+    monkeypatch.setattr(json_list, "MOST_ITEMS", 2)
+    source = Polling("json_list", url=site.url("/items"))
+    site.pages["/items"] = answer(numbered(1))
+    source.poll()
+    site.pages["/items"] = answer(numbered(9, 8, 7), Link="</items?page=2>; rel=next")
+
+    batch = source.poll()
+
+    assert ids(batch) == ["8", "9"]
+    assert [message.reason for message in batch.messages if isinstance(message, Poison)][-1] == json_list.CUT
+    for settings in ({}, {"next_path": "next", "items_path": "items", "keep_cursor": True}):
+        site.pages["/items"] = answer({"items": numbered(1, 2, 3)} if settings else numbered(1, 2, 3))
+        with pytest.raises(SourceError, match="more than"):
+            Polling("json_list", url=site.url("/items"), order="oldest first", **settings).poll()
+
+
+@pytest.mark.parametrize("cursor", ["/log?\0", "/log?" + "x" * 9_000])
+def test_a_cursor_that_cannot_be_kept_is_an_error_of_the_source(site: ListServer, cursor: str) -> None:
+    settings: Any = {"items_path": "items", "next_path": "next", "order": "oldest first", "keep_cursor": True}
+    site.pages["/log"] = answer({"items": numbered(1), "next": cursor})
+
+    with pytest.raises(SourceError, match="no usable address"):
+        Polling("json_list", url=site.url("/log"), **settings).poll()
 
 
 def test_more_pages_than_a_poll_reads_are_shown(site: ListServer, monkeypatch: Any) -> None:
