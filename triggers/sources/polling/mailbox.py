@@ -130,12 +130,14 @@ class MailboxReader(PollingReader):
         messages: list[Received] = []
         read, size = 0, 0
         for uid in some:
-            most = sizes.get(uid, 0) if sizes.get(uid, 0) <= LARGEST else BEGINNING
-            if messages and size + most > BATCH_BYTES:
+            is_large = sizes.get(uid, 0) > LARGEST
+            if messages and size + (BEGINNING if is_large else sizes.get(uid, 0)) > BATCH_BYTES:
                 break
+            # The size is a guess of some servers, such as Exchange.
+            most = BEGINNING if is_large else LARGEST
             raw = imap_client.fetch(client, uid, most) if uid in sizes else None
             if raw is not None:
-                messages.append(received(raw, whole=sizes[uid]))
+                messages.append(received(raw, whole=sizes[uid] if len(raw) >= most else len(raw)))
                 size += len(raw)
             read, last = read + 1, uid
         marked = [uid for uid in some[:read] if uid in sizes] if self.settings.mark_read else []
@@ -150,8 +152,8 @@ class MailboxReader(PollingReader):
 def received(raw: bytes, *, whole: int) -> Received:
     """A message as an event. Its content identifies it: a sender could take the Message-ID of another one."""
     mail = read_mail(raw)
-    data = {**mail.data, "size": whole}
-    if len(raw) < whole:
+    data = {**mail.data, "size": max(whole, len(raw))}
+    if whole > LARGEST or len(raw) >= LARGEST:
         data["defects"] = [*data["defects"], f"larger than {LARGEST:,} bytes: only its beginning is kept"]
     return Received(
         id=f"sha256:{sha256(raw).hexdigest()}",

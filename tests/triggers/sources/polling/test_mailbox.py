@@ -96,6 +96,18 @@ def test_a_message_that_is_too_large_is_read_in_part(server: ImapServer, monkeyp
     assert message.payload.data["defects"] == ["larger than 1,000 bytes: only its beginning is kept"]
 
 
+@pytest.mark.parametrize("guess", [-40, 40])
+def test_a_message_is_whole_although_the_server_says_a_wrong_size(server: ImapServer, guess: int) -> None:
+    server.add(letter(1))
+    server.guess = guess
+
+    [message] = polling(server, begin_with="all").poll().messages
+
+    assert isinstance(message, Received)
+    assert message.body == letter(1)
+    assert (message.payload.data["size"], message.payload.data["defects"]) == (len(letter(1)), [])
+
+
 def test_many_messages_are_read_in_several_batches(server: ImapServer, monkeypatch: Any) -> None:
     monkeypatch.setattr(mailbox, "MOST_MESSAGES", 2)
     for number in (1, 2, 3):
