@@ -12,7 +12,7 @@ from django.http.multipartparser import MultiPartParser, MultiPartParserError
 
 from agents.guards.foreign_text import known_charset, storable_text
 from triggers.sources.http.headers import Headers, as_text
-from triggers.sources.http.payload import FORM, MOST_FIELDS
+from triggers.sources.http.payload import FORM, MOST_ESCAPES, MOST_FIELDS
 
 MULTIPART = "multipart/form-data"
 BYTES = "latin-1"  # a character for each byte: a sender may write each field in a charset of its own
@@ -63,6 +63,8 @@ def _multipart(headers: Headers, body: bytes) -> Form:
 
 
 def _urlencoded(body: bytes) -> Form:
+    if body.count(b"%") > MOST_ESCAPES:
+        raise ValueError("more escapes than are read")
     pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, encoding=BYTES, max_num_fields=MOST_FIELDS)
     return Form(fields={name: value.encode(BYTES) for name, value in pairs})
 

@@ -8,6 +8,7 @@ from runs.api.strict_json import Unreadable, parse_json, require_storable
 
 FORM = "application/x-www-form-urlencoded"
 MOST_FIELDS = 1000
+MOST_ESCAPES = 2_000_000  # such as %41, of a form that is read before its sender is proved: less than a second's work
 
 
 @dataclass(frozen=True, kw_only=True)

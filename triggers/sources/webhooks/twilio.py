@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from uuid import uuid4
 
 from triggers.sources.http.headers import as_text
-from triggers.sources.http.payload import FORM, MOST_FIELDS, read_form, read_payload
+from triggers.sources.http.payload import FORM, MOST_ESCAPES, MOST_FIELDS, read_form, read_payload
 from triggers.sources.kind import Group, register
 from triggers.sources.settings import setting
 from triggers.sources.webhooks.naming import (
@@ -130,6 +130,8 @@ def _signed_texts(address: str, media_type: str, body: bytes) -> list[bytes]:
 
 def _fields(body: bytes) -> bytes:
     """The fields of a form in the order of their names and, by Twilio's rule, without separators."""
+    if body.count(b"%") > MOST_ESCAPES:
+        raise Rejected(f"the form has more than {MOST_ESCAPES:,} escaped bytes")
     try:
         fields = parse_qsl(body.decode("ascii"), True, errors="strict", max_num_fields=MOST_FIELDS)
     except ValueError:

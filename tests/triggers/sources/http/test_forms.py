@@ -53,6 +53,7 @@ def test_each_field_has_a_charset_of_its_own_and_no_character_that_cannot_be_sto
         (multipart({}, *(("a", "b", b"") for _ in range(200)))),
         ("a=ü".encode(), URLENCODED),
         (b"&".join([b"a=1"] * 1_100), URLENCODED),
+        pytest.param(b"a=" + b"%41" * 2_000_001, URLENCODED, id="escapes"),
     ],
 )
 def test_what_is_no_form_or_has_too_many_parts_is_refused(body: bytes, headers: dict[str, str]) -> None:

@@ -133,6 +133,11 @@ def test_a_form_that_cannot_be_read_is_refused(body: bytes) -> None:
         taken(body, as_form({})[1])
 
 
+def test_a_form_with_too_many_escapes_is_refused_unread() -> None:
+    with pytest.raises(Rejected, match="escaped"):
+        taken(b"a=" + b"%41" * 2_000_001, as_form({})[1])
+
+
 @pytest.mark.parametrize(
     "address", ["example.com/hooks", "https://", "ftp://example.com/", "https://example.com:x/", "https://["]
 )
