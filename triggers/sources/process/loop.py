@@ -216,12 +216,13 @@ class Sources:
             log.warning("source.lost", source=feed.mandate.slug, epoch=feed.mandate.epoch)
             del self.feeds[feed.mandate.source_id]
             feed.answer(handover, Answer.NOT_OWNED)
-        except (DjangoDatabaseError, psycopg.Error) as error:
+        except Exception as error:
+            # Also any error of a kind's own, such as in `Batch.keep`: one source does not stop the others.
             feed.answer(handover, Answer.FAILED)
-            if not connection.is_usable():
+            if isinstance(error, (DjangoDatabaseError, psycopg.Error)) and not connection.is_usable():
                 raise
             log.exception("source.not_recorded", source=feed.mandate.slug)
-            said = str(error).strip().splitlines()[0]
+            said = (str(error).strip() or type(error).__name__).splitlines()[0]
             self.fail(Failure(feed=feed, error=f"Its messages cannot be recorded: {said}", remedy=""))
         else:
             feed.answer(handover, Answer.RECORDED)

@@ -157,6 +157,24 @@ def test_rows_of_the_kind_are_written_with_the_events_and_also_beside_a_message_
     assert len(script.confirmed) == 2
 
 
+def test_a_batch_that_cannot_be_recorded_does_not_stop_the_process(play: Play) -> None:
+    problems: list[Exception] = [KeyError()]
+
+    def keep() -> None:
+        if problems:
+            raise problems.pop()
+
+    script = play(Batch(messages=[message(1)], keep=keep))
+    make_source()
+
+    with processes() as [process]:
+        run_until(process, lambda: Reading.objects.filter(failures=1).exists())
+        assert (ids(), Reading.objects.get().error) == ([], "Its messages cannot be recorded: KeyError")
+        run_until(process, lambda: script.confirmed)
+
+    assert (ids(), Reading.objects.get().error) == (["1"], "")
+
+
 def test_a_message_that_the_database_refuses_is_kept_and_does_not_stop_the_others(play: Play) -> None:
     script = play(
         Batch(
