@@ -112,7 +112,8 @@ def test_a_page_with_more_items_than_are_read_is_shown(site: ListServer, monkeyp
 
     assert ids(batch) == ["8", "9"]
     assert [message.reason for message in batch.messages if isinstance(message, Poison)][-1] == json_list.CUT
-    for settings in ({}, {"next_path": "next", "items_path": "items", "keep_cursor": True}):
+    log: dict[str, Any] = {"next_path": "next", "items_path": "items", "keep_cursor": True}
+    for settings in ({}, log):
         site.pages["/items"] = answer({"items": numbered(1, 2, 3)} if settings else numbered(1, 2, 3))
         with pytest.raises(SourceError, match="more than"):
             Polling("json_list", url=site.url("/items"), order="oldest first", **settings).poll()
