@@ -15,7 +15,7 @@ S = TypeVar("S")
 K = TypeVar("K", bound="type[Kind[Any]]")
 _kinds: dict[str, "Kind[Any]"] = {}
 
-FAMILIES = ("brokers", "polling", "webhooks")  # the packages of triggers.sources that hold kinds
+FAMILIES = ("brokers", "databases", "polling", "webhooks")  # the packages of triggers.sources that hold kinds
 
 
 class Group(StrEnum):
@@ -29,6 +29,7 @@ class Group(StrEnum):
     CLOUD = "Cloud"
     BROKERS = "Brokers"
     POLLING = "Polling"
+    DATABASES = "Databases"
 
 
 class Kind(ABC, Generic[S]):

@@ -45,6 +45,13 @@ def plain_secrets() -> Iterator[str]:
                     yield decrypt(ciphertext).decode()
 
 
+def newest_secret(source: Source) -> str:
+    """The plain text of its newest live secret; empty without one. InvalidToken if no key can decrypt it."""
+    live = source.secrets.filter(Q(not_after=None) | Q(not_after__gt=Now()), not_before__lte=Now()).order_by("-pk")
+    sealed = live.values_list("ciphertext", flat=True).first()
+    return decrypt(bytes(sealed)).decode() if sealed is not None else ""
+
+
 def add_secret(source: Source, plain: str, *, grace: timedelta = GRACE, by: str) -> Secret:
     """Add a secret that the sender chose; earlier secrets end after `grace`. Raises InvalidSettings."""
     cleaned = kinds()[source.kind].clean_secret(plain)

@@ -527,7 +527,7 @@ COMMANDS: dict[str, Door] = {
     "prepare": command("prepare"),
     "prune": command("prune", "--budget", "1s"),
 }
-# These look, or run the installation; rotate_keys, erase, import_triggers and shadow are tested beside what they do.
+# These look, or run the installation; rotate_keys, erase, import_triggers, shadow and slot are tested beside what they do.
 OTHER_COMMANDS = {
     "doctor",
     "verify",
@@ -542,6 +542,7 @@ OTHER_COMMANDS = {
     "erase",
     "import_triggers",
     "shadow",
+    "slot",
 }
 
 

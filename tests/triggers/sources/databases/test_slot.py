@@ -1,0 +1,321 @@
+"""Changes of a database that we do not own become events, each once and in the order of the commits."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.support.foreign import PASSWORD, ForeignDatabase
+from tests.support.stack import eventually
+from triggers.sources.databases import slot as slots
+from triggers.sources.databases import snapshot
+from triggers.sources.databases.slot import ReplicationSlot, SlotReader
+from triggers.sources.runner import Assignment, Batch, Poison, Received, SourceError
+
+TABLE = (
+    "CREATE TABLE orders (id int PRIMARY KEY, status text, amount numeric, note jsonb, placed timestamptz, tags text[])"
+)
+PATIENCE = 30.0
+
+
+class Reading:
+    """Reads as the process does: the position is kept with the messages, and then the batch is confirmed."""
+
+    def __init__(self, foreign: ForeignDatabase, **settings: Any) -> None:
+        self.settings = ReplicationSlot().clean_settings({**foreign.settings, **settings})
+        self.position: Any = None
+        self.messages: list[Received | Poison] = []
+        self.reader: Any = None
+        self.has_crashed = False
+
+    def connect(self) -> SlotReader:
+        """Also while the server still ends the connection of a reader that is gone."""
+        while True:
+            try:
+                return self._connect()
+            except SourceError as error:
+                if not (self.reader is None and self.has_crashed and "in use" in str(error)):
+                    raise
+                time.sleep(0.05)
+
+    def _connect(self) -> SlotReader:
+        assignment = Assignment(slug="shop", settings=self.settings, secret=PASSWORD, position=self.position)
+        reader = ReplicationSlot().connect(assignment)
+        assert isinstance(reader, SlotReader)
+        self.reader = reader
+        return reader
+
+    def read(self, count: int, *, confirm: bool = True) -> list[Received | Poison]:
+        """The next messages, at least so many."""
+        found: list[Received | Poison] = []
+        deadline = time.monotonic() + PATIENCE
+        while len(found) < count:
+            assert time.monotonic() < deadline, f"{len(found)} of {count}"
+            found += self.look(confirm=confirm)
+        return found
+
+    def look(self, *, confirm: bool = True) -> list[Received | Poison]:
+        reader = self.reader or self.connect()
+        batch: Batch = reader.read(0.2)
+        if batch.position is not None:
+            self.position = batch.position
+        if confirm and (batch.messages or batch.receipt is not None):
+            reader.confirm(batch)
+        self.messages += batch.messages
+        return list(batch.messages)
+
+    def crash(self) -> None:
+        self.reader.close()
+        self.reader, self.has_crashed = None, True
+
+
+@pytest.fixture
+def reading(foreign: ForeignDatabase) -> Iterator[Callable[..., Reading]]:
+    made: list[Reading] = []
+
+    def make(**settings: Any) -> Reading:
+        made.append(Reading(foreign, **settings))
+        return made[-1]
+
+    yield make
+    for one in made:
+        if one.reader:
+            one.reader.close()
+
+
+def data(message: Received | Poison) -> Any:
+    assert isinstance(message, Received)
+    return message.payload.data
+
+
+def test_each_change_is_an_event_with_its_old_and_new_values(
+    foreign: ForeignDatabase, reading: Callable[..., Reading]
+) -> None:
+    foreign.run(TABLE)
+    foreign.publish("orders")
+    orders = reading()
+    orders.connect().read(0.1)
+    foreign.run(
+        "INSERT INTO orders VALUES (1, 'open', 12.50, '{\"a\": [1, null]}', '2026-11-23 05:18:00.5+01', '{x,\"y z\",NULL}')"
+    )
+    foreign.run("UPDATE orders SET status = 'paid'")
+    foreign.run("ALTER TABLE orders REPLICA IDENTITY FULL")
+    foreign.run("UPDATE orders SET status = 'sent', amount = 12345678901234567890.12")
+    foreign.run("UPDATE orders SET id = 2")
+    foreign.run("DELETE FROM orders")
+    foreign.run("TRUNCATE orders")
+
+    inserted, paid, sent, moved, deleted, truncated = orders.read(6)
+
+    row = {
+        "id": 1,
+        "status": "open",
+        "amount": 12.5,
+        "note": {"a": [1, None]},
+        "placed": "2026-11-23T04:18:00.5+00:00",
+        "tags": ["x", "y z", None],
+    }
+    assert data(inserted) == {"pk": 1, "old": None, "new": row, "changed": None}
+    assert data(paid) == {"pk": 1, "old": None, "new": row | {"status": "paid"}, "changed": None}
+    later = row | {"status": "sent", "amount": "12345678901234567890.12"}
+    assert data(sent) == {"pk": 1, "old": row | {"status": "paid"}, "new": later, "changed": ["status", "amount"]}
+    assert data(moved) == {"pk": 2, "old": later, "new": later | {"id": 2}, "changed": ["id"]}
+    assert data(deleted) == {"pk": 2, "old": later | {"id": 2}, "new": None, "changed": None}
+    assert data(truncated) == {"pk": None, "old": None, "new": None, "changed": None}
+    names = [message.type for message in orders.messages if isinstance(message, Received)]
+    operations = ("insert", "update", "update", "update", "delete", "truncate")
+    assert names == [f"db.public.orders.{operation}" for operation in operations]
+    assert isinstance(inserted, Received) and inserted.subject == "1" and inserted.time
+    assert len({message.id for message in orders.messages}) == 6
+
+
+def test_a_transaction_is_read_in_parts_and_goes_on_in_its_middle_after_a_crash(
+    foreign: ForeignDatabase, reading: Callable[..., Reading], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "BATCH", 7)
+    foreign.run("CREATE TABLE orders (id int PRIMARY KEY)")
+    foreign.publish("orders")
+    orders = reading()
+    orders.connect().read(0.1)
+    late = psycopg.connect(foreign.owner_url)
+    late.execute("INSERT INTO orders SELECT generate_series(1000, 1009)")  # begins first, and is committed last
+    foreign.run("INSERT INTO orders SELECT generate_series(1, 30)")
+    late.commit()
+    late.close()
+    for _ in range(5):
+        assert len(orders.read(1)) <= 7
+        orders.crash()
+    orders.read(40 - len(orders.messages))
+
+    assert [data(message)["pk"] for message in orders.messages] == [*range(1, 31), *range(1000, 1010)]
+    assert len({message.id for message in orders.messages}) == 40
+
+
+def test_a_batch_that_was_recorded_and_not_confirmed_is_not_read_again(
+    foreign: ForeignDatabase, reading: Callable[..., Reading]
+) -> None:
+    foreign.run("CREATE TABLE orders (id int PRIMARY KEY)")
+    foreign.publish("orders")
+    orders = reading()
+    orders.connect().read(0.1)
+    foreign.run("INSERT INTO orders VALUES (1)")
+    orders.read(1, confirm=False)
+    orders.crash()
+    foreign.run("INSERT INTO orders VALUES (2)")
+
+    assert [data(message)["pk"] for message in orders.read(1)] == [2]
+
+
+def test_large_values_that_did_not_change_and_values_that_are_too_large_are_named(
+    foreign: ForeignDatabase, reading: Callable[..., Reading]
+) -> None:
+    foreign.run("CREATE TABLE pages (id int PRIMARY KEY, title text, body text)")
+    foreign.run("ALTER TABLE pages ALTER body SET STORAGE EXTERNAL")
+    foreign.publish("pages")
+    pages = reading()
+    pages.connect().read(0.1)
+    foreign.run("INSERT INTO pages VALUES (1, 'a', repeat('x', 10000)), (2, 'b', repeat('x', 2000000))")
+    foreign.run("UPDATE pages SET title = 'c' WHERE id = 1")
+    foreign.run("ALTER TABLE pages REPLICA IDENTITY FULL")
+    foreign.run("UPDATE pages SET title = 'd' WHERE id = 1")
+
+    first, second, renamed, whole = pages.read(4)
+
+    assert data(first)["new"]["body"] == "x" * 10000
+    assert (data(second)["new"], data(second)["omitted"]) == ({"id": 2, "title": "b"}, ["body"])
+    assert (data(renamed)["new"], data(renamed)["unchanged"]) == ({"id": 1, "title": "c"}, ["body"])
+    assert data(whole)["new"]["body"] == "x" * 10000
+    assert data(whole)["changed"] == ["title"] and "unchanged" not in data(whole)
+
+
+def test_a_snapshot_reads_each_row_once_also_after_a_crash_and_changes_come_after_it(
+    foreign: ForeignDatabase, reading: Callable[..., Reading], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "BATCH", 40)
+    monkeypatch.setattr(snapshot, "WINDOW", 2)
+    foreign.run("CREATE TABLE empty (id int)")
+    foreign.run("CREATE TABLE orders (id int PRIMARY KEY, day date, filler text) PARTITION BY LIST (id)")
+    foreign.run("CREATE TABLE odd PARTITION OF orders FOR VALUES IN (1, 3)")
+    foreign.run("CREATE TABLE rest PARTITION OF orders DEFAULT")
+    foreign.run("INSERT INTO orders SELECT n, 'infinity', repeat('x', 200) FROM generate_series(1, 300) n")
+    foreign.run("DELETE FROM orders WHERE id BETWEEN 10 AND 150")
+    foreign.run(
+        f"CREATE PUBLICATION {foreign.publication} FOR TABLE empty, orders WHERE (id <> 5) WITH (publish_via_partition_root)"
+    )
+    foreign.run(f"SELECT pg_create_logical_replication_slot('{foreign.slot}', 'pgoutput')")
+    foreign.run(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {foreign.role}")
+    orders = reading(snapshot=True)
+
+    while len(orders.messages) < 158:
+        orders.read(1)
+        orders.crash()
+    foreign.run("UPDATE orders SET day = 'today' WHERE id = 1")
+    orders.read(1)
+
+    *rows, updated = orders.messages
+    assert {message.type for message in rows if isinstance(message, Received)} == {"db.public.orders.snapshot"}
+    expected = [n for n in range(1, 301) if n != 5 and not 10 <= n <= 150]
+    assert sorted(data(message)["pk"] for message in rows) == expected
+    assert data(rows[0]) == {
+        "pk": 1,
+        "old": None,
+        "new": {"id": 1, "day": "infinity", "filler": "x" * 200},
+        "changed": None,
+    }
+    assert isinstance(updated, Received) and updated.type == "db.public.orders.update"
+
+
+def test_a_snapshot_that_may_not_be_read_says_which_right_is_missing(
+    foreign: ForeignDatabase, reading: Callable[..., Reading]
+) -> None:
+    foreign.run("CREATE TABLE orders (id int PRIMARY KEY)")
+    foreign.run("INSERT INTO orders VALUES (1)")
+    foreign.publish("orders")
+
+    with pytest.raises(SourceError) as failed:
+        reading(snapshot=True).read(1)
+
+    assert "GRANT SELECT" in failed.value.remedy
+
+
+def test_a_slot_that_is_missing_or_in_use_or_made_again_is_said(
+    foreign: ForeignDatabase, reading: Callable[..., Reading]
+) -> None:
+    foreign.run("CREATE TABLE orders (id int PRIMARY KEY)")
+    orders, other = reading(), reading()
+    missing = refused(orders)
+    foreign.publish("orders")
+    orders.connect().read(0.1)
+    foreign.run("INSERT INTO orders VALUES (1)")
+    orders.read(1)
+    in_use = refused(other)
+    orders.crash()
+    eventually(
+        lambda: not foreign.run("SELECT FROM pg_replication_slots WHERE slot_name = %s AND active", foreign.slot)
+    )
+    foreign.run("SELECT pg_drop_replication_slot(%s)", foreign.slot)
+    gone = refused(orders)
+    foreign.run("INSERT INTO orders VALUES (2)")
+    foreign.run(f"SELECT pg_create_logical_replication_slot('{foreign.slot}', 'pgoutput')")
+    foreign.run("INSERT INTO orders VALUES (3)")
+    gap, inserted = orders.read(2)
+
+    assert "does not exist" in str(missing) and "manage.py slot create shop" in missing.remedy
+    assert "in use by wakeful-shop" in str(in_use)
+    assert "may be missing" in str(gone) and "in silence" in gone.remedy
+    assert isinstance(gap, Poison) and "made again" in gap.reason
+    assert data(inserted)["pk"] == 3
+
+
+def test_a_wrong_password_a_wrong_role_and_a_wrong_slot_are_said(
+    foreign: ForeignDatabase, reading: Callable[..., Reading]
+) -> None:
+    foreign.run("CREATE TABLE orders (id int PRIMARY KEY)")
+    foreign.publish("orders")
+    foreign.run(f"ALTER ROLE {foreign.role} NOREPLICATION")
+    may_not = refused(reading())
+    foreign.run(f"ALTER ROLE {foreign.role} REPLICATION PASSWORD 'another'")
+    wrong_password = refused(reading())
+    foreign.run(f"ALTER ROLE {foreign.role} PASSWORD '{PASSWORD}'")
+    foreign.run("SELECT pg_create_physical_replication_slot(%s)", f"{foreign.slot}_other")
+    other_plugin = refused(reading(slot=f"{foreign.slot}_other"))
+    foreign.run("SELECT pg_drop_replication_slot(%s)", f"{foreign.slot}_other")
+    no_publication = refused(reading(publication="nothing"))
+
+    assert "attribute REPLICATION" in may_not.remedy and "permission denied" in str(may_not)
+    assert "password" in str(wrong_password)
+    assert "one of physical replication" in str(other_plugin)
+    assert "nothing does not exist" in str(no_publication)
+
+
+def test_logical_messages_with_the_prefix_are_events_and_an_idle_slot_lets_the_server_drop_its_log(
+    foreign: ForeignDatabase, reading: Callable[..., Reading], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "TELL_EVERY", 0.0)
+    foreign.run("CREATE TABLE orders (id int PRIMARY KEY)")
+    foreign.run("CREATE TABLE others (id int PRIMARY KEY)")
+    foreign.publish("orders")
+    orders = reading(messages="shop.")
+    orders.connect().read(0.1)
+    emit = "SELECT pg_logical_emit_message(%s, %s, %s)"
+    foreign.run(emit, True, "shop.closing", "soon")
+    foreign.run(emit, False, "shop.closed", "now")
+    foreign.run(emit, True, "other.closing", "soon")
+    [soon, now] = orders.read(2)
+    orders.crash()
+    foreign.run("INSERT INTO others SELECT generate_series(1, 1000)")
+    [(written,)] = foreign.run("SELECT pg_current_wal_lsn()")
+
+    assert isinstance(soon, Received) and (soon.type, soon.subject) == ("db.message", "shop.closing")
+    assert [data(message)["content"] for message in (soon, now)] == ["soon", "now"]
+    confirmed = "SELECT confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots WHERE slot_name = %s"
+    eventually(lambda: orders.look() or foreign.run(confirmed, written, foreign.slot) == [(True,)])
+    assert orders.messages == [soon, now]
+
+
+def refused(reading: Reading) -> SourceError:
+    with pytest.raises(SourceError) as failed:
+        reading.connect()
+    return failed.value

@@ -1,0 +1,5 @@
+"""Sources that turn changes of tables into events: `db.<schema>.<table>.<operation>`, with `pk`, `old`, `new` and `changed`.
+
+`slot` reads databases that we do not own, by logical replication: `wire` speaks the protocol, `pgoutput` decodes its messages,
+`changes` makes events of them and `values` JSON of their columns, `snapshot` reads the rows that are there at the beginning,
+`server` asks the database, `publish` makes and drops slots, and `watch` measures them."""

@@ -1,0 +1,96 @@
+"""Questions to a database whose changes we read, over an ordinary connection."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg.rows import class_row
+
+from triggers.sources.databases.wire import OPTIONS, with_options
+
+PLUGIN = "pgoutput"
+OLDEST = 140_000
+BUILT_IN = 16384  # oids of built-in types are below
+STATEMENT_TIMEOUT = "20s"
+NOW = "(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END)"
+LOOK = f"""
+SELECT current_setting('server_version_num')::int AS version, current_setting('wal_level') AS wal_level,
+  current_setting('max_slot_wal_keep_size') AS keep, current_database() AS database, current_user::text AS role,
+  EXISTS (SELECT FROM pg_publication WHERE pubname = %(publication)s) AS has_publication,
+  slot.slot_name IS NOT NULL AS has_slot, coalesce(slot.plugin, '') AS plugin, coalesce(slot.database, '') AS slot_database,
+  coalesce(slot.active, false) AS is_active, slot.active_pid, coalesce(slot.wal_status, '') AS wal_status,
+  coalesce(to_jsonb(slot)->>'invalidation_reason', '') AS invalidation,
+  coalesce(slot.confirmed_flush_lsn::text, '') AS confirmed, slot.safe_wal_size::bigint AS safe,
+  pg_wal_lsn_diff({NOW}, slot.restart_lsn)::bigint AS retained,
+  pg_wal_lsn_diff({NOW}, slot.confirmed_flush_lsn)::bigint AS behind,
+  (SELECT format('%%s (pid %%s, %%s)', application_name, pid, coalesce(host(client_addr), 'local'))
+   FROM pg_stat_activity WHERE pid = slot.active_pid) AS reader
+FROM (SELECT) one LEFT JOIN pg_replication_slots slot ON slot.slot_name = %(slot)s
+"""  # noqa: S608  (our own parts)
+PRIMARY_KEY = """
+SELECT attribute.attname FROM pg_index index
+CROSS JOIN unnest(index.indkey::int2[]) WITH ORDINALITY AS part(number, place)
+JOIN pg_attribute attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = part.number
+WHERE index.indrelid = %s::oid AND index.indisprimary ORDER BY part.place
+"""
+# Of a domain the type below it; arrays have one form; the rest is read as text.
+TYPES = """
+SELECT oid, CASE WHEN typtype = 'd' THEN typbasetype WHEN typcategory = 'A' THEN 'text[]'::regtype::oid ELSE 'text'::regtype::oid END
+FROM pg_type WHERE oid = ANY(%s::oid[])
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """A slot, and what it needs of its server. Bytes are None without a slot, and `safe` also without a limit for it."""
+
+    version: int
+    wal_level: str
+    keep: str  # max_slot_wal_keep_size
+    database: str
+    role: str
+    has_publication: bool
+    has_slot: bool
+    plugin: str
+    slot_database: str
+    is_active: bool
+    active_pid: int | None
+    wal_status: str
+    invalidation: str
+    confirmed: str
+    safe: int | None  # bytes until the server may give the slot up
+    retained: int | None  # bytes of WAL that the server keeps for it
+    behind: int | None  # bytes of WAL behind the last confirmed place
+    reader: str | None
+
+    @property
+    def is_lost(self) -> bool:
+        return self.wal_status == "lost" or bool(self.invalidation)
+
+
+class Server:
+    """psycopg.Error if it does not answer."""
+
+    def __init__(self, conninfo: str, name: str, *, statement_timeout: str = STATEMENT_TIMEOUT) -> None:
+        chosen = {**OPTIONS, "statement_timeout": statement_timeout, "lock_timeout": "5s"}
+        self.connection = psycopg.connect(with_options(conninfo, name, chosen), autocommit=True)
+
+    def look(self, slot: str, publication: str) -> Look:
+        with self.connection.cursor(row_factory=class_row(Look)) as cursor:
+            cursor.execute(LOOK, {"slot": slot, "publication": publication})
+            return cursor.fetchall()[0]
+
+    def primary_key(self, oid: int) -> tuple[str, ...]:
+        return tuple(name for (name,) in self.connection.execute(PRIMARY_KEY, [oid]))
+
+    def built_in(self, oids: Iterable[int]) -> dict[int, int]:
+        """The built-in types that say how to read values of other types."""
+        others = [oid for oid in oids if oid >= BUILT_IN]
+        return dict(self.connection.execute(TYPES, [others])) if others else {}
+
+    def rows(self, query: Any, parameters: Any = None) -> list[tuple[Any, ...]]:
+        return self.connection.execute(query, parameters).fetchall()
+
+    def close(self) -> None:
+        self.connection.close()

@@ -1,0 +1,364 @@
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import psycopg
+
+from triggers.sources.databases import snapshot
+from triggers.sources.databases.changes import TRUNCATE, Table, data_of, subject_of
+from triggers.sources.databases.connection import FORM, address, conninfo, in_words, source_error
+from triggers.sources.databases.pgoutput import Begin, Commit, Message, Origin, Relation, RowChange, Truncate, decode
+from triggers.sources.databases.place import Place, resume, timeline_at
+from triggers.sources.databases.server import OLDEST, PLUGIN, Look, Server
+from triggers.sources.databases.wire import Frame, Wire, lsn_of, lsn_text
+from triggers.sources.http.payload import Payload
+from triggers.sources.kind import Group, register
+from triggers.sources.runner import (
+    BATCH,
+    BATCH_BYTES,
+    Assignment,
+    Batch,
+    Poison,
+    Reader,
+    Received,
+    Runner,
+    SourceError,
+)
+from triggers.sources.settings import InvalidSettings, setting, whole_number
+
+NAME = re.compile(r"[a-z0-9_]{0,63}", re.ASCII)
+ALIAS = re.compile(r"[A-Za-z0-9_]{0,63}", re.ASCII)
+TELL_EVERY = 10.0  # seconds between two signs of life, and between two positions where nothing changes
+SILENT = 60.0  # seconds without a sign of life of the server, after which it is asked by another connection
+MESSAGE = "db.message"
+
+
+def identifier(value: str) -> str:
+    return "" if NAME.fullmatch(value) else "must have at most 63 characters: lower-case letters, digits and _"
+
+
+def word(value: str) -> str:
+    return "" if ALIAS.fullmatch(value) else "must have at most 63 characters: letters, digits and _"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotSettings:
+    """The database, and the slot and the publication in it."""
+
+    url: str = setting("", "Database", f"{FORM}. The password is the source's secret.", check=address)
+    slot: str = setting("", "Slot", "Empty: wakeful_<slug>. `manage.py slot create` makes it.", check=identifier)
+    publication: str = setting("", "Publication", "The tables to read. Empty: the name of the slot.", check=identifier)
+    alias: str = setting("", "Name in types", "In place of the schema: db.<name>.<table>.insert.", check=word)
+    snapshot: bool = setting(
+        False,
+        "Snapshot",
+        "Turn on to take first the rows that are there when reading begins, and again after a gap: each is an event db.….snapshot.",
+    )
+    messages: str = setting(
+        "", "Messages", f"Prefix of logical messages (pg_logical_emit_message) to take as {MESSAGE}. Empty: none."
+    )
+    alarm_mb: int = setting(
+        1024,
+        "Alarm at",
+        "Megabytes of WAL that the server keeps for the slot, from which on that is a problem. Well below its free disk space.",
+        check=whole_number(1, 10**7),
+    )
+
+    def __post_init__(self) -> None:
+        if not self.url:
+            raise InvalidSettings({"url": "is required"})
+
+    def slot_of(self, slug: str) -> str:
+        return self.slot or f"wakeful_{re.sub('[^a-z0-9_]', '_', slug.lower())}"[:63]
+
+    def publication_of(self, slug: str) -> str:
+        return self.publication or self.slot_of(slug)
+
+
+@register
+class ReplicationSlot(Runner[SlotSettings]):
+    name = "postgresql"
+    label = "PostgreSQL changes"
+    help_text = (
+        "Reads the changes of another database from a logical replication slot: each inserted, updated or deleted row is an event, "
+        "in the order of the commits."
+    )
+    group = Group.DATABASES
+    settings_class = SlotSettings
+    secret_label = "Password"  # noqa: S105  (a label)
+    is_secret_given = True
+    setup = (
+        "Set wal_level = logical at the server (PostgreSQL 14 or later), and max_slot_wal_keep_size, so that a slot that nothing reads "
+        "cannot fill the disk.",
+        "Create a role with LOGIN and REPLICATION, and grant it SELECT on the tables if the source takes a snapshot.",
+        "For old values in updates and deletes: ALTER TABLE … REPLICA IDENTITY FULL.",
+        "Enter the address here, and the password as the source's secret.",
+        "Create the publication and the slot: manage.py slot create SOURCE --tables public.orders,public.items; with --sql it prints the "
+        "statements for the owner of the tables.",
+        "Before you delete the source: manage.py slot drop SOURCE.",
+    )
+    docs_url = "https://www.postgresql.org/docs/current/logicaldecoding-explanation.html"
+
+    def clean_secret(self, secret: str) -> str:
+        if not secret:
+            raise InvalidSettings({"secret": "must not be empty"})
+        return secret
+
+    def new_secret(self) -> str:
+        raise NotImplementedError("the server has the password")
+
+    def connect(self, assignment: Assignment[SlotSettings]) -> Reader:
+        try:
+            return SlotReader(assignment)
+        except psycopg.Error as error:
+            raise source_error(error) from None
+
+
+class SlotReader(Reader):
+    def __init__(self, assignment: Assignment[SlotSettings]) -> None:
+        self.settings = settings = assignment.settings
+        self.slug = assignment.slug
+        self.slot, self.publication = settings.slot_of(self.slug), settings.publication_of(self.slug)
+        self.conninfo = conninfo(settings.url, assignment.secret)
+        self.wire: Wire | None = None
+        self.first: Batch | None = None
+        self.tables: dict[int, Table] = {}
+        self.begun: Begin | None = None
+        self.index = self.skip = 0
+        self.origin = ""
+        self.tell_at = self.idle_at = 0.0
+        self.server = Server(self.conninfo, f"wakeful-{self.slug}")
+        try:
+            self._begin(Place.load(assignment.position))
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self, wait: float) -> Batch:
+        try:
+            if self.first:
+                first, self.first = self.first, None
+                return first
+            return self._changes(wait) if self.place.snapshot is None else self._snapshot(self.place.snapshot)
+        except psycopg.Error as error:
+            raise source_error(error) from None
+
+    def confirm(self, batch: Batch) -> None:
+        self.recorded = lsn_of(batch.position["lsn"])
+        self._tell()
+
+    def stay(self) -> None:
+        self._tell()
+
+    def close(self) -> None:
+        for connection in (self.wire, self.server):
+            if connection:
+                connection.close()
+
+    def _begin(self, stored: Place | None) -> None:
+        look = self.server.look(self.slot, self.publication)
+        if reason := refusal(look, self.slot, self.publication, self.slug, stored):
+            raise reason
+        self.wire = Wire(self.conninfo, f"wakeful-{self.slug}")
+        now = self.wire.identify()
+        self.timeline, self.history = now.timeline, self.wire.history(now.timeline)
+        self.place, gap = resume(stored, now, self.history, lsn_of(look.confirmed), self.slot)
+        if self.settings.snapshot and (gap or stored is None or stored.slot != self.slot):
+            self.place = replace(self.place, snapshot={})
+        self.recorded = self.place.lsn
+        # Also during a snapshot: the slot is then taken, and nothing is read from it yet.
+        self.wire.start(self.slot, self.publication, self.place.lsn)
+        self.source = f"postgresql:{now.id}/{now.database}"
+        if self.place != stored:
+            lost = Poison(id=f"gap/{lsn_text(self.place.lsn)}/{self.timeline}", reason=f"Gap: {gap}") if gap else None
+            self.first = Batch(messages=[lost] if lost else [], position=self.place.dump())
+
+    def _snapshot(self, state: dict[str, Any]) -> Batch:
+        try:
+            part = snapshot.read_part(self.server, self.publication, state)
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise SourceError(
+                f"The snapshot cannot be read: {in_words(error)}.",
+                remedy="GRANT USAGE ON SCHEMA …, GRANT SELECT ON … to the user of the source.",
+            ) from None
+        began = f"snapshot/{lsn_text(self.place.lsn)}"
+        messages = [
+            self._event(part.table, change, id=f"{began}/{part.table.relation.oid}/{place}")
+            for place, change in part.rows
+            if part.table
+        ]
+        self.place = replace(self.place, snapshot=part.state)
+        self._tell()
+        return Batch(messages=messages, position=self.place.dump())
+
+    def _changes(self, wait: float) -> Batch:
+        """What has come, also a part of a transaction."""
+        wire = self._open_wire()
+        messages: list[Received] = []
+        until, size = time.monotonic() + wait, 0
+        frame = wire.receive(wait)
+        while frame:
+            found = self._take(frame)
+            messages += found
+            size += len(frame.data) if found else 0
+            if len(messages) >= BATCH or size >= BATCH_BYTES or time.monotonic() > until:
+                break
+            frame = wire.receive(0)
+        if wire.reply_wanted or time.monotonic() >= self.tell_at:
+            self._tell(ask=True)
+        if messages:
+            return Batch(messages=messages, position=self.place.dump())
+        self._require_alive(wire)
+        return self._idle(wire)
+
+    def _idle(self, wire: Wire) -> Batch:
+        """Nothing of ours is written; let the server drop its log all the same."""
+        if self.begun is None and wire.seen > self.place.lsn:
+            self.place = replace(self.place, lsn=wire.seen)
+        if self.place.lsn == self.recorded or time.monotonic() < self.idle_at:
+            return Batch()
+        self.idle_at = time.monotonic() + TELL_EVERY
+        return Batch(position=self.place.dump(), receipt=True)
+
+    def _open_wire(self) -> Wire:
+        if self.wire is None:
+            raise RuntimeError("the reader is closed")
+        return self.wire
+
+    def _tell(self, *, ask: bool = False) -> None:
+        self._open_wire().tell(self.recorded, ask=ask)
+        self.tell_at = time.monotonic() + TELL_EVERY
+
+    def _require_alive(self, wire: Wire) -> None:
+        """A server that decodes a large transaction says nothing for a while; one that is frozen does not answer at all."""
+        if wire.silence > SILENT:
+            Server(self.conninfo, f"wakeful-{self.slug}").close()
+            wire.heard_at = time.monotonic()
+
+    def _take(self, frame: Frame) -> Sequence[Received]:
+        found = decode(frame.data)
+        match found:
+            case Begin():
+                self.begun, self.index, self.origin = found, 0, ""
+                self.skip = self.place.done if found.lsn == self.place.commit else 0
+            case Commit():
+                self.begun = None
+                self.place = replace(self.place, lsn=found.end, commit=0, done=0)
+            case Relation():
+                types = self.server.built_in(column.type for column in found.columns)
+                self.tables[found.oid] = Table(found, self.server.primary_key(found.oid), types)
+            case Origin():
+                self.origin = found.name
+            case RowChange():
+                return self._counted(lambda id: self._event(self.tables[found.oid], found, id=id))
+            case Truncate():
+                events = [
+                    self._counted(lambda id, oid=oid: self._event(self.tables[oid], RowChange(TRUNCATE, oid), id=id))
+                    for oid in found.oids
+                ]
+                return [event for some in events for event in some]
+            case Message() if found.is_transactional:
+                return self._counted(lambda id: self._message(found, id))
+            case Message():
+                self.place = replace(self.place, lsn=found.lsn + 1)
+                timeline = timeline_at(found.lsn, self.timeline, self.history)
+                message = self._message(found, f"{timeline}/{lsn_text(found.lsn)}/message")
+                return [message] if message else []
+        return []
+
+    def _counted(self, make: Any) -> Sequence[Received]:
+        """The next change of the transaction, unless it is recorded already. Its place in it is a part of its id."""
+        if self.begun is None:
+            raise SourceError("PostgreSQL sent a change outside of a transaction.")
+        index, self.index = self.index, self.index + 1
+        if index < self.skip:
+            return []
+        self.place = replace(self.place, commit=self.begun.lsn, done=self.index)
+        timeline = timeline_at(self.begun.lsn, self.timeline, self.history)
+        event = make(f"{timeline}/{lsn_text(self.begun.lsn)}/{index}")
+        return [event] if event else []
+
+    def _event(self, table: Table, change: RowChange, *, id: str) -> Received:
+        data = data_of(table, change)
+        return Received(
+            id=id,
+            type=table.type_of(change.operation, self.settings.alias),
+            origin=self.source,
+            subject=subject_of(data["pk"]),
+            time=self.begun.time if self.begun else None,
+            payload=Payload(data=data),
+            headers={**self._headers(), "schema": table.relation.schema, "table": table.relation.table},
+        )
+
+    def _message(self, message: Message, id: str) -> Received | None:
+        prefix = self.settings.messages
+        if not prefix or not message.prefix.startswith(prefix):
+            return None
+        return Received(
+            id=id,
+            type=MESSAGE,
+            origin=self.source,
+            subject=message.prefix,
+            time=self.begun.time if self.begun else None,
+            payload=Payload(data={"prefix": message.prefix, "content": message.content.decode(errors="replace")}),
+            body=message.content,
+            headers=self._headers(),
+        )
+
+    def _headers(self) -> dict[str, str]:
+        if self.begun is None:
+            return {}
+        said = {"xid": str(self.begun.xid), "lsn": lsn_text(self.begun.lsn)}
+        return {**said, "replication-origin": self.origin} if self.origin else said
+
+
+def refusal(look: Look, slot: str, publication: str, slug: str, stored: Place | None) -> SourceError | None:
+    """Why a slot cannot be read, and what to do."""
+    since = (
+        f" Changes that were committed after {lsn_text(stored.lsn)} may be missing." if stored and stored.lsn else ""
+    )
+    create = f"manage.py slot create {slug}"
+    if look.version < OLDEST:
+        return SourceError(
+            f"The server is PostgreSQL {look.version // 10_000}.", remedy="PostgreSQL 14 or later is needed."
+        )
+    if look.wal_level != "logical":
+        return SourceError(
+            f"The server has wal_level = {look.wal_level}, so that it logs no changes of rows.",
+            remedy="Set wal_level = logical in its configuration, and restart it.",
+        )
+    if not look.has_slot:
+        return SourceError(
+            f"The replication slot {slot} does not exist.{since}",
+            remedy=f"Create it: {create}. Events begin with the changes after that; with the setting “Snapshot” also the rows of that "
+            "time come. A slot is not made again by itself, because changes between the two would be missing in silence. After a "
+            "failover, check whether the slot was copied to the new primary (failover slots of PostgreSQL 17).",
+        )
+    if look.is_lost:
+        return SourceError(
+            f"The replication slot {slot} is lost: the server has removed WAL that was not read "
+            f"({look.invalidation or look.wal_status}).{since}",
+            remedy=f"Drop it and create it again: manage.py slot drop {slug} --keep-publication, then {create}. Raise "
+            f"max_slot_wal_keep_size (now {look.keep}) if the disk has room.",
+        )
+    if look.plugin != PLUGIN or look.slot_database != look.database:
+        return SourceError(
+            f"The replication slot {slot} is one of {look.plugin or 'physical replication'} in database {look.slot_database or '–'}, not "
+            f"of {PLUGIN} in {look.database}.",
+            remedy=f"Name another slot in the source's settings, and create it: {create}.",
+        )
+    if not look.has_publication:
+        return SourceError(
+            f"The publication {publication} does not exist.",
+            remedy="Create it before the slot: pgoutput looks for it as it was when a change was made. Drop the slot, then "
+            f"{create} --tables public.orders.",
+        )
+    if look.is_active:
+        return SourceError(
+            f"The replication slot {slot} is in use by {look.reader or f'the server process {look.active_pid}'}.",
+            remedy="A slot has one reader. If it is another program or another Wakeful, give this source a slot of its own. If it is "
+            "a process of this Wakeful that died or froze, the server frees the slot within half a minute.",
+        )
+    return None
