@@ -90,10 +90,10 @@ def _rows(
     """The rows between two places, and whether these are all."""
     query = sql.SQL(ROWS).format(
         columns=sql.SQL(", ").join(sql.Identifier(column.name) for column in relation.columns),
-        table=sql.SQL(name),  # type: ignore[arg-type]  # a regclass as text, quoted by the server
+        table=sql.SQL(name),  # a regclass as text, quoted by the server
         after=sql.Literal(after),
         end=sql.Literal(end),
-        filter=sql.SQL(row_filter),  # type: ignore[arg-type]  # the publication's own, as the server writes it
+        filter=sql.SQL(row_filter),  # the publication's own, as the server writes it
         most=sql.Literal(BATCH),
     )
     rows, size = [], 0
