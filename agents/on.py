@@ -1,13 +1,18 @@
 """Declarations of what wakes an agent; `sync_agents` turns each into a Trigger row."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import Any, Literal, TypedDict, Unpack
+from uuid import UUID
 
 from .durations import parse_duration
 from .instants import instant_with_offset
 
+Operation = Literal["insert", "update", "delete"]
+OPERATIONS: tuple[Operation, ...] = ("insert", "update", "delete")
 CatchUp = Literal["latest", "skip", "all"]
 Length = str | float | timedelta  # "30m", seconds, or a timedelta
 
@@ -97,6 +102,68 @@ def event(*types: str, source: str = "", filter: str = "", slug: str = "") -> Ev
 def webhook(source: str, *types: str, filter: str = "", slug: str = "") -> EventTrigger:
     """Wake on deliveries to /hooks/<source>/; no types means every type."""
     return EventTrigger(types=types or ("*",), source=source, filter=filter, slug=slug)
+
+
+def model_change(
+    model: Any,
+    *,
+    operations: Sequence[Operation] = OPERATIONS,
+    fields: Sequence[str] = (),
+    when: Any = None,
+    exclude: Sequence[str] = (),
+    own_changes: bool = False,
+    filter: str = "",
+    slug: str = "",
+) -> SourceTrigger:
+    """Wake on changes of a model's rows: inserts, updates and deletes of rows with `when`, a Q object of its own columns. With
+    `fields`, an update counts if it changes one of these. Values of `exclude` are never stored. Changes by this agent itself do not
+    wake it, unless `own_changes`."""
+    label = model if isinstance(model, str) else model._meta.label
+    if unknown := sorted(set(operations) - set(OPERATIONS)) or not operations:
+        raise TypeError(f"on.model_change(): operations are {', '.join(OPERATIONS)}, not {unknown or 'empty'}")
+    settings = {
+        "table": label,
+        **{f"{operation}s": operation in operations for operation in OPERATIONS},
+        "columns": ", ".join(fields),
+        "exclude": ", ".join(exclude),
+        "condition": "" if when is None else json.dumps(_condition(when)),
+    }
+    return SourceTrigger(
+        types=tuple(f"db.{label.lower()}.{operation}" for operation in OPERATIONS if operation in operations),
+        kind="table",
+        settings=settings,
+        policy={"own_changes": True} if own_changes else {},
+        filter=filter,
+        slug=slug,
+    )
+
+
+def _condition(when: Any) -> Any:
+    """A Q object as JSON: {"status": "open"}, {"and": […]}, {"or": […]}, {"not": …}."""
+    if isinstance(when, tuple):
+        lookup, value = when
+        return {lookup: _json(value)}
+    if not all(hasattr(when, name) for name in ("connector", "negated", "children")):
+        raise TypeError(f"on.model_change(): when is {when!r}; use a Q object")
+    if when.connector == "XOR":
+        raise TypeError("on.model_change(): a condition takes &, | and ~, not ^")
+    parts = [_condition(child) for child in when.children]
+    joined = parts[0] if len(parts) == 1 else {when.connector.lower(): parts}
+    return {"not": joined} if when.negated else joined
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_json(one) for one in value]
+    if isinstance(value, (date, datetime)):
+        return value.isoformat()
+    if isinstance(value, (Decimal, UUID)):
+        return str(value)
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    raise TypeError(
+        f"on.model_change(): {value!r} cannot stand in a condition; use text, numbers, times, lists or None"
+    )
 
 
 def cron(expression: str, *, tz: str = "UTC", slug: str = "", **policy: Unpack[Policy]) -> CronTrigger:

@@ -125,6 +125,7 @@ WAKEFUL_KEEP_RUNS = env.duration("WAKEFUL_KEEP_RUNS", "90d", "finished runs, the
 WAKEFUL_KEEP_AUDIT = env.duration("WAKEFUL_KEEP_AUDIT", "730d", "audit entries and past alarms are kept this long")
 WAKEFUL_KEEP_RESULTS = env.duration("WAKEFUL_KEEP_RESULTS", "7d", "results of ordinary periodic tasks are kept this long")
 WAKEFUL_PRUNE_BUDGET = env.duration("WAKEFUL_PRUNE_BUDGET", "5m", "longest time the hourly pruning takes at once")
+WAKEFUL_SWEEP_BUDGET = env.duration("WAKEFUL_SWEEP_BUDGET", "1m", "longest time that sweeps of watched tables take at once, every five minutes")
 # --- End of the knobs ---
 # fmt: on
 
@@ -301,6 +302,7 @@ CELERY_RESULT_EXPIRES = WAKEFUL_KEEP_RESULTS
 # Beat keeps these as rows that an operator may switch off. One that comes late finds less to do, so none piles up.
 CELERY_BEAT_SCHEDULE = {
     "wakeful.prune": {"task": "wakeful.prune", "schedule": crontab(minute="17"), "options": {"expire_seconds": 3600}},
+    "wakeful.tables": {"task": "wakeful.tables", "schedule": crontab(minute="*/5"), "options": {"expire_seconds": 300}},
     "wakeful.digest": {"task": "wakeful.digest", "schedule": crontab(minute="0"), "options": {"expire_seconds": 3600}},
 }
 # Celery would close the connection around every task: 3.5 times slower. The doorbell's loop replaces broken ones.

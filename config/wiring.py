@@ -15,6 +15,7 @@ from runs.incidents.items import LOOKED_AT, items_looked_at
 from runs.notifications.alarms import TOPIC as ALARM
 from runs.notifications.recipients import plain_addresses
 from runs.ports import ports
+from triggers.accept import taint_changes
 from triggers.dispatch import gates
 from triggers.dispatch.admission import loop_rate
 from triggers.dispatch.run_failures import count_failures
@@ -34,6 +35,7 @@ def connect() -> None:
     ports.find_event = find_event
     ports.check_ahead = check_ahead
     ports.loop_spacing = lambda: loop_rate().spacing
+    ports.taint_changes = taint_changes
     ports.signal = signal
     ports.gates = gates
     ports.absolute = absolute

@@ -388,6 +388,8 @@ def finish(
     """Must be the last call in the body's transaction. RunLost: another process owns the run; roll back."""
     if is_tainted:
         effects.taint()
+        if not claim.is_tainted:
+            ports.taint_changes(claim.run_id)
     rows = rows_of(claim, effects)
     keep_state(claim)
     leave(

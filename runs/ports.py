@@ -62,6 +62,11 @@ class CheckAhead(Protocol):
         """Raise Permanent if a run of this trigger must not set these wakes, schedules and paces."""
 
 
+class TaintChanges(Protocol):
+    def __call__(self, run_id: UUID, /) -> None:
+        """Taint the events of changes that the run has made in the current transaction, as it has seen untrusted data."""
+
+
 class LoopSpacing(Protocol):
     def __call__(self) -> timedelta:
         """The shortest average time that one round of a loop of triggers takes."""
@@ -132,6 +137,7 @@ class Ports:
     find_event: FindEvent
     check_ahead: CheckAhead
     loop_spacing: LoopSpacing
+    taint_changes: TaintChanges
     signal: RecordSignal
     gates: Gates
     absolute: AbsoluteLink

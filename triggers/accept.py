@@ -87,6 +87,10 @@ ARCHIVE = "UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id 
 FIRST = """
 SELECT id, body_sha256 FROM triggers_event WHERE source_id = %s::uuid AND ce_source = %s::text AND ce_id = %s::text
 """
+TAINT_CHANGES = """
+UPDATE triggers_event SET is_tainted = true
+WHERE cause_run_id = %s::uuid AND received_at >= transaction_timestamp() AND NOT is_tainted
+"""
 HEADERS = 10  # of the columns
 FLAG = """
 INSERT INTO triggers_redelivery (event_id, body_sha256, differs, count) VALUES (%s::uuid, %s::text, %s::boolean, 1)
@@ -132,6 +136,11 @@ def accept_archived(archived: Sequence[Archived]) -> list[Literal["imported", "k
     new = [event.id for event, result in zip(archived, results, strict=True) if result == "imported"]
     execute(ARCHIVE, [new])
     return results
+
+
+def taint_changes(run_id: UUID) -> None:
+    """Taint the events of changes of watched tables that the run has made in this transaction."""
+    execute(TAINT_CHANGES, [run_id])
 
 
 def require_free(event: Incoming) -> None:

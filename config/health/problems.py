@@ -118,6 +118,7 @@ def problems(now: Situation) -> list[Problem]:
         *_ending_sources(now),
         *_unreadable(now),
         *_poison(now),
+        *_tables(now),
         *_unknown_topics(now),
         *_triggers(now),
         *_incidents(now),
@@ -128,6 +129,7 @@ def problems(now: Situation) -> list[Problem]:
         *_unnamed("unused-secrets", WARNING, now.unused_secrets, BROKEN_SHOWN, "Secrets that no delivery uses"),
         *_unnamed("ending", WARNING, now.ending, BROKEN_SHOWN, "Sources whose subscription ends"),
         *_unnamed("sources", BAD, now.unreadable, BROKEN_SHOWN, "Sources that cannot be read"),
+        *_unnamed("tables", BAD, now.tables, BROKEN_SHOWN, "Watched tables with problems"),
         *_unnamed("poison", WARNING, now.poison, BROKEN_SHOWN, "Sources with messages that cannot become events"),
         *_unnamed("paused-triggers", BAD, now.paused, PAUSED_SHOWN, "Triggers that paused after failed runs"),
         *_unnamed("trigger-errors", WARNING, now.erring, BROKEN_SHOWN, "Triggers at which events ended in an error"),
@@ -552,6 +554,35 @@ def _poison(now: Situation) -> Iterator[Problem]:
             "again what is needed. This warning ends a day after the last one.",
             lasted=timedelta(seconds=source.last),
         )
+
+
+def _tables(now: Situation) -> Iterator[Problem]:
+    for table in now.tables[:BROKEN_SHOWN]:
+        if table.seconds is not None:
+            yield _fault(
+                name=f"table:{table.slug}",
+                seconds=table.seconds,
+                text=f"The triggers of source {table.slug} are not as they should be: {table.error.rstrip('.')}.",
+                remedy=table.remedy,
+            )
+        if table.gap:
+            yield Problem(
+                name=f"table-gap:{table.slug}",
+                severity=WARNING,
+                text=f"Source {table.slug}: {table.gap}",
+                remedy="Its triggers are there again. *Sweep now* on the page of the source finds the rows that have changed, if "
+                "the source had swept before. This warning ends after a day.",
+                lasted=timedelta(seconds=table.gap_seconds or 0),
+            )
+        if table.missed:
+            yield Problem(
+                name=f"table-missed:{table.slug}",
+                severity=WARNING,
+                text=f"A sweep of source {table.slug} has found {table.missed}",
+                remedy="Find out what writes to the table without its triggers: session_replication_role = replica, ALTER TABLE … "
+                "DISABLE TRIGGER, a restore, or statements of more rows than the source allows. This warning ends after a day.",
+                lasted=timedelta(seconds=table.missed_seconds or 0),
+            )
 
 
 def _triggers(now: Situation) -> Iterator[Problem]:

@@ -189,6 +189,15 @@ SELECT json_build_object(
       GROUP BY source_id) kept
     JOIN triggers_source source ON source.id = kept.source_id
     ORDER BY {is_raised("'poison:' || source.slug")} DESC, source.slug LIMIT %(broken)s::int) poison),
+  'tables', (SELECT coalesce(json_agg(watched), '[]') FROM (
+    SELECT source.slug, error, remedy, extract(epoch FROM clock_timestamp() - failing_since)::float8 AS seconds,
+      CASE WHEN gap_at > clock_timestamp() - interval '1 day' THEN gap ELSE '' END AS gap,
+      extract(epoch FROM clock_timestamp() - gap_at)::float8 AS gap_seconds,
+      CASE WHEN missed_at > clock_timestamp() - interval '1 day' THEN missed ELSE '' END AS missed,
+      extract(epoch FROM clock_timestamp() - missed_at)::float8 AS missed_seconds
+    FROM triggers_watchedtable watched JOIN triggers_source source ON source.id = watched.source_id AND source.enabled
+    WHERE failing_since IS NOT NULL OR greatest(gap_at, missed_at) > clock_timestamp() - interval '1 day'
+    ORDER BY {is_raised("'table:' || source.slug")} DESC, source.slug LIMIT %(broken)s::int) watched),
   'stops', (SELECT coalesce(json_agg(stop), '[]') FROM (
     SELECT agent, stopped_by AS by, reason, extract(epoch FROM clock_timestamp() - stopped_at)::float8 AS seconds
     FROM runs_agentstop ORDER BY agent LIMIT %(broken)s::int) stop),
@@ -452,6 +461,20 @@ class Unreadable:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TableTrouble:
+    """A watched table whose triggers cannot be made, or have missed changes in the last day; with ages in seconds."""
+
+    slug: str
+    error: str
+    remedy: str
+    seconds: float | None
+    gap: str
+    gap_seconds: float | None
+    missed: str
+    missed_seconds: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Poisoned:
     """A source with messages that could not become events: their count in the last day, and the reason and age in seconds of
     the last one."""
@@ -565,6 +588,7 @@ class Situation:
     read_sources: int = 0  # enabled sources that `manage.py sources` reads
     unreadable: list[Unreadable] = field(default_factory=list)
     poison: list[Poisoned] = field(default_factory=list)
+    tables: list[TableTrouble] = field(default_factory=list)
     stops: list[Stop] = field(default_factory=list)
     uncertain: int = 0
     looks: LooksOwed = LooksOwed()
@@ -657,6 +681,7 @@ def look() -> Situation:
             "ending": _each(Ending, seen["ending"]),
             "unreadable": _each(Unreadable, seen["unreadable"]),
             "poison": _each(Poisoned, seen["poison"]),
+            "tables": _each(TableTrouble, seen["tables"]),
             "stops": _each(Stop, seen["stops"]),
             "failover": Failover(**seen["failover"]) if seen["failover"] else None,
             "transaction": Transaction(**seen["transaction"]) if seen["transaction"] else None,

@@ -26,6 +26,7 @@ from runs.durable import progress, sessions
 from runs.durable.recorded import RecordedWait
 from runs.exceptions import RunLost
 from runs.failpoints import failpoint
+from runs.ports import ports
 
 log = structlog.get_logger(__name__)
 
@@ -82,6 +83,8 @@ class DatabaseStore(Store):
         rows = rows_of(self.claim, effects)
         is_progress = any(entry.is_progress for entry in entries)
         is_tainted = self.is_tainted
+        if is_tainted and not self.is_known_tainted:
+            ports.taint_changes(self.claim.run_id)
         has_freed = self.reservations.settle(entries)
         is_wanted_back = progress.commit(
             self.claim,

@@ -23,6 +23,8 @@ from runs.transitions.leave import leave
 from runs.transitions.outcome import Outcome
 from tests.support.runs import make_run
 from tests.support.stack import within
+from triggers.models import Event, Source
+from triggers.sources.databases.tables.keep import keep_tables
 
 pytestmark = pytest.mark.django_db
 
@@ -232,3 +234,19 @@ def test_an_async_body_has_no_network_either(claim_for: Callable[..., Claim]) ->
     assert run_of(claim).status == "failed"
     assert "NetworkRefused" in run_of(claim).error
     assert socket.getaddrinfo("127.0.0.1", 9), "refused within the body alone"
+
+
+def test_changes_of_watched_tables_have_the_run_as_their_cause_and_its_taint(claim_for: Callable[..., Claim]) -> None:
+    source = Source.objects.create(slug="groups", kind="table", settings={"table": "auth.Group"})
+    keep_tables()
+
+    def body(run: AgentRun) -> None:
+        Group.objects.create(name="night")
+        run.taint()
+
+    claim = claim_for(body)
+    execute(claim)
+
+    event = Event.objects.get(source=source)
+    assert (event.cause_run_id, event.root_id, event.chain) == (claim.run_id, claim.root_id, ["greeter"])
+    assert event.is_tainted

@@ -59,6 +59,7 @@ class Intake:
     debounce: timedelta = timedelta()
     batch: int = 0
     max_wait: timedelta = timedelta()
+    own_changes: bool = False  # do changes of watched tables by its own agent count?
 
     @classmethod
     def load(cls, stored: Mapping[str, Any]) -> "Intake":
@@ -76,9 +77,12 @@ class Intake:
         batch = stored.get("batch") or 0
         if isinstance(batch, bool) or not isinstance(batch, int) or not 0 <= batch <= EVENTS_PER_RUN:
             raise ValueError(f"policy: batch is {batch!r}; use a whole number up to {EVENTS_PER_RUN}")
+        own_changes = stored.get("own_changes", False)
+        if not isinstance(own_changes, bool):
+            raise ValueError(f"policy: own_changes is {own_changes!r}; use true or false")
         debounce = _seconds(stored, "debounce")
         return cls(
-            rate=parsed, overflow=overflow, debounce=debounce, batch=batch,
+            rate=parsed, overflow=overflow, debounce=debounce, batch=batch, own_changes=own_changes,
             max_wait=_seconds(stored, "max_wait") or debounce * DEBOUNCES or (BATCH_WAIT if batch else timedelta()),
         )  # fmt: skip
 

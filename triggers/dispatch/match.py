@@ -173,7 +173,7 @@ def on_terms_of(item: Item, rule: Rule) -> Rule:
 
 def case_of(item: Item, rule: Rule) -> Case:
     match = bare_match(item, rule)
-    refusal = hold_or_stop(match)
+    refusal = hold_or_stop(match) or own_change(item, match)
     if not refusal and rule.is_resuming and rule.orders_events and not item.is_resumption:
         refusal = refuse(match, Decision.Outcome.HELD, "events that the trigger held earlier run first")
     # An event that targets a trigger (a tick, a manual fire) bypasses its filter.
@@ -182,6 +182,16 @@ def case_of(item: Item, rule: Rule) -> Case:
     if not refusal:
         question = replace(question, key=rule.key if rule.has_group else "", input=rule.input)
     return Case(rule=rule, match=match, refusal=refusal, question=question)
+
+
+def own_change(item: Item, match: Match) -> Refusal | None:
+    """A refusal if the agent itself has changed the table. A person who replays the event means it."""
+    rule = match.rule
+    if item.changed_by != rule.agent or rule.intake.own_changes or item.is_resumption:
+        return None
+    return refuse(
+        match, Decision.Outcome.LOOP, f"a run of {rule.agent} made this change, and own_changes of the trigger is off"
+    )
 
 
 def decide(

@@ -28,7 +28,9 @@ SELECT event.id AS event_id, source.slug AS source, event.type, event.subject, c
        greatest(octet_length(event.body), pg_column_size(event.data), 0) AS bytes,
        (SELECT {awaited}) AS may_be_awaited, (SELECT {backfilled}) AS may_be_backfilled, item.seq,
        CASE WHEN item.redispatch_id IS NOT NULL
-         THEN (SELECT replay.priority FROM triggers_replay replay WHERE replay.id = item.replay_id) END AS priority
+         THEN (SELECT replay.priority FROM triggers_replay replay WHERE replay.id = item.replay_id) END AS priority,
+       CASE WHEN source.kind = 'table' AND event.cause_run_id IS NOT NULL
+         THEN (SELECT run.agent FROM runs_run run WHERE run.id = event.cause_run_id) END AS changed_by
 FROM ({items}) item
 JOIN triggers_event event ON event.id = item.event_id
 JOIN triggers_source source ON source.id = event.source_id
@@ -99,6 +101,7 @@ class Item:
     seq: int = 0
     backfill: Terms | None = None
     priority: int | None = None  # of the replay that it belongs to
+    changed_by: str | None = None  # the agent whose run has changed a watched table
 
     @property
     def is_resumption(self) -> bool:

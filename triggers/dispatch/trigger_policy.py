@@ -13,7 +13,7 @@ from triggers.exceptions import RuleError
 from triggers.models import Trigger
 
 MOST_AT_ONCE = 1000
-INTAKE = {"rate": "", "overflow": "delay", "debounce": 0, "batch": 0, "max_wait": 0}
+INTAKE = {"rate": "", "overflow": "delay", "debounce": 0, "batch": 0, "max_wait": 0, "own_changes": False}
 OTHERWISE_SAID = frozenset(
     {"overlap", "tools", *NATURE}
 )  # stored in a column of the trigger, or defined by the agent's code
@@ -29,6 +29,7 @@ def policy_of(agent: Agent) -> dict[str, Any]:
         "debounce": agent.debounce.total_seconds() if agent.debounce else 0,
         "batch": agent.batch,
         "max_wait": agent.max_wait.total_seconds() if agent.max_wait else 0,
+        "own_changes": False,  # the declaration of a trigger says it
     }
     return {name: value for name, value in declared.items() if value != DEFAULTS[name]}
 

@@ -11,11 +11,13 @@ from .schedule import Schedule
 from .schedule_history import Revision, Skip
 from .source import DeliveryRate, RefusedDelivery, Secret, Source
 from .subscription import EventDelivery, Subscription, SubscriptionSecret
+from .table import SweptRow, WatchedTable
 from .trigger import Trigger
 from .window import RateUse, Window
 
 __all__ = [
     "ApiToken", "Backfill", "BackfillTick", "Decision", "DeliveryRate", "Event", "EventDelivery", "ExclusionCalendar",
     "Gate", "Offer", "PoisonMessage", "RateUse", "Reading", "Redelivery", "Redispatch", "RefusedDelivery", "Replay", "Revision",
-    "Schedule", "Secret", "Skip", "Source", "Subscription", "SubscriptionSecret", "Trigger", "Window",
+    "Schedule", "Secret", "Skip", "Source", "Subscription", "SubscriptionSecret", "SweptRow", "Trigger",
+    "WatchedTable", "Window",
 ]  # fmt: skip

@@ -29,7 +29,10 @@ from config.console.sources.form import NewSourceForm, SettingsForm, kind_of
 from config.console.sources.health import health_line
 from config.console.sources.reading import notice_of, sections_of
 from config.console.sources.setup import address_of, groups, setup_steps
+from config.console.sources.table import table_notice, table_sections
 from triggers.models import RefusedDelivery, Secret, Source
+from triggers.sources.databases.tables.keep import KIND, keep_tables
+from triggers.sources.databases.tables.sweep import sweep_soon
 from triggers.sources.edit import change_source, create_source
 from triggers.sources.kind import kinds
 from triggers.sources.runner import Runner, runners
@@ -86,7 +89,7 @@ class SourcePanel(Panel):
     search_help_text = "source"
     ordering = ("slug",)
     actions = ("enable_chosen", "disable_chosen")
-    actions_detail = ("edit", "send_test", "rotate_secret", "enter_secret")
+    actions_detail = ("edit", "send_test", "rotate_secret", "enter_secret", "check_table", "sweep_table")
 
     # Lists
 
@@ -213,12 +216,32 @@ class SourcePanel(Panel):
         messages.success(request, "The secret is saved, encrypted.")
         return leave(request, page("triggers_source", object_id))
 
+    @button("Check now", permissions=["edit"], icon="build", url_path="check-table", dialog=dialog(
+        "Check the triggers?", "Triggers that are missing are made again, and what was missed is said.", "Check"
+    ))  # fmt: skip
+    def check_table(self, request: HttpRequest, form: BaseDialogForm, object_id: str) -> HttpResponse:
+        keep_tables()
+        messages.success(request, "Checked.")
+        return leave(request, page("triggers_source", object_id))
+
+    @button("Sweep now", permissions=["edit"], icon="cleaning_services", url_path="sweep-table", dialog=dialog(
+        "Sweep the table?",
+        "The whole table is read in the background, within minutes. Rows that have changed since the last sweep without an event "
+        "become events. The first sweep only remembers the rows.",
+        "Sweep",
+    ))  # fmt: skip
+    def sweep_table(self, request: HttpRequest, form: BaseDialogForm, object_id: str) -> HttpResponse:
+        sweep_soon(get_object_or_404(Source, pk=object_id, kind=KIND), by=acting(request))
+        messages.success(request, "The sweep begins within five minutes.")
+        return leave(request, page("triggers_source", object_id))
+
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
         source = Source.objects.filter(pk=object_id).first()
         kind = kind_of(source) if source else None
         if source is None or kind is None:
             return []
         shown = {"send_test": can_be_tried(source), "enter_secret": kind.needs_secret}
+        shown |= dict.fromkeys(("check_table", "sweep_table"), source.kind == KIND and source.enabled)
         shown["rotate_secret"] = kind.needs_secret and not kind.is_secret_given
         hidden = {f"triggers_source_{name}" for name, is_shown in shown.items() if not is_shown}
         return [one for one in super().get_actions_detail(request, object_id) if one.action_name not in hidden]
@@ -255,6 +278,8 @@ class SourcePanel(Panel):
         sections: list[Section] = [Facts(rows=facts), health_line(obj), *setup_steps(kind, obj.slug)]
         if isinstance(kind, Runner):
             sections = [notice_of(obj), *sections[:2], *sections_of(obj), *sections[2:]]
+        if obj.kind == KIND:
+            sections = [table_notice(obj), *sections[:2], *table_sections(obj), *sections[2:]]
         if scheme:
             address = Text(title="Address for the sender", text=address_of(obj.slug))
             sections = [_notice(obj), address, *sections]

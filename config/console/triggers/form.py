@@ -33,7 +33,7 @@ OVERLAPS = {
 EXECUTION = (
     "queue", "priority", "timeout", "retries", "backoff", "backoff_factor", "backoff_max", "pause_after", "incident_after",
 )  # fmt: skip
-INTAKE = ("rate", "overflow", "debounce", "batch", "max_wait")
+INTAKE = ("rate", "overflow", "debounce", "batch", "max_wait", "own_changes")
 POLICY = (*EXECUTION, *INTAKE)
 COLUMNS = ("enabled", "source", "filter", "input", "key", "key_limit", "overlap")
 NO_TOOL = "none"
@@ -146,6 +146,12 @@ class TriggerForm(MatchForm):
         widget=UnfoldAdminDecimalFieldWidget,
         label="Maximum wait (s)",
         help_text="Limit the wait of a debounce or batch. 0: ten times the debounce, or 60 s for a batch.",
+    )
+    own_changes = forms.BooleanField(
+        required=False,
+        widget=UnfoldBooleanSwitchWidget,
+        label="Own changes count",
+        help_text="Of watched tables: changes that runs of this agent make wake it, too.",
     )
     queue = forms.CharField(
         max_length=100, widget=UnfoldAdminTextInputWidget, help_text="Name the queue. Workers serve queues by name."

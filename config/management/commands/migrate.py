@@ -8,6 +8,9 @@ from django.core.management.commands import migrate
 from django.db import OperationalError, connection
 from psycopg.errors import LockNotAvailable
 
+from runs.db.migrated import pending_migrations
+from triggers.sources.databases.tables.keep import keep_tables
+
 WAIT_FOR_A_LOCK = "SET LOCAL lock_timeout = '2s'"
 PAUSE = 5  # seconds, in which the statements behind it continue
 
@@ -18,6 +21,8 @@ class Command(migrate.Command):
             try:
                 with connection.execute_wrapper(give_way):
                     super().handle(*args, **options)
+                if not pending_migrations():
+                    keep_tables()  # the columns of watched tables may have changed
                 return
             except OperationalError as error:
                 if not isinstance(error.__cause__, LockNotAvailable):

@@ -14,6 +14,7 @@ from config.health.situation import (
     Process,
     Situation,
     Slot,
+    TableTrouble,
     Transaction,
     Unreadable,
 )
@@ -58,6 +59,19 @@ def make_process(kind: str, **fields: Any) -> Process:
 
 def make_queue(name: str = "default", **fields: Any) -> QueueState:
     return QueueState(name=name, **{**IDLE_QUEUE, **fields})
+
+
+def make_table(**fields: Any) -> TableTrouble:
+    nothing = {
+        "error": "",
+        "remedy": "r",
+        "seconds": None,
+        "gap": "",
+        "gap_seconds": None,
+        "missed": "",
+        "missed_seconds": None,
+    }
+    return TableTrouble(**{"slug": "tickets", **nothing, **fields})
 
 
 def make_situation(*, without: str = "", **fields: Any) -> Situation:
@@ -221,6 +235,21 @@ def test_workers_that_are_all_stopping_are_as_good_as_none() -> None:
             {"poison": [Poisoned(slug="orders", count=2, reason="no envelope", last=40.0)]},
             "poison:orders",
             "2 messages of source orders could not become events in the last day. The last one, 40 s ago: no envelope",
+        ),
+        (
+            {"tables": [make_table(error="no table of this database is named ticket.", seconds=40.0)]},
+            "table:tickets",
+            "The triggers of source tickets are not as they should be: no table of this database is named ticket.",
+        ),
+        (
+            {"tables": [make_table(gap="The triggers on ticket were gone.", gap_seconds=40.0)]},
+            "table-gap:tickets",
+            "Source tickets: The triggers on ticket were gone.",
+        ),
+        (
+            {"tables": [make_table(missed="2 updates that no trigger had seen.", missed_seconds=40.0)]},
+            "table-missed:tickets",
+            "A sweep of source tickets has found 2 updates that no trigger had seen.",
         ),
         (
             {"queues": [make_queue("*"), make_queue(ready=5, oldest_seconds=900.0)]},

@@ -154,6 +154,10 @@ def disabled_source() -> Source:
     return make_source(enabled=False)
 
 
+def watched_table() -> Source:
+    return Source.objects.create(slug="groups", kind="table", settings={"table": "auth.Group"})
+
+
 def hmac_source() -> Source:
     return make_source(kind="hmac", settings={"header": "X-Signature", "template": "{body}"})
 
@@ -363,6 +367,7 @@ ADMIN: dict[str, Door] = {
     "triggers.source enter_secret": button(
         "triggers_source", "enter-secret", hmac_source, hours="1", secret="long enough a secret for anybody"
     ),
+    "triggers.source sweep_table": button("triggers_source", "sweep-table", watched_table),
     "triggers.source enable_chosen": action("triggers_source", "enable_chosen", disabled_source),
     "triggers.source disable_chosen": action("triggers_source", "disable_chosen"),
     "triggers.apitoken add": form("/admin/triggers/apitoken/add/", name="ci-2", granted=["runs.view_run"]),
@@ -394,6 +399,7 @@ ELSEWHERE = {
     "triggers.schedule why",
     "triggers.source add",
     "triggers.source edit",
+    "triggers.source check_table",  # repairs what the settings say
     "triggers.event erase_event",  # tests/triggers/retention/test_erasure.py
     "triggers.trigger try_filter",
     "triggers.trigger message_filter",  # leads to its form

@@ -4,13 +4,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group
 from django.test import Client
 from django.utils.html import escape
 
 from runs.db.sql import execute
+from tests.config.console.test_actions import press
 from tests.support.console import page_of
 from tests.support.hooks import make_source, post, signed
-from triggers.models import Event, RefusedDelivery, Source
+from triggers.models import Event, RefusedDelivery, Source, WatchedTable
+from triggers.sources.databases.tables.keep import keep_tables
+from triggers.sources.databases.tables.sweep import sweep_tables
 from triggers.sources.kind import kinds
 
 ADD = "/admin/triggers/source/add/"
@@ -113,3 +117,23 @@ def test_a_kind_that_needs_no_secret_is_not_called_unverified(admin: Client) -> 
         admin.get(page_of("triggers_source", signed_by_aws))
     )
     assert "Unverified: anyone" in text_of(admin.get(page_of("triggers_source", unverified)))
+
+
+def test_a_watched_table_shows_its_triggers_and_is_swept_when_asked(admin: Client) -> None:
+    form = {"choice": "table", "slug": "groups", "enabled": "on", "table__table": "auth.Group", "table__inserts": "on"}
+    admin.post(ADD, {**form, "table__most": "", "table__sweep_hours": ""})
+    source = Source.objects.get(slug="groups")
+    assert source.settings["most"] == 100_000
+    keep_tables()
+    page = page_of("triggers_source", source)
+
+    shown = text_of(admin.get(page))
+    assert "Its triggers are there: each change is an event" in shown
+    assert "auth_group" in shown
+    assert "Sweep now" in shown
+    press(admin, "triggers_source", source, "sweep-table")
+    assert WatchedTable.objects.get(source=source).sweep_wanted
+    assert sweep_tables(budget=timedelta(seconds=10)) == {"groups": ""}
+
+    Group.objects.create(name="night")
+    assert "db.auth.group.insert" in text_of(admin.get(page_of("triggers_event", Event.objects.get(source=source))))

@@ -1,0 +1,33 @@
+from collections.abc import Mapping
+
+from triggers.sources.databases.tables.keep import KIND, keep_tables
+from triggers.sources.databases.tables.watched import TableSettings, find
+from triggers.sources.kind import Group, Kind, register
+from triggers.sources.settings import InvalidSettings
+
+
+@register
+class Table(Kind[TableSettings]):
+    name = KIND
+    label = "Table of this database"
+    help_text = "Each row that is inserted, updated or deleted is an event, with its old and new values."
+    group = Group.DATABASES
+    settings_class = TableSettings
+    needs_secret = False
+    setup = (
+        "Name a model, such as helpdesk.Ticket, or a table, and choose which changes count.",
+        "Wakeful makes triggers on the table when you save: they write the events in the transaction of the change.",
+        "Aim a trigger at this source, with types such as db.helpdesk.ticket.update.",
+    )
+
+    def check(self, settings: Mapping[str, object]) -> None:
+        find(self.clean_settings(settings))
+
+    def saved(self) -> None:
+        keep_tables()
+
+    def clean_secret(self, secret: str) -> str:
+        raise InvalidSettings({"secret": "a table has none"})
+
+    def new_secret(self) -> str:
+        raise NotImplementedError("a table has none")

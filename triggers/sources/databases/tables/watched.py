@@ -1,0 +1,293 @@
+"""A watched table: its settings, and where it stands in the database."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.apps import apps
+from django.apps.registry import Apps
+from django.core.exceptions import FieldDoesNotExist, FieldError, ValidationError
+from django.db import connection, models
+from django.db.models import Q
+from django.db.models.sql import Query
+
+from agents.redaction import SECRET_FIELD
+from runs.db.sql import fetch, fetch_column
+from triggers.sources.settings import InvalidSettings, setting, whole_number
+
+OPERATIONS = ("insert", "update", "delete")
+MOST = 1_000_000  # rows of a statement that may be asked for
+LONGEST_CONDITION = 10_000
+# Apps whose tables change whenever an agent wakes.
+OURS = frozenset(
+    {
+        "agents",
+        "runs",
+        "triggers",
+        "config",
+        "sessions",
+        "admin",
+        "migrations",
+        "django_celery_results",
+        "django_celery_beat",
+    }
+)
+NAME = re.compile(r"[^\s.,\"]+(\.[^\s.,\"]+)?")
+JOINING = {"and": Q.AND, "or": Q.OR}
+FIND = """
+SELECT relation.oid, namespace.nspname, relation.relname FROM pg_class relation JOIN pg_namespace namespace ON namespace.oid = relnamespace
+WHERE relname = %s::text AND relkind IN ('r', 'p') AND (nspname = %s::text OR %s::text = '' AND pg_table_is_visible(relation.oid))
+"""
+COLUMNS = """
+SELECT attname, coalesce(attnum = ANY(indkey), false) FROM pg_attribute
+LEFT JOIN pg_index ON indrelid = attrelid AND indisprimary
+WHERE attrelid = %s::oid AND attnum > 0 AND NOT attisdropped ORDER BY array_position(indkey::int[], attnum::int), attnum
+"""
+# Partitions and tables that inherit: statements that name one of them do not fire the triggers of its parent.
+FAMILY = """
+WITH RECURSIVE family AS (
+  SELECT %s::oid AS id UNION SELECT inhrelid FROM pg_inherits JOIN family ON inhparent = family.id)
+SELECT id::int8 FROM family JOIN pg_class ON pg_class.oid = id WHERE relkind IN ('r', 'p') ORDER BY 1
+"""
+
+
+def named(value: str) -> list[str]:
+    """The names in a list such as “status, amount”."""
+    return [name for name in (part.strip() for part in value.split(",")) if name]
+
+
+def table_name(value: str) -> str:
+    return "" if NAME.fullmatch(value) else "must be a model such as helpdesk.Ticket, or a table such as public.ticket"
+
+
+def condition_text(value: str) -> str:
+    try:
+        parse_condition(value)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSettings:
+    """Which changes of which table are events."""
+
+    table: str = setting(
+        "",
+        "Table",
+        "A model such as helpdesk.Ticket, or a table of this database such as public.ticket.",
+        check=table_name,
+    )
+    inserts: bool = setting(True, "Inserts")
+    updates: bool = setting(True, "Updates")
+    deletes: bool = setting(True, "Deletes", "TRUNCATE deletes every row.")
+    columns: str = setting(
+        "", "Columns", "An update is an event if it changes one of these, such as: status, amount. Empty: any column."
+    )
+    exclude: str = setting(
+        "",
+        "Excluded columns",
+        "Their values are never stored. Columns whose names look like those of secrets are excluded, too.",
+    )
+    secrets: str = setting(
+        "", "Columns that are no secrets", "Columns that are stored although their names look like those of secrets."
+    )
+    condition: str = setting(
+        "",
+        "Condition",
+        'Lookups of the row (of a deleted one: as it was) in JSON, such as {"status": "open", "amount__gte": 100}, or with '
+        '{"or": […]}, {"not": …}. Empty: every row.',
+        check=condition_text,
+    )
+    most: int = setting(
+        100_000,
+        "Rows of a statement",
+        "A statement that changes more rows makes events of the first ones, and is shown on the page of the source.",
+        check=whole_number(1, MOST),
+    )
+    at_once: bool = setting(
+        True,
+        "Wake at once",
+        "With the commit of each change. Off: within WAKEFUL_SAFETY_LOOK, which is faster for tables with thousands of commits "
+        "per second.",
+    )
+    sweep_hours: int = setting(
+        0,
+        "Sweep every (hours)",
+        "Read the whole table that often, to find changes that its triggers did not see, and make events of them. 0: never.",
+        check=whole_number(0, 24 * 30),
+    )
+
+    def __post_init__(self) -> None:
+        if not self.table:
+            raise InvalidSettings({"table": "is missing; name a model such as helpdesk.Ticket"})
+        if not self.operations:
+            raise InvalidSettings({"inserts": "choose at least one of inserts, updates and deletes"})
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        chosen = (self.inserts, self.updates, self.deletes)
+        return tuple(name for name, is_chosen in zip(OPERATIONS, chosen, strict=True) if is_chosen)
+
+
+def parse_condition(text: str) -> Q:
+    """ValueError names the fault."""
+    if not text.strip():
+        return Q()
+    if len(text) > LONGEST_CONDITION:
+        raise ValueError(f"is longer than {LONGEST_CONDITION:,} characters")
+    try:
+        return _q(json.loads(text))
+    except json.JSONDecodeError as error:
+        raise ValueError(f'must be JSON such as {{"status": "open"}}: {error}') from None
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+
+
+def _q(value: Any) -> Q:
+    if not isinstance(value, dict) or not value:
+        raise ValueError('must be lookups such as {"status": "open"}')
+    q = Q()
+    for name, inner in value.items():
+        if name in JOINING:
+            if not isinstance(inner, list) or not inner:
+                raise ValueError(f"{name} must have a list of conditions")
+            q &= Q(*map(_q, inner), _connector=JOINING[name])
+        elif name == "not":
+            q &= ~_q(inner)
+        else:
+            q &= Q((name, inner))
+    return q
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """A table as it is now, with the settings in its own terms."""
+
+    oid: int
+    schema: str
+    table: str
+    name: str  # in the types of its events: helpdesk.ticket
+    key: Sequence[str]  # columns of the primary key, in its order; empty: it has none
+    columns: Sequence[str]
+    watched: Sequence[str]  # an update counts if one of these changes; empty: all that are stored
+    excluded: Sequence[str]
+    condition: str  # SQL; empty: every row
+    relations: Sequence[int]  # oids: itself, its partitions, and tables that inherit from it
+
+
+def find(settings: TableSettings) -> Watched:
+    """Raises InvalidSettings."""
+    model = _model(settings.table)
+    if model is not None:
+        schema, table = "", model._meta.db_table
+        if '"."' in table:
+            schema, table = table.strip('"').split('"."')
+        name = model._meta.label_lower
+    else:
+        schema, _, table = settings.table.rpartition(".")
+        name = settings.table if schema else f"public.{table}"
+    found = fetch(FIND, [table, schema, schema])
+    if not found:
+        raise InvalidSettings({"table": f"no model and no table of this database is named {settings.table}"})
+    oid, schema, table = found[0]
+    _refuse_ours(model, table)
+    rows = fetch(COLUMNS, [oid])
+    columns = [column for column, _ in rows]
+    model = model or _model_of(schema, table, rows)
+    stored = set(_columns("secrets", settings.secrets, model, columns))
+    excluded = _columns("exclude", settings.exclude, model, columns)
+    excluded += [name for name in columns if SECRET_FIELD.search(name) and name not in {*stored, *excluded}]
+    if settings.sweep_hours and not any(is_key for _, is_key in rows):
+        raise InvalidSettings({"sweep_hours": "needs a primary key, and the table has none"})
+    return Watched(
+        oid=oid,
+        schema=schema,
+        table=table,
+        name=name,
+        key=[column for column, is_key in rows if is_key],
+        columns=columns,
+        watched=_columns("columns", settings.columns, model, columns),
+        excluded=excluded,
+        condition=_sql(settings.condition, model, columns),
+        relations=fetch_column(FAMILY, [oid]),
+    )
+
+
+def _model(label: str) -> type[models.Model] | None:
+    try:
+        return apps.get_model(label)
+    except (LookupError, ValueError):
+        return None
+
+
+def _refuse_ours(model: type[models.Model] | None, table: str) -> None:
+    ours = {one._meta.db_table for one in apps.get_models() if one._meta.app_label in OURS}
+    if table in ours or table.startswith(tuple(f"{app}_" for app in ("agents", "runs", "triggers", "django"))):
+        raise InvalidSettings({"table": f"{table} is a table of Wakeful's own, which changes whenever an agent wakes"})
+
+
+def _columns(setting: str, text: str, model: type[models.Model], columns: Sequence[str]) -> list[str]:
+    """Columns by their names or those of their fields."""
+    found = []
+    for name in named(text):
+        try:
+            field = model._meta.get_field(name)
+        except FieldDoesNotExist:
+            field = None
+        column = getattr(field, "column", None) or name
+        if column not in columns:
+            raise InvalidSettings({setting: f"the table has no column {name!r}; it has {', '.join(columns)}"})
+        found.append(column)
+    return found
+
+
+def _model_of(schema: str, table: str, rows: Sequence[tuple[str, bool]]) -> type[models.Model]:
+    """A model for the conditions of a table that has none."""
+    with connection.cursor() as cursor:
+        described = connection.introspection.get_table_description(cursor, table)
+    fields: dict[str, models.Field[Any, Any]] = {}
+    for column in described:
+        try:
+            kind = connection.introspection.get_field_type(column.type_code, column)
+        except KeyError:
+            kind = "TextField"
+        field = getattr(models, kind if kind in SIMPLE else "TextField")
+        options = {"max_digits": 1000, "decimal_places": 100} if kind == "DecimalField" else {}
+        fields[column.name] = field(db_column=column.name, **options)
+    names = [name for name, _ in rows]
+    first = fields[names[0]]
+    first.primary_key, first.unique = True, True
+    meta = type("Meta", (), {"apps": Apps(), "app_label": "watched", "managed": False, "db_table": table})
+    return type("Table", (models.Model,), {**fields, "__module__": __name__, "Meta": meta})
+
+
+SIMPLE = frozenset(
+    {
+        "BooleanField", "CharField", "DateField", "DateTimeField", "DecimalField", "FloatField", "BigIntegerField", "IntegerField",
+        "SmallIntegerField", "TimeField", "UUIDField", "JSONField", "DurationField", "GenericIPAddressField",
+    }
+)  # fmt: skip
+
+
+def _sql(text: str, model: type[models.Model], columns: Sequence[str]) -> str:
+    """The condition as SQL with literals, about columns without a table: as Django writes that of a CHECK constraint."""
+    q = parse_condition(text)
+    if not q:
+        return ""
+    try:
+        query = Query(model=model, alias_cols=False)
+        where = query.build_where(q)
+        statement, parameters = query.get_compiler(connection=connection).compile(where)
+    except (FieldError, ValueError, TypeError, ValidationError) as error:
+        raise InvalidSettings({"condition": f"{error}"}) from None
+    with connection.schema_editor(collect_sql=True) as editor:
+        return str(statement % tuple(editor.quote_value(one) for one in parameters))
+
+
+def settings_of(source: Mapping[str, Any]) -> TableSettings:
+    from triggers.sources.settings import clean
+
+    return clean(TableSettings, source)
