@@ -22,6 +22,8 @@ from config.console.sources.outbound.words import COLOURS, attempts_of
 from triggers.dispatch.outbound.redeliver import redeliver
 from triggers.models import EventDelivery, Subscription
 
+CAN_BE_SENT_AGAIN = Q(status__in=[EventDelivery.Status.DELIVERED, EventDelivery.Status.FAILED])
+
 
 class StatusFilter(admin.SimpleListFilter):
     title = "status"
@@ -98,14 +100,19 @@ class EventDeliveryPanel(Panel):
         return attempt(request, act, done="It is sent again.", back=page("triggers_eventdelivery", object_id))
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
-        if EventDelivery.objects.filter(pk=object_id, due_at=None).exists():
+        if EventDelivery.objects.filter(CAN_BE_SENT_AGAIN, pk=object_id).exists():
             return super().get_actions_detail(request, object_id)  # type: ignore[no-any-return]
         return []
 
     @admin.action(description="Redeliver", permissions=["redeliver"])
     def redeliver_chosen(self, request: HttpRequest, queryset: QuerySet[EventDelivery]) -> None:
         carry_out(
-            request, queryset, _redeliver, done="sent again", legal=Q(due_at=None), otherwise="on its way already"
+            request,
+            queryset,
+            _redeliver,
+            done="sent again",
+            legal=CAN_BE_SENT_AGAIN,
+            otherwise="on its way already, or not let pass by the filter",
         )
 
     def sections(self, request: HttpRequest, obj: EventDelivery) -> list[Section]:

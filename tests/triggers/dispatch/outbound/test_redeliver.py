@@ -70,6 +70,17 @@ def test_a_disabled_subscription_and_a_removed_payload_refuse() -> None:
     assert redeliver_failed(subscription, since=database_now() - timedelta(days=1), by="test") == 0
 
 
+def test_what_the_filter_did_not_let_pass_is_not_sent_by_redelivery() -> None:
+    subscribe(filter="event.data.is_public")
+    make_event(data={})
+    dispatched()
+
+    with pytest.raises(IllegalState, match="filter"):
+        redeliver(EventDelivery.objects.get(status="error").pk, by="test")
+
+    assert statuses() == ["error"]
+
+
 def said(**fields: Any) -> list[dict[str, Any]]:
     return [{"at": database_now().isoformat(), "status": 500, "seconds": 0.1, "answer": "Ada?", "error": "", **fields}]
 
