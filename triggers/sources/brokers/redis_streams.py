@@ -143,7 +143,9 @@ class RedisReader(Reader):
             self.stream, self.group, self.consumer, idle, start_id=self.claim_after, count=self.count
         )
         self.claim_after = answer[0]
-        return [entry for entry in answer[1] if entry[0] is not None]
+        # Redis 7 names those that were deleted meanwhile apart, and has confirmed them.
+        deleted = answer[2] if len(answer) > 2 else []
+        return [*(entry for entry in answer[1] if entry[0] is not None), *((id, None) for id in deleted)]
 
     def _lag(self) -> int | None:
         groups: Any = self.client.xinfo_groups(self.stream)

@@ -119,6 +119,21 @@ def test_an_entry_that_was_trimmed_before_it_was_confirmed_is_said_to_be_lost(st
     assert not reader.read(0.1).messages
 
 
+def test_an_entry_that_another_consumer_left_and_that_was_trimmed_is_said_to_be_lost(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_streams, "CLAIM_IDLE", 0.0)
+    reader, left = stream.reader(), stream.add(body="1")
+    stream.broker.client.xreadgroup("wakeful", "gone", {stream.broker.stream: ">"})
+    stream.broker.client.xtrim(stream.broker.stream, maxlen=0, approximate=False)
+
+    taken = reader.read(0.1)
+    reader.confirm(taken)
+
+    [message] = taken.messages
+    assert isinstance(message, Poison) and message.id == left and "deleted from the stream" in message.reason
+
+
 def test_a_group_that_is_gone_begins_again_behind_the_last_recorded_entry(stream: Stream) -> None:
     first, second = stream.add(body="1"), stream.add(body="2")
     reader = stream.reader()
