@@ -45,9 +45,7 @@ def redeliver(delivery_id: UUID, *, by: str) -> EventDelivery:
         if row.due_at is not None:
             raise IllegalState("It is on its way already.", row.status)
         if row.status == EventDelivery.Status.ERROR:  # who may redeliver does not decide where data goes
-            raise IllegalState(
-                "It was never to be sent: the subscription's filter did not let the event pass.", row.status
-            )
+            raise IllegalState(f"It was not to be sent: {row.reason}", row.status)
         execute(ONE, {"delivery": row.pk})
         record(by, "redeliver", row, subscription=row.name)
         nudge_dispatcher()

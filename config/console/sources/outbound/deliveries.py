@@ -112,7 +112,7 @@ class EventDeliveryPanel(Panel):
             _redeliver,
             done="sent again",
             legal=CAN_BE_SENT_AGAIN,
-            otherwise="on its way already, or not let pass by the filter",
+            otherwise="on its way already, or not to be sent",
         )
 
     def sections(self, request: HttpRequest, obj: EventDelivery) -> list[Section]:

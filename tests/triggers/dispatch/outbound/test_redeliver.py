@@ -75,7 +75,7 @@ def test_what_the_filter_did_not_let_pass_is_not_sent_by_redelivery() -> None:
     make_event(data={})
     dispatched()
 
-    with pytest.raises(IllegalState, match="filter"):
+    with pytest.raises(IllegalState, match="not to be sent: its filter"):
         redeliver(EventDelivery.objects.get(status="error").pk, by="test")
 
     assert statuses() == ["error"]
