@@ -1,6 +1,7 @@
 """The part of a source's page about its runner: which process reads it, how far, and the messages that are no events."""
 
-from django.db.models import QuerySet
+from django.db.models import BinaryField, QuerySet
+from django.db.models.functions import Substr
 
 from config.console.parts.links import link, page
 from config.console.parts.moments import distance, moment
@@ -11,6 +12,7 @@ from triggers.models import PoisonMessage, Reading, Source
 
 POISON_SHOWN = 50
 BODY_CHARACTERS = 200
+POSITION_CHARACTERS = 2_000  # a list may remember many thousands of items
 
 
 def notice_of(source: Source) -> Notice:
@@ -45,13 +47,18 @@ def _reading(reading: Reading) -> Facts:
             ("Last messages", moment(reading.read_at)),
             ("Messages read", f"{reading.read_count:,}"),
             ("Waiting at the source", f"{reading.lag:,}" if reading.lag is not None else ""),
-            ("Position", pretty(reading.position) if reading.position is not None else ""),
+            ("Position", _shortened(pretty(reading.position)) if reading.position is not None else ""),
             ("Errors in a row", reading.failures),
         ],
     )
 
 
+def _shortened(text: str) -> str:
+    return text if len(text) <= POSITION_CHARACTERS else f"{text[:POSITION_CHARACTERS]}…"
+
+
 def _poison(kept: QuerySet[PoisonMessage]) -> Table:
+    beginning = Substr("body", 1, 4 * BODY_CHARACTERS, output_field=BinaryField())
     return Table(
         title="Messages that could not become events",
         note=f"The last {POISON_SHOWN}. They count as read and do not stop the others.",
@@ -64,9 +71,9 @@ def _poison(kept: QuerySet[PoisonMessage]) -> Table:
                 one.origin,
                 f"{one.count:,}",
                 f"{one.size:,}",
-                bytes(one.body[: 4 * BODY_CHARACTERS]).decode(errors="replace")[:BODY_CHARACTERS],
+                bytes(one.beginning).decode(errors="replace")[:BODY_CHARACTERS],
             )
-            for one in kept.order_by("-last_at")[:POISON_SHOWN]
+            for one in kept.annotate(beginning=beginning).defer("body").order_by("-last_at")[:POISON_SHOWN]
         ],
         empty="None within the retention period.",
     )

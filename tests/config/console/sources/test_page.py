@@ -5,14 +5,17 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils.html import escape
 
+from config.console.sources.reading import BODY_CHARACTERS
 from runs.db.sql import execute
 from tests.config.console.test_actions import press
 from tests.support.console import page_of
 from tests.support.hooks import make_source, post, signed
-from triggers.models import Event, RefusedDelivery, Source, WatchedTable
+from triggers.models import Event, PoisonMessage, Reading, RefusedDelivery, Source, WatchedTable
 from triggers.sources.databases.tables.keep import keep_tables
 from triggers.sources.databases.tables.sweep import sweep_tables
 from triggers.sources.kind import kinds
@@ -137,3 +140,15 @@ def test_a_watched_table_shows_its_triggers_and_is_swept_when_asked(admin: Clien
 
     Group.objects.create(name="night")
     assert "db.auth.group.insert" in text_of(admin.get(page_of("triggers_event", Event.objects.get(source=source))))
+
+
+def test_the_page_of_a_source_that_is_read_shows_little_of_much(admin: Client) -> None:
+    source = make_source("orders", kind="kafka", secret=None)
+    Reading.objects.create(source=source, position={"seen": ["0123456789abcdef"] * 10_000})
+    PoisonMessage.objects.create(source=source, origin="o", message_id="1", reason="r", body=b"x" * 10**6, size=10**6)
+
+    with CaptureQueriesContext(connection) as queries:
+        text = text_of(admin.get(page_of("triggers_source", source)))
+
+    assert len(text) < 200_000 and "x" * BODY_CHARACTERS in text and "x" * (BODY_CHARACTERS + 1) not in text
+    assert not any('"body", "triggers_poisonmessage"."size"' in query["sql"] for query in queries)
