@@ -13,7 +13,7 @@ pytestmark = pytest.mark.chaos
 ARCHIVE = """
 INSERT INTO triggers_event (id, source_id, ce_source, ce_id, type, subject, data, data_error, headers, body_sha256,
                             received_at, dispatched_at, root_id, depth)
-SELECT id, source.id, 'past', n::text, 'lab.plain', '', jsonb_build_object('n', n), '', '{}', '', moment, moment, id, 0
+SELECT made.id, source.id, 'past', n::text, 'lab.plain', '', jsonb_build_object('n', n), '', '{}', '', moment, moment, made.id, 0
 FROM (SELECT id FROM triggers_source WHERE slug = 'cli') source, generate_series(1, %s::int) n,
 LATERAL (SELECT now() - interval '1 day' + n * interval '1 second' AS moment) at,
 LATERAL (SELECT (lpad(to_hex((extract(epoch FROM moment) * 1000)::bigint), 12, '0') || '7'
@@ -38,7 +38,11 @@ def stack(make_stack: StackMaker) -> Iterator[Stack]:
 
 def replay(stack: Stack, count: int, rate: int) -> str:
     stack.query(ARCHIVE, count)
-    words = ["replay", "--type", "lab.plain", "--since", "2d", "--rate", str(rate), "--json"]
+    return again(stack, rate)
+
+
+def again(stack: Stack, rate: int) -> str:
+    words = ["replay", "--type", "lab.plain", "--since", "2d", "--trigger", "plain", "--rate", str(rate), "--json"]
     return str(json.loads(stack.manage(*words).stdout)["id"])
 
 
@@ -88,7 +92,7 @@ def test_a_replay_survives_kills_of_its_dispatcher_and_is_paused_and_cancelled(s
     assert_each_once(stack, 4_000)
 
     stack.query("DELETE FROM runs_run RETURNING id")
-    second = json.loads(stack.manage("replay", "--type", "lab.plain", "--rate", "200", "--json").stdout)["id"]
+    second = again(stack, 200)
     eventually(lambda: taken(stack)[0] >= 300, timeout=60)
     stack.manage("replays", "cancel", second)
     eventually(lambda: taken(stack)[2] == "cancelled", timeout=60)

@@ -156,12 +156,16 @@ class HookServer(Server):
 
     def talk(self, peer: socket.socket) -> None:
         lines = peer.makefile("rb")
-        path = lines.readline().decode().split(" ")[1]
+        if not (request := lines.readline().decode()):
+            return  # the sender died
+        path = request.split(" ")[1]
         headers = {}
         while (line := lines.readline().decode().strip()) != "":
             name, _, value = line.partition(": ")
             headers[name.lower()] = value
-        body = lines.read(int(headers["content-length"]))
+        body = lines.read(length := int(headers.get("content-length", -1)))
+        if len(body) != length:
+            return
         self.posted.append(Posted(path=path, headers=headers, body=body))
         manner = self.manner
         if manner in ("cut", "silent") or STATUSES[manner] < 300:

@@ -8,6 +8,8 @@ from runs.api.body import Body
 from triggers.api.fields import InstantInUtc
 from triggers.dispatch.offers import count
 from triggers.models import Decision, Event, Gate, Redispatch, Source, Trigger
+from triggers.sources.webhooks.limits import limit_fields
+from triggers.sources.webhooks.scheme import schemes
 
 
 class DecisionSerializer(serializers.ModelSerializer[Decision]):
@@ -82,10 +84,26 @@ class TriggerSerializer(serializers.ModelSerializer[Trigger]):
 
 
 class SourceSerializer(serializers.ModelSerializer[Source]):
+    limits = serializers.SerializerMethodField(help_text="of a webhook; null: it has none")
+
     class Meta:
         model = Source
-        fields = ["id", "slug", "kind", "enabled", "created_at"]
+        fields = ["id", "slug", "kind", "enabled", "limits", "created_at"]
         read_only_fields = fields
+
+    def get_limits(self, source: Source) -> dict[str, str | int] | None:
+        if source.kind not in schemes():
+            return None
+        return {field.name: source.limits.get(field.name, field.default) for field in limit_fields()}
+
+
+class SourceBody(Body):
+    enabled = serializers.BooleanField(required=False)
+    limits = serializers.DictField(
+        required=False,
+        help_text="of a webhook; those that are given are changed: "
+        + ", ".join(field.name for field in limit_fields()),
+    )
 
 
 class FireBody(Body):

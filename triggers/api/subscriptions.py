@@ -20,6 +20,7 @@ from triggers.api.fields import BySlugResource, InstantInUtc
 from triggers.dispatch.outbound.edit import change_subscription, create_subscription, remove_subscription
 from triggers.dispatch.outbound.redeliver import redeliver, redeliver_failed
 from triggers.dispatch.outbound.secrets import GRACE, rotate
+from triggers.dispatch.outbound.trial import send_test
 from triggers.models import EventDelivery, Subscription
 
 
@@ -113,6 +114,7 @@ class SubscriptionResource(BySlugResource):
         "destroy": "triggers.delete_subscription",
         "rotate": "triggers.change_subscription",
         "redeliver": "triggers.redeliver_subscription",
+        "test": "triggers.redeliver_subscription",
     }
     queryset = Subscription.objects.defer("ciphertext")
     serializer_class = SubscriptionSerializer
@@ -154,6 +156,12 @@ class SubscriptionResource(BySlugResource):
         """Send all that failed since a time again."""
         since = RedeliverBody.read(request)["since"]
         return Response({"deliveries": redeliver_failed(self.get_object(), since=since, by=str(request.user))})
+
+    @extend_schema(request=None, responses={200: EventDeliverySerializer, 409: Refusal})
+    @action(detail=True, methods=["post"])
+    def test(self, request: Request, slug: str) -> Response:
+        """Send a test event, through its queue. It wakes no agent."""
+        return Response(EventDeliverySerializer(send_test(self.get_object(), by=str(request.user))).data)
 
 
 class EventDeliveryQuery(Query):

@@ -16,13 +16,14 @@ from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminSelectMultipleWidget
 
+from agents.reserved import is_reserved
 from config.console.access.audit import entries_of
 from config.console.events.decisions import cells_of
 from config.console.events.search_form import EventList
 from config.console.parts.bulk import carry_out
 from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.filters import ConditionFilter
-from config.console.parts.links import event_link, link, page, run_link
+from config.console.parts.links import event_link, link, new_trigger_link, page, run_link
 from config.console.parts.moments import distance, moment
 from config.console.parts.pages import form_page
 from config.console.parts.panel import LOOKED_THROUGH, Panel, acting, allowed, button, column, newest, time_column
@@ -258,7 +259,8 @@ class EventPanel(Panel):
         runs = list(runs_of_event(obj.pk).defer("input", "result", "fired").order_by("id")[:SHOWN])
         decisions = list(obj.decisions.select_related("trigger").order_by("id")[:SHOWN])
         redeliveries = list(obj.redeliveries.order_by("-last_at")[:SHOWN])
-        sections: list[Section] = [_notice(obj, runs, decisions)]
+        may_add = request.user.has_perm("triggers.add_trigger")
+        sections: list[Section] = [_notice(obj, runs, decisions, may_add)]
         if any(redelivery.differs for redelivery in redeliveries):
             sections.append(
                 Notice(
@@ -280,7 +282,8 @@ def _number(count: int, noun: str) -> str:
     return f"{count} {noun}{pluralize(count)}"
 
 
-def _notice(event: Event, runs: list[Run], decisions: list[Decision]) -> Notice:
+def _notice(event: Event, runs: list[Run], decisions: list[Decision], may_add: bool) -> Notice:
+    """`may_add`: whether the user may add a trigger."""
     if event.dispatched_at is None:
         details = (
             []
@@ -302,8 +305,11 @@ def _notice(event: Event, runs: list[Run], decisions: list[Decision]) -> Notice:
             text="Started no run: its target trigger has been deleted.",
             details=["If the trigger made a decision on it, the decision was deleted with the trigger."],
         )
+    can_match = may_add and event.target_id is None and not is_reserved(event.type)
+    add = new_trigger_link(event.source.slug, [event.type], "Add a trigger for events like this")
     return Notice(
-        text="No trigger matched it, so nothing ran. “Try the filter” on a trigger's page shows why it did not match."
+        text="No trigger matched it, so nothing ran. “Try the filter” on a trigger's page shows why it did not match.",
+        details=[add] if can_match else [],
     )
 
 

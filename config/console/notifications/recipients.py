@@ -1,9 +1,8 @@
 """Recipients: their rules, what they got and why, and a test of each."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
@@ -24,7 +23,7 @@ from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.links import joined, link, listing, page
 from config.console.parts.pages import form_page
 from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
-from config.console.parts.sections import Facts, Notice, Section
+from config.console.parts.sections import Facts, LiveNotice, Notice, Section
 from runs.db.sql import database_now
 from runs.models import Delivery, Recipient
 from runs.notifications.channels.inbox import CHANNEL as INBOX
@@ -42,13 +41,6 @@ from runs.notifications.recipients import OF_SETTINGS, zone_of
 LENGTHS = [("1h", "1 hour"), ("1d", "a day"), ("7d", "a week"), ("", "no longer: end the silence")]
 TESTED = timedelta(hours=1)  # a test is shown on top of the page for this long
 OPEN = (Delivery.Status.PENDING, Delivery.Status.SENDING, Delivery.Status.HELD)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LiveNotice(Notice):
-    """A notice of what is still going on: the page looks again by itself."""
-
-    template: ClassVar[str] = "admin/console/live_notice.html"
 
 
 class SilenceForm(BaseDialogForm):  # type: ignore[misc]

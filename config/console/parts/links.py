@@ -1,5 +1,6 @@
 """Links between the console's pages, by id: no query is needed to make one."""
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -22,6 +23,13 @@ def listing(noun: str, **filters: Any) -> str:
 
 def link(url: str, text: Any) -> SafeString:
     return format_html('<a class="text-link" href="{}">{}</a>', url, text)
+
+
+def new_trigger_link(source: str, types: Sequence[str], text: str) -> SafeString:
+    """The form of a new trigger that listens to these."""
+    return link(
+        f"{reverse('admin:triggers_trigger_add')}?{urlencode({'source': source, 'types': ' '.join(types)})}", text
+    )
 
 
 def run_link(run_id: UUID | str, text: str = "") -> SafeString:

@@ -16,12 +16,12 @@ from config.console.parts.sections import Section
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """A group of fields; with `when`, it is shown only while the form's `choice` field has one of these values.
-    A folded group shows its title only, unless a field has an error; `said` then lists its values."""
+    """A group of fields, with sections below them; with `when`, it is shown only while the form's `choice` field has one of these
+    values. A folded group shows its title only, unless a field has an error; `said` then lists its values."""
 
     title: str = ""
     note: str = ""
-    fields: Sequence[BoundField]
+    fields: Sequence[BoundField] = ()
     when: Sequence[str] = ()
     folded: bool = False
     said: str = ""

@@ -62,6 +62,13 @@ class Notice:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LiveNotice(Notice):
+    """A notice of what is still going on: the page looks again by itself."""
+
+    template: ClassVar[str] = "admin/console/live_notice.html"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Steps:
     """A numbered list of what to do."""
 

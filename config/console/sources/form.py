@@ -13,10 +13,11 @@ from unfold.widgets import (
 )
 
 from config.console.parts.pages import Group
+from config.console.sources.setup import setup_steps
 from triggers.models import Source
 from triggers.sources.kind import Kind, kinds
 from triggers.sources.settings import Field, InvalidSettings
-from triggers.sources.webhooks.limits import clean_limits, limit_fields
+from triggers.sources.webhooks.limits import clean_limits, limit_fields, without_defaults
 from triggers.sources.webhooks.scheme import Scheme
 
 
@@ -55,11 +56,8 @@ class SettingsForm(forms.Form):
         cleaned = super().clean() or {}
         kind = self.kind
         cleaned["settings"] = {field.name: cleaned.get(f"{kind.name}__{field.name}") for field in kind.fields}
-        # Only what was set: the defaults may change with the version.
         given = {field.name: cleaned.get(f"limits__{field.name}", field.default) for field in self.limits}
-        cleaned["limits"] = {
-            field.name: given[field.name] for field in self.limits if given[field.name] != field.default
-        }
+        cleaned["limits"] = without_defaults(given)
         for prefix, check, values in (
             (kind.name, kind.clean_settings, cleaned["settings"]),
             ("limits", clean_limits, cleaned["limits"]),
@@ -103,6 +101,9 @@ class NewSourceForm(SettingsForm):
         required=False, strip=False, widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"})
     )
 
+    class Media:
+        js = (forms.Script("console/source_address.js", defer=True),)
+
     def __init__(self, *args: Any, kind: Kind[Any], **kwargs: Any) -> None:
         super().__init__(*args, kind=kind, **kwargs)
         self.initial["choice"] = kind.name
@@ -135,8 +136,10 @@ class NewSourceForm(SettingsForm):
         return cleaned
 
     def groups(self) -> list[Group]:
-        fields = [self["slug"], *([self["secret"]] if self.kind.needs_secret else []), self["enabled"]]
-        return [Group(fields=fields), *self._settings()]
+        """In the order of the work: the name makes the address, the steps at the provider need it and give the secret."""
+        secret = [self["secret"]] if self.kind.needs_secret else []
+        steps = Group(sections=list(setup_steps(self.kind, "")))
+        return [Group(fields=[self["slug"]]), steps, Group(fields=[*secret, self["enabled"]]), *self._settings()]
 
 
 def _form_field(field: Field, value: Any) -> forms.Field:

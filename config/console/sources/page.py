@@ -27,6 +27,7 @@ from config.console.parts.panel import Panel, acting, allowed, button, column, t
 from config.console.parts.sections import Facts, Notice, Section, Table, Text
 from config.console.sources.form import NewSourceForm, SettingsForm, kind_of
 from config.console.sources.health import health_line
+from config.console.sources.listeners import listeners
 from config.console.sources.reading import notice_of, sections_of
 from config.console.sources.setup import address_of, groups, setup_steps
 from config.console.sources.table import table_notice, table_sections
@@ -44,6 +45,7 @@ from triggers.sources.webhooks.scheme import schemes
 from triggers.sources.webhooks.trial import can_be_tried, send_test_event
 
 REFUSED_SHOWN = 50
+NOT_YET = "Follow the steps below. “Send a test event” shows beforehand which triggers its events match."
 
 
 class GraceForm(BaseDialogForm):  # type: ignore[misc]
@@ -142,7 +144,6 @@ class SourcePanel(Panel):
             submit="Create the source",
             back=reverse("admin:triggers_source_add"),
             groups=form.groups(),
-            sections=list(setup_steps(kind, "name")),
         )
 
     @button("Edit", permissions=["edit"], icon="edit", url_path="edit")
@@ -275,14 +276,19 @@ class SourcePanel(Panel):
         if kind is None:
             built_in = Notice(text="Built-in source. Nothing to configure.")
             return [built_in, Facts(rows=facts)]
-        sections: list[Section] = [Facts(rows=facts), health_line(obj), *setup_steps(kind, obj.slug)]
+        steps = list(setup_steps(kind, obj.slug))
+        may_add = request.user.has_perm("triggers.add_trigger")
+        about = [Facts(rows=facts), health_line(obj), listeners(obj, may_add=may_add)]
+        sections: list[Section] = [*about, *steps]
         if isinstance(kind, Runner):
-            sections = [notice_of(obj), *sections[:2], *sections_of(obj), *sections[2:]]
+            sections = [notice_of(obj), *about, *sections_of(obj), *steps]
         if obj.kind == KIND:
-            sections = [table_notice(obj), *sections[:2], *table_sections(obj), *sections[2:]]
+            sections = [table_notice(obj), *about, *table_sections(obj), *steps]
         if scheme:
             address = Text(title="Address for the sender", text=address_of(obj.slug))
-            sections = [_notice(obj), address, *sections]
+            # The steps come first until they are done.
+            below = [*about, *steps] if _is_set_up(obj) else [*steps, *about]
+            sections = [_notice(obj), address, *below]
         if kind.needs_secret:
             sections.append(_secrets(obj))
         if scheme:
@@ -307,6 +313,11 @@ def _create(form: NewSourceForm, by: str) -> tuple[Source, str]:
         return source, ""
 
 
+def _is_set_up(source: Source) -> bool:
+    """Whether its sender has proved itself. Without proofs, steps are only found done by a person."""
+    return source.secrets.exclude(last_matched_at=None).exists()
+
+
 def _notice(source: Source) -> Notice:
     scheme = schemes()[source.kind]
     if not source.enabled:
@@ -322,7 +333,7 @@ def _notice(source: Source) -> Notice:
         return Notice(text=f"No valid secret: every delivery is refused. {remedy}", level="bad")
     matched = [secret.last_matched_at for secret in live if secret.last_matched_at]
     if not matched:
-        return Notice(text="No delivery has been authenticated with a valid secret yet.")
+        return Notice(text="Its sender has not delivered anything yet that a valid secret proves.", details=[NOT_YET])
     proven = f"The last authenticated delivery came {distance(max(matched))}"
     refused = RefusedDelivery.objects.filter(source=source, status=401, last_at__gt=max(matched))
     if last := refused.order_by("-last_at").first():

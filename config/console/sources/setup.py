@@ -46,22 +46,26 @@ def address_of(slug: str) -> str:
 
 
 def setup_steps(kind: Kind[Any], slug: str) -> Iterator[Section]:
-    """The steps at the provider, and a warning if the address works on this machine only."""
-    address = address_of(slug)
-    steps = [_with_address(step, address) for step in kind.setup]
+    """The steps at the provider, and a warning if the address works on this machine only. Without a slug, the form's script
+    writes the name that the person enters into the address."""
+    steps = [_with_address(step, slug) for step in kind.setup]
     if kind.docs_url:
         steps.append(format_html("See also {}.", link(kind.docs_url, kind.docs_url)))
     yield Steps(title=f"Set-up: {kind.label}", steps=steps)
-    if any("{url}" in step for step in kind.setup) and _is_local(address):
+    if any("{url}" in step for step in kind.setup) and _is_local(address_of(slug)):
         yield Notice(
             text="The address works on this machine only. Set WAKEFUL_URL to the address of this site, as senders reach it.",
             level="warning",
         )
 
 
-def _with_address(step: str, address: str) -> Cell:
+def _with_address(step: str, slug: str) -> Cell:
     before, found, after = step.partition("{url}")
-    return format_html("{}<code>{}</code>{}", before, address, after) if found else before
+    if not found:
+        return before
+    if slug:
+        return format_html("{}<code>{}</code>{}", before, address_of(slug), after)
+    return format_html("{}<code>{}/hooks/<i data-name>name</i>/</code>{}", before, site(), after)
 
 
 def _is_local(address: str) -> bool:

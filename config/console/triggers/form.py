@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import forms
@@ -225,11 +225,18 @@ class TriggerForm(MatchForm):
         return [
             *self.first_group(),
             Group(title="Events", fields=match, sections=[offered(tries=True)] if self.offers else ()),
-            Group(title="Overlap", fields=[self["key"], self["overlap"], self["key_limit"]]),
-            Group(title="Flow control", fields=[self[name] for name in INTAKE]),
-            Group(title="Execution", fields=[self[name] for name in EXECUTION]),
-            Group(title="LLM calls", fields=[self["tools"]]),
+            self._folded("Overlap", ("key", "overlap", "key_limit")),
+            self._folded("Flow control", INTAKE),
+            self._folded("Execution", EXECUTION),
+            self._folded("LLM calls", ("tools",)),
         ]
+
+    def _folded(self, title: str, names: Sequence[str]) -> Group:
+        """Its defaults suit most triggers; other values are named while it is folded."""
+        usual = {"overlap": Trigger.Overlap.ALLOW.value, "key_limit": 1, **DEFAULTS}
+        set_here = [self[name] for name in names if str(self[name].value() or "") not in (str(usual.get(name)), "")]
+        said = ", ".join(f"{field.label}: {field.value()}" for field in set_here)
+        return Group(title=title, fields=[self[name] for name in names], folded=True, said=said)
 
     def first_group(self) -> list[Group]:
         return [Group(fields=[self["enabled"]])]

@@ -113,7 +113,9 @@ class TriggerPanel(Panel):
     # Making and changing
 
     def new(self, request: HttpRequest) -> HttpResponse:
-        initial = {**policy_as_initial({}), "overlap": "allow"}
+        # Pages of sources and events lead here with what the trigger is to listen to.
+        asked = {name: request.GET[name] for name in ("source", "types") if name in request.GET}
+        initial = {**policy_as_initial({}), "overlap": "allow", **asked}
         form = NewTriggerForm(request.POST or None, initial=initial, offers=self.may_try_own(request))
         if form.is_valid():
             trigger = create_trigger(**form.values(), by=acting(request))

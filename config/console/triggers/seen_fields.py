@@ -47,10 +47,12 @@ def respond(request: HttpRequest, source: str, types: Sequence[str]) -> HttpResp
     return TemplateResponse(request, "admin/console/seen_body.html", {"section": section})
 
 
+def _from(events: int) -> str:
+    return "From the newest event." if events == 1 else f"From the newest {events:,} events."
+
+
 def _note(seen: Seen) -> str:
-    notes = [
-        f"From the newest {seen.events:,} events." if seen.events else "No recent event of this source and these types."
-    ]
+    notes = [_from(seen.events) if seen.events else "No recent event of this source and these types."]
     if seen.left_out:
         notes.append(f"{seen.left_out:,} are left out because they are large.")
     if seen.has_more:

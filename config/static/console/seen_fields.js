@@ -8,6 +8,7 @@
   });
   const chosen = (panel) => panel.querySelector("[data-into][aria-pressed=true]").dataset.into;
   const told = (field, at) => {
+    field.closest("details")?.setAttribute("open", "");
     field.focus();
     field.setSelectionRange(at, at);
     field.dispatchEvent(new Event("input", { bubbles: true }));

@@ -4,7 +4,7 @@
 - `enter`: write the deliveries of a batch
 - `deliver`: send what is due and record what became of it; `postman` is the dispatcher's thread for that
 - `body`: an event as a CloudEvent; `schedule`: when a failed attempt is repeated
-- `edit`, `secrets`, `redeliver`: what operators do
+- `edit`, `secrets`, `redeliver`, `trial`: what operators do
 
 Threads, breakers and requests are those of notifications (`runs.network`).
 """

@@ -41,7 +41,7 @@ def redeliver(delivery_id: UUID, *, by: str) -> EventDelivery:
         if not Event.objects.select_for_update(of=("self",)).filter(pk=event_id, payload_removed_at=None).exists():
             raise PayloadRemoved(event_id)
         row = EventDelivery.objects.select_for_update(of=("self",)).get(pk=delivery_id)
-        _require_enabled(Subscription.objects.filter(pk=row.subscription_id).first())
+        require_enabled(Subscription.objects.filter(pk=row.subscription_id).first())
         if row.due_at is not None:
             raise IllegalState("It is on its way already.", row.status)
         if row.status == EventDelivery.Status.ERROR:  # who may redeliver does not decide where data goes
@@ -58,14 +58,14 @@ def redeliver_failed(subscription: Subscription, *, since: datetime, by: str) ->
     """Send all that failed and were entered since then, at most MOST; returns how many."""
     with transaction.atomic():
         row = Subscription.objects.select_for_update().get(pk=subscription.pk)
-        _require_enabled(row)
+        require_enabled(row)
         count = execute(FAILED, {"subscription": row.pk, "since": first_id_at(since), "most": MOST})
         record(by, "redeliver", row, since=since.isoformat(), deliveries=count)
         nudge_dispatcher()
     return count
 
 
-def _require_enabled(subscription: Subscription | None) -> None:
+def require_enabled(subscription: Subscription | None) -> None:
     if subscription is None:
         raise IllegalState("Its subscription was deleted.", "deleted")
     if not subscription.enabled:

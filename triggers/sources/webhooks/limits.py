@@ -104,6 +104,12 @@ def clean_limits(limits: Mapping[str, object]) -> Limits:
     return clean(Limits, limits) if limits else NO_LIMITS
 
 
+def without_defaults(limits: Mapping[str, object]) -> dict[str, object]:
+    """The limits to store: a default may change with the version."""
+    defaults = {field.name: field.default for field in limit_fields()}
+    return {name: value for name, value in limits.items() if name not in defaults or value != defaults[name]}
+
+
 @lru_cache(maxsize=256)
 def networks_of(text: str) -> Sequence[Network]:
     """ValueError if one of them is neither an address nor a network."""

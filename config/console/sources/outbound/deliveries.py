@@ -17,7 +17,7 @@ from config.console.parts.dialogs import attempt, dialog
 from config.console.parts.links import event_link, link, page
 from config.console.parts.moments import moment
 from config.console.parts.panel import Panel, acting, allowed, button, column, newest, time_column
-from config.console.parts.sections import Facts, Notice, Section
+from config.console.parts.sections import Facts, LiveNotice, Notice, Section
 from config.console.sources.outbound.words import COLOURS, attempts_of
 from triggers.dispatch.outbound.redeliver import redeliver
 from triggers.models import EventDelivery, Subscription
@@ -138,6 +138,6 @@ def _redeliver(delivery: EventDelivery, *, by: str) -> None:
 
 def _notice(delivery: EventDelivery) -> Notice:
     level = {"delivered": "good", "failed": "bad", "error": "bad"}.get(delivery.status, "info")
-    return Notice(
-        text=f"{delivery.status.capitalize()}{f': {delivery.reason}' if delivery.reason else ''}.", level=level
-    )
+    text = f"{delivery.status.capitalize()}{f': {delivery.reason}' if delivery.reason else ''}."
+    is_open = delivery.due_at is not None
+    return LiveNotice(text=text, level=level) if is_open else Notice(text=text, level=level)

@@ -28,6 +28,7 @@ from runs.exceptions import RunError
 from triggers.dispatch.outbound.edit import change_subscription, create_subscription, remove_subscription
 from triggers.dispatch.outbound.redeliver import redeliver_failed
 from triggers.dispatch.outbound.secrets import rotate
+from triggers.dispatch.outbound.trial import TYPE, send_test
 from triggers.models import EventDelivery, Subscription
 
 SHOWN = 20
@@ -43,7 +44,7 @@ class SubscriptionPanel(Panel):
     search_help_text = "subscription or address"
     ordering = ("slug",)
     actions = ("enable_chosen", "disable_chosen")
-    actions_detail = ("edit", "rotate_secret", "redeliver", "delete_this")
+    actions_detail = ("edit", "send_test", "rotate_secret", "redeliver", "delete_this")
     has_add_permission = allowed("triggers.add_subscription")
     has_edit_permission = allowed("triggers.change_subscription")
     has_remove_permission = allowed("triggers.delete_subscription")
@@ -92,6 +93,27 @@ class SubscriptionPanel(Panel):
                 return leave(request, back)
         title, groups = f"Subscription {subscription.slug}", form.groups()
         return form_page(self, request, form, title=title, submit="Save", back=back, groups=groups, obj=subscription)
+
+    @button(
+        "Send a test event",
+        permissions=["redeliver"],
+        icon="send",
+        url_path="test",
+        dialog=dialog(
+            "Send a test event?",
+            f"An event of type {TYPE} leaves to this subscription alone, signed and repeated like any other. It wakes no agent.",
+            "Send it",
+        ),
+    )
+    def send_test(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        subscription = get_object_or_404(Subscription, pk=object_id)
+        try:
+            delivery = send_test(subscription, by=acting(request))
+        except RunError as refusal:
+            messages.error(request, str(refusal))
+            return leave(request, page("triggers_subscription", object_id))
+        messages.success(request, "The test event is on its way.")
+        return leave(request, page("triggers_eventdelivery", delivery.pk))
 
     @button(
         "New secret",
@@ -154,7 +176,8 @@ class SubscriptionPanel(Panel):
         actions: list[UnfoldAction] = super().get_actions_detail(request, object_id)
         if Subscription.objects.filter(pk=object_id, enabled=True).exists():
             return actions
-        return [one for one in actions if one.action_name != "triggers_subscription_redeliver"]
+        sending = ("triggers_subscription_redeliver", "triggers_subscription_send_test")
+        return [one for one in actions if one.action_name not in sending]
 
     @admin.action(description="Enable", permissions=["edit"])
     def enable_chosen(self, request: HttpRequest, queryset: QuerySet[Subscription]) -> None:
