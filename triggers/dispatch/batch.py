@@ -117,7 +117,7 @@ def dispatch_items(
     matched = costly.match(items, index) if costly else match_items(items, index)
     if behind:
         matched = behind.without_waiting(matched)
-    matched = match_outgoing(matched, rules.subscriptions)
+    matched = match_outgoing(matched, rules.subscriptions, costly.outgoing if costly else None)
     failpoint("before_waits_are_looked_up")
     awaited, may_end_more = waits_ended_by(items, most)
     with transaction.atomic():
@@ -162,7 +162,7 @@ def settle_matched(matched: Sequence[Matched], most: int = MOST) -> Batch:
         one.is_settled = not one.later
     done = [one for one in kept if one.is_settled and not one.is_partial]
     mark_dispatched([one.item for one in done])
-    enter(done)
+    enter(kept)
     return Batch(
         dispatched=len(done),
         partly=sum(one.size > 0 for one in kept if one.later),
@@ -269,7 +269,7 @@ def give_up(item: Item, rules: Rules, error: Exception, costly: Costly | None = 
     even be matched, for every trigger that listens to it. The other triggers go on."""
     index = rules.current()
     matched = _matched_or_none(item, index, costly)
-    [leaving] = match_outgoing([Matched(item=item)], rules.subscriptions)
+    [leaving] = match_outgoing([Matched(item=item)], rules.subscriptions, costly.outgoing if costly else None)
     with transaction.atomic():
         if not try_lock():
             return Batch(standby=True)
@@ -283,9 +283,11 @@ def give_up(item: Item, rules: Rules, error: Exception, costly: Costly | None = 
             forget_settled([matched])
             failing = [match.rule.id for match in matched.matches[:1]]
         record([give_up_on([item.event_id], trigger_id, item.replay_id, error) for trigger_id in failing])
-        if matched is None or (matched.size <= 1 and not matched.is_partial):
+        enter([leaving])
+        if not leaving.is_partial and (matched is None or (matched.size <= 1 and not matched.is_partial)):
             mark_dispatched([item])
-            enter([leaving])
+    if costly:
+        costly.forget([item.identity])
     return Batch(dispatched=1)
 
 

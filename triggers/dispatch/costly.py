@@ -28,7 +28,17 @@ from runs.db.listen import set_timeouts
 from triggers.dispatch.evaluator import Evaluator, Limits
 from triggers.dispatch.expressions import Answer, Question
 from triggers.dispatch.index import Index, Rule
-from triggers.dispatch.match import Case, Matched, cases_of, judged, needs_payload, subject_of, wanted_by
+from triggers.dispatch.match import (
+    Case,
+    CasesOf,
+    Matched,
+    cases_of,
+    field_of_event,
+    judged,
+    needs_payload,
+    subject_of,
+    wanted_by,
+)
 from triggers.dispatch.payload import NOTHING, UNREAD, Payload, read_payloads
 from triggers.dispatch.pending import Identity, Item
 
@@ -37,6 +47,7 @@ PATIENCE = 0.03  # seconds of a batch
 QUICK = 0.05  # seconds of processor time, of one trigger on an event
 QUICK_LANES = 2
 LARGEST_QUICK = 2**20  # bytes
+PARSED_HERE = 2**18  # characters of JSON: a few milliseconds
 MOST_HELD = 2_000  # events; further ones are read again by each batch
 MOST_SLOW = 1_000  # triggers that are remembered
 SLOW_FOR = 60.0  # seconds
@@ -50,6 +61,7 @@ class Job:
     cases: Sequence[Case] = ()
     payload: Payload | None = None
     index: Index | None = None
+    cases_of: CasesOf = cases_of
     slow: frozenset[UUID] = frozenset()  # triggers that a quick lane leaves to the slow one
 
 
@@ -118,9 +130,13 @@ class Known:
 
 
 class Costly:
-    """The dispatcher's side: used by its thread alone. Lanes take jobs and give results."""
+    """The dispatcher's side: used by its thread alone. Lanes take jobs and give results.
 
-    def __init__(self) -> None:
+    `outgoing`: the same for filters of subscriptions, with lanes of its own, so that neither waits for the other. It only answers;
+    what waits for its answers is held here."""
+
+    def __init__(self, cases: CasesOf = cases_of, outgoing: "Costly | None" = None) -> None:
+        self.cases_of, self.outgoing = cases, outgoing
         self.known: dict[Identity, Known] = {}
         self.results: queue.SimpleQueue[Result] = queue.SimpleQueue()
         self.quick = Lane(self.results, threads=QUICK_LANES, is_quick=True)
@@ -137,19 +153,29 @@ class Costly:
 
     @property
     def is_running(self) -> bool:
-        return any(known.is_running for known in self.known.values())
+        return any(map(self._is_running, self.known))
 
     def ready(self) -> list[Identity]:
         """The held events to dispatch again, in order: those that wait for nothing any more, and those with news."""
         self._collect()
+        if self.outgoing:
+            self.outgoing._collect()
         found, blocked = list[Identity](), set[UUID]()
         for known in self._held_in_order():
-            is_over = not known.is_running and known.behind.isdisjoint(blocked)
-            if is_over or known.has_news(blocked):
+            is_over = not self._is_running(known.item.identity) and known.behind.isdisjoint(blocked)
+            if is_over or self._has_news(known, blocked):
                 found.append(known.item.identity)
             if not is_over:
                 blocked |= known.blocks
         return found
+
+    def _is_running(self, identity: Identity) -> bool:
+        known = self.known.get(identity)
+        return bool(known and known.is_running) or bool(self.outgoing and self.outgoing._is_running(identity))
+
+    def _has_news(self, known: Known, blocked: Set[UUID]) -> bool:
+        sent = self.outgoing and self.outgoing.known.get(known.item.identity)
+        return known.has_news(blocked) or bool(sent and sent.has_news(frozenset()))
 
     def wanted(self, item: Item) -> Sequence[Rule]:
         """Of a large event, the triggers that may match it, as far as they are known."""
@@ -160,26 +186,33 @@ class Costly:
         """End the threads; for tests, since a dispatcher's end with it."""
         self.quick.close()
         self.slow.close()
+        if self.outgoing:
+            self.outgoing.close()
 
     def forget(self, identities: Iterable[Identity]) -> None:
         for identity in identities:
             self.known.pop(identity, None)
+            if self.outgoing:
+                self.outgoing.known.pop(identity, None)
 
     def settled(self, matched: Sequence[Matched]) -> int:
         """These have been dispatched, with what is known; the number of events that are held from now on."""
         before = count = len(self.held)
         for one in matched:
-            known = self.known.get(one.item.identity)
-            if known is None:
-                continue
             if not one.is_partial:
-                del self.known[one.item.identity]
-            elif known.is_held or count < MOST_HELD:
+                self.forget([one.item.identity])
+                continue
+            known = self.known.setdefault(one.item.identity, Known(item=one.item))
+            if known.is_held or count < MOST_HELD:
                 count += not known.is_held
                 known.is_held, known.behind, known.blocks = True, one.behind, one.blocks
                 known.told = frozenset(known.answers) - one.behind
-        if len(self.known) > 2 * MOST_HELD:
-            self.known = {identity: known for identity, known in self.known.items() if known.is_held}
+                if self.outgoing and (sent := self.outgoing.known.get(one.item.identity)):
+                    sent.told = frozenset(sent.answers)
+        for costly in (self, self.outgoing):
+            if costly and len(costly.known) > 2 * MOST_HELD:
+                held = set(self.held)
+                costly.known = {identity: known for identity, known in costly.known.items() if identity in held}
         return max(count - before, 0)
 
     def _held_in_order(self) -> list[Known]:
@@ -207,11 +240,11 @@ class Costly:
 
     def _plan(self, item: Item, index: Index, payload: Payload) -> Plan:
         if not (item.is_large and needs_payload(item, index)):
-            return Plan(item=item, cases=cases_of(item, wanted_by(item, index, payload)), payload=payload)
+            return Plan(item=item, cases=self.cases_of(item, wanted_by(item, index, payload)), payload=payload)
         known = self.known.get(item.identity)
         if known is None or known.wanted is None or known.listening != wanted_by(item, index):
             return Plan(item=item, payload=UNREAD)
-        return Plan(item=item, cases=cases_of(item, known.wanted), payload=UNREAD)
+        return Plan(item=item, cases=self.cases_of(item, known.wanted), payload=UNREAD)
 
     def _ask(self, plan: Plan, index: Index) -> bool:
         """Begin what is costly of it and has not begun; whether a quick answer is to be waited for."""
@@ -222,7 +255,8 @@ class Costly:
                 return False
             known.is_being_read, known.wanted, known.listening = True, None, wanted_by(item, index)
             left = frozenset(rule.id for rule in known.listening if self._is_slow(rule.id, item))
-            return self._submit(Job(item=item, index=index, slow=left), is_slow=item.bytes > LARGEST_QUICK)
+            job = Job(item=item, index=index, cases_of=self.cases_of, slow=left)
+            return self._submit(job, is_slow=item.bytes > LARGEST_QUICK)
         if not plan.costly:
             return False
         known = self.known.setdefault(item.identity, Known(item=item))
@@ -360,8 +394,9 @@ class Lane:
 
     def _do(self, job: Job, evaluator: Evaluator) -> Result:
         payload = _read(job.item) if job.payload is None else job.payload
-        wanted = wanted_by(job.item, job.index, payload) if job.index else []
-        cases = [case for case in cases_of(job.item, wanted) if case.is_costly(UNREAD)] if job.index else job.cases
+        wanted = _wanted(job.item, job.index, payload, evaluator) if job.index else []
+        found_here = job.cases_of(job.item, wanted)
+        cases = [case for case in found_here if case.is_costly(UNREAD)] if job.index else job.cases
         left, cases = _parted(cases, lambda case: self.is_quick and case.rule.id in job.slow)
         limits = Limits.from_settings()
         if self.is_quick:
@@ -379,6 +414,17 @@ class Lane:
             wanted=wanted,
             over=[*left, *(case for case, _ in over)],
         )
+
+
+def _wanted(item: Item, index: Index, payload: Payload, evaluator: Evaluator) -> list[Rule]:
+    """The triggers that may match it. The parser holds the interpreter, so large payloads are parsed in the evaluator's process."""
+    if payload.without_data or len(payload.text) <= PARSED_HERE:
+        return wanted_by(item, index, payload)
+    paths = [path for path in index.paths(item.source, item.type) if path[0] == "data"]
+    found = dict(zip(paths, evaluator.fields(subject_of(item, payload), paths), strict=True)) if paths else {}
+    return wanted_by(
+        item, index, fields=lambda path: found[path] if path in found else field_of_event(item, NOTHING, path)
+    )
 
 
 def _parted(all_: Iterable[T], is_first: Callable[[T], bool]) -> tuple[list[T], list[T]]:

@@ -26,7 +26,7 @@ from typing import Any
 from django.conf import settings
 
 from triggers.dispatch.evaluator_process import HELLO, receive, send
-from triggers.dispatch.expressions import Answer, Question
+from triggers.dispatch.expressions import MISSING, Answer, Question
 
 START = """
 import sys
@@ -108,6 +108,18 @@ class Evaluator:
         with self.turn:
             return self._answers(subject, questions, limits or Limits.from_settings())
 
+    def fields(self, subject: Subject, paths: Sequence[Sequence[str]]) -> list[Any]:
+        """The values at these paths of the event, MISSING, or None for values that no literal equals. If the process ends, all are
+        MISSING. Raises EvaluatorUnavailable."""
+        limits = Limits.from_settings()
+        with self.turn:
+            try:
+                found = self._begin(subject, [], limits.each, limits.total, paths)
+            except _Ended:
+                self._end()
+                return [MISSING] * len(paths)
+        return [one[0] if one else MISSING for one in found]
+
     def _answers(self, subject: Subject, questions: Sequence[Question], limits: Limits) -> list[Answer]:
         found: list[Answer] = []
         left, lost = limits.total, False
@@ -163,30 +175,46 @@ class Evaluator:
         self, subject: Subject, questions: Sequence[Question], each: float, total: float
     ) -> Iterator[tuple[Answer | None, float]]:
         """The answers one by one, with the processor time used so far; None: the time of all triggers is used up."""
+        self._begin(subject, questions, each, total)
+        for _ in questions:
+            found, used = self._reply()
+            yield Answer(**found) if found else None, used
+
+    def _begin(
+        self, subject: Subject, questions: Sequence[Question], each: float, total: float, paths: Sequence[Any] = ()
+    ) -> Any:
+        """Ask; returns the values at the paths as soon as the event is loaded."""
         connection = self._connected()
         connection.settimeout(PATIENCE * max(each, 0.5) + 5)
         request = {
             "event": subject.envelope,
             "without_data": subject.without_data,
             "questions": [(one.filter, one.key, dict(one.input), list(one.parts)) for one in questions],
+            "paths": paths,
             "seconds": each,
             "total": total,
         }
         try:
             send(connection, json.dumps(request).encode())
             send(connection, subject.data.encode())
-            if receive(connection) is None:
-                raise _Ended
-            for _ in questions:
-                reply = receive(connection)
-                if reply is None:
-                    raise _Ended
-                found, used = json.loads(reply)
-                yield Answer(**found) if found else None, used
         except TimeoutError:
             raise _Ended(silent=True) from None
         except ConnectionError:
             raise _Ended from None
+        return self._reply()
+
+    def _reply(self) -> Any:
+        if self.connection is None:
+            raise _Ended
+        try:
+            reply = receive(self.connection)
+        except TimeoutError:
+            raise _Ended(silent=True) from None
+        except ConnectionError:
+            raise _Ended from None
+        if reply is None:
+            raise _Ended
+        return json.loads(reply)
 
     def _connected(self) -> socket.socket:
         if self.connection is not None and self.owner == os.getpid():

@@ -18,7 +18,7 @@ from typing import Any
 import cel
 
 from runs.api.strict_json import MAX_DEPTH, Unreadable, require_shallow
-from triggers.dispatch.expressions import Question, answer, context_of
+from triggers.dispatch.expressions import MAX_LENGTH, MISSING, Question, answer, context_of, field_at
 
 MEMORY = 2**30  # bytes of address space
 LENGTH = struct.Struct(">Q")
@@ -48,7 +48,7 @@ def serve(connection: socket.socket, request: dict[str, Any], data: bytes) -> No
     event, without_data = load(request["event"], data, request["without_data"])
     context = context_of(event)
     cel.compile("true").execute(context)  # convert the event now, so that this does not count for the first trigger
-    send(connection, b"")
+    send(connection, json.dumps([scalar_at(event["data"], path) for path in request["paths"]]).encode())
     for filter, key, input, parts in request["questions"]:
         answered = None
         if time.process_time() - began < total:
@@ -59,6 +59,14 @@ def serve(connection: socket.socket, request: dict[str, Any], data: bytes) -> No
         send(connection, json.dumps([answered, time.process_time() - began]).encode())
         if answered is None:
             return
+
+
+def scalar_at(data: Any, path: list[str]) -> list[Any]:
+    """Empty: there is no such field. None stands for values that no literal equals."""
+    if (value := field_at(data, path[1:])) is MISSING:
+        return []
+    is_scalar = isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= MAX_LENGTH)
+    return [value if is_scalar else None]
 
 
 def load(envelope: dict[str, Any], data: bytes, without_data: str) -> tuple[dict[str, Any], str]:

@@ -27,6 +27,7 @@ MAX_OPERATORS = 400  # operators, dots, colons and brackets
 MAX_NESTING = 32  # brackets within brackets
 MAX_VALUE = 2**20  # characters of one input value as JSON
 MAX_SHOWN = 1_000  # characters of one value in an explanation
+MISSING = object()
 FEW = 10  # elements or fields of a value in an explanation
 JSON_NAMES: Mapping[type, str] = {list: "list", dict: "object", str: "text"}
 
@@ -245,6 +246,15 @@ def _literal(token: tuple[str, str]) -> str | int | bool | None:
     if kind == "number":
         return int(text) if PLAIN_INTEGER.fullmatch(text) else None
     return {"true": True, "false": False}.get(text) if kind == "name" else None
+
+
+def field_at(data: Any, names: Sequence[str]) -> Any:
+    """The value of `data.a.b`, or MISSING."""
+    for name in names:
+        if not isinstance(data, dict) or name not in data:
+            return MISSING
+        data = data[name]
+    return data
 
 
 def context_of(event: Mapping[str, Any]) -> cel.Context:

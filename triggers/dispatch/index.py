@@ -11,12 +11,11 @@ from typing import Any
 from uuid import UUID
 
 from runs.models.policy import Policy
-from triggers.dispatch.expressions import Equality, Expression, ExpressionError, compiled
+from triggers.dispatch.expressions import MISSING, Equality, Expression, ExpressionError, compiled
 from triggers.dispatch.flow_control import Intake
 
 GLOB = frozenset("*?[")
 KEY_BYTES = 1000  # of a key's value; an index entry has at most 2,700
-MISSING = object()
 Path = tuple[str, ...]
 FieldOf = Callable[[Path], Any]  # the value of an event's field, or MISSING
 
@@ -151,6 +150,10 @@ class Index:
         found += [self.prefixes.get((type[:length], each)) for length in lengths for each in ("", source)]
         found += [heard for glob, each, heard in self.globs if each in ("", source) and glob.match(type)]
         return [heard for heard in found if heard is not None]
+
+    def paths(self, source: str, type: str) -> list[Path]:
+        """The fields by which triggers of this type and source are indexed."""
+        return sorted({path for heard in self.listeners(source, type) for path in heard.with_field})
 
     def candidates(self, source: str, type: str, field_of: FieldOf | None = None) -> list[Rule]:
         """The triggers that listen to this type and source, ordered by slug. With `field_of`, triggers whose filters are false

@@ -34,6 +34,7 @@ from triggers.dispatch.batch import Batch
 from triggers.dispatch.bulk_replay import advance as bulk_replay
 from triggers.dispatch.costly import Costly
 from triggers.dispatch.leadership import Leadership
+from triggers.dispatch.outbound.match import outgoing_cases
 from triggers.dispatch.outbound.postman import Postman
 from triggers.dispatch.rules import Rules
 
@@ -51,7 +52,7 @@ RECONNECT = 1.0
 class Dispatcher:
     def __init__(self) -> None:
         self.rules = Rules()
-        self.costly = Costly()
+        self.costly = Costly(outgoing=Costly(outgoing_cases))
         self.dispatch = failures.events(self.rules, self.costly)
         self.close_windows = failures.windows_that_are_over(self.rules)
         self.leadership = Leadership()

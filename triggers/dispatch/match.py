@@ -8,13 +8,14 @@ from uuid import UUID
 
 from triggers.dispatch.admission import Match, Refusal, hold_or_stop, refuse
 from triggers.dispatch.evaluator import Evaluator, Subject, shared
-from triggers.dispatch.expressions import Answer, Expression, Question, answer, context_of
-from triggers.dispatch.index import MISSING, Index, Path, Rule, group_of
+from triggers.dispatch.expressions import Answer, Expression, Question, answer, context_of, field_at
+from triggers.dispatch.index import FieldOf, Index, Path, Rule, group_of
 from triggers.dispatch.payload import NOTHING, Payload, read_payloads
 from triggers.dispatch.pending import Item
 from triggers.models import Decision
 
 WantedByLarge = Callable[[Item], Sequence[Rule]]
+CasesOf = Callable[[Item, Sequence[Rule]], list["Case"]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,13 +121,13 @@ def piece_of(most: int) -> int:
     return max(most // 2, 1)
 
 
-def match_items(items: Sequence[Item], index: Index) -> list[Matched]:
+def match_items(items: Sequence[Item], index: Index, cases: CasesOf | None = None) -> list[Matched]:
     """Match these events, whatever that costs. The dispatcher leaves costly cases to `triggers.dispatch.costly`."""
     payloads = read_payloads([item.event_id for item in items if needs_payload(item, index)])
     matched = []
     for item in items:
         payload = payloads.get(item.event_id, NOTHING)
-        matched.append(judged(item, cases_of(item, wanted_by(item, index, payload)), payload))
+        matched.append(judged(item, (cases or cases_of)(item, wanted_by(item, index, payload)), payload))
     return matched
 
 
@@ -227,11 +228,11 @@ def judge(case: Case, answer: Answer) -> Match | Refusal | None:
     return replace(case.match, group=group, key=key, input=answer.input if case.rule.input else None)
 
 
-def wanted_by(item: Item, index: Index, payload: Payload | None = None) -> list[Rule]:
-    """The triggers that may match it; with its payload, without triggers whose filters are known to be false."""
+def wanted_by(item: Item, index: Index, payload: Payload | None = None, fields: FieldOf | None = None) -> list[Rule]:
+    """The triggers that may match it; with its payload, or its `fields`, without triggers whose filters are known to be false."""
     aimed_at = item.trigger_id or item.target_id
     if aimed_at is None:
-        field_of = None if payload is None else partial(field_of_event, item, payload)
+        field_of = fields if payload is None else partial(field_of_event, item, payload)
         return index.candidates(item.source, item.type, field_of)
     return [index.by_id[aimed_at]] if aimed_at in index.by_id else []
 
@@ -247,12 +248,7 @@ def field_of_event(item: Item, payload: Payload, path: Path) -> Any:
     """The value at this path below `event`, or MISSING."""
     if path[0] != "data":
         return cel_event(item, None)[path[0]]
-    value = payload.value
-    for name in path[1:]:
-        if not isinstance(value, dict) or name not in value:
-            return MISSING
-        value = value[name]
-    return value
+    return field_at(payload.value, path[1:])
 
 
 def subject_of(item: Item, payload: Payload) -> Subject:

@@ -25,7 +25,8 @@ Identity = UUID | int  # the id of an event that is dispatched for the first tim
 READ = """
 SELECT event.id AS event_id, source.slug AS source, event.type, event.subject, coalesce(event.time, event.received_at) AS time,
        event.target_id, event.root_id, event.depth, event.chain, event.is_tainted, item.redispatch_id, item.trigger_id, item.replay_id,
-       greatest(octet_length(event.body), pg_column_size(event.data), 0) AS bytes,
+       greatest(octet_length(event.body), CASE WHEN pg_column_compression(event.data) IS NULL
+         THEN pg_column_size(event.data) ELSE octet_length(event.data::text) END, 0) AS bytes,
        (SELECT {awaited}) AS may_be_awaited, (SELECT {backfilled}) AS may_be_backfilled, item.seq,
        CASE WHEN item.redispatch_id IS NOT NULL
          THEN (SELECT replay.priority FROM triggers_replay replay WHERE replay.id = item.replay_id) END AS priority,

@@ -152,13 +152,15 @@ def test_an_answer_to_an_expression_that_was_edited_is_asked_for_again(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_large_payload_is_read_and_narrowed_down_beside_the_dispatcher(settings: Any, costly: Costly) -> None:
-    settings.WAKEFUL_MAX_MATCH = 200_000
+@pytest.mark.parametrize("size", [100_000, 300_000])  # parsed by a thread, and in the evaluator's process
+def test_a_large_payload_is_read_and_narrowed_down_beside_the_dispatcher(
+    size: int, settings: Any, costly: Costly
+) -> None:
+    settings.WAKEFUL_MAX_MATCH = 2 * size
     for number in range(12):
         make_trigger(f"t{number}", types=["*"], filter=f'event.data.customer == "c{number}"', key="event.data.customer")
     make_trigger("plain", types=["*"])
-    large = make_event(data={"customer": "c7", "text": "a" * 100_000}, body=b" " * 100_000)
-    beyond = make_event(data={"customer": "c7", "text": "a" * 300_000}, body=b" " * 300_000)
+    large, beyond = (make_event(data={"customer": "c7", "text": "a" * length}) for length in (size, 3 * size))
 
     drain(failures.events(Rules(), costly))
 

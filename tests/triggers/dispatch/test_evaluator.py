@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.stack import eventually
 from triggers.dispatch.evaluator import Evaluator, EvaluatorUnavailable, Limits, Subject
-from triggers.dispatch.expressions import Question
+from triggers.dispatch.expressions import MISSING, Question
 
 ENVELOPE = {"id": "1", "type": "t", "source": "s", "subject": "", "time": "2026-01-01T00:00:00+00:00"}
 SHORT = Limits(each=0.3, total=3.0)
@@ -38,6 +38,14 @@ def test_answers_are_those_of_the_library(evaluator: Evaluator) -> None:
 
     assert (answer.passes, answer.key, answer.error) == (True, "2", "")
     assert answer.input == {"at": "2026-01-01T00:00:00+00:00", "n": 2}
+
+
+def test_fields_of_data_are_read_there(evaluator: Evaluator) -> None:
+    subject = Subject(envelope=ENVELOPE, data='{"a": {"b": 1.5, "c": [1]}, "long": "%s"}' % ("x" * 3000))
+    paths = [("data", "a", "b"), ("data", "a", "c"), ("data", "a", "d"), ("data", "long")]
+
+    assert evaluator.fields(subject, paths) == [1.5, None, MISSING, None]
+    assert evaluator.answers(subject, asked("event.data.a.b > 1.0"))[0].passes
 
 
 def test_an_expression_that_would_take_hours_is_an_error_and_the_others_are_answered(evaluator: Evaluator) -> None:
