@@ -94,6 +94,19 @@ DELIVERIES_LATE = """
 SELECT coalesce(greatest(extract(epoch FROM clock_timestamp() - min(due_at)), 0), 0)::float8
 FROM runs_delivery WHERE status IN ('pending', 'held', 'sending')
 """
+EVENT_DELIVERIES = """
+SELECT status, count(*) FROM (
+  SELECT status FROM triggers_eventdelivery WHERE id >= %s::uuid ORDER BY id DESC LIMIT 100000) newest
+GROUP BY status
+"""
+EVENT_DELIVERIES_LATE = """
+SELECT coalesce(greatest(extract(epoch FROM clock_timestamp() - min(due_at)), 0), 0)::float8
+FROM triggers_eventdelivery WHERE status IN ('pending', 'sending')
+"""
+SUBSCRIPTIONS = """
+SELECT CASE WHEN NOT enabled THEN 'disabled' WHEN failing_since IS NULL THEN 'enabled' ELSE 'failing' END, count(*)
+FROM triggers_subscription GROUP BY 1
+"""
 INCIDENTS = """
 SELECT kind, count(*) FROM runs_incident WHERE opened_at IS NOT NULL AND closed_at IS NULL GROUP BY kind
 """
@@ -178,6 +191,23 @@ class DatabaseCollector(Collector):
         )
         yield _gauge(
             "wakeful_notification_late_seconds", "How late the most overdue delivery is", fetch(DELIVERIES_LATE)
+        )
+        yield _gauge(
+            "wakeful_event_deliveries",
+            "Deliveries of events to subscriptions that were made in the last day, among the newest 100,000",
+            fetch(EVENT_DELIVERIES, [first_id_at(database_now() - DAY)]),
+            labels=("status",),
+        )
+        yield _gauge(
+            "wakeful_event_delivery_late_seconds",
+            "How late the most overdue of them is",
+            fetch(EVENT_DELIVERIES_LATE),
+        )
+        yield _gauge(
+            "wakeful_subscriptions",
+            "Subscriptions that are enabled, failing (the last attempts failed), or disabled",
+            fetch(SUBSCRIPTIONS),
+            labels=("state",),
         )
         yield from _spending()
         yield from _situation()

@@ -15,9 +15,10 @@ from agents import AgentRun, agent, on, registry
 from runs.models import AuditEntry
 from tests.runs.test_commands import run_command
 from tests.support.examples import some_of
+from tests.support.outbound import subscribe
 from triggers.declarations import overrides, sync
 from triggers.dispatch.hold import pause
-from triggers.models import ExclusionCalendar, Schedule, Source, Trigger
+from triggers.models import ExclusionCalendar, Schedule, Source, Subscription, Trigger
 from triggers.schedules.calendars import create_calendar
 from triggers.schedules.edit import create_schedule, edit_schedule, pause_schedule
 from triggers.schedules.rules.as_json import parse_rule
@@ -268,6 +269,31 @@ def test_calendars_follow_the_file_and_its_schedules_may_name_them() -> None:
 
 
 @pytest.mark.django_db
+def test_subscriptions_follow_the_file_but_for_their_urls() -> None:
+    subscribe("https://example.com/hidden-path", "out", types=["order.*"], filter="event.data.amount > 100")
+    exported = content()["subscriptions"]
+    assert exported == [
+        {
+            "slug": "out", "address": "https://example.com/…", "enabled": True, "sources": [], "types": ["order.*"],
+            "filter": "event.data.amount > 100",
+        }
+    ]  # fmt: skip
+    assert "hidden-path" not in json.dumps(content())
+
+    changed = import_triggers(file(subscriptions=[{**exported[0], "types": ["*"]}]), by="cli:ada")
+    assert said(changed) == ["~ subscription out: types"]
+
+    Subscription.objects.all().delete()
+    left_out = import_triggers(file(subscriptions=exported), by="cli:ada")
+    assert not left_out.changes and 'add "url"' in left_out.notes[0]
+    with_url = file(subscriptions=[{**exported[0], "url": "https://example.com/other-path"}])
+    made = import_triggers(with_url, by="cli:ada")
+    assert said(made) == ["+ subscription out: enabled, sources, types, filter"]
+    assert not import_triggers(with_url, by="cli:ada").changes
+    assert content()["subscriptions"] == exported
+
+
+@pytest.mark.django_db
 def test_a_schedule_that_would_never_fire_refuses_the_file() -> None:
     make_triggers()
     never = {"name": "new", "trigger": "vip", "cron": "0 9 * * *", "active_hours": "10:00-11:00"}
@@ -342,6 +368,8 @@ REFUSED = [
     (file(schedules=[{"name": "x", "trigger": "billing", "every": 60, "jitter": "soon"}]), "schedule x: jitter"),
     (file(schedules=[{"name": "x", "trigger": "billing", "every": 60, "exclude": ["no"]}]), "schedule x: exclude: there is no calendar"),
     (file(calendars=[{"slug": "feasts", "days": "25.12."}]), "calendar feasts: days: line 1"),
+    (file(subscriptions=[{"slug": "out", "url": "nowhere", "types": ["*"]}]), "subscription out: url: "),
+    (file(subscriptions=[{"slug": "out", "url": "https://example.com/", "types": [1]}]), "subscription out: types"),
     (file(schedules=[{"name": "x", "trigger": "billing", "declared": True}]), "sync_agents"),
     (file(schedules=[{"name": "digest", "trigger": "billing", "every": 60}]), "another schedule"),
 ]  # fmt: skip

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Model
 
@@ -18,8 +19,9 @@ from runs.db.sql import fetch
 from runs.exceptions import IllegalState
 from triggers.declarations.overrides import EDITABLE, create_trigger, override
 from triggers.declarations.sync import LOCK, TAKE_LOCK
+from triggers.dispatch.outbound.edit import change_subscription, create_subscription
 from triggers.exceptions import Invalid, RuleError
-from triggers.models import ExclusionCalendar, Schedule, Source, Trigger
+from triggers.models import ExclusionCalendar, Schedule, Source, Subscription, Trigger
 from triggers.prompt_agents.as_json import exported, read
 from triggers.prompt_agents.edit import create_prompt_agent, edit_prompt_agent, set_budget, set_checklist
 from triggers.schedules.calendars import change_calendar, create_calendar
@@ -103,6 +105,7 @@ class _Importing:
             "sources": self._source,
             "prompt_agents": self._prompt_agent,
             "triggers": self._trigger,
+            "subscriptions": self._subscription,
             "calendars": self._calendar,
             "schedules": self._schedule,
         }
@@ -169,6 +172,30 @@ class _Importing:
         elif changed := _differences(given, trigger):
             override(trigger, {name: given[name] for name in changed}, by=self.by)
             self.done.changed(f"trigger {slug}", changed)
+
+    def _subscription(self, slug: str, entry: Entry) -> None:
+        """Where events go is decided on each system: a URL in the file is only for a new subscription, and no export has one."""
+        if not all(isinstance(glob, str) for name in ("sources", "types") for glob in entry.get(name, ())):
+            raise Invalid(["types, sources: must be lists of strings, such as invoice.*"])
+        subscription = Subscription.objects.filter(slug=slug).first()
+        given = {name: entry[name] for name in ("enabled", "sources", "types", "filter") if name in entry}
+        try:
+            if subscription is not None:
+                if changed := _differences(given, subscription):
+                    change_subscription(subscription, {name: given[name] for name in changed}, by=self.by)
+                    self.done.changed(f"subscription {slug}", changed)
+            elif "url" in entry:
+                create_subscription(slug, url=entry["url"], **given, by=self.by)
+                self.done.made(f"subscription {slug}", given)
+                self.done.notes.append(
+                    f"subscription {slug} has a new secret: make another one, and enter it at the receiver"
+                )
+            else:
+                add = 'add "url" to its entry, or create it here first'
+                self.done.notes.append(f"subscription {slug} is skipped: the file does not have its URL; {add}")
+        except ValidationError as refused:
+            named = refused.message_dict.items()
+            raise Invalid([f"{name}: {text}" for name, texts in named for text in texts]) from None
 
     def _calendar(self, slug: str, entry: Entry) -> None:
         calendar = ExclusionCalendar.objects.filter(slug=slug).first()

@@ -19,13 +19,16 @@ FIELDS: dict[str, dict[str, Any]] = {
         "slug": str, "agent": str, "declared": bool, "enabled": bool, "source": str, "types": list, "filter": str,
         "input": dict, "key": str, "key_limit": int, "overlap": str, "policy": dict, "tools": (list, type(None)),
     },
+    "subscriptions": {
+        "slug": str, "address": str, "url": str, "enabled": bool, "sources": list, "types": list, "filter": str,
+    },
     "calendars": {"slug": str, "days": str},
     "schedules": {
         "name": str, "trigger": str, "declared": bool, "enabled": bool, "cron": str, "tz": str, "every": (int, float),
         "at": str, "solar": str, "latitude": (int, float), "longitude": (int, float), **dict.fromkeys(NAMES, object),
     },
 }  # fmt: skip
-NAMED_BY = {"sources": "slug", "prompt_agents": "name", "triggers": "slug", "calendars": "slug", "schedules": "name"}
+NAMED_BY = {kind: "name" if "name" in fields else "slug" for kind, fields in FIELDS.items()}
 Entry = Mapping[str, Any]
 
 

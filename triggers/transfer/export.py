@@ -1,8 +1,9 @@
-"""Triggers, their schedules with their exclusion calendars, their sources and prompt agents as a file that another system can
-import.
+"""Triggers, their schedules with their exclusion calendars, their sources and prompt agents, and subscriptions as a file that
+another system can import.
 
 For a trigger that the code declares, the file holds only the fields that operators have changed: the rest comes with the
-code. The file contains no secrets, tokens, state or history.
+code. The file contains no secrets, tokens, state or history, and of the URL of a subscription only its host: paths often are
+secrets.
 """
 
 from collections.abc import Collection
@@ -13,7 +14,7 @@ from agents import registry
 from agents.models import PromptAgent
 from triggers.declarations.sync import COLUMNS
 from triggers.exceptions import RuleError
-from triggers.models import ExclusionCalendar, Schedule, Source, Trigger
+from triggers.models import ExclusionCalendar, Schedule, Source, Subscription, Trigger
 from triggers.prompt_agents.as_json import exported
 from triggers.schedules.edit import is_declared
 from triggers.schedules.preview import is_past
@@ -68,6 +69,7 @@ def export_triggers(slugs: Collection[str] = ()) -> Export:
         "prompt_agents": [exported(agent) for agent in agents],
         "calendars": [{"slug": calendar.slug, "days": calendar.days} for calendar in calendars],
         "triggers": [_trigger(trigger) for trigger in kept],
+        "subscriptions": [] if slugs else [_subscription(one) for one in Subscription.objects.order_by("slug")],
         "schedules": [entry for schedule in schedules if (entry := _schedule(schedule, notes))],
     }
     return Export(content=content, notes=notes)
@@ -87,6 +89,10 @@ def _is_left_out(trigger: Trigger, deleted: Collection[str], notes: list[str]) -
 def _source(source: Source) -> dict[str, Any]:
     head = {"slug": source.slug, "kind": source.kind, "enabled": source.enabled, "settings": source.settings}
     return head | ({"limits": source.limits} if source.limits else {})
+
+
+def _subscription(subscription: Subscription) -> dict[str, Any]:
+    return {name: getattr(subscription, name) for name in ("slug", "address", "enabled", "sources", "types", "filter")}
 
 
 def _trigger(trigger: Trigger) -> dict[str, Any]:
