@@ -180,8 +180,8 @@ class HookServer(Server):
         more = "Retry-After: 7\r\n" if manner == "greylist" else ""
         more += "Location: http://127.0.0.1:1/\r\n" if manner == "redirect" else ""
         status = STATUSES[manner]
-        length = f"Content-Length: {len(self.says)}\r\n"
-        peer.sendall(f"HTTP/1.1 {status} x\r\n{more}{length}Connection: close\r\n\r\n".encode() + self.says)
+        sized = f"Content-Length: {len(self.says)}\r\n"
+        peer.sendall(f"HTTP/1.1 {status} x\r\n{more}{sized}Connection: close\r\n\r\n".encode() + self.says)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from triggers.dispatch.expressions import (
     MAX_LENGTH,
     MAX_NESTING,
     MAX_OPERATORS,
+    MISSING,
     Equality,
     ExpressionError,
     compile_expression,
@@ -142,7 +143,7 @@ FILTERS = st.lists(OPERANDS, min_size=1, max_size=3).map(" && ".join)
 @given(FILTERS, VALUES)
 def test_a_filter_is_false_wherever_a_field_it_compares_differs(text: str, data: object) -> None:
     """What the index relies on, held against the library itself."""
-    from triggers.dispatch.index import MISSING, _comparable
+    from triggers.dispatch.index import _comparable
 
     expression = compile_expression(text)
     try:
