@@ -24,6 +24,7 @@ from triggers.schedules.heartbeats import set_pace
 from triggers.schedules.periodic_tasks import TOPIC as PERIODIC_TASK
 from triggers.schedules.periodic_tasks import send_periodic_task
 from triggers.schedules.standing import check_ahead, set_standing
+from triggers.sources.databases import watch
 from triggers.sources.emitted import record_emitted
 from triggers.sources.secrets import plain_secrets
 from triggers.sources.signal import signal
@@ -50,7 +51,7 @@ def connect() -> None:
     }
     ports.outside = {PERIODIC_TASK: send_periodic_task}
     ports.slow = {ALARM: alarms.send}
-    ports.slow_looks.append(alarms.Watch())
+    ports.slow_looks += [alarms.Watch(), watch.Watch()]
     know_secrets()
     installation.connect(facts)
     redaction.look_up = lambda: chain(secrets_of_environment(), plain_secrets(), plain_addresses())

@@ -84,6 +84,10 @@ SELECT source.slug, kept.count FROM (
     ORDER BY last_at DESC LIMIT 10000) newest
   GROUP BY source_id) kept JOIN triggers_source source ON source.id = kept.source_id
 """
+SLOT_BYTES = """
+SELECT source.slug, watched.retained FROM triggers_watchedslot watched JOIN triggers_source source ON source.id = watched.source_id
+WHERE watched.retained IS NOT NULL
+"""
 NOTIFICATIONS_UNPLANNED = "SELECT count(*) FROM runs_notification WHERE planned_at IS NULL"
 DELIVERIES = """
 SELECT status, count(*) FROM (
@@ -174,6 +178,12 @@ class DatabaseCollector(Collector):
             "wakeful_messages_poison",
             "Messages that could not become events in the last day, among the newest 10,000",
             fetch(POISON),
+            labels=("source",),
+        )
+        yield _gauge(
+            "wakeful_source_slot_bytes",
+            "WAL that the server of a source keeps for its replication slot, as last seen",
+            fetch(SLOT_BYTES),
             labels=("source",),
         )
         yield _gauge("wakeful_triggers_paused", "Enabled triggers that are paused", fetch(PAUSED_TRIGGERS))

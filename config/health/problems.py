@@ -117,6 +117,7 @@ def problems(now: Situation) -> list[Problem]:
         *_secrets(now),
         *_ending_sources(now),
         *_unreadable(now),
+        *_source_slots(now),
         *_poison(now),
         *_tables(now),
         *_unknown_topics(now),
@@ -130,6 +131,7 @@ def problems(now: Situation) -> list[Problem]:
         *_unnamed("ending", WARNING, now.ending, BROKEN_SHOWN, "Sources whose subscription ends"),
         *_unnamed("sources", BAD, now.unreadable, BROKEN_SHOWN, "Sources that cannot be read"),
         *_unnamed("tables", BAD, now.tables, BROKEN_SHOWN, "Watched tables with problems"),
+        *_unnamed("source-slots", BAD, now.source_slots, BROKEN_SHOWN, "Sources whose replication slot is in trouble"),
         *_unnamed("poison", WARNING, now.poison, BROKEN_SHOWN, "Sources with messages that cannot become events"),
         *_unnamed("paused-triggers", BAD, now.paused, PAUSED_SHOWN, "Triggers that paused after failed runs"),
         *_unnamed("trigger-errors", WARNING, now.erring, BROKEN_SHOWN, "Triggers at which events ended in an error"),
@@ -539,6 +541,17 @@ def _unreadable(now: Situation) -> Iterator[Problem]:
             remedy=source.remedy
             or "Check that its server answers and that the settings and the secret of the source are right. It is tried again "
             "at least every minute and goes on where it stopped.",
+        )
+
+
+def _source_slots(now: Situation) -> Iterator[Problem]:
+    for slot in now.source_slots[:BROKEN_SHOWN]:
+        yield Problem(
+            name=f"source-slot:{slot.slug}",
+            severity=BAD if slot.is_bad else WARNING,
+            text=slot.problem,
+            remedy=slot.remedy,
+            lasted=timedelta(seconds=slot.seconds),
         )
 
 

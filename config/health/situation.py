@@ -179,6 +179,12 @@ SELECT json_build_object(
     FROM triggers_reading reading JOIN triggers_source source ON source.id = reading.source_id AND source.enabled
     WHERE reading.failing_since IS NOT NULL
     ORDER BY {is_raised("'source:' || source.slug")} DESC, source.slug LIMIT %(broken)s::int) unreadable),
+  'source_slots', (SELECT coalesce(json_agg(slot), '[]') FROM (
+    SELECT source.slug, watched.problem, watched.remedy, watched.is_bad,
+      extract(epoch FROM clock_timestamp() - watched.problem_since)::float8 AS seconds
+    FROM triggers_watchedslot watched JOIN triggers_source source ON source.id = watched.source_id
+    WHERE watched.problem <> ''
+    ORDER BY {is_raised("'source-slot:' || source.slug")} DESC, source.slug LIMIT %(broken)s::int) slot),
   'poison', (SELECT coalesce(json_agg(poison), '[]') FROM (
     SELECT source.slug, kept.count, kept.reason, extract(epoch FROM clock_timestamp() - kept.last_at)::float8 AS last
     FROM (
@@ -474,6 +480,16 @@ class TableTrouble:
     missed_seconds: float | None
 
 
+class SourceSlot:
+    """The replication slot of a source, what has been wrong with it for so many seconds, and what to do."""
+
+    slug: str
+    problem: str
+    remedy: str
+    is_bad: bool
+    seconds: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Poisoned:
     """A source with messages that could not become events: their count in the last day, and the reason and age in seconds of
@@ -587,6 +603,7 @@ class Situation:
     ending: list[Ending] = field(default_factory=list)
     read_sources: int = 0  # enabled sources that `manage.py sources` reads
     unreadable: list[Unreadable] = field(default_factory=list)
+    source_slots: list[SourceSlot] = field(default_factory=list)
     poison: list[Poisoned] = field(default_factory=list)
     tables: list[TableTrouble] = field(default_factory=list)
     stops: list[Stop] = field(default_factory=list)
@@ -680,6 +697,7 @@ def look() -> Situation:
             "rotations": _each(Rotation, seen["rotations"]),
             "ending": _each(Ending, seen["ending"]),
             "unreadable": _each(Unreadable, seen["unreadable"]),
+            "source_slots": _each(SourceSlot, seen["source_slots"]),
             "poison": _each(Poisoned, seen["poison"]),
             "tables": _each(TableTrouble, seen["tables"]),
             "stops": _each(Stop, seen["stops"]),

@@ -50,6 +50,7 @@ class ForeignDatabase:
         return cursor.fetchall() if cursor.description else []
 
     def publish(self, *tables: str) -> None:
-        """What `manage.py slot create` does."""
+        """What `manage.py slot create` does. A slot waits for open transactions that have written, also in other databases."""
+        self.run("SET statement_timeout = '30s'")
         self.run(f"CREATE PUBLICATION {self.publication} FOR TABLE {', '.join(tables)}")
         self.run(f"SELECT pg_create_logical_replication_slot('{self.slot}', 'pgoutput')")

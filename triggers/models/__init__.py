@@ -13,11 +13,12 @@ from .source import DeliveryRate, RefusedDelivery, Secret, Source
 from .subscription import EventDelivery, Subscription, SubscriptionSecret
 from .table import SweptRow, WatchedTable
 from .trigger import Trigger
+from .watched_slot import WatchedSlot
 from .window import RateUse, Window
 
 __all__ = [
     "ApiToken", "Backfill", "BackfillTick", "Decision", "DeliveryRate", "Event", "EventDelivery", "ExclusionCalendar",
     "Gate", "Offer", "PoisonMessage", "RateUse", "Reading", "Redelivery", "Redispatch", "RefusedDelivery", "Replay", "Revision",
-    "Schedule", "Secret", "Skip", "Source", "Subscription", "SubscriptionSecret", "SweptRow", "Trigger",
+    "Schedule", "Secret", "Skip", "Source", "Subscription", "SubscriptionSecret", "SweptRow", "Trigger", "WatchedSlot",
     "WatchedTable", "Window",
 ]  # fmt: skip

@@ -1,14 +1,17 @@
 """The part of a source's page about its runner: which process reads it, how far, and the messages that are no events."""
 
+from collections.abc import Iterator
+
 from django.db.models import BinaryField, QuerySet
 from django.db.models.functions import Substr
+from django.template.defaultfilters import filesizeformat
 
 from config.console.parts.links import link, page
 from config.console.parts.moments import distance, moment
 from config.console.parts.sections import Facts, Notice, Section, Table, pretty
 from runs.models import Worker
 from runs.processes.alive import alive
-from triggers.models import PoisonMessage, Reading, Source
+from triggers.models import PoisonMessage, Reading, Source, WatchedSlot
 
 POISON_SHOWN = 50
 BODY_CHARACTERS = 200
@@ -34,7 +37,8 @@ def notice_of(source: Source) -> Notice:
 def sections_of(source: Source) -> list[Section]:
     reading = Reading.objects.filter(source=source).first()
     poison = PoisonMessage.objects.filter(source=source)
-    return [*([_reading(reading)] if reading else []), _poison(poison)]
+    slot = WatchedSlot.objects.filter(source=source).first()
+    return [*([_reading(reading)] if reading else []), *(_slot(slot) if slot else []), _poison(poison)]
 
 
 def _reading(reading: Reading) -> Facts:
@@ -55,6 +59,29 @@ def _reading(reading: Reading) -> Facts:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= POSITION_CHARACTERS else f"{text[:POSITION_CHARACTERS]}…"
+
+
+def _slot(slot: WatchedSlot) -> Iterator[Section]:
+    if slot.problem:
+        yield Notice(text=slot.problem, level="bad" if slot.is_bad else "warning", details=[slot.remedy])
+    yield Facts(
+        title="Replication slot",
+        rows=[
+            ("Slot", slot.slot),
+            ("Exists", "yes" if slot.exists else "no: manage.py slot create" if slot.seen_at else ""),
+            ("Read by", slot.reader or ("nothing" if slot.exists else "")),
+            ("WAL that the server keeps for it", _bytes(slot.retained)),
+            ("Not read yet", _bytes(slot.behind)),
+            ("Lost after another", _bytes(slot.safe) if slot.safe is not None else "no limit is set"),
+            ("State of its WAL", slot.wal_status),
+            ("Seen", moment(slot.seen_at)),
+            ("Error of the last look", slot.error),
+        ],
+    )
+
+
+def _bytes(number: int | None) -> str:
+    return "" if number is None else filesizeformat(number)
 
 
 def _poison(kept: QuerySet[PoisonMessage]) -> Table:

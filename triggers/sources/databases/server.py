@@ -1,6 +1,10 @@
 """Questions to a database whose changes we read, over an ordinary connection."""
 
-from collections.abc import Iterable
+import os
+import socket
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +17,7 @@ PLUGIN = "pgoutput"
 OLDEST = 140_000
 BUILT_IN = 16384  # oids of built-in types are below
 STATEMENT_TIMEOUT = "20s"
+ANSWERS_WITHIN = 30.0  # seconds
 NOW = "(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END)"
 LOOK = f"""
 SELECT current_setting('server_version_num')::int AS version, current_setting('wal_level') AS wal_level,
@@ -70,27 +75,43 @@ class Look:
 
 
 class Server:
-    """psycopg.Error if it does not answer."""
+    """psycopg.Error if it does not answer, also if it is frozen."""
 
     def __init__(self, conninfo: str, name: str, *, statement_timeout: str = STATEMENT_TIMEOUT) -> None:
         chosen = {**OPTIONS, "statement_timeout": statement_timeout, "lock_timeout": "5s"}
         self.connection = psycopg.connect(with_options(conninfo, name, chosen), autocommit=True)
 
     def look(self, slot: str, publication: str) -> Look:
-        with self.connection.cursor(row_factory=class_row(Look)) as cursor:
+        with self._within(ANSWERS_WITHIN), self.connection.cursor(row_factory=class_row(Look)) as cursor:
             cursor.execute(LOOK, {"slot": slot, "publication": publication})
             return cursor.fetchall()[0]
 
     def primary_key(self, oid: int) -> tuple[str, ...]:
-        return tuple(name for (name,) in self.connection.execute(PRIMARY_KEY, [oid]))
+        return tuple(name for (name,) in self.rows(PRIMARY_KEY, [oid]))
 
     def built_in(self, oids: Iterable[int]) -> dict[int, int]:
         """The built-in types that say how to read values of other types."""
         others = [oid for oid in oids if oid >= BUILT_IN]
-        return dict(self.connection.execute(TYPES, [others])) if others else {}
+        return dict(self.rows(TYPES, [others])) if others else {}
 
     def rows(self, query: Any, parameters: Any = None) -> list[tuple[Any, ...]]:
-        return self.connection.execute(query, parameters).fetchall()
+        with self._within(ANSWERS_WITHIN):
+            return self.connection.execute(query, parameters).fetchall()
 
     def close(self) -> None:
         self.connection.close()
+
+    @contextmanager
+    def _within(self, seconds: float) -> Iterator[None]:
+        """Break the connection then: a server that is frozen keeps it open and says nothing."""
+        timer = threading.Timer(seconds, self._break)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _break(self) -> None:
+        with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self.connection.fileno())) as broken:
+            broken.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,163 @@
+"""Dispatchers look at the slots of sources, also while nothing reads them: an unread slot keeps WAL until its server's disk is full.
+
+Each slot is looked at once in LOOK_EVERY by one dispatcher, in a thread of its own."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from cryptography.fernet import InvalidToken
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connection
+
+from runs.db.sql import execute, fetch_column
+from runs.queues.courier import Courier
+from triggers.exceptions import Invalid
+from triggers.models import Source, WatchedSlot
+from triggers.sources.databases.publish import look_at, settings_of
+from triggers.sources.databases.server import Look
+from triggers.sources.databases.slot import ReplicationSlot, SlotSettings
+
+LOOK_EVERY = timedelta(seconds=30)
+UNREAD = timedelta(minutes=10)  # from which on a slot that nothing reads is a problem, however little it keeps
+NEARLY = 0.5  # of the WAL after which the server gives a slot up
+ERROR_CHARACTERS = 1000
+
+CLAIM = """
+INSERT INTO triggers_watchedslot AS watched (source_id, looked_at)
+SELECT source.id, clock_timestamp() FROM triggers_source source LEFT JOIN triggers_watchedslot seen ON seen.source_id = source.id
+WHERE source.kind = %(kind)s::text AND (seen.looked_at IS NULL OR seen.looked_at < clock_timestamp() - %(every)s::interval)
+ORDER BY seen.looked_at NULLS FIRST LIMIT 1
+ON CONFLICT (source_id) DO UPDATE SET looked_at = excluded.looked_at
+  WHERE watched.looked_at < clock_timestamp() - %(every)s::interval
+RETURNING source_id
+"""
+SEEN = """
+UPDATE triggers_watchedslot SET seen_at = clock_timestamp(), slot = %(slot)s::text, exists = %(exists)s::boolean,
+  reader = %(reader)s::text, wal_status = %(wal_status)s::text, retained = %(retained)s::bigint, behind = %(behind)s::bigint,
+  safe = %(safe)s::bigint, error = '',
+  unread_since = CASE WHEN %(unread)s::boolean THEN coalesce(unread_since, clock_timestamp()) END
+WHERE source_id = %(source)s::uuid
+RETURNING extract(epoch FROM clock_timestamp() - unread_since)::float8
+"""
+FOUND = """
+UPDATE triggers_watchedslot SET problem = %(problem)s::text, remedy = %(remedy)s::text, is_bad = %(is_bad)s::boolean,
+  problem_since = CASE WHEN %(problem)s::text <> '' THEN coalesce(problem_since, clock_timestamp()) END
+WHERE source_id = %(source)s::uuid
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What is wrong with a slot, and what to do; empty if nothing is."""
+
+    problem: str = ""
+    remedy: str = ""
+    is_bad: bool = False
+
+
+class Watch:
+    """Called by the dispatcher's loop; never waits for a database of a source."""
+
+    def __init__(self) -> None:
+        self.watcher = Watcher()
+
+    def __call__(self) -> None:
+        if not self.watcher.is_alive():
+            self.watcher = Watcher()
+            self.watcher.start()
+            self.watcher.send()
+
+
+class Watcher(Courier):
+    name_of = "slot-watch"
+
+    def errand(self) -> float:
+        """Look at the slot that was not looked at for longest."""
+        if found := fetch_column(CLAIM, {"kind": ReplicationSlot.name, "every": LOOK_EVERY}):
+            look_after(found[0])
+            return 0.0
+        connection.close()  # rarely needed
+        return LOOK_EVERY.total_seconds()
+
+
+def look_after(source_id: UUID) -> None:
+    """Look at the slot of a source, and keep what is wrong with it. If its database does not answer, what was seen last stays."""
+    source = Source.objects.get(pk=source_id)
+    try:
+        settings, look = settings_of(source), look_at(source)
+    except (Invalid, InvalidToken, ImproperlyConfigured) as error:
+        said = str(error) or "no key of WAKEFUL_ENCRYPTION_KEYS decrypts its secret"
+        WatchedSlot.objects.filter(pk=source_id).update(error=said[:ERROR_CHARACTERS])
+        return
+    slot = settings.slot_of(source.slug)
+    names: dict[str, Any] = {
+        "source": source_id,
+        "slot": slot,
+        "exists": look.has_slot,
+        "reader": look.reader or "",
+        "wal_status": look.wal_status,
+        "retained": look.retained,
+        "behind": look.behind,
+        "safe": look.safe,
+        "unread": look.has_slot and not look.is_active,
+    }
+    [unread] = fetch_column(SEEN, names)
+    found = finding(look, settings, source, timedelta(seconds=unread or 0))
+    execute(FOUND, {"source": source_id, "problem": found.problem, "remedy": found.remedy, "is_bad": found.is_bad})
+
+
+def finding(look: Look, settings: SlotSettings, source: Source, unread: timedelta) -> Finding:
+    """The worst that is wrong. That the slot does not exist, its reader says."""
+    if not look.has_slot:
+        return Finding()
+    slug, slot, retained = source.slug, settings.slot_of(source.slug), look.retained or 0
+    whose = f"Replication slot {slot} of source {slug}"
+    reader = f"{look.reader or 'a process'} reads it" if look.is_active else "nothing reads it"
+    state = f"{reader}{'' if source.enabled else '; the source is disabled'}"
+    read_it = (
+        f"Let it be read: start `manage.py sources`, and look at the page of the source. If nothing needs it any more, disable the "
+        f"source and drop the slot: `manage.py slot drop {slug}`."
+    )
+    limit = (
+        " The server sets no limit (max_slot_wal_keep_size = -1): set one below its free disk space."
+        if look.keep == "-1"
+        else ""
+    )
+    if look.is_lost:
+        return Finding(
+            problem=f"{whose} is lost: the server has removed WAL that was not read ({look.invalidation or look.wal_status}). Changes "
+            f"after {look.confirmed or 'the last recorded ones'} may be missing.",
+            remedy=f"`manage.py slot drop {slug} --keep-publication`, then `manage.py slot create {slug}`: events go on from there.",
+            is_bad=True,
+        )
+    if look.wal_status == "unreserved":
+        return Finding(
+            problem=f"{whose} is about to be lost: the server may remove its WAL at the next checkpoint ({state}).",
+            remedy=f"{read_it} Raise max_slot_wal_keep_size (now {look.keep}) if the disk has room.",
+            is_bad=True,
+        )
+    if retained >= settings.alarm_mb * 2**20:
+        return Finding(
+            problem=f"{whose} keeps {_size(retained)} of WAL at its server ({state}). It fills the disk.{limit}",
+            remedy=read_it,
+            is_bad=True,
+        )
+    if look.safe is not None and retained > NEARLY * (retained + look.safe):
+        return Finding(
+            problem=f"{whose} keeps {_size(retained)} of WAL, and is lost after another {_size(max(look.safe, 0))} ({state}).",
+            remedy=f"{read_it} Raise max_slot_wal_keep_size (now {look.keep}) if the disk has room.",
+            is_bad=True,
+        )
+    if unread >= UNREAD:
+        return Finding(
+            problem=f"{whose} has not been read for {int(unread.total_seconds() // 60)} minutes ({state}). It keeps {_size(retained)} of "
+            f"WAL at its server, and more with each change.{limit}",
+            remedy=read_it,
+        )
+    return Finding()
+
+
+def _size(number: int) -> str:
+    return f"{number / 2**30:.1f} GiB" if number >= 2**30 else f"{number / 2**20:.1f} MiB"
