@@ -10,6 +10,8 @@ from config.console.operations.upcoming import coming
 from config.health import probes
 from config.health.metrics import metrics
 from runs.api.approval_links import ApprovalLinkView
+from triggers.sources.absence.views import ADDRESS as PING
+from triggers.sources.absence.views import PingView
 from triggers.sources.webhooks.views import HookView
 
 # Here, and not at the start of every process: only those that serve pages need the console.
@@ -26,6 +28,7 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     # With or without the last slash: a redirect would count as a failure with most senders.
     re_path(r"^hooks/(?P<slug>[-\w]+)/?$", HookView.as_view(), name="webhook"),
+    re_path(PING, PingView.as_view(), name="ping"),
     path("api/", include("config.api")),
     path("approvals/<str:token>/", ApprovalLinkView.as_view(), name="approval"),
     path("health/live", probes.live),

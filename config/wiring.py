@@ -24,6 +24,7 @@ from triggers.schedules.heartbeats import set_pace
 from triggers.schedules.periodic_tasks import TOPIC as PERIODIC_TASK
 from triggers.schedules.periodic_tasks import send_periodic_task
 from triggers.schedules.standing import check_ahead, set_standing
+from triggers.schedules.terms.active_time import active_time
 from triggers.sources.databases import watch
 from triggers.sources.emitted import record_emitted
 from triggers.sources.secrets import plain_secrets
@@ -37,6 +38,7 @@ def connect() -> None:
     ports.check_ahead = check_ahead
     ports.loop_spacing = lambda: loop_rate().spacing
     ports.taint_changes = taint_changes
+    ports.active_time = active_time
     ports.signal = signal
     ports.gates = gates
     ports.absolute = absolute

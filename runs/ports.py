@@ -1,4 +1,5 @@
-"""Functions that `runs` needs from the rooms above it. `config.wiring` connects each port at start-up, so imports go one way."""
+"""Functions that a room or a floor needs from those above it. `config.wiring` connects each port at start-up, so imports go one
+way."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -72,6 +73,11 @@ class LoopSpacing(Protocol):
         """The shortest average time that one round of a loop of triggers takes."""
 
 
+class ActiveTime(Protocol):
+    def __call__(self, since: datetime, length: timedelta, hours: str, zone: str, /) -> datetime:
+        """The instant at which so much time of active hours has passed since another. Raises ValueError if they make no sense."""
+
+
 class RecordSignal(Protocol):
     def __call__(self, run_id: UUID, name: str, data: Any, by: str, /) -> UUID:
         """Record a signal to a run as an event; return its id."""
@@ -138,6 +144,7 @@ class Ports:
     check_ahead: CheckAhead
     loop_spacing: LoopSpacing
     taint_changes: TaintChanges
+    active_time: ActiveTime
     signal: RecordSignal
     gates: Gates
     absolute: AbsoluteLink

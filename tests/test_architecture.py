@@ -59,7 +59,8 @@ FLOORS = {
     "triggers": [
         "exceptions models",
         "accept events",
-        "dispatch sources",
+        "dispatch",
+        "sources",
         "schedules retention tasks",
         "beat declarations overnight upcoming",
         "prompt_agents",

@@ -113,11 +113,13 @@ def accept(incoming: Sequence[Incoming]) -> list[Accepted]:
     return accepted
 
 
-def accept_ticks(ticks: Sequence[Incoming]) -> None:
-    """Record ticks of schedules in the caller's transaction, many at a time. An existing event is unchanged and does not
-    count as redelivered. The caller wakes the dispatcher."""
-    if ticks:
-        execute_many(INSERT, [_columns(uuid7(), tick, "") for tick in ticks])
+def accept_own(events: Sequence[Incoming]) -> list[UUID]:
+    """Record events that Wakeful makes by the clock, in the caller's transaction, many at a time; the ids that new ones get. An
+    existing event is unchanged and does not count as redelivered. The caller wakes the dispatcher."""
+    ids: list[UUID] = [uuid7() for _ in events]
+    if ids:
+        execute_many(INSERT, [_columns(id, event, "") for id, event in zip(ids, events, strict=True)])
+    return ids
 
 
 def accept_archived(archived: Sequence[Archived]) -> list[Literal["imported", "known", "taken"]]:

@@ -157,6 +157,13 @@ UNFOLD: dict[str, Any] = {
             ],
         },
         {
+            "models": ["triggers.source", "triggers.switch"],
+            "items": [
+                _tab("Sources", "triggers_source_changelist", "triggers.source"),
+                _tab("Switches", "triggers_switch_changelist", "triggers.source"),
+            ],
+        },
+        {
             "models": ["runs.budget", "runs.modelprice"],
             "items": [
                 _tab("Budgets", "runs_budget_changelist", "runs.budget"),

@@ -17,7 +17,7 @@ from runs.processes.alive import IS_ALIVE
 from runs.queues.state import QUEUES, QueueState, parameters
 from triggers.dispatch.erring import COUNTED as ERRORS_COUNTED
 from triggers.dispatch.erring import ERRING, LATELY
-from triggers.dispatch.failures import EVENTS, WINDOWS
+from triggers.dispatch.failures import ABSENCES, EVENTS, WINDOWS
 from triggers.dispatch.run_failures import SAID_OF_PAUSE
 from triggers.sources.runner import runners
 from triggers.sources.webhooks.proof import MATCH_NOTED_EVERY
@@ -666,7 +666,7 @@ def look() -> Situation:
             "ending_kinds": [name for name, scheme in schemes().items() if scheme.subscription_ends],
             "no_body": NO_BODY,
             "subscriptions_seen": SUBSCRIPTIONS_SEEN,
-            "dispatch_alarms": [EVENTS, WINDOWS],
+            "dispatch_alarms": [EVENTS, WINDOWS, ABSENCES],
             "offer_failures": OFFER_FAILURES,
             "near": NEAR_CAP,
             "runners": list(runners()),

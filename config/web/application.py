@@ -28,7 +28,7 @@ Answer = tuple[int, Headers, bytes]
 T = TypeVar("T")
 Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 
-LARGE_BODIES = ("/hooks/", "/api/")
+LARGE_BODIES = ("/hooks/", "/ping/", "/api/")
 SMALL = 2**20  # bytes of the largest body anywhere else: forms
 # Bytes of each body that are not counted, so that small bodies are accepted while large ones use up the room.
 FREE = 2**16

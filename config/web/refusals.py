@@ -13,8 +13,8 @@ log = structlog.get_logger(__name__)
 
 LINES = 5  # per second, because strangers decide how many requests are refused
 PATH_CHARACTERS = 200
-HOOK = re.compile(r"/hooks/([-\w]+)/?")
-SECRET = re.compile(r"(?<=^/approvals/).+")
+HOOK = re.compile(r"/hooks/([-\w]+)/?|/ping/([-\w]+)/.*")
+SECRET = re.compile(r"^(/approvals/|/ping/[^/]+/).+")
 
 
 class Lines:
@@ -44,7 +44,7 @@ def log_refusal(request: HttpRequest, status: int, reason: str) -> None:
     left_out = lines.take(int(time.monotonic()))
     if left_out is None:
         return
-    path = SECRET.sub("…", request.path)[:PATH_CHARACTERS]
+    path = SECRET.sub(r"\1…", request.path)[:PATH_CHARACTERS]
     more = {"left_out": left_out} if left_out else {}
     log.warning("web.refused", path=path, status=status, reason=reason, client=address_of(request), **more)
 
@@ -52,7 +52,7 @@ def log_refusal(request: HttpRequest, status: int, reason: str) -> None:
 def source_of(request: HttpRequest) -> str:
     """The slug of the source that a delivery is sent to, or ""."""
     found = HOOK.fullmatch(request.path)
-    return found[1] if found else ""
+    return (found[1] or found[2]) if found else ""
 
 
 def note_refusal(request: HttpRequest, status: int, reason: str) -> None:

@@ -61,7 +61,7 @@ def execute(statement: str, parameters: Parameters = ()) -> int:
         return int(cursor.rowcount)
 
 
-def execute_many(statement: str, rows: Iterable[Sequence[Any]]) -> None:
+def execute_many(statement: str, rows: Iterable[Parameters]) -> None:
     """Execute a prepared statement for each row, in one round trip."""
     with connection.cursor() as cursor:
         cursor.executemany(statement, list(rows))

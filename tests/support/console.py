@@ -34,7 +34,7 @@ from tests.support.triggers import make_event, make_trigger
 from triggers.api.tokens import create_token
 from triggers.dispatch.bulk_replay.start import start_replay
 from triggers.events.search import Search
-from triggers.models import ApiToken, EventDelivery, Schedule, Source, Trigger
+from triggers.models import ApiToken, EventDelivery, Schedule, Source, Switch, SwitchTimer, Trigger
 from triggers.schedules.backfill.start import start_backfill
 from triggers.schedules.calendars import create_calendar
 from triggers.schedules.edit import create_schedule
@@ -89,6 +89,14 @@ def make_source(slug: str = "billing", **fields: Any) -> Source:
     return Source.objects.create(slug=slug, **{"kind": "github", **fields})
 
 
+def make_switch_row(slug: str) -> Switch:
+    """A dead man's switch that is open, with its source."""
+    source = make_source(slug, kind="ping")
+    at = timezone.now()
+    SwitchTimer.objects.create(source=source, key="", state="open", opened_at=at, due_at=at, seen_at=at)
+    return Switch.objects.create(source=source, shape="", terms="")
+
+
 def make_incident(trigger: str, *runs: Run, **fields: Any) -> Incident:
     """An open one of a trigger, which covers these runs."""
     counted = {"count": len(runs), "in_a_row": len(runs)}
@@ -120,6 +128,7 @@ def make_one_of_each(number: int) -> dict[str, Any]:
     recipient = Recipient.objects.create(name=f"ops-{number}", address="inbox:ops", channel="inbox")
     return {
         "triggers_source": make_source(f"source-{number}"),
+        "triggers_switch": make_switch_row(f"backup-{number}"),
         "triggers_trigger": trigger,
         "triggers_subscription": (subscription := subscribe(slug=f"shop-{number}")),
         "triggers_eventdelivery": EventDelivery.objects.create(

@@ -15,6 +15,11 @@ from runs.db.sql import database_now, fetch
 from runs.failpoints import failpoint
 from runs.queues import entrance
 from triggers.dispatch import offers, rates, windows
+from triggers.dispatch.absence.arm import arm
+from triggers.dispatch.absence.fire import NEXT_DUE as NEXT_ABSENCE_DUE
+from triggers.dispatch.absence.fire import fire
+from triggers.dispatch.absence.note import note
+from triggers.dispatch.absence.sight import match_switches
 from triggers.dispatch.admission import Ledger, Match, admit
 from triggers.dispatch.awaited import waits_ended_by
 from triggers.dispatch.behind import Behind
@@ -32,7 +37,8 @@ from triggers.models import Trigger
 
 LOOK = f"""
 SELECT (SELECT min(due_at) FROM triggers_window) - clock_timestamp(), ({offers.NEXT_DUE}), ({NEXT_PIECE_DUE}),
-  (SELECT min(due_at) FROM triggers_eventdelivery WHERE status IN ('pending', 'sending')) - clock_timestamp()
+  (SELECT min(due_at) FROM triggers_eventdelivery WHERE status IN ('pending', 'sending')) - clock_timestamp(),
+  ({NEXT_ABSENCE_DUE}), (SELECT max(version) FROM triggers_rulesversion)
 """  # noqa: S608  (our own parts)
 OPEN_EVENTS = "SELECT id FROM triggers_event WHERE id = ANY(%s::uuid[]) AND dispatched_at IS NULL"
 OPEN_REDISPATCHES = "SELECT id FROM triggers_redispatch WHERE id = ANY(%s::bigint[]) AND dispatched_at IS NULL"
@@ -86,18 +92,20 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """The time until the next window is over, the next offer and the next piece of a replay are due and the next event leaves to a
-    subscription (negative: now; None: there is none)."""
+    """The time until the next window is over, the next offer and the next piece of a replay are due, the next event leaves to a
+    subscription and the next timer of a switch is due (negative: now; None: there is none); and the version of the rules."""
 
     window: timedelta | None = None
     offer: timedelta | None = None
     replay: timedelta | None = None
     outbound: timedelta | None = None
+    absence: timedelta | None = None
+    version: int | None = None
 
 
 def look() -> Look:
-    [(window, offer, replay, outbound)] = fetch(LOOK)
-    return Look(window=window, offer=offer, replay=replay, outbound=outbound)
+    [(window, offer, replay, outbound, absence, version)] = fetch(LOOK)
+    return Look(window=window, offer=offer, replay=replay, outbound=outbound, absence=absence, version=version)
 
 
 def dispatch(rules: Rules, most: int = MOST) -> Batch:
@@ -118,6 +126,7 @@ def dispatch_items(
     if behind:
         matched = behind.without_waiting(matched)
     matched = match_outgoing(matched, rules.subscriptions, costly.outgoing if costly else None)
+    matched = match_switches(matched, rules.switches)
     failpoint("before_waits_are_looked_up")
     awaited, may_end_more = waits_ended_by(items, most)
     with transaction.atomic():
@@ -163,6 +172,7 @@ def settle_matched(matched: Sequence[Matched], most: int = MOST) -> Batch:
     done = [one for one in kept if one.is_settled and not one.is_partial]
     mark_dispatched([one.item for one in done])
     enter(kept)
+    note(done)
     return Batch(
         dispatched=len(done),
         partly=sum(one.size > 0 for one in kept if one.later),
@@ -270,6 +280,7 @@ def give_up(item: Item, rules: Rules, error: Exception, costly: Costly | None = 
     index = rules.current()
     matched = _matched_or_none(item, index, costly)
     [leaving] = match_outgoing([Matched(item=item)], rules.subscriptions, costly.outgoing if costly else None)
+    [leaving] = match_switches([leaving], rules.switches)
     with transaction.atomic():
         if not try_lock():
             return Batch(standby=True)
@@ -286,9 +297,33 @@ def give_up(item: Item, rules: Rules, error: Exception, costly: Costly | None = 
         enter([leaving])
         if not leaving.is_partial and (matched is None or (matched.size <= 1 and not matched.is_partial)):
             mark_dispatched([item])
+            note([leaving])
     if costly:
         costly.forget([item.identity])
     return Batch(dispatched=1)
+
+
+def arm_switches(rules: Rules) -> bool:
+    """Let the timers of switches follow the rules as they are now; False: not yet."""
+    rules.current()
+    with transaction.atomic():
+        if not try_lock() or rules.have_changed():
+            return False
+        arm(rules.switches)
+    return True
+
+
+def open_absences(timers: Sequence[UUID], rules: Rules) -> Batch:
+    """Open those of these timers of switches that are due."""
+    rules.current()
+    with transaction.atomic():
+        if not try_lock():
+            return Batch(standby=True)
+        if rules.have_changed():
+            return Batch(left=len(timers))
+        looked_at = fire(timers, rules.switches)
+    failpoint("after_absence_commit")
+    return Batch(dispatched=looked_at, left=len(timers) - looked_at, made=looked_at)
 
 
 def _matched_or_none(item: Item, index: Index, costly: Costly | None) -> Matched | None:

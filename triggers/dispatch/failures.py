@@ -27,6 +27,7 @@ from runs.models import Alarm
 from runs.notifications import alarms
 from triggers.dispatch import batch as dispatch
 from triggers.dispatch import close_windows, windows
+from triggers.dispatch.absence import fire
 from triggers.dispatch.batch import MOST, Batch
 from triggers.dispatch.behind import Behind
 from triggers.dispatch.costly import Costly
@@ -47,7 +48,7 @@ GIVEN_UP_WITHIN = 600.0  # seconds
 MOST_ASIDE = 1000
 ANSWERS = 0.02  # seconds between two looks for answers to costly cases
 HELD_UP = 6  # failures with its own error, after which later units of its keys no longer wait
-EVENTS, WINDOWS = "dispatch-refused", "windows-refused"  # alarms
+EVENTS, WINDOWS, ABSENCES = "dispatch-refused", "windows-refused", "absences-refused"  # alarms
 
 
 @dataclass(kw_only=True)
@@ -403,5 +404,26 @@ def windows_that_are_over(rules: Rules) -> Careful[windows.Group]:
             identity=lambda group: group,
             noun="window",
             alarm=WINDOWS,
+        )
+    )
+
+
+def absences(rules: Rules) -> Careful[UUID]:
+    """The opening of switches."""
+
+    def next_timers(most: int, aside: Sequence[UUID]) -> Sequence[UUID]:
+        rules.current()
+        return fire.due(rules.switches, most, aside)
+
+    return Careful(
+        Work(
+            next=next_timers,
+            again=fire.still_due,
+            run=lambda timers, _: dispatch.open_absences(timers, rules),
+            size=len,
+            give_up=lambda timer, _: Batch(dispatched=fire.put_off(timer)),
+            identity=lambda timer: timer,
+            noun="timer of a switch",
+            alarm=ABSENCES,
         )
     )

@@ -47,6 +47,8 @@ OVERDUE = 1.0  # seconds between two looks while overdue work cannot be done yet
 RING_EVERY = 1.0  # seconds, while runs are ready
 STANDBY = 1.0
 RECONNECT = 1.0
+BLOCKED = 0.25  # seconds between two looks at switches that are due, while events wait for dispatch
+NEVER = -1
 
 
 class Dispatcher:
@@ -55,6 +57,8 @@ class Dispatcher:
         self.costly = Costly(outgoing=Costly(outgoing_cases))
         self.dispatch = failures.events(self.rules, self.costly)
         self.close_windows = failures.windows_that_are_over(self.rules)
+        self.absences = failures.absences(self.rules)
+        self.armed: int | None = NEVER  # the version of the rules that the timers of switches follow
         self.leadership = Leadership()
         self.chores = Chores()
         self.heartbeat = Heartbeat()
@@ -93,6 +97,7 @@ class Dispatcher:
         set_timeouts()
         set_lazy_commits()
         self.leadership.begin()
+        self.armed = NEVER
         self.chores.reconnected()
         timeline.notice_failover()
         log.info("dispatcher.listening")
@@ -140,6 +145,10 @@ class Dispatcher:
             closed = unless_failed(self.close_windows, Batch(left=1))
             made_ready |= closed.dispatched > 0
             batch += closed
+        if leads and own.version != self.armed and unless_failed(partial(dispatch.arm_switches, self.rules), False):
+            self.armed = own.version
+        if leads and timers.is_due(own.absence):
+            batch += unless_failed(self.absences, Batch(left=1))
         for chore in self.chores:
             if chore.is_due(due):
                 made_ready |= unless_failed(partial(chore.do, due), 0) > 0
@@ -157,7 +166,8 @@ class Dispatcher:
             self.ring_at = time.monotonic() + RING_EVERY
             self.couriers.ringer.ring()
         self.was_ready = due.ready
-        again = [wait for wait in (self.dispatch.wait, self.close_windows.wait) if leads and wait is not None]
+        careful = (self.dispatch, self.close_windows, self.absences)
+        again = [work.wait for work in careful if leads and work.wait is not None]
         return batch.has_progressed or made_ready, min([seconds_until_next(batch, own, due), *again])
 
 
@@ -180,6 +190,9 @@ def seconds_until_next(batch: Batch, own: dispatch.Look, due: timers.Look) -> fl
     for wait_for in (own.window, own.offer, own.replay):
         if wait_for is not None:
             waits.append(max(wait_for.total_seconds(), KEEP_LOOKING))
+    if own.absence is not None:
+        wait = own.absence.total_seconds()
+        waits.append(wait if wait > 0 else BLOCKED)
     if due.next is not None:
         # Overdue work that cannot be done yet (a lease that is too young, a busy key) must not cause a busy loop.
         wait = due.next.total_seconds()

@@ -6,6 +6,7 @@ from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
+from triggers.dispatch.absence.switch import Switch
 from triggers.dispatch.admission import Match, Refusal, hold_or_stop, refuse
 from triggers.dispatch.evaluator import Evaluator, Subject, shared
 from triggers.dispatch.expressions import Answer, Expression, Question, answer, context_of, field_at
@@ -26,16 +27,29 @@ class Outgoing:
     error: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sighting:
+    """A switch that sees the event, with the key, or whose expressions raised the `error`. `begins`: the event begins its time,
+    and is not the one that it waits for."""
+
+    switch: Switch
+    begins: bool
+    key: str = ""
+    error: str = ""
+
+
 @dataclass(kw_only=True)
 class Matched:
     """The result of matching an event: matches for admission, and refusals that are already decided. `later`: the part of a
-    large event that is left to the next batches. `outgoing`: the subscriptions that it leaves to."""
+    large event that is left to the next batches. `outgoing`: the subscriptions that it leaves to. `sightings`: the switches that
+    see it."""
 
     item: Item
     matches: list[Match] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     later: list[Match | Refusal] = field(default_factory=list)
     outgoing: list[Outgoing] = field(default_factory=list)
+    sightings: list[Sighting] = field(default_factory=list)
     is_partial: bool = False  # costly cases are not answered yet, or wait for earlier events
     may_be_settled: bool = False  # earlier parts of it may have been dispatched
     behind: frozenset[UUID] = frozenset()  # triggers at which it waits for earlier events
@@ -204,6 +218,18 @@ def decide(
 ) -> list[Match | Refusal | None]:
     """The result of each case; None: the event does not pass the filter. With an `evaluator`, nothing is evaluated in this
     process; with `answers`, those of costly cases are there."""
+    found = answers_of(item, cases, payload, evaluator, answers)
+    return [judge(case, answered) for case, answered in zip(cases, found, strict=True)]
+
+
+def answers_of(
+    item: Item,
+    cases: Sequence[Case],
+    payload: Payload,
+    evaluator: Evaluator | None = None,
+    answers: Mapping[UUID, Answer] | None = None,
+) -> list[Answer]:
+    """The answer to the question of each case; see `decide`."""
     costly = [case for case in cases if case.question.expressions and (evaluator or case.is_costly(payload))]
     if answers is None and costly:
         found = (evaluator or shared).answers(subject_of(item, payload), [case.question for case in costly])
@@ -211,7 +237,7 @@ def decide(
     known = answers or {}
     context = cache(lambda: context_of(cel_event(item, payload.value)))
     return [
-        judge(case, known.get(case.rule.id) or answer(case.question, context, case.rule.compiled, payload.without_data))
+        known.get(case.rule.id) or answer(case.question, context, case.rule.compiled, payload.without_data)
         for case in cases
     ]
 

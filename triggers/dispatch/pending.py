@@ -24,7 +24,8 @@ Identity = UUID | int  # the id of an event that is dispatched for the first tim
 
 READ = """
 SELECT event.id AS event_id, source.slug AS source, event.type, event.subject, coalesce(event.time, event.received_at) AS time,
-       event.target_id, event.root_id, event.depth, event.chain, event.is_tainted, item.redispatch_id, item.trigger_id, item.replay_id,
+       event.received_at, event.target_id, event.root_id, event.depth, event.chain, event.is_tainted,
+       item.redispatch_id, item.trigger_id, item.replay_id,
        greatest(octet_length(event.body), CASE WHEN pg_column_compression(event.data) IS NULL
          THEN pg_column_size(event.data) ELSE octet_length(event.data::text) END, 0) AS bytes,
        (SELECT {awaited}) AS may_be_awaited, (SELECT {backfilled}) AS may_be_backfilled, item.seq,
@@ -88,6 +89,7 @@ class Item:
     type: str
     subject: str
     time: datetime
+    received_at: datetime | None = None  # None: it is only tried
     target_id: UUID | None
     root_id: UUID
     depth: int
@@ -207,6 +209,7 @@ def item_of(event: Event) -> Item:
         type=event.type,
         subject=event.subject,
         time=event.time or event.received_at,
+        received_at=event.received_at,
         target_id=event.target_id,
         root_id=event.root_id,
         depth=event.depth,

@@ -1,4 +1,4 @@
-"""The triggers and subscriptions for the dispatcher, cached until their tables change."""
+"""The triggers, subscriptions and switches for the dispatcher, cached until their tables change."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -7,6 +7,7 @@ from uuid import UUID
 from agents.prompt_agents import catalog
 from runs.db.sql import fetch
 from runs.models.policy import Policy, nature_of
+from triggers.dispatch.absence.switches import Switches
 from triggers.dispatch.expressions import compile_each
 from triggers.dispatch.flow_control import Intake
 from triggers.dispatch.index import Index, Rule
@@ -26,14 +27,15 @@ Versions = dict[UUID, tuple[str, str]]
 
 
 class Rules:
-    """The indexed triggers, and subscriptions. Database triggers increment a version in each transaction that changes one; then the
-    changed rows are read again, and all subscriptions. On a new connection all rows are read."""
+    """The indexed triggers, subscriptions and switches. Database triggers increment a version in each transaction that changes one;
+    then the changed rows are read again, and all subscriptions. On a new connection all rows are read."""
 
     def __init__(self) -> None:
         self.version: Any = None
         self.rows: Versions = {}
         self.index = Index([])
         self.subscriptions = Subscriptions()
+        self.switches = Switches()
 
     def have_changed(self) -> bool:
         """Whether a trigger has changed since it was read. `current` reads it again."""
@@ -46,11 +48,12 @@ class Rules:
             version, rows = fetch(VERSION), _rows()
             catalog.refresh(at_once=True)  # a new prompt agent comes with its triggers
             if self.version is None or version[0][-1] != self.version[0][-1]:
-                self.index, self.rows = Index([]), {}
+                self.index, self.rows, self.switches = Index([]), {}, Switches()
             edited = _edited(self.rows, rows)
             kept = [rule for id, rule in self.index.by_id.items() if id not in edited]
             self.index = Index([*kept, *_read(edited)])
             self.subscriptions = Subscriptions.read()
+            self.switches.refresh()
             self.rows, self.version = rows, version
         return self.index
 

@@ -11,6 +11,7 @@ from .schedule import Schedule
 from .schedule_history import Revision, Skip
 from .source import DeliveryRate, RefusedDelivery, Secret, Source
 from .subscription import EventDelivery, Subscription, SubscriptionSecret
+from .switch import Switch, SwitchTimer
 from .table import SweptRow, WatchedTable
 from .trigger import Trigger
 from .watched_slot import WatchedSlot
@@ -19,6 +20,6 @@ from .window import RateUse, Window
 __all__ = [
     "ApiToken", "Backfill", "BackfillTick", "Decision", "DeliveryRate", "Event", "EventDelivery", "ExclusionCalendar",
     "Gate", "Offer", "PoisonMessage", "RateUse", "Reading", "Redelivery", "Redispatch", "RefusedDelivery", "Replay", "Revision",
-    "Schedule", "Secret", "Skip", "Source", "Subscription", "SubscriptionSecret", "SweptRow", "Trigger", "WatchedSlot",
-    "WatchedTable", "Window",
+    "Schedule", "Secret", "Skip", "Source", "Subscription", "SubscriptionSecret", "SweptRow", "Switch", "SwitchTimer",
+    "Trigger", "WatchedSlot", "WatchedTable", "Window",
 ]  # fmt: skip

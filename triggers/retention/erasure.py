@@ -3,9 +3,9 @@
 Erased: data, body, headers, subject and body error of the events; input, result, error, traceback, journal and key of their
 runs and of runs whose wait they ended; the same of these runs' children and forks, and of parents that received their
 results; the texts of these runs' notifications and checklist items, and names in their audit entries; reasons of gates; answers
-of endpoints that the events left to, while what waits to leave is called off; and the same for events that those runs emitted
-or received as signals, down the causal chain. Kept: ids, types, times, states and the ledger, so that nothing is processed
-twice and the history remains readable.
+of endpoints that the events left to, while what waits to leave is called off; the keys for which switches wait; and the same
+for events that those runs emitted or received as signals, down the causal chain. Kept: ids, types, times, states and the
+ledger, so that nothing is processed twice and the history remains readable.
 
 An event that is still needed or has a live run is not erased, and neither is any event that led to it, so that a later
 erasure finds it again. Agents must erase their own state and what their code wrote elsewhere.
@@ -33,7 +33,7 @@ from triggers.dispatch.expressions import Question, Unaffordable, check_expressi
 from triggers.dispatch.match import subject_of
 from triggers.dispatch.payload import Payload
 from triggers.dispatch.pending import item_of
-from triggers.models import Decision, Event, EventDelivery, Gate, Replay
+from triggers.models import Decision, Event, EventDelivery, Gate, Replay, Switch, SwitchTimer
 from triggers.retention.payloads import not_needed
 
 MARK = "erased:"
@@ -89,6 +89,7 @@ def erase(selection: Selection, *, by: str, dry_run: bool = False) -> Erasure:
     about = mark_of(selection.subject) if selection.subject else "where"
     if selection.subject and not dry_run:
         _forget_searches(selection.subject)
+        SwitchTimer.objects.filter(key=selection.subject).delete()
     return _erase(chosen, by=by, about=about, unread=unread, dry_run=dry_run)
 
 
@@ -248,6 +249,7 @@ def _erase_together(event_ids: Sequence[UUID], traces: Traces, erasure: Erasure)
         Gate.objects.filter(trigger__id__among=sorted(gates)).update(last_reason=ERASED)
         decisions.update(reason=ERASED)
         _erase_deliveries(free)
+        _forget_keys(free)
 
 
 def _erase_deliveries(event_ids: set[UUID]) -> None:
@@ -257,6 +259,13 @@ def _erase_deliveries(event_ids: set[UUID]) -> None:
     waiting.update(status=EventDelivery.Status.FAILED, reason="its event was erased", due_at=None, ended_at=Now())
     leaving.filter(status=EventDelivery.Status.ERROR).update(reason=ERASED)
     leaving.exclude(tries=[]).update(tries=[])
+
+
+def _forget_keys(event_ids: set[UUID]) -> None:
+    """A switch no longer waits for the keys of these events; what it said of its last error may quote one."""
+    of_them = Q(since_id__in=event_ids) | Q(latest_id__in=event_ids) | Q(seen_id__in=event_ids)
+    SwitchTimer.objects.filter(of_them | Q(opened_id__in=event_ids)).exclude(key="").delete()
+    Switch.objects.exclude(error="").update(error=ERASED)
 
 
 def _triggers_of(run_ids: Sequence[UUID]) -> set[UUID]:

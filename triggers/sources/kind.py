@@ -1,5 +1,5 @@
 """Kinds of sources: what a form, the docs and a process have to know of one. Each is one file in a family, a
-package of `triggers.sources`, found by name: a scheme of webhooks, a broker, a poller."""
+package of `triggers.sources`, found by name: a scheme of webhooks, a broker, a poller, a switch."""
 
 import pkgutil
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ S = TypeVar("S")
 K = TypeVar("K", bound="type[Kind[Any]]")
 _kinds: dict[str, "Kind[Any]"] = {}
 
-FAMILIES = ("brokers", "databases", "polling", "webhooks")  # the packages of triggers.sources that hold kinds
+FAMILIES = ("absence", "brokers", "databases", "polling", "webhooks")  # the packages of triggers.sources that hold kinds
 
 
 class Group(StrEnum):
@@ -30,6 +30,7 @@ class Group(StrEnum):
     BROKERS = "Brokers"
     POLLING = "Polling"
     DATABASES = "Databases"
+    WATCHES = "Watches"
 
 
 class Kind(ABC, Generic[S]):

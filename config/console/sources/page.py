@@ -29,8 +29,10 @@ from config.console.sources.form import NewSourceForm, SettingsForm, kind_of
 from config.console.sources.health import health_line
 from config.console.sources.listeners import listeners
 from config.console.sources.reading import notice_of, sections_of
-from config.console.sources.setup import address_of, groups, setup_steps
+from config.console.sources.setup import address_of, groups, has_secret_address, setup_steps
+from config.console.sources.switches import switch_sections
 from config.console.sources.table import table_notice, table_sections
+from triggers.dispatch.absence.switch import KINDS as SWITCHES
 from triggers.models import RefusedDelivery, Secret, Source
 from triggers.sources.databases.tables.keep import KIND, keep_tables
 from triggers.sources.databases.tables.sweep import sweep_soon
@@ -113,7 +115,8 @@ class SourcePanel(Panel):
 
     @column("address", empty_value="–")
     def address(self, source: Source) -> SafeString | None:
-        return format_html("<code>/hooks/{}/</code>", source.slug) if source.kind in schemes() else None
+        scheme = schemes().get(source.kind)
+        return format_html("<code>{}</code>", scheme.address(source.slug)) if scheme else None
 
     proven = time_column("last authenticated delivery", "last_proven")
     created = time_column("created", "created_at")
@@ -134,8 +137,10 @@ class SourcePanel(Panel):
             if not made:
                 messages.success(request, f"Source {source.slug} is created.")
                 return leave(request, back)
-            explained = f"Enter it at the sender, with the address {address_of(source.slug)}"
-            return reveal(self, request, title=f"Secret of {source.slug}", secret=made, explained=explained, back=back)
+            secret, explained = _to_enter(source, made)
+            return reveal(
+                self, request, title=f"Secret of {source.slug}", secret=secret, explained=explained, back=back
+            )
         return form_page(
             self,
             request,
@@ -201,8 +206,9 @@ class SourcePanel(Panel):
     def rotate_secret(self, request: HttpRequest, form: GraceForm, object_id: str) -> HttpResponse:
         source = get_object_or_404(Source, pk=object_id)
         plain = rotate(source, grace=form.grace, by=acting(request))
+        secret, _ = _to_enter(source, plain)
         explained = f"Enter it at the sender of {source.slug}. The old one expires in {form.cleaned_data['hours']} h."
-        return reveal_in_dialog(request, secret=plain, explained=explained, back=page("triggers_source", object_id))
+        return reveal_in_dialog(request, secret=secret, explained=explained, back=page("triggers_source", object_id))
 
     @button(
         "Enter a secret",
@@ -285,10 +291,12 @@ class SourcePanel(Panel):
         if obj.kind == KIND:
             sections = [table_notice(obj), *about, *table_sections(obj), *steps]
         if scheme:
-            address = Text(title="Address for the sender", text=address_of(obj.slug))
+            address = Text(title="Address for the sender", text=address_of(kind, obj.slug))
             # The steps come first until they are done.
             below = [*about, *steps] if _is_set_up(obj) else [*steps, *about]
             sections = [_notice(obj), address, *below]
+        if obj.kind in SWITCHES:
+            sections = [*switch_sections(obj), *sections]
         if kind.needs_secret:
             sections.append(_secrets(obj))
         if scheme:
@@ -316,6 +324,15 @@ def _create(form: NewSourceForm, by: str) -> tuple[Source, str]:
 def _is_set_up(source: Source) -> bool:
     """Whether its sender has proved itself. Without proofs, steps are only found done by a person."""
     return source.secrets.exclude(last_matched_at=None).exists()
+
+
+def _to_enter(source: Source, secret: str) -> tuple[str, str]:
+    """The secret as it is shown once, and what to do with it."""
+    kind = kinds()[source.kind]
+    address = address_of(kind, source.slug, secret)
+    if has_secret_address(kind):
+        return address, "Let the job request this address"
+    return secret, f"Enter it at the sender, with the address {address}"
 
 
 def _notice(source: Source) -> Notice:

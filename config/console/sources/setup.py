@@ -11,6 +11,10 @@ from config.console.parts.links import link
 from config.console.parts.sections import Cell, Notice, Section, Steps
 from runs.network.site import LOCAL, site
 from triggers.sources.kind import Group, Kind, kinds
+from triggers.sources.webhooks.scheme import Scheme
+
+
+NAME = "-name-"  # no slug: it stands for one in an address
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,32 +44,38 @@ def _card(kind: Kind[Any]) -> Card:
     return Card(name=kind.name, label=kind.label, help_text=kind.help_text, words=words)
 
 
-def address_of(slug: str) -> str:
-    """The address of a webhook source, as senders reach it."""
-    return f"{site()}/hooks/{slug}/"
+def address_of(kind: Kind[Any], slug: str, secret: str = "") -> str:
+    """The address of a webhook source, as senders reach it; with the secret, if that is a part of it."""
+    path = kind.address(slug, secret) if isinstance(kind, Scheme) else ""
+    return f"{site()}{path}"
+
+
+def has_secret_address(kind: Kind[Any]) -> bool:
+    return isinstance(kind, Scheme) and kind.address("slug", "secret") != kind.address("slug")
 
 
 def setup_steps(kind: Kind[Any], slug: str) -> Iterator[Section]:
     """The steps at the provider, and a warning if the address works on this machine only. Without a slug, the form's script
     writes the name that the person enters into the address."""
-    steps = [_with_address(step, slug) for step in kind.setup]
+    steps = [_with_address(step, kind, slug) for step in kind.setup]
     if kind.docs_url:
         steps.append(format_html("See also {}.", link(kind.docs_url, kind.docs_url)))
     yield Steps(title=f"Set-up: {kind.label}", steps=steps)
-    if any("{url}" in step for step in kind.setup) and _is_local(address_of(slug)):
+    if any("{url}" in step for step in kind.setup) and _is_local(address_of(kind, slug)):
         yield Notice(
             text="The address works on this machine only. Set WAKEFUL_URL to the address of this site, as senders reach it.",
             level="warning",
         )
 
 
-def _with_address(step: str, slug: str) -> Cell:
+def _with_address(step: str, kind: Kind[Any], slug: str) -> Cell:
     before, found, after = step.partition("{url}")
     if not found:
         return before
     if slug:
-        return format_html("{}<code>{}</code>{}", before, address_of(slug), after)
-    return format_html("{}<code>{}/hooks/<i data-name>name</i>/</code>{}", before, site(), after)
+        return format_html("{}<code>{}</code>{}", before, address_of(kind, slug), after)
+    begin, _, end = address_of(kind, NAME).partition(NAME)
+    return format_html("{}<code>{}<i data-name>name</i>{}</code>{}", before, begin, end, after)
 
 
 def _is_local(address: str) -> bool:

@@ -4,6 +4,7 @@ from django.urls import path, re_path
 
 from runs.api.resource import Resource
 from triggers.models import Event
+from triggers.sources.absence.views import ADDRESS, PingView
 from triggers.sources.cloudevents.intake import EventIntake
 from triggers.sources.webhooks.views import HookView
 
@@ -15,5 +16,6 @@ class Events(EventIntake, Resource):
 
 urlpatterns = [
     re_path(r"^hooks/(?P<slug>[-\w]+)/?$", HookView.as_view()),
+    re_path(ADDRESS, PingView.as_view()),
     path("api/v1/events/", Events.as_view({"post": "create"})),
 ]

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import fetch
-from triggers.accept import Incoming, accept_ticks, builtin_source
+from triggers.accept import Incoming, accept_own, builtin_source
 from triggers.exceptions import RuleError
 from triggers.models import Backfill, BackfillTick, Schedule
 from triggers.schedules.clock import just_before
@@ -53,7 +53,7 @@ def fire(backfill: Backfill, plan: Plan, nominals: Sequence[datetime]) -> int:
     names, ids = names_of(backfill.schedule), [tick.ce_id for tick in ticks]
     # Events under an earlier name of the schedule would not conflict.
     there = {time for time, *_ in _events(backfill, names, ids)}
-    accept_ticks([tick for tick in ticks if tick.time not in there])
+    accept_own([tick for tick in ticks if tick.time not in there])
     nudge_dispatcher()
     events = _events(backfill, names, ids)
     BackfillTick.objects.bulk_create(

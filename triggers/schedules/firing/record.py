@@ -11,7 +11,7 @@ from django_celery_beat.models import PeriodicTask
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import execute
 from runs.models import OutboxMessage
-from triggers.accept import Incoming, accept_ticks, builtin_source
+from triggers.accept import Incoming, accept_own, builtin_source
 from triggers.exceptions import RuleError
 from triggers.models import Skip
 from triggers.schedules.firing.owed import Owed, refused_stretch
@@ -44,7 +44,7 @@ WHERE task.id = owed.id AND (owed.count > 0 OR owed.retires)
 
 
 def record_ticks(owed: Sequence[Owed], now: datetime) -> None:
-    accept_ticks([_event(one, nominal, due) for one in owed for nominal, due in one.fires if one.claimed.trigger_id])
+    accept_own([_event(one, nominal, due) for one in owed for nominal, due in one.fires if one.claimed.trigger_id])
     OutboxMessage.objects.bulk_create(_messages(owed))
     record_skips((one.claimed.id, skip) for one in owed for skip in one.skips)
     counts = [(one.claimed.task_id, one.count, one.retires) for one in owed]

@@ -94,6 +94,10 @@ class Scheme(Kind[S]):
         """The sample with its proof."""
         return replace(sample, headers={**sample.headers, **self.sign(sample, secret, at, settings)})
 
+    def address(self, slug: str, secret: str = "") -> str:
+        """The path of the source's address; with its secret, if that is a part of it."""
+        return f"/hooks/{slug}/"
+
     def greet(self, delivery: Delivery, proof: Proof, settings: S) -> Reply | None:
         """The answer to an authenticated delivery that is no event, such as a challenge."""
         return None

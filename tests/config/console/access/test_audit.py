@@ -363,6 +363,8 @@ ADMIN: dict[str, Door] = {
     "triggers.exclusioncalendar edit": button("triggers_exclusioncalendar", "edit", days="*-05-02"),
     "triggers.exclusioncalendar delete_this": button("triggers_exclusioncalendar", "remove"),
     "triggers.source send_test": button("triggers_source", "test", hmac_source),
+    "triggers.switch pause": button("triggers_switch", "pause"),
+    "triggers.switch resume": button("triggers_switch", "resume"),
     "triggers.source rotate_secret": button("triggers_source", "rotate-secret", hmac_source, hours="1"),
     "triggers.source enter_secret": button(
         "triggers_source", "enter-secret", hmac_source, hours="1", secret="long enough a secret for anybody"

@@ -1,0 +1,266 @@
+"""Switches: what they wait for, since when, and which of them are down."""
+
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import CharField, Exists, F, OuterRef, QuerySet, Subquery
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from unfold.dataclasses import UnfoldAction
+
+from agents.durations import in_words
+from config.console.parts.dialogs import attempt, dialog
+from config.console.parts.links import event_link, joined, link, page
+from config.console.parts.moments import distance, moment
+from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
+from config.console.parts.sections import Cell, Facts, Notice, Section, Table
+from runs.db.sql import database_now
+from triggers.dispatch.absence.switch import CLOSED, OPENED, Switch, switch_of
+from triggers.models import Event, Source, SwitchTimer
+from triggers.models import Switch as SwitchRow
+from triggers.sources.edit import change_source
+
+TIMERS_SHOWN = EPISODES_SHOWN = 50
+UP, LATE, DOWN, NEVER, PAUSED = "up", "late", "down", "never seen", "paused"
+REASONS = {
+    "absent": "it did not come in time",
+    "failed": "a ping said that the job failed",
+    "overran": "a /start had no end within the grace",
+}
+
+
+@admin.register(SwitchRow)
+class SwitchPanel(Panel):
+    """Sources that watch for the absence of events. Each is made, edited and tested on the page of its source."""
+
+    list_display = ("name", "kind", "state", "last", "due", "waits")
+    list_filter = ("source__kind", "is_on")
+    search_fields = ("source__slug",)
+    search_help_text = "switch"
+    ordering = ("source__slug",)
+    actions_detail = ("pause", "resume")
+    has_switch_permission = allowed("triggers.change_source")
+
+    last = time_column("last seen", "seen_at")
+    due = time_column("next due", "due_at")
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return any(request.user.has_perm(f"triggers.{verb}_source") for verb in ("view", "change"))
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[SwitchRow]:
+        timers = SwitchTimer.objects.filter(source=OuterRef("source"))
+        only = timers.filter(key="")
+        rows: QuerySet[SwitchRow] = super().get_queryset(request).select_related("source")
+        return rows.annotate(
+            is_open=Exists(timers.filter(state="open")),
+            timer_state=Subquery(only.values("state")[:1], output_field=CharField()),
+            seen_at=Subquery(only.values("seen_at")[:1]),
+            due_at=Subquery(only.values("due_at")[:1]),
+            source_kind=F("source__kind"),
+        )
+
+    @column("switch")
+    def name(self, switch: SwitchRow) -> str:
+        return switch.source.slug
+
+    @column("kind")
+    def kind(self, switch: Any) -> str:
+        return str(switch.source_kind)
+
+    @column("state", label={UP: "success", NEVER: "info", LATE: "warning", DOWN: "danger", PAUSED: "default"})
+    def state(self, switch: Any) -> str:
+        return state_of(defined(switch.source), switch.source, switch.is_open, switch.seen_at, switch.due_at)
+
+    @column("waits for")
+    def waits(self, switch: SwitchRow) -> str:
+        definition = defined(switch.source)
+        return in_short(definition) if definition else "its settings are invalid"
+
+    @button(
+        "Pause",
+        permissions=["switch"],
+        icon="pause",
+        url_path="pause",
+        dialog=dialog(
+            "Pause this switch?",
+            "Its source is disabled: nothing opens, and pings are refused. When it is resumed, its time begins anew.",
+            "Pause it",
+        ),
+    )
+    def pause(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        return _turn(request, object_id, on=False)
+
+    @button(
+        "Resume",
+        permissions=["switch"],
+        icon="play_arrow",
+        url_path="resume",
+        dialog=dialog("Resume this switch?", "Its source is enabled, and its time begins now.", "Resume it"),
+    )
+    def resume(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        return _turn(request, object_id, on=True)
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+        is_on = Source.objects.filter(pk=object_id, enabled=True).exists()
+        hidden = "triggers_switch_resume" if is_on else "triggers_switch_pause"
+        return [one for one in super().get_actions_detail(request, object_id) if one.action_name != hidden]
+
+    def sections(self, request: HttpRequest, obj: SwitchRow) -> list[Section]:
+        source = Facts(rows=[("Source", link(page("triggers_source", obj.source_id), obj.source.slug))])
+        return [*switch_sections(obj.source), source, _episodes(obj.source)]
+
+
+def _turn(request: HttpRequest, object_id: str, *, on: bool) -> HttpResponse:
+    source = get_object_or_404(Source, pk=object_id, switch__isnull=False)
+    act = partial(change_source, source, {"enabled": on}, by=acting(request))
+    return attempt(request, act, done="Resumed." if on else "Paused.", back=page("triggers_switch", object_id))
+
+
+def defined(source: Source) -> Switch | None:
+    """Its definition; None: its settings make no sense."""
+    try:
+        return switch_of(source.pk, source.slug, source.kind, source.settings)
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+def state_of(
+    switch: Switch | None, source: Source, is_open: bool, seen_at: datetime | None, due_at: datetime | None
+) -> str:
+    if not source.enabled:
+        return PAUSED
+    if is_open:
+        return DOWN
+    if switch and due_at and database_now() > due_at - switch.grace:
+        return LATE
+    return UP if seen_at or (switch and switch.has_keys) else NEVER
+
+
+def in_short(switch: Switch) -> str:
+    if switch.is_ping:
+        return f"a ping every {in_words(switch.within)}"
+    begun = f" of {' '.join(switch.started.types)}" if switch.started else ""
+    key = f", by {switch.seen.key}" if switch.seen.key else ""
+    return f"{' '.join(switch.seen.types)} within {in_words(switch.within)}{begun}{key}"
+
+
+def switch_sections(source: Source) -> list[Section]:
+    """Of the page of a switch, and of its source."""
+    switch = defined(source)
+    row = SwitchRow.objects.filter(source=source).first()
+    if switch is None:
+        return [Notice(text="Its settings are invalid: it watches nothing. Correct them under Edit.", level="bad")]
+    if row is None:
+        return [Notice(text="No dispatcher has read it yet; its time begins then.", level="warning")]
+    timers = SwitchTimer.objects.filter(source=source)
+    only = timers.filter(key="").first() if not switch.has_keys else None
+    facts = Facts(title="Switch", rows=[("Waits for", in_short(switch)), *_times(only), *_troubles(row)])
+    notice = _notice(source, switch, only, timers)
+    return [notice, facts, *([] if only else [_keys(timers)])]
+
+
+def _notice(source: Source, switch: Switch, only: SwitchTimer | None, timers: QuerySet[SwitchTimer]) -> Notice:
+    opened = timers.filter(state="open")[:1].count() > 0
+    seen_at, due_at = (only.seen_at, only.due_at) if only else (None, None)
+    state = state_of(switch, source, opened, seen_at, due_at)
+    if state == PAUSED:
+        return Notice(
+            text="Paused: its source is disabled. When it is enabled again, its time begins anew.", level="warning"
+        )
+    if state == DOWN and only:
+        since = distance(only.opened_at) if only.opened_at else ""
+        return Notice(
+            text=f"Down, since {since}: {REASONS.get(only.reason, only.reason)}.",
+            level="bad",
+            details=["It closes when the event returns."],
+        )
+    if state == DOWN:
+        return Notice(
+            text="Down for at least one key.", level="bad", details=["Each key closes when its event returns."]
+        )
+    if state == LATE and only and only.due_at:
+        return Notice(text=f"Late: it opens {distance(only.due_at)}, unless the event comes before.", level="warning")
+    if state == NEVER:
+        return Notice(text="The event has never been seen; the time runs all the same.")
+    return Notice(text="Up.", level="good")
+
+
+def _times(timer: SwitchTimer | None) -> list[tuple[str, Cell]]:
+    if timer is None:
+        return []
+    waits = timer.state == SwitchTimer.State.WAITING
+    return [
+        ("Last seen", _seen(timer)),
+        ("Its time runs since", moment(timer.since) if waits else ""),
+        ("A /start without its end", moment(timer.began_at) if timer.began_at else ""),
+        ("Next due" if waits else "Was due", moment(timer.due_at)),
+        ("Open since", _opened(timer) if timer.opened_at else ""),
+        ("Episodes", timer.episode),
+    ]
+
+
+def _troubles(row: SwitchRow) -> list[tuple[str, Cell]]:
+    turned_away = f"{row.turned_away:,} events: there are too many keys. The last came "
+    return [
+        ("Turned away", format_html("{}{}", turned_away, moment(row.turned_away_at)) if row.turned_away else ""),
+        ("Last error", format_html("{}: {}", moment(row.failed_at), row.error) if row.error else ""),
+    ]
+
+
+def _keys(timers: QuerySet[SwitchTimer]) -> Table:
+    opened = list(timers.filter(state="open").order_by("-opened_at")[:TIMERS_SHOWN])
+    waiting = timers.filter(state="waiting").order_by("due_at")[: TIMERS_SHOWN - len(opened)]
+    return Table(
+        title="Keys",
+        note=f"Those that are down, and those that are due next; {TIMERS_SHOWN} at most.",
+        headers=("Key", "State", "Since", "Due", "Last seen"),
+        rows=[
+            (
+                timer.key,
+                DOWN if timer.state == "open" else "waiting",
+                moment(timer.since),
+                moment(timer.due_at),
+                _seen(timer),
+            )
+            for timer in (*opened, *waiting)
+        ],
+        empty="Nothing is awaited.",
+    )
+
+
+def _episodes(source: Source) -> Table:
+    told = Event.objects.filter(source=source, type__in=[OPENED, CLOSED]).defer("body", "headers").order_by("-id")
+    return Table(
+        title="Episodes",
+        note=f"The last {EPISODES_SHOWN} events of this switch.",
+        headers=("Event", "When", "Key", "Reason", "Late by"),
+        rows=[
+            (
+                link(page("triggers_event", event.pk), event.type),
+                moment(event.received_at),
+                event.subject,
+                REASONS.get((event.data or {}).get("reason", ""), ""),
+                _late((event.data or {}).get("late_by")),
+            )
+            for event in told[:EPISODES_SHOWN]
+        ],
+        empty="None within the retention period.",
+    )
+
+
+def _late(seconds: Any) -> str:
+    return in_words(timedelta(seconds=seconds)) if isinstance(seconds, (int, float)) else ""
+
+
+def _seen(timer: SwitchTimer) -> Cell:
+    if timer.seen_at is None:
+        return "never"
+    return joined([moment(timer.seen_at), event_link(timer.seen_id)]) if timer.seen_id else moment(timer.seen_at)
+
+
+def _opened(timer: SwitchTimer) -> SafeString:
+    return joined([moment(timer.opened_at), *([event_link(timer.opened_id)] if timer.opened_id else [])])

@@ -1,0 +1,68 @@
+"""/ping/<source-slug>/<token>: the HTTP of a dead man's switch."""
+
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.http.request import UnreadablePostError
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.request import Request
+
+from triggers.sources.absence import ping
+from triggers.sources.absence.ping import KEPT
+from triggers.sources.webhooks.door import take
+from triggers.sources.webhooks.views import HookView, arrival_of, sent
+
+ADDRESS = rf"^{ping.ADDRESS.pattern.removeprefix('/')}$"
+ANSWERS = {
+    200: OpenApiResponse(OpenApiTypes.STR, "recorded"),
+    401: OpenApiResponse(description="the token is wrong; no detail"),
+    404: OpenApiResponse(description="the source does not exist, is disabled, or takes no pings"),
+    503: OpenApiResponse(description="overloaded, or over the limit of the source: try again after Retry-After"),
+}
+SLUG = OpenApiParameter("slug", OpenApiTypes.STR, OpenApiParameter.PATH, description="of the source")
+TOKEN = OpenApiParameter("token", OpenApiTypes.STR, OpenApiParameter.PATH, description="of the switch")
+
+
+class PingView(HookView):
+    """A ping says all by its address; no body and no method keeps it from being taken."""
+
+    http_method_names = ["get", "head", "post", "put"]
+
+    @extend_schema(
+        operation_id="ping",
+        tags=["hooks"],
+        auth=[],
+        parameters=[SLUG, TOKEN],
+        request={"*/*": OpenApiTypes.BINARY},
+        responses=ANSWERS,
+    )
+    def post(self, request: Request, slug: str, **address: Any) -> HttpResponse:
+        """Ping a dead man's switch: the job has worked. With /start, /fail or /<exit code> behind the address it says more."""
+        taken = take(slug, arrival_of(request._request, beginning_of(request._request)))
+        assert taken.reply  # noqa: S101  (the scheme has one)
+        return sent(taken.reply)
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request, slug: str, **address: Any) -> HttpResponse:
+        return self.post(request, slug)
+
+    @extend_schema(exclude=True)
+    def head(self, request: Request, slug: str, **address: Any) -> HttpResponse:
+        return self.post(request, slug)
+
+    @extend_schema(exclude=True)
+    def put(self, request: Request, slug: str, **address: Any) -> HttpResponse:
+        return self.post(request, slug)
+
+
+def beginning_of(request: HttpRequest) -> bytes:
+    """At most KEPT bytes of the body; none if its length is unknown or absurd."""
+    length = request.META.get("CONTENT_LENGTH") or ""
+    if not (length.isascii() and length.isdigit()) or len(length) > 12 or int(length) > settings.WAKEFUL_MAX_BODY:
+        return b""
+    try:
+        return request.body[:KEPT]
+    except UnreadablePostError:
+        return b""
