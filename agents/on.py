@@ -138,6 +138,49 @@ def model_change(
     )
 
 
+def absence(
+    *types: str,
+    within: Length,
+    of: str | Sequence[str] = (),
+    key: str = "",
+    of_key: str = "",
+    source: str = "",
+    of_source: str = "",
+    filter: str = "",
+    of_filter: str = "",
+    grace: Length = 0,
+    active_hours: str = "",
+    tz: str = "",
+    most_keys: int = 10_000,
+    closed: bool = False,
+    slug: str = "",
+) -> SourceTrigger:
+    """Wake when no event of these types has come within a time: since the last one, or of an event `of` other types. With a `key`
+    (CEL), for each of its values by itself. `source` and `filter` narrow the awaited event, `of_source` and `of_filter` the
+    other one. With `closed`, wake as well when the event returns."""
+    settings = {
+        "types": " ".join(types),
+        "source": source,
+        "filter": filter,
+        "within": _text(within),
+        "grace": _text(grace),
+        "of_types": of if isinstance(of, str) else " ".join(of),
+        "of_source": of_source,
+        "of_filter": of_filter,
+        "key": key,
+        "of_key": of_key,
+        "active_hours": active_hours,
+        "active_zone": tz,
+        "most_keys": most_keys,
+    }
+    told = ("absence.opened", "absence.closed") if closed else ("absence.opened",)
+    return SourceTrigger(types=told, kind="absence", settings=settings, slug=slug)
+
+
+def _text(length: Length) -> str:
+    return length if isinstance(length, str) else f"{parse_duration(length).total_seconds():g}s"
+
+
 def _condition(when: Any) -> Any:
     """A Q object as JSON: {"status": "open"}, {"and": […]}, {"or": […]}, {"not": …}."""
     if isinstance(when, tuple):

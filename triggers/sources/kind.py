@@ -15,7 +15,13 @@ S = TypeVar("S")
 K = TypeVar("K", bound="type[Kind[Any]]")
 _kinds: dict[str, "Kind[Any]"] = {}
 
-FAMILIES = ("absence", "brokers", "databases", "polling", "webhooks")  # the packages of triggers.sources that hold kinds
+FAMILIES = (
+    "absence",
+    "brokers",
+    "databases",
+    "polling",
+    "webhooks",
+)  # the packages of triggers.sources that hold kinds
 
 
 class Group(StrEnum):

@@ -2,10 +2,11 @@
 
 import pytest
 
+from runs.retention.erasure import ERASED
 from tests.support.absence import make_switch, work
 from tests.support.triggers import make_event
 from triggers.models import Switch, SwitchTimer
-from triggers.retention.erasure import ERASED, Selection, erase
+from triggers.retention.erasure import Selection, erase
 
 pytestmark = pytest.mark.django_db
 

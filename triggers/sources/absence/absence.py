@@ -1,6 +1,7 @@
 from dataclasses import dataclass, fields
 from datetime import timedelta
 
+from runs.db.nudge import nudge_dispatcher
 from triggers.dispatch.absence.switch import ABSENCE, MOST_KEYS, WITHIN
 from triggers.dispatch.expressions import ExpressionError, check_expression
 from triggers.models.slug import slug_problems
@@ -105,6 +106,9 @@ class Absence(Kind[AbsenceSettings]):
         "For “within a time of another event”, name that event too, and a key that both have, such as an order.",
         "Let a trigger listen to absence.opened of this source.",
     )
+
+    def saved(self) -> None:
+        nudge_dispatcher()
 
     def clean_secret(self, secret: str) -> str:
         raise InvalidSettings({"secret": "is not used: nothing is received"})

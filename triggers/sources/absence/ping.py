@@ -9,6 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
 from agents.redaction import TOKEN_PREFIX
+from runs.db.nudge import nudge_dispatcher
 from triggers.dispatch.absence.switch import FAIL, GRACE, LOG, PERIOD, PING, START, SUCCESS
 from triggers.sources.absence.terms import Hours, duration, require_hours
 from triggers.sources.http.payload import Payload
@@ -61,6 +62,9 @@ class Ping(Scheme[PingSettings]):
         "Optional: request the same address with /start at its beginning, /fail if it failed, or /<exit code> at its end.",
         "Let a trigger listen to absence.opened of this source.",
     )
+
+    def saved(self) -> None:
+        nudge_dispatcher()
 
     def address(self, slug: str, secret: str = "") -> str:
         return f"/ping/{slug}/{secret or 'TOKEN'}"
