@@ -13,7 +13,6 @@ from runs.network.site import LOCAL, site
 from triggers.sources.kind import Group, Kind, kinds
 from triggers.sources.webhooks.scheme import Scheme
 
-
 NAME = "-name-"  # no slug: it stands for one in an address
 
 
