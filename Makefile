@@ -44,7 +44,7 @@ CHAOS = $(PY) -m tests.chaos $(if $(SEEDS),--seeds $(SEEDS)) $(if $(APPS),--apps
 FLOOD = tests/acceptance/test_three_thousand.py
 DURABLE = tests/integration/test_bulk_replay.py tests/integration/test_durable_failpoints.py tests/integration/test_llm_failpoints.py tests/integration/test_wait_moments.py \
 	tests/acceptance/test_budgets.py tests/acceptance/test_stopped_agents.py
-WATCH = tests/config/console/events/test_replay_in_a_browser.py $(addprefix tests/acceptance/,test_heartbeat_agents.py test_sessions.py test_prompt_agents.py test_world_comes_in.py test_from_cron_to_a_colleague.py) \
+WATCH = tests/config/console/events/test_replay_in_a_browser.py $(addprefix tests/acceptance/,test_heartbeat_agents.py test_sessions.py test_prompt_agents.py test_world_comes_in.py test_changed_rows.py test_from_cron_to_a_colleague.py) \
 	$(addprefix tests/runs/,notifications/test_ten_thousand.py incidents/test_note.py) \
 	$(addprefix tests/config/console/operations/,test_checklists_in_a_browser.py test_sessions_in_a_browser.py)
 # Restarts, deploys, promotions and changes of keys, with work under way.

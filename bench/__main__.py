@@ -24,6 +24,7 @@ SECTIONS = (
     "notifications",
     "archive",
     "filters",
+    "tables",
 )
 # What fits into twelve minutes; the others are asked for by name.
 UNASKED = ("peers", "durable", "llm", "profile")

@@ -591,7 +591,7 @@ def _tables(now: Situation) -> Iterator[Problem]:
             yield Problem(
                 name=f"table-missed:{table.slug}",
                 severity=WARNING,
-                text=f"A sweep of source {table.slug} has found {table.missed}",
+                text=f"The last sweep of source {table.slug} {table.missed}",
                 remedy="Find out what writes to the table without its triggers: session_replication_role = replica, ALTER TABLE … "
                 "DISABLE TRIGGER, a restore, or statements of more rows than the source allows. This warning ends after a day.",
                 lasted=timedelta(seconds=table.missed_seconds or 0),

@@ -5,6 +5,7 @@ declaration is gone is disabled, and enabled when the declaration returns."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django.db import transaction
@@ -58,9 +59,8 @@ def sync_sources(wanted: Sequence[WantedSource], by: str) -> list[tuple[str, str
         *(change for each in wanted if (change := _sync_one(each, known.get(each.slug), by))),
         *_vanish([source for slug, source in known.items() if slug not in slugs], by),
     ]
-    changed = {source.kind for source in Source.objects.filter(slug__in=[slug for slug, _ in done])}
-    for name in sorted(changed & kinds().keys()):
-        transaction.on_commit(kinds()[name].saved)
+    for source in Source.objects.filter(slug__in=[slug for slug, _ in done], kind__in=kinds()):
+        transaction.on_commit(partial(kinds()[source.kind].saved, source.pk))
     return done
 
 

@@ -8,7 +8,9 @@ class WatchedTable(models.Model):
     """The triggers of a source that watches a table: whether they are there, and what they have missed."""
 
     source = models.OneToOneField(Source, models.CASCADE, primary_key=True, related_name="watched_table")
-    relations = models.JSONField(default=list, help_text="the tables that have them: itself, and its partitions")
+    relations = models.JSONField(
+        default=dict, help_text="the tables that have them, itself and its partitions, and the names of their triggers"
+    )
     kept_at = models.DateTimeField(null=True, help_text="when they were last made or found as they should be")
     error = models.TextField(default="", db_default="", help_text="why they are not as they should be")
     remedy = models.TextField(default="", db_default="")

@@ -1,6 +1,7 @@
 """Create and change sources. The settings of a source are those of its kind."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from django.db import transaction
@@ -32,7 +33,7 @@ def create_source(
     with transaction.atomic():
         source = Source.objects.create(slug=slug, **fields)
         record(by, "create", source, **fields)
-        transaction.on_commit(kinds()[kind].saved)
+        transaction.on_commit(partial(kinds()[kind].saved, source.pk))
     return source
 
 
@@ -45,7 +46,7 @@ def change_source(source: Source, changes: Mapping[str, Any], *, by: str) -> Non
             setattr(source, name, value)
         source.save(update_fields=list(changes))
         record(by, "change", source, **changes)
-        transaction.on_commit(kinds()[source.kind].saved)
+        transaction.on_commit(partial(kinds()[source.kind].saved, source.pk))
 
 
 def _check(

@@ -8,6 +8,7 @@ from enum import StrEnum
 from functools import cache
 from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar
+from uuid import UUID
 
 from triggers.sources.settings import Field, clean, fields_of
 
@@ -70,7 +71,7 @@ class Kind(ABC, Generic[S]):
         """Validate settings that are about to be saved, also against the installation. Raises InvalidSettings."""
         self.clean_settings(settings)
 
-    def saved(self) -> None:  # noqa: B027  (most kinds keep nothing but the row)
+    def saved(self, source_id: UUID) -> None:  # noqa: B027  (most kinds keep nothing but the row)
         """Called after the commit that has created, changed, enabled or disabled a source of this kind."""
 
     @abstractmethod

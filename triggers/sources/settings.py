@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -33,6 +33,7 @@ class Field:
     default: str | bool | int
     choices: tuple[str, ...]
     check: Callable[[Any], str]
+    suggest: Callable[[], Sequence[str]]
 
 
 def setting(
@@ -42,9 +43,13 @@ def setting(
     *,
     choices: Iterable[str] = (),
     check: Callable[[T], str] = lambda value: "",
+    suggest: Callable[[], Sequence[str]] = tuple,
 ) -> T:
-    """A field of a settings dataclass; `check` returns the error of a value of the default's type, or an empty string."""
-    metadata = {"default": default, "label": label, "help_text": help_text, "choices": tuple(choices), "check": check}
+    """A field of a settings dataclass; `check` returns the error of a value of the default's type, or an empty string. A form
+    offers the values that `suggest` returns, and takes others as well."""
+    metadata = {
+        "default": default, "label": label, "help_text": help_text, "choices": tuple(choices), "check": check, "suggest": suggest,
+    }  # fmt: skip
     described: T = dataclasses.field(default=default, metadata=metadata)
     return described
 

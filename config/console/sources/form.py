@@ -1,10 +1,13 @@
 """The form of a source: the fields of every source, the settings of its kind, and the limits of a webhook."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
 from django.forms.boundfield import BoundField
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 from unfold.widgets import (
     UnfoldAdminIntegerFieldWidget,
     UnfoldAdminSelectWidget,
@@ -152,7 +155,23 @@ def _form_field(field: Field, value: Any) -> forms.Field:
     if field.choices:
         choices = [(choice, choice) for choice in field.choices]
         return _Choice(default=field.default, choices=choices, widget=UnfoldAdminSelectWidget, **common)
-    return forms.CharField(strip=False, widget=UnfoldAdminTextInputWidget, **common)
+    suggested = field.suggest()
+    widget = SuggestingInput(suggested) if suggested else UnfoldAdminTextInputWidget()
+    return forms.CharField(strip=False, widget=widget, **common)
+
+
+class SuggestingInput(UnfoldAdminTextInputWidget):  # type: ignore[misc]
+    """A text field that offers values."""
+
+    def __init__(self, suggested: Sequence[str]) -> None:
+        super().__init__()
+        self.suggested = suggested
+
+    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
+        offers = f"{name}-offers"
+        options = format_html_join("", "<option>{}</option>", ((one,) for one in self.suggested))
+        field = super().render(name, value, {**(attrs or {}), "list": offers}, renderer)
+        return format_html('{}<datalist id="{}">{}</datalist>', field, offers, options)
 
 
 class _Number(forms.IntegerField):

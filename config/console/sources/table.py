@@ -18,7 +18,7 @@ def table_notice(source: Source) -> Notice:
         return Notice(
             text=f"Its triggers are not as they should be: {state.error}", level="bad", details=[state.remedy]
         )
-    if said := [text for text in (state.gap, state.missed and f"The last sweep found {state.missed}") if text]:
+    if said := [text for text in (state.gap, state.missed and f"The last sweep {state.missed}") if text]:
         return Notice(text="Its triggers are there, but changes were missed.", level="warning", details=said)
     return Notice(
         text="Its triggers are there: each change is an event, in the transaction of the change.", level="good"
@@ -41,9 +41,9 @@ def table_sections(source: Source) -> list[Section]:
         Facts(
             title="Sweeps",
             rows=[
-                ("Last one", moment(state.swept_at)),
+                ("Last complete one", moment(state.swept_at)),
                 ("Under way since", moment(state.sweep_began_at)),
-                ("Found", state.missed or "nothing"),
+                ("The last one", state.missed or "found nothing"),
                 ("Rows remembered", f"{remembered:,}" if remembered else "none"),
             ],
         ),

@@ -247,9 +247,9 @@ def test_workers_that_are_all_stopping_are_as_good_as_none() -> None:
             "Source tickets: The triggers on ticket were gone.",
         ),
         (
-            {"tables": [make_table(missed="2 updates that no trigger had seen.", missed_seconds=40.0)]},
+            {"tables": [make_table(missed="found 2 updates that no trigger had seen.", missed_seconds=40.0)]},
             "table-missed:tickets",
-            "A sweep of source tickets has found 2 updates that no trigger had seen.",
+            "The last sweep of source tickets found 2 updates that no trigger had seen.",
         ),
         (
             {"queues": [make_queue("*"), make_queue(ready=5, oldest_seconds=900.0)]},

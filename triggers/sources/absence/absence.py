@@ -1,5 +1,6 @@
 from dataclasses import dataclass, fields
 from datetime import timedelta
+from uuid import UUID
 
 from runs.db.nudge import nudge_dispatcher
 from triggers.dispatch.absence.switch import ABSENCE, MOST_KEYS, WITHIN
@@ -107,7 +108,7 @@ class Absence(Kind[AbsenceSettings]):
         "Let a trigger listen to absence.opened of this source.",
     )
 
-    def saved(self) -> None:
+    def saved(self, source_id: UUID) -> None:
         nudge_dispatcher()
 
     def clean_secret(self, secret: str) -> str:

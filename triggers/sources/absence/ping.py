@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from hmac import compare_digest
 from typing import Any, ClassVar
 from urllib.parse import urlsplit, urlunsplit
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from agents.redaction import TOKEN_PREFIX
 from runs.db.nudge import nudge_dispatcher
@@ -63,7 +63,7 @@ class Ping(Scheme[PingSettings]):
         "Let a trigger listen to absence.opened of this source.",
     )
 
-    def saved(self) -> None:
+    def saved(self, source_id: UUID) -> None:
         nudge_dispatcher()
 
     def address(self, slug: str, secret: str = "") -> str:

@@ -1,6 +1,7 @@
 from collections.abc import Mapping
+from uuid import UUID
 
-from triggers.sources.databases.tables.keep import KIND, keep_tables
+from triggers.sources.databases.tables.keep import KIND, keep_table
 from triggers.sources.databases.tables.watched import TableSettings, find
 from triggers.sources.kind import Group, Kind, register
 from triggers.sources.settings import InvalidSettings
@@ -23,8 +24,8 @@ class Table(Kind[TableSettings]):
     def check(self, settings: Mapping[str, object]) -> None:
         find(self.clean_settings(settings))
 
-    def saved(self) -> None:
-        keep_tables()
+    def saved(self, source_id: UUID) -> None:
+        keep_table(source_id)
 
     def clean_secret(self, secret: str) -> str:
         raise InvalidSettings({"secret": "a table has none"})

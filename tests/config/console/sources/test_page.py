@@ -123,6 +123,7 @@ def test_a_kind_that_needs_no_secret_is_not_called_unverified(admin: Client) -> 
 
 
 def test_a_watched_table_shows_its_triggers_and_is_swept_when_asked(admin: Client) -> None:
+    assert "<option>auth.Group</option>" in text_of(admin.get(ADD, {"choice": "table"}))
     form = {"choice": "table", "slug": "groups", "enabled": "on", "table__table": "auth.Group", "table__inserts": "on"}
     admin.post(ADD, {**form, "table__most": "", "table__sweep_hours": ""})
     source = Source.objects.get(slug="groups")

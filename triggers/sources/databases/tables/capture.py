@@ -14,7 +14,6 @@ from uuid import UUID
 
 from psycopg import sql
 
-from runs.db.nudge import CHANNEL
 from triggers.sources.databases.tables.watched import TableSettings, Watched
 from triggers.sources.runner import origin_of
 
@@ -99,7 +98,8 @@ class _Writer:
 
     def _filled(self, name: str, operation: str, **values: str) -> str:
         about = "TG_TABLE_SCHEMA || '.' || TG_TABLE_NAME"
-        message = f"{literal(operation)} || ' ' || pg_current_xact_id() || ' ' || clock_timestamp()"
+        # One of a session and minute: no session waits for another, and a fault that lasts fills no table.
+        message = f"concat_ws(' ', {literal(operation)}, pg_backend_pid(), date_trunc('minute', now()))"
         return filled(name, {**self.values, "poison": f"{self.values['source']}, {about}, {message}", **values})
 
     def one(self, side: str, operation: str, rows: str) -> str:
@@ -146,8 +146,6 @@ def terms(source_id: UUID, slug: str, settings: TableSettings, watched: Watched,
         "name": literal(watched.name),
         "most": str(settings.most),
         "most_bytes": str(MOST_BYTES),
-        "at_once": "true" if settings.at_once else "false",
-        "channel": literal(CHANNEL),
         "excluded": _array(watched.excluded),
         "condition": f"({watched.condition})" if watched.condition else "true",
         **(key_of(watched, side) if side else {}),

@@ -11,10 +11,8 @@ BEGIN
   IF wakeful_recorded = {most} THEN
     INSERT INTO triggers_poisonmessage (source_id, origin, message_id, reason, body, size, headers)
     SELECT {poison}, 'A statement changed ' || total || ' rows: only the first {most} that meet the condition are events', '', 0, '{}'
-    FROM (SELECT count(*) AS total FROM {rows}) counted WHERE total > {most};
-  END IF;
-  IF wakeful_recorded > 0 AND {at_once} THEN
-    PERFORM pg_notify({channel}, '');
+    FROM (SELECT count(*) AS total FROM {rows}) counted WHERE total > {most}
+    ON CONFLICT DO NOTHING;
   END IF;
   RETURN NULL;
 END

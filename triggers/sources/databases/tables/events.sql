@@ -4,10 +4,11 @@ SELECT id, {source}, {origin}, id::text, {type}, left({name} || '/' || key, 500)
   CASE WHEN coalesce(pg_column_size(old), 0) + coalesce(pg_column_size(new), 0) <= {most_bytes}
     THEN jsonb_build_object('pk', pk, 'old', old, 'new', new, 'changed', changed)
     ELSE jsonb_build_object('pk', pk, 'old', NULL, 'new', NULL, 'changed', changed, 'too_large', true) END,
-  '', '{}', '', coalesce(cause_root_id, id), cause_event_id, cause_run_id, coalesce(cause_depth, 0), coalesce(cause_chain, '{}'),
+  '', CASE WHEN is_first THEN '{"first-of-statement": true}'::jsonb ELSE '{}' END, '', coalesce(cause_root_id, id), cause_event_id, cause_run_id, coalesce(cause_depth, 0), coalesce(cause_chain, '{}'),
   coalesce(cause_is_tainted, false)
 FROM (
-  SELECT triggers_uuid7() AS id, {pk} AS pk, {key} AS key, old - {excluded} AS old, new - {excluded} AS new, changed
+  SELECT triggers_uuid7() AS id, {pk} AS pk, {key} AS key, old - {excluded} AS old, new - {excluded} AS new, changed,
+    row_number() OVER (ORDER BY at) = 1 AS is_first
   FROM ({changes}) wakeful_changed ORDER BY at LIMIT {most}
 ) wakeful_change
 LEFT JOIN triggers_cause_of_change() ON true

@@ -66,14 +66,19 @@ class Objects:
 @not_in_atomic_body
 def keep_tables() -> None:
     """Bring the triggers of all sources to what they should be, and write down whether they are."""
-    sources = {source.pk: source for source in Source.objects.filter(kind=KIND)}
-    there = objects()
-    for source_id in sorted(sources.keys() | there.keys()):
-        source = sources.get(source_id)
-        if source and source.enabled:
-            keep(source)
-        elif source_id in there:
-            remove(source_id)
+    sources = Source.objects.filter(kind=KIND, enabled=True).values_list("pk", flat=True)
+    for source_id in sorted({*sources, *objects()}):
+        keep_table(source_id)
+
+
+@not_in_atomic_body
+def keep_table(source_id: UUID) -> None:
+    """Do so for one source, or for what a deleted one has left."""
+    source = Source.objects.filter(pk=source_id, kind=KIND, enabled=True).first()
+    if source:
+        keep(source)
+    else:
+        remove(source_id)
 
 
 def keep(source: Source) -> None:
@@ -109,7 +114,7 @@ def remove(source_id: UUID) -> None:
         for name in there.bodies:
             _define(create_function(schema, name, IDLE))
         WatchedTable.objects.filter(source_id=source_id).update(
-            relations=[],
+            relations={},
             kept_at=None,
             error="",
             remedy="",
@@ -161,21 +166,22 @@ def _make(source: Source) -> None:
         one: fires for one, fires in there.triggers.items() if one[0] not in kept or one[1] not in watched.relations
     }
     _drop(schema, there, spare, there.bodies.keys() - kept)
-    _write_down(source, [names[table] for table in watched.relations], {names[table] for _, table in missing})
+    relations = {names[table]: sorted(kept) for table in watched.relations}
+    _write_down(source, relations, [(names[table], function.name) for function, table in missing])
 
 
-def _write_down(source: Source, relations: Sequence[str], made: set[str]) -> None:
+def _write_down(source: Source, relations: Mapping[str, Sequence[str]], made: Iterable[tuple[str, str]]) -> None:
     now = database_now()
     row, _ = WatchedTable.objects.get_or_create(source=source)
-    # On a new partition it is no gap: what came by its parent is an event.
-    lost = sorted(made & set(row.relations)) if row.kept_at else []
+    # A new operation is no gap, and neither is a new partition: what came by its parent is an event.
+    lost = sorted({table for table, name in made if name in row.relations.get(table, ())})
     if lost:
         row.gap_at = now
         row.gap = GAP.format(
             tables=", ".join(lost), since=f"{row.kept_at:%Y-%m-%d %H:%M:%S}", until=f"{now:%Y-%m-%d %H:%M:%S} UTC"
         )
         log.warning("table.gap", source=source.slug, tables=lost)
-    row.relations, row.kept_at = list(relations), now
+    row.relations, row.kept_at = dict(relations), now
     row.error = row.remedy = ""
     row.failing_since = None
     row.save(update_fields=["relations", "kept_at", "error", "remedy", "failing_since", "gap", "gap_at"])

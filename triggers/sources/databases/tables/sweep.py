@@ -29,7 +29,7 @@ from triggers.sources.settings import InvalidSettings, clean
 
 log = structlog.get_logger(__name__)
 
-PIECE = 2_000  # rows of a transaction
+PIECE = 1_000  # rows of a transaction
 MOST_EVENTS = 1_000  # of a sweep; more missed changes are counted
 NAMED = 10
 TIMEOUTS = "SELECT set_config('statement_timeout', '30s', true), set_config('lock_timeout', '2s', true)"
@@ -57,7 +57,9 @@ def sweep_tables(*, budget: timedelta) -> dict[str, str]:
             if (found := sweep(source, until=ends)) is not None:
                 done[source.slug] = found
         except (InvalidSettings, DatabaseError) as error:
-            log.warning("table.not_swept", source=source.slug, error=str(error).strip().partition("\n")[0])
+            said = str(error).strip().partition("\n")[0]
+            log.warning("table.not_swept", source=source.slug, error=said)
+            WatchedTable.objects.filter(source=source).update(missed=f"failed: {said}", missed_at=database_now())
     return done
 
 
@@ -169,7 +171,7 @@ def _in_words(found: dict[str, Any]) -> str:
         if name in found
     ]
     return (
-        f"{' and '.join(counts)} that no trigger had seen, such as {', '.join(found['named'][:3])}. "
+        f"found {' and '.join(counts)} that no trigger had seen, such as {', '.join(found['named'][:3])}. "
         f"{found['made']:,} of them became events."
     )
 

@@ -9,7 +9,10 @@ WITH piece AS MATERIALIZED (
   SELECT {source}, key, primary_key, digest, coalesce(passes, false), {began} FROM seen
   ON CONFLICT (source_id, key) DO UPDATE SET digest = excluded.digest, passes = excluded.passes, seen_at = excluded.seen_at
 )
-SELECT seen.at, seen.key, seen.primary_key::json AS primary_key, (new - {excluded})::json AS new,
+SELECT at, key, primary_key::json AS primary_key, operation, is_missed,
+  CASE WHEN is_missed AND pg_column_size(new) <= {most_bytes} THEN (new - {excluded})::json END AS new
+FROM (
+SELECT place, seen.at, seen.key, seen.primary_key, new,
   CASE WHEN before.key IS NULL THEN 'insert' ELSE 'update' END AS operation,
   coalesce(seen.passes, false) AND before.digest IS DISTINCT FROM seen.digest AND NOT EXISTS (
     SELECT FROM (
@@ -17,4 +20,5 @@ SELECT seen.at, seen.key, seen.primary_key::json AS primary_key, (new - {exclude
         AND received_at >= {since} ORDER BY seq DESC LIMIT 1) last
     WHERE data IS NULL OR data ? 'too_large' OR {last_visible} = {visible}) AS is_missed
 FROM seen LEFT JOIN triggers_sweptrow before ON before.source_id = {source} AND before.key = seen.key
+) compared
 ORDER BY place

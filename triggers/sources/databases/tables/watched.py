@@ -53,6 +53,12 @@ SELECT id::int8 FROM family JOIN pg_class ON pg_class.oid = id WHERE relkind IN 
 """
 
 
+def models_to_watch() -> list[str]:
+    return sorted(
+        model._meta.label for model in apps.get_models() if model._meta.app_label not in OURS and model._meta.managed
+    )
+
+
 def named(value: str) -> list[str]:
     """The names in a list such as “status, amount”."""
     return [name for name in (part.strip() for part in value.split(",")) if name]
@@ -79,6 +85,7 @@ class TableSettings:
         "Table",
         "A model such as helpdesk.Ticket, or a table of this database such as public.ticket.",
         check=table_name,
+        suggest=models_to_watch,
     )
     inserts: bool = setting(True, "Inserts")
     updates: bool = setting(True, "Updates")
@@ -106,12 +113,6 @@ class TableSettings:
         "Rows of a statement",
         "A statement that changes more rows makes events of the first ones, and is shown on the page of the source.",
         check=whole_number(1, MOST),
-    )
-    at_once: bool = setting(
-        True,
-        "Wake at once",
-        "With the commit of each change. Off: within WAKEFUL_SAFETY_LOOK, which is faster for tables with thousands of commits "
-        "per second.",
     )
     sweep_hours: int = setting(
         0,
