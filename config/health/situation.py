@@ -480,6 +480,7 @@ class TableTrouble:
     missed_seconds: float | None
 
 
+@dataclass(frozen=True, kw_only=True)
 class SourceSlot:
     """The replication slot of a source, what has been wrong with it for so many seconds, and what to do."""
 

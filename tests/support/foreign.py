@@ -1,6 +1,7 @@
 """A database whose changes Wakeful reads and which it does not own: one of its own on a test server, and a role with no more rights
 than the docs ask for."""
 
+import time
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit, urlunsplit
@@ -8,6 +9,10 @@ from uuid import uuid4
 
 import psycopg
 
+from triggers.sources.databases.slot import ReplicationSlot, SlotReader
+from triggers.sources.runner import Assignment, Batch, Poison, Received, SourceError
+
+PATIENCE = 30.0
 PASSWORD = "no-secret-of-tests"  # noqa: S105
 
 
@@ -34,7 +39,8 @@ class ForeignDatabase:
         with psycopg.connect(self.server_url, autocommit=True) as session:
             drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = %s"
             session.execute(
-                "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = %s", [self.name]
+                "SELECT pg_terminate_backend(active_pid, 5000) FROM pg_replication_slots WHERE database = %s",
+                [self.name],
             )
             session.execute(drop, [self.name])
             session.execute(f"DROP DATABASE {self.name} WITH (FORCE)")
@@ -54,3 +60,54 @@ class ForeignDatabase:
         self.run("SET statement_timeout = '30s'")
         self.run(f"CREATE PUBLICATION {self.publication} FOR TABLE {', '.join(tables)}")
         self.run(f"SELECT pg_create_logical_replication_slot('{self.slot}', 'pgoutput')")
+
+
+class Reading:
+    """Reads a slot as the process does: the position is kept with the messages, and then the batch is confirmed."""
+
+    def __init__(self, foreign: ForeignDatabase, **settings: Any) -> None:
+        self.settings = ReplicationSlot().clean_settings({**foreign.settings, **settings})
+        self.position: Any = None
+        self.messages: list[Received | Poison] = []
+        self.reader: Any = None
+        self.has_crashed = False
+
+    def connect(self) -> SlotReader:
+        """Also while the server still ends the connection of a reader that is gone."""
+        while True:
+            try:
+                return self._connect()
+            except SourceError as error:
+                if not (self.reader is None and self.has_crashed and "in use" in str(error)):
+                    raise
+                time.sleep(0.05)
+
+    def _connect(self) -> SlotReader:
+        assignment = Assignment(slug="shop", settings=self.settings, secret=PASSWORD, position=self.position)
+        reader = ReplicationSlot().connect(assignment)
+        assert isinstance(reader, SlotReader)
+        self.reader = reader
+        return reader
+
+    def read(self, count: int, *, confirm: bool = True) -> list[Received | Poison]:
+        """The next messages, at least so many."""
+        found: list[Received | Poison] = []
+        deadline = time.monotonic() + PATIENCE
+        while len(found) < count:
+            assert time.monotonic() < deadline, f"{len(found)} of {count}"
+            found += self.look(confirm=confirm)
+        return found
+
+    def look(self, *, confirm: bool = True) -> list[Received | Poison]:
+        reader = self.reader or self.connect()
+        batch: Batch = reader.read(0.2)
+        if batch.position is not None:
+            self.position = batch.position
+        if confirm and (batch.messages or batch.receipt is not None):
+            reader.confirm(batch)
+        self.messages += batch.messages
+        return list(batch.messages)
+
+    def crash(self) -> None:
+        self.reader.close()
+        self.reader, self.has_crashed = None, True

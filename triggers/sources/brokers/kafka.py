@@ -86,7 +86,7 @@ class Kafka(Broker[KafkaSettings]):
     setup = (
         "Let the user read and describe the topics, and read the consumer group.",
         "Enter the servers and the topics; with a SASL protocol also the user, and the password as the source's secret.",
-        "For Debezium, choose its format: the type of an event is table.created, table.updated or table.deleted.",
+        "For Debezium, choose its format: the type of an event is db.schema.table.insert, .update or .delete.",
     )
     docs_url = "https://kafka.apache.org/documentation/#consumerconfigs"
 

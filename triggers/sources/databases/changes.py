@@ -1,7 +1,7 @@
 """Changes of rows as events: the shape of their data, which all databases share."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,19 +9,21 @@ from triggers.sources.databases.pgoutput import FULL, UNCHANGED, Relation, Row, 
 from triggers.sources.databases.values import value_of
 
 MOST_BYTES = 2**20  # of the values of an event
-TRUNCATE, SNAPSHOT = "truncate", "snapshot"
+UPDATE, TRUNCATE, SNAPSHOT = "update", "truncate", "snapshot"
 
 
 @dataclass(frozen=True)
 class Table:
-    """A relation as events name it. `key` are its columns that identify a row; `types` the built-in types of other types."""
+    """A relation as events name it. `types` are the built-in types of other types, `excluded` the columns that are never stored."""
 
     relation: Relation
     primary_key: tuple[str, ...] = ()
     types: Mapping[int, int] = field(default_factory=dict)
+    excluded: Set[str] = frozenset()
 
     @property
     def key(self) -> tuple[str, ...]:
+        """The columns that identify a row."""
         names = {column.name for column in self.relation.columns}
         if self.primary_key and names.issuperset(self.primary_key):
             return self.primary_key
@@ -29,13 +31,13 @@ class Table:
             return ()
         return tuple(column.name for column in self.relation.columns if column.is_key)
 
-    def type_of(self, operation: str, alias: str = "") -> str:
-        return f"db.{alias or self.relation.schema}.{self.relation.table}.{operation}"
+    def name_of(self, alias: str) -> str:
+        return f"{alias or self.relation.schema}.{self.relation.table}"
 
 
 def data_of(table: Table, change: RowChange) -> dict[str, Any]:
-    """`pk`, `old`, `new` and `changed`. None of them is guessed: `old` has what the log has, and `changed` is null without the
-    whole old row. `unchanged` and `omitted` name columns that `new` lacks: large values that the log leaves out because they
+    """`pk`, `old`, `new` and `changed`. None of them is guessed: `old` has what the log has, and `changed` of an update is null
+    without the whole old row. `unchanged` and `omitted` name columns that `new` lacks: large values that the log leaves out because they
     did not change, and values that are too large for an event."""
     too_large = _too_large(table.relation, change)
     old = _values(table, change.old, too_large)
@@ -64,11 +66,10 @@ def pk_of(table: Table, values: Mapping[str, Any]) -> Any:
     return next(iter(key.values())) if len(key) == 1 else key or None
 
 
-def subject_of(pk: Any) -> str:
-    """The key as the subject of an event: its value if it has one column, else compact JSON."""
-    if pk is None:
-        return ""
-    return pk if isinstance(pk, str) else json.dumps(pk, separators=(",", ":"), sort_keys=True)
+def subject_of(name: str, pk: Any) -> str:
+    """The row: the name of its table, and the values of its key."""
+    values = list(pk.values()) if isinstance(pk, dict) else [] if pk is None else [pk]
+    return f"{name}/{','.join(value if isinstance(value, str) else json.dumps(value) for value in values)}"
 
 
 def _values(table: Table, row: Row | None, too_large: Iterable[str]) -> dict[str, Any] | None:
@@ -77,7 +78,7 @@ def _values(table: Table, row: Row | None, too_large: Iterable[str]) -> dict[str
     return {
         column.name: value_of(value, table.types.get(column.type, column.type)) if isinstance(value, bytes) else value
         for column, value in zip(table.relation.columns, row, strict=True)
-        if column.name not in too_large
+        if column.name not in too_large and column.name not in table.excluded
     }
 
 
@@ -89,6 +90,8 @@ def _key_values(table: Table, row: Row | None) -> dict[str, Any] | None:
 
 def _changed(relation: Relation, change: RowChange) -> list[str] | None:
     """The columns whose values differ."""
+    if change.operation != UPDATE:
+        return []
     if change.new is None or change.old is None:
         return None
     pairs = zip(relation.columns, change.old, change.new, strict=True)

@@ -19,6 +19,15 @@ from triggers.sources.secrets import newest_secret
 CREATE_WITHIN = "60s"  # a new slot waits for the transactions that are open
 FAILOVER_FROM = 170_000
 ALL = "*"  # in place of tables
+# In a publication, such tables refuse updates and deletes.
+WITHOUT_IDENTITY = """
+SELECT relation.oid::regclass::text FROM pg_class relation JOIN pg_namespace namespace ON namespace.oid = relation.relnamespace
+WHERE relation.relkind IN ('r', 'p') AND relation.relpersistence = 'p' AND namespace.nspname NOT IN ('pg_catalog', 'information_schema')
+  AND (%(all)s::boolean OR relation.oid = ANY(SELECT to_regclass(name) FROM unnest(%(tables)s::text[]) name))
+  AND (relation.relreplident = 'n' OR relation.relreplident = 'd'
+    AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = relation.oid AND indisprimary))
+ORDER BY 1 LIMIT 10
+"""
 
 
 def plan(source: Source, *, tables: Sequence[str] = (), failover: bool = False) -> list[str]:
@@ -44,6 +53,7 @@ def create_slot(source: Source, *, tables: Sequence[str] = (), failover: bool = 
         if problem := _hindrance(found, slot, publication, tables=tables, failover=failover):
             raise Invalid([problem])
         if not found.has_publication:
+            _require_identity(server, tables)
             server.connection.execute(make_publication.encode())
         server.connection.execute(make_slot.encode())
         made = server.look(slot, publication)
@@ -123,6 +133,19 @@ def _hindrance(found: Look, slot: str, publication: str, *, tables: Sequence[str
     if failover and found.version < FAILOVER_FROM:
         return "failover slots need PostgreSQL 17"
     return ""
+
+
+def _require_identity(server: Server, tables: Sequence[str]) -> None:
+    """Raises Invalid before writers of a table would get errors."""
+    names = [_quoted(table) for table in tables if table != ALL]
+    if without := server.rows(WITHOUT_IDENTITY, {"all": list(tables) == [ALL], "tables": names}):
+        listed = ", ".join(name for (name,) in without)
+        raise Invalid(
+            [
+                f"{listed}: without a primary key, a published table refuses every UPDATE and DELETE; give it one, or "
+                "ALTER TABLE … REPLICA IDENTITY FULL"
+            ]
+        )
 
 
 def _quoted(table: str) -> str:

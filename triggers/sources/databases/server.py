@@ -23,6 +23,7 @@ LOOK = f"""
 SELECT current_setting('server_version_num')::int AS version, current_setting('wal_level') AS wal_level,
   current_setting('max_slot_wal_keep_size') AS keep, current_database() AS database, current_user::text AS role,
   EXISTS (SELECT FROM pg_publication WHERE pubname = %(publication)s) AS has_publication,
+  EXISTS (SELECT FROM pg_publication_tables WHERE pubname = %(publication)s AND tablename = 'triggers_event') AS has_events,
   slot.slot_name IS NOT NULL AS has_slot, coalesce(slot.plugin, '') AS plugin, coalesce(slot.database, '') AS slot_database,
   coalesce(slot.active, false) AS is_active, slot.active_pid, coalesce(slot.wal_status, '') AS wal_status,
   coalesce(to_jsonb(slot)->>'invalidation_reason', '') AS invalidation,
@@ -56,6 +57,7 @@ class Look:
     database: str
     role: str
     has_publication: bool
+    has_events: bool  # Wakeful's own are published: each would be another one
     has_slot: bool
     plugin: str
     slot_database: str

@@ -1,11 +1,13 @@
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import psycopg
 
+from agents.redaction import SECRET_FIELD
 from triggers.sources.databases import snapshot
 from triggers.sources.databases.changes import TRUNCATE, Table, data_of, subject_of
 from triggers.sources.databases.connection import FORM, address, conninfo, in_words, source_error
@@ -43,6 +45,10 @@ def word(value: str) -> str:
     return "" if ALIAS.fullmatch(value) else "must have at most 63 characters: letters, digits and _"
 
 
+def _named(value: str) -> set[str]:
+    return {part.strip() for part in value.split(",")}
+
+
 @dataclass(frozen=True, kw_only=True)
 class SlotSettings:
     """The database, and the slot and the publication in it."""
@@ -55,6 +61,14 @@ class SlotSettings:
         False,
         "Snapshot",
         "Turn on to take first the rows that are there when reading begins, and again after a gap: each is an event db.….snapshot.",
+    )
+    exclude: str = setting(
+        "",
+        "Excluded columns",
+        "Such as: note, customers.phone. Their values are never stored. Columns whose names look like those of secrets are excluded, too.",
+    )
+    secrets: str = setting(
+        "", "Columns that are no secrets", "Columns that are stored although their names look like those of secrets."
     )
     messages: str = setting(
         "", "Messages", f"Prefix of logical messages (pg_logical_emit_message) to take as {MESSAGE}. Empty: none."
@@ -69,6 +83,16 @@ class SlotSettings:
     def __post_init__(self) -> None:
         if not self.url:
             raise InvalidSettings({"url": "is required"})
+
+    def excluded_of(self, relation: Relation) -> frozenset[str]:
+        excluded, stored = _named(self.exclude), _named(self.secrets)
+        return frozenset(
+            column.name
+            for column in relation.columns
+            if (own := {column.name, f"{relation.table}.{column.name}"}) & excluded
+            or SECRET_FIELD.search(column.name)
+            and not own & stored
+        )
 
     def slot_of(self, slug: str) -> str:
         return self.slot or f"wakeful_{re.sub('[^a-z0-9_]', '_', slug.lower())}"[:63]
@@ -177,18 +201,16 @@ class SlotReader(Reader):
 
     def _snapshot(self, state: dict[str, Any]) -> Batch:
         try:
-            part = snapshot.read_part(self.server, self.publication, state)
+            part = snapshot.read_part(self.server, self.publication, state, self.settings.excluded_of)
         except psycopg.errors.InsufficientPrivilege as error:
             raise SourceError(
                 f"The snapshot cannot be read: {in_words(error)}.",
                 remedy="GRANT USAGE ON SCHEMA …, GRANT SELECT ON … to the user of the source.",
             ) from None
-        began = f"snapshot/{lsn_text(self.place.lsn)}"
-        messages = [
-            self._event(part.table, change, id=f"{began}/{part.table.relation.oid}/{place}")
-            for place, change in part.rows
-            if part.table
-        ]
+        messages = []
+        if part.table:
+            began = f"snapshot/{lsn_text(self.place.lsn)}/{part.table.relation.oid}"
+            messages = [self._event(part.table, change, id=f"{began}/{place}") for place, change in part.rows]
         self.place = replace(self.place, snapshot=part.state)
         self._tell()
         return Batch(messages=messages, position=self.place.dump())
@@ -228,7 +250,10 @@ class SlotReader(Reader):
         return self.wire
 
     def _tell(self, *, ask: bool = False) -> None:
-        self._open_wire().tell(self.recorded, ask=ask)
+        try:
+            self._open_wire().tell(self.recorded, ask=ask)
+        except psycopg.Error as error:
+            raise source_error(error) from None
         self.tell_at = time.monotonic() + TELL_EVERY
 
     def _require_alive(self, wire: Wire) -> None:
@@ -248,19 +273,17 @@ class SlotReader(Reader):
                 self.place = replace(self.place, lsn=found.end, commit=0, done=0)
             case Relation():
                 types = self.server.built_in(column.type for column in found.columns)
-                self.tables[found.oid] = Table(found, self.server.primary_key(found.oid), types)
+                excluded = self.settings.excluded_of(found)
+                self.tables[found.oid] = Table(found, self.server.primary_key(found.oid), types, excluded)
             case Origin():
                 self.origin = found.name
             case RowChange():
-                return self._counted(lambda id: self._event(self.tables[found.oid], found, id=id))
+                return self._counted(partial(self._change, found))
             case Truncate():
-                events = [
-                    self._counted(lambda id, oid=oid: self._event(self.tables[oid], RowChange(TRUNCATE, oid), id=id))
-                    for oid in found.oids
-                ]
-                return [event for some in events for event in some]
+                truncated = [RowChange(TRUNCATE, oid) for oid in found.oids]
+                return [event for change in truncated for event in self._counted(partial(self._change, change))]
             case Message() if found.is_transactional:
-                return self._counted(lambda id: self._message(found, id))
+                return self._counted(partial(self._message, found))
             case Message():
                 self.place = replace(self.place, lsn=found.lsn + 1)
                 timeline = timeline_at(found.lsn, self.timeline, self.history)
@@ -268,7 +291,7 @@ class SlotReader(Reader):
                 return [message] if message else []
         return []
 
-    def _counted(self, make: Any) -> Sequence[Received]:
+    def _counted(self, make: Callable[[str], Received | None]) -> Sequence[Received]:
         """The next change of the transaction, unless it is recorded already. Its place in it is a part of its id."""
         if self.begun is None:
             raise SourceError("PostgreSQL sent a change outside of a transaction.")
@@ -280,13 +303,16 @@ class SlotReader(Reader):
         event = make(f"{timeline}/{lsn_text(self.begun.lsn)}/{index}")
         return [event] if event else []
 
+    def _change(self, change: RowChange, id: str) -> Received:
+        return self._event(self.tables[change.oid], change, id=id)
+
     def _event(self, table: Table, change: RowChange, *, id: str) -> Received:
-        data = data_of(table, change)
+        name, data = table.name_of(self.settings.alias), data_of(table, change)
         return Received(
             id=id,
-            type=table.type_of(change.operation, self.settings.alias),
+            type=f"db.{name}.{change.operation}",
             origin=self.source,
-            subject=subject_of(data["pk"]),
+            subject=subject_of(name, data["pk"]),
             time=self.begun.time if self.begun else None,
             payload=Payload(data=data),
             headers={**self._headers(), "schema": table.relation.schema, "table": table.relation.table},
@@ -354,6 +380,11 @@ def refusal(look: Look, slot: str, publication: str, slug: str, stored: Place | 
             f"The publication {publication} does not exist.",
             remedy="Create it before the slot: pgoutput looks for it as it was when a change was made. Drop the slot, then "
             f"{create} --tables public.orders.",
+        )
+    if look.has_events:
+        return SourceError(
+            f"The publication {publication} has the table of Wakeful's events, so that each event would make another one.",
+            remedy="Publish the tables of your own alone. For those in Wakeful's database there is the kind “Table of this database”.",
         )
     if look.is_active:
         return SourceError(

@@ -3,6 +3,7 @@
 The slot exists before the first part is read, so that a row that changes meanwhile comes in its state at the time of reading, and
 its changes come after the snapshot. Rows are read in their physical order, which needs no key and no sort of the table."""
 
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -57,7 +58,9 @@ class Part:
     state: dict[str, Any] | None
 
 
-def read_part(server: Server, publication: str, state: dict[str, Any]) -> Part:
+def read_part(
+    server: Server, publication: str, state: dict[str, Any], excluded_of: Callable[[Relation], frozenset[str]]
+) -> Part:
     """At most BATCH rows and about BATCH_BYTES."""
     found = server.rows(TABLES, [publication, state.get("oid", 0)])
     if not found:
@@ -70,7 +73,9 @@ def read_part(server: Server, publication: str, state: dict[str, Any]) -> Part:
     relation = Relation(
         oid, schema, table, "d", tuple(Column(column, type_oid, column in key) for column, type_oid in columns)
     )
-    known = Table(relation, server.primary_key(root), server.built_in(type_oid for _, type_oid in columns))
+    known = Table(
+        relation, server.primary_key(root), server.built_in(type_oid for _, type_oid in columns), excluded_of(relation)
+    )
     rows: list[tuple[str, RowChange]] = []
     after = state["after"]
     for _ in range(LOOKS):

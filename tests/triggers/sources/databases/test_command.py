@@ -30,6 +30,9 @@ def test_a_slot_is_made_shown_and_dropped(foreign: ForeignDatabase) -> None:
 
     with pytest.raises(CommandError, match="--tables"):
         slot("create", "shop")
+    foreign.run("CREATE TABLE keyless (id int)")
+    with pytest.raises(CommandError, match="keyless: without a primary key"):
+        slot("create", "shop", "--tables", "orders,public.keyless")
     with pytest.raises(CommandError, match="permission denied"):
         slot("create", "shop", "--tables", "public.orders")
     assert slot("create", "shop", "--tables", "public.orders", "--sql").splitlines() == [

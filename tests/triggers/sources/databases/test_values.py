@@ -65,7 +65,7 @@ def test_settings_that_cannot_be_right_are_refused(settings: dict[str, object], 
 def test_a_server_without_logical_wal_and_a_slot_that_lost_its_wal_are_refused_with_a_remedy() -> None:
     fine = {
         "version": 180000, "wal_level": "logical", "keep": "4GB", "database": "shop", "role": "reader",
-        "has_publication": True, "has_slot": True, "plugin": "pgoutput", "slot_database": "shop", "is_active": False,
+        "has_publication": True, "has_events": False, "has_slot": True, "plugin": "pgoutput", "slot_database": "shop", "is_active": False,
         "active_pid": None, "wal_status": "reserved", "invalidation": "", "confirmed": "0/1", "safe": None, "retained": 0,
         "behind": 0, "reader": None,
     }  # fmt: skip
@@ -79,3 +79,4 @@ def test_a_server_without_logical_wal_and_a_slot_that_lost_its_wal_are_refused_w
     assert "slot drop shop --keep-publication" in refused(wal_status="lost")
     assert "idle_timeout" in refused(invalidation="idle_timeout")
     assert "14 or later" in refused(version=130010)
+    assert "each event would make another one" in refused(has_events=True)

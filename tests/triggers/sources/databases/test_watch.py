@@ -21,7 +21,7 @@ from triggers.sources.databases.watch import Finding, Watcher, finding, look_aft
 
 MB, GB = 2**20, 2**30
 FINE = Look(
-    version=180000, wal_level="logical", keep="-1", database="shop", role="reader", has_publication=True, has_slot=True,
+    version=180000, wal_level="logical", keep="-1", database="shop", role="reader", has_publication=True, has_events=False, has_slot=True,
     plugin="pgoutput", slot_database="shop", is_active=True, active_pid=7, wal_status="reserved", invalidation="",
     confirmed="0/1", safe=None, retained=10 * MB, behind=0, reader="wakeful-shop (pid 7, local)",
 )  # fmt: skip
