@@ -263,8 +263,9 @@ def _erase_deliveries(event_ids: set[UUID]) -> None:
 
 def _forget_keys(event_ids: set[UUID]) -> None:
     """A switch no longer waits for the keys of these events; what it said of its last error may quote one."""
-    of_them = Q(since_id__in=event_ids) | Q(latest_id__in=event_ids) | Q(seen_id__in=event_ids)
-    SwitchTimer.objects.filter(of_them | Q(opened_id__in=event_ids)).exclude(key="").delete()
+    erased = sorted(event_ids)
+    of_them = Q(since_id__among=erased) | Q(latest_id__among=erased) | Q(seen_id__among=erased)
+    SwitchTimer.objects.filter(of_them | Q(opened_id__among=erased)).exclude(key="").delete()
     Switch.objects.exclude(error="").update(error=ERASED)
 
 

@@ -291,6 +291,7 @@ ADMIN: dict[str, Door] = {
     ),
     "triggers.subscription edit": button("triggers_subscription", "edit", subscription, types="visitor.*"),
     "triggers.subscription rotate_secret": button("triggers_subscription", "rotate-secret", subscription, hours=1),
+    "triggers.subscription send_test": button("triggers_subscription", "test", subscription),
     "triggers.subscription redeliver": button("triggers_subscription", "redeliver", subscription, since="1d"),
     "triggers.subscription delete_this": button("triggers_subscription", "remove", subscription),
     "triggers.subscription enable_chosen": action("triggers_subscription", "enable_chosen", subscription),
@@ -462,6 +463,10 @@ API: dict[str, Door] = {
     "subscriptions create": call("subscriptions/", {"slug": "shop", "url": "https://example.com/x", "types": ["*"]}),
     "subscriptions partial_update": send("patch", "subscriptions/shop/", {"types": ["*"]}, make=subscription),
     "subscriptions destroy": send("delete", "subscriptions/shop/", None, make=subscription),
+    "subscriptions test": call("subscriptions/shop/test/", make=subscription),
+    "sources partial_update": send(
+        "patch", "sources/shop/", {"enabled": False}, make=lambda: make_source("shop", kind="bearer")
+    ),
     "subscriptions rotate": call("subscriptions/shop/rotate/", make=subscription),
     "subscriptions redeliver": call("subscriptions/shop/redeliver/", {"since": "2026-01-01"}, make=subscription),
     "event-deliveries redeliver": call("event-deliveries/{}/redeliver/", make=failed_event_delivery),

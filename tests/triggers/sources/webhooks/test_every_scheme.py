@@ -77,13 +77,17 @@ class Case:
     @property
     def sends_secret(self) -> bool:
         """Whether the secret itself is sent: then it proves the sender, but nothing of the delivery."""
-        words = " ".join(self.genuine.headers.values()).split()
+        words = [*" ".join(self.genuine.headers.values()).split(), self.genuine.url]
         return any(self.secret.encode() in sent for word in words for sent in (word.encode(), decoded(word)))
 
     @property
     def has_no_id(self) -> bool:
-        """Whether no id is configured, so that each delivery is a new event."""
-        return any(field.name == "without_id" for field in self.scheme.fields) and "id_header" not in self.settings
+        """Whether each delivery is a new event: no id is configured, or each ping counts."""
+        return (
+            self.kind == "ping"
+            or any(field.name == "without_id" for field in self.scheme.fields)
+            and "id_header" not in self.settings
+        )
 
     def signed(self, secret: str, later: timedelta = timedelta()) -> Sample:
         cleaned = self.scheme.clean_settings(self.settings)
