@@ -10,7 +10,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -118,8 +118,8 @@ class Claimed:
 class Endpoint:
     """Where a subscription sends to. `problem`: why nothing can be sent; `final`: repeating makes no sense."""
 
-    url: str = ""
-    keys: Sequence[bytes] = ()
+    url: str = field(default="", repr=False)
+    keys: Sequence[bytes] = field(default=(), repr=False)
     is_failing: bool = False
     problem: str = ""
     final: bool = False
@@ -131,7 +131,7 @@ class Job:
 
     delivery: Claimed
     endpoint: Endpoint
-    body: bytes
+    body: bytes = field(repr=False)
     depth: int
 
 

@@ -16,7 +16,7 @@ from standardwebhooks import Webhook
 from config.health.problems import problems
 from config.health.situation import look
 from runs.db.sql import database_now
-from runs.network.signing import new_secret
+from runs.network.signing import key_of, new_secret
 from tests.support.deliveries import take
 from tests.support.outbound import SECRET, dispatched, make_due, sent, statuses, subscribe
 from tests.support.post_office import HookServer, taking_hooks
@@ -47,6 +47,19 @@ def hook() -> Iterator[HookServer]:
 
 def one() -> EventDelivery:
     return EventDelivery.objects.get()
+
+
+def test_a_log_line_about_a_delivery_has_no_secret() -> None:
+    subscription = subscribe("https://example.com/hooks/path-that-is-secret")
+    make_event(data={"name": "Ada"})
+    dispatched()
+    claimed = claim(subscription.pk)
+    assert claimed
+
+    said = str(job_of(claimed, endpoint_of(subscription.pk)))
+
+    assert str(claimed.id) in said
+    assert "path-that-is-secret" not in said and repr(key_of(SECRET)) not in said and "Ada" not in said
 
 
 def test_a_receiver_verifies_a_cloudevent(hook: HookServer) -> None:
