@@ -30,6 +30,7 @@ LONGEST = 1_000  # characters of a path or value
 GLOB = frozenset("*?[")
 # The clocks of the web process, which gives the id, and of the database may differ.
 SKEW = timedelta(minutes=1)
+YEARS = range(1900, 9999)  # within them, arithmetic does not leave the calendar
 # Each name, and after it `[]` for any element of a list.
 STEP = re.compile(r'(?P<name>"(?:[^"\\]|\\.)*"|[^.\[\]"]+)?(?P<lists>(?:\[\])*)')
 # A loose index scan: one step per type, not per event.
@@ -91,6 +92,9 @@ class Search:
     def __post_init__(self) -> None:
         if len(self.fields) > MOST_FIELDS:
             raise RuleError(f"{len(self.fields)} fields; search by at most {MOST_FIELDS}", field="field")
+        for name, at in (("start", self.start), ("end", self.end)):
+            if at and at.year not in YEARS:
+                raise RuleError(f"{at:%Y-%m-%d} is not between the years {YEARS[0]} and {YEARS[-1]}", field=name)
         if self.start and self.end and self.start >= self.end:
             raise RuleError("the range ends before it begins", field="end")
 

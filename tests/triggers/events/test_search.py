@@ -83,6 +83,16 @@ def test_a_value_that_jsonb_cannot_hold_is_searched_as_text(value: str) -> None:
     assert found(by_field(f"n={value}")) == [event.pk]
 
 
+@pytest.mark.parametrize("year", [1, 9999])
+def test_a_time_at_the_edge_of_the_calendar_is_refused(year: int) -> None:
+    at = datetime(year, 12, 31, 23, 59, 59, tzinfo=UTC) if year > 1 else datetime(year, 1, 1, tzinfo=UTC)
+
+    with pytest.raises(RuleError, match="not between the years"):
+        Search(start=at)
+    with pytest.raises(RuleError, match="not between the years"):
+        Search(end=at)
+
+
 def test_data_that_is_too_large_is_not_searched_and_not_indexed() -> None:
     noise = [f"{n * 7919:x}" for n in range(8_000)]
     large, small = make_event(data={"id": 7, "noise": noise}), make_event(data={"id": 7})
