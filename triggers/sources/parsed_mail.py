@@ -71,10 +71,17 @@ def _words(text: str) -> str:
     return " ".join(f"=?utf-8?b?{b64encode(piece.encode('utf-8', 'replace')).decode()}?=" for piece in pieces)
 
 
+def as_attachments(files: Sequence[File]) -> list[Attachment]:
+    """The files of a form as those of a message."""
+    return [
+        Attachment(name=safe_name(file.name, number), type=file.type, content=file.content)
+        for number, file in enumerate(files[:MOST_ATTACHMENTS], start=1)
+    ]
+
+
 def _described(files: Sequence[File]) -> Iterator[dict[str, Any]]:
     left = MOST_CONTENT
-    for number, file in enumerate(files[:MOST_ATTACHMENTS], start=1):
-        is_small = len(file.content) <= min(LARGEST_CONTENT, left)
-        left -= len(file.content) if is_small else 0
-        attachment = Attachment(name=safe_name(file.name, number), type=file.type, content=file.content)
-        yield describe(attachment, with_content=is_small)
+    for one in as_attachments(files):
+        is_small = len(one.content) <= min(LARGEST_CONTENT, left)
+        left -= len(one.content) if is_small else 0
+        yield describe(one, with_content=is_small)

@@ -4,12 +4,13 @@ from uuid import UUID
 
 from django import forms
 from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db.models import Exists, IntegerField, OuterRef, Q, QuerySet
 from django.db.models.expressions import RawSQL
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.defaultfilters import pluralize
-from django.urls import reverse
+from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
@@ -18,6 +19,7 @@ from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminSelectMultip
 
 from agents.reserved import is_reserved
 from config.console.access.audit import entries_of
+from config.console.events.attachments import ATTACHMENT, attachments, download
 from config.console.events.decisions import cells_of
 from config.console.events.search_form import EventList
 from config.console.parts.bulk import carry_out
@@ -168,6 +170,18 @@ class EventPanel(Panel):
             return "another body"
         return "redelivered" if event.was_redelivered else None  # type: ignore[attr-defined]
 
+    # Attachments of mail
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.attachment_view)
+        return [path("<uuid:event_id>/attachments/<int:number>/", view, name=ATTACHMENT), *super().get_urls()]
+
+    def attachment_view(self, request: HttpRequest, event_id: UUID, number: int) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        get_object_or_404(Event.objects.only("pk"), pk=event_id)
+        return download(event_id, number)
+
     # Actions
 
     has_replay_permission = allowed("triggers.replay_event")
@@ -270,7 +284,7 @@ class EventPanel(Panel):
                 )
             )
         sections += _same_body(obj)
-        sections += [_facts(obj), *_payload(obj), _runs(runs), _decisions(obj, decisions, runs)]
+        sections += [_facts(obj), *_payload(obj), *attachments(obj), _runs(runs), _decisions(obj, decisions, runs)]
         sections += [*_effects(obj, runs), *left_to(obj)]
         sections += [_replays(obj), *_redeliveries(redeliveries), entries_of("event", obj.pk)]
         if obj.headers:

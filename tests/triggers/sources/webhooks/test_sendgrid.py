@@ -13,6 +13,7 @@ from runs.api.strict_json import is_storable, require_storable
 from tests.support.deliveries import NOW, take
 from tests.support.forms import multipart
 from triggers.accept import Incoming
+from triggers.sources.attachments import attachments_in_body
 from triggers.sources.settings import InvalidSettings
 from triggers.sources.webhooks.proof import Rejected
 from triggers.sources.webhooks.scheme import schemes
@@ -207,8 +208,11 @@ def test_parsed_mail_is_read_in_the_charset_of_each_field_and_with_its_files() -
         fields, ("../offer.pdf", "application/pdf", b"%PDF"), ("large.bin", "application/zip", b"0" * 70_000)
     )
 
-    data = taken(body, headers).data
+    event = taken(body, headers)
+    data = event.data
 
+    files = attachments_in_body(event.body or b"", event.headers)
+    assert [(one.name, one.content) for one in files] == [("offer.pdf", b"%PDF"), ("large.bin", b"0" * 70_000)]
     assert data["text"] == "Grüße"
     assert [(one["name"], one["size"], "content" in one) for one in data["attachments"]] == [
         ("offer.pdf", 4, True),
