@@ -55,6 +55,8 @@ CHANGES = $(addprefix tests/acceptance/,test_durable_runs.py test_data_care.py t
 WALKS = $(addprefix tests/acceptance/,test_processes_page.py test_incidents.py test_watching.py) \
 	$(addprefix tests/config/console/,test_policy_in_a_browser.py access/test_password_again.py notifications/test_in_a_browser.py \
 	sources/test_in_a_browser.py triggers/test_filters_in_a_browser.py)
+# Processes that read brokers, feeds and mailboxes, killed again and again; RabbitMQ and NATS where their servers are installed.
+SOURCES = $(addprefix tests/integration/,test_brokers.py test_rabbitmq.py test_nats.py test_polled_while_killed.py)
 HISTORIES = $(addprefix tests/triggers/schedules/,test_histories.py test_plans.py test_why.py)
 PROPERTIES = tests/agents/llm/test_injections.py tests/runs/test_states.py tests/triggers/test_transfer.py tests/triggers/sources/cloudevents/test_intake.py tests/triggers/sources/test_mail.py \
 	$(addprefix tests/triggers/sources/webhooks/,test_views.py test_every_scheme.py test_fuzzed_requests.py)
@@ -70,7 +72,7 @@ else ifdef ALL
 	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/promises tests/integration tests/config/web/test_migrated.py $(HISTORIES) $(PROPERTIES) tests/acceptance/test_recovery.py $(FLOOD) $(WATCH) $(WALKS) $(sort $(filter-out tests/integration/%,$(CHANGES) $(DURABLE))) tests/chaos/broker_away.py tests/chaos/dispatch_under_strain.py tests/chaos/broken_builds.py tests/chaos/failovers.py
 else
 	@$(CHAOS)
-	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/chaos/test_smoke.py $(FLOOD) $(DURABLE) $(CHANGES) $(WATCH) $(WALKS) $(PROPERTIES) tests/integration/test_night.py tests/integration/test_receivers.py tests/integration/test_outbound.py tests/integration/test_brokers.py
+	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/chaos/test_smoke.py $(FLOOD) $(DURABLE) $(CHANGES) $(WATCH) $(WALKS) $(PROPERTIES) tests/integration/test_night.py tests/integration/test_receivers.py tests/integration/test_outbound.py $(SOURCES)
 endif
 
 bench: .venv/bench/ready ## measurements of this machine, beside Celery, Procrastinate and DBOS; see bench/README.md
@@ -80,6 +82,7 @@ fmt: .venv/dev ## format the code and fix what ruff can fix
 	$(PY) -m ruff check --fix-only --quiet .
 	$(PY) -m ruff format --quiet .
 
+# An extra starts from the versions that are locked; its lock file is written when it is whole.
 lock: ## write the lock files anew from pyproject.toml, with the oldest Python we support (LOCK_ARGS=--upgrade for newer versions)
 	@python3.11 -m venv .wakeful/lock
 	@.wakeful/lock/bin/python -m pip install --quiet --disable-pip-version-check pip-tools
@@ -87,9 +90,12 @@ lock: ## write the lock files anew from pyproject.toml, with the oldest Python w
 		"requirements-bench.lock -c requirements-dev.lock --extra embedded --extra dev --extra bench"; do set -- $$lock; file=$$1; shift; \
 		CUSTOM_COMPILE_COMMAND="make lock" .wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_ARGS) -o $$file "$$@" pyproject.toml || exit 1; done
-	@for extra in anthropic apprise bedrock google groq kafka mcp mistral sqs; do .wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
+	@for extra in anthropic apprise bedrock google groq kafka mcp mistral nats sqs; do \
+		cat requirements.lock deploy/extras/$$extra.lock > .wakeful/lock/$$extra 2>/dev/null; \
+		.wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_ARGS) -c requirements.lock --extra $$extra -o .wakeful/lock/$$extra pyproject.toml && \
-		$(PY) deploy/extras/lock.py .wakeful/lock/$$extra requirements.lock > deploy/extras/$$extra.lock || exit 1; done
+		$(PY) deploy/extras/lock.py .wakeful/lock/$$extra requirements.lock > .wakeful/lock/$$extra.lock && \
+		mv .wakeful/lock/$$extra.lock deploy/extras/$$extra.lock || exit 1; done
 
 clean: ## remove the environment and caches; the data in .wakeful stays
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

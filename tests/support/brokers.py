@@ -1,6 +1,7 @@
 """Brokers for tests, each with the source that reads it: `send` puts numbered messages of a key into it, in order."""
 
 import json
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import redis
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 Message = tuple[str, int]  # key, number
+MOST = 100
 
 
 def body_of(message: Message) -> str:
@@ -73,7 +75,8 @@ class RedisStream(TestBroker):
 
 
 class SqsQueue(TestBroker):
-    """Of moto's server, FIFO or standard."""
+    """Of moto's server, FIFO or standard. `send` waits while MOST messages are in the queue: moto compares each one with all
+    others in it."""
 
     kind = "sqs"
     secret = "testing:testing"
@@ -98,14 +101,16 @@ class SqsQueue(TestBroker):
         return {"queue_url": self.url, "region": "eu-central-1", **({} if self.is_fifo else {"subject_path": "key"})}
 
     def send(self, messages: Sequence[Message]) -> None:
-        for ten in _in_parts(messages, 10):
+        for number, ten in enumerate(_in_parts(messages, 10)):
+            while number % 5 == 4 and self.unconfirmed() > MOST:
+                time.sleep(0.05)
             entries: list[Any] = [
                 {
-                    "Id": str(number),
+                    "Id": str(place),
                     "MessageBody": body_of(message),
                     **({"MessageGroupId": message[0]} if self.is_fifo else {}),
                 }
-                for number, message in enumerate(ten)
+                for place, message in enumerate(ten)
             ]
             assert not self.client.send_message_batch(QueueUrl=self.url, Entries=entries).get("Failed")
 
