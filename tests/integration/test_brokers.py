@@ -93,12 +93,14 @@ def test_each_message_is_one_event_in_order_while_the_runner_is_killed(
             assert [number for subject, number in found if subject == f"key-{key}"] == list(range(each))
 
 
+# Quorum queues know no exclusive consumers, and the frozen one has messages that none has confirmed.
+@pytest.mark.parametrize("name", ["redis_streams", "rabbitmq_quorum"])
 def test_a_frozen_runner_is_replaced_and_records_nothing_when_it_wakes_up(
-    make_stack: StackMaker, tmp_path: Path
+    name: str, make_stack: StackMaker, tmp_path: Path, make_broker: Callable[[str, Stack], TestBroker]
 ) -> None:
     points = Points(tmp_path / "points")
     stack = quick(make_stack, points)
-    broker = RedisStream(stack.redis_url)
+    broker = make_broker(name, stack)
     add_source(stack, broker)
     stack.start("dispatcher")
     processes = {process.pid: process for process in (stack.start("sources"), stack.start("sources"))}

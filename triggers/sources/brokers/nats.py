@@ -116,11 +116,6 @@ class NatsReader(Reader):
             return self.loop.run(work)
         except TimeoutError:
             raise SourceError("The server does not answer.") from None
-        except self.client.js.errors.NotFoundError:
-            raise SourceError(
-                f"The stream {self.settings.stream} does not exist.",
-                remedy="Correct its name in the source's settings, or create it.",
-            ) from None
         except self.client.errors.Error as error:
             raise SourceError(f"NATS: {str(error).removeprefix('nats: ') or type(error).__name__}") from None
 
@@ -137,7 +132,7 @@ class NatsReader(Reader):
             **self._credentials(),
         )
         self.stream = self.connection.jetstream(timeout=ANSWER_TIMEOUT)
-        info = await self.stream.stream_info(self.settings.stream)
+        info = await self._info()
         if info.config.retention != self.client.js.api.RetentionPolicy.LIMITS:
             raise SourceError(
                 f"The stream {self.settings.stream} deletes messages when they are acknowledged ({info.config.retention}).",
@@ -145,6 +140,15 @@ class NatsReader(Reader):
             )
         self.place = self._place_in(info)
         await self._consume()
+
+    async def _info(self) -> Any:
+        try:
+            return await self.stream.stream_info(self.settings.stream)
+        except self.client.js.errors.NotFoundError:
+            raise SourceError(
+                f"The stream {self.settings.stream} does not exist.",
+                remedy="Correct its name in the source's settings, or create it.",
+            ) from None
 
     def _credentials(self) -> dict[str, str]:
         if self.settings.username:
@@ -187,7 +191,7 @@ class NatsReader(Reader):
     async def _look(self) -> tuple[Sequence[Poison], int]:
         """Messages that were deleted before they were read, and how many wait."""
         self.look_at = time.monotonic() + LOOK_EVERY
-        info = await self.stream.stream_info(self.settings.stream)
+        info = await self._info()
         consumer = await self.subscription.consumer_info()
         oldest = info.state.first_seq
         # With a filter, what the stream deletes may be messages of others.
