@@ -126,16 +126,22 @@ def test_messages_that_wait_at_the_broker_are_the_lag(server: RabbitServer, read
     assert batch.lag is not None and batch.lag + len(batch.messages) == len(NUMBERED)
 
 
+def waiting(reader: Reader, queue: AmqpQueue) -> int:
+    """Messages at the broker, after a while of the reader in which nothing is read."""
+    reader.stay()
+    return queue.unconfirmed()
+
+
 def test_messages_of_which_nothing_is_made_go_back(
     server: RabbitServer, readers: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = AmqpQueue(server)
     reader = readers.of(queue)
     queue.send(NUMBERED[:3])
-    eventually(lambda: queue.unconfirmed() == 3 or reader.stay() or queue.unconfirmed() == 0)
+    eventually(lambda: waiting(reader, queue) == 0)
     monkeypatch.setattr(kind, "GIVE_BACK_AFTER", 0.0)
 
-    eventually(lambda: reader.stay() or queue.unconfirmed() == 3)
+    eventually(lambda: waiting(reader, queue) == 3)
 
     assert read(reader, 3) == NUMBERED[:3]
 

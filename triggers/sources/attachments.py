@@ -15,16 +15,16 @@ WHOLE = ("email", "body-mime")  # fields in which SendGrid and Mailgun send the 
 def attachments_of(event_id: UUID) -> list[Attachment]:
     """In the order of `attachments` in the event's data. Empty if the event is no mail, or its payload is removed."""
     event = Event.objects.only("body", "headers").get(pk=event_id)
-    return attachments_in_body(event.body or b"", event.headers or {})
+    return attachments_in_body(bytes(event.body or b""), event.headers or {})
 
 
 def attachments_in_body(body: bytes, headers: Mapping[str, str]) -> list[Attachment]:
     """Of a message, or of the form with which a provider sends one."""
     named = Headers(headers)
     if not is_form(named):
-        return attachments_in(bytes(body))
+        return attachments_in(body)
     try:
-        form = parse_form(named, bytes(body))
+        form = parse_form(named, body)
     except NoForm:
         return []
     whole = next((form.fields[name] for name in WHOLE if form.fields.get(name)), None)
