@@ -90,7 +90,7 @@ def see_what_comes(page: Page, name: str) -> None:
     there.goto(page.url)
     there.get_by_role("link", name="Next 24 hours").click()
     expect(there.get_by_text("Local time in Asia/Tokyo.")).to_be_visible()
-    expect(there.locator(".line-band")).to_have_count(1)
+    expect(there.locator(f'.line-band[title$="{name}"]')).to_have_count(1)
     there.get_by_role("link", name="Calendar").click()
     there.locator(".month-today a").click()
     expect(there.get_by_role("heading", name=re.compile("^On "))).to_be_visible()
