@@ -15,7 +15,7 @@ from uuid_utils.compat import uuid7
 
 from agents.reserved import RESERVED, is_reserved, refusal
 from runs.db.nudge import nudge_dispatcher
-from runs.db.sql import execute, execute_many, fetch
+from runs.db.sql import execute, execute_many, fetch, fetch_many
 from runs.failpoints import failpoint
 from triggers.models import Source
 
@@ -125,19 +125,20 @@ def accept_own(events: Sequence[Incoming]) -> list[UUID]:
 def accept_archived(archived: Sequence[Archived]) -> list[Literal["imported", "known", "taken"]]:
     """Record events of an archive, in the caller's transaction, as dispatched: they wake no agent. Those with a known identity
     are left as they are; `taken`: another event has the id."""
-    results: list[Literal["imported", "known", "taken"]] = []
     for event in archived:
         require_free(event)
-        columns = _columns(event.id, event, event.body_sha256)
-        if event.payload_removed_at:
-            columns[HEADERS] = None
-        if fetch(INSERT_ARCHIVED, [*columns, event.received_at, event.payload_removed_at]):
-            results.append("imported")
-        else:
-            results.append("known" if fetch(FIRST, [event.source_id, event.ce_source, event.ce_id]) else "taken")
-    new = [event.id for event, result in zip(archived, results, strict=True) if result == "imported"]
-    execute(ARCHIVE, [new])
-    return results
+    inserted = [bool(rows) for rows in fetch_many(INSERT_ARCHIVED, map(_archived_columns, archived))]
+    old = [event for event, is_new in zip(archived, inserted, strict=True) if not is_new]
+    first = iter(fetch_many(FIRST, [(event.source_id, event.ce_source, event.ce_id) for event in old]))
+    execute(ARCHIVE, [[event.id for event, is_new in zip(archived, inserted, strict=True) if is_new]])
+    return ["imported" if is_new else "known" if next(first) else "taken" for is_new in inserted]
+
+
+def _archived_columns(event: Archived) -> list[Any]:
+    columns = _columns(event.id, event, event.body_sha256)
+    if event.payload_removed_at:
+        columns[HEADERS] = None
+    return [*columns, event.received_at, event.payload_removed_at]
 
 
 def taint_changes(run_id: UUID) -> None:

@@ -61,6 +61,17 @@ def execute(statement: str, parameters: Parameters = ()) -> int:
         return int(cursor.rowcount)
 
 
+def fetch_many(statement: str, rows: Iterable[Parameters]) -> list[list[Row]]:
+    """Execute a prepared statement for each row, in one round trip; the rows that each returned."""
+    with connection.wrap_database_errors, connection.cursor() as cursor:
+        driver = cursor.cursor
+        driver.executemany(statement, list(rows), returning=True)
+        found = [driver.fetchall()] if driver.pgresult else []
+        while driver.nextset():
+            found.append(driver.fetchall())
+        return found
+
+
 def execute_many(statement: str, rows: Iterable[Parameters]) -> None:
     """Execute a prepared statement for each row, in one round trip."""
     with connection.cursor() as cursor:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.stack import SHOP, Stack, StackMaker, eventually
+from triggers.dispatch.bulk_replay.control import cancel_replay, pause_replay
+from triggers.models import Replay
 
 pytestmark = pytest.mark.chaos
 
@@ -82,7 +84,8 @@ def test_a_replay_survives_kills_of_its_dispatcher_and_is_paused_and_cancelled(s
         eventually(lambda least=reached: taken(stack)[0] >= least, timeout=60)  # type: ignore[misc]
         dispatcher.kill()
         dispatcher = stack.start("dispatcher")
-    stack.manage("replays", "pause", id)
+    with stack.orm():  # at once: a command takes seconds on a busy machine, and the replay would be done
+        pause_replay(Replay.objects.get(pk=id), by="test")
     time.sleep(1)
     paused = taken(stack)[0]
     time.sleep(2)
@@ -94,7 +97,8 @@ def test_a_replay_survives_kills_of_its_dispatcher_and_is_paused_and_cancelled(s
     stack.query("DELETE FROM runs_run RETURNING id")
     second = again(stack, 200)
     eventually(lambda: taken(stack)[0] >= 300, timeout=60)
-    stack.manage("replays", "cancel", second)
+    with stack.orm():
+        cancel_replay(Replay.objects.get(pk=second), by="test")
     eventually(lambda: taken(stack)[2] == "cancelled", timeout=60)
     [left] = stack.query("SELECT count(*) FILTER (WHERE status <> 'cancelled') AS live, count(*) AS runs FROM runs_run")
     assert (left["live"], left["runs"] < 4_000) == (0, True)

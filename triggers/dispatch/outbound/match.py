@@ -11,7 +11,7 @@ from django.db import DatabaseError
 
 from agents.reserved import is_reserved
 from triggers.dispatch.admission import refuse
-from triggers.dispatch.costly import Costly
+from triggers.dispatch.costly import PATIENCE, Costly
 from triggers.dispatch.expressions import Question
 from triggers.dispatch.index import FieldOf, Index, Rule
 from triggers.dispatch.match import Case, Matched, Outgoing, bare_match, match_items, wanted_by
@@ -87,14 +87,14 @@ def match_outgoing(
     return list(matched)
 
 
-def _found(items: Sequence[Item], index: Index, costly: Costly | None) -> list[Matched]:
+def _found(items: Sequence[Item], index: Index, costly: Costly | None, patience: float = PATIENCE) -> list[Matched]:
     try:
-        return costly.match(items, index) if costly else match_items(items, index, outgoing_cases)
+        return costly.match(items, index, patience) if costly else match_items(items, index, outgoing_cases)
     except (OSError, MemoryError, DatabaseError):  # faults of the machine
         raise
     except Exception as error:
         if len(items) > 1:
-            return [matched for item in items for matched in _found([item], index, costly)]
+            return [matched for item in items for matched in _found([item], index, costly, patience=0)]
         # An error of the event's own keeps no trigger from it.
         log.exception("outbound.not_matched", event=str(items[0].event_id))
         cases = outgoing_cases(items[0], wanted_by(items[0], index))

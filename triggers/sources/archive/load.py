@@ -94,25 +94,26 @@ def _groups(lines: Iterable[bytes], first: int) -> Iterator[list[tuple[int, byte
 def _read(
     group: Iterable[tuple[int, bytes]], slugs: dict[str, UUID], source: str, loaded: Loaded
 ) -> Iterator[tuple[int, Archived]]:
+    now = database_now()
     for number, text in group:
         if not text.strip():
             continue
         try:
             if len(text) > longest_line():
                 raise InvalidLine(f"is longer than {longest_line():,} bytes")
-            archived = _archived(read(text), slugs, source)
+            archived = _archived(read(text), slugs, source, now)
             require_free(archived)
             yield number, archived
         except (InvalidLine, ReservedType) as error:
             loaded.refuse(number, str(error))
 
 
-def _archived(line: Line, slugs: dict[str, UUID], source: str) -> Archived:
+def _archived(line: Line, slugs: dict[str, UUID], source: str, now: datetime) -> Archived:
     slug = line.source or source
     if slug not in slugs:
         raise InvalidLine(f"there is no source {slug!r}: create it" if slug else "names no source: say which")
-    event_id, received_at = line.id or uuid7(), line.received_at or database_now()
-    if not EARLIEST <= received_at <= database_now() + SKEW:
+    event_id, received_at = line.id or uuid7(), line.received_at or now
+    if not EARLIEST <= received_at <= now + SKEW:
         raise InvalidLine("wakefulreceived is before 1970 or in the future")
     if not first_id_at(received_at - SKEW) <= event_id < first_id_at(received_at + SKEW):
         raise InvalidLine("wakefulid and wakefulreceived are of different times")

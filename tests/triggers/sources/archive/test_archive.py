@@ -11,6 +11,8 @@ from uuid import UUID
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import Settings
 
@@ -87,6 +89,16 @@ def test_events_come_back_with_all_they_had_and_a_second_import_changes_nothing(
     assert (first.imported, first.refused, second.imported, second.known) == (5, 0, 0, 5)
     assert bytes(Event.objects.get(data_error__gt="").body or b"") == b"\x00\xff"
     assert [entry.action for entry in AuditEntry.objects.all()] == ["import", "import"]
+
+
+def test_lines_of_a_group_are_imported_in_few_statements() -> None:
+    text = b"".join(b'{"specversion": "1.0", "id": "%d", "source": "/a", "type": "t"}\n' % n for n in range(100))
+
+    with CaptureQueriesContext(connection) as captured:
+        assert load_all(text, source="cli", by="test").imported == 100
+        assert load_all(text, source="cli", by="test").known == 100
+
+    assert len(captured) < 40
 
 
 def test_an_event_that_is_still_there_is_known() -> None:
