@@ -17,7 +17,7 @@ import structlog
 from django.db import InterfaceError, OperationalError, transaction
 from psycopg.errors import LockNotAvailable, QueryCanceled
 
-from agents.journal.canonical import hash_in, source_in
+from agents.journal.canonical import hash_in, paths_in, source_in
 from agents.reserved import RESERVED, SIGNAL
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import execute, fetch, fetch_as, fetch_column
@@ -348,6 +348,11 @@ def may_end_waits(type: str, source: str) -> bool:
     """May an event of this type from this source end a wait? Of a reserved type, only events of its built-in source: another
     version may have recorded forged ones."""
     return RESERVED.get(type, source) == source
+
+
+def paths_of(shapes: Iterable[str]) -> set[str]:
+    """The paths of the data that `lookups` reads for these shapes."""
+    return {path for shape in shapes for path in paths_in(shape)}
 
 
 def lookups(shapes: Sequence[str], source: str, data: Any) -> list[tuple[str, str]]:

@@ -25,6 +25,12 @@ def source_in(shape: str) -> str:
     return str(asked["source"]) if isinstance(asked, dict) else ""
 
 
+def paths_in(shape: str) -> list[str]:
+    """The paths whose values an event is looked up by."""
+    asked = json.loads(shape)
+    return list(asked["paths"] if isinstance(asked, dict) else asked)
+
+
 def hash_in(shape: str, source: str, data: Any) -> str | None:
     """The hash by which an event looks up waits of this shape; None: the event is from another source, or its data has no
     single value at one of the paths."""

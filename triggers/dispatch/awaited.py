@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from runs import waits
-from triggers.dispatch.pending import Item, read_data
+from triggers.dispatch.pending import Item, read_data, read_fields
 
 
 def waits_ended_by(items: Sequence[Item], most: int) -> tuple[dict[int, UUID], set[UUID]]:
@@ -19,7 +19,11 @@ def waits_ended_by(items: Sequence[Item], most: int) -> tuple[dict[int, UUID], s
     awaited = [item for item in new if item.type in shapes]
     if not awaited:
         return {}, set()
-    data = read_data({item.event_id for item in awaited})
+    data = read_data({item.event_id for item in awaited if not item.is_large})
+    large = {item.event_id for item in awaited if item.is_large}
+    data |= read_fields(
+        large, waits.paths_of(shape for item in awaited if item.is_large for shape in shapes[item.type])
+    )
     hits, are_all = waits.hits_of(
         [
             (item.event_id, item.type, shape, hash)
