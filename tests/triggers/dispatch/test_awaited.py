@@ -41,7 +41,12 @@ def test_large_data_is_not_read_to_look_up_waits(monkeypatch: pytest.MonkeyPatch
     event = make_event(type="order.paid", data={"id": "o-1", "text": "x" * 3_000_000}, body=b" " * 100_000)
     asked: list[Any] = []
     monkeypatch.setattr(waits, "shapes_of", lambda types: {"order.paid": [match_of({"id": "o-1"})[0]]})
-    monkeypatch.setattr(waits, "hits_of", lambda looked_up, most: (asked.extend(looked_up), ({}, True))[1])
+
+    def hits_of(looked_up: list[Any], most: int) -> tuple[dict[int, Any], bool]:
+        asked.extend(looked_up)
+        return {}, True
+
+    monkeypatch.setattr(waits, "hits_of", hits_of)
     item = replace(item_of(event), bytes=3_000_000)
     tracemalloc.start()
 
