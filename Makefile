@@ -46,7 +46,8 @@ DURABLE = tests/integration/test_bulk_replay.py tests/integration/test_durable_f
 	tests/acceptance/test_budgets.py tests/acceptance/test_stopped_agents.py
 WATCH = tests/config/console/events/test_replay_in_a_browser.py $(addprefix tests/acceptance/,test_heartbeat_agents.py test_sessions.py test_prompt_agents.py test_world_comes_in.py test_changed_rows.py test_from_cron_to_a_colleague.py) \
 	$(addprefix tests/runs/,notifications/test_ten_thousand.py incidents/test_note.py) \
-	$(addprefix tests/config/console/operations/,test_checklists_in_a_browser.py test_sessions_in_a_browser.py)
+	$(addprefix tests/config/console/operations/,test_checklists_in_a_browser.py test_sessions_in_a_browser.py) \
+	tests/config/console/sources/test_metrics_in_a_browser.py
 # Restarts, deploys, promotions and changes of keys, with work under way.
 CHANGES = $(addprefix tests/acceptance/,test_durable_runs.py test_data_care.py test_shadow_run.py test_up.py) \
 	$(addprefix tests/integration/,test_switching_schedulers.py test_standby.py test_rolling_upgrade.py test_retention.py) \

@@ -1,7 +1,7 @@
 """Declarations of what wakes an agent; `sync_agents` turns each into a Trigger row."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -15,6 +15,8 @@ Operation = Literal["insert", "update", "delete"]
 OPERATIONS: tuple[Operation, ...] = ("insert", "update", "delete")
 CatchUp = Literal["latest", "skip", "all"]
 Length = str | float | timedelta  # "30m", seconds, or a timedelta
+Transition = Literal["opened", "worsened", "closed"]
+State = str | Callable[[], Any]
 
 
 class Policy(TypedDict, total=False):
@@ -51,6 +53,14 @@ class SourceTrigger(EventTrigger):
     kind: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     policy: Mapping[str, Any] = field(default_factory=dict)  # of the trigger, beside that of its agent
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftTrigger(SourceTrigger):
+    """The difference of two states: functions without arguments that return rows, or queries."""
+
+    expected: "State"
+    actual: "State"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,6 +217,36 @@ def _json(value: Any) -> Any:
     raise TypeError(
         f"on.model_change(): {value!r} cannot stand in a condition; use text, numbers, times, lists or None"
     )
+
+
+def drift(
+    expected: State,
+    actual: State,
+    *,
+    every: str = "5m",
+    hold: str = "0s",
+    transitions: Sequence[Transition] = ("opened", "worsened"),
+    filter: str = "",
+    slug: str = "",
+) -> DriftTrigger:
+    """Wake when two states differ for longer than `hold`. Each is a function without arguments that returns rows (a mapping by key, or
+    an iterable whose rows begin with their key), or a query on the database whose connection string is the secret of the source."""
+    if unknown := sorted(set(transitions) - {"opened", "worsened", "closed"}) or not transitions:
+        raise TypeError(f"on.drift(): transitions are opened, worsened and closed, not {unknown or 'empty'}")
+    settings = {"expected": name_of(expected), "actual": name_of(actual), "every": every, "hold": hold}
+    return DriftTrigger(
+        types=tuple(f"drift.{one}" for one in transitions), kind="drift", settings=settings, expected=expected, actual=actual,
+        filter=filter, slug=slug,
+    )  # fmt: skip
+
+
+def name_of(state: State) -> str:
+    """What stands for a state in the settings of a source: the query, or the name of the function."""
+    if isinstance(state, str):
+        return state
+    if not callable(state) or "<" in getattr(state, "__qualname__", "<"):
+        raise TypeError(f"on.drift(): {state!r} must be a query, or a function of a module that has a name")
+    return f"callable {state.__module__}.{state.__qualname__}"
 
 
 def cron(expression: str, *, tz: str = "UTC", slug: str = "", **policy: Unpack[Policy]) -> CronTrigger:

@@ -3,11 +3,13 @@
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from triggers.api.events_json import SourceBody, SourceSerializer
 from triggers.api.fields import BySlugResource, naming_each
+from triggers.api.samples import SamplesBody, SamplesTakenSerializer, push
 from triggers.models import Source
 from triggers.sources.edit import change_source
 from triggers.sources.webhooks.limits import without_defaults
@@ -20,6 +22,7 @@ class SourceResource(BySlugResource):
         "list": "triggers.view_source",
         "retrieve": "triggers.view_source",
         "partial_update": "triggers.change_source",
+        "samples": "triggers.add_event",
     }
     queryset = Source.objects.all()
     serializer_class = SourceSerializer
@@ -33,3 +36,11 @@ class SourceResource(BySlugResource):
         with naming_each():
             change_source(source, changes, by=str(request.user))
         return Response(self.get_serializer(source).data)
+
+    @extend_schema(request=SamplesBody, responses={200: SamplesTakenSerializer})
+    @action(detail=True, methods=["post"])
+    def samples(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Push samples to a source that takes them. A sample of a series and second that is stored already changes nothing, so a
+        request may be sent again."""
+        taken = push(self.get_object(), SamplesBody.read(request)["samples"])
+        return Response(SamplesTakenSerializer(taken).data)

@@ -4,6 +4,7 @@ from .decision import Decision
 from .event import Event, Redelivery, Redispatch
 from .exclusion_calendar import ExclusionCalendar
 from .gate import Gate
+from .metric import DetectorState, MetricDetector, MetricEpisode, MetricSample, MetricSeries
 from .offer import Offer
 from .reading import PoisonMessage, Reading
 from .replay import Replay
@@ -18,8 +19,9 @@ from .watched_slot import WatchedSlot
 from .window import RateUse, Window
 
 __all__ = [
-    "ApiToken", "Backfill", "BackfillTick", "Decision", "DeliveryRate", "Event", "EventDelivery", "ExclusionCalendar",
-    "Gate", "Offer", "PoisonMessage", "RateUse", "Reading", "Redelivery", "Redispatch", "RefusedDelivery", "Replay", "Revision",
-    "Schedule", "Secret", "Skip", "Source", "Subscription", "SubscriptionSecret", "SweptRow", "Switch", "SwitchTimer",
-    "Trigger", "WatchedSlot", "WatchedTable", "Window",
+    "ApiToken", "Backfill", "BackfillTick", "Decision", "DeliveryRate", "DetectorState", "Event", "EventDelivery",
+    "ExclusionCalendar", "Gate", "MetricDetector", "MetricEpisode", "MetricSample", "MetricSeries", "Offer", "PoisonMessage",
+    "RateUse", "Reading", "Redelivery", "Redispatch", "RefusedDelivery", "Replay", "Revision", "Schedule", "Secret", "Skip",
+    "Source", "Subscription", "SubscriptionSecret", "SweptRow", "Switch", "SwitchTimer", "Trigger", "WatchedSlot",
+    "WatchedTable", "Window",
 ]  # fmt: skip

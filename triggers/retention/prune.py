@@ -21,6 +21,7 @@ from triggers.models import Event, Trigger
 from triggers.retention.payloads import not_leaving, not_needed, remove_payloads
 
 LAG = 2 * LAG_OF_RUNS
+SAMPLES_WHOLE = timedelta(days=2)  # then they are thinned
 # The ledger is deleted together with its event, not before: it prevents a second processing of the event.
 DELETE = [
     "DELETE FROM triggers_decision WHERE event_id = ANY(%s::uuid[])",
@@ -66,6 +67,30 @@ OF_ENDED = f"backfill_id IN (SELECT id FROM triggers_backfill WHERE {ENDED})"  #
 EMPTIED = (
     f"{ENDED} AND NOT EXISTS (SELECT FROM triggers_backfilltick tick WHERE tick.backfill_id = triggers_backfill.id)"
 )
+OLD_SAMPLES = "at < (SELECT clock_timestamp()) - %(keep)s::interval"
+# Of older samples the last one of five minutes is kept. A week is looked through, so that what is thinned is not read again and again.
+SURPLUS = """
+at < (SELECT clock_timestamp()) - %(keep)s::interval AND at > (SELECT clock_timestamp()) - %(keep)s::interval - interval '7 days'
+AND EXISTS (SELECT FROM triggers_metricsample later WHERE later.series_id = triggers_metricsample.series_id
+  AND later.at > triggers_metricsample.at
+  AND later.at < date_bin('5 minutes', triggers_metricsample.at, '2000-01-01Z') + interval '5 minutes')
+"""
+OLD_EPISODES = "closed_at < (SELECT clock_timestamp()) - %(keep)s::interval"
+# Of a series that has had no sample for as long, such as of a host that is gone.
+ENDED_STATES = """
+seen_at < (SELECT clock_timestamp()) - %(keep)s::interval AND NOT EXISTS (
+  SELECT FROM triggers_metricepisode episode WHERE episode.series_id = triggers_detectorstate.series_id AND episode.closed_at IS NULL)
+"""
+ENDED_SERIES = """
+last_at < (SELECT clock_timestamp()) - %(keep)s::interval
+AND NOT EXISTS (SELECT FROM triggers_metricsample sample WHERE sample.series_id = triggers_metricseries.id)
+AND NOT EXISTS (SELECT FROM triggers_metricepisode episode WHERE episode.series_id = triggers_metricseries.id)
+AND NOT EXISTS (SELECT FROM triggers_detectorstate state WHERE state.series_id = triggers_metricseries.id)
+"""
+FORGOTTEN = """
+disarmed_at < (SELECT clock_timestamp()) - %(keep)s::interval
+AND NOT EXISTS (SELECT FROM triggers_metricepisode episode WHERE episode.detector_id = triggers_metricdetector.id)
+"""
 IDLE = "starts[cardinality(starts)] < clock_timestamp() - %(keep)s::interval"
 
 
@@ -92,6 +117,12 @@ def steps() -> list[Step]:
         walk(name="events", keep=events, judge=old, foresee=old_then, remove=delete_events),
         few("deliveries.refused", "triggers_refuseddelivery", key="id", which=OLD_HOURS, keep=events),
         few("messages.poison", "triggers_poisonmessage", key="id", which=OLD_POISON, keep=payloads),
+        few("samples.thinned", "triggers_metricsample", key="id", which=SURPLUS, keep=SAMPLES_WHOLE),
+        few("samples", "triggers_metricsample", key="id", which=OLD_SAMPLES, keep=events),
+        few("episodes", "triggers_metricepisode", key="id", which=OLD_EPISODES, keep=events),
+        few("detectors.states", "triggers_detectorstate", key="id", which=ENDED_STATES, keep=events),
+        few("series", "triggers_metricseries", key="id", which=ENDED_SERIES, keep=events),
+        few("detectors", "triggers_metricdetector", key="id", which=FORGOTTEN, keep=events),
         few("skips", "triggers_skip", key="id", which=PAST, keep=events),
         few("revisions", "triggers_revision", key="id", which=SETTLED, keep=events),
         few("backfills.ticks", "triggers_backfilltick", key="id", which=OF_ENDED, keep=events),

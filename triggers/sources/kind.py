@@ -20,6 +20,7 @@ FAMILIES = (
     "absence",
     "brokers",
     "databases",
+    "metrics",
     "polling",
     "webhooks",
 )  # the packages of triggers.sources that hold kinds
@@ -38,6 +39,7 @@ class Group(StrEnum):
     POLLING = "Polling"
     DATABASES = "Databases"
     WATCHES = "Watches"
+    METRICS = "Metrics"
 
 
 class Kind(ABC, Generic[S]):

@@ -68,6 +68,7 @@ class Batch:
     lag: int | None = None  # messages that wait at the source after this batch, if the reader knows
     next_in: timedelta = timedelta()  # how long to wait before the next read
     keep: Callable[[], None] | None = None  # writes rows of the kind's own in the same transaction; may be called again
+    failure: "SourceError | None" = None  # the source did not answer; what the batch keeps is recorded before the pause
 
 
 @dataclass(frozen=True, kw_only=True)

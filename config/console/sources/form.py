@@ -47,9 +47,9 @@ class SettingsForm(forms.Form):
         if not isinstance(kind, Scheme):
             self.fields["enabled"].help_text = "Turn off to stop reading from it."
         for field in kind.fields:
-            self.fields[f"{kind.name}__{field.name}"] = _form_field(field, (values or {}).get(field.name))
+            self.fields[f"{kind.name}__{field.name}"] = form_field(field, (values or {}).get(field.name))
         for field in self.limits:
-            self.fields[f"limits__{field.name}"] = _form_field(field, (limits or {}).get(field.name))
+            self.fields[f"limits__{field.name}"] = form_field(field, (limits or {}).get(field.name))
 
     @property
     def limits(self) -> tuple[Field, ...]:
@@ -145,7 +145,7 @@ class NewSourceForm(SettingsForm):
         return [Group(fields=[self["slug"]]), steps, Group(fields=[*secret, self["enabled"]]), *self._settings()]
 
 
-def _form_field(field: Field, value: Any) -> forms.Field:
+def form_field(field: Field, value: Any) -> forms.Field:
     initial = field.default if value is None else value
     common: dict[str, Any] = {"label": field.label, "help_text": field.help_text, "initial": initial, "required": False}
     if isinstance(field.default, bool):

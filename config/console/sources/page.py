@@ -28,16 +28,19 @@ from config.console.parts.sections import Facts, Notice, Section, Table, Text
 from config.console.sources.form import NewSourceForm, SettingsForm, kind_of
 from config.console.sources.health import health_line
 from config.console.sources.listeners import listeners
+from config.console.sources.metrics import series as metric_series
+from config.console.sources.metrics.trial import MetricButtons
 from config.console.sources.reading import notice_of, sections_of
 from config.console.sources.setup import address_of, groups, has_secret_address, setup_steps
 from config.console.sources.switches import switch_sections
 from config.console.sources.table import table_notice, table_sections
 from triggers.dispatch.absence.switch import KINDS as SWITCHES
-from triggers.models import RefusedDelivery, Secret, Source
+from triggers.models import MetricDetector, RefusedDelivery, Secret, Source
 from triggers.sources.databases.tables.keep import KIND, keep_tables
 from triggers.sources.databases.tables.sweep import sweep_soon
 from triggers.sources.edit import change_source, create_source
 from triggers.sources.kind import kinds
+from triggers.sources.metrics.metric import Metric
 from triggers.sources.runner import Runner, runners
 from triggers.sources.secrets import add_secret, rotate
 from triggers.sources.settings import InvalidSettings
@@ -84,7 +87,7 @@ class OwnSecretForm(GraceForm):
 
 
 @admin.register(Source)
-class SourcePanel(Panel):
+class SourcePanel(MetricButtons, Panel):
     """Sources of events."""
 
     list_display = ("slug", "kind_label", "state", "address", "proven", "created")
@@ -93,7 +96,9 @@ class SourcePanel(Panel):
     search_help_text = "source"
     ordering = ("slug",)
     actions = ("enable_chosen", "disable_chosen")
-    actions_detail = ("edit", "send_test", "rotate_secret", "enter_secret", "check_table", "sweep_table")
+    actions_detail = (
+        "edit", "send_test", "rotate_secret", "enter_secret", "check_table", "sweep_table", "try_detector", "disarm_detector",
+    )  # fmt: skip
 
     # Lists
 
@@ -250,6 +255,8 @@ class SourcePanel(Panel):
         shown = {"send_test": can_be_tried(source), "enter_secret": kind.needs_secret}
         shown |= dict.fromkeys(("check_table", "sweep_table"), source.kind == KIND and source.enabled)
         shown["rotate_secret"] = kind.needs_secret and not kind.is_secret_given
+        shown["try_detector"] = isinstance(kind, Metric)
+        shown["disarm_detector"] = MetricDetector.objects.filter(source=source, disarmed_at=None).exists()
         hidden = {f"triggers_source_{name}" for name, is_shown in shown.items() if not is_shown}
         return [one for one in super().get_actions_detail(request, object_id) if one.action_name not in hidden]
 
@@ -287,7 +294,8 @@ class SourcePanel(Panel):
         about = [Facts(rows=facts), health_line(obj), listeners(obj, may_add=may_add)]
         sections: list[Section] = [*about, *steps]
         if isinstance(kind, Runner):
-            sections = [notice_of(obj), *about, *sections_of(obj), *steps]
+            measured = metric_series.sections_of(obj, request) if isinstance(kind, Metric) else []
+            sections = [notice_of(obj), *measured, *about, *sections_of(obj), *steps]
         if obj.kind == KIND:
             sections = [table_notice(obj), *about, *table_sections(obj), *steps]
         if scheme:
@@ -305,7 +313,8 @@ class SourcePanel(Panel):
             if values:
                 rows = [(field.label, values.get(field.name)) for field in fields]
                 sections.append(Facts(title=title, rows=rows))
-        return [*sections, entries_of("source", obj.pk)]
+        armed = MetricDetector.objects.filter(source=obj).values_list("pk", flat=True)
+        return [*sections, entries_of("source", obj.pk, parts={"metricdetector": armed})]
 
 
 def _create(form: NewSourceForm, by: str) -> tuple[Source, str]:

@@ -27,7 +27,23 @@ from tests.support.triggers import hold, make_paused_trigger, make_trigger
 from triggers.accept import Incoming, accept, builtin_source
 from triggers.dispatch.replay import replay
 from triggers.exceptions import PayloadRemoved
-from triggers.models import Decision, Event, RateUse, Redelivery, Redispatch, Revision, Schedule, Skip, Window
+from triggers.models import (
+    Decision,
+    DetectorState,
+    Event,
+    MetricDetector,
+    MetricEpisode,
+    MetricSample,
+    MetricSeries,
+    RateUse,
+    Redelivery,
+    Redispatch,
+    Revision,
+    Schedule,
+    Skip,
+    Source,
+    Window,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -411,3 +427,29 @@ def scans(cursor: Any) -> dict[str, int]:
     """How often each table was read from end to end in this transaction."""
     cursor.execute("SELECT relname, seq_scan FROM pg_stat_xact_user_tables WHERE relname = ANY(%s)", [TABLES])
     return dict(cursor.fetchall())
+
+
+def test_samples_are_thinned_and_deleted_and_episodes_and_disarmed_detectors_go_as_late_as_events() -> None:
+    source = Source.objects.create(slug="load", kind="pushed")
+    series = MetricSeries.objects.create(source=source, name="disk")
+    base = ago(days=3).replace(minute=0, second=0, microsecond=0)
+    for at in (base, base + timedelta(minutes=4), base + timedelta(minutes=6), ago(days=1), ago(days=91)):
+        MetricSample.objects.create(series=series, at=at, value=1)
+    gone = MetricDetector.objects.create(source=source, name="missing", disarmed_at=ago(days=91))
+    kept = MetricDetector.objects.create(source=source, name="missing")
+    whose = {"detector": kept, "series": series, "since": ago(days=92), "opened_at": ago(days=92)}
+    MetricEpisode.objects.create(id=uuid4(), closed_at=ago(days=91), **whose)
+    MetricEpisode.objects.create(id=uuid4(), **whose)
+
+    past = MetricSeries.objects.create(source=source, name="gone", last_at=ago(days=91))
+    DetectorState.objects.create(detector=kept, series=past, seen_at=ago(days=91))
+    DetectorState.objects.create(detector=kept, series=series, seen_at=ago(days=91))  # its episode is open
+
+    assert pruned() == {
+        "samples.thinned": 1, "samples": 1, "episodes": 1, "detectors.states": 1, "series": 1, "detectors": 1,
+    }  # fmt: skip
+
+    assert MetricSample.objects.filter(at=base + timedelta(minutes=4)).exists() and MetricSample.objects.count() == 3
+    assert MetricEpisode.objects.get().closed_at is None
+    assert not MetricDetector.objects.filter(pk=gone.pk).exists()
+    assert DetectorState.objects.get().series == series == MetricSeries.objects.get()

@@ -29,8 +29,8 @@ def address(value: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HttpSettings(PollSettings):
-    """Where the list is, and how the secret goes with the request."""
+class AddressSettings:
+    """What is asked for, and how the secret goes with the request."""
 
     url: str = setting("", "Address", "Such as https://example.org/feed.", check=address)
     secret_header: str = setting(
@@ -46,11 +46,16 @@ class HttpSettings(PollSettings):
             raise InvalidSettings({"url": wrong})
 
 
+@dataclass(frozen=True, kw_only=True)
+class HttpSettings(AddressSettings, PollSettings):
+    """Where the list is, and when it is polled."""
+
+
 @dataclass
 class Asking:
     """The requests of one poll, which share its time."""
 
-    settings: Any  # HttpSettings
+    settings: Any  # AddressSettings with a `pause`
     secret: str
     most_bytes: int
     accept: str
@@ -71,7 +76,7 @@ class Asking:
             answer = fetch(request, Limits(seconds=seconds, bytes=self.most_bytes))
         except NotFetched as error:
             remedy = "Addresses of your own network must be in WAKEFUL_HTTP_NETWORKS." if "public" in str(error) else ""
-            raise SourceError(f"The list cannot be fetched: {error}", remedy=remedy) from None
+            raise SourceError(f"The address cannot be fetched: {error}", remedy=remedy) from None
         if answer.status == HTTPStatus.NOT_MODIFIED and validators:
             return None
         if answer.status != HTTPStatus.OK:
@@ -121,14 +126,14 @@ def validators_of(answer: Answer) -> dict[str, str]:
     return {name: value for name, value in found.items() if value.isprintable() and len(value) <= 1_000}
 
 
-def _refused(answer: Answer, settings: HttpSettings) -> SourceError:
+def _refused(answer: Answer, settings: Any) -> SourceError:
     status = answer.status
     phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
     remedy = ""
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         remedy = "Enter the secret that the server expects, and check the header that carries it."
     elif status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
-        remedy = "Check the address, or disable the source if the list is gone."
+        remedy = "Check the address, or disable the source if it is gone."
     pause = pause_of(answer.headers.get("retry-after", ""))
     # An error of the request is the same in a minute: ask no more often than usual.
     if pause is None and 400 <= status < 500:

@@ -2,14 +2,14 @@
 
 import random
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from agents.durations import parse_duration
 from triggers.sources.polling.novelty import digest
-from triggers.sources.runner import Assignment, Batch, Poison, Reader, Received, Runner
+from triggers.sources.runner import Assignment, Batch, Poison, Reader, Received, Runner, SourceError
 from triggers.sources.settings import InvalidSettings, setting
 
 NEW, ALL = "new", "all"
@@ -18,7 +18,7 @@ JITTER = 0.1  # part of the interval, more or less, so that sources with one int
 HURRY = timedelta(seconds=1)  # between two polls where there is more
 SECONDS = 45.0  # for all requests of a poll
 
-P = TypeVar("P", bound="PollSettings")
+P = TypeVar("P", bound="EverySettings")
 
 
 def interval(value: str) -> str:
@@ -29,22 +29,28 @@ def interval(value: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PollSettings:
-    """When to poll, and what to do with items that are there before the first poll."""
+class EverySettings:
+    """When to poll."""
 
     every: str = setting(
         "5m", "Every", "Time between two polls, such as 30s, 5m or 1h; from 10s to 7d.", check=interval
     )
+
+    @property
+    def pause(self) -> timedelta:
+        return parse_duration(self.every)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PollSettings(EverySettings):
+    """When to poll, and what to do with items that are there before the first poll."""
+
     begin_with: str = setting(
         NEW,
         "Begin with",
         "“new”: items that exist at the first poll make no event; “all”: they do, the oldest first.",
         choices=(NEW, ALL),
     )
-
-    @property
-    def pause(self) -> timedelta:
-        return parse_duration(self.every)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +61,8 @@ class Polled:
     messages: Sequence[Received | Poison] = ()
     has_more: bool = False  # poll again soon
     receipt: Sequence[Any] = ()
+    keep: Callable[[], None] | None = None
+    failure: SourceError | None = None
 
 
 class Poller(Runner[P]):
@@ -92,10 +100,16 @@ class PollingReader(Reader):
         if (left := self._until_due()) > timedelta():
             return Batch(next_in=left)
         polled = self.poll(self.state)
+        if polled.failure:
+            return Batch(
+                keep=polled.keep, failure=polled.failure
+            )  # its position is the same: the next poll is due at once
         pause = HURRY if polled.has_more else self.settings.pause * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
         due_at = datetime.now(UTC) + pause
         position = {"target": self.target, "state": polled.state, "due_at": due_at.isoformat()}
-        return Batch(messages=polled.messages, position=position, receipt=polled.receipt, next_in=pause)
+        return Batch(
+            messages=polled.messages, position=position, receipt=polled.receipt, next_in=pause, keep=polled.keep
+        )
 
     def confirm(self, batch: Batch) -> None:
         if batch.position is not None:

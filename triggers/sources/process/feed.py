@@ -130,6 +130,8 @@ class Feed(threading.Thread):
                 batch: Batch = self._call(lambda: reader.read(self._read_wait()))
                 if is_first or batch.messages or batch.keep or batch.position is not None or batch.lag is not None:
                     self._hand_over(reader, batch)
+                if batch.failure:
+                    raise batch.failure
                 self.failures, is_first = 0, False
                 if batch.messages or batch.receipt is not None:
                     self._call(lambda: reader.confirm(batch))  # noqa: B023  (called at once)

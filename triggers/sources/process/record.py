@@ -25,7 +25,9 @@ FENCE = """
 UPDATE triggers_reading SET
   position = coalesce(%(position)s::jsonb, position), lag = coalesce(%(lag)s::bigint, lag),
   read_at = CASE WHEN %(count)s::int > 0 THEN clock_timestamp() ELSE read_at END, read_count = read_count + %(count)s::int,
-  failing_since = NULL, failures = 0, error = '', remedy = ''
+  failing_since = CASE WHEN %(failed)s::boolean THEN failing_since END,
+  failures = CASE WHEN %(failed)s::boolean THEN failures ELSE 0 END,
+  error = CASE WHEN %(failed)s::boolean THEN error ELSE '' END, remedy = CASE WHEN %(failed)s::boolean THEN remedy ELSE '' END
 WHERE source_id = %(source)s::uuid AND owner_id = %(owner)s::uuid AND epoch = %(epoch)s::bigint
 """
 
@@ -99,6 +101,7 @@ def _is_of_message(error: Exception) -> bool:
 def _fence(mandate: Mandate, batch: Batch) -> None:
     position = None if batch.position is None else Jsonb(batch.position)
     names = {**mandate.names, "position": position, "lag": batch.lag, "count": len(batch.messages)}
+    names["failed"] = batch.failure is not None
     if not execute(FENCE, names):
         raise NotOwned
 

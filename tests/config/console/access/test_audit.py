@@ -38,10 +38,11 @@ from tests.support.triggers import make_event, make_paused_trigger, make_trigger
 from triggers.dispatch.bulk_replay.control import pause_replay
 from triggers.dispatch.bulk_replay.start import start_replay
 from triggers.events.search import Search
-from triggers.models import Decision, EventDelivery, Source, Subscription, Trigger
+from triggers.models import Decision, EventDelivery, MetricDetector, Source, Subscription, Trigger
 from triggers.prompt_agents.edit import delete_prompt_agent
 from triggers.schedules.calendars import create_calendar
 from triggers.schedules.edit import pause_schedule
+from triggers.sources.metrics.arm import arm
 
 pytestmark = pytest.mark.django_db
 
@@ -156,6 +157,14 @@ def disabled_source() -> Source:
 
 def watched_table() -> Source:
     return Source.objects.create(slug="groups", kind="table", settings={"table": "auth.Group"})
+
+
+def pushed_source() -> Source:
+    return make_source(kind="pushed")
+
+
+def armed_detector() -> MetricDetector:
+    return arm(pushed_source(), "missing", {}, by="test")
 
 
 def hmac_source() -> Source:
@@ -371,6 +380,13 @@ ADMIN: dict[str, Door] = {
         "triggers_source", "enter-secret", hmac_source, hours="1", secret="long enough a secret for anybody"
     ),
     "triggers.source sweep_table": button("triggers_source", "sweep-table", watched_table),
+    "triggers.source try_detector": lambda client: client.post(
+        f"/admin/triggers/source/{pushed_source().pk}/detector/?detector=missing",
+        {"days": "7", "after": "10m", "hold": "0s", "release": "0s", "_arm": "1"},
+    ),
+    "triggers.source disarm_detector": lambda client: press(
+        client, "triggers_source", (armed := armed_detector()).source, "disarm", detector=armed.pk
+    ),
     "triggers.source enable_chosen": action("triggers_source", "enable_chosen", disabled_source),
     "triggers.source disable_chosen": action("triggers_source", "disable_chosen"),
     "triggers.apitoken add": form("/admin/triggers/apitoken/add/", name="ci-2", granted=["runs.view_run"]),
@@ -503,6 +519,7 @@ API: dict[str, Door] = {
 # The event is the record itself: it names the token's own source. These of the schedules only look.
 ELSEWHERE_OF_THE_API = {
     "events create",
+    "sources samples",  # the samples and their events are the record
     "replays preview",
     "runs transcript",
     "checklists revisions",

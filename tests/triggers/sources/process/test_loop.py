@@ -289,3 +289,18 @@ def test_a_reader_that_hangs_is_given_up(play: Play, monkeypatch: pytest.MonkeyP
         process.take_in(late)
 
     assert late.feed.is_ended and not ids()
+
+
+def test_a_source_that_does_not_answer_keeps_rows_of_its_kind_and_its_error(play: Play) -> None:
+    kept: list[int] = []
+    away = Batch(keep=lambda: kept.append(1), failure=SourceError("it is away", remedy="wait"))
+    script = play(away, away, Batch(messages=[message(1)], position=1))
+    source = make_source()
+
+    with processes() as [process]:
+        run_until(process, lambda: len(kept) == 2)
+        failing = Reading.objects.get(source=source)
+        run_until(process, lambda: script.confirmed)
+
+    assert (failing.error, failing.remedy) == ("it is away", "wait") and failing.failing_since
+    assert (Reading.objects.get(source=source).failing_since, ids()) == (None, ["1"])

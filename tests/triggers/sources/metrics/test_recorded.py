@@ -1,0 +1,42 @@
+"""Detectors on recorded series: which episodes that others have named they find, how late, and how often they are wrong. The table
+of docs/metrics.md is what this computes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.triggers.sources.metrics.recorded import ANOMALY, CLAIMS, NILE, TEMPERATURE, Labelled, Score, score
+
+DOCS = Path(__file__).parents[4] / "docs" / "metrics.md"
+TRIED: list[tuple[str, Labelled, str, dict[str, Any], str]] = [
+    ("Nile, annual", NILE, "change_point", {"baseline": 20}, "y"),
+    ("claims, weekly", CLAIMS, "rate_of_change", {"rise": "15%", "over": "7d"}, "w"),
+    ("claims, weekly", CLAIMS, "z_score", {"deviations": "4", "memory": 52, "direction": "above"}, "w"),
+    ("claims, weekly", CLAIMS, "quantile", {"direction": "above"}, "w"),
+    ("El Niño, anomaly", ANOMALY, "threshold", {"above": "0.49", "hold": "119d"}, "m"),
+    (
+        "El Niño, temperature",
+        TEMPERATURE,
+        "seasonal",
+        {"season": "year by month", "direction": "above", "deviations": "1.5", "hold": "60d"},
+        "m",
+    ),
+]
+UNITS = {"y": (365, "years"), "w": (7, "weeks"), "m": (30, "months")}
+
+
+def row(name: str, detector: str, settings: dict[str, Any], unit: str, found: Score) -> str:
+    days, word = UNITS[unit]
+    said = ", ".join(f"{key} {value}" for key, value in settings.items())
+    late = f"{found.delay.days // days} {word}"
+    return f"| {name} | `{detector}`: {said} | {found.found} of {found.of} | {found.false} | {late} |"
+
+
+@pytest.mark.parametrize(("name", "series", "detector", "settings", "unit"), TRIED)
+def test_the_table_of_the_docs_is_what_the_detectors_find(
+    name: str, series: Labelled, detector: str, settings: dict[str, Any], unit: str
+) -> None:
+    computed = row(name, detector, settings, unit, score(series, detector, **settings))
+
+    assert computed in DOCS.read_text().splitlines()

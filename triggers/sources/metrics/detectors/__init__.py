@@ -1,0 +1,1 @@
+"""One file for each detector; it is found by its place."""

@@ -1,0 +1,26 @@
+import math
+from dataclasses import dataclass
+
+from triggers.sources.metrics.detector import MOST_LEVEL, Detector, Look, Reading, State, Terms, register
+
+
+@dataclass(frozen=True, kw_only=True)
+class DifferenceSettings(Terms):
+    """Only when it becomes an episode."""
+
+
+@register
+class Difference(Detector[DifferenceSettings]):
+    name = "difference"
+    label = "Difference"
+    help_text = (
+        "Out when a count is not zero; it worsens each time the count doubles. It watches every source of drift."
+    )
+    settings_class = DifferenceSettings
+
+    def look(self, settings: DifferenceSettings, state: State, look: Look) -> tuple[State, Reading | None]:
+        if look.value is None:
+            return state, None
+        count = abs(look.value)
+        level = min(1 + int(math.log2(max(count, 1))), MOST_LEVEL) if count else 0
+        return state, Reading(is_out=count > 0, is_back=count == 0, level=level, expected=0.0)

@@ -1,0 +1,36 @@
+import math
+from dataclasses import dataclass
+
+from agents.durations import parse_duration
+from triggers.sources.metrics.detector import MOST_LEVEL, Detector, Look, Reading, State, Terms, duration, register
+from triggers.sources.settings import InvalidSettings, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingSettings(Terms):
+    after: str = setting("10m", "After", "How long a series may have no sample, such as 10m.", check=duration)
+
+    def __post_init__(self) -> None:
+        if not parse_duration(self.after):
+            raise InvalidSettings({"after": "must be longer than 0s"})
+
+
+@register
+class Missing(Detector[MissingSettings]):
+    name = "missing"
+    label = "Missing data"
+    help_text = (
+        "Out when a series has had no sample for some time, back with the next one; it worsens as that time doubles."
+    )
+    settings_class = MissingSettings
+    sees_absence = True
+
+    def look(self, settings: MissingSettings, state: State, look: Look) -> tuple[State, Reading | None]:
+        if look.value is not None:
+            return {"last": look.at}, Reading(is_out=False, is_back=True)
+        if "last" not in state:
+            return state, None
+        times = (look.at - state["last"]) / parse_duration(settings.after).total_seconds()
+        if times < 1:
+            return state, Reading(is_out=False, is_back=False)
+        return state, Reading(is_out=True, is_back=False, level=min(1 + int(math.log2(times)), MOST_LEVEL))

@@ -1,0 +1,64 @@
+from dataclasses import dataclass
+from statistics import median, quantiles
+
+from triggers.sources.metrics.detector import (
+    Detector,
+    LearnedTerms,
+    Look,
+    Reading,
+    State,
+    not_negative,
+    register,
+    within,
+)
+from triggers.sources.settings import setting, whole_number
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantileSettings(LearnedTerms):
+    percent: int = setting(
+        99,
+        "Quantile",
+        "In percent: 99 stands for the value that 99% of the last ones do not exceed.",
+        check=whole_number(75, 99),
+    )
+    slack: str = setting(
+        "50",
+        "Slack",
+        "How far beyond it a value may be, in percent of its distance from the median.",
+        check=not_negative,
+    )
+    window: int = setting(200, "Window", "How many of the last samples it knows.", check=whole_number(30, 500))
+
+
+@register
+class Quantile(Detector[QuantileSettings]):
+    name = "quantile"
+    label = "Quantile"
+    help_text = "Out beyond a high or low quantile of the last samples. It assumes no distribution; for skewed series such as latencies."
+    settings_class = QuantileSettings
+
+    def look(self, settings: QuantileSettings, state: State, look: Look) -> tuple[State, Reading | None]:
+        if look.value is None:
+            return state, None
+        values: list[float] = state.get("values", [])
+        learned = {"values": [*values, look.value][-settings.window :]}
+        if len(values) < min(settings.window, 30):
+            return learned, None
+        cuts, middle, slack = (
+            quantiles(values, n=100, method="inclusive"),
+            median(values),
+            1 + float(settings.slack) / 100,
+        )
+        reach = slack * max(cuts[settings.percent - 1] - middle, 0)
+        below = slack * max(middle - cuts[99 - settings.percent], 0)
+        (lower, _), (_, upper) = settings.bounds(middle, below), settings.bounds(middle, reach)
+        return learned, _reading(look.value, middle, lower, upper)
+
+
+def _reading(value: float, middle: float, lower: float | None, upper: float | None) -> Reading:
+    """By the bound of the value's own side, because the two differ in their distance from the median."""
+    side = within(value, middle, None, upper) if value >= middle else within(value, middle, lower, None)
+    return Reading(
+        is_out=side.is_out, is_back=side.is_back, level=side.level, expected=middle, lower=lower, upper=upper
+    )

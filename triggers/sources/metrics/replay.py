@@ -1,0 +1,46 @@
+"""Try a detector on a stored series: what it would have said of each sample, and its episodes."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from triggers.sources.metrics.detector import Detector, Look, Reading, Terms
+from triggers.sources.metrics.episodes import Change, Transition, see
+
+LOOKS_IN_A_GAP = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    readings: list[tuple[Look, Reading | None]] = field(default_factory=list)
+    transitions: list[Transition] = field(default_factory=list)
+
+    @property
+    def episodes(self) -> list[tuple[Transition, Transition | None]]:
+        """Each opening with the transition that closed it; None if it is open at the end."""
+        closed = {one.opened_at: one for one in self.transitions if one.change is Change.CLOSED}
+        return [(one, closed.get(one.opened_at)) for one in self.transitions if one.change is Change.OPENED]
+
+
+def replay(detector: Detector[Any], settings: Terms, looks: Iterable[Look]) -> Replayed:
+    replayed, state = Replayed(), dict[str, Any]()
+    for look in with_absence(looks) if detector.sees_absence else looks:
+        seen = see(detector, settings, state, look)
+        state = seen.state
+        replayed.readings.append((look, seen.reading))
+        if seen.transition:
+            replayed.transitions.append(seen.transition)
+    return replayed
+
+
+def with_absence(looks: Iterable[Look]) -> Iterator[Look]:
+    """Looks without a value between two samples that are far from each other, as a process would have had them: the usual distance
+    apart, up to LOOKS_IN_A_GAP of a gap."""
+    samples = list(looks)
+    gaps = [after.at - before.at for before, after in zip(samples, samples[1:], strict=False)]
+    usual = sorted(gaps)[len(gaps) // 2] if gaps else 0.0
+    for look, gap in zip(samples, [*gaps, 0.0], strict=True):
+        yield look
+        if usual and gap > 1.5 * usual:
+            count = min(int(gap / usual), LOOKS_IN_A_GAP)
+            yield from (Look(look.at + gap * number / (count + 1), None) for number in range(1, count + 1))

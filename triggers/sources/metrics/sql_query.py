@@ -1,0 +1,106 @@
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import psycopg
+
+from triggers.sources.kind import register
+from triggers.sources.metrics.metric import Metric, MetricReader, MetricSettings, as_number, now
+from triggers.sources.metrics.samples import LONGEST_NAME, MOST_SERIES, Sample
+from triggers.sources.runner import Assignment, Reader, SourceError
+from triggers.sources.settings import InvalidSettings, setting, whole_number
+
+CONNECT_SECONDS = 10
+# For the session, so that also a statement that the query's functions run is read-only and stops in time.
+OPTIONS = "-c default_transaction_read_only=on -c statement_timeout={seconds}s -c lock_timeout=5s -c application_name=wakeful-metric"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SqlQuerySettings(MetricSettings):
+    """The query, and how long it may take."""
+
+    query: str = setting(
+        "",
+        "Query",
+        "One SELECT. Its last column is the number; the columns before it name the series, one row each.",
+    )
+    seconds: int = setting(10, "Time-out", "Seconds after which the server stops the query.", check=whole_number(1, 40))
+
+    def __post_init__(self) -> None:
+        if not self.query.strip():
+            raise InvalidSettings({"query": "must not be empty"})
+
+
+@register
+class SqlQuery(Metric[SqlQuerySettings]):
+    name = "sql_query"
+    label = "SQL query"
+    help_text = "Runs a query on a PostgreSQL database, in a read-only transaction with a time-out. The answer's numbers are samples."
+    settings_class = SqlQuerySettings
+    secret_label = "Connection string"  # noqa: S105  (a label)
+    setup = (
+        "Create a role that may read the tables of the query and nothing else: a read-only transaction alone does not stop a "
+        "function with effects outside of the database.",
+        "Enter the connection string as the secret: postgresql://role:password@host:5432/database?sslmode=verify-full.",
+        "Write the query: its last column is the number, the columns before it name the series.",
+        "When some samples are there, try detectors on them and arm one.",
+    )
+
+    def clean_secret(self, secret: str) -> str:
+        cleaned = super().clean_secret(secret)
+        try:
+            given = psycopg.conninfo.conninfo_to_dict(cleaned)
+        except psycopg.ProgrammingError:
+            raise InvalidSettings({"secret": "must be a connection string of PostgreSQL"}) from None
+        if not given.get("host") and not given.get("hostaddr"):
+            raise InvalidSettings({"secret": "must name the host of the server"})
+        return cleaned
+
+    def connect(self, assignment: Assignment[SqlQuerySettings]) -> Reader:
+        return SqlReader(assignment, target=assignment.settings.query)
+
+
+class SqlReader(MetricReader):
+    """Connects for each query, so that no session idles at the server."""
+
+    def samples(self) -> Sequence[Sample]:
+        if not self.assignment.secret:
+            raise SourceError("It has no connection string.", remedy="Enter it as the secret of the source.")
+        rows = rows_of(self.assignment.secret, self.settings.query, seconds=self.settings.seconds, most=MOST_SERIES + 1)
+        return [sample_of(row) for row in rows if row[-1] is not None]
+
+
+def rows_of(connection_string: str, query: str, *, seconds: int, most: int) -> list[tuple[Any, ...]]:
+    """The first rows of a query's answer. Raises SourceError."""
+    try:
+        with psycopg.connect(
+            connection_string,
+            connect_timeout=CONNECT_SECONDS,
+            options=OPTIONS.format(seconds=seconds),
+            autocommit=False,
+        ) as connection:
+            return list(_streamed(connection, query, most))
+    except psycopg.Error as error:
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise SourceError(
+            f"The query failed: {said[0]}", remedy="Check the query, the connection string and the rights of its role."
+        ) from None
+
+
+def _streamed(connection: psycopg.Connection[Any], query: str, most: int) -> Iterator[tuple[Any, ...]]:
+    """Row by row: an answer of a billion rows is not read into memory. A stream is one statement, never several."""
+    with connection.cursor() as cursor:
+        rows = cursor.stream(query.encode())
+        try:
+            yield from islice(rows, most)
+        finally:
+            connection.cancel()
+            connection.close()
+
+
+def sample_of(row: tuple[Any, ...]) -> Sample:
+    value = as_number(row[-1])
+    if value is None:
+        raise SourceError("The last column of the answer is no number.", remedy="Select a number as the last column.")
+    return Sample(series=" ".join(str(part) for part in row[:-1])[:LONGEST_NAME], at=now(), value=value)
