@@ -44,7 +44,7 @@ CHAOS = $(PY) -m tests.chaos $(if $(SEEDS),--seeds $(SEEDS)) $(if $(APPS),--apps
 FLOOD = tests/acceptance/test_three_thousand.py
 DURABLE = tests/integration/test_bulk_replay.py tests/integration/test_durable_failpoints.py tests/integration/test_llm_failpoints.py tests/integration/test_wait_moments.py \
 	tests/acceptance/test_budgets.py tests/acceptance/test_stopped_agents.py
-WATCH = tests/config/console/events/test_replay_in_a_browser.py $(addprefix tests/acceptance/,test_heartbeat_agents.py test_sessions.py test_prompt_agents.py test_world_comes_in.py test_changed_rows.py test_from_cron_to_a_colleague.py) \
+WATCH = tests/config/console/events/test_replay_in_a_browser.py $(addprefix tests/acceptance/,test_heartbeat_agents.py test_sessions.py test_prompt_agents.py test_world_comes_in.py test_changed_rows.py test_from_cron_to_a_colleague.py test_ground_moves.py) \
 	$(addprefix tests/runs/,notifications/test_ten_thousand.py incidents/test_note.py) \
 	$(addprefix tests/config/console/operations/,test_checklists_in_a_browser.py test_sessions_in_a_browser.py) \
 	tests/config/console/sources/test_metrics_in_a_browser.py
@@ -57,7 +57,7 @@ WALKS = $(addprefix tests/acceptance/,test_processes_page.py test_incidents.py t
 	$(addprefix tests/config/console/,test_policy_in_a_browser.py access/test_password_again.py notifications/test_in_a_browser.py \
 	sources/test_in_a_browser.py triggers/test_filters_in_a_browser.py)
 # Processes that read brokers, feeds and mailboxes, killed again and again; RabbitMQ and NATS where their servers are installed.
-SOURCES = $(addprefix tests/integration/,test_brokers.py test_rabbitmq.py test_nats.py test_polled_while_killed.py)
+SOURCES = $(addprefix tests/integration/,test_brokers.py test_rabbitmq.py test_nats.py test_polled_while_killed.py test_files.py)
 HISTORIES = $(addprefix tests/triggers/schedules/,test_histories.py test_plans.py test_why.py)
 PROPERTIES = tests/agents/llm/test_injections.py tests/runs/test_states.py tests/triggers/test_transfer.py tests/triggers/sources/cloudevents/test_intake.py tests/triggers/sources/test_mail.py \
 	$(addprefix tests/triggers/sources/webhooks/,test_views.py test_every_scheme.py test_fuzzed_requests.py)
@@ -91,7 +91,7 @@ lock: ## write the lock files anew from pyproject.toml, with the oldest Python w
 		"requirements-bench.lock -c requirements-dev.lock --extra embedded --extra dev --extra bench"; do set -- $$lock; file=$$1; shift; \
 		CUSTOM_COMPILE_COMMAND="make lock" .wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_ARGS) -o $$file "$$@" pyproject.toml || exit 1; done
-	@for extra in anthropic apprise bedrock google groq kafka mcp mistral nats sqs; do \
+	@for extra in anthropic apprise bedrock files google groq kafka mcp mistral nats s3 sqs; do \
 		cat requirements.lock deploy/extras/$$extra.lock > .wakeful/lock/$$extra 2>/dev/null; \
 		.wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_ARGS) -c requirements.lock --extra $$extra -o .wakeful/lock/$$extra pyproject.toml && \

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack, get_args
 from uuid import UUID
 
 from .durations import parse_duration
@@ -34,6 +34,24 @@ class Policy(TypedDict, total=False):
     start: str | datetime
     end: str | datetime
     data: Any
+
+
+class FileOptions(TypedDict, total=False):
+    """Options of a watched directory; docs/files.md explains each."""
+
+    ignored: str
+    is_deep: bool
+    settle: Length
+    marker: str
+    every: Length
+    hash_up_to: int
+    once_per_content: bool
+    has_hints: bool
+    sentinel: str
+    may_be_replaced: bool
+
+
+FileChange = Literal["created", "changed", "renamed", "vanished"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,6 +267,29 @@ def name_of(state: State) -> str:
     return f"callable {state.__module__}.{state.__qualname__}"
 
 
+def file(
+    directory: str,
+    patterns: str = "*",
+    *,
+    changes: Sequence[FileChange] = ("created", "changed"),
+    existing: bool = False,
+    filter: str = "",
+    slug: str = "",
+    **options: Unpack[FileOptions],
+) -> SourceTrigger:
+    """Wake on files in a directory below WAKEFUL_FILE_ROOTS, when they are complete: on.file("/data/in", "*.csv"). `existing`: also
+    on those that are there before the source. Open the file with `agents.files.open_file(run.event)`."""
+    if unknown := sorted(set(changes) - set(get_args(FileChange))):
+        raise ValueError(f"on.file(): unknown change {unknown[0]!r}; use {', '.join(get_args(FileChange))}")
+    given: dict[str, Any] = dict(_known("file", options, FileOptions))
+    for name in ("settle", "every"):
+        if name in given:
+            given[name] = f"{parse_duration(given[name]).total_seconds():g}s"
+    settings = {"directory": directory, "patterns": patterns, "begin_with": "all" if existing else "new", **given}
+    types = tuple(f"file.{change}" for change in changes)
+    return SourceTrigger(types=types, filter=filter, slug=slug, kind="directory", settings=settings)
+
+
 def cron(expression: str, *, tz: str = "UTC", slug: str = "", **policy: Unpack[Policy]) -> CronTrigger:
     """Wake by a crontab such as "0 9 * * mon-fri", in the zone `tz`."""
     return CronTrigger(cron=expression, tz=tz, slug=slug, policy=_known("cron", policy))
@@ -292,7 +333,7 @@ def heartbeat(
     return IntervalTrigger(every=parse_duration(interval), slug=slug, policy=given)
 
 
-def _known(name: str, policy: Policy) -> Mapping[str, Any]:
-    if unknown := sorted(policy.keys() - Policy.__annotations__):
+def _known(name: str, policy: Mapping[str, Any], options: type[Any] = Policy) -> Mapping[str, Any]:
+    if unknown := sorted(policy.keys() - options.__annotations__):
         raise TypeError(f"on.{name}() got an unexpected keyword argument {unknown[0]!r}")
     return policy

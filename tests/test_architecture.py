@@ -26,7 +26,7 @@ FLOORS = {
     "agents": [
         "redaction tool_cap installation",
         "ids durations instants exceptions effects reserved telemetry apps models",
-        "guards registry on budget",
+        "guards registry on budget files",
         "journal",
         "gate",
         "state agent",

@@ -35,9 +35,9 @@ BROKERS = ["redis_streams", "kafka", "nats", "rabbitmq_classic", "rabbitmq_quoru
 IN_ORDER = [name for name in BROKERS if name != "sqs_standard"]  # which promises none
 
 
-def quick(make_stack: StackMaker, points: Points) -> Stack:
+def quick(make_stack: StackMaker, points: Points, **env: str) -> Stack:
     """A stack with a short lease, whose processes die where the test says."""
-    return make_stack(env={**points.env, "WAKEFUL_LEASE": "2s", "WAKEFUL_LEASE_RENEW": "500ms"})
+    return make_stack(env={**points.env, "WAKEFUL_LEASE": "2s", "WAKEFUL_LEASE_RENEW": "500ms", **env})
 
 
 def add_source(stack: Stack, broker: TestBroker, slug: str = "orders") -> Source:

@@ -578,3 +578,22 @@ def test_wrong_settings_of_a_declared_source_are_named(declare: Declare) -> None
     declare("reader", feed(url="nowhere"))
     with pytest.raises(DeclarationError, match="agent 'reader'.*url"):
         sync()
+
+
+def test_a_watched_directory_is_declared_in_code(declare: Declare, settings: Any) -> None:
+    settings.WAKEFUL_FILE_ROOTS = ["/data"]
+    declare("importer", on.file("/data/in", "*.csv", changes=["created"], existing=True, settle="1m", marker=".done"))
+
+    sync()
+
+    trigger, source = trigger_of("importer"), source_of("importer")
+    assert (trigger.source, trigger.types) == ("importer", ["file.created"])
+    wanted = {"directory": "/data/in", "patterns": "*.csv", "begin_with": "all", "settle": "60s", "marker": ".done"}
+    assert (source.kind, {name: source.settings[name] for name in wanted}) == ("directory", wanted)
+    declare("importer", on.file("/elsewhere"))
+    with pytest.raises(DeclarationError, match="WAKEFUL_FILE_ROOTS"):
+        sync()
+    with pytest.raises(ValueError, match="unknown change 'moved'"):
+        on.file("/data/in", changes=["moved"])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="'settled'"):
+        on.file("/data/in", settled="1m")  # type: ignore[call-arg]

@@ -15,6 +15,7 @@ from .subscription import EventDelivery, Subscription, SubscriptionSecret
 from .switch import Switch, SwitchTimer
 from .table import SweptRow, WatchedTable
 from .trigger import Trigger
+from .watched_file import WatchedFile
 from .watched_slot import WatchedSlot
 from .window import RateUse, Window
 
@@ -22,6 +23,6 @@ __all__ = [
     "ApiToken", "Backfill", "BackfillTick", "Decision", "DeliveryRate", "DetectorState", "Event", "EventDelivery",
     "ExclusionCalendar", "Gate", "MetricDetector", "MetricEpisode", "MetricSample", "MetricSeries", "Offer", "PoisonMessage",
     "RateUse", "Reading", "Redelivery", "Redispatch", "RefusedDelivery", "Replay", "Revision", "Schedule", "Secret", "Skip",
-    "Source", "Subscription", "SubscriptionSecret", "SweptRow", "Switch", "SwitchTimer", "Trigger", "WatchedSlot",
+    "Source", "Subscription", "SubscriptionSecret", "SweptRow", "Switch", "SwitchTimer", "Trigger", "WatchedFile", "WatchedSlot",
     "WatchedTable", "Window",
 ]  # fmt: skip

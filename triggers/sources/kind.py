@@ -20,6 +20,7 @@ FAMILIES = (
     "absence",
     "brokers",
     "databases",
+    "files",
     "metrics",
     "polling",
     "webhooks",
@@ -40,6 +41,7 @@ class Group(StrEnum):
     DATABASES = "Databases"
     WATCHES = "Watches"
     METRICS = "Metrics"
+    FILES = "Files and objects"
 
 
 class Kind(ABC, Generic[S]):

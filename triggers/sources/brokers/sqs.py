@@ -7,10 +7,11 @@ from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
+from triggers.sources.access_key import LABEL, clean_access_key, parts_of
 from triggers.sources.brokers.message import MessageSettings, event_of
 from triggers.sources.kind import Group, register
 from triggers.sources.runner import BATCH_BYTES, Assignment, Batch, Broker, Reader, Received, SourceError
-from triggers.sources.settings import InvalidSettings, setting
+from triggers.sources.settings import setting
 
 AT_ONCE = 10  # messages of one request, at most
 # A batch must be confirmed within the visibility timeout of the queue.
@@ -54,7 +55,7 @@ class Sqs(Broker[SqsSettings]):
     )
     group = Group.BROKERS
     settings_class = SqsSettings
-    secret_label = "Access key (id:secret)"  # noqa: S105  (a label)
+    secret_label = LABEL
     extra = "sqs"
     setup = (
         "Let an IAM user or role use sqs:ReceiveMessage, sqs:DeleteMessage, sqs:ChangeMessageVisibility and sqs:GetQueueAttributes "
@@ -65,10 +66,7 @@ class Sqs(Broker[SqsSettings]):
     docs_url = "https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/welcome.html"
 
     def clean_secret(self, secret: str) -> str:
-        key_id, colon, key = secret.strip().partition(":")
-        if not (key_id and colon and key):
-            raise InvalidSettings({"secret": "must be the id and the secret of an access key, as ID:SECRET"})
-        return secret.strip()
+        return clean_access_key(secret)
 
     def connect(self, assignment: Assignment[SqsSettings]) -> Reader:
         return SqsReader(assignment, boto3=self.library("boto3"), config=self.library("botocore.config").Config)
@@ -78,7 +76,7 @@ class SqsReader(Reader):
     def __init__(self, assignment: Assignment[SqsSettings], *, boto3: Any, config: Any) -> None:
         self.settings = assignment.settings
         parts = urlsplit(self.settings.queue_url)
-        key_id, _, key = assignment.secret.partition(":")
+        key_id, key = parts_of(assignment.secret)
         self.client = boto3.session.Session().client(
             "sqs",
             region_name=self.settings.region or _region_of(parts.hostname or ""),

@@ -1,0 +1,154 @@
+"""Files that events name, such as those of `on.file`.
+
+    with open_file(run.event) as file:
+        for row in csv.reader(io.TextIOWrapper(file)):
+            ...
+
+A file is opened only below WAKEFUL_FILE_ROOTS, never through a symbolic link below them, and only while it is the file that the event
+tells of. In a durable agent call `open_file` inside a step: the file may be gone when the body is replayed.
+"""
+
+import base64
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+from .exceptions import Permanent
+
+if TYPE_CHECKING:
+    from .run import Event
+
+CHUNK = 2**20
+SIGNED = 2**63  # numbers of PostgreSQL have a sign, those of file systems may use the whole 64 bits
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Without waiting: the path may name a pipe meanwhile.
+FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class FileRefused(Permanent):
+    """The event names no file that may be opened here."""
+
+
+class FileChanged(Permanent):
+    """The file is not the one that the event tells of: it was changed, moved or removed meanwhile. A later event tells of that."""
+
+
+class Look(NamedTuple):
+    """How a file looks from outside."""
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> "Look":
+        return cls(found.st_size, _signed(found.st_mtime_ns), _signed(found.st_ctime_ns), found.st_ino % SIGNED)
+
+    @property
+    def fingerprint(self) -> str:
+        """For files that are too large to be read for it."""
+        return f"stat:{self.size}-{self.mtime_ns}-{self.inode}"
+
+
+@contextmanager
+def open_file(event: "Event") -> Iterator[BinaryIO]:
+    """The file of an event, opened for reading. Raises FileChanged if it is another one than the event tells of, also at the end of
+    the block if it was written to meanwhile; FileRefused if it may not be opened."""
+    path, fingerprint = path_of(event.data), event.data.get("fingerprint")
+    if not isinstance(fingerprint, str) or not fingerprint:
+        raise FileRefused(f"The event {event.id} has no fingerprint of its file.")
+    with os.fdopen(_open(path), "rb") as file:
+        before = Look.of(os.fstat(file.fileno()))
+        if fingerprint_of(file, before, like=fingerprint) != fingerprint or Look.of(os.fstat(file.fileno())) != before:
+            raise FileChanged(f"{_shown(path)} has changed since its event.")
+        file.seek(0)
+        yield file
+        if not file.closed and Look.of(os.fstat(file.fileno()))[:2] != before[:2]:
+            raise FileChanged(f"{_shown(path)} was changed while it was read.")
+
+
+def path_of(data: object) -> bytes:
+    """The path in the data of an event of a file."""
+    if not isinstance(data, dict) or not isinstance(data.get("path"), str):
+        raise FileRefused("The event names no file: its data has no path.")
+    try:
+        exact = data.get("path_bytes")
+        path = base64.b64decode(exact, validate=True) if isinstance(exact, str) else os.fsencode(data["path"])
+    except ValueError:
+        path = b""
+    if not path or b"\0" in path:
+        raise FileRefused("The event names no file: its path is none.")
+    return path
+
+
+def open_beneath(folder: int, parts: Sequence[bytes], flags: int = FILE) -> int:
+    """Open a file below an open folder, through no symbolic link. Raises OSError."""
+    *folders, name = parts
+    if any(part in (b"", b".", b"..") for part in parts):
+        raise PermissionError("the path leaves its directory")
+    inner = os.dup(folder)
+    try:
+        for part in folders:
+            outer, inner = inner, os.open(part, FOLDER, dir_fd=inner)
+            os.close(outer)
+        return os.open(name, flags, dir_fd=inner)
+    finally:
+        os.close(inner)
+
+
+def fingerprint_of(file: BinaryIO, look: Look, *, like: str = "sha256:", seconds: float | None = None) -> str:
+    """The digest of the content; that of the look if `like` is one, or if the file cannot be read within these seconds."""
+    if not like.startswith("sha256:"):
+        return look.fingerprint
+    until = None if seconds is None else time.monotonic() + seconds
+    digest = hashlib.sha256()
+    while chunk := file.read(CHUNK):
+        digest.update(chunk)
+        if until is not None and time.monotonic() > until:
+            return look.fingerprint
+    return f"sha256:{digest.hexdigest()}"
+
+
+def roots() -> list[bytes]:
+    """The directories of WAKEFUL_FILE_ROOTS, as they are named and as they really are."""
+    from django.conf import settings
+
+    named = [os.path.normpath(os.fsencode(root)) for root in settings.WAKEFUL_FILE_ROOTS]
+    return [*named, *(os.path.realpath(root) for root in named)]
+
+
+def is_beneath(path: bytes, root: bytes) -> bool:
+    return path == root or path.startswith(root.rstrip(b"/") + b"/")
+
+
+def _open(path: bytes) -> int:
+    root = next((root for root in roots() if is_beneath(path, root) and path != root), None)
+    if root is None:
+        raise FileRefused(f"{_shown(path)} is not below one of WAKEFUL_FILE_ROOTS.")
+    try:
+        folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            file = open_beneath(folder, path[len(root.rstrip(b"/")) + 1 :].split(b"/"))
+        finally:
+            os.close(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileChanged(f"{_shown(path)} is not there any more.") from None
+    except OSError as error:
+        raise FileRefused(f"{_shown(path)} cannot be opened: {error.strerror}.") from error
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise FileRefused(f"{_shown(path)} is not a regular file.")
+    return file
+
+
+def _shown(path: bytes) -> str:
+    return path.decode(errors="backslashreplace")
+
+
+def _signed(number: int) -> int:
+    return max(min(number, SIGNED - 1), -SIGNED)

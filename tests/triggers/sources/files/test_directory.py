@@ -1,0 +1,406 @@
+"""A directory: each change of a file is one event, when the file is complete, whatever happens to it and to the process."""
+
+import os
+import shutil
+from base64 import b64decode
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents import files
+from tests.support.stack import eventually
+from tests.support.watching import Watching
+from triggers.models import Source, WatchedFile
+from triggers.sources.files import candidates, directory_reader, tree
+from triggers.sources.files.tree import Tree
+from triggers.sources.kind import kinds
+from triggers.sources.runner import BATCH, SourceError
+from triggers.sources.settings import InvalidSettings
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def place(tmp_path: Path, settings: Any) -> Path:
+    settings.WAKEFUL_FILE_ROOTS = [str(tmp_path)]
+    place = tmp_path / "in"
+    place.mkdir()
+    return place
+
+
+@pytest.fixture
+def watching(place: Path) -> Watching:
+    return Watching(place, patterns="*.csv")
+
+
+def write(path: Path, text: str = "1;2") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_a_new_file_is_one_event_with_its_path_size_and_fingerprint(watching: Watching, place: Path) -> None:
+    write(place / "a.csv", "1;2")
+    write(place / "notes.txt")
+    write(place / "b.csv.part")
+
+    assert watching.look() == [("created", "a.csv")]
+    data = watching.last
+    assert (data["path"], data["size"]) == (f"{place}/a.csv", 3)
+    assert data["fingerprint"] == f"sha256:{sha256(b'1;2').hexdigest()}"
+    assert watching.messages[0].subject == data["path"]
+    assert watching.look() == []
+
+
+def test_what_changes_is_told_with_what_it_was(watching: Watching, place: Path) -> None:
+    path = write(place / "a.csv", "long content")
+    watching.look()
+
+    write(path, "other")  # truncated, and written again
+    assert watching.look() == [("changed", "a.csv")]
+    assert watching.last["previous"]["size"] == 12
+    os.replace(write(place / "a.tmp", "third"), path)
+    assert watching.look() == [("changed", "a.csv")]
+    os.utime(path, (1, 1))
+    path.chmod(0o600)
+    assert watching.look() == []  # the content is the same
+    write(path, "")
+    assert watching.look() == [("changed", "a.csv")]
+    path.unlink()
+    assert watching.look() == [("vanished", "a.csv")]
+    write(path, "third")
+    assert watching.look() == [("created", "a.csv")]
+    assert len({message.id for message in watching.messages}) == len(watching.messages)
+
+
+def test_the_same_size_and_time_do_not_hide_another_content(watching: Watching, place: Path) -> None:
+    path = write(place / "a.csv", "one")
+    watching.look()
+    was = path.stat()
+
+    path.write_text("two")
+    os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
+
+    assert watching.look() == [("changed", "a.csv")]
+
+
+def test_a_file_that_was_moved_is_told_once(watching: Watching, place: Path) -> None:
+    path = write(place / "a.csv")
+    os.link(write(place / "b.csv", "b"), place / "c.csv")
+    watching.look()
+
+    (place / "done").mkdir()
+    path.rename(place / "done" / "z.csv")
+    assert watching.look() == [("renamed", "done/z.csv")]
+    assert watching.last["previous"]["path"] == str(path)
+    os.link(place / "b.csv", place / "d.csv")
+    assert watching.look() == [("created", "d.csv")]  # the others are still there
+    (place / "done").rename(place / "over")
+    assert watching.look() == [("renamed", "over/z.csv")]
+    (place / "over" / "z.csv").rename(place / "z.bak")
+    assert watching.look() == [("vanished", "over/z.csv")]
+    assert watching.look() == []
+
+
+def test_a_file_that_grows_is_not_told_before_it_has_settled(watching: Watching, place: Path) -> None:
+    path = write(place / "a.csv", "1")
+    watching.read_all()
+
+    for _ in range(3):
+        path.write_text(path.read_text() + "1")
+        watching.settle()
+        assert watching.read_all() == []
+
+    watching.settle()
+    assert [watching.seen(message) for message in watching.read_all()] == [("created", "a.csv")]
+    assert watching.last["size"] == 4
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_told(
+    watching: Watching, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(place / "a.csv", "1")
+    real = files.fingerprint_of
+
+    def written_meanwhile(*args: Any, **kwargs: Any) -> str:
+        found = real(*args, **kwargs)
+        path.write_text("half")
+        return found
+
+    monkeypatch.setattr(directory_reader, "fingerprint_of", written_meanwhile)
+    assert watching.look() == []
+    monkeypatch.undo()
+    assert watching.look() == [("created", "a.csv")]
+    assert watching.last["size"] == 4
+
+
+def test_a_marker_says_that_a_file_is_complete(place: Path) -> None:
+    watching = Watching(place, marker=".done")
+    path = write(place / "a.csv")
+    assert watching.look() == []
+
+    marker = write(place / "a.csv.done", "")
+    assert watching.look() == [("created", "a.csv")]
+    write(path, "more")
+    os.utime(marker, (1, 1))
+    assert watching.look() == []  # the marker is that of the version before
+    os.utime(marker)
+    assert watching.look() == [("changed", "a.csv")]
+
+
+def test_nothing_is_lost_or_told_again_when_the_process_dies_at_any_read(watching: Watching, place: Path) -> None:
+    for number in range(20):
+        write(place / f"{number % 4}" / f"{number}.csv", str(number))
+    told: list[Any] = []
+    for _ in range(30):
+        watching.connect(settle="0s")
+        watching.reader.read(0)  # killed before it is recorded
+        watching.connect()
+        watching.read()
+        told += watching.read()  # killed after it
+
+    assert sorted(watching.seen(message) for message in watching.messages) == sorted(
+        ("created", f"{number % 4}/{number}.csv") for number in range(20)
+    )
+    assert told
+
+
+def test_files_that_are_there_before_the_source_are_passed_over_if_asked(place: Path) -> None:
+    path = write(place / "old.csv")
+    watching = Watching(place, begin_with="new")
+    write(place / "new.csv")  # before the first scan
+    # Also after a kill in the first scan.
+    watching.read()
+    watching.connect()
+
+    assert watching.look() == [("created", "new.csv")]
+    write(path, "changed")
+    assert watching.look() == [("changed", "old.csv")]
+
+
+def test_a_directory_that_is_away_is_an_error_and_nothing_has_vanished(watching: Watching, place: Path) -> None:
+    write(place / "a.csv")
+    watching.look()
+    away = place.with_name("away")
+    place.rename(away)
+
+    with pytest.raises(SourceError, match="is not there"):
+        watching.look()
+    place.mkdir()  # the empty directory of a mount
+    with pytest.raises(SourceError, match="Another directory"):
+        watching.look()
+    with pytest.raises(SourceError, match="Another directory"):
+        watching.connect()
+    assert WatchedFile.objects.count() == 1
+
+    place.rmdir()
+    away.rename(place)
+    watching.connect()
+    assert watching.look() == []
+    shutil.rmtree(place)
+    place.mkdir()
+    watching.connect(may_be_replaced=True)
+    assert watching.look() == [("vanished", "a.csv")]
+
+
+def test_a_directory_that_goes_in_the_middle_of_a_scan_loses_no_file(
+    watching: Watching, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(place / "a.csv")
+    watching.look()
+    real = Tree.look
+
+    def goes(tree: Tree, folder: bytes, name: bytes) -> Any:
+        if place.exists():
+            shutil.rmtree(place)
+        return real(tree, folder, name)
+
+    (place / "a.csv").unlink()
+    watching.reader.scan_at = 0.0
+    watching.read_all()
+    watching.settle()
+    monkeypatch.setattr(Tree, "look", goes)
+    with pytest.raises(SourceError, match="went while it was read"):
+        watching.read_all()
+
+
+def test_a_file_that_must_be_there_says_whether_the_directory_is(place: Path) -> None:
+    write(place / ".mounted", "")
+    watching = Watching(place, sentinel=".mounted")
+    write(place / "a.csv")
+    watching.look()
+    (place / ".mounted").unlink()
+
+    with pytest.raises(SourceError, match=r"has no \.mounted"):
+        watching.look()
+
+
+def test_links_lead_nowhere(watching: Watching, place: Path, tmp_path: Path) -> None:
+    write(tmp_path / "outside" / "secret.csv")
+    (place / "link.csv").symlink_to(tmp_path / "outside" / "secret.csv")
+    (place / "folder").symlink_to(tmp_path / "outside")
+    (place / "loop").symlink_to(place)
+    path = write(place / "inner" / "a.csv")
+    assert watching.look() == [("created", "inner/a.csv")]
+
+    path.unlink()
+    path.symlink_to(tmp_path / "outside" / "secret.csv")
+    assert watching.look() == [("vanished", "inner/a.csv")]
+    shutil.rmtree(place / "inner")
+    (place / "inner").symlink_to(tmp_path / "outside")
+    assert watching.look() == []
+
+
+@pytest.mark.parametrize("wrong", ["", "in", "/data/../etc", "/elsewhere"])
+def test_only_directories_below_the_roots_are_accepted(place: Path, wrong: str) -> None:
+    with pytest.raises(InvalidSettings, match="directory"):
+        kinds()["directory"].check({"directory": wrong})
+    kinds()["directory"].check({"directory": str(place)})
+
+
+def test_a_directory_that_is_a_link_is_refused_but_a_root_may_be_one(
+    place: Path, tmp_path: Path, settings: Any
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(place)
+    with pytest.raises(SourceError, match="through a link"):
+        Watching(link)
+
+    settings.WAKEFUL_FILE_ROOTS = [str(link)]
+    Source.objects.all().delete()
+    watching = Watching(link)
+    write(place / "a.csv")
+    assert watching.look() == [("created", "a.csv")]
+
+
+def test_names_that_are_no_text_are_told_exactly(watching: Watching, place: Path) -> None:
+    name = b"caf\xe9 \n\xff.csv"
+    with open(os.path.join(os.fsencode(place), name), "wb") as file:
+        file.write(b"1")
+
+    assert len(watching.look()) == 1
+    assert b64decode(watching.last["path_bytes"]) == os.path.join(os.fsencode(place), name)
+    assert watching.last["path"].endswith("caf\\xe9 \n\\xff.csv")
+    os.unlink(os.path.join(os.fsencode(place), name))
+    assert [change for change, _ in watching.look()] == ["vanished"]
+
+
+def test_what_cannot_be_read_is_told_once_and_is_an_event_when_it_can(
+    watching: Watching, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(place / "a.csv")
+    write(place / "b.csv")
+    real = Tree.open
+
+    def refused(tree: Tree, folder: bytes, name: bytes) -> Any:
+        if name == b"a.csv":
+            raise PermissionError(13, "Permission denied")
+        return real(tree, folder, name)
+
+    monkeypatch.setattr(Tree, "open", refused)  # root may read everything
+    assert watching.look() == [("created", "b.csv")]
+    assert watching.look() == []
+    [poison] = watching.poison
+    assert "Permission denied" in poison.reason and str(path) in poison.reason
+    monkeypatch.undo()
+    path.chmod(0o644)
+    assert watching.look() == [("created", "a.csv")]
+
+
+def test_a_huge_file_is_known_by_its_look(place: Path) -> None:
+    watching = Watching(place, hash_up_to=0)
+    path = write(place / "a.bin")
+
+    assert watching.look() == [("created", "a.bin")]
+    assert watching.last["fingerprint"].startswith("stat:3-")
+    os.truncate(path, 2**40)  # sparse
+    assert watching.look() == [("changed", "a.bin")]
+
+
+def test_the_same_content_is_one_event_if_asked(place: Path) -> None:
+    watching = Watching(place, once_per_content=True)
+    write(place / "a.csv", "same")
+    write(place / "b.csv", "same")
+    write(place / "c.csv", "other")
+    watching.look()
+
+    assert len({message.id for message in watching.messages}) == 2 < len(watching.messages) == 3
+
+
+def test_folders_too_deep_and_paths_too_long_are_told_and_do_not_stop_the_others(
+    watching: Watching, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree, "DEEPEST", 3)
+    monkeypatch.setattr(directory_reader, "LONGEST_PATH", 100)
+    write(place / "a" / "b" / "c" / "d" / "deep.csv")
+    write(place / ("x" * 100 + ".csv"))
+    write(place / "a" / "b" / "ok.csv")
+
+    assert watching.look() == [("created", "a/b/ok.csv")]
+    assert watching.look() == []
+    assert len(watching.poison) == 2
+
+
+def test_more_files_than_fit_are_found_scan_by_scan(
+    watching: Watching, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates, "MOST", 10)
+    monkeypatch.setattr(candidates, "AT_ONCE", 7)
+    monkeypatch.setattr(tree, "AT_ONCE", 7)
+    for number in range(50):
+        write(place / f"{number}.csv")
+    seen: list[Any] = []
+    while more := watching.look():
+        assert len(watching.reader.candidates) <= 10
+        seen += more
+    assert len(seen) == len(set(seen)) == 50
+
+    for number in range(50):
+        (place / f"{number}.csv").rename(place / f"{number}-moved.csv")
+    seen = []
+    while more := watching.look():
+        seen += more
+    assert {change for change, _ in seen} == {"renamed"}
+    assert len(seen) == 50
+
+
+def test_a_batch_is_no_larger_than_others(place: Path) -> None:
+    watching = Watching(place, settle="0s")
+    for number in range(BATCH + 1):
+        write(place / f"{number}")
+    watching.read()
+
+    assert max(len(watching.read()) for _ in range(3)) <= BATCH
+
+
+def test_other_patterns_forget_without_an_event_and_another_directory_begins_anew(
+    watching: Watching, place: Path, tmp_path: Path
+) -> None:
+    write(place / "a.csv")
+    write(place / "a.txt")
+    watching.look()
+
+    watching.connect(patterns="*.txt")
+    assert watching.look() == [("created", "a.txt")]
+    watching.connect(patterns="*")
+    assert watching.look() == [("created", "a.csv")]
+
+    other = tmp_path / "other"
+    write(other / "a.csv")
+    watching.directory = other
+    watching.connect(directory=str(other))
+    assert watching.look() == [("created", "a.csv")]
+    assert WatchedFile.objects.count() == 1
+
+
+def test_hints_make_a_look_without_a_scan(place: Path) -> None:
+    watching = Watching(place, has_hints=True, every="1d", settle="0s")
+    watching.look()
+    write(place / "new" / "folder" / "a.csv")
+    write(place / "b.csv")
+
+    eventually(lambda: watching.read() is None or len(watching.messages) == 2)
+
+    assert sorted(map(watching.seen, watching.messages)) == [("created", "b.csv"), ("created", "new/folder/a.csv")]

@@ -1,0 +1,119 @@
+"""The files of a source as they were recorded. Read by the thread of its reader, written with the events (`Batch.keep`)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from agents.files import Look
+from runs.db.sql import execute, fetch
+
+PAGE = 1000  # rows
+
+COLUMNS = "folder, name, size, mtime_ns, ctime_ns, inode, fingerprint, is_reported"
+AT = f"""
+SELECT {COLUMNS} FROM triggers_watchedfile JOIN unnest(%s::bytea[], %s::bytea[]) AS wanted(folder, name) USING (folder, name)
+WHERE source_id = %s::uuid
+"""  # noqa: S608  (our own parts)
+WITH_INODES = f"""
+SELECT {COLUMNS} FROM triggers_watchedfile WHERE source_id = %s::uuid AND inode = ANY(%s::bigint[]) LIMIT {PAGE}
+"""  # noqa: S608  (our own parts)
+AFTER = f"""
+SELECT {COLUMNS} FROM triggers_watchedfile
+WHERE source_id = %s::uuid AND (folder, name) > (%s::bytea, %s::bytea) ORDER BY folder, name LIMIT {PAGE}
+"""  # noqa: S608  (our own parts)
+PUT = f"""
+INSERT INTO triggers_watchedfile (source_id, {COLUMNS})
+SELECT %s::uuid, * FROM unnest(%s::bytea[], %s::bytea[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::text[], %s::boolean[])
+ON CONFLICT (source_id, folder, name) DO UPDATE SET size = excluded.size, mtime_ns = excluded.mtime_ns, ctime_ns = excluded.ctime_ns,
+  inode = excluded.inode, fingerprint = excluded.fingerprint, is_reported = excluded.is_reported, recorded_at = now()
+"""  # noqa: S608  (our own parts)
+DROP = """
+DELETE FROM triggers_watchedfile file USING unnest(%s::bytea[], %s::bytea[]) AS gone(folder, name)
+WHERE file.source_id = %s::uuid AND file.folder = gone.folder AND file.name = gone.name
+"""
+
+
+class Path(NamedTuple):
+    """A file below the directory of its source."""
+
+    folder: bytes
+    name: bytes
+
+    @classmethod
+    def of(cls, relative: bytes) -> "Path":
+        folder, _, name = relative.rpartition(b"/")
+        return cls(folder, name)
+
+    @property
+    def relative(self) -> bytes:
+        return self.folder + b"/" + self.name if self.folder else self.name
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """A file as it was recorded. Not reported: it could not be read, and has no event."""
+
+    path: Path
+    look: Look
+    fingerprint: str = ""
+    is_reported: bool = True
+
+
+@dataclass(kw_only=True)
+class Changes:
+    """What a batch changes in the ledger."""
+
+    put: dict[Path, Known] = field(default_factory=dict)
+    gone: set[Path] = field(default_factory=set)
+
+    def __len__(self) -> int:
+        return len(self.put) + len(self.gone)
+
+
+class Ledger:
+    def __init__(self, source_id: UUID | None) -> None:
+        self.source_id = source_id
+
+    def at(self, paths: Sequence[Path]) -> dict[Path, Known]:
+        if not paths:
+            return {}
+        folders, names = zip(*paths, strict=True)
+        return {known.path: known for known in map(_known, fetch(AT, [list(folders), list(names), self.source_id]))}
+
+    def with_inodes(self, inodes: Sequence[int]) -> list[Known]:
+        return [_known(row) for row in fetch(WITH_INODES, [self.source_id, list(inodes)])] if inodes else []
+
+    def after(self, path: Path) -> list[Known]:
+        """The next PAGE files behind a path."""
+        return [_known(row) for row in fetch(AFTER, [self.source_id, *path])]
+
+    def pages(self, *, below: bytes = b"") -> Iterator[list[Known]]:
+        """All files in order, or those below a folder; each page is read when it is asked for."""
+        last = Path(below, b"")
+        while page := self.after(last):
+            last = page[-1].path
+            if inside := [known for known in page if not below or _is_in(known.path.folder, below)]:
+                yield inside
+            if below and last.folder > below + b"/\xff":
+                return
+
+    def write(self, changes: Changes) -> None:
+        """In the caller's transaction."""
+        if changes.gone:
+            folders, names = zip(*changes.gone, strict=True)
+            execute(DROP, [list(folders), list(names), self.source_id])
+        if changes.put:
+            rows = [(*known.path, *known.look, known.fingerprint, known.is_reported) for known in changes.put.values()]
+            execute(PUT, [self.source_id, *map(list, zip(*rows, strict=True))])
+
+
+def _is_in(folder: bytes, outer: bytes) -> bool:
+    return folder == outer or folder.startswith(outer + b"/")
+
+
+def _known(row: tuple[Any, ...]) -> Known:
+    folder, name, size, mtime_ns, ctime_ns, inode, fingerprint, is_reported = row
+    look = Look(size, mtime_ns, ctime_ns, inode)
+    path = Path(bytes(folder), bytes(name))
+    return Known(path=path, look=look, fingerprint=fingerprint, is_reported=is_reported)

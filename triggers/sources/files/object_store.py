@@ -1,0 +1,225 @@
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.db import connection
+
+from agents.files import Look
+from triggers.sources.access_key import LABEL, clean_access_key, parts_of
+from triggers.sources.files.beginning import beginning
+from triggers.sources.files.ledger import PAGE, Changes, Known, Ledger, Path
+from triggers.sources.files.report import CHANGED, CREATED, VANISHED, event_of
+from triggers.sources.files.selection import Selection, patterns_in
+from triggers.sources.kind import Group, register
+from triggers.sources.polling.poller import ALL, PollSettings
+from triggers.sources.runner import BATCH, Assignment, Batch, Broker, Reader, Received, SourceError
+from triggers.sources.settings import InvalidSettings, setting
+
+MOST_MESSAGES = BATCH  # of a part
+CONNECT_TIMEOUT, ANSWER_TIMEOUT = 5, 25  # seconds
+REMEDIES = {
+    "NoSuchBucket": "Correct the name of the bucket, its region or the server.",
+    "AccessDenied": "Let the access key use s3:ListBucket on the bucket.",
+    "InvalidAccessKeyId": "Enter the access key again.",
+    "SignatureDoesNotMatch": "Enter the access key again.",
+    "PermanentRedirect": "Enter the region of the bucket.",
+}
+
+
+def bucket(value: str) -> str:
+    return (
+        "" if value.isascii() and value.isprintable() and not set(value) & set(" /") else "must be the name of a bucket"
+    )
+
+
+def server(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.username is None
+    except ValueError:
+        is_address = False
+    return "" if not value or is_address else "must be an address such as https://minio.example.com:9000"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectStoreSettings(PollSettings):
+    """A bucket, and which of its objects."""
+
+    bucket: str = setting("", "Bucket", check=bucket)
+    prefix: str = setting("", "Prefix", "The beginning of the keys, such as incoming/. Only these are listed.")
+    patterns: str = setting("*", "Objects", "Patterns of keys, separated by commas, such as *.csv.")
+    server: str = setting("", "Server", "Such as https://minio.example.com:9000. Empty: Amazon S3.", check=server)
+    region: str = setting("", "Region", "Such as eu-central-1. Empty: that of the sources process's environment.")
+
+    def __post_init__(self) -> None:
+        if not self.bucket:
+            raise InvalidSettings({"bucket": "must be the name of a bucket"})
+        if not patterns_in(self.patterns):
+            raise InvalidSettings({"patterns": "must be one or more patterns, such as *.csv"})
+
+    @property
+    def selection(self) -> Selection:
+        return Selection(self.patterns, ignored="")
+
+    @property
+    def place(self) -> str:
+        return f"{self.server or 's3:/'}/{self.bucket}/{self.prefix}"
+
+
+@register
+class ObjectStore(Broker[ObjectStoreSettings]):
+    name = "object_store"
+    label = "Object store (S3)"
+    help_text = "Lists a bucket of Amazon S3, or of a server that speaks its protocol: objects that are new, changed or removed."
+    group = Group.FILES
+    settings_class = ObjectStoreSettings
+    secret_label = LABEL
+    extra = "s3"
+    setup = (
+        "Let an IAM user or role use s3:ListBucket on the bucket.",
+        "Enter its access key as ID:SECRET, or none if the sources process gets credentials from its environment or its role.",
+        "For objects that must be known within seconds, let the bucket notify Amazon SNS or SQS instead, and add that source.",
+    )
+    docs_url = "https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html"
+
+    def clean_secret(self, secret: str) -> str:
+        return clean_access_key(secret)
+
+    def connect(self, assignment: Assignment[ObjectStoreSettings]) -> Reader:
+        return ObjectReader(assignment, boto3=self.library("boto3"), botocore=self.library("botocore"))
+
+
+class ObjectReader(Reader):
+    """Lists the keys in order, beside the ledger in the same order; both in parts."""
+
+    def __init__(self, assignment: Assignment[ObjectStoreSettings], *, boto3: Any, botocore: Any) -> None:
+        self.settings = assignment.settings
+        self.selection = assignment.settings.selection
+        self.ledger = Ledger(assignment.source_id)
+        self.position, self.is_of_other = beginning(assignment, self.settings.place, self.selection)
+        self.scan_at = 0.0
+        self.botocore = botocore
+        key_id, key = parts_of(assignment.secret)
+        with self._errors():
+            self.client = boto3.session.Session().client(
+                "s3",
+                region_name=self.settings.region or None,
+                endpoint_url=self.settings.server or None,
+                aws_access_key_id=key_id or None,
+                aws_secret_access_key=key or None,
+                # The runner itself tries again.
+                config=botocore.config.Config(
+                    connect_timeout=CONNECT_TIMEOUT,
+                    read_timeout=ANSWER_TIMEOUT,
+                    retries={"total_max_attempts": 1, "mode": "standard"},
+                    s3={"addressing_style": "path"} if self.settings.server else None,
+                ),
+            )
+
+    def read(self, wait: float) -> Batch:
+        if self.is_of_other:
+            return self._forget_other()
+        if (left := self.scan_at - time.monotonic()) > 0:
+            return Batch(next_in=timedelta(seconds=left))
+        after = self.position.get("after", "")
+        listed, is_last = self._list(after)
+        known = self.ledger.after(Path(b"", after.encode()))
+        # Behind the end of one side's part, it is not known what that side has.
+        ends = [*([] if is_last else [listed[-1].path]), *([known[-1].path] if len(known) == PAGE else [])]
+        batch, end = self._compare(listed, known, min(ends, default=None))
+        if end:
+            self.position = {**self.position, "after": end.name.decode()}
+        else:
+            self.position = {**self.position, "after": "", "is_complete": True}
+            self.scan_at = time.monotonic() + self.settings.pause.total_seconds()
+        return replace(batch, position=self.position)
+
+    def close(self) -> None:
+        self.client.close()
+        connection.close()
+
+    def _list(self, after: str) -> tuple[list[Known], bool]:
+        """The next objects, and whether they are the last ones."""
+        with self._errors():
+            answer = self.client.list_objects_v2(
+                Bucket=self.settings.bucket,
+                Prefix=self.settings.prefix,
+                MaxKeys=PAGE,
+                **({"StartAfter": after} if after else {}),
+            )
+        found = [_object(one) for one in answer.get("Contents", [])]
+        return found, not (found and answer.get("IsTruncated"))
+
+    def _compare(self, listed: Sequence[Known], known: Sequence[Known], end: Path | None) -> tuple[Batch, Path | None]:
+        """What differs, in the order of the keys, and up to which key; None: all of it was compared."""
+        now, was = ({one.path: one for one in side} for side in (listed, known))
+        messages: list[Received] = []
+        changes = Changes()
+        last = None
+        for path in sorted(now.keys() | was.keys()):
+            if end and path > end:
+                break
+            if len(messages) == MOST_MESSAGES:
+                end = last
+                break
+            messages += self._difference(path, now.get(path), was.get(path), changes)
+            last = path
+        keep = (lambda: self.ledger.write(changes)) if len(changes) else None
+        return Batch(messages=messages, keep=keep), end
+
+    def _difference(self, path: Path, now: Known | None, was: Known | None, changes: Changes) -> Iterator[Received]:
+        place = f"s3://{self.settings.bucket}".encode()
+        is_wanted = self._wants(path.name)
+        if now and is_wanted:
+            if was and (was.fingerprint, was.look.size) == (now.fingerprint, now.look.size):
+                return
+            changes.put[path] = now
+            if was:
+                yield event_of(CHANGED, place, now, previous=was)
+            elif not self._is_passed_over(now):
+                yield event_of(CREATED, place, now)
+        elif was:
+            changes.gone.add(path)
+            if is_wanted:
+                yield event_of(VANISHED, place, was)
+
+    def _wants(self, key: bytes) -> bool:
+        return not key.endswith(b"/") and self.selection.wants(key)  # consoles make folders of empty objects
+
+    def _is_passed_over(self, found: Known) -> bool:
+        """Whether it was there before the source."""
+        if self.position["is_complete"] or self.settings.begin_with == ALL:
+            return False
+        return found.look.mtime_ns < datetime.fromisoformat(self.position["began_at"]).timestamp() * 1e9
+
+    def _forget_other(self) -> Batch:
+        """The ledger is that of the bucket that the source had before."""
+        changes = Changes(gone={one.path for one in self.ledger.after(Path(b"", b""))})
+        self.is_of_other = len(changes) > 0
+        return Batch(keep=lambda: self.ledger.write(changes)) if self.is_of_other else Batch(position=self.position)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Errors of the client, in words."""
+        try:
+            yield
+        except self.botocore.exceptions.ClientError as error:
+            said = error.response.get("Error", {})
+            code = str(said.get("Code", ""))
+            raise SourceError(
+                f"The object store answers {code or 'an error'}: {said.get('Message', '')}",
+                remedy=REMEDIES.get(code, ""),
+            ) from None
+        except self.botocore.exceptions.BotoCoreError as error:
+            raise SourceError(f"The object store cannot be asked: {error}") from None
+
+
+def _object(listed: dict[str, Any]) -> Known:
+    modified: datetime = listed["LastModified"]
+    look = Look(listed["Size"], int(modified.timestamp() * 1e9), 0, 0)
+    etag = str(listed.get("ETag", "")).strip('"')
+    return Known(path=Path(b"", listed["Key"].encode()), look=look, fingerprint=f"etag:{etag}")

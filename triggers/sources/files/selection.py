@@ -1,0 +1,55 @@
+"""Which files of a directory count, by their names."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import translate
+from functools import cached_property
+
+
+def patterns_in(text: str) -> list[str]:
+    """Patterns separated by commas."""
+    return [pattern.strip() for pattern in text.split(",") if pattern.strip()]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A pattern without a slash is compared with the name, one with a slash with the path below the directory; `*` in it also stands
+    for slashes. What is ignored, files and folders, is so by its name. Files with the marker's ending are markers."""
+
+    patterns: str
+    ignored: str
+    marker: str = ""
+    is_deep: bool = True
+
+    def wants(self, relative: bytes) -> bool:
+        """Whether the file counts."""
+        *folders, name = relative.split(b"/")
+        if (folders and not self.is_deep) or not all(map(self.enters, folders)) or not self.enters(name):
+            return False
+        if self.marker and name.endswith(self.marker.encode()):
+            return False
+        return self._by_name(name) or self._by_path(relative)
+
+    def enters(self, name: bytes) -> bool:
+        """Whether a folder, or a file, of this name is not ignored."""
+        return not self._is_ignored(name)
+
+    @cached_property
+    def _by_name(self) -> Callable[[bytes], bool]:
+        return _matcher([pattern for pattern in patterns_in(self.patterns) if "/" not in pattern])
+
+    @cached_property
+    def _by_path(self) -> Callable[[bytes], bool]:
+        return _matcher([pattern.lstrip("/") for pattern in patterns_in(self.patterns) if "/" in pattern])
+
+    @cached_property
+    def _is_ignored(self) -> Callable[[bytes], bool]:
+        return _matcher(patterns_in(self.ignored))
+
+
+def _matcher(patterns: list[str]) -> Callable[[bytes], bool]:
+    if not patterns:
+        return lambda name: False
+    matches = re.compile("|".join(map(translate, patterns)).encode()).match
+    return lambda name: matches(name) is not None
