@@ -29,6 +29,7 @@ class ImapServer(Server):
         self.messages: dict[int, Stored] = {}
         self.next_uid = 1
         self.behaviour = ""
+        self.pause = 0.0  # seconds before each message
         self.guess = 0  # bytes by which the sizes that it says are too large
         self.is_old = False  # no message is from the last days
         self.commands: list[str] = []
@@ -113,6 +114,7 @@ class ImapServer(Server):
             if "RFC822.SIZE" in what:
                 say(f"* {uid} FETCH (UID {uid} RFC822.SIZE {len(raw) + self.guess})")
                 continue
+            self.gate.wait(self.pause)
             most = int(what.rpartition("<0.")[2].partition(">")[0])
             if self.behaviour == "huge":
                 say(f"* {uid} FETCH (UID {uid} BODY[]<0> {{{10**10}}}")

@@ -26,10 +26,10 @@ from triggers.sources.html_text import html_to_text
 T = TypeVar("T")
 
 MOST_LINES = 400_000  # of a message, more than 25 MB in base64 have; the rest is not read
-LONGEST_HEADER = 16_384  # characters of one header field; parsing the addresses in it is quadratic
-LONGEST_PARAMETERS = (
-    2_000  # characters of a field such as Content-Type; a name of 255 characters fits in, even if it is encoded
-)
+LONGEST_HEADER = 16_384  # characters of one header field
+# Parsing addresses is quadratic, and so is parsing parameters, among which a name of 255 characters fits in, even if it is encoded.
+LONGEST_OF = {"from": 2_000, "sender": 2_000, "reply-to": 2_000, "to": 8_192, "cc": 8_192}
+LONGEST_PARAMETERS = 2_000
 DEEPEST = 20  # levels of multipart; what is deeper becomes one attachment
 MOST_PARTS = 100
 MOST_PEOPLE = 200  # addresses of one header field
@@ -111,7 +111,8 @@ class _Policy(EmailPolicy):
 
     def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
         name, value = super().header_source_parse(sourcelines)
-        return name, value[: LONGEST_PARAMETERS if name.lower().startswith("content-") else LONGEST_HEADER]
+        usual = LONGEST_PARAMETERS if name.lower().startswith("content-") else LONGEST_HEADER
+        return name, value[: LONGEST_OF.get(name.lower(), usual)]
 
 
 @dataclass
@@ -252,6 +253,8 @@ def _ids(message: EmailMessage, name: str) -> list[str]:
 def _people(message: EmailMessage, name: str, budget: _Budget) -> list[dict[str, str]]:
     if name not in message:
         return []
+    if len(next(value for key, value in message.raw_items() if key.lower() == name)) >= LONGEST_OF[name]:
+        budget.note(f"more than {LONGEST_OF[name]:,} characters in {name}: the rest is left out")
     fields = _tolerant(lambda: message[name].addresses)
     if fields is None:
         budget.note(f"the header field {name} is not readable")

@@ -144,6 +144,10 @@ HOSTILE = {
     "10 MB of headers": HEAD + b"A: b\r\n" * 1_700_000 + b"\r\nhi",
     "many long fields": HEAD + (b"To: " + b"a@b," * 4_000 + b"\r\n") * 500 + b"\r\nhi",
     "nested comments": b"From: " + b"(" * 16_000 + b"\r\nContent-Type: " + b"(" * 16_000 + b"\r\n\r\nhi",
+    "quotes in all fields": b"".join(
+        b"%s: " % name + b'"' * 16_000 + b"\r\n" for name in (b"From", b"Reply-To", b"To", b"Cc")
+    )
+    + b"\r\nhi",
     "quotes": b"From: " + b'"\\' * 8_000 + b"\r\n\r\nhi",
     "groups": b"From: " + b"a:" * 8_000 + b"\r\n\r\nhi",
     "parameters": HEAD + multipart(*[b"Content-Type: text/plain; " + b"a*0*=b;" * 5_000 + b"\r\n\r\nhi"] * 90),
@@ -172,7 +176,7 @@ def test_hostile_mail_is_bounded(name: str) -> None:
 
     data = read_mail(HOSTILE[name]).data
 
-    assert time.process_time() - began < 20  # quadratic ones take minutes
+    assert time.process_time() - began < (5 if name == "quotes in all fields" else 20)  # quadratic ones take minutes
     require_storable(data)
     assert len(json.dumps(data)) < 2**20
 

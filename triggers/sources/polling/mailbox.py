@@ -1,3 +1,4 @@
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -129,9 +130,12 @@ class MailboxReader(PollingReader):
         sizes = imap_client.sizes(client, some) if some else {}
         messages: list[Received] = []
         read, size = 0, 0
+        # A slow server, and messages that are made to cost time, still let each poll record some.
+        until = time.monotonic() + SECONDS / 3
         for uid in some:
             is_large = sizes.get(uid, 0) > LARGEST
-            if messages and size + (BEGINNING if is_large else sizes.get(uid, 0)) > BATCH_BYTES:
+            is_full = size + (BEGINNING if is_large else sizes.get(uid, 0)) > BATCH_BYTES
+            if messages and (is_full or time.monotonic() > until):
                 break
             # The size is a guess of some servers, such as Exchange.
             most = BEGINNING if is_large else LARGEST

@@ -108,6 +108,18 @@ def test_a_message_is_whole_although_the_server_says_a_wrong_size(server: ImapSe
     assert (message.payload.data["size"], message.payload.data["defects"]) == (len(letter(1)), [])
 
 
+def test_a_slow_server_is_read_in_several_polls(server: ImapServer, monkeypatch: Any) -> None:
+    monkeypatch.setattr(mailbox, "SECONDS", 2.0)
+    server.pause = 0.7
+    for number in (1, 2, 3, 4):
+        server.add(letter(number))
+    source = polling(server, begin_with="all")
+
+    found = subjects(source.poll()) + subjects(source.poll())
+
+    assert found[:2] == ["Letter 1", "Letter 2"]
+
+
 def test_many_messages_are_read_in_several_batches(server: ImapServer, monkeypatch: Any) -> None:
     monkeypatch.setattr(mailbox, "MOST_MESSAGES", 2)
     for number in (1, 2, 3):
